@@ -1,0 +1,203 @@
+//! One direction of a link: queue, server, loss, delay, jitter, and their counters.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weftline_core::rng::Rng;
+use weftline_core::time::nanos;
+use weftline_core::{ByteCount, Instant};
+
+use crate::loss::{Loss, LossModel};
+use crate::server::Server;
+use crate::trace::RateTrace;
+
+/// How much a link's queue holds, the packet in service included. What does not fit is dropped at
+/// the tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// So many bytes.
+    Bytes(ByteCount),
+    /// So many packets.
+    Packets(u64),
+}
+
+/// What a link is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// The rate at which packets are served.
+    pub rate: RateTrace,
+    /// From the end of service to the arrival.
+    pub delay: Duration,
+    /// Standard deviation of a normal variation of the delay, drawn for each packet and cut where
+    /// the delay would be negative. A packet that would overtake arrives with the one before it.
+    pub jitter: Duration,
+    /// The room for packets waiting or in service.
+    pub queue: QueueLimit,
+    /// The packets lost on the way.
+    pub loss: LossModel,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It arrives at the far end then.
+    Arrives(Instant),
+    /// It is lost by the loss model.
+    Lost,
+    /// The queue had no room for it.
+    QueueFull,
+    /// It would never be served: the rate stays zero for ever.
+    Unserved,
+}
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// The number of packets.
+    pub packets: u64,
+    /// Their wire sizes together.
+    pub bytes: ByteCount,
+}
+
+/// What a link has done since it was made. `offered` is always the sum of the others, in packets
+/// and in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStats {
+    /// All packets that came.
+    pub offered: Tally,
+    /// Those that have arrived or will.
+    pub scheduled: Tally,
+    /// Those lost by the loss model.
+    pub lost: Tally,
+    /// Those the queue had no room for.
+    pub queue_full: Tally,
+    /// Those that would never be served.
+    pub unserved: Tally,
+}
+
+/// One direction of a link. The packet itself stays with the caller: the link gets its wire size
+/// and answers when it arrives.
+///
+/// Time must not run backwards from call to call; an earlier `now` counts as the latest one seen.
+/// Arrival times never decrease.
+#[derive(Clone, Debug)]
+pub struct Link {
+    rate: RateTrace,
+    delay: u64,
+    jitter: u64,
+    queue: QueueLimit,
+    loss: Loss,
+    jitter_rng: Rng,
+    server: Server,
+    /// Finish time and size of each packet waiting or in service, oldest first.
+    waiting: VecDeque<(u64, u64)>,
+    waiting_bytes: u64,
+    now: Instant,
+    last_arrival: u64,
+    stats: LinkStats,
+}
+
+impl Link {
+    /// A link in the state of t = 0 of its trace and schedules, which begin with
+    /// [`Link::start`]. `name` names the random streams (`"wigig/down"`): links of different
+    /// names draw independently under one `seed`.
+    pub fn new(config: LinkConfig, seed: u64, name: &str) -> Self {
+        Self {
+            server: Server::waiting(&config.rate),
+            rate: config.rate,
+            delay: nanos(config.delay),
+            jitter: nanos(config.jitter),
+            queue: config.queue,
+            loss: Loss::new(config.loss, seed, name),
+            jitter_rng: Rng::stream(seed, &format!("{name}/jitter")),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            now: Instant::ZERO,
+            last_arrival: 0,
+            stats: LinkStats::default(),
+        }
+    }
+
+    /// Begins trace and schedules at `epoch` (t = 0 of the workload's first byte); before it, the
+    /// state of t = 0 holds. Packets already accepted keep their times. A second call begins them
+    /// anew.
+    pub fn start(&mut self, epoch: Instant) {
+        self.server.start(&self.rate, epoch.as_nanos());
+        self.loss.start(epoch);
+    }
+
+    /// Offers a packet of `size` bytes at `now`, and says what becomes of it. While the rate is
+    /// zero, packets wait: they are served when capacity returns.
+    ///
+    /// Costs O(1) amortised over packets and trace steps, and allocates only while the queue grows
+    /// longer than it has ever been.
+    pub fn offer(&mut self, now: Instant, size: ByteCount) -> Verdict {
+        self.advance(now);
+        self.stats.offered.add(size);
+        if self.loss.loses(self.now) {
+            self.stats.lost.add(size);
+            return Verdict::Lost;
+        }
+        if !self.has_room(size) {
+            self.stats.queue_full.add(size);
+            return Verdict::QueueFull;
+        }
+        let Some(finish) = self.server.serve(&self.rate, self.now.as_nanos(), size) else {
+            self.stats.unserved.add(size);
+            return Verdict::Unserved;
+        };
+        self.waiting.push_back((finish, size.as_u64()));
+        self.waiting_bytes += size.as_u64();
+        self.stats.scheduled.add(size);
+        self.last_arrival = finish.saturating_add(self.draw_delay()).max(self.last_arrival);
+        Verdict::Arrives(Instant::from_nanos(self.last_arrival))
+    }
+
+    /// The packets waiting or in service at `now`: their bytes and their number.
+    pub fn backlog(&mut self, now: Instant) -> (ByteCount, u64) {
+        self.advance(now);
+        (ByteCount::new(self.waiting_bytes), self.waiting.len() as u64)
+    }
+
+    /// What the link has done so far.
+    pub fn stats(&self) -> LinkStats {
+        self.stats
+    }
+
+    /// Forgets the packets served by `now`.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some(&(finish, size)) = self.waiting.front() {
+            if finish > self.now.as_nanos() {
+                break;
+            }
+            self.waiting.pop_front();
+            self.waiting_bytes -= size;
+        }
+    }
+
+    fn has_room(&self, size: ByteCount) -> bool {
+        match self.queue {
+            QueueLimit::Bytes(limit) => {
+                let after = self.waiting_bytes.checked_add(size.as_u64());
+                after.is_some_and(|after| after <= limit.as_u64())
+            }
+            QueueLimit::Packets(limit) => (self.waiting.len() as u64) < limit,
+        }
+    }
+
+    fn draw_delay(&mut self) -> u64 {
+        if self.jitter == 0 {
+            return self.delay;
+        }
+        // Casting saturates: a negative delay becomes 0.
+        (self.delay as f64 + self.jitter_rng.normal_f64() * self.jitter as f64) as u64
+    }
+}
+
+impl Tally {
+    fn add(&mut self, size: ByteCount) {
+        self.packets += 1;
+        self.bytes = ByteCount::new(self.bytes.as_u64().saturating_add(size.as_u64()));
+    }
+}

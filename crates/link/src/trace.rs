@@ -1,0 +1,183 @@
+//! A link's rate over time: piecewise constant, looping, integrated exactly in integers.
+//!
+//! Capacity is counted in *units* of bit·ns/s (rate in b/s × time in ns), so that no rounding
+//! enters before a result is turned back into bytes or nanoseconds.
+
+use std::time::Duration;
+
+use weftline_core::time::nanos;
+use weftline_core::{Bitrate, ByteCount};
+
+use crate::server::Server;
+
+/// Units in a byte: 8 bits × 10^9 ns/s.
+pub(crate) const UNITS_PER_BYTE: u128 = 8_000_000_000;
+
+/// Why steps make no rate trace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// There is no step.
+    #[error("a rate trace needs at least one step")]
+    Empty,
+    /// The first step starts later than 0.
+    #[error("the first step of a rate trace starts at {0:?}, it must start at 0")]
+    FirstNotZero(Duration),
+    /// The trace ends before, or as, its last step starts.
+    #[error("a rate trace loops at {period:?}, but its last step starts at {last:?}")]
+    PeriodTooShort {
+        /// When the trace was to loop.
+        period: Duration,
+        /// The start of the last step.
+        last: Duration,
+    },
+    /// The trace is longer than the clock.
+    #[error("a rate trace of {0:?} is too long; 584 years are the most")]
+    TooLong(Duration),
+    /// A step does not start after the one before it.
+    #[error("step {index} of a rate trace starts at {start:?}, not after the step before it")]
+    Unordered {
+        /// The step's place, from 0.
+        index: usize,
+        /// When it was to start.
+        start: Duration,
+    },
+}
+
+/// One step of a trace: `rate` holds from `start` to the next step's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Nanoseconds from the start of the period.
+    pub(crate) start: u64,
+    /// Bits per second.
+    pub(crate) rate: u64,
+    /// Units offered from the start of the period to `start`.
+    before: u128,
+}
+
+/// A piecewise constant rate that loops.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RateTrace {
+    /// Never empty; the first starts at 0, starts rise.
+    steps: Vec<Step>,
+    /// Nanoseconds after which the trace begins again; later than the last step's start.
+    period: u64,
+    /// Units offered in one period.
+    total: u128,
+}
+
+impl RateTrace {
+    /// A rate that never changes.
+    pub fn constant(rate: Bitrate) -> Self {
+        Self::build(std::iter::once((0, rate.as_bps())), u64::MAX)
+    }
+
+    /// A trace of `(start, rate)` steps, the first of them at 0, that begins again at `period`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no step, the first does not start at 0, the starts do not rise strictly, or
+    /// `period` is not after the last start or is over 2^64 ns.
+    pub fn from_steps(
+        steps: Vec<(Duration, Bitrate)>,
+        period: Duration,
+    ) -> Result<Self, TraceError> {
+        let (&(first, _), &(last, _)) = steps.first().zip(steps.last()).ok_or(TraceError::Empty)?;
+        if !first.is_zero() {
+            return Err(TraceError::FirstNotZero(first));
+        }
+        if let Some(before) = steps.windows(2).position(|pair| pair[0].0 >= pair[1].0) {
+            let index = before + 1;
+            return Err(TraceError::Unordered { index, start: steps[index].0 });
+        }
+        if period <= last {
+            return Err(TraceError::PeriodTooShort { period, last });
+        }
+        let Ok(period) = u64::try_from(period.as_nanos()) else {
+            return Err(TraceError::TooLong(period));
+        };
+        let steps = steps.into_iter().map(|(start, rate)| (nanos(start), rate.as_bps()));
+        Ok(Self::build(steps, period))
+    }
+
+    /// Sums the capacity up to each step. Neither a sum nor the total can overflow: a rate below
+    /// 2^64 over a period below 2^64 stays below 2^128.
+    fn build(steps: impl Iterator<Item = (u64, u64)>, period: u64) -> Self {
+        let mut trace = Self { steps: Vec::with_capacity(steps.size_hint().0), period, total: 0 };
+        for (start, rate) in steps {
+            let before = trace.steps.last().map_or(0, |last| last.offered_by(start));
+            trace.steps.push(Step { start, rate, before });
+        }
+        trace.total = trace.steps.last().map_or(0, |last| last.offered_by(period));
+        trace
+    }
+
+    /// The rate `since_start` after the trace's start.
+    pub fn rate_at(&self, since_start: Duration) -> Bitrate {
+        let place = nanos(since_start) % self.period;
+        Bitrate::bps(self.steps[self.index_at(place)].rate)
+    }
+
+    /// The mean rate over a period, rounded down.
+    pub fn mean(&self) -> Bitrate {
+        Bitrate::bps(u64::try_from(self.total / u128::from(self.period)).unwrap_or(u64::MAX))
+    }
+
+    /// The time after which the trace begins again; 2^64 − 1 ns for a constant rate.
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(self.period)
+    }
+
+    /// The steps of one period: start and rate.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = (Duration, Bitrate)> + '_ {
+        self.steps.iter().map(|step| (Duration::from_nanos(step.start), Bitrate::bps(step.rate)))
+    }
+
+    /// The bytes the link can carry from `from` to `to` (both since the trace's start), rounded
+    /// down; zero if `to` is not after `from`.
+    pub fn bytes_between(&self, from: Duration, to: Duration) -> ByteCount {
+        let units = self.offered_until(nanos(to)).saturating_sub(self.offered_until(nanos(from)));
+        ByteCount::new(u64::try_from(units / UNITS_PER_BYTE).unwrap_or(u64::MAX))
+    }
+
+    /// When `bytes`, begun at `start`, are served (both since the trace's start), rounded up to a
+    /// nanosecond; `None` if never: the rate is always zero, or the clock ends first.
+    pub fn finish(&self, start: Duration, bytes: ByteCount) -> Option<Duration> {
+        let mut server = Server::started(self, 0);
+        server.serve(self, nanos(start), bytes).map(Duration::from_nanos)
+    }
+
+    /// Units offered from the trace's start to `time`. At most 2^64 b/s × 2^64 ns: no overflow.
+    fn offered_until(&self, time: u64) -> u128 {
+        let place = time % self.period;
+        let step = &self.steps[self.index_at(place)];
+        u128::from(time / self.period) * self.total + step.offered_by(place)
+    }
+
+    /// The step that holds at `place` nanoseconds into the period.
+    pub(crate) fn index_at(&self, place: u64) -> usize {
+        self.steps.partition_point(|step| step.start <= place) - 1
+    }
+
+    /// The step of that index.
+    pub(crate) fn step(&self, index: usize) -> Option<Step> {
+        self.steps.get(index).copied()
+    }
+
+    /// The period in nanoseconds.
+    pub(crate) fn period_ns(&self) -> u64 {
+        self.period
+    }
+
+    /// Units offered in one period.
+    pub(crate) fn total_units(&self) -> u128 {
+        self.total
+    }
+}
+
+impl Step {
+    /// Units offered from the start of the period to `place`, which is in this step or its end.
+    fn offered_by(&self, place: u64) -> u128 {
+        self.before + u128::from(self.rate) * u128::from(place - self.start)
+    }
+}
