@@ -201,3 +201,131 @@ impl Tally {
         self.bytes = ByteCount::new(self.bytes.as_u64().saturating_add(size.as_u64()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weftline_core::Bitrate;
+
+    const PACKET: ByteCount = ByteCount::new(1500);
+    const MS: Duration = Duration::from_millis(1);
+
+    /// 12 Mb/s, where a packet of 1500 bytes takes 1 ms; no delay, no loss.
+    fn config(queue: QueueLimit) -> LinkConfig {
+        LinkConfig {
+            rate: RateTrace::constant(Bitrate::mbps(12)),
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            queue,
+            loss: LossModel::None,
+        }
+    }
+
+    fn arrives(ms: u64) -> Verdict {
+        Verdict::Arrives(Instant::from_millis(ms))
+    }
+
+    #[test]
+    fn packets_queue_behind_each_other() {
+        let config = LinkConfig { delay: 20 * MS, ..config(QueueLimit::Packets(10)) };
+        let mut link = Link::new(config, 1, "test");
+        for k in 1..=3 {
+            assert_eq!(link.offer(Instant::ZERO, PACKET), arrives(20 + k));
+        }
+        assert_eq!(link.backlog(Instant::ZERO), (ByteCount::new(4500), 3));
+        assert_eq!(link.backlog(Instant::from_millis(1)), (ByteCount::new(3000), 2));
+        assert_eq!(link.backlog(Instant::from_millis(3)), (ByteCount::ZERO, 0));
+        assert_eq!(link.offer(Instant::from_millis(50), PACKET), arrives(71));
+    }
+
+    #[test]
+    fn the_queue_drops_at_its_tail_in_packets() {
+        let mut link = Link::new(config(QueueLimit::Packets(2)), 1, "test");
+        assert_eq!(link.offer(Instant::ZERO, PACKET), arrives(1));
+        assert_eq!(link.offer(Instant::ZERO, PACKET), arrives(2));
+        assert_eq!(link.offer(Instant::ZERO, PACKET), Verdict::QueueFull);
+        assert_eq!(link.offer(Instant::from_nanos(999_999), PACKET), Verdict::QueueFull);
+        assert_eq!(link.offer(Instant::from_millis(1), PACKET), arrives(3));
+        let stats = link.stats();
+        assert_eq!((stats.offered.packets, stats.scheduled.packets), (5, 3));
+        assert_eq!(stats.queue_full, Tally { packets: 2, bytes: ByteCount::new(3000) });
+    }
+
+    #[test]
+    fn the_queue_drops_at_its_tail_in_bytes() {
+        let limit = QueueLimit::Bytes(ByteCount::new(3100));
+        let mut link = Link::new(config(limit), 1, "test");
+        assert_eq!(link.offer(Instant::ZERO, PACKET), arrives(1));
+        assert_eq!(link.offer(Instant::ZERO, PACKET), arrives(2));
+        assert_eq!(link.offer(Instant::ZERO, ByteCount::new(101)), Verdict::QueueFull);
+        assert!(matches!(link.offer(Instant::ZERO, ByteCount::new(100)), Verdict::Arrives(_)));
+        assert_eq!(link.offer(Instant::ZERO, ByteCount::new(u64::MAX)), Verdict::QueueFull);
+        assert_eq!(link.backlog(Instant::ZERO), (ByteCount::new(3100), 3));
+    }
+
+    #[test]
+    fn a_blackout_stalls_service_and_drops_nothing() {
+        // 12 Mb/s for 10 ms, then an hour of nothing.
+        let steps = vec![(Duration::ZERO, Bitrate::mbps(12)), (10 * MS, Bitrate::ZERO)];
+        let rate = RateTrace::from_steps(steps, 3_600_000 * MS).unwrap();
+        let mut link = Link::new(LinkConfig { rate, ..config(QueueLimit::Packets(50)) }, 1, "test");
+        // Before the start, t = 0's rate holds: half a second later the link still works.
+        assert_eq!(link.offer(Instant::from_millis(500), PACKET), arrives(501));
+        link.start(Instant::from_millis(1000));
+        assert_eq!(link.offer(Instant::from_millis(1009), PACKET), arrives(1010));
+        assert_eq!(link.offer(Instant::from_millis(1009), PACKET), arrives(3_601_001));
+        assert_eq!(link.offer(Instant::from_millis(2_000_000), PACKET), arrives(3_601_002));
+        assert_eq!(link.backlog(Instant::from_millis(3_600_999)).1, 2);
+    }
+
+    #[test]
+    fn a_packet_under_way_feels_the_rate_change() {
+        // 12 Mb/s, from 1.5 ms on 6 Mb/s: the second packet's second half takes 1 ms.
+        let steps = vec![(Duration::ZERO, Bitrate::mbps(12)), (3 * MS / 2, Bitrate::mbps(6))];
+        let rate = RateTrace::from_steps(steps, 1000 * MS).unwrap();
+        let mut link = Link::new(LinkConfig { rate, ..config(QueueLimit::Packets(9)) }, 1, "test");
+        link.start(Instant::ZERO);
+        assert_eq!(link.offer(Instant::ZERO, PACKET), arrives(1));
+        let second = Instant::from_nanos(2_500_000);
+        assert_eq!(link.offer(Instant::ZERO, PACKET), Verdict::Arrives(second));
+    }
+
+    #[test]
+    fn a_dead_link_says_so() {
+        let rate = RateTrace::constant(Bitrate::ZERO);
+        let mut link = Link::new(LinkConfig { rate, ..config(QueueLimit::Packets(9)) }, 1, "test");
+        assert_eq!(link.offer(Instant::ZERO, PACKET), Verdict::Unserved);
+        link.start(Instant::ZERO);
+        assert_eq!(link.offer(Instant::ZERO, PACKET), Verdict::Unserved);
+        assert_eq!(link.backlog(Instant::ZERO), (ByteCount::ZERO, 0));
+        assert_eq!(link.stats().unserved.packets, 2);
+    }
+
+    #[test]
+    fn lost_packets_take_no_service() {
+        let config = LinkConfig { loss: LossModel::Nth(vec![1]), ..config(QueueLimit::Packets(1)) };
+        let mut link = Link::new(config, 1, "test");
+        assert_eq!(link.offer(Instant::ZERO, PACKET), Verdict::Lost);
+        assert_eq!(link.offer(Instant::ZERO, PACKET), arrives(1));
+    }
+
+    #[test]
+    fn jitter_has_its_deviation() {
+        // Packets far apart, so that keeping the order changes nothing.
+        let config =
+            LinkConfig { delay: 50 * MS, jitter: 5 * MS, ..config(QueueLimit::Packets(9)) };
+        let mut link = Link::new(config, 1, "test");
+        let n = 20_000_u64;
+        let delays: Vec<f64> = (0..n)
+            .map(|k| {
+                let now = Instant::from_millis(k * 200);
+                let Verdict::Arrives(at) = link.offer(now, PACKET) else { panic!("dropped") };
+                at.since(now).as_secs_f64() * 1e3
+            })
+            .collect();
+        let mean = delays.iter().sum::<f64>() / n as f64;
+        let variance = delays.iter().map(|d| (d - mean) * (d - mean)).sum::<f64>() / n as f64;
+        assert!((mean - 51.0).abs() < 0.15, "{mean}");
+        assert!((variance.sqrt() - 5.0).abs() < 0.15, "{variance}");
+    }
+}

@@ -122,3 +122,91 @@ impl Loss {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers (from 1) of the packets lost among `count` offered a microsecond apart.
+    fn lost(model: LossModel, seed: u64, count: u64) -> Vec<u64> {
+        let mut loss = Loss::new(model, seed, "test");
+        loss.start(Instant::ZERO);
+        (1..=count).filter(|n| loss.loses(Instant::from_nanos(n * 1000))).collect()
+    }
+
+    /// Whether `hits` of `n` fits probability `p` within five standard deviations.
+    fn fits(hits: usize, n: u64, p: f64) -> bool {
+        let n = n as f64;
+        (hits as f64 - n * p).abs() <= 5.0 * (n * p * (1.0 - p)).sqrt()
+    }
+
+    #[test]
+    fn bernoulli_loses_its_share() {
+        for p in [0.0, 0.000_01, 0.01, 0.05, 0.5, 1.0] {
+            let lost = lost(LossModel::Bernoulli(p), 3, 200_000);
+            assert!(fits(lost.len(), 200_000, p), "{p}: {}", lost.len());
+        }
+    }
+
+    #[test]
+    fn gilbert_elliott_has_its_share_and_its_bursts() {
+        let model = LossModel::GilbertElliott {
+            good_to_bad: 0.01,
+            bad_to_good: 0.25,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        };
+        let lost = lost(model, 5, 400_000);
+        // Stationary share of the bad state 0.01 ÷ 0.26; bursts of mean length 1 ÷ 0.25.
+        let share = lost.len() as f64 / 400_000.0;
+        assert!((share / (0.01 / 0.26) - 1.0).abs() < 0.1, "{share}");
+        let bursts = 1 + lost.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+        let length = lost.len() as f64 / bursts as f64;
+        assert!((length - 4.0).abs() < 0.3, "{length}");
+    }
+
+    #[test]
+    fn nth_loses_exactly_those() {
+        assert_eq!(lost(LossModel::Nth(vec![5, 2, 2, 9, 40, 0]), 1, 30), [2, 5, 9]);
+        assert_eq!(lost(LossModel::Nth(vec![]), 1, 30), []);
+    }
+
+    #[test]
+    fn a_schedule_changes_at_its_times() {
+        let us = Duration::from_micros;
+        let model = LossModel::Schedule(vec![(us(10), 1.0), (us(20), 0.0), (us(25), 1.0)]);
+        let mut loss = Loss::new(model, 1, "test");
+        let at = |us: u64| Instant::from_nanos(us * 1000);
+        // Before the start, the state of t = 0 holds, however late it is.
+        assert!(!loss.loses(at(500)));
+        loss.start(at(1000));
+        assert!(!loss.loses(at(999)));
+        assert!(!loss.loses(Instant::from_nanos(1_009_999)));
+        assert!(loss.loses(at(1010)));
+        assert!(loss.loses(Instant::from_nanos(1_019_999)));
+        assert!(!loss.loses(at(1020)));
+        assert!(loss.loses(at(1025)));
+        assert!(loss.loses(at(9999)));
+        loss.start(at(10_000));
+        assert!(!loss.loses(at(10_009)));
+        assert!(loss.loses(at(10_010)));
+    }
+
+    #[test]
+    fn a_schedule_draws_its_share() {
+        let half = Duration::from_millis(100);
+        let model = LossModel::Schedule(vec![(Duration::ZERO, 0.05), (half, 0.2)]);
+        let lost = lost(model, 9, 200_000);
+        let first = lost.partition_point(|&n| n < 100_000);
+        assert!(fits(first, 100_000, 0.05), "{first}");
+        assert!(fits(lost.len() - first, 100_000, 0.2), "{}", lost.len() - first);
+    }
+
+    #[test]
+    fn one_seed_gives_the_same_losses() {
+        let model = LossModel::Bernoulli(0.1);
+        assert_eq!(lost(model.clone(), 7, 5000), lost(model.clone(), 7, 5000));
+        assert_ne!(lost(model.clone(), 7, 5000), lost(model.clone(), 8, 5000));
+        insta::assert_debug_snapshot!(lost(model, 7, 120));
+    }
+}

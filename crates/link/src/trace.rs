@@ -181,3 +181,87 @@ impl Step {
         self.before + u128::from(self.rate) * u128::from(place - self.start)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// 8 Mb/s (1000 bytes a ms) for 10 ms, nothing for 20 ms, 16 Mb/s for 10 ms: 30 000 bytes in
+    /// 40 ms.
+    fn steps() -> RateTrace {
+        let steps = [(0, 8), (10, 0), (30, 16)];
+        let steps = steps.map(|(ms, mbps)| (ms * MS, Bitrate::mbps(mbps)));
+        RateTrace::from_steps(steps.to_vec(), 40 * MS).unwrap()
+    }
+
+    #[test]
+    fn constant_rate_is_the_closed_form() {
+        let trace = RateTrace::constant(Bitrate::mbps(12));
+        assert_eq!(trace.mean(), Bitrate::mbps(12));
+        assert_eq!(trace.rate_at(Duration::from_secs(1 << 30)), Bitrate::mbps(12));
+        assert_eq!(trace.bytes_between(3 * MS, 5 * MS), ByteCount::new(3000));
+        assert_eq!(trace.finish(7 * MS, ByteCount::new(1500)), Some(8 * MS));
+        assert_eq!(trace.finish(7 * MS, ByteCount::ZERO), Some(7 * MS));
+        // 100 bytes at 3 b/s: 266.6… s, rounded up to a nanosecond.
+        let slow = RateTrace::constant(Bitrate::bps(3));
+        let finish = Some(Duration::from_nanos(266_666_666_667));
+        assert_eq!(slow.finish(Duration::ZERO, ByteCount::new(100)), finish);
+    }
+
+    #[test]
+    fn steps_and_loops_are_the_closed_form() {
+        let trace = steps();
+        assert_eq!(trace.mean(), Bitrate::mbps(6));
+        assert_eq!(trace.rate_at(9 * MS), Bitrate::mbps(8));
+        assert_eq!(trace.rate_at(10 * MS), Bitrate::ZERO);
+        assert_eq!(trace.rate_at(40 * 7 * MS + 35 * MS), Bitrate::mbps(16));
+        assert_eq!(trace.bytes_between(5 * MS, 35 * MS), ByteCount::new(15_000));
+        assert_eq!(trace.bytes_between(35 * MS, 5 * MS), ByteCount::ZERO);
+        assert_eq!(trace.bytes_between(Duration::ZERO, 400 * MS), ByteCount::new(300_000));
+        let finish = |start, bytes| trace.finish(start * MS, ByteCount::new(bytes)).unwrap();
+        assert_eq!(finish(0, 10_000), 10 * MS);
+        assert_eq!(finish(0, 12_000), 31 * MS);
+        assert_eq!(finish(12, 1), 30 * MS + Duration::from_nanos(500));
+        assert_eq!(finish(35, 15_000), 45 * MS);
+        assert_eq!(finish(35, 15_000 + 1_000_000 * 30_000), 40_000_045 * MS);
+        assert_eq!(finish(40_000_035, 15_000), 40_000_045 * MS);
+    }
+
+    #[test]
+    fn a_trace_of_zeros_serves_nothing() {
+        let zero = RateTrace::constant(Bitrate::ZERO);
+        assert_eq!(zero.finish(MS, ByteCount::new(1)), None);
+        assert_eq!(zero.mean(), Bitrate::ZERO);
+        let steps = vec![(Duration::ZERO, Bitrate::ZERO), (MS, Bitrate::ZERO)];
+        let zeros = RateTrace::from_steps(steps, 2 * MS).unwrap();
+        assert_eq!(zeros.finish(MS, ByteCount::new(1)), None);
+    }
+
+    #[test]
+    fn what_outlasts_the_clock_is_never_served() {
+        let trace = RateTrace::constant(Bitrate::bps(1));
+        assert_eq!(trace.finish(MS, ByteCount::new(u64::MAX)), None);
+        assert_eq!(steps().finish(MS, ByteCount::new(u64::MAX)), None);
+        let fast = RateTrace::constant(Bitrate::bps(u64::MAX));
+        assert!(fast.finish(MS, ByteCount::new(u64::MAX)).is_some());
+        assert_eq!(fast.bytes_between(Duration::ZERO, Duration::MAX), ByteCount::new(u64::MAX));
+    }
+
+    #[test]
+    fn bad_steps_are_refused() {
+        let rate = Bitrate::mbps(1);
+        let from = |starts: &[u32], period: u32| {
+            let steps = starts.iter().map(|&start| (start * MS, rate)).collect();
+            RateTrace::from_steps(steps, period * MS).map(drop)
+        };
+        assert_eq!(from(&[], 1), Err(TraceError::Empty));
+        assert_eq!(from(&[1], 2), Err(TraceError::FirstNotZero(MS)));
+        assert_eq!(from(&[0, 2, 2], 3), Err(TraceError::Unordered { index: 2, start: 2 * MS }));
+        let short = TraceError::PeriodTooShort { period: 2 * MS, last: 2 * MS };
+        assert_eq!(from(&[0, 2], 2), Err(short));
+        let long = RateTrace::from_steps(vec![(Duration::ZERO, rate)], Duration::MAX);
+        assert_eq!(long, Err(TraceError::TooLong(Duration::MAX)));
+    }
+}
