@@ -1,0 +1,203 @@
+//! What is known of a path and of the subflow on it: the kernel's figures, and our own
+//! measurements of delivery time, rate and reliability.
+
+use std::time::Duration;
+
+use crate::time::nanos;
+use crate::{Bitrate, ByteCount, Instant};
+
+/// A path, numbered by the client: one local interface or address. It keeps its number when its
+/// subflow is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathId(pub u64);
+
+/// A subflow, one TCP connection on a path; numbered by the client, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubflowId(pub u64);
+
+/// What the kernel tells of a subflow's socket (`TCP_INFO`), or the simulator of its endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathInfo {
+    /// Congestion window.
+    pub cwnd: ByteCount,
+    /// Sent and not acknowledged by the peer's TCP.
+    pub in_flight: ByteCount,
+    /// In the socket and not sent yet.
+    pub unsent: ByteCount,
+    /// Smoothed round-trip time; zero before the first sample.
+    pub srtt: Duration,
+    /// Round-trip time variation.
+    pub rttvar: Duration,
+    /// Least round-trip time seen.
+    pub min_rtt: Duration,
+    /// The kernel's latest delivery rate.
+    pub delivery_rate: Bitrate,
+    /// Segments retransmitted since the subflow began.
+    pub retransmitted: u64,
+}
+
+/// Mean and mean deviation of a time, smoothed as in RFC 6298 but slower: there is a sample per
+/// acknowledgement, many in one round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TimeEstimate {
+    mean_ns: u64,
+    deviation_ns: u64,
+    samples: u64,
+}
+
+impl TimeEstimate {
+    const MEAN_SHIFT: u32 = 4;
+    const DEVIATION_SHIFT: u32 = 3;
+
+    /// Takes a sample.
+    pub fn add(&mut self, sample: Duration) {
+        let sample = nanos(sample);
+        if self.samples == 0 {
+            self.mean_ns = sample;
+            self.deviation_ns = sample / 2;
+        } else {
+            let error = sample.abs_diff(self.mean_ns);
+            self.mean_ns = step(self.mean_ns, sample, Self::MEAN_SHIFT);
+            self.deviation_ns = step(self.deviation_ns, error, Self::DEVIATION_SHIFT);
+        }
+        self.samples += 1;
+    }
+
+    /// The mean, if there was a sample.
+    pub fn mean(&self) -> Option<Duration> {
+        (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns))
+    }
+
+    /// Mean plus four mean deviations: later than that is overdue.
+    pub fn late(&self) -> Option<Duration> {
+        (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns + 4 * self.deviation_ns))
+    }
+}
+
+/// Moves `from` by 1/2^`shift` of the way to `to`.
+fn step(from: u64, to: u64, shift: u32) -> u64 {
+    if to >= from { from + ((to - from) >> shift) } else { from - ((from - to) >> shift) }
+}
+
+/// Rate and reliability of a path, from the bytes it delivers in intervals of 100 ms.
+///
+/// Only intervals in which the path had data to deliver count. A path is reliable when it has no
+/// outages and its rate varies little (FBDT §3.2, "RAT to direction mapping").
+#[derive(Clone, Debug, Default)]
+pub struct PathMeter {
+    interval_start: Instant,
+    interval_bytes: u64,
+    busy: bool,
+    intervals: u64,
+    rate_bps: f64,
+    variance: f64,
+    outage: f64,
+}
+
+impl PathMeter {
+    const INTERVAL: Duration = Duration::from_millis(100);
+    /// Weight of a new interval in the rate; half of the old is gone after 0.3 s.
+    const RATE_WEIGHT: f64 = 0.25;
+    /// Weight in the history that decides a direction; half of the old is gone after 1.4 s.
+    const HISTORY_WEIGHT: f64 = 0.05;
+    /// What a share of time without any delivery counts against relative variation of the rate.
+    const OUTAGE_PENALTY: f64 = 4.0;
+
+    /// Notes that `bytes` were delivered by `now`; `busy` is whether more are on their way.
+    pub fn delivered(&mut self, bytes: u64, busy: bool, now: Instant) {
+        self.roll(now);
+        self.interval_bytes += bytes;
+        self.busy |= busy || bytes > 0;
+    }
+
+    /// Closes the intervals that have ended by `now`.
+    pub fn roll(&mut self, now: Instant) {
+        // After a long silence one look is enough: skip what cannot matter any more.
+        let mut left = 50;
+        while now.since(self.interval_start) >= Self::INTERVAL && left > 0 {
+            if self.busy {
+                self.close_interval();
+            }
+            self.interval_bytes = 0;
+            self.interval_start += Self::INTERVAL;
+            left -= 1;
+        }
+        if left == 0 {
+            self.interval_start = now;
+        }
+    }
+
+    /// Says that nothing is on its way any more: silence from here on is no outage.
+    pub fn idle(&mut self, now: Instant) {
+        self.roll(now);
+        self.busy = self.interval_bytes > 0;
+    }
+
+    fn close_interval(&mut self) {
+        let rate = self.interval_bytes as f64 * 8.0 / Self::INTERVAL.as_secs_f64();
+        let outage = if self.interval_bytes == 0 { 1.0 } else { 0.0 };
+        if self.intervals == 0 {
+            self.rate_bps = rate;
+        }
+        let error = rate - self.rate_bps;
+        self.rate_bps += error * Self::RATE_WEIGHT;
+        self.variance += (error * error - self.variance) * Self::HISTORY_WEIGHT;
+        self.outage += (outage - self.outage) * Self::HISTORY_WEIGHT;
+        self.intervals += 1;
+    }
+
+    /// The rate at which the path delivers when it has data; `None` before the first interval.
+    pub fn rate(&self) -> Option<Bitrate> {
+        (self.intervals > 0).then_some(Bitrate::bps(self.rate_bps as u64))
+    }
+
+    /// How unreliable the path is: relative standard deviation of its rate plus its weighted
+    /// share of outage. 0 is perfect.
+    pub fn unreliability(&self) -> f64 {
+        let spread = if self.rate_bps > 0.0 { self.variance.sqrt() / self.rate_bps } else { 0.0 };
+        spread.min(1.0) + Self::OUTAGE_PENALTY * self.outage
+    }
+
+    /// Intervals measured.
+    pub const fn intervals(&self) -> u64 {
+        self.intervals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimates_settle_on_a_constant() {
+        let mut estimate = TimeEstimate::default();
+        assert_eq!(estimate.late(), None);
+        for _ in 0..200 {
+            estimate.add(Duration::from_millis(20));
+        }
+        let late = estimate.late().unwrap();
+        assert!(late >= Duration::from_millis(20) && late < Duration::from_millis(21), "{late:?}");
+    }
+
+    #[test]
+    fn an_outage_counts_only_while_busy() {
+        let mut steady = PathMeter::default();
+        let mut broken = PathMeter::default();
+        let mut idle = PathMeter::default();
+        for tick in 1..400 {
+            let now = Instant::from_millis(10 * tick);
+            let out = tick % 100 > 60;
+            steady.delivered(125_000, true, now);
+            broken.delivered(if out { 0 } else { 125_000 }, true, now);
+            if out {
+                idle.idle(now);
+            } else {
+                idle.delivered(125_000, true, now);
+            }
+        }
+        let rate = steady.rate().unwrap().as_mbps_f64();
+        assert!((95.0..105.0).contains(&rate), "{rate}");
+        assert!(steady.unreliability() < 0.05);
+        assert!(broken.unreliability() > 10.0 * idle.unreliability().max(0.05));
+    }
+}

@@ -1,0 +1,235 @@
+//! Schedulers: which range of the stream goes next on which subflow.
+//!
+//! Sending is pulled: a subflow whose socket has room asks, and the scheduler answers with a range
+//! or with nothing. A scheduler is one file and one line in [`REGISTRY`].
+
+mod fbdt;
+mod min_rtt;
+mod single;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::path::{PathId, PathMeter, SubflowId};
+use crate::ranges::RangeSet;
+use crate::subflow::Subflow;
+use crate::{Bitrate, Instant};
+
+/// What a scheduler answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The stream offsets to send; never empty, never longer than the budget asked for.
+    pub range: Range<u64>,
+    /// Whether the range is on another subflow already and is sent again.
+    pub rescue: bool,
+}
+
+/// Everything a scheduler sees when it is asked.
+#[derive(Debug)]
+pub struct SendView<'a> {
+    /// The time.
+    pub now: Instant,
+    /// Everything below has been received by the peer.
+    pub una: u64,
+    /// Received above `una`.
+    pub acked: &'a RangeSet,
+    /// Offsets written by the application and on no live subflow.
+    pub unassigned: &'a RangeSet,
+    /// Nothing at or above this offset may be sent: the end of what was written, or of the
+    /// receiver's credit.
+    pub limit: u64,
+    /// How far above the in-order point the receiver lets the sender go, in bytes.
+    pub credit_window: u64,
+    /// Whether the receiver's memory, not the paths, has held the sender up of late.
+    pub credit_bound: bool,
+    /// The live subflows, in the order they came up.
+    pub subflows: &'a [Subflow],
+    /// Measurements of each path.
+    pub meters: &'a BTreeMap<PathId, PathMeter>,
+}
+
+impl SendView<'_> {
+    /// The rate at which a subflow delivers: measured, else the kernel's figure.
+    pub fn rate(&self, subflow: &Subflow) -> Bitrate {
+        let measured = self.meters.get(&subflow.path()).and_then(PathMeter::rate);
+        measured.unwrap_or(subflow.info().delivery_rate)
+    }
+
+    /// The sum of the rates of the subflows that are not silent.
+    pub fn total_rate(&self) -> Bitrate {
+        self.subflows.iter().filter(|s| !s.is_silent()).map(|s| self.rate(s)).sum()
+    }
+
+    /// How many bytes to give `subflow` at once, at most `budget`.
+    pub fn chunk(&self, subflow: &Subflow, budget: u64) -> u64 {
+        let measured = self.meters.get(&subflow.path()).and_then(PathMeter::rate);
+        subflow.chunk(measured).min(budget)
+    }
+
+    /// The lowest offsets of `within` that are unacknowledged, on their way on another subflow,
+    /// and were never sent on `me`.
+    pub fn lowest_foreign(&self, me: &Subflow, within: &Range<u64>) -> Option<Range<u64>> {
+        let mut at = within.start.max(self.una);
+        while let Some(unacked) = self.acked.first_missing(&(at..within.end)) {
+            at = unacked.start;
+            while let Some(part) = me.on().first_missing(&(at..unacked.end)) {
+                if let Some(open) = self.unassigned.first_missing(&part) {
+                    return Some(open);
+                }
+                at = part.end;
+            }
+            at = unacked.end;
+        }
+        None
+    }
+
+    /// As [`lowest_foreign`](Self::lowest_foreign), the highest.
+    pub fn highest_foreign(&self, me: &Subflow, within: &Range<u64>) -> Option<Range<u64>> {
+        let start = within.start.max(self.una);
+        let mut end = within.end;
+        while let Some(unacked) = self.acked.last_missing(&(start..end)) {
+            end = unacked.end;
+            while let Some(part) = me.on().last_missing(&(unacked.start..end)) {
+                if let Some(open) = self.unassigned.last_missing(&part) {
+                    return Some(open);
+                }
+                end = part.start;
+            }
+            end = unacked.start;
+        }
+        None
+    }
+
+    /// Whether everything of `within` that was sent on `subflow` has been acknowledged.
+    pub fn all_acked(&self, subflow: &Subflow, within: &Range<u64>) -> bool {
+        let mut at = within.start.max(self.una);
+        while let Some(part) = subflow.on().first_in(&(at..within.end)) {
+            if !self.acked.contains(&part) {
+                return false;
+            }
+            at = part.end;
+        }
+        true
+    }
+
+    /// The lowest range of a silent subflow that `me` can carry instead: the lowest byte is what
+    /// blocks the application.
+    pub fn silent_range(&self, me: &Subflow, budget: u64) -> Option<Range<u64>> {
+        self.subflows
+            .iter()
+            .filter(|other| other.is_silent() && other.id() != me.id())
+            .filter_map(|other| {
+                let mut at = self.una;
+                loop {
+                    let part = other.on().first_in(&(at..u64::MAX))?;
+                    if let Some(open) = self.lowest_foreign(me, &part) {
+                        return Some(open);
+                    }
+                    at = part.end;
+                }
+            })
+            .min_by_key(|range| range.start)
+            .map(|range| range.start..range.end.min(range.start + self.chunk(me, budget)))
+    }
+}
+
+/// Decides which range goes next on which subflow.
+pub trait Scheduler: Send + std::fmt::Debug {
+    /// The next range for `view.subflows[me]`, of at most `budget` bytes (not zero), or `None` if
+    /// it should stay silent now. It is asked again whenever something changes.
+    fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment>;
+
+    /// The path that sends in the forward direction, for schemes that have one.
+    fn forward(&self) -> Option<PathId> {
+        None
+    }
+
+    /// The size of the current transmission window in bytes, for schemes that have one.
+    fn window(&self) -> Option<u64> {
+        None
+    }
+
+    /// When a subflow that was answered `None` should ask again though nothing else happened.
+    fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
+        let _ = view;
+        None
+    }
+}
+
+/// Settings that schedulers take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// The transmission window in bytes; `None` sizes it from the measured rates.
+    pub window: Option<u64>,
+    /// A path to hold in the forward direction.
+    pub forward_pin: Option<PathId>,
+    /// The share of bytes sent that may be spent on rescues a round-trip time after a path has
+    /// finished (rule (c) of the FBDT engine), in thousandths.
+    pub rescue_budget_permille: u64,
+    /// Least time between two changes of direction.
+    pub direction_hold: Duration,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            window: None,
+            forward_pin: None,
+            rescue_budget_permille: 20,
+            direction_hold: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A scheduler's entry in the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name on the command line and in results.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    make: fn(&SchedulerConfig) -> Box<dyn Scheduler>,
+    /// The least and largest chunk in bytes; the paper's FBDT assigns single segments, which would
+    /// cost a system call each.
+    chunk: (u64, u64),
+}
+
+/// Every scheduler, by name.
+pub const REGISTRY: &[Entry] = &[fbdt::ENTRY, fbdt::STRICT_ENTRY, min_rtt::ENTRY, single::ENTRY];
+
+/// A scheduler that is not in the registry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown scheduler '{name}'; known are {known}")]
+pub struct UnknownScheduler {
+    name: String,
+    known: String,
+}
+
+impl Entry {
+    /// The entry called `name`.
+    pub fn find(name: &str) -> Result<&'static Self, UnknownScheduler> {
+        REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| UnknownScheduler {
+            name: name.chars().take(64).collect(),
+            known: REGISTRY.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// A scheduler of this kind.
+    pub fn make(&self, config: &SchedulerConfig) -> Box<dyn Scheduler> {
+        (self.make)(config)
+    }
+
+    /// The least and largest number of bytes it assigns at once.
+    pub const fn chunk(&self) -> (u64, u64) {
+        self.chunk
+    }
+}
+
+/// The chunk limits of schedulers without reasons of their own.
+const CHUNK: (u64, u64) = (4 << 10, 64 << 10);
+
+/// The number of the subflow `id` in `subflows`.
+fn find(subflows: &[Subflow], id: SubflowId) -> Option<usize> {
+    subflows.iter().position(|subflow| subflow.id() == id)
+}

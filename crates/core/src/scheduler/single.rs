@@ -1,0 +1,28 @@
+//! `single`: everything on one subflow, the oldest live one. Our transport with one path, the
+//! reference that shows what the framing costs (`weft-single:<path>` in the lab).
+
+use super::{Assignment, CHUNK, Entry, Scheduler, SendView};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "single",
+    about: "the oldest live subflow carries everything; the others are spare",
+    make: |_| Box::new(Single),
+    chunk: CHUNK,
+};
+
+#[derive(Debug)]
+struct Single;
+
+impl Scheduler for Single {
+    fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
+        let chosen = view.subflows.iter().position(|s| !s.is_silent()).unwrap_or(0);
+        if me != chosen {
+            return None;
+        }
+        let subflow = &view.subflows[me];
+        if let Some(range) = view.silent_range(subflow, budget) {
+            return Some(Assignment { range, rescue: true });
+        }
+        super::min_rtt::next_unsent(view, view.chunk(subflow, budget))
+    }
+}

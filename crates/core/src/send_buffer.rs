@@ -1,0 +1,131 @@
+//! The sender's copy of the stream: bytes written by the application and not yet acknowledged in
+//! order, handed out as cheap reference-counted slices.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+
+/// Bytes are gathered in blocks of this size, one allocation each.
+const BLOCK: usize = 256 << 10;
+/// The rest of a block is used for further writes while at least this much is left of it.
+const BLOCK_REST: usize = BLOCK / 16;
+
+/// The bytes `[start, end)` of the stream.
+#[derive(Debug, Default)]
+pub struct SendBuffer {
+    /// Sealed pieces with their stream offsets, contiguous, lowest first.
+    sealed: VecDeque<(u64, Bytes)>,
+    /// One past the last sealed byte: where `open` begins.
+    sealed_end: u64,
+    /// The tail still being written.
+    open: BytesMut,
+    start: u64,
+}
+
+impl SendBuffer {
+    /// An empty buffer at offset 0.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The lowest offset held.
+    pub const fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// One past the highest offset written.
+    pub fn end(&self) -> u64 {
+        self.sealed_end + self.open.len() as u64
+    }
+
+    /// Appends `data` at [`end`](Self::end).
+    pub fn write(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.open.len() == self.open.capacity() {
+                self.seal();
+                if self.open.capacity() < BLOCK_REST {
+                    self.open = BytesMut::with_capacity(BLOCK);
+                }
+            }
+            let room = self.open.capacity() - self.open.len();
+            let (now, rest) = data.split_at(room.min(data.len()));
+            self.open.extend_from_slice(now);
+            data = rest;
+        }
+    }
+
+    /// Appends the bytes of `range` to `out`, in order; `range` must be held.
+    pub fn slice(&mut self, range: &Range<u64>, out: &mut VecDeque<Bytes>) {
+        assert!(self.start <= range.start && range.end <= self.end(), "only held bytes are sent");
+        if range.end > self.sealed_end {
+            self.seal();
+        }
+        let mut at = range.start;
+        let mut index = self.sealed.partition_point(|(offset, _)| *offset <= at).saturating_sub(1);
+        while at < range.end {
+            let (offset, piece) = &self.sealed[index];
+            let from = (at - offset) as usize;
+            let to = ((range.end - offset) as usize).min(piece.len());
+            out.push_back(piece.slice(from..to));
+            at += (to - from) as u64;
+            index += 1;
+        }
+    }
+
+    /// Frees the bytes below `offset`, which must have been handed out before.
+    pub fn release(&mut self, offset: u64) {
+        assert!(offset <= self.sealed_end, "only sent bytes are acknowledged");
+        self.start = self.start.max(offset);
+        while let Some((at, piece)) = self.sealed.front()
+            && at + piece.len() as u64 <= self.start
+        {
+            self.sealed.pop_front();
+        }
+    }
+
+    /// Makes the tail sendable. What is left of its block stays for later writes.
+    fn seal(&mut self) {
+        if !self.open.is_empty() {
+            let piece = self.open.split().freeze();
+            let offset = self.sealed_end;
+            self.sealed_end += piece.len() as u64;
+            self.sealed.push_back((offset, piece));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn byte_at(offset: u64) -> u8 {
+        (offset.wrapping_mul(31) >> 3) as u8
+    }
+
+    proptest! {
+        #[test]
+        fn slices_hold_what_was_written(sizes in proptest::collection::vec(1usize..700_000, 1..8),
+                                        cuts in proptest::collection::vec((0.0f64..1.0, 0.0f64..1.0), 1..20)) {
+            let mut buffer = SendBuffer::new();
+            let mut out = VecDeque::new();
+            for (size, (a, b)) in sizes.into_iter().zip(cuts.into_iter().cycle()) {
+                let end = buffer.end();
+                let data: Vec<u8> = (end..end + size as u64).map(byte_at).collect();
+                buffer.write(&data);
+                let held = buffer.end() - buffer.start();
+                let (a, b) = (a.min(b), a.max(b));
+                let range = buffer.start() + (held as f64 * a) as u64..buffer.start() + (held as f64 * b) as u64;
+                out.clear();
+                buffer.slice(&range, &mut out);
+                let sent: Vec<u8> = out.iter().flatten().copied().collect();
+                prop_assert!(sent.iter().copied().eq(range.clone().map(byte_at)));
+                if range.start <= buffer.sealed_end {
+                    buffer.release(range.start);
+                }
+                prop_assert!(buffer.start() <= range.start || range.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,558 @@
+//! A session: one bidirectional ordered byte stream over any number of subflows, as a state
+//! machine without I/O.
+//!
+//! # Contract
+//!
+//! The driver owns the sockets. It reports what happens with `subflow_up`, `subflow_down`,
+//! `handle_*`, `write`, `consume`, `finish` and `reset`, always with the present time, which never
+//! goes back. After each such call (or several of them) it drains:
+//!
+//! 1. [`Session::poll_wake`]: subflows whose writer should call [`Session::poll_transmit`] again;
+//! 2. [`Session::poll_event`]: what the application or the path manager should know;
+//! 3. [`Session::poll_timeout`]: when to call [`Session::handle_timeout`] at the latest.
+//!
+//! A writer calls `poll_transmit` whenever its socket has room, and writes what it gets, whole and
+//! in order, or reports the subflow down.
+
+mod recv;
+mod send;
+mod stats;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use self::recv::RecvHalf;
+use self::send::SendHalf;
+pub use self::stats::{PathStats, SessionStats, SubflowStats};
+use crate::path::{PathId, PathInfo, SubflowId};
+use crate::reassembly::Reassembly;
+use crate::scheduler::{Entry, SchedulerConfig};
+use crate::wire::{Record, Refusal, WireError};
+use crate::{ByteCount, Instant};
+
+/// How a session behaves. Both ends use the same scheduler; the client's choice travels in its
+/// hello.
+#[derive(Clone, Debug)]
+pub struct SessionConfig {
+    /// Which scheduler sends our direction.
+    pub scheduler: &'static Entry,
+    /// Its settings.
+    pub scheduler_config: SchedulerConfig,
+    /// Most memory for received bytes, and again for bytes to send. The default of 256 MiB lets
+    /// 2.4 Gb/s go beside a path whose delivery takes 0.7 s.
+    pub max_memory: ByteCount,
+    /// The least and largest number of bytes assigned at once; the scheduler's own if `None`.
+    pub chunk: Option<(u64, u64)>,
+    /// How often each subflow is pinged for its application-level round-trip time.
+    pub ping_interval: Duration,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self {
+            scheduler: Entry::find("fbdt").expect("registered"),
+            scheduler_config: SchedulerConfig::default(),
+            max_memory: ByteCount::mib(256),
+            chunk: None,
+            ping_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How a peer broke the protocol. The connection ends; others are not touched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// An acknowledgement of stream bytes that were never sent.
+    #[error("the peer acknowledged bytes up to {0} that were never sent")]
+    AckOfUnsent(u64),
+    /// Stream bytes beyond the end the peer announced.
+    #[error("the peer sent bytes up to {0}, beyond the end of its stream")]
+    BeyondEnd(u64),
+    /// More stream bytes than the peer had credit for.
+    #[error("the peer sent bytes up to {end} with credit up to {credit}")]
+    CreditExceeded {
+        /// One past the last byte sent.
+        end: u64,
+        /// The credit it had.
+        credit: u64,
+    },
+    /// An echo of more bytes than the subflow carried.
+    #[error("the peer echoed {1} bytes on subflow {0}, more than were sent")]
+    EchoOfUnsent(u64, u64),
+    /// Two different ends of the stream, or one below bytes already received.
+    #[error("the peer moved the end of its stream to {0}")]
+    EndMoved(u64),
+    /// More holes in the stream than any honest sender leaves.
+    #[error("the peer's stream has more than {0} holes")]
+    TooFragmented(usize),
+    /// A record that has no place in an open connection.
+    #[error("the peer sent a handshake record on an open subflow")]
+    UnexpectedRecord,
+    /// Bytes that are no records.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+/// What the application or the path manager should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Both directions are finished and acknowledged: flush the subflows and close them.
+    Closed,
+    /// The peer has finished its direction: after the bytes at hand comes the end.
+    Finished,
+    /// There are bytes to read.
+    Readable,
+    /// The peer ended the connection at once, with its code and reason.
+    Reset(u64, String),
+    /// A silent subflow makes progress again.
+    SubflowRecovered(SubflowId),
+    /// A subflow has data outstanding and makes no progress; its data are rescued by the others.
+    SubflowSilent(SubflowId),
+    /// There is room to write again after a short write.
+    Writable,
+}
+
+/// What is due on a subflow besides stream bytes.
+#[derive(Debug, Default)]
+struct Control {
+    ack: bool,
+    fin: bool,
+    wish: bool,
+    reset: bool,
+    pongs: Vec<u64>,
+    ping_at: Instant,
+    ping: Option<(u64, Instant)>,
+    woken: bool,
+}
+
+/// Answers to pings kept for a subflow that cannot send; more than one is rare.
+const MAX_PONGS: usize = 8;
+/// What room the application is told of: waking it for less costs more than it gains.
+const WRITABLE_ROOM: u64 = 64 << 10;
+/// The least time between two looks at what is overdue.
+const LEAST_TICK: Duration = Duration::from_millis(1);
+
+/// One connection's state.
+#[derive(Debug)]
+pub struct Session {
+    send: SendHalf,
+    recv: RecvHalf,
+    control: BTreeMap<SubflowId, Control>,
+    paths: BTreeMap<PathId, PathStats>,
+    events: VecDeque<Event>,
+    wakes: VecDeque<SubflowId>,
+    reset: Option<Refusal>,
+    next_ping: u64,
+    ping_interval: Duration,
+    write_blocked: bool,
+    last_tick: Instant,
+    finished_told: bool,
+    readable_told: bool,
+    closed: bool,
+}
+
+impl Session {
+    /// A session without subflows.
+    pub fn new(config: &SessionConfig, now: Instant) -> Self {
+        Self {
+            send: SendHalf::new(config),
+            recv: RecvHalf::new(config.max_memory.as_u64()),
+            control: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            events: VecDeque::new(),
+            wakes: VecDeque::new(),
+            reset: None,
+            next_ping: 0,
+            ping_interval: config.ping_interval,
+            write_blocked: false,
+            last_tick: now,
+            finished_told: false,
+            readable_told: false,
+            closed: false,
+        }
+    }
+
+    // ---- subflows ----
+
+    /// A subflow is ready to carry data. Its number must be new.
+    pub fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
+        let fin = self.send.is_finished() && !self.send.fin_acked();
+        let reset = self.reset.is_some();
+        let control = Control {
+            ack: true,
+            fin,
+            wish: self.send.wish() > 0,
+            reset,
+            ping_at: now,
+            ..Control::default()
+        };
+        let fresh = self.control.insert(id, control).is_none();
+        assert!(fresh, "subflow numbers are not reused");
+        self.send.subflow_up(id, path, now);
+        self.recv.subflow_up(id);
+        self.paths.entry(path).or_default();
+        self.wake_all();
+    }
+
+    /// A subflow is gone. What only it carried goes to the others. Unknown numbers are ignored.
+    pub fn subflow_down(&mut self, id: SubflowId, now: Instant) {
+        self.control.remove(&id);
+        self.recv.subflow_down(id);
+        if let Some(dead) = self.send.subflow_down(id) {
+            let stats = self.paths.entry(dead.path()).or_default();
+            stats.add(&dead);
+            if let Some(meter) = self.send.meters.get_mut(&dead.path()) {
+                meter.idle(now);
+            }
+        }
+        self.wake_idle();
+    }
+
+    /// Takes the kernel's figures of a subflow.
+    pub fn handle_path_info(&mut self, id: SubflowId, info: PathInfo) {
+        if let Some(index) = self.send.index(id) {
+            self.send.subflows[index].set_info(info);
+        }
+    }
+
+    // ---- input ----
+
+    /// Consumes the complete records at the front of `input`, which arrived on subflow `id`.
+    ///
+    /// # Errors
+    ///
+    /// The peer broke the protocol: a [`Record::Reset`] with the error is queued for the other
+    /// side, and the driver closes the connection with it.
+    pub fn handle_input(
+        &mut self,
+        id: SubflowId,
+        input: &mut BytesMut,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        let result = self.take_records(id, input, now);
+        if let Err(error) = &result {
+            self.reset(RESET_PROTOCOL, &error.to_string(), now);
+        }
+        result
+    }
+
+    fn take_records(
+        &mut self,
+        id: SubflowId,
+        input: &mut BytesMut,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        while let Some(record) = Record::decode(input)? {
+            if self.reset.is_none() {
+                self.handle_record(id, record, now)?;
+            }
+        }
+        if self.recv.take_due_ack(now) {
+            self.ack_everywhere();
+        }
+        self.after(now);
+        Ok(())
+    }
+
+    fn handle_record(
+        &mut self,
+        id: SubflowId,
+        record: Record,
+        now: Instant,
+    ) -> Result<(), SessionError> {
+        match record {
+            Record::Ack(ack) => {
+                self.send.handle_ack(&ack, now)?;
+                self.wake_idle();
+            }
+            Record::CreditWish(wish) => self.recv.handle_wish(wish, now),
+            Record::Data(data) => {
+                if let Some(index) = self.send.index(id) {
+                    let path = self.send.subflows[index].path();
+                    let stats = self.paths.entry(path).or_default();
+                    stats.received += data.payload.len() as u64;
+                }
+                self.recv.handle_data(id, &data, now)?;
+            }
+            Record::Fin(offset) => self.recv.handle_fin(offset, now)?,
+            Record::Ping(number) => {
+                if let Some(control) = self.control.get_mut(&id)
+                    && control.pongs.len() < MAX_PONGS
+                {
+                    control.pongs.push(number);
+                    self.wake(id);
+                }
+            }
+            Record::Pong(number) => self.handle_pong(id, number, now),
+            Record::Reset(refusal) => {
+                self.closed = true;
+                self.events.push_back(Event::Reset(refusal.code, refusal.reason));
+            }
+            Record::Hello(_)
+            | Record::HelloReply(_)
+            | Record::Join(_)
+            | Record::JoinReply(_)
+            | Record::Refusal(_) => return Err(SessionError::UnexpectedRecord),
+        }
+        Ok(())
+    }
+
+    fn handle_pong(&mut self, id: SubflowId, number: u64, now: Instant) {
+        let Some(control) = self.control.get_mut(&id) else { return };
+        let Some((_, sent_at)) = control.ping.take_if(|(sent, _)| *sent == number) else { return };
+        if let Some(index) = self.send.index(id) {
+            let path = self.send.subflows[index].path();
+            self.paths.entry(path).or_default().ping_rtt = Some(now.since(sent_at));
+        }
+    }
+
+    // ---- the application ----
+
+    /// Takes as much of `data` as there is room for; what was not taken may be offered again after
+    /// [`Event::Writable`].
+    pub fn write(&mut self, data: &[u8], now: Instant) -> usize {
+        let n = self.send.write(data);
+        self.write_blocked = n < data.len();
+        if n > 0 {
+            self.wake_idle();
+        }
+        self.after(now);
+        n
+    }
+
+    /// Ends our direction after the bytes written so far.
+    pub fn finish(&mut self, now: Instant) {
+        if self.send.is_finished() {
+            return;
+        }
+        self.send.finish();
+        for control in self.control.values_mut() {
+            control.fin = true;
+        }
+        self.wake_all();
+        self.after(now);
+    }
+
+    /// Ends the connection at once; the peer gets `code` and `reason`.
+    pub fn reset(&mut self, code: u64, reason: &str, now: Instant) {
+        if self.reset.is_some() {
+            return;
+        }
+        self.reset = Some(Refusal { code, reason: reason.to_owned() });
+        self.closed = true;
+        for control in self.control.values_mut() {
+            control.reset = true;
+        }
+        self.wake_all();
+        self.after(now);
+    }
+
+    /// In-order bytes to read now; empty when there are none.
+    pub fn read_chunk(&self) -> &[u8] {
+        self.recv.stream.chunk()
+    }
+
+    /// Frees the first `n` bytes of what [`read_chunk`](Self::read_chunk) gave.
+    pub fn consume(&mut self, n: usize, now: Instant) {
+        self.recv.consume(n as u64, now);
+        self.readable_told = false;
+        if self.recv.take_due_ack(now) {
+            self.ack_everywhere();
+        }
+        self.after(now);
+    }
+
+    /// Whether the peer's stream has ended and every byte of it has been read.
+    pub fn is_read_to_end(&self) -> bool {
+        let stream: &Reassembly = &self.recv.stream;
+        self.recv.is_complete() && stream.read_offset() == stream.in_order()
+    }
+
+    /// Whether [`finish`](Self::finish) was called.
+    pub const fn is_finished(&self) -> bool {
+        self.send.is_finished()
+    }
+
+    /// Bytes that can be written now.
+    pub fn room(&self) -> u64 {
+        self.send.room()
+    }
+
+    // ---- output ----
+
+    /// Appends what subflow `id` should send now to `out`: control records always, and data
+    /// records of about `room` bytes in all. Returns the bytes appended. After 0 the writer waits
+    /// until [`poll_wake`](Self::poll_wake) names it.
+    #[must_use]
+    pub fn poll_transmit(
+        &mut self,
+        id: SubflowId,
+        room: u64,
+        out: &mut VecDeque<Bytes>,
+        now: Instant,
+    ) -> u64 {
+        let Some(index) = self.send.index(id) else { return 0 };
+        if let Some(control) = self.control.get_mut(&id) {
+            control.woken = false;
+        }
+        let mut bytes = self.put_control(id, out, now);
+        let mut left = room;
+        if self.reset.is_none() && !self.send.subflows[index].is_silent() {
+            while left > 0 {
+                let Some(sent) = self.send.next_record(index, left, out, now) else { break };
+                bytes += sent;
+                left = left.saturating_sub(sent);
+            }
+        }
+        self.send.subflows[index].set_idle(left > 0);
+        self.after(now);
+        bytes
+    }
+
+    fn put_control(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {
+        let Some(control) = self.control.get_mut(&id) else { return 0 };
+        let mut block = BytesMut::new();
+        if std::mem::take(&mut control.reset)
+            && let Some(refusal) = &self.reset
+        {
+            Record::Reset(refusal.clone()).encode(&mut block);
+        }
+        if std::mem::take(&mut control.ack) {
+            Record::Ack(self.recv.ack()).encode(&mut block);
+        }
+        for number in control.pongs.drain(..) {
+            Record::Pong(number).encode(&mut block);
+        }
+        if std::mem::take(&mut control.wish) {
+            Record::CreditWish(self.send.wish()).encode(&mut block);
+        }
+        if std::mem::take(&mut control.fin)
+            && let Some(offset) = self.send.final_offset()
+        {
+            Record::Fin(offset).encode(&mut block);
+        }
+        if control.ping_at <= now && control.ping.is_none() && !self.closed {
+            Record::Ping(self.next_ping).encode(&mut block);
+            control.ping = Some((self.next_ping, now));
+            control.ping_at = now + self.ping_interval;
+            self.next_ping += 1;
+        }
+        let bytes = block.len() as u64;
+        if bytes > 0 {
+            out.push_back(block.freeze());
+        }
+        bytes
+    }
+
+    /// The next subflow whose writer should call [`poll_transmit`](Self::poll_transmit) again.
+    #[must_use]
+    pub fn poll_wake(&mut self) -> Option<SubflowId> {
+        self.wakes.pop_front()
+    }
+
+    /// The next thing to know.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) must be called at the latest.
+    #[must_use]
+    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let tick = self.send.next_timeout(now).map(|at| at.max(self.last_tick + LEAST_TICK));
+        let pings = self.control.values().filter(|control| control.ping.is_none());
+        let ping = pings.map(|control| control.ping_at).min();
+        self.recv.ack_at().into_iter().chain(tick).chain(ping).min()
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.last_tick = now;
+        if self.recv.take_due_ack(now) {
+            self.ack_everywhere();
+        }
+        for (id, silent) in self.send.judge(now) {
+            let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
+            self.events.push_back(event);
+        }
+        self.wake_idle();
+        self.after(now);
+    }
+
+    // ---- inner works ----
+
+    fn ack_everywhere(&mut self) {
+        for control in self.control.values_mut() {
+            control.ack = true;
+        }
+        self.wake_idle();
+    }
+
+    fn wake_all(&mut self) {
+        let ids: Vec<_> = self.control.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.wake(id));
+    }
+
+    /// Wakes the writers that found nothing to send last time; the others ask anyway.
+    fn wake_idle(&mut self) {
+        for index in 0..self.send.subflows.len() {
+            if self.send.subflows[index].is_idle() {
+                self.wake(self.send.subflows[index].id());
+            }
+        }
+    }
+
+    fn wake(&mut self, id: SubflowId) {
+        if let Some(control) = self.control.get_mut(&id)
+            && !std::mem::replace(&mut control.woken, true)
+        {
+            self.wakes.push_back(id);
+        }
+    }
+
+    /// Draws the conclusions of any change: events, closing, and records that have become due.
+    fn after(&mut self, _now: Instant) {
+        if std::mem::take(&mut self.send.wish_pending) {
+            for control in self.control.values_mut() {
+                control.wish = true;
+            }
+            self.wake_idle();
+        }
+        let chunk = !self.recv.stream.chunk().is_empty();
+        if chunk && !std::mem::replace(&mut self.readable_told, true) {
+            self.events.push_back(Event::Readable);
+        }
+        if self.write_blocked && self.send.room() >= WRITABLE_ROOM {
+            self.write_blocked = false;
+            self.events.push_back(Event::Writable);
+        }
+        if self.recv.is_complete() && !std::mem::replace(&mut self.finished_told, true) {
+            self.events.push_back(Event::Finished);
+        }
+        let acks_out =
+            self.recv.ack_at().is_none() && self.control.values().any(|control| !control.ack);
+        if !self.closed && self.send.is_done() && self.recv.is_complete() && acks_out {
+            self.closed = true;
+            self.events.push_back(Event::Closed);
+        }
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> SessionStats {
+        stats::collect(&self.send, &self.recv, &self.paths)
+    }
+}
+
+/// Reset code: the peer broke the protocol.
+pub const RESET_PROTOCOL: u64 = 1;
+/// Reset code: the application dropped the connection.
+pub const RESET_ABANDONED: u64 = 2;
+/// Reset code: the forwarded connection failed.
+pub const RESET_FORWARD: u64 = 3;
+/// Reset code: the daemon is shutting down.
+pub const RESET_SHUTDOWN: u64 = 4;

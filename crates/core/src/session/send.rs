@@ -1,0 +1,340 @@
+//! The sending half of a session: the stream's bytes, what of them is where, and the scheduler
+//! that says what goes next.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{SessionConfig, SessionError};
+use crate::path::{PathId, PathMeter, SubflowId};
+use crate::ranges::RangeSet;
+use crate::scheduler::{Scheduler, SendView};
+use crate::send_buffer::SendBuffer;
+use crate::subflow::Subflow;
+use crate::wire::{Ack, INITIAL_CREDIT, MAX_PAYLOAD, data_header};
+use crate::{ByteCount, Instant};
+
+/// Bytes taken from the application ahead of sending: enough for every socket to be filled once
+/// while the application is not running.
+const SEND_AHEAD: u64 = 2 << 20;
+/// How often the wish for credit is worked out.
+const WISH_INTERVAL: Duration = Duration::from_millis(10);
+/// How long after a stop for lack of credit the connection counts as bound by memory.
+const CREDIT_MEMORY: Duration = Duration::from_secs(1);
+/// Header space is taken from blocks of this size.
+const HEADER_BLOCK: usize = 16 << 10;
+
+#[derive(Debug)]
+pub(super) struct SendHalf {
+    buffer: SendBuffer,
+    /// Everything below has been received by the peer.
+    una: u64,
+    acked: RangeSet,
+    /// Written and on no live subflow.
+    unassigned: RangeSet,
+    /// Written and never given to any subflow: what the peer cannot have.
+    fresh: RangeSet,
+    /// The peer lets us send below this offset.
+    credit: u64,
+    credit_window: u64,
+    credit_blocked: Option<Instant>,
+    wish: u64,
+    wish_at: Instant,
+    pub(super) wish_pending: bool,
+    max_memory: u64,
+    pub(super) subflows: Vec<Subflow>,
+    pub(super) meters: BTreeMap<PathId, PathMeter>,
+    /// `None` only while it is being asked.
+    scheduler: Option<Box<dyn Scheduler>>,
+    chunk: (u64, u64),
+    headers: BytesMut,
+    finished: bool,
+    fin_acked: bool,
+}
+
+impl SendHalf {
+    pub(super) fn new(config: &SessionConfig) -> Self {
+        Self {
+            buffer: SendBuffer::new(),
+            una: 0,
+            acked: RangeSet::new(),
+            unassigned: RangeSet::new(),
+            fresh: RangeSet::new(),
+            credit: INITIAL_CREDIT,
+            credit_window: INITIAL_CREDIT,
+            credit_blocked: None,
+            wish: 0,
+            wish_at: Instant::ZERO,
+            wish_pending: false,
+            max_memory: config.max_memory.as_u64(),
+            subflows: Vec::new(),
+            meters: BTreeMap::new(),
+            scheduler: Some(config.scheduler.make(&config.scheduler_config)),
+            chunk: config.chunk.unwrap_or(config.scheduler.chunk()),
+            headers: BytesMut::new(),
+            finished: false,
+            fin_acked: false,
+        }
+    }
+
+    // ---- the application's side ----
+
+    /// Takes as much of `data` as there is room for and returns how much that is.
+    pub(super) fn write(&mut self, data: &[u8]) -> usize {
+        assert!(!self.finished, "nothing is written after finish");
+        let start = self.buffer.end();
+        let n = data.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX));
+        self.buffer.write(&data[..n]);
+        self.unassigned.insert(start..start + n as u64);
+        self.fresh.insert(start..start + n as u64);
+        n
+    }
+
+    /// Bytes that [`write`](Self::write) would take.
+    pub(super) fn room(&self) -> u64 {
+        let ahead = SEND_AHEAD.max(2 * self.scheduler().window().unwrap_or(0));
+        let held = self.buffer.end() - self.una;
+        ahead.saturating_sub(self.unassigned.bytes()).min(self.max_memory.saturating_sub(held))
+    }
+
+    pub(super) const fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    pub(super) const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// The stream's length, once it is known.
+    pub(super) fn final_offset(&self) -> Option<u64> {
+        self.finished.then(|| self.buffer.end())
+    }
+
+    /// Whether the peer has everything and knows that it is everything.
+    pub(super) fn is_done(&self) -> bool {
+        self.finished && self.fin_acked && self.una == self.buffer.end()
+    }
+
+    pub(super) const fn fin_acked(&self) -> bool {
+        self.fin_acked
+    }
+
+    pub(super) const fn acknowledged(&self) -> u64 {
+        self.una
+    }
+
+    pub(super) fn forward(&self) -> Option<PathId> {
+        self.scheduler().forward()
+    }
+
+    // ---- subflows ----
+
+    pub(super) fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
+        self.subflows.push(Subflow::new(id, path, self.chunk, now));
+        self.meters.entry(path).or_default();
+    }
+
+    /// No byte may depend on a dead socket: what no other live subflow carries is unassigned again.
+    pub(super) fn subflow_down(&mut self, id: SubflowId) -> Option<Subflow> {
+        let index = self.index(id)?;
+        let dead = self.subflows.remove(index);
+        for range in dead.on().iter() {
+            let mut at = range.start.max(self.una);
+            while let Some(open) = self.acked.first_missing(&(at..range.end)) {
+                at = open.end;
+                self.unassigned.insert(open);
+            }
+        }
+        for other in &self.subflows {
+            for range in other.on().iter() {
+                self.unassigned.remove(range);
+            }
+        }
+        Some(dead)
+    }
+
+    pub(super) fn index(&self, id: SubflowId) -> Option<usize> {
+        self.subflows.iter().position(|subflow| subflow.id() == id)
+    }
+
+    // ---- the peer's side ----
+
+    /// Takes an acknowledgement. Returns whether the in-order point moved.
+    pub(super) fn handle_ack(&mut self, ack: &Ack, now: Instant) -> Result<bool, SessionError> {
+        let received = ack.ranges.last().map_or(ack.in_order, |range| range.end);
+        if received > self.buffer.end() {
+            return Err(SessionError::AckOfUnsent(received));
+        }
+        for range in std::iter::once(&(self.una..ack.in_order)).chain(&ack.ranges) {
+            if let Some(unsent) = self.fresh.first_in(range) {
+                return Err(SessionError::AckOfUnsent(unsent.end));
+            }
+        }
+        self.take_echoes(ack, now)?;
+        for range in &ack.ranges {
+            let new = range.start.max(self.una)..range.end;
+            if !new.is_empty() && !self.acked.contains(&new) {
+                self.unassigned.remove(new.clone());
+                self.acked.insert(new);
+            }
+        }
+        let moved = ack.in_order > self.una;
+        if moved {
+            self.una = ack.in_order;
+            self.acked.remove_below(self.una);
+            self.unassigned.remove_below(self.una);
+            self.buffer.release(self.una);
+            for subflow in &mut self.subflows {
+                subflow.release_below(self.una);
+            }
+        }
+        if ack.credit > self.credit {
+            self.credit = ack.credit;
+        }
+        self.credit_window = self.credit.saturating_sub(self.una);
+        self.fin_acked |= ack.fin && self.finished;
+        self.update_wish(now);
+        Ok(moved)
+    }
+
+    fn take_echoes(&mut self, ack: &Ack, now: Instant) -> Result<(), SessionError> {
+        for echo in &ack.echoes {
+            // A subflow that is gone here may still be echoed for a while.
+            let Some(index) = self.index(SubflowId(echo.subflow)) else { continue };
+            let subflow = &mut self.subflows[index];
+            let new = subflow
+                .echo(echo.received, now)
+                .ok_or(SessionError::EchoOfUnsent(echo.subflow, echo.received))?;
+            let busy = subflow.outstanding() > 0;
+            let meter = self.meters.entry(subflow.path()).or_default();
+            if new > 0 || busy {
+                meter.delivered(new, busy, now);
+            } else {
+                meter.idle(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// The credit that would let every path be full: 1.25 × the sum of the rates × the longest
+    /// delivery time, and two windows (transport.md). After a stop for lack of credit the
+    /// measured rates are too low, so the wish doubles instead.
+    fn update_wish(&mut self, now: Instant) {
+        if now.since(self.wish_at) < WISH_INTERVAL {
+            return;
+        }
+        self.wish_at = now;
+        let live = || self.subflows.iter().filter(|subflow| !subflow.is_silent());
+        let slowest = live().map(Subflow::delivery_time).max().unwrap_or_default();
+        let view = self.view(now);
+        let bytes = view.total_rate().bytes_in(slowest).as_u64();
+        let window = self.scheduler().window().unwrap_or(0);
+        let mut wish = bytes + bytes / 4 + 2 * window;
+        if self.credit_blocked.is_some_and(|at| now.since(at) < 2 * WISH_INTERVAL) {
+            wish = wish.max(self.credit_window * 2);
+        }
+        let wish = wish.min(self.max_memory);
+        if wish > self.wish + self.wish / 4 {
+            self.wish = wish;
+            self.wish_pending = true;
+        }
+    }
+
+    pub(super) const fn wish(&self) -> u64 {
+        self.wish
+    }
+
+    // ---- sending ----
+
+    /// What the scheduler sees.
+    pub(super) fn view(&self, now: Instant) -> SendView<'_> {
+        let bound = self.credit_blocked.is_some_and(|at| now.since(at) < CREDIT_MEMORY)
+            && self.credit_window.saturating_mul(10) < self.wish.saturating_mul(9);
+        SendView {
+            now,
+            una: self.una,
+            acked: &self.acked,
+            unassigned: &self.unassigned,
+            limit: self.buffer.end().min(self.credit),
+            credit_window: self.credit_window,
+            credit_bound: bound,
+            subflows: &self.subflows,
+            meters: &self.meters,
+        }
+    }
+
+    /// Appends the next data record for the subflow to `out`; `None` if the scheduler has nothing
+    /// for it. Returns the bytes appended.
+    pub(super) fn next_record(
+        &mut self,
+        index: usize,
+        room: u64,
+        out: &mut VecDeque<Bytes>,
+        now: Instant,
+    ) -> Option<u64> {
+        // The scheduler looks at all of us while it changes: it steps out for the call.
+        let mut scheduler = self.scheduler.take().expect("put back below");
+        let room = room.min(MAX_PAYLOAD);
+        let next = scheduler.next(index, &self.view(now), room);
+        self.scheduler = Some(scheduler);
+        let Some(next) = next else {
+            if self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit) {
+                self.credit_blocked = Some(now);
+            }
+            return None;
+        };
+        let Range { start, end } = next.range;
+        debug_assert!(start < end && end - start <= room, "assignments keep to the budget");
+        if self.headers.capacity() < 32 {
+            self.headers = BytesMut::with_capacity(HEADER_BLOCK);
+        }
+        data_header(&mut self.headers, start, end - start);
+        let header = self.headers.split().freeze();
+        let bytes = header.len() as u64 + (end - start);
+        out.push_back(header);
+        self.buffer.slice(&(start..end), out);
+        self.unassigned.remove(start..end);
+        self.fresh.remove(start..end);
+        self.subflows[index].assign(start..end, next.rescue, now);
+        Some(bytes)
+    }
+
+    fn has_unassigned_below(&self, offset: u64) -> bool {
+        self.unassigned.first().is_some_and(|range| range.start < offset)
+    }
+
+    /// Re-judges which subflows are silent; returns those whose judgement changed.
+    pub(super) fn judge(&mut self, now: Instant) -> Vec<(SubflowId, bool)> {
+        let mut changed = Vec::new();
+        for subflow in &mut self.subflows {
+            if subflow.outstanding() > 0 {
+                self.meters.entry(subflow.path()).or_default().delivered(0, true, now);
+            }
+            changed.extend(subflow.judge(now).map(|silent| (subflow.id(), silent)));
+        }
+        changed
+    }
+
+    /// When something changes by itself: a subflow falls silent, or a range may be rescued.
+    pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        if self.subflows.iter().all(|subflow| subflow.outstanding() == 0) {
+            return None;
+        }
+        let silent = self.subflows.iter().filter_map(Subflow::silent_at).min();
+        let rescue = match self.subflows.iter().any(Subflow::is_idle) {
+            true => self.scheduler().next_timeout(&self.view(now)),
+            false => None,
+        };
+        silent.into_iter().chain(rescue).min()
+    }
+
+    fn scheduler(&self) -> &dyn Scheduler {
+        self.scheduler.as_deref().expect("put back after each call")
+    }
+
+    pub(super) fn window(&self) -> Option<ByteCount> {
+        self.scheduler().window().map(ByteCount::new)
+    }
+}

@@ -1,0 +1,108 @@
+//! Counters of a session, for results, logs and metrics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::recv::RecvHalf;
+use super::send::SendHalf;
+use crate::path::{PathId, PathInfo, SubflowId};
+use crate::subflow::Subflow;
+use crate::{Bitrate, ByteCount};
+
+/// One path's counters over all its subflows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathStats {
+    /// Payload bytes given to the path.
+    pub sent: u64,
+    /// Payload bytes of these that were on another path already.
+    pub rescued: u64,
+    /// Payload bytes the peer has received on the path.
+    pub delivered: u64,
+    /// Payload bytes received on the path from the peer, duplicates included.
+    pub received: u64,
+    /// Subflows that the path has had and lost.
+    pub lost_subflows: u64,
+    /// The measured rate while the path has data.
+    pub rate: Option<Bitrate>,
+    /// The last application-level round-trip time.
+    pub ping_rtt: Option<Duration>,
+    /// The present subflow.
+    pub subflow: Option<SubflowStats>,
+}
+
+/// A live subflow's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubflowStats {
+    /// Its number.
+    pub id: SubflowId,
+    /// The kernel's figures.
+    pub info: PathInfo,
+    /// Payload bytes on their way.
+    pub outstanding: u64,
+    /// Mean time from assignment to acknowledgement.
+    pub delivery_time: Duration,
+    /// Whether it makes no progress.
+    pub silent: bool,
+}
+
+/// A session's counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionStats {
+    /// Stream bytes the peer has received in order.
+    pub acknowledged: u64,
+    /// Stream bytes received in order.
+    pub delivered: u64,
+    /// Stream bytes received more than once.
+    pub duplicates: u64,
+    /// Memory held for received bytes.
+    pub receive_memory: ByteCount,
+    /// The path that sends forward, for schedulers that have one.
+    pub forward: Option<PathId>,
+    /// The transmission window, for schedulers that have one.
+    pub window: Option<ByteCount>,
+    /// Each path, by its number.
+    pub paths: BTreeMap<PathId, PathStats>,
+}
+
+impl PathStats {
+    /// Adds a subflow that is gone.
+    pub(super) fn add(&mut self, dead: &Subflow) {
+        self.sent += dead.sent();
+        self.rescued += dead.rescued();
+        self.delivered += dead.echoed();
+        self.lost_subflows += 1;
+    }
+}
+
+pub(super) fn collect(
+    send: &SendHalf,
+    recv: &RecvHalf,
+    past: &BTreeMap<PathId, PathStats>,
+) -> SessionStats {
+    let mut paths = past.clone();
+    for subflow in &send.subflows {
+        let stats = paths.entry(subflow.path()).or_default();
+        stats.sent += subflow.sent();
+        stats.rescued += subflow.rescued();
+        stats.delivered += subflow.echoed();
+        stats.subflow = Some(SubflowStats {
+            id: subflow.id(),
+            info: *subflow.info(),
+            outstanding: subflow.outstanding(),
+            delivery_time: subflow.delivery_time(),
+            silent: subflow.is_silent(),
+        });
+    }
+    for (path, meter) in &send.meters {
+        paths.entry(*path).or_default().rate = meter.rate();
+    }
+    SessionStats {
+        acknowledged: send.acknowledged(),
+        delivered: recv.stream.in_order(),
+        duplicates: recv.stream.duplicates(),
+        receive_memory: ByteCount::new(recv.stream.memory()),
+        forward: send.forward(),
+        window: send.window(),
+        paths,
+    }
+}

@@ -1,0 +1,246 @@
+//! The sender's view of one subflow: what was given to it, what of that has arrived, and how long
+//! that takes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::path::{PathId, PathInfo, SubflowId, TimeEstimate};
+use crate::ranges::RangeSet;
+use crate::{Bitrate, Instant};
+
+/// A subflow without progress for this long is silent, unless its own times are longer: some
+/// acknowledgement intervals and timer ticks, so that a busy machine is not taken for a dead path.
+const SILENCE_FLOOR: Duration = Duration::from_millis(60);
+/// What a delivery may be late because of timers and acknowledgement intervals.
+const LATE_FLOOR: Duration = Duration::from_millis(5);
+/// Assumed for a path of which nothing has been measured.
+const FIRST_DELIVERY: Duration = Duration::from_millis(500);
+/// The round-trip time assumed for a path of which nothing has been measured.
+const FIRST_RTT: Duration = Duration::from_millis(100);
+/// Data committed to a path at a time, in time: the chunk of an assignment.
+const CHUNK_TIME: Duration = Duration::from_millis(1);
+
+/// A range given to a subflow.
+#[derive(Clone, Debug)]
+struct Sent {
+    range: Range<u64>,
+    /// The subflow's payload bytes up to the end of this range: matched against the echo.
+    cumulative: u64,
+    at: Instant,
+}
+
+/// The sending side of one subflow.
+#[derive(Debug)]
+pub struct Subflow {
+    id: SubflowId,
+    path: PathId,
+    info: PathInfo,
+    /// In the order sent, which is the order of delivery: a subflow is one TCP connection.
+    in_flight: VecDeque<Sent>,
+    /// start → (end, when) of `in_flight`, to look a range up by its offset.
+    by_offset: BTreeMap<u64, (u64, Instant)>,
+    /// Every offset sent on this subflow and not yet below the in-order acknowledgement.
+    on: RangeSet,
+    sent: u64,
+    echoed: u64,
+    rescued: u64,
+    delivery: TimeEstimate,
+    last_progress: Instant,
+    silent: bool,
+    idle: bool,
+    min_chunk: u64,
+    max_chunk: u64,
+}
+
+impl Subflow {
+    /// A subflow that has just come up. Chunks stay within `min_chunk` and `max_chunk` bytes.
+    pub fn new(id: SubflowId, path: PathId, chunk: (u64, u64), now: Instant) -> Self {
+        Self {
+            id,
+            path,
+            info: PathInfo::default(),
+            in_flight: VecDeque::new(),
+            by_offset: BTreeMap::new(),
+            on: RangeSet::new(),
+            sent: 0,
+            echoed: 0,
+            rescued: 0,
+            delivery: TimeEstimate::default(),
+            last_progress: now,
+            silent: false,
+            idle: false,
+            min_chunk: chunk.0,
+            max_chunk: chunk.1,
+        }
+    }
+
+    /// Its number.
+    pub const fn id(&self) -> SubflowId {
+        self.id
+    }
+
+    /// The path it runs on.
+    pub const fn path(&self) -> PathId {
+        self.path
+    }
+
+    /// The kernel's latest figures.
+    pub const fn info(&self) -> &PathInfo {
+        &self.info
+    }
+
+    /// Takes the kernel's figures.
+    pub const fn set_info(&mut self, info: PathInfo) {
+        self.info = info;
+    }
+
+    /// Payload bytes given to the subflow.
+    pub const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Payload bytes that have arrived.
+    pub const fn echoed(&self) -> u64 {
+        self.echoed
+    }
+
+    /// Payload bytes that were on another subflow already.
+    pub const fn rescued(&self) -> u64 {
+        self.rescued
+    }
+
+    /// Payload bytes on their way.
+    pub const fn outstanding(&self) -> u64 {
+        self.sent - self.echoed
+    }
+
+    /// Whether it has data outstanding and makes no progress.
+    pub const fn is_silent(&self) -> bool {
+        self.silent
+    }
+
+    /// Whether it asked for data last and there was none: its socket has room.
+    pub const fn is_idle(&self) -> bool {
+        self.idle
+    }
+
+    /// Notes whether the socket has room that there was no data for.
+    pub const fn set_idle(&mut self, idle: bool) {
+        self.idle = idle;
+    }
+
+    /// Offsets sent on this subflow and not yet below the in-order acknowledgement.
+    pub const fn on(&self) -> &RangeSet {
+        &self.on
+    }
+
+    /// The round-trip time: the kernel's, else an assumption.
+    pub const fn rtt(&self) -> Duration {
+        if self.info.srtt.is_zero() { FIRST_RTT } else { self.info.srtt }
+    }
+
+    /// From assignment to our acknowledgement, on average.
+    pub fn delivery_time(&self) -> Duration {
+        self.delivery.mean().unwrap_or_else(|| self.info.srtt.max(FIRST_RTT))
+    }
+
+    /// The age at which a range is overdue: mean plus four deviations of the delivery time.
+    pub fn overdue_after(&self) -> Duration {
+        self.delivery.late().map_or(FIRST_DELIVERY, |late| late + LATE_FLOOR)
+    }
+
+    /// When `offset` was given to this subflow, if it is on its way.
+    pub fn sent_at(&self, offset: u64) -> Option<Instant> {
+        let (_, &(end, at)) = self.by_offset.range(..=offset).next_back()?;
+        (end > offset).then_some(at)
+    }
+
+    /// How many bytes to assign at once: a millisecond's worth, so that the end of a window is
+    /// met within little, in few system calls.
+    pub fn chunk(&self, rate: Option<Bitrate>) -> u64 {
+        let rate = rate.unwrap_or(self.info.delivery_rate);
+        rate.bytes_in(CHUNK_TIME).as_u64().clamp(self.min_chunk, self.max_chunk)
+    }
+
+    /// Notes that `range` is given to the subflow.
+    pub fn assign(&mut self, range: Range<u64>, rescue: bool, now: Instant) {
+        let len = range.end - range.start;
+        if self.in_flight.is_empty() {
+            self.last_progress = now;
+        }
+        self.sent += len;
+        if rescue {
+            self.rescued += len;
+        }
+        let added = self.on.insert(range.clone());
+        debug_assert_eq!(added, len, "a byte goes once on one subflow");
+        self.by_offset.insert(range.start, (range.end, now));
+        self.in_flight.push_back(Sent { range, cumulative: self.sent, at: now });
+    }
+
+    /// Takes the peer's count of payload bytes received on this subflow. Returns how many are
+    /// new, or `None` if it claims more than was sent.
+    pub fn echo(&mut self, received: u64, now: Instant) -> Option<u64> {
+        if received > self.sent {
+            return None;
+        }
+        if received <= self.echoed {
+            return Some(0);
+        }
+        let new = received - self.echoed;
+        self.echoed = received;
+        self.last_progress = now;
+        let mut oldest = None;
+        while let Some(front) = self.in_flight.front()
+            && front.cumulative <= received
+        {
+            oldest = oldest.or(Some(front.at));
+            self.by_offset.remove(&front.range.start);
+            self.in_flight.pop_front();
+        }
+        if let Some(at) = oldest {
+            self.delivery.add(now.since(at));
+        }
+        Some(new)
+    }
+
+    /// Forgets offsets below the in-order acknowledgement.
+    pub fn release_below(&mut self, offset: u64) {
+        self.on.remove_below(offset);
+    }
+
+    /// When the subflow will count as silent if it makes no progress until then.
+    pub fn silent_at(&self) -> Option<Instant> {
+        if self.in_flight.is_empty() || self.silent {
+            return None;
+        }
+        let kernel = self.info.srtt + self.info.srtt / 2 + 4 * self.info.rttvar;
+        let ours = self.delivery.late().unwrap_or(FIRST_DELIVERY);
+        Some(self.last_progress + SILENCE_FLOOR.max(kernel).max(ours))
+    }
+
+    /// When the oldest range on its way becomes overdue.
+    pub fn overdue_at(&self) -> Option<Instant> {
+        Some(self.in_flight.front()?.at + self.overdue_after())
+    }
+
+    /// When the youngest range on its way was given to the subflow.
+    pub fn youngest_at(&self) -> Option<Instant> {
+        Some(self.in_flight.back()?.at)
+    }
+
+    /// Re-judges silence at `now`; `Some(silent)` when the judgement changed.
+    pub fn judge(&mut self, now: Instant) -> Option<bool> {
+        let silent = if self.silent {
+            // Progress, or nothing left to wait for, ends silence.
+            !self.in_flight.is_empty() && now.since(self.last_progress) >= SILENCE_FLOOR
+        } else {
+            self.silent_at().is_some_and(|at| at <= now)
+        };
+        (silent != self.silent).then(|| {
+            self.silent = silent;
+            silent
+        })
+    }
+}

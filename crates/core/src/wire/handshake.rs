@@ -1,0 +1,189 @@
+//! What is said before a subflow carries data: the preamble, hello and join with their answers.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::varint::{self, Reader};
+use super::{VERSION, WireError};
+
+const MAGIC: &[u8; 4] = b"WEFT";
+
+/// Bytes of a [`Preamble`] on the wire.
+pub const PREAMBLE_LEN: usize = 6;
+
+/// Longest names and texts in a handshake, in bytes.
+const MAX_NAME: usize = 64;
+const MAX_TOKEN: usize = 512;
+const MAX_REASON: usize = 256;
+
+/// The first bytes each side sends on a subflow: who it is and which protocol version it speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preamble {
+    /// Incompatible changes.
+    pub major: u8,
+    /// Compatible additions.
+    pub minor: u8,
+}
+
+impl Preamble {
+    /// This side's preamble.
+    pub const OURS: Self = Self { major: VERSION.0, minor: VERSION.1 };
+
+    /// The bytes to send.
+    pub const fn encode(self) -> [u8; PREAMBLE_LEN] {
+        let [a, b, c, d] = *MAGIC;
+        [a, b, c, d, self.major, self.minor]
+    }
+
+    /// Reads the peer's preamble off the front of what it sent so far.
+    ///
+    /// `Ok(None)` while more bytes are needed; an error as soon as the bytes cannot become a
+    /// preamble of our major version.
+    pub fn decode(input: &mut BytesMut) -> Result<Option<Self>, WireError> {
+        let seen = &input[..input.len().min(MAGIC.len())];
+        if !MAGIC.starts_with(seen) {
+            let start = input[..input.len().min(16)].escape_ascii().to_string();
+            return Err(WireError::NotWeftline(format!("\"{start}\"")));
+        }
+        if input.len() < PREAMBLE_LEN {
+            return Ok(None);
+        }
+        let theirs = Self { major: input[4], minor: input[5] };
+        if theirs.major != VERSION.0 {
+            return Err(WireError::Version(theirs.major, theirs.minor));
+        }
+        let _ = input.split_to(PREAMBLE_LEN);
+        Ok(Some(theirs))
+    }
+}
+
+/// Opens a connection on its first subflow (client to server).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hello {
+    /// The subflow's number, chosen by the client and never used again in the connection.
+    pub subflow: u64,
+    /// The client's number of the path.
+    pub path: u64,
+    /// The client's name of the path, for statistics.
+    pub path_name: String,
+    /// The scheduler both directions use.
+    pub scheduler: String,
+    /// The congestion control the server's subflow sockets use; empty for its own default.
+    pub congestion: String,
+    /// The transmission window in bytes; 0 for the adaptive one.
+    pub window: u64,
+    /// The path pinned to the forward direction, as path number + 1; 0 for none.
+    pub forward_pin: u64,
+    /// Proof of who the client is; empty for none.
+    pub token: Bytes,
+}
+
+/// Accepts a [`Hello`] (server to client).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelloReply {
+    /// The connection's public number.
+    pub session: [u8; 16],
+    /// The secret from which later subflows prove that they belong to the connection.
+    pub join_secret: [u8; 32],
+}
+
+/// Adds a subflow to a connection (client to server).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Join {
+    /// The connection's number from [`HelloReply`].
+    pub session: [u8; 16],
+    /// The new subflow's number.
+    pub subflow: u64,
+    /// The client's number of the path.
+    pub path: u64,
+    /// The client's name of the path.
+    pub path_name: String,
+    /// Keyed hash over channel, connection and subflow.
+    pub proof: [u8; 32],
+}
+
+/// Accepts a [`Join`] (server to client).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JoinReply {}
+
+/// Refuses a hello or a join (server to client); the subflow closes after it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why, as a number for programs.
+    pub code: u64,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl Hello {
+    pub(super) fn put(&self, out: &mut impl BufMut) {
+        varint::put(out, self.subflow);
+        varint::put(out, self.path);
+        varint::put_bytes(out, self.path_name.as_bytes());
+        varint::put_bytes(out, self.scheduler.as_bytes());
+        varint::put_bytes(out, self.congestion.as_bytes());
+        varint::put(out, self.window);
+        varint::put(out, self.forward_pin);
+        varint::put_bytes(out, &self.token);
+    }
+
+    pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            subflow: body.varint()?,
+            path: body.varint()?,
+            path_name: body.text(MAX_NAME)?,
+            scheduler: body.text(MAX_NAME)?,
+            congestion: body.text(MAX_NAME)?,
+            window: body.varint()?,
+            forward_pin: body.varint()?,
+            token: Bytes::copy_from_slice(body.bytes(MAX_TOKEN)?),
+        })
+    }
+}
+
+impl HelloReply {
+    pub(super) fn put(&self, out: &mut impl BufMut) {
+        out.put_slice(&self.session);
+        out.put_slice(&self.join_secret);
+    }
+
+    pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { session: body.array()?, join_secret: body.array()? })
+    }
+}
+
+impl Join {
+    pub(super) fn put(&self, out: &mut impl BufMut) {
+        out.put_slice(&self.session);
+        varint::put(out, self.subflow);
+        varint::put(out, self.path);
+        varint::put_bytes(out, self.path_name.as_bytes());
+        out.put_slice(&self.proof);
+    }
+
+    pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
+        Some(Self {
+            session: body.array()?,
+            subflow: body.varint()?,
+            path: body.varint()?,
+            path_name: body.text(MAX_NAME)?,
+            proof: body.array()?,
+        })
+    }
+}
+
+impl Refusal {
+    pub(super) fn put(&self, out: &mut impl BufMut) {
+        varint::put(out, self.code);
+        varint::put_bytes(out, truncated(&self.reason).as_bytes());
+    }
+
+    pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
+        Some(Self { code: body.varint()?, reason: body.text(MAX_REASON)? })
+    }
+}
+
+/// The longest prefix of `reason` that fits a record.
+fn truncated(reason: &str) -> &str {
+    let cut = (0..=MAX_REASON.min(reason.len())).rev().find(|&at| reason.is_char_boundary(at));
+    &reason[..cut.unwrap_or(0)]
+}

@@ -1,0 +1,174 @@
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+
+use super::*;
+
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0u64..100, 0u64..70_000, 0..=VARINT_MAX]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-z0-9:-]{0,20}"
+}
+
+fn refusal() -> impl Strategy<Value = Refusal> {
+    (number(), name()).prop_map(|(code, reason)| Refusal { code, reason })
+}
+
+fn ack() -> impl Strategy<Value = Ack> {
+    let ranges = proptest::collection::vec((1u64..1 << 30, 1u64..1 << 30), 0..8);
+    let echoes = proptest::collection::vec((number(), number()), 0..4);
+    (0u64..1 << 40, number(), any::<bool>(), ranges, echoes).prop_map(
+        |(in_order, credit, fin, gaps, echoes)| {
+            let mut at = in_order;
+            let ranges = gaps
+                .into_iter()
+                .map(|(gap, len)| {
+                    let range = at + gap..at + gap + len;
+                    at = range.end;
+                    range
+                })
+                .collect();
+            let echoes = echoes.into_iter().map(|(subflow, received)| Echo { subflow, received });
+            Ack { in_order, credit, fin, ranges, echoes: echoes.collect() }
+        },
+    )
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    (number(), number(), name(), name(), name(), number(), number(), any::<Vec<u8>>()).prop_map(
+        |(subflow, path, path_name, scheduler, congestion, window, forward_pin, token)| Hello {
+            subflow,
+            path,
+            path_name,
+            scheduler,
+            congestion,
+            window,
+            forward_pin,
+            token: Bytes::from(token),
+        },
+    )
+}
+
+fn record() -> impl Strategy<Value = Record> {
+    let payload = proptest::collection::vec(any::<u8>(), 0..2000);
+    let join = (any::<[u8; 16]>(), number(), number(), name(), any::<[u8; 32]>()).prop_map(
+        |(session, subflow, path, path_name, proof)| Join {
+            session,
+            subflow,
+            path,
+            path_name,
+            proof,
+        },
+    );
+    let reply = any::<([u8; 16], [u8; 32])>()
+        .prop_map(|(session, join_secret)| HelloReply { session, join_secret });
+    prop_oneof![
+        ack().prop_map(Record::Ack),
+        number().prop_map(Record::CreditWish),
+        (0u64..1 << 60, payload)
+            .prop_map(|(offset, p)| Record::Data(Data { offset, payload: Bytes::from(p) })),
+        number().prop_map(Record::Fin),
+        hello().prop_map(Record::Hello),
+        reply.prop_map(Record::HelloReply),
+        join.prop_map(Record::Join),
+        Just(Record::JoinReply(JoinReply {})),
+        number().prop_map(Record::Ping),
+        number().prop_map(Record::Pong),
+        refusal().prop_map(Record::Refusal),
+        refusal().prop_map(Record::Reset),
+    ]
+}
+
+proptest! {
+    /// Records read back as written, however the bytes are cut on the way.
+    #[test]
+    fn records_survive_any_segmentation(records in proptest::collection::vec(record(), 1..6),
+                                        cut in 1usize..3000) {
+        let mut sent = BytesMut::new();
+        for record in &records {
+            if let Record::Data(data) = record {
+                data_header(&mut sent, data.offset, data.payload.len() as u64);
+                sent.extend_from_slice(&data.payload);
+            } else {
+                record.encode(&mut sent);
+            }
+        }
+        let mut received = Vec::new();
+        let mut input = BytesMut::new();
+        for piece in sent.chunks(cut) {
+            input.extend_from_slice(piece);
+            while let Some(record) = Record::decode(&mut input).unwrap() {
+                received.push(record);
+            }
+        }
+        prop_assert!(input.is_empty());
+        prop_assert_eq!(received, records);
+    }
+
+    /// Any bytes give records, "incomplete" or an error; what is read again writes the same.
+    #[test]
+    fn decoding_is_total(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        replay(&bytes);
+    }
+
+    /// As above for bytes that are nearly right.
+    #[test]
+    fn decoding_survives_mutations(record in record(), at in any::<prop::sample::Index>(), with in any::<u8>()) {
+        let mut bytes = BytesMut::new();
+        record.encode(&mut bytes);
+        let at = at.index(bytes.len());
+        bytes[at] = with;
+        replay(&bytes);
+    }
+}
+
+/// Decodes everything in `bytes` and checks that decoded records encode and decode to themselves.
+fn replay(bytes: &[u8]) {
+    let mut input = BytesMut::from(bytes);
+    let _ = Preamble::decode(&mut input.clone());
+    while let Ok(Some(record)) = Record::decode(&mut input) {
+        let mut again = BytesMut::new();
+        record.encode(&mut again);
+        assert_eq!(Record::decode(&mut again), Ok(Some(record)));
+    }
+}
+
+#[test]
+fn the_fuzz_corpus_decodes_or_is_refused() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/wire");
+    let mut files = 0;
+    for entry in std::fs::read_dir(corpus).unwrap() {
+        #[expect(clippy::disallowed_methods, reason = "a test reads its corpus")]
+        replay(&std::fs::read(entry.unwrap().path()).unwrap());
+        files += 1;
+    }
+    assert!(files > 0, "the corpus is in fuzz/corpus/wire");
+}
+
+#[test]
+fn other_protocols_and_versions_are_named() {
+    let refused = |bytes: &[u8]| Preamble::decode(&mut BytesMut::from(bytes)).unwrap_err();
+    assert_eq!(
+        refused(b"GET / HTTP/1.1\r\n").to_string(),
+        "the peer does not speak weftline (it began with \"GET / HTTP/1.1\\r\\n\"); check address and port"
+    );
+    assert_eq!(refused(b"WEFT\x09\x02"), WireError::Version(9, 2));
+    assert_eq!(Preamble::decode(&mut BytesMut::from(&b"WEF"[..])), Ok(None));
+    let mut ours = BytesMut::from(&Preamble::OURS.encode()[..]);
+    assert_eq!(Preamble::decode(&mut ours), Ok(Some(Preamble::OURS)));
+}
+
+#[test]
+fn long_and_unknown_records() {
+    let decode = |bytes: &[u8]| Record::decode(&mut BytesMut::from(bytes));
+    // A data record announcing 1 MiB is refused from its header alone.
+    assert_eq!(
+        decode(&[0x10, 0x80, 0x10, 0, 0]),
+        Err(WireError::TooLong { kind: 0x10, len: 1 << 20, max: MAX_BODY })
+    );
+    // Optional type 0x23 is skipped, the ping behind it is read.
+    assert_eq!(decode(&[0x23, 2, 9, 9, 0x18, 1, 7]), Ok(Some(Record::Ping(7))));
+    assert_eq!(decode(&[0x3e, 0]), Err(WireError::UnknownCritical(0x3e)));
+    assert_eq!(decode(&[0x12, 1, 0]), Err(WireError::Malformed("ack")));
+}
