@@ -101,12 +101,17 @@ impl SendView<'_> {
         None
     }
 
-    /// Whether everything of `within` that was sent on `subflow` has been acknowledged.
-    pub fn all_acked(&self, subflow: &Subflow, within: &Range<u64>) -> bool {
+    /// Whether everything of `within` that only `subflow` carries has been acknowledged. Rescued
+    /// bytes are on another subflow too and are not waited for.
+    pub fn own_acked(&self, subflow: &Subflow, within: &Range<u64>) -> bool {
+        let others = || self.subflows.iter().filter(|other| other.id() != subflow.id());
         let mut at = within.start.max(self.una);
         while let Some(part) = subflow.on().first_in(&(at..within.end)) {
-            if !self.acked.contains(&part) {
-                return false;
+            at = part.start;
+            while let Some(unacked) = self.acked.first_missing(&(at..part.end)) {
+                let shared = others().find_map(|other| other.on().range_at(unacked.start));
+                let Some(shared) = shared else { return false };
+                at = shared.end.min(unacked.end);
             }
             at = part.end;
         }

@@ -43,6 +43,8 @@ pub struct SessionConfig {
     /// Most memory for received bytes, and again for bytes to send. The default of 256 MiB lets
     /// 2.4 Gb/s go beside a path whose delivery takes 0.7 s.
     pub max_memory: ByteCount,
+    /// What a peer may have outstanding before it has asked for more, at most `max_memory`.
+    pub first_window: ByteCount,
     /// The least and largest number of bytes assigned at once; the scheduler's own if `None`.
     pub chunk: Option<(u64, u64)>,
     /// How often each subflow is pinged for its application-level round-trip time.
@@ -55,6 +57,7 @@ impl Default for SessionConfig {
             scheduler: Entry::find("fbdt").expect("registered"),
             scheduler_config: SchedulerConfig::default(),
             max_memory: ByteCount::mib(256),
+            first_window: ByteCount::mib(4),
             chunk: None,
             ping_interval: Duration::from_secs(5),
         }
@@ -158,7 +161,7 @@ impl Session {
     pub fn new(config: &SessionConfig, now: Instant) -> Self {
         Self {
             send: SendHalf::new(config),
-            recv: RecvHalf::new(config.max_memory.as_u64()),
+            recv: RecvHalf::new(config),
             control: BTreeMap::new(),
             paths: BTreeMap::new(),
             events: VecDeque::new(),

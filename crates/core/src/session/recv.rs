@@ -4,14 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::SessionError;
+use super::{SessionConfig, SessionError};
 use crate::Instant;
 use crate::path::SubflowId;
 use crate::reassembly::{MAX_PIECES, Reassembly};
 use crate::wire::{Ack, Data, Echo, INITIAL_CREDIT, MAX_ACK_ECHOES, MAX_ACK_RANGES};
 
-/// The least credit window: what a receiver is ready to hold for any connection.
-const FIRST_WINDOW: u64 = 4 << 20;
 /// At most one acknowledgement per subflow in this time, unless [`ACK_BYTES`] have come: a quarter
 /// of the round-trip time of a nearby access point.
 const ACK_INTERVAL: Duration = Duration::from_millis(1);
@@ -35,10 +33,11 @@ pub(super) struct RecvHalf {
 }
 
 impl RecvHalf {
-    pub(super) fn new(max_memory: u64) -> Self {
+    pub(super) fn new(config: &SessionConfig) -> Self {
+        let max_memory = config.max_memory.as_u64();
         Self {
             stream: Reassembly::new(),
-            window: FIRST_WINDOW.min(max_memory),
+            window: config.first_window.as_u64().min(max_memory),
             max_window: max_memory,
             advertised: INITIAL_CREDIT,
             final_offset: None,

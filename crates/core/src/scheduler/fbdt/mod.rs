@@ -140,7 +140,7 @@ impl Fbdt {
             if view.unassigned.first_in(&window.range).is_some() {
                 break;
             }
-            if !view.all_acked(subflow, &window.range) {
+            if !view.own_acked(subflow, &window.range) {
                 continue;
             }
             let chunk = view.chunk(subflow, budget);

@@ -73,7 +73,7 @@ impl Strict {
     fn may_repeat_at(&mut self, me: usize, view: &SendView<'_>) -> Option<Instant> {
         let subflow = &view.subflows[me];
         let window = self.windows.newest()?;
-        if !view.all_acked(subflow, &window.range) {
+        if !view.own_acked(subflow, &window.range) {
             return None;
         }
         let since = match self.finished.iter().find(|(id, _)| *id == subflow.id()) {

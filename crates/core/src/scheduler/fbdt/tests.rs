@@ -1,1 +1,182 @@
+//! The paper's examples as snapshots of the order of assignment (FBDT §3.1 and §3.2).
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::{Entry, Scheduler, SchedulerConfig, SendView};
+use super::{ENTRY, STRICT_ENTRY};
+use crate::Instant;
+use crate::path::{PathId, PathInfo, SubflowId};
+use crate::ranges::RangeSet;
+use crate::subflow::Subflow;
+
+const PACKET: u64 = 1000;
+const RTT: Duration = Duration::from_millis(10);
+const FWD: usize = 0;
+const BWD: usize = 1;
+
+/// A stream of numbered packets, a window of some of them, and two paths asked by hand.
+struct Example {
+    scheduler: Box<dyn Scheduler>,
+    una: u64,
+    acked: RangeSet,
+    unassigned: RangeSet,
+    end: u64,
+    subflows: Vec<Subflow>,
+    received: [u64; 2],
+    now: Instant,
+    log: String,
+}
+
+impl Example {
+    fn new(entry: &Entry, window: u64, packets: u64) -> Self {
+        let config =
+            SchedulerConfig { window: Some(window * PACKET), ..SchedulerConfig::default() };
+        let subflow = |n| {
+            let mut subflow =
+                Subflow::new(SubflowId(n), PathId(n), (PACKET, PACKET), Instant::ZERO);
+            subflow.set_info(PathInfo { srtt: RTT, ..PathInfo::default() });
+            subflow
+        };
+        let mut unassigned = RangeSet::new();
+        unassigned.insert(0..packets * PACKET);
+        Self {
+            scheduler: entry.make(&config),
+            una: 0,
+            acked: RangeSet::new(),
+            unassigned,
+            end: packets * PACKET,
+            subflows: vec![subflow(0), subflow(1)],
+            received: [0; 2],
+            now: Instant::from_millis(1),
+            log: String::new(),
+        }
+    }
+
+    /// The path asks for one packet.
+    fn ask(&mut self, path: usize) {
+        let view = SendView {
+            now: self.now,
+            una: self.una,
+            acked: &self.acked,
+            unassigned: &self.unassigned,
+            limit: self.end,
+            credit_window: self.end,
+            credit_bound: false,
+            subflows: &self.subflows,
+            meters: &BTreeMap::new(),
+        };
+        let name = ["fwd", "bwd"][path];
+        match self.scheduler.next(path, &view, PACKET) {
+            None => self.note(&format!("{name} waits")),
+            Some(next) => {
+                self.unassigned.remove(next.range.clone());
+                self.subflows[path].assign(next.range.clone(), next.rescue, self.now);
+                let again = if next.rescue { " again" } else { "" };
+                self.note(&format!("{name} sends {}{again}", next.range.start / PACKET + 1));
+            }
+        }
+    }
+
+    /// The receiver confirms that `packet` came on `path`.
+    fn ack(&mut self, path: usize, packet: u64) {
+        self.note(&format!("{packet} acknowledged"));
+        self.received[path] += PACKET;
+        let start = (packet - 1) * PACKET;
+        self.acked.insert(start..start + PACKET);
+        self.subflows[path].echo(self.received[path], self.now).expect("was sent");
+        if let Some(first) = self.acked.first()
+            && first.start == self.una
+        {
+            self.una = first.end;
+            self.acked.remove_below(self.una);
+            self.subflows.iter_mut().for_each(|subflow| subflow.release_below(first.end));
+        }
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+        self.note(&format!("{time:?} later"));
+    }
+
+    fn note(&mut self, line: &str) {
+        self.log.push_str(line);
+        self.log.push('\n');
+    }
+}
+
+#[test]
+fn six_packets_meet_in_the_middle() {
+    let mut example = Example::new(&ENTRY, 6, 6);
+    for _ in 0..4 {
+        example.ask(FWD);
+        example.ask(BWD);
+    }
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn six_packets_with_a_stalled_forward_path() {
+    // Packet 2 is delayed on the forward path: the backward path goes on up to it and, as the
+    // paper says, includes it once its own part is done and packet 2 is late.
+    let mut example = Example::new(&ENTRY, 6, 6);
+    example.ask(FWD);
+    example.ask(BWD);
+    example.ack(FWD, 1);
+    example.ask(FWD);
+    for packet in [6, 5, 4] {
+        example.ask(BWD);
+        example.ack(BWD, packet);
+    }
+    example.ask(BWD);
+    example.ack(BWD, 3);
+    example.wait(RTT);
+    example.ask(BWD);
+    example.ask(BWD);
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn ten_packets_strictly_as_printed() {
+    // Forward has finished packet 3; backward has 5 and 4 outstanding. Forward waits one RTT of
+    // the backward path, sends 4 and 5, and the next ten packets are loaded.
+    let mut example = Example::new(&STRICT_ENTRY, 10, 20);
+    for _ in 0..3 {
+        example.ask(FWD);
+    }
+    for _ in 0..7 {
+        example.ask(BWD);
+    }
+    for packet in [1, 2, 3] {
+        example.ack(FWD, packet);
+    }
+    for packet in [10, 9, 8, 7, 6] {
+        example.ack(BWD, packet);
+    }
+    example.ask(FWD);
+    example.wait(RTT);
+    for _ in 0..4 {
+        example.ask(FWD);
+    }
+    example.ask(BWD);
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn ten_packets_pipelined() {
+    // The same situation without idling: forward goes on with the next window at once.
+    let mut example = Example::new(&ENTRY, 10, 20);
+    for _ in 0..3 {
+        example.ask(FWD);
+    }
+    for _ in 0..7 {
+        example.ask(BWD);
+    }
+    for packet in [1, 2, 3] {
+        example.ack(FWD, packet);
+    }
+    example.ask(FWD);
+    example.ask(BWD);
+    example.ask(FWD);
+    insta::assert_snapshot!(example.log);
+}
