@@ -119,8 +119,9 @@ impl Link {
     }
 
     /// Begins trace and schedules at `epoch` (t = 0 of the workload's first byte); before it, the
-    /// state of t = 0 holds. Packets already accepted keep their times. A second call begins them
-    /// anew.
+    /// state of t = 0 holds, or the mean rate where the trace begins with zero, so that
+    /// connections can be made. Packets already accepted keep their times. A second call begins
+    /// them anew.
     pub fn start(&mut self, epoch: Instant) {
         self.server.start(&self.rate, epoch.as_nanos());
         self.loss.start(epoch);
@@ -276,6 +277,20 @@ mod tests {
         assert_eq!(link.offer(Instant::from_millis(1009), PACKET), arrives(3_601_001));
         assert_eq!(link.offer(Instant::from_millis(2_000_000), PACKET), arrives(3_601_002));
         assert_eq!(link.backlog(Instant::from_millis(3_600_999)).1, 2);
+    }
+
+    #[test]
+    fn a_link_that_begins_dark_carries_handshakes_before() {
+        // Nothing for 1 s, then 24 Mb/s for 1 s: 12 Mb/s in the mean.
+        let s = Duration::from_secs(1);
+        let steps = vec![(Duration::ZERO, Bitrate::ZERO), (s, Bitrate::mbps(24))];
+        let rate = RateTrace::from_steps(steps, 2 * s).unwrap();
+        let mut link = Link::new(LinkConfig { rate, ..config(QueueLimit::Packets(9)) }, 1, "test");
+        assert_eq!(link.offer(Instant::from_millis(100), PACKET), arrives(101));
+        link.start(Instant::from_millis(500));
+        assert_eq!(link.offer(Instant::from_millis(499), PACKET), arrives(500));
+        let after = Instant::from_nanos(1_500_500_000);
+        assert_eq!(link.offer(Instant::from_millis(500), PACKET), Verdict::Arrives(after));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::trace::{RateTrace, UNITS_PER_BYTE};
 pub(crate) struct Server {
     /// The trace's start on the caller's clock; `None` before [`Server::start`].
     epoch: Option<u64>,
-    /// The step of the trace, or `None` before the epoch, when the first step's rate holds.
+    /// The step of the trace, or `None` before the epoch.
     index: Option<usize>,
     /// Start of the current period on the caller's clock.
     cycle: u64,
@@ -28,9 +28,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that holds the trace's first rate until [`Server::start`].
+    /// A server that holds the trace's [`lead`] until [`Server::start`].
     pub(crate) fn waiting(trace: &RateTrace) -> Self {
-        let rate = trace.step(0).map_or(0, |step| step.rate);
+        let rate = lead(trace);
         Self { epoch: None, index: None, cycle: 0, rate, end: u64::MAX, busy_until: 0, spare: 0 }
     }
 
@@ -46,7 +46,7 @@ impl Server {
     pub(crate) fn start(&mut self, trace: &RateTrace, epoch: u64) {
         self.epoch = Some(epoch);
         self.index = None;
-        self.rate = trace.step(0).map_or(0, |step| step.rate);
+        self.rate = lead(trace);
         self.end = epoch;
     }
 
@@ -145,6 +145,15 @@ impl Server {
         self.rate = trace.step(index).map_or(0, |step| step.rate);
         let length = trace.step(index + 1).map_or(trace.period_ns(), |next| next.start);
         self.end = self.cycle.saturating_add(length);
+    }
+}
+
+/// The rate before the epoch: that of t = 0, or where it is zero the mean, for a link that begins
+/// dark could not carry the handshakes that precede the first byte.
+fn lead(trace: &RateTrace) -> u64 {
+    match trace.step(0) {
+        Some(first) if first.rate > 0 => first.rate,
+        _ => trace.mean().as_bps(),
     }
 }
 

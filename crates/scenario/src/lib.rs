@@ -1,0 +1,51 @@
+//! What is run, and what a run has to say: scenarios, schemes, workloads and the results schema.
+//!
+//! A [`Scenario`] is read from a TOML file and means the same in the lab and in the simulator:
+//! [`PathSpec::down_link`] turns a path into the link model that both drive. A run of a
+//! [`Scheme`] over it ends as a [`RunRecord`] and, with an output directory, as lines of
+//! `runs.jsonl` and `series.csv` ([`ResultsWriter`]). [`Comparison`] lays the records of several
+//! schemes side by side.
+
+mod builtin;
+mod document;
+mod error;
+mod generator;
+mod path;
+mod rate;
+mod record;
+mod results;
+mod scenario;
+mod scheme;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod trace_file;
+mod workload;
+
+pub use builtin::{BUILTIN, Builtin};
+pub use error::ScenarioError;
+pub use generator::{Blockage, BlockageState, Outage};
+pub use path::{PathSpec, QueueSpec, UpSpec};
+pub use rate::{RateSpec, TraceFile, TraceFormat};
+pub use record::{
+    DelayMs, EmulatorRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, VideoRecord,
+};
+pub use results::{
+    ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
+};
+pub use scenario::Scenario;
+pub use scheme::{CONGESTIONS, Congestion, SCHEMES, Scheme, SchemeInfo};
+pub use summary::{Comparison, ComparisonRow, MeanCi, mean_ci95};
+pub use workload::{WORKLOADS, Workload, WorkloadInfo};
+
+/// A text that names nothing known, with what would.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {kind} '{text}'; known: {known}")]
+pub struct UnknownName {
+    /// What was looked for: "scheme", "workload", …
+    pub kind: &'static str,
+    /// The text given.
+    pub text: String,
+    /// The names there are.
+    pub known: String,
+}

@@ -1,0 +1,219 @@
+//! The record of one run, the same from both worlds; one JSON object a line in `runs.jsonl`.
+//!
+//! Units end the names. A field that does not apply is absent; a reader ignores fields it does not
+//! know.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the schema; it changes when a field is renamed or changes its meaning.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// One run of a scheme over a scenario.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// [`SCHEMA_VERSION`].
+    pub schema: u32,
+    /// `"lab"` or `"sim"`.
+    pub world: String,
+    /// The scenario's name.
+    pub scenario: String,
+    /// The scheme's name.
+    pub scheme: String,
+    /// The congestion control's name.
+    pub congestion: String,
+    /// The workload.
+    pub workload: String,
+    /// The seed of the links' random streams.
+    pub seed: u64,
+    /// How long the workload ran, or was to run.
+    pub duration_s: f64,
+    /// How much of the beginning `goodput_mbps` leaves out.
+    #[serde(default)]
+    pub warmup_s: f64,
+    /// Whether the connections were encrypted.
+    #[serde(default)]
+    pub tls: bool,
+    /// Whether the workload ended as it should.
+    pub completed: bool,
+    /// Why not.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// Bytes released in order after the warm-up ÷ (duration − warm-up).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_mbps: Option<f64>,
+    /// Bytes released in order ÷ duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_total_mbps: Option<f64>,
+    /// Bytes released in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_delivered: Option<u64>,
+    /// The time a transfer or burst took.
+    #[serde(default)]
+    pub completion_s: Option<f64>,
+    /// From the write of a byte to its release in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_order_delay_ms: Option<DelayMs>,
+    /// The longest time in which nothing was released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_gap_ms: Option<f64>,
+    /// Bytes that arrived although they had arrived before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_bytes: Option<u64>,
+    /// Processor time of both ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<f64>,
+    /// The larger of both ends' peaks of resident memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_memory_bytes: Option<u64>,
+    /// What each path carried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathRecord>,
+    /// What a viewer saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub video: Option<VideoRecord>,
+    /// How well the lab's emulator kept time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulator: Option<EmulatorRecord>,
+    /// A digest of the run's events (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The program's version.
+    pub version: String,
+}
+
+/// A distribution of delays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DelayMs {
+    /// Half of the bytes had at most this.
+    pub p50: f64,
+    /// 95 % had at most this.
+    pub p95: f64,
+    /// 99 % had at most this.
+    pub p99: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+/// What one path carried.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PathRecord {
+    /// The path's name.
+    pub name: String,
+    /// Its share of the goodput, or what its link delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_mbps: Option<f64>,
+    /// Payload bytes sent over it, repetitions included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_sent: Option<u64>,
+    /// Packets offered to its link in the data direction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Packets sent again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retransmitted_packets: Option<u64>,
+    /// Packets lost by the link's loss model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
+    /// Packets dropped at the link's full queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_drops: Option<u64>,
+    /// Round-trip time as the sender measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<RttMs>,
+}
+
+/// A distribution of round-trip times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RttMs {
+    /// Mean of the samples.
+    pub mean: f64,
+    /// 95 % of the samples had at most this.
+    pub p95: f64,
+}
+
+/// What a viewer of a streamed video saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VideoRecord {
+    /// Pictures that came too late to be shown.
+    pub picture_discards: u64,
+    /// How often playback stopped for want of data.
+    pub buffer_underflows: u64,
+    /// How long it stood still.
+    pub underflow_s: f64,
+}
+
+/// How well the lab's emulator kept time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EmulatorRecord {
+    /// The share of packets delivered more than 1 ms after their time.
+    pub late_over_1ms_share: f64,
+    /// Whether that share is small enough for the run to count.
+    pub valid: bool,
+}
+
+impl RunRecord {
+    /// Whether the run counts: it does unless the emulator was late.
+    pub fn is_valid(&self) -> bool {
+        self.emulator.is_none_or(|emulator| emulator.valid)
+    }
+
+    /// Payload bytes sent over all paths; `None` if a path does not say.
+    pub fn bytes_sent(&self) -> Option<u64> {
+        let sent: Option<u64> = self.paths.iter().map(|path| path.bytes_sent).sum();
+        sent.filter(|&sent| sent > 0)
+    }
+
+    /// Packets sent again over all paths; `None` if a path does not say.
+    pub fn retransmitted_packets(&self) -> Option<u64> {
+        let sum = self.paths.iter().map(|path| path.retransmitted_packets).sum();
+        if self.paths.is_empty() { None } else { sum }
+    }
+
+    /// Bytes that arrived twice as a share of those sent.
+    pub fn duplicate_share(&self) -> Option<f64> {
+        Some(self.duplicate_bytes? as f64 / self.bytes_sent()? as f64)
+    }
+
+    /// Processor seconds per 10^9 bytes delivered.
+    pub fn cpu_seconds_per_gb(&self) -> Option<f64> {
+        let bytes = self.bytes_delivered.filter(|&bytes| bytes > 0)?;
+        Some(self.cpu_seconds? / (bytes as f64 / 1e9))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_record_reads_and_keeps_its_fields() {
+        let text = r#"{"schema":1, "world":"lab", "scenario":"fbdt-6c-mobility", "scheme":"fbdt",
+            "congestion":"cubic", "workload":"bulk", "seed":1, "duration_s":60.0,
+            "completed":true, "error":null, "goodput_mbps":1381.0, "bytes_delivered":10357500000,
+            "completion_s":null,
+            "in_order_delay_ms":{"p50":4.1,"p95":9.0,"p99":14.2,"max":40.0},
+            "longest_gap_ms":38.0, "duplicate_bytes":1200000, "cpu_seconds":9.1,
+            "peak_memory_bytes":52428800,
+            "paths":[{"name":"wifi","goodput_mbps":470.0,"bytes_sent":3525000000,
+                "packets":2434000,"retransmitted_packets":120,"rtt_ms":{"mean":6.0,"p95":9.0}}],
+            "video":{"picture_discards":0,"buffer_underflows":0,"underflow_s":0.0},
+            "emulator":{"late_over_1ms_share":0.0001,"valid":true},
+            "digest":"9f86d081884c7d65", "version":"0.1.0"}"#;
+        let record: RunRecord = serde_json::from_str(text).unwrap();
+        let mut before: serde_json::Value = serde_json::from_str(text).unwrap();
+        let after = serde_json::to_value(&record).unwrap();
+        before["warmup_s"] = 0.0.into();
+        before["tls"] = false.into();
+        assert_eq!(before, after);
+        assert_eq!(record.duplicate_share(), Some(1_200_000.0 / 3_525_000_000.0));
+    }
+
+    #[test]
+    fn what_does_not_apply_is_absent() {
+        let record = RunRecord { schema: SCHEMA_VERSION, ..RunRecord::default() };
+        insta::assert_snapshot!(serde_json::to_string(&record).unwrap());
+        let later = r#"{"schema":1,"world":"sim","scenario":"a","scheme":"b","congestion":"c",
+            "workload":"d","seed":1,"duration_s":1.0,"completed":true,"version":"9","new":[1]}"#;
+        assert!(serde_json::from_str::<RunRecord>(later).is_ok());
+    }
+}

@@ -1,0 +1,196 @@
+//! A scenario: paths and workload, read from TOML with errors that name file, line and key.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::builtin::{self, BUILTIN};
+use crate::document::{Source, Table};
+use crate::path::check_name;
+use crate::rate::{Load, RateSpec};
+use crate::{PathSpec, ScenarioError, TraceFile, Workload};
+
+/// The most paths of a scenario; kernel MPTCP has at most eight subflows.
+const MAX_PATHS: usize = 8;
+
+/// The longest scenario or trace file that is read, in bytes.
+const MAX_FILE: u64 = 64 << 20;
+
+/// What is run: paths and a workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Its name, which results carry.
+    pub name: String,
+    /// What it is, in one line.
+    pub about: String,
+    /// Where it comes from: a paper's section, or empty.
+    pub source: String,
+    /// How long the workload runs.
+    pub duration: Duration,
+    /// How much of that is left out of the goodput.
+    pub warmup: Duration,
+    /// The paths, one to eight, of different names.
+    pub paths: Vec<PathSpec>,
+    /// What is sent.
+    pub workload: Workload,
+}
+
+impl Scenario {
+    /// The built-in scenario of that name, or the one in that file.
+    ///
+    /// # Errors
+    ///
+    /// If there is neither, or the file is wrong.
+    pub fn find(name_or_path: &str) -> Result<Self, ScenarioError> {
+        if let Some(builtin) = BUILTIN.iter().find(|builtin| builtin.name == name_or_path) {
+            return builtin.scenario();
+        }
+        let path = Path::new(name_or_path);
+        if path.is_file() || name_or_path.ends_with(".toml") {
+            return Self::load(path);
+        }
+        let known = BUILTIN.iter().map(|builtin| builtin.name).collect::<Vec<_>>().join(", ");
+        Err(ScenarioError::Unknown { name: name_or_path.to_owned(), known })
+    }
+
+    /// Reads a scenario file and the trace files it names.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or is wrong.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let file = path.display().to_string();
+        let text = read_bounded(path)
+            .map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&file, &text, &|trace| read_bounded(&folder.join(trace)))
+    }
+
+    /// Reads a scenario from `text`. `file` names it in errors; `load` reads the trace files that
+    /// it names.
+    ///
+    /// # Errors
+    ///
+    /// If the text or a trace file is wrong.
+    pub fn parse(file: &str, text: &str, load: Load) -> Result<Self, ScenarioError> {
+        let mut table = Source { file, text }.parse()?;
+        let name = table.need("name", "name = \"my-scenario\"")?;
+        check_name(&name)?;
+        let mut text_or_empty = |key| match table.take(key) {
+            Some(value) => value.text().map(str::to_owned),
+            None => Ok(String::new()),
+        };
+        let (about, source) = (text_or_empty("about")?, text_or_empty("source")?);
+        let duration_value = table.need("duration", "duration = \"20s\"")?;
+        let duration = duration_value.duration()?;
+        if duration < Duration::from_millis(100) {
+            return Err(duration_value.error("is too short; 100ms are the least"));
+        }
+        let warmup = match table.take("warmup") {
+            None => Duration::ZERO,
+            Some(value) => match value.duration()? {
+                warmup if warmup < duration => warmup,
+                _ => return Err(value.error("must be shorter than the duration")),
+            },
+        };
+        let scenario = Self {
+            name: name.text()?.to_owned(),
+            about,
+            source,
+            duration,
+            warmup,
+            paths: read_paths(&mut table, load)?,
+            workload: read_workload(&mut table)?,
+        };
+        table.finish()?;
+        Ok(scenario)
+    }
+
+    /// The path of that name.
+    pub fn path(&self, name: &str) -> Option<&PathSpec> {
+        self.paths.iter().find(|path| path.name == name)
+    }
+
+    /// The trace files that the scenario names, as read.
+    pub fn trace_files_mut(&mut self) -> impl Iterator<Item = &mut TraceFile> {
+        let rates =
+            self.paths.iter_mut().flat_map(|path| [Some(&mut path.rate), path.up.rate.as_mut()]);
+        rates.flatten().filter_map(|rate| match rate {
+            RateSpec::File(file) => Some(file),
+            RateSpec::Blockage(_) | RateSpec::Constant(_) | RateSpec::Outage(_) => None,
+        })
+    }
+}
+
+fn read_paths(table: &mut Table<'_>, load: Load) -> Result<Vec<PathSpec>, ScenarioError> {
+    let example = "[[path]] with name = \"wifi\" and rate = \"476Mbps\"";
+    let mut paths: Vec<PathSpec> = Vec::new();
+    for value in table.need("path", example)?.array()? {
+        if paths.len() == MAX_PATHS {
+            return Err(value.error(format!("a scenario has at most {MAX_PATHS} paths")));
+        }
+        let twice = value.error("has the name of another path; give it one of its own");
+        let path = PathSpec::read(value.table()?, load)?;
+        if paths.iter().any(|other| other.name == path.name) {
+            return Err(twice);
+        }
+        paths.push(path);
+    }
+    if paths.is_empty() {
+        return Err(table.error(format!("key 'path' is empty; add a {example}")));
+    }
+    Ok(paths)
+}
+
+/// The workload is `bulk` unless the scenario says otherwise.
+fn read_workload(table: &mut Table<'_>) -> Result<Workload, ScenarioError> {
+    let Some(value) = table.take("workload") else { return Ok(Workload::Bulk) };
+    let mut table = value.table()?;
+    let workload = table.need("kind", "kind = \"bulk\"")?.parse()?;
+    table.finish()?;
+    Ok(workload)
+}
+
+/// Reads a file of at most [`MAX_FILE`] bytes.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_FILE {
+        let message = format!("it is larger than {} MiB, the most that is read", MAX_FILE >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}
+
+/// As a TOML file that says the same, every default written out.
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |text: &str| toml::Value::String(text.to_owned());
+        writeln!(f, "name = \"{}\"", self.name)?;
+        writeln!(f, "about = {}", text(&self.about))?;
+        writeln!(f, "source = {}", text(&self.source))?;
+        writeln!(f, "duration = \"{}\"", humantime::format_duration(self.duration))?;
+        writeln!(f, "warmup = \"{}\"", humantime::format_duration(self.warmup))?;
+        for path in &self.paths {
+            write!(f, "\n{path}")?;
+        }
+        writeln!(f, "\n[workload]\nkind = \"{}\"", self.workload)
+    }
+}
+
+impl builtin::Builtin {
+    /// The scenario itself.
+    ///
+    /// # Errors
+    ///
+    /// None in a release: a test reads every built-in scenario.
+    pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
+        Scenario::parse(&format!("{}.toml", self.name), self.text, &|file| {
+            let trace = builtin::TRACES.iter().find(|(name, _)| Path::new(name) == file);
+            let text = trace.map(|(_, text)| (*text).to_owned());
+            text.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not built in"))
+        })
+    }
+}

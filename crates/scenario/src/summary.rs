@@ -1,0 +1,269 @@
+//! Runs laid side by side: means with confidence intervals, ratios and shares per scheme.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::RunRecord;
+
+/// A mean with the half-width of its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeanCi {
+    /// The mean.
+    pub mean: f64,
+    /// The interval is `mean ± half_width`; `None` for a single value, which has none.
+    pub half_width: Option<f64>,
+    /// How many values.
+    pub count: usize,
+}
+
+/// 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom (any table of the distribution).
+const STUDENT_T: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+
+/// The mean of `values` and its 95 % confidence interval by Student's t; `None` without values.
+pub fn mean_ci95(values: &[f64]) -> Option<MeanCi> {
+    let count = values.len();
+    if count == 0 {
+        return None;
+    }
+    let n = count as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    if count == 1 {
+        return Some(MeanCi { mean, half_width: None, count });
+    }
+    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+    let freedom = count - 1;
+    // Beyond the table 1.96 + 2.4 / df is within 0.003 of the quantile.
+    let t = STUDENT_T.get(freedom - 1).copied().unwrap_or(1.96 + 2.4 / freedom as f64);
+    let half_width = Some(t * (squares / freedom as f64 / n).sqrt());
+    Some(MeanCi { mean, half_width, count })
+}
+
+/// The schemes of one experiment side by side: one scenario, world, workload, congestion control
+/// and encryption.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// The scenario's name.
+    pub scenario: String,
+    /// `"lab"` or `"sim"`.
+    pub world: String,
+    /// The workload.
+    pub workload: String,
+    /// The congestion control.
+    pub congestion: String,
+    /// Whether connections were encrypted.
+    pub tls: bool,
+    /// One row per scheme, in the order in which they first ran.
+    pub rows: Vec<ComparisonRow>,
+}
+
+/// What the runs of one scheme have to say. Means are over the valid runs that have the value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComparisonRow {
+    /// The scheme's name.
+    pub scheme: String,
+    /// The numbers of its runs in the list of records.
+    pub runs: Vec<usize>,
+    /// How many runs did not complete.
+    pub failed: usize,
+    /// How many runs do not count because the emulator was late.
+    pub invalid: usize,
+    /// In-order goodput.
+    pub goodput_mbps: Option<MeanCi>,
+    /// Goodput ÷ the sum of the goodputs of `single:*` over all paths with the same seed.
+    pub ratio_to_sum: Option<MeanCi>,
+    /// Time that a transfer or burst took.
+    pub completion_s: Option<MeanCi>,
+    /// Median in-order delay.
+    pub delay_p50_ms: Option<MeanCi>,
+    /// 99th percentile of the in-order delay.
+    pub delay_p99_ms: Option<MeanCi>,
+    /// Longest time without delivery.
+    pub longest_gap_ms: Option<MeanCi>,
+    /// Duplicates as a share of the bytes sent, 0 to 1.
+    pub duplicate_share: Option<MeanCi>,
+    /// Packets sent again.
+    pub retransmitted_packets: Option<MeanCi>,
+    /// Processor seconds per 10^9 bytes.
+    pub cpu_seconds_per_gb: Option<MeanCi>,
+}
+
+impl Comparison {
+    /// Groups `records` into comparisons, in the order in which they first appear.
+    pub fn all(records: &[RunRecord]) -> Vec<Self> {
+        let mut groups: Vec<(&RunRecord, Vec<usize>)> = Vec::new();
+        for (run, record) in records.iter().enumerate() {
+            match groups.iter_mut().find(|(first, _)| experiment(first) == experiment(record)) {
+                Some((_, runs)) => runs.push(run),
+                None => groups.push((record, vec![run])),
+            }
+        }
+        groups.into_iter().map(|(first, runs)| Self::one(first, &runs, records)).collect()
+    }
+
+    fn one(first: &RunRecord, runs: &[usize], records: &[RunRecord]) -> Self {
+        let mut schemes: Vec<(&str, Vec<usize>)> = Vec::new();
+        for &run in runs {
+            let name = records[run].scheme.as_str();
+            match schemes.iter_mut().find(|(scheme, _)| *scheme == name) {
+                Some((_, runs)) => runs.push(run),
+                None => schemes.push((name, vec![run])),
+            }
+        }
+        let sums = Sums::new(runs.iter().map(|&run| &records[run]));
+        let row = |(scheme, runs)| ComparisonRow::new(scheme, runs, records, &sums);
+        Self {
+            scenario: first.scenario.clone(),
+            world: first.world.clone(),
+            workload: first.workload.clone(),
+            congestion: first.congestion.clone(),
+            tls: first.tls,
+            rows: schemes.into_iter().map(row).collect(),
+        }
+    }
+}
+
+/// What runs must have in common to be compared.
+fn experiment(record: &RunRecord) -> (&str, &str, &str, &str, bool) {
+    let RunRecord { scenario, world, workload, congestion, tls, .. } = record;
+    (scenario, world, workload, congestion, *tls)
+}
+
+impl ComparisonRow {
+    fn new(scheme: &str, runs: Vec<usize>, records: &[RunRecord], sums: &Sums<'_>) -> Self {
+        let of_scheme = || runs.iter().map(|&run| &records[run]);
+        let mean = |value: &dyn Fn(&RunRecord) -> Option<f64>| {
+            let valid = of_scheme().filter(|record| record.is_valid());
+            mean_ci95(&valid.filter_map(value).collect::<Vec<_>>())
+        };
+        Self {
+            scheme: scheme.to_owned(),
+            failed: of_scheme().filter(|record| !record.completed).count(),
+            invalid: of_scheme().filter(|record| !record.is_valid()).count(),
+            goodput_mbps: mean(&|record| record.goodput_mbps),
+            ratio_to_sum: mean(&|record| sums.ratio(record)),
+            completion_s: mean(&|record| record.completion_s),
+            delay_p50_ms: mean(&|record| Some(record.in_order_delay_ms?.p50)),
+            delay_p99_ms: mean(&|record| Some(record.in_order_delay_ms?.p99)),
+            longest_gap_ms: mean(&|record| record.longest_gap_ms),
+            duplicate_share: mean(&RunRecord::duplicate_share),
+            retransmitted_packets: mean(&|record| Some(record.retransmitted_packets()? as f64)),
+            cpu_seconds_per_gb: mean(&RunRecord::cpu_seconds_per_gb),
+            runs,
+        }
+    }
+}
+
+/// The goodputs of the paths' own TCP.
+struct Sums<'a> {
+    /// All paths of the experiment.
+    paths: BTreeSet<&'a str>,
+    /// Goodputs by seed and path.
+    alone: BTreeMap<(u64, &'a str), Vec<f64>>,
+}
+
+impl<'a> Sums<'a> {
+    fn new(records: impl Iterator<Item = &'a RunRecord>) -> Self {
+        let mut sums = Self { paths: BTreeSet::new(), alone: BTreeMap::new() };
+        for record in records {
+            sums.paths.extend(record.paths.iter().map(|path| path.name.as_str()));
+            let Some(path) = record.scheme.strip_prefix("single:") else { continue };
+            sums.paths.insert(path);
+            if let Some(goodput) = record.goodput_mbps.filter(|_| record.is_valid()) {
+                sums.alone.entry((record.seed, path)).or_default().push(goodput);
+            }
+        }
+        sums
+    }
+
+    /// The record's goodput ÷ the sum over all paths; `None` if one of them did not run alone with
+    /// the record's seed.
+    fn ratio(&self, record: &RunRecord) -> Option<f64> {
+        let alone = |path: &&str| {
+            let goodputs = self.alone.get(&(record.seed, *path))?;
+            Some(goodputs.iter().sum::<f64>() / goodputs.len() as f64)
+        };
+        let sum: Option<f64> = self.paths.iter().map(alone).sum();
+        let sum = sum.filter(|&sum| sum > 0.0)?;
+        Some(record.goodput_mbps? / sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{EmulatorRecord, PathRecord};
+
+    fn run(scheme: &str, seed: u64, goodput: f64) -> RunRecord {
+        let paths = match scheme.strip_prefix("single:") {
+            Some(path) => vec![path],
+            None => vec!["wifi", "wigig"],
+        };
+        let path = |name: &str| PathRecord { name: name.to_owned(), ..PathRecord::default() };
+        RunRecord {
+            scenario: "demo".to_owned(),
+            scheme: scheme.to_owned(),
+            seed,
+            completed: true,
+            goodput_mbps: Some(goodput),
+            paths: paths.into_iter().map(path).collect(),
+            ..RunRecord::default()
+        }
+    }
+
+    #[test]
+    fn the_interval_is_students() {
+        assert_eq!(mean_ci95(&[]), None);
+        let one = mean_ci95(&[5.0]).unwrap();
+        assert_eq!((one.mean, one.half_width, one.count), (5.0, None, 1));
+        // Mean 2, deviation 1, so t(2) ÷ √3.
+        let three = mean_ci95(&[1.0, 2.0, 3.0]).unwrap();
+        assert_eq!(three.mean, 2.0);
+        assert!((three.half_width.unwrap() - 4.303 / 3.0_f64.sqrt()).abs() < 1e-12);
+        let many: Vec<f64> = (0..61).map(|k| f64::from(k % 2)).collect();
+        let deviation = (30.0 * 31.0 / 61.0 / 60.0_f64).sqrt();
+        let width = mean_ci95(&many).unwrap().half_width.unwrap();
+        assert!((width / (2.000 * deviation / 61.0_f64.sqrt()) - 1.0).abs() < 0.002, "{width}");
+    }
+
+    #[test]
+    fn ratios_pair_runs_of_one_seed() {
+        let records = [
+            run("single:wifi", 1, 400.0),
+            run("single:wigig", 1, 600.0),
+            run("fbdt", 1, 990.0),
+            run("single:wifi", 2, 400.0),
+            run("single:wigig", 2, 1600.0),
+            run("fbdt", 2, 1940.0),
+            run("fbdt", 3, 7.0),
+        ];
+        let comparisons = Comparison::all(&records);
+        assert_eq!(comparisons.len(), 1);
+        let row = |scheme: &str| {
+            comparisons[0].rows.iter().find(|row| row.scheme == scheme).unwrap().clone()
+        };
+        let ratio = row("fbdt").ratio_to_sum.unwrap();
+        assert!((ratio.mean - 0.98).abs() < 1e-12 && ratio.count == 2, "{ratio:?}");
+        let share = row("single:wifi").ratio_to_sum.unwrap().mean;
+        assert!((share - 0.3).abs() < 1e-12, "{share}");
+        assert_eq!(row("fbdt").runs, [2, 5, 6]);
+    }
+
+    #[test]
+    fn invalid_runs_count_for_nothing_and_failed_ones_are_counted() {
+        let late = EmulatorRecord { late_over_1ms_share: 0.2, valid: false };
+        let records = [
+            run("fbdt", 1, 100.0),
+            RunRecord { emulator: Some(late), ..run("fbdt", 2, 1.0) },
+            RunRecord { completed: false, ..run("fbdt", 3, 50.0) },
+            RunRecord { congestion: "bbr".to_owned(), ..run("fbdt", 1, 9.0) },
+        ];
+        let comparisons = Comparison::all(&records);
+        assert_eq!(comparisons.len(), 2);
+        let row = &comparisons[0].rows[0];
+        assert_eq!((row.failed, row.invalid, row.ratio_to_sum), (1, 1, None));
+        assert_eq!(row.goodput_mbps.unwrap().mean, 75.0);
+    }
+}

@@ -1,0 +1,272 @@
+//! Reading scenarios: the built-in ones, everything a file can say, and everything it gets wrong.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weftline_core::{Bitrate, ByteCount, Instant};
+use weftline_link::{Link, LinkConfig, LossModel, QueueLimit, RateTrace, Verdict};
+
+use crate::{
+    BUILTIN, QueueSpec, RateSpec, ResultsWriter, Scenario, ScenarioError, TraceFormat, Workload,
+};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn parse(text: &str) -> Result<Scenario, ScenarioError> {
+    Scenario::parse("some.toml", text, &|file| match file.to_str() {
+        Some("good.csv") => Ok("time_s,rate_mbps\n0,10\n1,20\n".to_owned()),
+        Some("bad.csv") => Ok("time_s,rate_mbps\n0,10\n1,x\n".to_owned()),
+        Some("zero.csv") => Ok("time_s,rate_mbps\n0,0\n".to_owned()),
+        _ => Err(io::Error::new(io::ErrorKind::NotFound, "no such file")),
+    })
+}
+
+/// Says everything a scenario can say.
+const FULL: &str = r#"
+name = "full"
+about = "with \"quotes\""
+source = "nowhere §1"
+duration = "1m 30s"
+warmup = "500ms"
+
+[[path]]
+name = "a"
+rate = "1.5Mbps"
+delay = "20ms"
+jitter = "5ms"
+queue = "200packets"
+loss = [{ at = "0s", rate = 0 }, { at = "31s", rate = 0.01 }]
+up = { rate = "3Mbps", delay = "1ms", jitter = "2ms", queue = "512KiB", loss = 0.25 }
+
+[[path]]
+name = "b"
+trace = { file = "good.csv", format = "csv" }
+queue = "2.5bdp"
+loss = { good_to_bad = 0.01, bad_to_good = 0.25, loss_good = 0, loss_bad = 0.5 }
+up = { trace = { generator = "outage", rate = "9Mbps", up = ["1s", "2s"], down = ["0s", "1s"] } }
+
+[[path]]
+name = "c"
+trace = { generator = "blockage", los = "1Gbps", nlos = "600Mbps", blocked = "0bps", los_dwell = "9s", nlos_spread = 0.5 }
+loss = { nth = [3, 99] }
+
+[workload]
+kind = "cbr:20Mbps"
+"#;
+
+#[test]
+fn a_full_scenario_reads() {
+    let scenario = parse(FULL).unwrap();
+    assert_eq!(scenario.duration, Duration::from_secs(90));
+    assert_eq!(scenario.warmup, 500 * MS);
+    assert_eq!(scenario.workload, Workload::Cbr(Bitrate::mbps(20)));
+    let [a, b, c] = &scenario.paths[..] else { panic!("three paths") };
+    assert_eq!(a.rate, RateSpec::Constant(Bitrate::kbps(1500)));
+    assert_eq!(a.queue, QueueSpec::Packets(200));
+    let schedule = vec![(Duration::ZERO, 0.0), (Duration::from_secs(31), 0.01)];
+    assert_eq!(a.loss, LossModel::Schedule(schedule));
+    assert_eq!(a.base_rtt(), 21 * MS);
+    assert_eq!(a.up.loss, LossModel::Bernoulli(0.25));
+    let RateSpec::File(file) = &b.rate else { panic!("{:?}", b.rate) };
+    assert_eq!((file.file.as_str(), file.format), ("good.csv", TraceFormat::Csv));
+    assert_eq!(file.trace.mean(), Bitrate::mbps(15));
+    assert_eq!(c.loss, LossModel::Nth(vec![3, 99]));
+    insta::assert_snapshot!(scenario);
+}
+
+#[test]
+fn links_follow_the_scenario() {
+    let scenario = parse(FULL).unwrap();
+    let link = |index: usize| scenario.paths[index].down_link(1, scenario.duration);
+    let up = |index: usize| scenario.paths[index].up_link(1, scenario.duration);
+    assert_eq!(link(0).queue, QueueLimit::Packets(200));
+    assert_eq!((link(0).delay, link(0).jitter), (20 * MS, 5 * MS));
+    assert_eq!(up(0).queue, QueueLimit::Bytes(ByteCount::kib(512)));
+    assert_eq!(up(0).rate, RateTrace::constant(Bitrate::mbps(3)));
+    // No delay at all: a queue of two packets is the least.
+    assert_eq!(link(1).queue, QueueLimit::Bytes(ByteCount::new(3000)));
+    assert_eq!(up(2).rate, RateTrace::constant(Bitrate::mbps(1000)));
+}
+
+#[test]
+fn the_return_direction_has_its_defaults() {
+    let text = |rate: &str| {
+        format!(
+            "name = 'x'\nduration = '9s'\n[[path]]\nname = 'a'\nrate = '{rate}'\ndelay = '10ms'\n\
+             jitter = '1ms'\nloss = 0.5\nqueue = '9packets'"
+        )
+    };
+    let scenario = parse(&text("1800Mbps")).unwrap();
+    assert_eq!((scenario.workload, scenario.warmup), (Workload::Bulk, Duration::ZERO));
+    let up = scenario.paths[0].up_link(1, scenario.duration);
+    assert_eq!(up.rate, RateTrace::constant(Bitrate::mbps(1800)));
+    // 1800 Mb/s × 20 ms.
+    assert_eq!(up.queue, QueueLimit::Bytes(ByteCount::new(4_500_000)));
+    assert_eq!((up.delay, up.jitter, up.loss), (10 * MS, Duration::ZERO, LossModel::None));
+    let up = parse(&text("5Mbps")).unwrap().paths[0].up_link(1, scenario.duration);
+    assert_eq!(up.rate, RateTrace::constant(Bitrate::mbps(1000)));
+}
+
+#[test]
+fn wrong_scenarios_name_file_line_key_and_remedy() {
+    let head = "name = \"x\"\nduration = \"9s\"\n";
+    let path = |lines: &str| format!("{head}[[path]]\nname = \"a\"\n{lines}\n");
+    let rate = "rate = \"1Mbps\"\n";
+    let good = path(rate);
+    let trace = |table: &str| path(&format!("trace = {{ {table} }}"));
+    let texts = [
+        "name = ".to_owned(),
+        "duration = \"9s\"".to_owned(),
+        "name = \"Not good\"".to_owned(),
+        "name = \"x\"\nduration = 9".to_owned(),
+        "name = \"x\"\nduration = \"9 parsecs\"".to_owned(),
+        "name = \"x\"\nduration = \"25h\"".to_owned(),
+        "name = \"x\"\nduration = \"9s\"\nwarmup = \"9s\"".to_owned(),
+        head.to_owned(),
+        format!("{head}path = []"),
+        format!("{head}flow = 1\n[[path]]\nname = \"a\"\n{rate}"),
+        format!("{good}[[path]]\nname = \"a\"\n{rate}"),
+        path(""),
+        path("rate = \"0Mbps\""),
+        path("rate = \"476\""),
+        path(&format!("{rate}trace = {{ }}")),
+        path(&format!("{rate}speed = 3")),
+        path(&format!("{rate}up = {{ loss = 0, dealy = \"1ms\" }}")),
+        path(&format!("{rate}queue = \"3\"")),
+        path(&format!("{rate}queue = \"0packets\"")),
+        path(&format!("{rate}queue = \"infbdp\"")),
+        path(&format!("{rate}delay = \"-2ms\"")),
+        path(&format!("{rate}loss = 5")),
+        path(&format!("{rate}loss = nan")),
+        path(&format!("{rate}loss = \"5%\"")),
+        path(&format!("{rate}loss = [{{ at = \"1s\", rate = 0 }},\n{{ at = \"1s\", rate = 1 }}]")),
+        path(&format!("{rate}loss = [{{ at = \"1s\" }}]")),
+        path(&format!("{rate}loss = {{ good_to_bad = 1 }}")),
+        path(&format!("{rate}loss = {{ nth = [0] }}")),
+        trace(""),
+        trace("generator = \"fade\""),
+        trace("generator = \"blockage\", los = \"1Gbps\""),
+        trace(
+            "generator = \"blockage\", los = \"1Gbps\", nlos = \"1Gbps\", blocked = \"0bps\", los_dwell = \"0s\", nlos_dwell = \"0s\", blocked_dwell = \"0s\"",
+        ),
+        trace("generator = \"outage\", rate = \"1Gbps\", up = [\"2s\", \"1s\"], down = [\"1s\"]"),
+        trace("generator = \"outage\", rate = \"1Gbps\", up = [\"2s\", \"3s\"], down = [\"1s\"]"),
+        trace("file = \"none.csv\", format = \"csv\""),
+        trace("file = \"good.csv\", format = \"pcap\""),
+        trace("file = \"bad.csv\", format = \"csv\""),
+        trace("file = \"zero.csv\", format = \"csv\""),
+        format!("{good}[workload]\nkind = \"vlc\""),
+        format!("{good}[workload]\nkind = \"bulk\"\nrate = 3"),
+        (0..9).fold(head.to_owned(), |text, k| format!("{text}[[path]]\nname = \"p{k}\"\n{rate}")),
+    ];
+    let errors = texts.map(|text| match parse(&text) {
+        Ok(_) => panic!("no error in:\n{text}"),
+        Err(error) => error.to_string(),
+    });
+    assert!(errors.iter().all(|error| !error.contains('\n')), "one line each");
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn every_builtin_scenario_reads_and_runs() {
+    for builtin in BUILTIN {
+        let scenario = builtin.scenario().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(scenario.name, builtin.name);
+        assert!(!scenario.about.is_empty() && !scenario.source.is_empty(), "{}", builtin.name);
+        for path in &scenario.paths {
+            let config = path.down_link(1, scenario.duration);
+            // Handshakes come before the start.
+            let name = format!("{}/down", path.name);
+            let mut link = Link::new(LinkConfig { loss: LossModel::None, ..config }, 1, &name);
+            let verdict = link.offer(Instant::ZERO, ByteCount::new(1500));
+            assert!(matches!(verdict, Verdict::Arrives(_)), "{}: {verdict:?}", builtin.name);
+        }
+    }
+}
+
+#[test]
+fn every_scenario_file_is_built_in() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|file| file.extension().is_some_and(|extension| extension == "toml"))
+        .map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    files.sort();
+    let mut names: Vec<_> = BUILTIN.iter().map(|builtin| builtin.name).collect();
+    names.sort_unstable();
+    assert_eq!(files, names);
+}
+
+#[test]
+fn scenarios_are_found_by_name_and_by_file() {
+    assert_eq!(Scenario::find("demo").unwrap().name, "demo");
+    let error = Scenario::find("dmeo").unwrap_err().to_string();
+    assert!(error.contains("no scenario 'dmeo'; known: demo, fbdt-3b-normal"), "{error}");
+    let error = Scenario::find("no/such.toml").unwrap_err().to_string();
+    assert!(error.starts_with("cannot read no/such.toml: "), "{error}");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/trace-csv.toml");
+    let found = Scenario::find(file.to_str().unwrap()).unwrap();
+    assert_eq!(found, Scenario::find("trace-csv").unwrap());
+}
+
+/// The rule that scenarios/README.md gives for the Mahimahi trace.
+#[test]
+fn the_sawtooth_follows_its_rule() {
+    let (mut owed, mut expected) = (0, String::new());
+    for ms in 1..=1000_u32 {
+        owed += 600 + 18 * ((ms - 1) / 10);
+        while owed >= 1200 {
+            owed -= 1200;
+            expected += &format!("{ms}\n");
+        }
+    }
+    let scenario = Scenario::find("trace-mahimahi").unwrap();
+    let RateSpec::File(file) = &scenario.path("lte").unwrap().rate else { panic!("no file") };
+    assert_eq!(file.text, expected);
+}
+
+#[test]
+fn a_scenario_as_run_reads_back() {
+    let texts = BUILTIN.iter().map(|builtin| builtin.scenario().unwrap());
+    for scenario in texts.chain([parse(FULL).unwrap()]) {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = ResultsWriter::open(dir.path()).unwrap();
+        writer.write_scenario(&scenario).unwrap();
+        let file = dir.path().join(format!("{}.toml", scenario.name));
+        let again = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
+        let link = |scenario: &Scenario, index: usize| {
+            let path = &scenario.paths[index];
+            (path.down_link(3, scenario.duration), path.up_link(3, scenario.duration))
+        };
+        for index in 0..scenario.paths.len() {
+            assert_eq!(link(&scenario, index), link(&again, index), "{}", scenario.name);
+        }
+        assert_eq!((again.about, again.workload), (scenario.about, scenario.workload));
+        assert_eq!((again.duration, again.warmup), (scenario.duration, scenario.warmup));
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(
+        cuts in proptest::collection::vec((any::<prop::sample::Index>(), ".{0,6}"), 0..4),
+    ) {
+        let mut text: Vec<char> = FULL.chars().collect();
+        for (at, insert) in cuts {
+            let at = at.index(text.len());
+            let end = (at + insert.len()).min(text.len());
+            text.splice(at..end, insert.chars().rev());
+        }
+        if let Ok(scenario) = parse(&text.into_iter().collect::<String>()) {
+            // What reads also makes links.
+            for path in &scenario.paths {
+                path.down_link(1, Duration::from_secs(1));
+                path.up_link(1, Duration::from_secs(1));
+            }
+        }
+    }
+}
