@@ -160,7 +160,7 @@ mod tests {
             let mut got = 0u64;
             let total = 500_000u64;
             let mut offered = 0;
-            let all = pieces.into_iter().map(|(o, n)| o..(o + n).min(total)).chain([0..total]);
+            let all = pieces.into_iter().map(|(o, n)| o..(o + n).min(total)).chain(std::iter::once(0..total));
             for (piece, want) in all.zip(reads.into_iter().cycle()) {
                 let data: Vec<u8> = piece.clone().map(byte_at).collect();
                 offered += data.len() as u64;

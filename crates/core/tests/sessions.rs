@@ -12,7 +12,10 @@ use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount, Instant, SessionConfig};
 
 fn config(scheduler: &str) -> SessionConfig {
-    SessionConfig { scheduler: Entry::find(scheduler).unwrap(), ..SessionConfig::default() }
+    SessionConfig {
+        scheduler: Entry::find(scheduler).expect("registered"),
+        ..SessionConfig::default()
+    }
 }
 
 fn ms(ms: u64) -> Duration {
@@ -30,8 +33,8 @@ fn wifi_and_wigig() -> Vec<PathSpec> {
 /// delay of the path that delivers the last of them.
 fn optimum(paths: &[PathSpec], bytes: u64) -> Duration {
     let total: Bitrate = paths.iter().map(|p| p.rate.mean()).sum();
-    let slowest = paths.iter().map(|p| p.delay).max().unwrap();
-    total.time_for(ByteCount::new(bytes)).unwrap() + slowest
+    let slowest = paths.iter().map(|p| p.delay).max().expect("there are paths");
+    total.time_for(ByteCount::new(bytes)).expect("the rate is not zero") + slowest
 }
 
 #[test]
