@@ -16,8 +16,7 @@ const STEP_MS: u64 = 10;
 /// means vary within a state as the paper's do.
 const HOLD_MS: [u64; 2] = [500, 1500];
 
-/// How long a change of level takes, in ms: blockage transitions take 100–500 ms (FBDT §6.2,
-/// Fig. 6e's experiment).
+/// How long a change of level takes, in ms: a body crosses a 60 GHz beam in 100 to 500 ms.
 const RAMP_MS: [u64; 2] = [100, 500];
 
 /// A 60 GHz radio whose line of sight comes and goes, as a semi-Markov process with three states.
@@ -188,3 +187,6 @@ impl Outage {
         steps
     }
 }
+
+#[cfg(test)]
+mod tests;
