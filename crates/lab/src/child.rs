@@ -1,0 +1,275 @@
+//! Programs of a run: started in a namespace, listened to, and killed with all they started when
+//! the run is over, however it ends.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::LabError;
+use crate::sys::process::{self, Ended, Usage};
+
+/// How often a wait looks whether the user wants to stop.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// Most bytes kept of what a program says on its standard error: its last words.
+const ERROR_TAIL: usize = 4096;
+
+/// Longest line taken from a program's standard output (iperf3's report is one of 1 MB at most).
+const LINE_MAX: u64 = 64 << 20;
+
+/// Set when the user wants to stop (Ctrl-C or SIGTERM).
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// A flag that Ctrl-C and SIGTERM set from now on; a second one ends the process at once (and
+    /// with it, by the kernel's hand, all it started).
+    ///
+    /// # Errors
+    /// If the system refuses the signal handlers.
+    pub fn on_signals() -> Result<Self, LabError> {
+        let flag = Self::default();
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            let context = || LabError::os("catching signals");
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag.0))
+                .map_err(context())?;
+            signal_hook::flag::register(signal, Arc::clone(&flag.0)).map_err(context())?;
+        }
+        Ok(flag)
+    }
+
+    /// Asks everything to stop.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// [`LabError::Interrupted`] once the user wants to stop.
+    ///
+    /// # Errors
+    /// Exactly that.
+    pub fn check(&self) -> Result<(), LabError> {
+        if self.0.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// A running program. Dropping it kills its process group and reaps it.
+#[derive(Debug)]
+pub(crate) struct Program {
+    name: String,
+    pid: Pid,
+    stdin: Option<ChildStdin>,
+    lines: mpsc::Receiver<String>,
+    errors: Arc<Mutex<VecDeque<u8>>>,
+    error_reader: Option<JoinHandle<()>>,
+    ended: Option<Ended>,
+    stop: StopFlag,
+}
+
+impl Program {
+    /// Starts `command` (made by [`crate::netns::Netns::command`], so that it dies with us).
+    pub(crate) fn start(
+        name: &str,
+        mut command: Command,
+        stop: &StopFlag,
+    ) -> Result<Self, LabError> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| not_started(name, &command, error))?;
+        let pid = pid_of(&child);
+        let lines = read_lines(child.stdout.take().expect("it is piped"));
+        let errors = Arc::default();
+        let error_reader = keep_tail(child.stderr.take().expect("it is piped"), &errors);
+        Ok(Self {
+            name: name.to_owned(),
+            pid,
+            stdin: child.stdin.take(),
+            lines,
+            errors,
+            error_reader: Some(error_reader),
+            ended: None,
+            stop: stop.clone(),
+        })
+    }
+
+    /// Writes one line to the program's standard input.
+    pub(crate) fn send(&mut self, line: &str) -> Result<(), LabError> {
+        let written = self.stdin.as_mut().map(|stdin| writeln!(stdin, "{line}"));
+        match written {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.failure("it no longer listens")),
+        }
+    }
+
+    /// The next line of its standard output, if one comes by `deadline`.
+    ///
+    /// # Errors
+    /// [`LabError::Failed`] with its last words if it ended, [`LabError::Interrupted`].
+    pub(crate) fn line(&mut self, deadline: Instant) -> Result<Option<String>, LabError> {
+        loop {
+            self.stop.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left.min(STOP_CHECK)) {
+                Ok(line) => return Ok(Some(line)),
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.reap(true)?;
+                    return Err(self.failure("it ended too early"));
+                }
+            }
+        }
+    }
+
+    /// Waits until it ends by itself and gives the rest of its standard output, or `None` if it
+    /// has not ended by `deadline`.
+    pub(crate) fn finish(&mut self, deadline: Instant) -> Result<Option<Finished>, LabError> {
+        self.stdin = None;
+        let mut output = String::new();
+        loop {
+            self.stop.check()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left.min(STOP_CHECK)) {
+                Ok(line) => {
+                    output.push_str(&line);
+                    output.push('\n');
+                }
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let ended = self.reap(true)?.expect("a blocking wait returns when it has ended");
+        Ok(Some(Finished { status: ended.status, output }))
+    }
+
+    /// Kills it if it still runs; what it used in all.
+    pub(crate) fn stop(&mut self) -> Result<Usage, LabError> {
+        if self.ended.is_none() {
+            self.kill();
+        }
+        let ended = self.reap(true)?;
+        Ok(ended.map_or(Usage::default(), |ended| ended.usage))
+    }
+
+    /// An error that says what happened to this program, with its last words.
+    pub(crate) fn failure(&mut self, what: &str) -> LabError {
+        let status = match self.reap(false) {
+            Ok(Some(ended)) => format!(" ({})", describe(ended.status)),
+            _ => String::new(),
+        };
+        let words = self.last_words();
+        let words = if words.is_empty() { words } else { format!(": {words}") };
+        LabError::Failed(format!("{}: {what}{status}{words}", self.name))
+    }
+
+    /// The last line it wrote to standard error.
+    fn last_words(&mut self) -> String {
+        if self.ended.is_some()
+            && let Some(reader) = self.error_reader.take()
+        {
+            // It ends with the pipe; a panic in it would only cost the words.
+            let _ = reader.join();
+        }
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(errors.make_contiguous()).into_owned();
+        text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("").trim().to_owned()
+    }
+
+    fn kill(&self) {
+        // The group, for what it may have started; it may be gone already.
+        let _ = rustix::process::kill_process_group(self.pid, Signal::KILL);
+    }
+
+    fn reap(&mut self, block: bool) -> Result<Option<Ended>, LabError> {
+        if self.ended.is_none() {
+            let context = format!("waiting for {}", self.name);
+            self.ended = process::reap(self.pid, block).map_err(LabError::os(context))?;
+        }
+        Ok(self.ended)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            self.kill();
+            let _ = self.reap(true);
+        }
+    }
+}
+
+/// How a program that ended by itself did.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Its exit status.
+    pub(crate) status: ExitStatus,
+    /// The rest of its standard output.
+    pub(crate) output: String,
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+fn not_started(name: &str, command: &Command, error: std::io::Error) -> LabError {
+    let program = command.get_program().to_string_lossy();
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return LabError::not_possible(
+            format!("{name}: the program '{program}' is not installed"),
+            format!("install the package of {program}"),
+        );
+    }
+    LabError::Os { context: format!("starting {name} ({program})"), source: error }
+}
+
+/// A thread that hands on the lines of `stdout` until it closes.
+fn read_lines(stdout: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stdout);
+        loop {
+            let mut line = String::new();
+            match reader.by_ref().take(LINE_MAX).read_line(&mut line) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {
+                    if sender.send(line.trim_end().to_owned()).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    });
+    lines
+}
+
+/// A thread that keeps the last [`ERROR_TAIL`] bytes of `stderr` in `tail`.
+fn keep_tail(
+    mut stderr: impl Read + Send + 'static,
+    tail: &Arc<Mutex<VecDeque<u8>>>,
+) -> JoinHandle<()> {
+    let tail = Arc::clone(tail);
+    std::thread::spawn(move || {
+        let mut bytes = [0; 1024];
+        while let Ok(count @ 1..) = stderr.read(&mut bytes) {
+            let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+            tail.extend(&bytes[..count]);
+            let excess = tail.len().saturating_sub(ERROR_TAIL);
+            tail.drain(..excess);
+        }
+    })
+}

@@ -1,0 +1,281 @@
+//! One direction of a path inside the emulator: from the sender's device through the link model to
+//! the receiver's device.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+
+use hdrhistogram::Histogram;
+use rustix::io::Errno;
+use weftline_core::time::nanos;
+use weftline_core::{ByteCount, Instant};
+use weftline_link::{Link, Verdict};
+
+use super::store::{Slot, Store};
+use super::{Counters, SERIES_STEP};
+use crate::clock;
+use crate::packet::{self, Layout, Shape, VNET_LEN};
+
+/// Longest series kept: three hours in steps of 100 ms.
+const SERIES_MAX: usize = 3 * 36_000;
+
+/// A packet (or super-packet) of which at least one segment is still on its way.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    slot: Slot,
+    shape: Shape,
+}
+
+/// A segment on its way.
+#[derive(Debug)]
+struct Segment {
+    /// Number of its packet, counted from the start.
+    packet: u64,
+    /// Where its payload starts within the packet's payload; 0 for a whole packet.
+    at: u32,
+    /// Payload length; the whole packet's for a whole packet.
+    len: u32,
+    due: Instant,
+}
+
+/// What one read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ingress {
+    /// A packet with so many bytes of payload.
+    Packet {
+        /// UDP or TCP payload.
+        payload: usize,
+    },
+    /// No packet is waiting.
+    Empty,
+}
+
+/// One direction of one path.
+#[derive(Debug)]
+pub(super) struct Direction {
+    link: Link,
+    store: Store,
+    packets: VecDeque<Packet>,
+    /// Number of the packet at the front of `packets`.
+    first_packet: u64,
+    segments: VecDeque<Segment>,
+    /// A cut direction carries nothing, and loses what is on its way.
+    pub(super) cut: bool,
+    /// t = 0 of the series.
+    epoch: Option<Instant>,
+    pub(super) counters: Counters,
+    pub(super) series: Vec<u64>,
+}
+
+impl Direction {
+    pub(super) fn new(link: Link) -> Self {
+        Self {
+            link,
+            store: Store::default(),
+            packets: VecDeque::new(),
+            first_packet: 0,
+            segments: VecDeque::new(),
+            cut: false,
+            epoch: None,
+            counters: Counters::default(),
+            series: Vec::new(),
+        }
+    }
+
+    /// Starts the link's trace and schedules, and the series, at `epoch`.
+    pub(super) fn start(&mut self, epoch: Instant) {
+        self.link.start(epoch);
+        self.epoch = Some(epoch);
+        self.series.clear();
+    }
+
+    /// When the next segment is due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.segments.front().map(|segment| segment.due)
+    }
+
+    /// Memory held for packets, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.store.memory()
+    }
+
+    /// Reads one packet from `device` and offers its segments to the link.
+    ///
+    /// # Errors
+    /// What the device answers other than "nothing there".
+    pub(super) fn ingress(&mut self, device: BorrowedFd<'_>) -> io::Result<Ingress> {
+        let Some(room) = self.store.room() else {
+            return self.overflow(device);
+        };
+        let len = match rustix::io::read(device, room) {
+            Ok(len) => len,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Ingress::Empty),
+            Err(error) => return Err(error.into()),
+        };
+        let now = clock::now();
+        let bytes = self.store.peek(len);
+        let shape = packet::shape(bytes);
+        let payload = packet::payload_len(bytes, &shape);
+        self.counters.offered_payload += payload as u64;
+        let before = self.segments.len();
+        match shape {
+            Shape::Whole => self.offer(now, 0, len, len.saturating_sub(VNET_LEN)),
+            Shape::Super(layout) => {
+                let mut at = 0;
+                for segment in layout.segments() {
+                    self.offer(now, at, segment, layout.headers_len + segment);
+                    at += segment;
+                }
+            }
+        }
+        if self.segments.len() > before {
+            let slot = self.store.keep(len);
+            self.packets.push_back(Packet { slot, shape });
+        }
+        Ok(Ingress::Packet { payload })
+    }
+
+    /// Offers one segment of the packet being read, `size` bytes on the wire.
+    fn offer(&mut self, now: Instant, at: usize, len: usize, size: usize) {
+        let bytes = size as u64;
+        self.counters.offered.add(bytes);
+        if self.cut {
+            self.counters.cut.add(bytes);
+            return;
+        }
+        match self.link.offer(now, ByteCount::new(bytes)) {
+            Verdict::Arrives(due) => {
+                let packet = self.first_packet + self.packets.len() as u64;
+                self.segments.push_back(Segment { packet, at: at as u32, len: len as u32, due });
+            }
+            Verdict::Lost => self.counters.lost.add(bytes),
+            Verdict::QueueFull => self.counters.queue_full.add(bytes),
+            Verdict::Unserved => self.counters.unserved.add(bytes),
+        }
+    }
+
+    /// The store is full: reads a packet away and counts it.
+    #[cold]
+    fn overflow(&mut self, device: BorrowedFd<'_>) -> io::Result<Ingress> {
+        let mut sink = vec![0; packet::PACKET_MAX];
+        match rustix::io::read(device, &mut sink) {
+            Ok(len) => {
+                self.counters.offered.add(len as u64);
+                self.counters.overflow.add(len as u64);
+                Ok(Ingress::Packet { payload: 0 })
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(Ingress::Empty),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes everything due at `now` to `device`, contiguous segments of a packet together, and
+    /// records in `lateness` (ns) how long after its time each left.
+    pub(super) fn egress(
+        &mut self,
+        device: BorrowedFd<'_>,
+        now: Instant,
+        lateness: &mut Histogram<u64>,
+    ) {
+        let mut wrote = false;
+        while self.next_due().is_some_and(|due| due <= now) {
+            self.write_run(device, now, lateness);
+            wrote = true;
+        }
+        if wrote {
+            self.release();
+        }
+    }
+
+    /// Writes the segment at the front and those that continue it.
+    fn write_run(&mut self, device: BorrowedFd<'_>, now: Instant, lateness: &mut Histogram<u64>) {
+        let Some(first) = self.segments.pop_front() else { return };
+        let index = (first.packet - self.first_packet) as usize;
+        let Packet { slot, shape } = self.packets[index];
+        let written = clock::now();
+        let late = |due: Instant| nanos(written.since(due));
+        lateness.saturating_record(late(first.due));
+        let (mut segments, mut len) = (1, first.len as usize);
+        let at = first.at as usize;
+        if let Shape::Super(_) = shape {
+            while let Some(next) = self.segments.front() {
+                let continues = next.packet == first.packet && next.at as usize == at + len;
+                if !continues || next.due > now {
+                    break;
+                }
+                len += next.len as usize;
+                segments += 1;
+                lateness.saturating_record(late(next.due));
+                self.segments.pop_front();
+            }
+        }
+        let bytes = self.store.packet(slot);
+        let wire = wire_bytes(&shape, segments, len);
+        if self.cut {
+            self.counters.cut.add_many(segments, wire);
+            return;
+        }
+        let answer = match shape {
+            Shape::Whole => rustix::io::write(device, bytes),
+            Shape::Super(layout) => write_segments(device, &layout, bytes, at, len),
+        };
+        match answer {
+            Ok(_) => self.delivered(segments, wire, payload_bytes(&shape, bytes, len), written),
+            Err(_) => self.counters.write_failed.add_many(segments, wire),
+        }
+    }
+
+    fn delivered(&mut self, segments: u64, wire: u64, payload: u64, now: Instant) {
+        self.counters.delivered.add_many(segments, wire);
+        self.counters.delivered_payload += payload;
+        let Some(epoch) = self.epoch.filter(|&epoch| now >= epoch) else { return };
+        let step = (now.since(epoch).as_nanos() / SERIES_STEP.as_nanos()) as usize;
+        if step < SERIES_MAX {
+            if step >= self.series.len() {
+                self.series.resize(step + 1, 0);
+            }
+            self.series[step] += payload;
+        }
+    }
+
+    /// Forgets the packets of which no segment is left.
+    fn release(&mut self) {
+        let alive = self.segments.front().map(|segment| segment.packet);
+        let next = self.first_packet + self.packets.len() as u64;
+        for _ in self.first_packet..alive.unwrap_or(next) {
+            self.packets.pop_front();
+            self.first_packet += 1;
+        }
+        self.store.release_before(self.packets.front().map(|packet| packet.slot));
+    }
+}
+
+/// Bytes on the wire of `segments` segments with `len` bytes of payload in all (of the whole packet
+/// with its virtio header, for a whole packet).
+fn wire_bytes(shape: &Shape, segments: u64, len: usize) -> u64 {
+    match shape {
+        Shape::Whole => len.saturating_sub(VNET_LEN) as u64,
+        Shape::Super(layout) => segments * layout.headers_len as u64 + len as u64,
+    }
+}
+
+fn payload_bytes(shape: &Shape, packet: &[u8], len: usize) -> u64 {
+    match shape {
+        Shape::Whole => packet::payload_len(packet, shape) as u64,
+        Shape::Super(_) => len as u64,
+    }
+}
+
+/// One write of payload bytes `at..at + len` of a super-packet behind headers of their own.
+fn write_segments(
+    device: BorrowedFd<'_>,
+    layout: &Layout,
+    packet: &[u8],
+    at: usize,
+    len: usize,
+) -> Result<usize, Errno> {
+    let headers = layout.headers(packet, at, len);
+    let start = VNET_LEN + layout.headers_len + at;
+    let payload = &packet[start..start + len];
+    rustix::io::writev(device, &[IoSlice::new(headers.as_slice()), IoSlice::new(payload)])
+}

@@ -1,0 +1,157 @@
+//! What the orchestrator and its endpoints tell each other: arguments as one JSON text, then lines
+//! of JSON over standard input and output.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything an endpoint has to know, as one JSON argument.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EndpointArgs {
+    /// Which side it is.
+    pub role: Role,
+    /// What carries the bytes.
+    pub transport: Transport,
+    /// The congestion control, by the kernel's name.
+    pub congestion: String,
+    /// What is sent.
+    pub traffic: Traffic,
+    /// What the content of the stream is made from.
+    pub seed: u64,
+}
+
+/// The sides of a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The server: accepts, sends.
+    Sender,
+    /// The client: connects, receives, measures.
+    Receiver,
+}
+
+/// What carries the bytes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Transport {
+    /// The kernel's TCP to this address.
+    Tcp {
+        /// Where the server listens.
+        server: SocketAddr,
+    },
+    /// The kernel's MPTCP, first to this address.
+    Mptcp {
+        /// Where the server listens.
+        server: SocketAddr,
+    },
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Traffic {
+    /// From the epoch on, for a time.
+    Stream {
+        /// Bits per second; as much as goes if absent.
+        rate_bps: Option<u64>,
+        /// How long.
+        duration: Duration,
+        /// How much of it goes before the measurement starts.
+        warmup: Duration,
+    },
+    /// So many bytes.
+    Transfer {
+        /// How many.
+        size: u64,
+        /// Over a connection that has carried data before, not a new one.
+        warm: bool,
+        /// When to give up.
+        limit: Duration,
+    },
+}
+
+/// What the orchestrator says.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "command")]
+pub(crate) enum Command {
+    /// The workload begins at this point of the monotonic clock.
+    Go {
+        /// Nanoseconds of the monotonic clock.
+        epoch_ns: u64,
+    },
+}
+
+/// What an endpoint says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "event")]
+pub(crate) enum Event {
+    /// The sender accepts connections.
+    Listening,
+    /// The connection stands (or, for a new one, may be opened): waiting for `go`.
+    Ready,
+    /// The receiver has measured.
+    Received(ReceiverReport),
+    /// The sender has sent.
+    Sent(SenderReport),
+    /// It cannot go on.
+    Failed {
+        /// Why.
+        message: String,
+    },
+}
+
+/// What the receiving application saw.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct ReceiverReport {
+    /// Bytes released in order, from the epoch on.
+    pub(crate) bytes: u64,
+    /// Those after the warm-up.
+    pub(crate) bytes_measured: u64,
+    /// Bytes in each 100 ms since the epoch.
+    pub(crate) series: Vec<u64>,
+    /// In-order delay of blocks released after the warm-up.
+    pub(crate) delay_ms: Option<Quantiles>,
+    /// Longest time after the warm-up without a byte.
+    pub(crate) longest_gap_ms: Option<f64>,
+    /// From connect (or request) to the last byte, of a transfer that got there.
+    pub(crate) completion_s: Option<f64>,
+    /// What went wrong.
+    pub(crate) error: Option<String>,
+}
+
+/// Quantiles of a distribution, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Quantiles {
+    pub(crate) p50: f64,
+    pub(crate) p95: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
+}
+
+/// What the sending side's kernel counted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SenderReport {
+    /// Bytes the application wrote.
+    pub(crate) bytes: u64,
+    /// Each local address data went from.
+    pub(crate) sockets: Vec<SocketReport>,
+    /// Bytes sent a second time above the subflows.
+    pub(crate) duplicate_bytes: Option<u64>,
+    /// What went wrong.
+    pub(crate) error: Option<String>,
+}
+
+/// The TCP connections (subflows) from one local address.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SocketReport {
+    /// The address.
+    pub(crate) local: IpAddr,
+    /// Segments sent again.
+    pub(crate) retransmitted: u64,
+    /// Smoothed round-trip time, sampled every 100 ms.
+    pub(crate) rtt_mean_ms: f64,
+    /// Its 95th percentile.
+    pub(crate) rtt_p95_ms: f64,
+}

@@ -1,0 +1,148 @@
+//! The client's side: connects, asks, checks every byte and measures.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use weftline_core::Instant;
+
+use super::connection::{Connection, connect};
+use super::meter::Meter;
+use super::protocol::ReceiverReport;
+use super::stream::Checker;
+use super::timer::Timer;
+use super::{
+    ENDLESS, EndpointArgs, Event, Orchestrator, Traffic, WARMUP_BYTES, encode_request, tell,
+};
+use crate::clock;
+
+/// Most bytes taken from the connection at once.
+const READ_MAX: usize = 256 << 10;
+
+pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> io::Result<()> {
+    match args.traffic {
+        Traffic::Stream { duration, warmup, .. } => {
+            stream(&args, &mut orchestrator, duration, warmup).await
+        }
+        Traffic::Transfer { size, warm, limit } => {
+            let report = transfer(&args, &mut orchestrator, size, warm, limit).await?;
+            tell(&Event::Received(report))?;
+            orchestrator.dismissed().await;
+            Ok(())
+        }
+    }
+}
+
+/// Receives a stream for `duration` from the epoch.
+async fn stream(
+    args: &EndpointArgs,
+    orchestrator: &mut Orchestrator,
+    duration: Duration,
+    warmup: Duration,
+) -> io::Result<()> {
+    let connection = connect(&args.transport, &args.congestion).await?;
+    let mut sink = Sink::new(connection, args.seed);
+    sink.request(ENDLESS).await?;
+    tell(&Event::Ready)?;
+    let epoch = orchestrator.go().await?;
+    let until = epoch + duration;
+    let mut meter = Meter::new(epoch, epoch + warmup, until);
+    let mut end = Timer::at(until)?;
+    let outcome = tokio::select! {
+        outcome = sink.receive(u64::MAX, &mut meter) => outcome,
+        ring = end.ring() => ring.map(|_| ()),
+    };
+    let mut report = meter.report(clock::now());
+    report.error = outcome.err().map(|error| describe(&error, report.bytes, epoch));
+    tell(&Event::Received(report))?;
+    // The connection stays until the sender has reported: a reset would spoil its counters.
+    orchestrator.dismissed().await;
+    Ok(())
+}
+
+/// Receives `size` bytes over a new or a warm connection, and times it.
+async fn transfer(
+    args: &EndpointArgs,
+    orchestrator: &mut Orchestrator,
+    size: u64,
+    warm: bool,
+    limit: Duration,
+) -> io::Result<ReceiverReport> {
+    let mut warmed = None;
+    if warm {
+        let connection = connect(&args.transport, &args.congestion).await?;
+        let mut sink = Sink::new(connection, args.seed);
+        let now = clock::now();
+        sink.request(WARMUP_BYTES).await?;
+        sink.receive(WARMUP_BYTES, &mut Meter::new(now, now, now)).await?;
+        warmed = Some(sink);
+    }
+    tell(&Event::Ready)?;
+    let epoch = orchestrator.go().await?;
+    let mut end = Timer::at(epoch + limit)?;
+    Timer::at(epoch)?.ring().await?;
+    let start = clock::now();
+    let mut meter = Meter::new(start, start, start + limit);
+    let work = async {
+        let mut sink = match warmed {
+            Some(sink) => sink,
+            None => Sink::new(connect(&args.transport, &args.congestion).await?, args.seed),
+        };
+        sink.request(size).await?;
+        sink.receive(size, &mut meter).await?;
+        io::Result::Ok(clock::now())
+    };
+    let outcome = tokio::select! {
+        outcome = work => outcome,
+        _ = end.ring() => Err(io::Error::new(io::ErrorKind::TimedOut, "the time limit was reached")),
+    };
+    let mut report = meter.report(clock::now());
+    match outcome {
+        Ok(last_byte) => report.completion_s = Some(last_byte.since(start).as_secs_f64()),
+        Err(error) => report.error = Some(describe(&error, report.bytes, start)),
+    }
+    Ok(report)
+}
+
+fn describe(error: &io::Error, bytes: u64, since: Instant) -> String {
+    let after = clock::now().since(since).as_secs_f64();
+    format!("receiver: {error} after {bytes} bytes in {after:.3} s")
+}
+
+/// A stream being received over one connection.
+#[derive(Debug)]
+struct Sink {
+    connection: Connection,
+    checker: Checker,
+    buffer: Vec<u8>,
+}
+
+impl Sink {
+    fn new(connection: Connection, seed: u64) -> Self {
+        Self { connection, checker: Checker::new(seed), buffer: vec![0; READ_MAX] }
+    }
+
+    /// Asks for `size` bytes.
+    async fn request(&mut self, size: u64) -> io::Result<()> {
+        self.connection.write_all(&encode_request(size)).await?;
+        self.connection.flush().await
+    }
+
+    /// Receives `size` bytes.
+    async fn receive(&mut self, size: u64, meter: &mut Meter) -> io::Result<()> {
+        let end = self.checker.position().saturating_add(size);
+        while self.checker.position() < end {
+            let want = (end - self.checker.position()).min(READ_MAX as u64) as usize;
+            let count = self.connection.read(&mut self.buffer[..want]).await?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let now = clock::now();
+            meter.released(now, count as u64);
+            self.checker
+                .accept(&self.buffer[..count], |stamp| meter.block(now, stamp))
+                .map_err(|damaged| io::Error::new(io::ErrorKind::InvalidData, damaged))?;
+        }
+        Ok(())
+    }
+}

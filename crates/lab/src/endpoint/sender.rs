@@ -1,0 +1,231 @@
+//! The server's side: accepts one connection and sends what its requests ask for.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Interval, MissedTickBehavior};
+use weftline_core::time::nanos;
+use weftline_core::{Bitrate, Instant};
+
+use super::connection::{Connection, Listener};
+use super::meter::rtt_quantiles;
+use super::protocol::{SenderReport, SocketReport};
+use super::stream::{HEADER, fill_block};
+use super::timer::Timer;
+use super::{
+    ENDLESS, EndpointArgs, Event, Orchestrator, REQUEST_LEN, Traffic, decode_request, tell,
+};
+use crate::clock;
+
+/// A block of a stream without a rate.
+const BLOCK: usize = 64 << 10;
+
+/// How often a source of constant rate produces a block: as a camera's encoder hands over slices.
+const TICK: Duration = Duration::from_millis(1);
+
+/// How often the kernel is asked about the connection.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Sends until the traffic is over, then reports and waits to be dismissed.
+pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> io::Result<()> {
+    let mut listener = Listener::bind(&args.transport, &args.congestion)?;
+    tell(&Event::Listening)?;
+    let mut source = Source {
+        connection: listener.accept().await?,
+        seed: args.seed,
+        position: 0,
+        samples: Samples::default(),
+        sample_timer: sample_timer(),
+    };
+    let outcome = match args.traffic {
+        Traffic::Stream { rate_bps, duration, .. } => {
+            source.stream(&mut orchestrator, rate_bps.map(Bitrate::bps), duration).await
+        }
+        Traffic::Transfer { .. } => source.answer_requests().await,
+    };
+    source.sample();
+    let error = outcome.err().map(|error| format!("sender: {error}"));
+    tell(&Event::Sent(source.samples.report(source.position, error)))?;
+    // The connection stays until the receiver has reported: closing would cut its stream short.
+    orchestrator.dismissed().await;
+    Ok(())
+}
+
+fn sample_timer() -> Interval {
+    let mut timer = tokio::time::interval(SAMPLE_EVERY);
+    timer.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    timer
+}
+
+/// A stream being sent over one connection.
+#[derive(Debug)]
+struct Source {
+    connection: Connection,
+    seed: u64,
+    /// Bytes sent so far.
+    position: u64,
+    samples: Samples,
+    sample_timer: Interval,
+}
+
+impl Source {
+    /// Sends from the epoch on for `duration`, at `rate` if there is one.
+    async fn stream(
+        &mut self,
+        orchestrator: &mut Orchestrator,
+        rate: Option<Bitrate>,
+        duration: Duration,
+    ) -> io::Result<()> {
+        if self.request().await? != Some(ENDLESS) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a stream was to be asked for"));
+        }
+        tell(&Event::Ready)?;
+        let epoch = orchestrator.go().await?;
+        let mut end = Timer::at(epoch + duration)?;
+        Timer::at(epoch)?.ring().await?;
+        let sending = async {
+            match rate {
+                None => self.flood().await,
+                Some(rate) => self.pace(rate, epoch).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            ring = end.ring() => ring.map(|_| ()),
+            outcome = sending => outcome,
+        }
+    }
+
+    /// Sends blocks as fast as the connection takes them.
+    async fn flood(&mut self) -> io::Result<()> {
+        let mut block = vec![0; BLOCK];
+        loop {
+            self.send(&mut block, clock::now()).await?;
+        }
+    }
+
+    /// Sends what a source of constant rate produces. A block is stamped with the time at which it
+    /// was produced, even when the connection takes it later: a camera does not wait.
+    async fn pace(&mut self, rate: Bitrate, epoch: Instant) -> io::Result<()> {
+        let mut ticks = Timer::every(epoch + TICK, TICK)?;
+        let mut block = Vec::new();
+        let (mut produced, mut tick) = (0, 0);
+        loop {
+            for _ in 0..ticks.ring().await? {
+                tick += 1;
+                let age = TICK * tick;
+                let due = rate.bytes_in(age).as_u64() - produced;
+                // At rates below 0.13 Mb/s a tick has no room for a block.
+                if due >= HEADER as u64 {
+                    produced += due;
+                    block.resize(due as usize, 0);
+                    self.send(&mut block, epoch + age).await?;
+                }
+            }
+        }
+    }
+
+    /// Answers requests for a number of bytes until the client closes.
+    async fn answer_requests(&mut self) -> io::Result<()> {
+        while let Some(size) = self.request().await? {
+            let mut block = Vec::new();
+            let mut left = size;
+            while left > 0 {
+                // The last block takes what would be too short for one of its own.
+                let len = if left < (BLOCK + HEADER) as u64 { left as usize } else { BLOCK };
+                if len < HEADER {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "too few bytes"));
+                }
+                block.resize(len, 0);
+                self.send(&mut block, clock::now()).await?;
+                left -= len as u64;
+            }
+            self.connection.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// The next request; `None` when the client has closed.
+    async fn request(&mut self) -> io::Result<Option<u64>> {
+        let mut bytes = [0; REQUEST_LEN];
+        match self.connection.read_exact(&mut bytes).await {
+            Ok(_) => decode_request(&bytes).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Fills `block` and sends all of it, asking the kernel about the connection now and then.
+    async fn send(&mut self, block: &mut [u8], stamp: Instant) -> io::Result<()> {
+        fill_block(block, self.seed, self.position, stamp);
+        let mut sent = 0;
+        while sent < block.len() {
+            tokio::select! {
+                biased;
+                _ = self.sample_timer.tick() => self.sample(),
+                written = self.connection.write(&block[sent..]) => match written? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    count => sent += count,
+                },
+            }
+        }
+        self.position += block.len() as u64;
+        Ok(())
+    }
+
+    fn sample(&mut self) {
+        // A connection that just broke has nothing to say.
+        if let Ok(info) = self.connection.info() {
+            self.samples.add(info);
+        }
+    }
+}
+
+/// What was learnt of the connection over time.
+#[derive(Debug, Default)]
+struct Samples {
+    /// By local address, and in the order the kernel lists the sockets of one address.
+    sockets: BTreeMap<IpAddr, SocketSamples>,
+    duplicate_bytes: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct SocketSamples {
+    retransmitted: u64,
+    rtt_ns: Vec<u64>,
+}
+
+impl Samples {
+    fn add(&mut self, info: super::connection::ConnectionInfo) {
+        self.duplicate_bytes = info.duplicate_bytes.or(self.duplicate_bytes);
+        let mut totals: BTreeMap<IpAddr, u64> = BTreeMap::new();
+        for (local, tcp) in info.sockets {
+            *totals.entry(local).or_default() += tcp.retransmitted;
+            let socket = self.sockets.entry(local).or_default();
+            if tcp.data_segments > 0 {
+                socket.rtt_ns.push(nanos(tcp.rtt));
+            }
+        }
+        for (local, total) in totals {
+            // A subflow that was closed takes its count along.
+            let socket = self.sockets.entry(local).or_default();
+            socket.retransmitted = socket.retransmitted.max(total);
+        }
+    }
+
+    fn report(self, bytes: u64, error: Option<String>) -> SenderReport {
+        let socket = |(local, mut samples): (IpAddr, SocketSamples)| {
+            let (rtt_mean_ms, rtt_p95_ms) = rtt_quantiles(&mut samples.rtt_ns);
+            SocketReport { local, retransmitted: samples.retransmitted, rtt_mean_ms, rtt_p95_ms }
+        };
+        SenderReport {
+            bytes,
+            sockets: self.sockets.into_iter().map(socket).collect(),
+            duplicate_bytes: self.duplicate_bytes,
+            error,
+        }
+    }
+}

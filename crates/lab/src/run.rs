@@ -1,0 +1,270 @@
+//! One run: a fresh world, a sender and a receiver in it, and what they and the emulator report.
+
+use std::time::{Duration, Instant};
+
+use weftline_core::time::nanos;
+use weftline_scenario::{Congestion, Scenario, Scheme, Workload};
+
+use crate::LabError;
+use crate::child::{Program, StopFlag};
+use crate::clock;
+use crate::emulator::{EmulatorReport, Start};
+use crate::endpoint::{
+    Command, ENDPOINT_COMMAND, EndpointArgs, Event, ReceiverReport, Role, SenderReport, Traffic,
+    Transport,
+};
+use crate::mptcp;
+use crate::sys::process::Usage;
+use crate::testbed::{PathLinks, Testbed};
+use crate::topology::End;
+
+/// Where the server listens.
+const PORT: u16 = 4443;
+
+/// How long a program may take to start, and a connection to be set up over lossy, slow links.
+const SETUP_LIMIT: Duration = Duration::from_secs(30);
+
+/// From the order to go to t = 0: enough for it to reach all processes.
+const LEAD: Duration = Duration::from_millis(50);
+
+/// How long a report may take beyond the end of the workload.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Smallest transfer: one block's header.
+const TRANSFER_MIN: u64 = 16;
+
+/// What one run is.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) scheme: &'a Scheme,
+    pub(crate) congestion: Congestion,
+    pub(crate) seed: u64,
+    /// The program to start as endpoint.
+    pub(crate) program: &'a std::path::Path,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) receiver: ReceiverReport,
+    pub(crate) sender: SenderReport,
+    pub(crate) emulator: EmulatorReport,
+    /// Of the sender and of the receiver.
+    pub(crate) usage: [Usage; 2],
+    /// Why the run failed, if it did.
+    pub(crate) error: Option<String>,
+    /// Whether the connections were encrypted.
+    pub(crate) tls: bool,
+}
+
+impl Plan<'_> {
+    /// The names of the paths this scheme uses, in order.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &weftline_scenario::PathSpec> {
+        let only = self.scheme.path();
+        self.scenario.paths.iter().filter(move |path| only.is_none_or(|only| only == path.name))
+    }
+
+    /// Builds the world of this run.
+    pub(crate) fn testbed(&self, start: Start) -> Result<Testbed, LabError> {
+        let duration = self.scenario.duration;
+        let links = self.paths().map(|path| PathLinks {
+            name: path.name.clone(),
+            down: path.down_link(self.seed, duration),
+            up: path.up_link(self.seed, duration),
+        });
+        let testbed = Testbed::build(links.collect(), self.congestion.name(), self.seed, start)?;
+        if matches!(self.scheme, Scheme::LinuxMptcp) {
+            mptcp::configure(&testbed)?;
+        }
+        Ok(testbed)
+    }
+
+    fn traffic(&self) -> Result<Traffic, LabError> {
+        let Scenario { duration, warmup, .. } = *self.scenario;
+        let transfer = |size: weftline_core::ByteCount, warm| {
+            if size.as_u64() < TRANSFER_MIN {
+                let message = format!("a transfer has at least {TRANSFER_MIN} bytes, not {size}");
+                return Err(LabError::Usage(message));
+            }
+            Ok(Traffic::Transfer { size: size.as_u64(), warm, limit: duration })
+        };
+        match self.scenario.workload {
+            Workload::Bulk => Ok(Traffic::Stream { rate_bps: None, duration, warmup }),
+            Workload::Cbr(rate) => {
+                Ok(Traffic::Stream { rate_bps: Some(rate.as_bps()), duration, warmup })
+            }
+            Workload::Transfer(size) => transfer(size, false),
+            Workload::Burst(size) => transfer(size, true),
+            other => Err(LabError::Usage(format!("the lab has no workload '{other}'"))),
+        }
+    }
+
+    fn transport(&self, testbed: &Testbed) -> Result<Transport, LabError> {
+        let server = testbed.address(0, End::Server, PORT);
+        match self.scheme {
+            Scheme::Single(_) => Ok(Transport::Tcp { server }),
+            Scheme::LinuxMptcp => Ok(Transport::Mptcp { server }),
+            other => Err(LabError::Usage(format!("the lab has no scheme '{other}'"))),
+        }
+    }
+
+    /// Runs it with the lab's own sender and receiver. `progress` hears the time since t = 0.
+    pub(crate) fn run(
+        &self,
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LabError> {
+        let testbed = self.testbed(Start::Explicit)?;
+        let traffic = self.traffic()?;
+        let args = |role| {
+            Ok(EndpointArgs {
+                role,
+                transport: self.transport(&testbed)?,
+                congestion: self.congestion.name().to_owned(),
+                traffic,
+                seed: self.seed,
+            })
+        };
+        let mut sender = self.endpoint(&testbed, args(Role::Sender)?, stop)?;
+        let deadline = Instant::now() + SETUP_LIMIT;
+        sender.expect(deadline, "to listen", |event| matches!(event, Event::Listening))?;
+        let mut receiver = self.endpoint(&testbed, args(Role::Receiver)?, stop)?;
+        let connected = |event: &Event| matches!(event, Event::Ready);
+        receiver.expect(deadline, "to connect", connected)?;
+        if matches!(traffic, Traffic::Stream { .. }) {
+            sender.expect(deadline, "to be connected", connected)?;
+        }
+        self.measure(&testbed, sender, receiver, progress)
+    }
+
+    /// Starts the clock and collects the reports.
+    fn measure(
+        &self,
+        testbed: &Testbed,
+        mut sender: Endpoint,
+        mut receiver: Endpoint,
+        progress: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LabError> {
+        let epoch = clock::now() + LEAD;
+        testbed.emulator.start(epoch)?;
+        let go = Command::Go { epoch_ns: epoch.as_nanos() };
+        sender.command(go)?;
+        receiver.command(go)?;
+        let end = Instant::now() + LEAD + self.scenario.duration + GRACE;
+        let (received, receiver_error) = receiver.report(end, &mut || {
+            progress(clock::now().since(epoch));
+        })?;
+        let emulator = testbed.emulator.report()?;
+        let (sent, sender_error) = sender.report(Instant::now() + GRACE, &mut || {})?;
+        let mut outcome = Outcome {
+            receiver: ReceiverReport::default(),
+            sender: SenderReport::default(),
+            emulator,
+            usage: [sender.program.stop()?, receiver.program.stop()?],
+            error: None,
+            tls: false,
+        };
+        let mut errors = [receiver_error, sender_error].into_iter().flatten().collect::<Vec<_>>();
+        if let Some(Event::Received(report)) = received {
+            errors.extend(report.error.clone());
+            outcome.receiver = report;
+        }
+        if let Some(Event::Sent(report)) = sent {
+            errors.extend(report.error.clone());
+            outcome.sender = report;
+        }
+        if errors.is_empty() && outcome.receiver.bytes == 0 {
+            errors.push("stalled: not a byte was delivered".to_owned());
+        }
+        outcome.error = (!errors.is_empty()).then(|| errors.join("; "));
+        Ok(outcome)
+    }
+
+    fn endpoint(
+        &self,
+        testbed: &Testbed,
+        args: EndpointArgs,
+        stop: &StopFlag,
+    ) -> Result<Endpoint, LabError> {
+        let (ns, name) = match args.role {
+            Role::Sender => (&testbed.server, "the sender"),
+            Role::Receiver => (&testbed.client, "the receiver"),
+        };
+        let text = serde_json::to_string(&args)
+            .map_err(|error| LabError::Failed(format!("writing endpoint arguments: {error}")))?;
+        let mut command = ns.command(self.program);
+        command.arg(ENDPOINT_COMMAND).arg(text);
+        Ok(Endpoint { name, program: Program::start(name, command, stop)? })
+    }
+}
+
+/// An endpoint process.
+#[derive(Debug)]
+struct Endpoint {
+    name: &'static str,
+    program: Program,
+}
+
+impl Endpoint {
+    fn command(&mut self, command: Command) -> Result<(), LabError> {
+        let nothing_to_fail = "a command is plain data";
+        self.program.send(&serde_json::to_string(&command).expect(nothing_to_fail))
+    }
+
+    /// The next event by `deadline`.
+    fn event(&mut self, deadline: Instant) -> Result<Option<Event>, LabError> {
+        let Some(line) = self.program.line(deadline)? else { return Ok(None) };
+        let event = serde_json::from_str(&line).map_err(|_| {
+            let start: String = line.chars().take(80).collect();
+            self.program.failure(&format!("said something else than an event: '{start}'"))
+        })?;
+        match event {
+            Event::Failed { message } => Err(LabError::Failed(format!("{}: {message}", self.name))),
+            event => Ok(Some(event)),
+        }
+    }
+
+    /// Waits for an event that `is` what we wait for.
+    fn expect(
+        &mut self,
+        deadline: Instant,
+        what: &str,
+        is: impl Fn(&Event) -> bool,
+    ) -> Result<(), LabError> {
+        match self.event(deadline)? {
+            Some(event) if is(&event) => Ok(()),
+            Some(event) => {
+                Err(LabError::Failed(format!("{}: {event:?} instead of {what}", self.name)))
+            }
+            None => Err(self.program.failure(&format!("took too long {what}"))),
+        }
+    }
+
+    /// Its report; or, as text, why there is none.
+    fn report(
+        &mut self,
+        deadline: Instant,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(Option<Event>, Option<String>), LabError> {
+        const TICK: Duration = Duration::from_millis(200);
+        loop {
+            let now = Instant::now();
+            match self.event(deadline.min(now + TICK)) {
+                Ok(Some(event)) => return Ok((Some(event), None)),
+                Ok(None) if now >= deadline => {
+                    let failure = self.program.failure("gave no report in time");
+                    return Ok((None, Some(failure.to_string())));
+                }
+                Ok(None) => tick(),
+                Err(LabError::Failed(message)) => return Ok((None, Some(message))),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Nanoseconds of `duration`, for arithmetic with steps.
+pub(crate) fn steps(duration: Duration, step: Duration) -> usize {
+    (nanos(duration) / nanos(step)) as usize
+}

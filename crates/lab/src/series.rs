@@ -1,0 +1,186 @@
+//! A series of runs: every scheme, again and again, recorded as it goes.
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+use weftline_scenario::{
+    Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme,
+};
+
+use crate::LabError;
+use crate::child::StopFlag;
+use crate::progress::Progress;
+use crate::record;
+use crate::run::{Outcome, Plan};
+use crate::table;
+
+/// How often a run whose emulator was late is done again before it is kept, marked invalid.
+const RETRIES: usize = 2;
+
+/// What to run, and where the results go.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// The scenario; its duration, warm-up and workload are those of the runs.
+    pub scenario: Scenario,
+    /// The schemes to compare.
+    pub schemes: Vec<Scheme>,
+    /// The congestion control of every connection.
+    pub congestion: Congestion,
+    /// Seed of the first repeat; the next has the next number. Every scheme of a repeat gets the
+    /// same.
+    pub seed: u64,
+    /// How often each scheme runs.
+    pub repeat: u64,
+    /// Where `runs.jsonl`, `series.csv` and the scenario are written, if anywhere.
+    pub out: Option<PathBuf>,
+    /// One JSON object per run on standard output, and no table.
+    pub json: bool,
+    /// The program started as the lab's endpoints (with
+    /// [`ENDPOINT_COMMAND`](crate::ENDPOINT_COMMAND)): this very program, unless a test has
+    /// another.
+    pub program: PathBuf,
+}
+
+impl LabOptions {
+    /// Runs `schemes` once over `scenario`: cubic, seed 1, no files.
+    ///
+    /// # Errors
+    /// If the path of this program cannot be found out.
+    pub fn new(scenario: Scenario, schemes: Vec<Scheme>) -> Result<Self, LabError> {
+        let program = std::env::current_exe().map_err(LabError::os("finding this program"))?;
+        Ok(Self {
+            scenario,
+            schemes,
+            congestion: Congestion::Cubic,
+            seed: 1,
+            repeat: 1,
+            out: None,
+            json: false,
+            program,
+        })
+    }
+}
+
+/// Runs every scheme `repeat` times, scheme after scheme within a repeat. Progress goes to standard
+/// error, with `json` one record per run to standard output, otherwise a table at the end.
+///
+/// A run whose emulator was late is done again, twice at most. A scheme that fails is a result:
+/// its record says why.
+///
+/// # Errors
+/// Wrong use, what this machine cannot do, an interrupt, or results that cannot be written. Runs
+/// recorded before stay recorded.
+pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
+    for scheme in &options.schemes {
+        scheme.check(&options.scenario).map_err(|error| LabError::Usage(error.to_string()))?;
+    }
+    let stop = StopFlag::on_signals()?;
+    let mut writer = options.out.as_deref().map(ResultsWriter::open).transpose();
+    if let Ok(Some(writer)) = &mut writer {
+        writer.write_scenario(&options.scenario).map_err(cannot_write)?;
+    }
+    let mut writer = writer.map_err(cannot_write)?;
+    let progress = Progress::new(options.schemes.len() * options.repeat as usize);
+    let mut records = Vec::new();
+    for repeat in 0..options.repeat {
+        for scheme in &options.schemes {
+            let plan = Plan {
+                scenario: &options.scenario,
+                scheme,
+                congestion: options.congestion,
+                seed: options.seed + repeat,
+                program: &options.program,
+            };
+            let (record, outcome) = run_valid(&plan, records.len(), &stop, &progress)?;
+            let samples = outcome.iter().flat_map(|outcome| record::samples(&plan, outcome));
+            if let Some(writer) = &mut writer {
+                let samples: Vec<_> = samples.collect();
+                writer.write_run(&record, &samples).map_err(cannot_write)?;
+            }
+            if options.json {
+                print_json(&record)?;
+            }
+            progress.line(&summary(&record));
+            records.push(record);
+        }
+    }
+    drop(progress);
+    if !options.json {
+        let table = table::render(&Comparison::all(&records));
+        ignore_closed_pipe(writeln!(io::stdout(), "{table}"))?;
+    }
+    Ok(records)
+}
+
+/// Runs until the emulator was in time, [`RETRIES`] times more at most.
+fn run_valid(
+    plan: &Plan<'_>,
+    run: usize,
+    stop: &StopFlag,
+    progress: &Progress,
+) -> Result<(RunRecord, Option<Outcome>), LabError> {
+    let name = format!("{} {}", plan.scenario.name, plan.scheme);
+    for attempt in 0.. {
+        progress.begin(run, &name, plan.scenario.duration);
+        let outcome = match plan.run(stop, &mut |elapsed| progress.at(elapsed)) {
+            Ok(outcome) => outcome,
+            // The scheme, or a program of it, failed: that is a result.
+            Err(LabError::Failed(message)) => {
+                return Ok((record::record(plan, Err(message)), None));
+            }
+            Err(error) => return Err(error),
+        };
+        let record = record::record(plan, Ok(&outcome));
+        if record.is_valid() || attempt == RETRIES {
+            return Ok((record, Some(outcome)));
+        }
+        let share = outcome.emulator.late_share();
+        progress.line(&format!(
+            "{name}: the emulator was late ({:.1} % of packets by more than 1 ms); again",
+            share * 100.0
+        ));
+    }
+    unreachable!("the loop ends at the last attempt")
+}
+
+/// One line on a run that is over.
+fn summary(record: &RunRecord) -> String {
+    let RunRecord { scheme, seed, .. } = record;
+    let mut line = format!("{scheme} (seed {seed}):");
+    if let Some(goodput) = record.goodput_mbps {
+        line += &format!(" {goodput:.1} Mb/s");
+    }
+    if let Some(time) = record.completion_s {
+        line += &format!(" in {time:.4} s");
+    }
+    if let Some(error) = &record.error {
+        line += &format!(" failed: {error}");
+    }
+    if let Some(emulator) = record.emulator {
+        line += &format!(", late {:.2} %", emulator.late_over_1ms_share * 100.0);
+        if !emulator.valid {
+            line += ", invalid";
+        }
+    }
+    line
+}
+
+fn print_json(record: &RunRecord) -> Result<(), LabError> {
+    let text = serde_json::to_string(record)
+        .map_err(|error| LabError::Failed(format!("writing a record: {error}")))?;
+    ignore_closed_pipe(writeln!(io::stdout(), "{text}"))
+}
+
+/// Who stops reading our output has all they want.
+fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), LabError> {
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(LabError::Os { context: "writing to standard output".to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn cannot_write(error: ResultsError) -> LabError {
+    LabError::Failed(error.to_string())
+}

@@ -1,0 +1,135 @@
+//! What the kernel tells of a TCP or MPTCP socket: `TCP_INFO`, `MPTCP_INFO` and the subflows.
+#![expect(unsafe_code, reason = "neither std, socket2 nor rustix reads these options")]
+
+use std::io;
+use std::mem::offset_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// `SOL_MPTCP` and its options (linux/mptcp.h).
+const SOL_MPTCP: libc::c_int = 284;
+const MPTCP_INFO: libc::c_int = 1;
+const MPTCP_TCPINFO: libc::c_int = 2;
+const MPTCP_SUBFLOW_ADDRS: libc::c_int = 3;
+
+/// More subflows than the kernel allows (`MPTCP_SUBFLOWS_MAX` is 8).
+const SUBFLOWS_MAX: usize = 16;
+
+/// The numbers the lab wants of one TCP connection or MPTCP subflow, at its sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TcpInfo {
+    /// Segments sent again, ever.
+    pub(crate) retransmitted: u64,
+    /// Segments with data sent, ever, those sent again included.
+    pub(crate) data_segments: u64,
+    /// Smoothed round-trip time.
+    pub(crate) rtt: Duration,
+}
+
+/// The numbers the lab wants of one MPTCP connection, at its sender.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MptcpInfo {
+    /// Bytes the MPTCP level sent a second time, on another subflow or after a timeout.
+    pub(crate) bytes_retransmitted: u64,
+}
+
+/// `TCP_INFO` of a TCP socket.
+pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut bytes = [0; size_of::<libc::tcp_info>()];
+    let length = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+    Ok(parse_tcp_info(&bytes[..length]))
+}
+
+/// `MPTCP_INFO` of an MPTCP socket; an error if the connection fell back to TCP.
+pub(crate) fn mptcp_info(socket: BorrowedFd<'_>) -> io::Result<MptcpInfo> {
+    let mut bytes = [0; 128];
+    let length = get_option(socket, SOL_MPTCP, MPTCP_INFO, &mut bytes)?;
+    // struct mptcp_info: mptcpi_bytes_retrans is a u64 at byte 48 (Linux 6.5; 0 before).
+    Ok(MptcpInfo { bytes_retransmitted: field_u64(&bytes[..length], 48) })
+}
+
+/// Local address and `TCP_INFO` of each subflow of an MPTCP socket.
+pub(crate) fn mptcp_subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<(SocketAddr, TcpInfo)>> {
+    const ADDRESSES: usize = 2 * size_of::<libc::sockaddr_storage>();
+    let addresses = subflow_array(socket, MPTCP_SUBFLOW_ADDRS, ADDRESSES)?;
+    let infos = subflow_array(socket, MPTCP_TCPINFO, size_of::<libc::tcp_info>())?;
+    let both =
+        addresses.chunks_exact(ADDRESSES).zip(infos.chunks_exact(size_of::<libc::tcp_info>()));
+    Ok(both.filter_map(|(a, i)| Some((parse_address(a)?, parse_tcp_info(i)))).collect())
+}
+
+/// Reads an option that gives one element of `size` bytes per subflow, behind a
+/// `struct mptcp_subflow_data` that says how large an element may be and how many there are.
+fn subflow_array(socket: BorrowedFd<'_>, option: libc::c_int, size: usize) -> io::Result<Vec<u8>> {
+    const HEADER: usize = 16;
+    let mut bytes = vec![0; HEADER + SUBFLOWS_MAX * size];
+    bytes[..4].copy_from_slice(&(HEADER as u32).to_ne_bytes());
+    bytes[12..16].copy_from_slice(&(size as u32).to_ne_bytes());
+    get_option(socket, SOL_MPTCP, option, &mut bytes)?;
+    let count = (field_u32(&bytes, 4) as usize).min(SUBFLOWS_MAX);
+    bytes.truncate(HEADER + count * size);
+    bytes.drain(..HEADER);
+    Ok(bytes)
+}
+
+/// The fields we use of a `struct tcp_info` as long as this kernel fills it.
+fn parse_tcp_info(bytes: &[u8]) -> TcpInfo {
+    let rtt_us = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_rtt));
+    let retransmitted = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_total_retrans));
+    let data_segments = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_data_segs_out));
+    TcpInfo {
+        retransmitted: retransmitted.into(),
+        data_segments: data_segments.into(),
+        rtt: Duration::from_micros(rtt_us.into()),
+    }
+}
+
+/// The `sockaddr_in` or `sockaddr_in6` at the start of `bytes`; IPv4-mapped addresses as IPv4.
+fn parse_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    let ip = match family {
+        libc::AF_INET => IpAddr::V4(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?.into()),
+        libc::AF_INET6 => {
+            let ip = Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?);
+            ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), |v4: Ipv4Addr| IpAddr::V4(v4))
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+/// A native integer at `offset`; zero where an older kernel's answer is shorter.
+fn field_u32(bytes: &[u8], offset: usize) -> u32 {
+    bytes.get(offset..offset + 4).map_or(0, |b| u32::from_ne_bytes(b.try_into().expect("4 bytes")))
+}
+
+fn field_u64(bytes: &[u8], offset: usize) -> u64 {
+    bytes.get(offset..offset + 8).map_or(0, |b| u64::from_ne_bytes(b.try_into().expect("8 bytes")))
+}
+
+/// `getsockopt` into `bytes`; how many of them the kernel filled.
+fn get_option(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    bytes: &mut [u8],
+) -> io::Result<usize> {
+    let mut length = bytes.len() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes to `bytes`, and the new length to `length`;
+    // any bytes are valid in both.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            bytes.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((length as usize).min(bytes.len()))
+}
