@@ -17,6 +17,8 @@
 mod recv;
 mod send;
 mod stats;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

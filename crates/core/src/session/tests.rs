@@ -1,0 +1,150 @@
+//! What a session refuses from a peer that breaks the protocol, and how it answers.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use super::*;
+use crate::wire::{Ack, Data, Echo, Hello, INITIAL_CREDIT};
+
+const PEER: SubflowId = SubflowId(0);
+
+fn session() -> Session {
+    let mut session = Session::new(&SessionConfig::default(), Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO);
+    session
+}
+
+fn give(session: &mut Session, record: &Record) -> Result<(), SessionError> {
+    let mut input = BytesMut::new();
+    record.encode(&mut input);
+    session.handle_input(PEER, &mut input, Instant::from_millis(1))
+}
+
+/// Everything the session sends now, as records.
+fn sent(session: &mut Session, now: Instant) -> Vec<Record> {
+    let mut out = VecDeque::new();
+    let _ = session.poll_transmit(PEER, 1 << 20, &mut out, now);
+    let mut bytes: BytesMut = out.iter().flatten().copied().collect();
+    std::iter::from_fn(|| Record::decode(&mut bytes).expect("our own records")).collect()
+}
+
+fn data(offset: u64, payload: &'static [u8]) -> Record {
+    Record::Data(Data { offset, payload: Bytes::from_static(payload) })
+}
+
+#[test]
+fn acknowledgements_of_what_was_never_sent() {
+    let ack = |in_order, ranges: &[std::ops::Range<u64>], received| {
+        let echoes = vec![Echo { subflow: 0, received }];
+        Record::Ack(Ack { in_order, credit: 1 << 20, fin: false, ranges: ranges.to_vec(), echoes })
+    };
+    let with_data = || {
+        let mut session = session();
+        session.write(&[7; 5000], Instant::ZERO);
+        session
+    };
+    // Written but not yet given to a subflow.
+    assert_eq!(give(&mut with_data(), &ack(1, &[], 0)), Err(SessionError::AckOfUnsent(1)));
+    assert_eq!(
+        give(&mut with_data(), &ack(0, &[10..20, 30..9000], 0)),
+        Err(SessionError::AckOfUnsent(9000))
+    );
+    let mut session = with_data();
+    assert!(sent(&mut session, Instant::ZERO).iter().any(|r| matches!(r, Record::Data(_))));
+    assert_eq!(give(&mut session, &ack(0, &[], 5001)), Err(SessionError::EchoOfUnsent(0, 5001)));
+    let mut session = with_data();
+    let _ = sent(&mut session, Instant::ZERO);
+    assert_eq!(give(&mut session, &ack(5000, &[], 5000)), Ok(()));
+    assert_eq!(session.stats().acknowledged, 5000);
+}
+
+#[test]
+fn a_protocol_error_resets_the_peer() {
+    let mut session = session();
+    let error = give(&mut session, &data(INITIAL_CREDIT, b"beyond")).unwrap_err();
+    assert_eq!(
+        error,
+        SessionError::CreditExceeded { end: INITIAL_CREDIT + 6, credit: INITIAL_CREDIT }
+    );
+    let records = sent(&mut session, Instant::from_millis(2));
+    assert!(
+        records.iter().any(|r| matches!(r, Record::Reset(why) if why.code == RESET_PROTOCOL)),
+        "{records:?}"
+    );
+}
+
+#[test]
+fn the_end_of_the_stream_holds() {
+    let after = |first: Record, then: Record| {
+        let mut session = session();
+        give(&mut session, &first).unwrap();
+        give(&mut session, &then).unwrap_err()
+    };
+    assert_eq!(after(data(0, b"abcdef"), Record::Fin(3)), SessionError::EndMoved(3));
+    assert_eq!(after(Record::Fin(3), Record::Fin(4)), SessionError::EndMoved(4));
+    assert_eq!(after(Record::Fin(3), data(0, b"abcd")), SessionError::BeyondEnd(4));
+}
+
+#[test]
+fn handshake_records_have_no_place_in_a_session() {
+    let hello = Record::Hello(Hello::default());
+    assert_eq!(give(&mut session(), &hello), Err(SessionError::UnexpectedRecord));
+}
+
+#[test]
+fn a_stream_of_single_bytes_is_refused_before_it_fills_memory() {
+    let mut session = session();
+    let mut result = Ok(());
+    // Every other byte: each one its own piece.
+    let mut granted = INITIAL_CREDIT;
+    for n in 1.. {
+        let offset = 2 * n;
+        if offset >= granted {
+            granted = sent(&mut session, Instant::from_millis(n))
+                .iter()
+                .find_map(|r| if let Record::Ack(ack) = r { Some(ack.credit) } else { None })
+                .expect("an acknowledgement with the first window's credit");
+        }
+        result = give(&mut session, &data(offset, b"x"));
+        if result.is_err() {
+            break;
+        }
+    }
+    assert!(matches!(result, Err(SessionError::TooFragmented(_))), "{result:?}");
+    assert!(session.stats().receive_memory <= ByteCount::mib(5));
+}
+
+#[test]
+fn pings_are_answered_and_measured() {
+    let mut session = session();
+    give(&mut session, &Record::Ping(77)).unwrap();
+    let records = sent(&mut session, Instant::from_millis(1));
+    assert!(records.contains(&Record::Pong(77)), "{records:?}");
+    let ours = records.iter().find_map(|r| if let Record::Ping(n) = r { Some(*n) } else { None });
+    let mut input = BytesMut::new();
+    Record::Pong(ours.expect("a ping of our own")).encode(&mut input);
+    session.handle_input(PEER, &mut input, Instant::from_millis(31)).unwrap();
+    let rtt = session.stats().paths[&PathId(0)].ping_rtt;
+    assert_eq!(rtt, Some(Duration::from_millis(30)));
+}
+
+#[test]
+fn half_close_leaves_the_other_direction_open() {
+    let mut session = session();
+    session.write(b"request", Instant::ZERO);
+    session.finish(Instant::ZERO);
+    let records = sent(&mut session, Instant::ZERO);
+    assert!(records.contains(&Record::Fin(7)), "{records:?}");
+    give(&mut session, &data(0, b"answer")).unwrap();
+    assert_eq!(session.read_chunk(), b"answer");
+    session.consume(6, Instant::from_millis(2));
+    assert!(!session.is_read_to_end());
+    give(&mut session, &Record::Fin(6)).unwrap();
+    assert!(session.is_read_to_end());
+    let ack = Ack { in_order: 7, credit: 1 << 20, fin: true, ..Ack::default() };
+    give(&mut session, &Record::Ack(ack)).unwrap();
+    let _ = sent(&mut session, Instant::from_millis(5));
+    let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
+    assert!(events.contains(&Event::Finished) && events.contains(&Event::Closed), "{events:?}");
+}
