@@ -1,0 +1,276 @@
+//! A subflow's byte channel during the handshake: TCP, with or without TLS around it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use weftline_core::wire::{Preamble, Record, Refusal, WireError};
+
+use crate::error::Error;
+use crate::refusal;
+use crate::tls::{self, ClientSecurity, ServerSecurity};
+
+/// The most bytes read from a peer before it has said a whole handshake record.
+const MAX_HANDSHAKE_BYTES: usize = 4 << 10;
+/// The first byte of a TLS connection: a handshake record (RFC 8446 §5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
+/// The first byte a TLS peer answers to something that is no TLS: an alert record.
+const TLS_ALERT: u8 = 0x15;
+/// How long, and for how many bytes, a refused peer is listened to after the refusal, so that
+/// what it still sends does not destroy the refusal on its way (a TCP reset would).
+const LINGER_TIME: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 64 << 10;
+
+/// A TCP connection to `peer` on which the handshake is under way.
+pub(crate) struct Channel {
+    stream: Stream,
+    peer: SocketAddr,
+    input: BytesMut,
+}
+
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// What is left of a channel when the handshake is over: the socket, the state of TLS, and what
+/// the peer has sent beyond its handshake.
+pub(crate) struct Parts {
+    pub(crate) stream: TcpStream,
+    pub(crate) tls: Option<rustls::Connection>,
+    pub(crate) input: BytesMut,
+    pub(crate) peer: SocketAddr,
+}
+
+impl Channel {
+    /// The client's side; `name` is what the server's certificate must be issued to.
+    ///
+    /// # Errors
+    /// When the TLS handshake fails; the error names why.
+    pub(crate) async fn connect(
+        stream: TcpStream,
+        security: &ClientSecurity,
+        name: &ServerName<'static>,
+    ) -> Result<Self, Error> {
+        let peer = stream.peer_addr().map_err(Error::Socket)?;
+        let stream = match security {
+            ClientSecurity::InsecurePlaintext => Stream::Plain(stream),
+            ClientSecurity::Tls(client) => {
+                let connector = TlsConnector::from(client.config());
+                let connected = connector.connect(name.clone(), stream).await;
+                let tls = connected.map_err(|error| tls::handshake_error(peer, &error))?;
+                Stream::Tls(Box::new(tls.into()))
+            }
+        };
+        Ok(Self { stream, peer, input: BytesMut::new() })
+    }
+
+    /// The server's side.
+    ///
+    /// # Errors
+    /// When the client speaks something else (it is told so if it can understand), or the TLS
+    /// handshake fails.
+    pub(crate) async fn accept(
+        stream: TcpStream,
+        security: &ServerSecurity,
+    ) -> Result<Self, Error> {
+        let peer = stream.peer_addr().map_err(Error::Socket)?;
+        let mut first = [0];
+        if stream.peek(&mut first).await.map_err(Error::Socket)? == 0 {
+            return Err(Error::ClosedInHandshake { peer });
+        }
+        let ours = Preamble::OURS.encode()[0];
+        match (security, first[0]) {
+            (ServerSecurity::Tls(server), TLS_HANDSHAKE) => {
+                let accepted = TlsAcceptor::from(server.config()).accept(stream).await;
+                let tls = accepted.map_err(|error| tls::handshake_error(peer, &error))?;
+                let stream = Stream::Tls(Box::new(tls.into()));
+                Ok(Self { stream, peer, input: BytesMut::new() })
+            }
+            (ServerSecurity::Tls(_), first) if first == ours => {
+                let channel = Self { stream: Stream::Plain(stream), peer, input: BytesMut::new() };
+                let reason = "this server wants TLS: leave out --insecure-plaintext";
+                channel.refuse(refusal::TLS_WANTED, reason).await;
+                Err(Error::PlaintextClient { peer })
+            }
+            (ServerSecurity::InsecurePlaintext, TLS_HANDSHAKE) => {
+                // A TLS client understands nothing of ours: any answer tells it that this is no
+                // TLS.
+                let channel = Self { stream: Stream::Plain(stream), peer, input: BytesMut::new() };
+                channel.refuse(refusal::PROTOCOL, "this server speaks plaintext").await;
+                Err(Error::TlsClient { peer })
+            }
+            // Without TLS there is nothing to verify, and what no TLS begins with is named by the
+            // preamble's decoder.
+            _ => Ok(Self { stream: Stream::Plain(stream), peer, input: BytesMut::new() }),
+        }
+    }
+
+    /// The other end.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The socket, to set its options.
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Plain(stream) => stream,
+            Stream::Tls(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Keying material that only the two ends of this TLS channel know (RFC 9266's exporter under
+    /// our own label); zeros without TLS, where no channel can be told from another.
+    pub(crate) fn keying_material(&self, label: &str) -> Result<[u8; 32], Error> {
+        let material = [0; 32];
+        let exported = match &self.stream {
+            Stream::Plain(_) => return Ok(material),
+            Stream::Tls(tls) => match tls.as_ref() {
+                TlsStream::Client(stream) => {
+                    stream.get_ref().1.export_keying_material(material, label.as_bytes(), None)
+                }
+                TlsStream::Server(stream) => {
+                    stream.get_ref().1.export_keying_material(material, label.as_bytes(), None)
+                }
+            },
+        };
+        exported.map_err(|error| Error::Tls { peer: self.peer, reason: error.to_string() })
+    }
+
+    /// Sends this side's preamble and `record`.
+    pub(crate) async fn send(&mut self, record: &Record) -> Result<(), Error> {
+        let mut out = BytesMut::from(&Preamble::OURS.encode()[..]);
+        record.encode(&mut out);
+        self.write(out.freeze()).await.map_err(Error::Socket)
+    }
+
+    async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Plain(stream) => stream.write_all(&bytes).await,
+            Stream::Tls(stream) => {
+                stream.write_all(&bytes).await?;
+                stream.flush().await
+            }
+        }
+    }
+
+    /// Reads the peer's preamble and its first record.
+    ///
+    /// # Errors
+    /// When the peer closes, speaks another protocol or version, or sends a broken record.
+    pub(crate) async fn receive(&mut self) -> Result<Record, Error> {
+        let mut preamble = None;
+        loop {
+            if preamble.is_none() {
+                preamble = Preamble::decode(&mut self.input).map_err(|e| self.protocol(e))?;
+            }
+            if preamble.is_some() {
+                let record = Record::decode_handshake(&mut self.input);
+                if let Some(record) = record.map_err(|e| self.protocol(e))? {
+                    return Ok(record);
+                }
+            }
+            self.read_some().await?;
+        }
+    }
+
+    async fn read_some(&mut self) -> Result<(), Error> {
+        if self.input.len() >= MAX_HANDSHAKE_BYTES {
+            // Only optional records can be skipped for so long.
+            return Err(self.protocol(WireError::Unexpected("hello or join")));
+        }
+        let mut chunk = [0; 1024];
+        let read = match &mut self.stream {
+            Stream::Plain(stream) => stream.read(&mut chunk).await,
+            Stream::Tls(stream) => stream.read(&mut chunk).await,
+        };
+        match read {
+            Ok(0) => Err(Error::ClosedInHandshake { peer: self.peer }),
+            Ok(n) => {
+                self.input.extend_from_slice(&chunk[..n]);
+                Ok(())
+            }
+            Err(error) if is_disconnect(&error) => {
+                Err(Error::ClosedInHandshake { peer: self.peer })
+            }
+            // An alert that arrives after the handshake, such as for a missing client certificate.
+            Err(error) => Err(tls::handshake_error(self.peer, &error)),
+        }
+    }
+
+    fn protocol(&self, source: WireError) -> Error {
+        let plain = matches!(self.stream, Stream::Plain(_));
+        let tls_bytes = matches!(self.input.first(), Some(&(TLS_HANDSHAKE | TLS_ALERT)));
+        match source {
+            WireError::NotWeftline(_) if plain && tls_bytes => Error::WantsTls { peer: self.peer },
+            source => Error::Protocol { peer: self.peer, source: source.into() },
+        }
+    }
+
+    /// Tells the peer why it is turned away, and closes. Best effort: a peer that is gone need
+    /// not know.
+    pub(crate) async fn refuse(mut self, code: u64, reason: &str) {
+        let refusal = Record::Refusal(Refusal { code, reason: reason.to_owned() });
+        if self.send(&refusal).await.is_err() {
+            return;
+        }
+        let drain = async {
+            match &mut self.stream {
+                Stream::Plain(stream) => drain(stream).await,
+                Stream::Tls(stream) => drain(stream.as_mut()).await,
+            }
+        };
+        let _ = tokio::time::timeout(LINGER_TIME, drain).await;
+    }
+
+    /// The end of the handshake.
+    pub(crate) fn into_parts(self) -> Parts {
+        let (stream, tls) = match self.stream {
+            Stream::Plain(stream) => (stream, None),
+            Stream::Tls(stream) => match *stream {
+                TlsStream::Client(stream) => {
+                    let (socket, tls) = stream.into_inner();
+                    (socket, Some(tls.into()))
+                }
+                TlsStream::Server(stream) => {
+                    let (socket, tls) = stream.into_inner();
+                    (socket, Some(tls.into()))
+                }
+            },
+        };
+        Parts { stream, tls, input: self.input, peer: self.peer }
+    }
+}
+
+/// Says that nothing more comes and waits for the peer to do the same.
+async fn drain<S>(stream: &mut S) -> io::Result<()>
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    stream.shutdown().await?;
+    let mut scratch = [0; 1024];
+    let mut left = LINGER_BYTES;
+    while left > 0 {
+        match stream.read(&mut scratch).await? {
+            0 => break,
+            n => left = left.saturating_sub(n),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the peer just went away.
+fn is_disconnect(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
+}

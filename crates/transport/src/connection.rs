@@ -1,0 +1,197 @@
+//! The application's end of a connection.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::{fmt, io};
+
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::broadcast;
+use weftline_core::PathId;
+use weftline_core::session::SessionStats;
+
+use crate::error::Error;
+use crate::events::PathEvent;
+use crate::shared::{End, Shared, WriteError};
+
+/// Bytes taken from the session at a time for [`AsyncBufRead`].
+const BUFFER: usize = 256 << 10;
+
+/// One ordered byte stream in each direction, over all the paths.
+///
+/// It reads and writes like a TCP stream: [`AsyncWrite::poll_shutdown`] half-closes, after which
+/// the peer reads the end of the stream and may go on sending. Bytes written are on their way
+/// without a flush.
+///
+/// Dropping a connection whose direction was shut down delivers the rest in the background for up
+/// to 30 s, as closing a TCP socket does; the process must live that long, see
+/// [`Connection::closed`]. Dropping one that was not shut down resets it.
+pub struct Connection {
+    shared: Arc<Shared>,
+    peer: SocketAddr,
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+/// A connection's counters.
+#[derive(Clone, Debug)]
+pub struct ConnectionStats {
+    /// The session's counters, those of each path by its number.
+    pub session: SessionStats,
+    /// The name of each path.
+    pub names: BTreeMap<PathId, Arc<str>>,
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<Shared>, peer: SocketAddr) -> Self {
+        Self { shared, peer, buffer: Vec::new(), at: 0 }
+    }
+
+    /// The peer's address on the connection's first subflow.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The counters now.
+    pub fn stats(&self) -> ConnectionStats {
+        let (session, names) = self.shared.stats();
+        ConnectionStats { session, names }
+    }
+
+    /// What happens to the paths from here on. A subscriber that falls behind by 256 events loses
+    /// the oldest.
+    pub fn events(&self) -> broadcast::Receiver<PathEvent> {
+        self.shared.subscribe()
+    }
+
+    /// Ends the connection at once. The peer's calls fail with `code` and `reason`
+    /// ([`Error::Reset`]); at most 256 bytes of the reason are carried. Codes up to 15 are
+    /// weftline's own.
+    pub fn abort(&self, code: u64, reason: &str) {
+        self.shared.abort(code, reason);
+    }
+
+    /// Waits until the connection is over: both directions are finished and acknowledged.
+    ///
+    /// # Errors
+    /// Why it failed, if it did.
+    pub async fn closed(&self) -> Result<(), Arc<Error>> {
+        self.shared.ended().await;
+        match self.shared.end() {
+            Some(End::Failed(error)) => Err(error),
+            Some(End::Closed) | None => Ok(()),
+        }
+    }
+
+    /// Why the connection failed, if it did.
+    pub fn error(&self) -> Option<Arc<Error>> {
+        match self.shared.end() {
+            Some(End::Failed(error)) => Some(error),
+            Some(End::Closed) | None => None,
+        }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.abandon();
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.at < this.buffer.len() {
+            let held = &this.buffer[this.at..];
+            let n = held.len().min(out.remaining());
+            out.put_slice(&held[..n]);
+            this.at += n;
+            return Poll::Ready(Ok(()));
+        }
+        if out.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let read = this.shared.read(cx.waker(), |chunk| {
+            let n = chunk.len().min(out.remaining());
+            out.put_slice(&chunk[..n]);
+            n
+        });
+        match read {
+            None => Poll::Pending,
+            Some(Ok(_)) => Poll::Ready(Ok(())),
+            Some(Err(error)) => Poll::Ready(Err(to_io(error))),
+        }
+    }
+}
+
+impl AsyncBufRead for Connection {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        let this = self.get_mut();
+        if this.at == this.buffer.len() {
+            this.at = 0;
+            let buffer = &mut this.buffer;
+            buffer.clear();
+            let read = this.shared.read(cx.waker(), |chunk| {
+                let n = chunk.len().min(BUFFER - buffer.len());
+                buffer.extend_from_slice(&chunk[..n]);
+                n
+            });
+            match read {
+                None => return Poll::Pending,
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(to_io(error))),
+            }
+        }
+        Poll::Ready(Ok(&this.buffer[this.at..]))
+    }
+
+    fn consume(self: Pin<&mut Self>, n: usize) {
+        let this = self.get_mut();
+        this.at += n;
+        assert!(this.at <= this.buffer.len(), "no more is consumed than was there");
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.shared.write(cx.waker(), data) {
+            None => Poll::Pending,
+            Some(Ok(n)) => Poll::Ready(Ok(n)),
+            Some(Err(WriteError::Failed(error))) => Poll::Ready(Err(to_io(error))),
+            Some(Err(WriteError::Finished)) => {
+                let message = "this direction of the connection is shut down";
+                Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, message)))
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.error().map_or(Ok(()), |error| Err(to_io(error))))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shared.finish();
+        Poll::Ready(self.error().map_or(Ok(()), |error| Err(to_io(error))))
+    }
+}
+
+/// A connection's failure reaches every call after it.
+fn to_io(error: Arc<Error>) -> io::Error {
+    io::Error::new(error.io_kind(), error)
+}

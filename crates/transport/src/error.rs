@@ -1,0 +1,273 @@
+//! What can go wrong between two ends, each with its remedy in the message.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use weftline_core::session::SessionError;
+
+use crate::socket::Bind;
+use crate::tls::Fingerprint;
+
+/// A failure of a subflow, a connection, a client or a server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The certificate or key file cannot be used.
+    #[error("cannot use the certificate or key {}: {reason}", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The peer closed the subflow in the middle of the handshake.
+    #[error("{peer} closed the connection during the handshake")]
+    ClosedInHandshake {
+        /// The other end.
+        peer: SocketAddr,
+    },
+    /// This process may not use the congestion control.
+    #[error(
+        "the congestion control '{name}' is restricted; run as root or add it to \
+         net.ipv4.tcp_allowed_congestion_control"
+    )]
+    CongestionNotPermitted {
+        /// Its name.
+        name: String,
+    },
+    /// The peer did not finish the handshake in time.
+    #[error("{peer} did not finish the handshake within {after:?}")]
+    HandshakeTimeout {
+        /// The other end.
+        peer: SocketAddr,
+        /// The limit.
+        after: Duration,
+    },
+    /// A setting that makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// Listening failed.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The interface has no address to reach the server from.
+    #[error("interface '{name}' has no {family} address and binding to it needs CAP_NET_RAW")]
+    NoInterfaceAddress {
+        /// Its name.
+        name: String,
+        /// IPv4 or IPv6.
+        family: &'static str,
+    },
+    /// No subflow lived for too long.
+    #[error(
+        "no path to the peer for {after:?}: {delivered} bytes sent were acknowledged in order, \
+         {received} bytes received"
+    )]
+    NoPath {
+        /// How long the connection waited for one.
+        after: Duration,
+        /// Bytes of this side's stream that the peer has acknowledged in order (FBDT, footnote 3).
+        delivered: u64,
+        /// Bytes of the peer's stream received in order.
+        received: u64,
+    },
+    /// A client without any way to know the server.
+    #[error(
+        "nothing to verify the server by: give the fingerprint it prints at start \
+         (--fingerprint sha256:…) or a certificate authority (--ca FILE)"
+    )]
+    NoTrust,
+    /// The server speaks no TLS.
+    #[error(
+        "{peer} does not speak TLS: check that a weftline server listens there; one started with \
+         --insecure-plaintext needs --insecure-plaintext here too"
+    )]
+    PeerNotTls {
+        /// The server.
+        peer: SocketAddr,
+    },
+    /// A plaintext client came to a server that wants TLS.
+    #[error("{peer} came without TLS; leave out --insecure-plaintext there or give it here too")]
+    PlaintextClient {
+        /// The client.
+        peer: SocketAddr,
+    },
+    /// The address is taken.
+    #[error("{address} is in use by another program; choose another port or stop that program")]
+    PortInUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The peer broke the protocol.
+    #[error("{peer}: {source}")]
+    Protocol {
+        /// The other end.
+        peer: SocketAddr,
+        /// What it did.
+        source: SessionError,
+    },
+    /// The server refused a hello or a join.
+    #[error("{peer} refuses: {reason}")]
+    Refused {
+        /// The server.
+        peer: SocketAddr,
+        /// Why, as a number; see [`crate::refusal`].
+        code: u64,
+        /// Why, in words.
+        reason: String,
+    },
+    /// This server refused a client.
+    #[error("refused {peer}: {reason}")]
+    RefusedPeer {
+        /// The client.
+        peer: SocketAddr,
+        /// Why, as the client was told.
+        reason: String,
+    },
+    /// The connection was reset.
+    #[error("the connection was reset: {reason} (code {code})")]
+    Reset {
+        /// The application's or protocol's code.
+        code: u64,
+        /// Why, in words.
+        reason: String,
+    },
+    /// The name cannot be resolved.
+    #[error("cannot resolve the server name '{name}': {reason}")]
+    Resolve {
+        /// As given.
+        name: String,
+        /// The resolver's reason.
+        reason: String,
+    },
+    /// A socket operation failed.
+    #[error("socket: {0}")]
+    Socket(#[source] io::Error),
+    /// The directory for the server's identity cannot be used.
+    #[error("cannot keep the server's certificate in {}: {reason}; give --state-dir", path.display())]
+    StateDir {
+        /// The directory or the file in it.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
+    /// TLS failed.
+    #[error("TLS with {peer}: {reason}")]
+    Tls {
+        /// The other end.
+        peer: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// A TLS client came to a plaintext server.
+    #[error("{peer} came with TLS; give --insecure-plaintext there too or leave it out here")]
+    TlsClient {
+        /// The client.
+        peer: SocketAddr,
+    },
+    /// No such address on this machine.
+    #[error("no local address {address} (there are: {known})")]
+    UnknownAddress {
+        /// The address.
+        address: IpAddr,
+        /// Those of this machine.
+        known: String,
+    },
+    /// The kernel has no such congestion control.
+    #[error("unknown congestion control '{name}' (this kernel has: {known})")]
+    UnknownCongestion {
+        /// Its name.
+        name: String,
+        /// Those the kernel offers.
+        known: String,
+    },
+    /// No such interface.
+    #[error("unknown interface '{name}' (there are: {known})")]
+    UnknownInterface {
+        /// Its name.
+        name: String,
+        /// Those of this machine.
+        known: String,
+    },
+    /// No such scheduler.
+    #[error("unknown scheduler '{name}' (known: {known})")]
+    UnknownScheduler {
+        /// Its name.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// The server does not answer.
+    #[error("cannot reach the server {server} via {via}: {source}")]
+    Unreachable {
+        /// Its address.
+        server: SocketAddr,
+        /// The path.
+        via: Bind,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The server requires TLS.
+    #[error("{peer} wants TLS: leave out --insecure-plaintext")]
+    WantsTls {
+        /// The server.
+        peer: SocketAddr,
+    },
+    /// The server's certificate is not the pinned one.
+    #[error(
+        "{peer} has the fingerprint {found}, not {expected}: another server, or its state \
+         directory was lost; compare with what the server prints at start"
+    )]
+    WrongFingerprint {
+        /// The server.
+        peer: SocketAddr,
+        /// The pinned fingerprint.
+        expected: Fingerprint,
+        /// The certificate's.
+        found: Fingerprint,
+    },
+}
+
+impl Error {
+    /// The kind of I/O error that comes closest.
+    pub(crate) fn io_kind(&self) -> io::ErrorKind {
+        match self {
+            Self::NoPath { .. } => io::ErrorKind::TimedOut,
+            Self::Protocol { .. } => io::ErrorKind::InvalidData,
+            Self::Refused { .. } => io::ErrorKind::ConnectionRefused,
+            Self::Reset { .. } => io::ErrorKind::ConnectionReset,
+            Self::Unreachable { source, .. } => source.kind(),
+            _ => io::ErrorKind::Other,
+        }
+    }
+
+    /// Whether trying again cannot help: the two ends do not fit together as they are set up.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::ClosedInHandshake { .. }
+            | Self::HandshakeTimeout { .. }
+            | Self::NoInterfaceAddress { .. }
+            | Self::NoPath { .. }
+            | Self::Reset { .. }
+            | Self::Resolve { .. }
+            | Self::Socket(_)
+            | Self::UnknownAddress { .. }
+            | Self::UnknownInterface { .. }
+            | Self::Unreachable { .. } => false,
+            Self::Refused { code, .. } => *code != crate::refusal::BUSY,
+            _ => true,
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.io_kind(), error)
+    }
+}

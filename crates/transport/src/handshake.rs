@@ -1,0 +1,168 @@
+//! How a subflow becomes part of a connection: hello for the first, join for the others.
+//!
+//! The first subflow's server answers a hello with the connection's number and a secret. A later
+//! subflow proves that it belongs to the connection by a keyed hash of that secret over its own
+//! TLS channel, so that neither a guessed number nor a recorded join is worth anything.
+
+use ring::hmac;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use weftline_core::wire::{Hello, HelloReply, Join, JoinReply, Record, WireError};
+
+use crate::channel::{Channel, Parts};
+use crate::error::Error;
+use crate::refusal::{self, printable};
+
+/// The exporter labels (RFC 8446 §7.5) under which each kind of proof is bound to its channel.
+const JOIN_LABEL: &str = "EXPORTER-weftline-join";
+const TOKEN_LABEL: &str = "EXPORTER-weftline-token";
+
+/// A number to seed random streams that need not be secret.
+///
+/// # Errors
+/// When the system has no randomness to give.
+pub(crate) fn random_seed() -> Result<u64, Error> {
+    Ok(u64::from_ne_bytes(random()?))
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| Error::Invalid("the system gives no random numbers".to_owned()))?;
+    Ok(bytes)
+}
+
+/// A connection's public number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SessionId(pub(crate) [u8; 16]);
+
+/// What joins a subflow to its connection.
+#[derive(Clone)]
+pub(crate) struct SessionKeys {
+    pub(crate) id: SessionId,
+    secret: [u8; 32],
+}
+
+impl SessionKeys {
+    /// New random ones.
+    ///
+    /// # Errors
+    /// When the system has no randomness to give.
+    pub(crate) fn random() -> Result<Self, Error> {
+        Ok(Self { id: SessionId(random()?), secret: random()? })
+    }
+
+    /// The server's answer to a hello.
+    pub(crate) fn reply(&self) -> Record {
+        Record::HelloReply(HelloReply { session: self.id.0, join_secret: self.secret })
+    }
+
+    fn tag(&self, channel: &Channel, subflow: u64) -> Result<hmac::Tag, Error> {
+        let message = self.proof_message(channel, subflow)?;
+        Ok(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &self.secret), &message))
+    }
+
+    fn proof_message(&self, channel: &Channel, subflow: u64) -> Result<Vec<u8>, Error> {
+        let material = channel.keying_material(JOIN_LABEL)?;
+        Ok([&material[..], &self.id.0, &subflow.to_be_bytes()].concat())
+    }
+
+    /// Whether `join`, received on `channel`, comes from who has the secret. Takes the same time
+    /// for every wrong proof.
+    pub(crate) fn verify(&self, channel: &Channel, join: &Join) -> Result<bool, Error> {
+        let message = self.proof_message(channel, join.subflow)?;
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.secret);
+        Ok(hmac::verify(&key, &message, &join.proof).is_ok())
+    }
+}
+
+/// A secret that server and clients share; clients without it are refused.
+#[derive(Clone)]
+pub struct Token(hmac::Key);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+impl Token {
+    /// From its text, as it stands in a file without the line's end.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is shorter than 16 bytes: such a secret can be guessed.
+    pub fn new(text: &str) -> Result<Self, Error> {
+        let text = text.trim();
+        if text.len() < 16 {
+            let length = text.len();
+            let message = format!("a token needs 16 characters or more, this one has {length}");
+            return Err(Error::Invalid(message));
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes())))
+    }
+
+    /// The proof that the holder is at the other end of `channel`.
+    pub(crate) fn prove(&self, channel: &Channel) -> Result<Vec<u8>, Error> {
+        Ok(hmac::sign(&self.0, &channel.keying_material(TOKEN_LABEL)?).as_ref().to_vec())
+    }
+
+    /// Whether `proof`, received on `channel`, comes from a holder.
+    pub(crate) fn verify(&self, channel: &Channel, proof: &[u8]) -> Result<bool, Error> {
+        Ok(hmac::verify(&self.0, &channel.keying_material(TOKEN_LABEL)?, proof).is_ok())
+    }
+}
+
+/// Opens a connection on `channel` (client).
+///
+/// # Errors
+/// When the server refuses, goes away or speaks something else.
+pub(crate) async fn hello(
+    mut channel: Channel,
+    mut hello: Hello,
+    token: Option<&Token>,
+) -> Result<(Parts, SessionKeys), Error> {
+    if let Some(token) = token {
+        hello.token = token.prove(&channel)?.into();
+    }
+    channel.send(&Record::Hello(hello)).await?;
+    match channel.receive().await? {
+        Record::HelloReply(reply) => {
+            let keys = SessionKeys { id: SessionId(reply.session), secret: reply.join_secret };
+            Ok((channel.into_parts(), keys))
+        }
+        other => Err(unexpected(&channel, other, "hello reply")),
+    }
+}
+
+/// Adds a subflow on `channel` to the connection of `keys` (client).
+///
+/// # Errors
+/// As for [`hello`].
+pub(crate) async fn join(
+    mut channel: Channel,
+    keys: &SessionKeys,
+    subflow: u64,
+    path: u64,
+    path_name: &str,
+) -> Result<Parts, Error> {
+    let tag = keys.tag(&channel, subflow)?;
+    let proof = tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes");
+    let path_name = path_name.to_owned();
+    let join = Join { session: keys.id.0, subflow, path, path_name, proof };
+    channel.send(&Record::Join(join)).await?;
+    match channel.receive().await? {
+        Record::JoinReply(JoinReply {}) => Ok(channel.into_parts()),
+        other => Err(unexpected(&channel, other, "join reply")),
+    }
+}
+
+fn unexpected(channel: &Channel, record: Record, wanted: &'static str) -> Error {
+    let peer = channel.peer();
+    match record {
+        Record::Refusal(refusal) if refusal.code == refusal::TLS_WANTED => Error::WantsTls { peer },
+        Record::Refusal(refusal) => {
+            Error::Refused { peer, code: refusal.code, reason: printable(&refusal.reason) }
+        }
+        _ => Error::Protocol { peer, source: WireError::Unexpected(wanted).into() },
+    }
+}

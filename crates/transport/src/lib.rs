@@ -1,0 +1,86 @@
+//! Weftline's multipath transport over the real kernel: one ordered byte stream over several TCP
+//! connections, each on a path of its own, at the sum of their rates.
+//!
+//! A [`Server`] accepts [`Connection`]s and a [`Client`] opens them; a connection reads and writes
+//! like a TCP stream. What goes where is decided by a scheduler of [`weftline_core::scheduler`],
+//! by default FBDT, which sends each window of the stream from both of its ends at once.
+//!
+//! Paths come and go: the first one that is up opens the connection, the others join when they
+//! can. A path that goes silent is rescued by the others and replaced by a fresh TCP connection. A
+//! connection fails only when it has had no path at all for 30 s, and the error says how much had
+//! been delivered.
+//!
+//! ```
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use weftline::{Bind, Client, ClientSecurity, ClientTls, Identity, PathConfig, Server};
+//! use weftline::{ServerSecurity, ServerTls, Trust};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let state_dir = tempfile::tempdir()?;
+//! // The server makes itself a certificate on first start and keeps it.
+//! let identity = Identity::from_state_dir(state_dir.path())?;
+//! let tls = ServerTls::new(&identity, None)?;
+//! let fingerprint = tls.fingerprint();
+//! let mut server = Server::builder()
+//!     .security(ServerSecurity::Tls(tls))
+//!     .bind(&["127.0.0.1:0".parse()?])?;
+//! let address = server.local_addrs()[0];
+//!
+//! tokio::spawn(async move {
+//!     let connection = server.accept().await;
+//!     let (mut from, mut to) = tokio::io::split(connection);
+//!     tokio::io::copy(&mut from, &mut to).await?; // an echo
+//!     to.shutdown().await
+//! });
+//!
+//! // Two local addresses stand for two paths here; Bind::Interface("wlan0".into()) names one.
+//! let client = Client::builder()
+//!     .server(address)
+//!     .path(PathConfig::new("wifi", Bind::Address("127.0.0.1".parse()?)))
+//!     .path(PathConfig::new("wigig", Bind::Address("127.0.0.2".parse()?)))
+//!     .security(ClientSecurity::Tls(ClientTls::new(&Trust::Pinned(fingerprint), None)?))
+//!     .build()?;
+//! let mut connection = client.connect().await?;
+//! connection.write_all(b"over both paths").await?;
+//! connection.shutdown().await?;
+//! let mut echo = Vec::new();
+//! connection.read_to_end(&mut echo).await?;
+//! assert_eq!(echo, b"over both paths");
+//! # Ok(())
+//! # }
+//! ```
+
+mod address;
+mod channel;
+mod cipher;
+mod client;
+mod clock;
+mod connection;
+mod error;
+mod events;
+mod handshake;
+mod path;
+mod server;
+mod shared;
+mod socket;
+mod stats;
+mod subflow;
+mod sys;
+mod tls;
+
+pub mod refusal;
+
+pub use address::{ParseServerAddrError, ServerAddr};
+pub use client::{Client, ClientBuilder, PathConfig};
+pub use connection::{Connection, ConnectionStats};
+pub use error::Error;
+pub use events::{PathEvent, PathEventKind};
+pub use handshake::Token;
+pub use server::{Limits, Server, ServerBuilder};
+pub use socket::{Bind, check_congestion, congestion_controls};
+pub use stats::{ProcessStats, process_stats};
+pub use tls::{
+    ClientSecurity, ClientTls, Fingerprint, Identity, ParseFingerprintError, ServerSecurity,
+    ServerTls, Trust, default_state_dir,
+};

@@ -1,0 +1,546 @@
+//! A connection's state machine and everything that waits for it.
+//!
+//! The session sits in a mutex that is held for short calls only, never across a system call or an
+//! await: wake-ups are collected under the lock and sent after it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+use tokio::sync::{Notify, broadcast, watch};
+use weftline_core::session::{Event, RESET_ABANDONED, Session, SessionConfig, SessionStats};
+use weftline_core::{Instant, PathId, PathInfo, SubflowId};
+
+use crate::clock;
+use crate::error::Error;
+use crate::events::{PathEvent, PathEventKind};
+use crate::refusal::printable;
+use crate::socket::TcpInfo;
+use crate::stats::COUNTERS;
+
+/// Events kept for a slow subscriber; older ones are dropped for it.
+const EVENT_CAPACITY: usize = 256;
+/// How long a connection that the application has let go of may take to deliver the rest.
+const LINGER_TIME: Duration = Duration::from_secs(30);
+/// How often such a connection is looked at.
+const LINGER_TICK: Duration = Duration::from_millis(50);
+
+/// One connection, shared by the application's handle, its subflows' tasks and its timer.
+pub(crate) struct Shared {
+    inner: Mutex<Inner>,
+    timer: Notify,
+    over: watch::Sender<bool>,
+    events: broadcast::Sender<PathEvent>,
+    grace: Duration,
+}
+
+struct Inner {
+    session: Session,
+    slots: Vec<Slot>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    end: Option<End>,
+    /// Bytes the application has written.
+    written: u64,
+    /// When the timer task wakes up next.
+    armed: Instant,
+    /// Since when there has been no subflow.
+    no_path_since: Option<Instant>,
+    /// Since when the application does not hold the connection any more.
+    abandoned_at: Option<Instant>,
+    /// Whether everybody has been told that the connection is over.
+    told_over: bool,
+    /// Every path the connection has had.
+    names: BTreeMap<PathId, Arc<str>>,
+}
+
+/// A live subflow.
+struct Slot {
+    id: SubflowId,
+    path: PathId,
+    name: Arc<str>,
+    /// Wakes its writer.
+    wake: Arc<Notify>,
+    /// Wakes its supervisor when it falls silent or recovers.
+    health: Arc<Notify>,
+    silent_since: Option<Instant>,
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// Both directions were finished and acknowledged.
+    Closed,
+    /// It failed.
+    Failed(Arc<Error>),
+}
+
+/// A subflow that the session has been told of.
+pub(crate) struct Attached {
+    pub(crate) wake: Arc<Notify>,
+    pub(crate) health: Arc<Notify>,
+}
+
+/// What to do after the lock is released.
+#[derive(Default)]
+struct Effects {
+    notifies: SmallVec<[Arc<Notify>; 8]>,
+    wakers: SmallVec<[Waker; 2]>,
+    events: SmallVec<[PathEvent; 1]>,
+    rearm: bool,
+    /// The connection has just ended; whether it failed.
+    over: Option<bool>,
+}
+
+impl Shared {
+    /// A connection without subflows, its timer running. It fails when it is without subflows for
+    /// `grace`.
+    pub(crate) fn start(config: &SessionConfig, grace: Duration) -> Arc<Self> {
+        let now = clock::now();
+        let inner = Inner {
+            session: Session::new(config, now),
+            slots: Vec::new(),
+            reader: None,
+            writer: None,
+            end: None,
+            written: 0,
+            armed: Instant::FAR,
+            no_path_since: Some(now),
+            abandoned_at: None,
+            told_over: false,
+            names: BTreeMap::new(),
+        };
+        let shared = Arc::new(Self {
+            inner: Mutex::new(inner),
+            timer: Notify::new(),
+            over: watch::Sender::new(false),
+            events: broadcast::Sender::new(EVENT_CAPACITY),
+            grace,
+        });
+        COUNTERS.opened();
+        tokio::spawn(run_timer(Arc::clone(&shared)));
+        shared
+    }
+
+    /// Calls `f` with the connection's state, then does what its change calls for.
+    fn with<R>(&self, f: impl FnOnce(&mut Inner, Instant) -> R) -> R {
+        let mut effects = Effects::default();
+        let result = {
+            let mut inner = self.inner.lock().expect("the session does not panic");
+            let now = clock::now();
+            let result = f(&mut inner, now);
+            inner.drain(now, self.grace, &mut effects);
+            result
+        };
+        self.fire(effects);
+        result
+    }
+
+    fn fire(&self, effects: Effects) {
+        effects.notifies.iter().for_each(|notify| notify.notify_one());
+        effects.wakers.into_iter().for_each(Waker::wake);
+        for event in effects.events {
+            self.publish(event);
+        }
+        if effects.rearm {
+            self.timer.notify_one();
+        }
+        if let Some(failed) = effects.over {
+            COUNTERS.ended(failed);
+            self.over.send_replace(true);
+        }
+    }
+
+    /// Tells subscribers and the log what happened to a path.
+    pub(crate) fn publish(&self, event: PathEvent) {
+        match &event.kind {
+            PathEventKind::AttemptFailed { .. } | PathEventKind::Down { .. } => {
+                tracing::info!("{event}");
+            }
+            _ => tracing::debug!("{event}"),
+        }
+        // Nobody need be listening.
+        let _ = self.events.send(event);
+    }
+
+    /// The events from here on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<PathEvent> {
+        self.events.subscribe()
+    }
+
+    // ---- subflows ----
+
+    /// Tells the session of a new subflow; `None` if the connection is over.
+    pub(crate) fn attach(&self, id: SubflowId, path: PathId, name: &Arc<str>) -> Option<Attached> {
+        self.with(|inner, now| {
+            if inner.end.is_some() {
+                return None;
+            }
+            let wake = Arc::new(Notify::new());
+            let health = Arc::new(Notify::new());
+            inner.slots.push(Slot {
+                id,
+                path,
+                name: Arc::clone(name),
+                wake: Arc::clone(&wake),
+                health: Arc::clone(&health),
+                silent_since: None,
+            });
+            inner.names.insert(path, Arc::clone(name));
+            inner.no_path_since = None;
+            inner.session.subflow_up(id, path, now);
+            Some(Attached { wake, health })
+        })
+    }
+
+    /// Tells the session that a subflow is gone.
+    pub(crate) fn detach(&self, id: SubflowId) {
+        self.with(|inner, now| {
+            inner.slots.retain(|slot| slot.id != id);
+            inner.session.subflow_down(id, now);
+            if inner.slots.is_empty() {
+                inner.no_path_since = Some(now);
+            }
+        });
+        // The timer of a finished connection waits for its last subflow.
+        self.timer.notify_one();
+    }
+
+    /// Live subflows.
+    pub(crate) fn subflow_count(&self) -> usize {
+        self.with(|inner, _| inner.slots.len())
+    }
+
+    /// Since when the subflow has made no progress, if it makes none.
+    pub(crate) fn silent_since(&self, id: SubflowId) -> Option<Instant> {
+        self.with(|inner, _| inner.slots.iter().find(|slot| slot.id == id)?.silent_since)
+    }
+
+    /// Feeds what a subflow has received; a peer that breaks the protocol ends the connection.
+    pub(crate) fn handle_input(&self, id: SubflowId, input: &mut BytesMut, peer: SocketAddr) {
+        self.with(|inner, now| {
+            if inner.end.is_some() {
+                input.clear();
+                return;
+            }
+            if let Err(source) = inner.session.handle_input(id, input, now) {
+                inner.end = Some(End::Failed(Arc::new(Error::Protocol { peer, source })));
+            }
+        });
+    }
+
+    /// Appends what the subflow should send to `out`, with about `room` bytes of data, after
+    /// passing on the kernel's news of it. Returns whether the connection is over and everything
+    /// has been said on this subflow.
+    pub(crate) fn poll_transmit(
+        &self,
+        id: SubflowId,
+        info: Option<TcpInfo>,
+        room: u64,
+        out: &mut VecDeque<Bytes>,
+    ) -> bool {
+        self.with(|inner, now| {
+            if let Some(info) = info {
+                inner.session.handle_path_info(id, path_info(&info));
+            }
+            let bytes = inner.session.poll_transmit(id, room, out, now);
+            bytes == 0 && inner.end.is_some()
+        })
+    }
+
+    // ---- the application ----
+
+    /// Copies in-order bytes with `take`, which says how many it took of each chunk, until it
+    /// takes less than offered or there are none. `None` when there was nothing: `waker` is woken
+    /// when that changes. `Some(0)` is the end of the stream.
+    pub(crate) fn read(
+        &self,
+        waker: &Waker,
+        mut take: impl FnMut(&[u8]) -> usize,
+    ) -> Option<Result<usize, Arc<Error>>> {
+        self.with(|inner, now| {
+            let mut taken = 0;
+            loop {
+                let chunk = inner.session.read_chunk();
+                if chunk.is_empty() {
+                    break;
+                }
+                let len = chunk.len();
+                let n = take(chunk);
+                inner.session.consume(n, now);
+                taken += n;
+                if n < len {
+                    break;
+                }
+            }
+            if taken > 0 || inner.session.is_read_to_end() {
+                return Some(Ok(taken));
+            }
+            match &inner.end {
+                Some(End::Failed(error)) => Some(Err(Arc::clone(error))),
+                Some(End::Closed) => Some(Ok(0)),
+                None => {
+                    inner.reader = Some(waker.clone());
+                    None
+                }
+            }
+        })
+    }
+
+    /// Writes as much of `data` as there is room for; `None` when there is none: `waker` is woken
+    /// when that changes.
+    pub(crate) fn write(&self, waker: &Waker, data: &[u8]) -> Option<Result<usize, WriteError>> {
+        self.with(|inner, now| {
+            match &inner.end {
+                Some(End::Failed(error)) => {
+                    return Some(Err(WriteError::Failed(Arc::clone(error))));
+                }
+                Some(End::Closed) => return Some(Err(WriteError::Finished)),
+                None if inner.session.is_finished() => return Some(Err(WriteError::Finished)),
+                None => {}
+            }
+            let n = inner.session.write(data, now);
+            inner.written += n as u64;
+            if n == 0 && !data.is_empty() {
+                inner.writer = Some(waker.clone());
+                return None;
+            }
+            Some(Ok(n))
+        })
+    }
+
+    /// Half-closes: the peer reads the end after what was written so far.
+    pub(crate) fn finish(&self) {
+        self.with(|inner, now| {
+            if inner.end.is_none() {
+                inner.session.finish(now);
+            }
+        });
+    }
+
+    /// Ends the connection at once; the peer gets `code` and `reason`.
+    pub(crate) fn abort(&self, code: u64, reason: &str) {
+        let error = Error::Reset { code, reason: reason.to_owned() };
+        self.with(|inner, now| inner.fail(error, code, reason, now));
+    }
+
+    /// Ends the connection at once for a reason the peer cannot be told.
+    pub(crate) fn fail(&self, error: Error) {
+        let reason = error.to_string();
+        self.with(|inner, now| inner.fail(error, RESET_ABANDONED, &reason, now));
+    }
+
+    /// The application lets go of the connection. What it has finished is delivered in the
+    /// background; what it has not finished is reset.
+    pub(crate) fn abandon(&self) {
+        self.with(|inner, now| {
+            if inner.end.is_some() {
+                return;
+            }
+            if inner.session.is_finished() {
+                inner.abandoned_at = Some(now);
+            } else {
+                let reason = "the application dropped the connection";
+                let error = Error::Reset { code: RESET_ABANDONED, reason: reason.to_owned() };
+                inner.fail(error, RESET_ABANDONED, reason, now);
+            }
+        });
+        self.timer.notify_one();
+    }
+
+    /// How the connection ended, if it has.
+    pub(crate) fn end(&self) -> Option<End> {
+        self.with(|inner, _| inner.end.clone())
+    }
+
+    /// Waits until the connection is over.
+    pub(crate) async fn ended(&self) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    /// The session's counters, and the name of every path in them.
+    pub(crate) fn stats(&self) -> (SessionStats, BTreeMap<PathId, Arc<str>>) {
+        self.with(|inner, _| (inner.session.stats(), inner.names.clone()))
+    }
+
+    // ---- time ----
+
+    /// The next deadline; `None` when the connection is over and its last subflow gone.
+    fn arm(&self) -> Option<Instant> {
+        self.with(|inner, now| {
+            if inner.end.is_some() && inner.slots.is_empty() {
+                return None;
+            }
+            inner.armed = inner.deadline(now, self.grace);
+            Some(inner.armed)
+        })
+    }
+
+    fn handle_timeout(&self) {
+        self.with(|inner, now| inner.handle_timeout(now, self.grace));
+    }
+}
+
+/// Why nothing more can be written.
+pub(crate) enum WriteError {
+    /// The connection failed.
+    Failed(Arc<Error>),
+    /// This direction is finished.
+    Finished,
+}
+
+/// Serves the connection's deadlines until it is over.
+async fn run_timer(shared: Arc<Shared>) {
+    while let Some(deadline) = shared.arm() {
+        tokio::select! {
+            () = tokio::time::sleep_until(clock::to_tokio(deadline)) => shared.handle_timeout(),
+            () = shared.timer.notified() => {}
+        }
+    }
+}
+
+impl Inner {
+    fn fail(&mut self, error: Error, code: u64, reason: &str, now: Instant) {
+        if self.end.is_none() {
+            self.session.reset(code, reason, now);
+            self.end = Some(End::Failed(Arc::new(error)));
+        }
+    }
+
+    fn deadline(&self, now: Instant, grace: Duration) -> Instant {
+        if self.end.is_some() {
+            return Instant::FAR;
+        }
+        let session = self.session.poll_timeout(now);
+        let no_path = self.no_path_since.map(|since| since + grace);
+        let linger = self.abandoned_at.map(|_| now + LINGER_TICK);
+        session.into_iter().chain(no_path).chain(linger).min().unwrap_or(Instant::FAR)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, grace: Duration) {
+        if self.end.is_some() {
+            return;
+        }
+        if self.session.poll_timeout(now).is_some_and(|at| at <= now) {
+            self.session.handle_timeout(now);
+        }
+        if self.no_path_since.is_some_and(|since| since + grace <= now) {
+            let stats = self.session.stats();
+            let error = Error::NoPath {
+                after: grace,
+                delivered: stats.acknowledged,
+                received: stats.delivered,
+            };
+            let reason = error.to_string();
+            self.fail(error, RESET_ABANDONED, &reason, now);
+        }
+        if let Some(since) = self.abandoned_at {
+            let delivered = self.session.stats().acknowledged == self.written;
+            if delivered || now.since(since) >= LINGER_TIME {
+                let reason = "the application does not read any more";
+                let error = Error::Reset { code: RESET_ABANDONED, reason: reason.to_owned() };
+                self.fail(error, RESET_ABANDONED, reason, now);
+            }
+        }
+    }
+
+    /// Collects what the last change calls for.
+    fn drain(&mut self, now: Instant, grace: Duration, effects: &mut Effects) {
+        if self.abandoned_at.is_some() {
+            self.discard_input(now);
+        }
+        self.drain_events(now, effects);
+        while let Some(id) = self.session.poll_wake() {
+            effects.notifies.extend(self.slot(id).map(|slot| Arc::clone(&slot.wake)));
+        }
+        if self.end.is_some() && !std::mem::replace(&mut self.told_over, true) {
+            effects.over = Some(matches!(self.end, Some(End::Failed(_))));
+            effects.wakers.extend(self.reader.take());
+            effects.wakers.extend(self.writer.take());
+            // Each writer looks whether it has anything left to say.
+            effects.notifies.extend(self.slots.iter().map(|slot| Arc::clone(&slot.wake)));
+        }
+        let deadline = self.deadline(now, grace);
+        if deadline < self.armed {
+            self.armed = deadline;
+            effects.rearm = true;
+        }
+    }
+
+    fn drain_events(&mut self, now: Instant, effects: &mut Effects) {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                Event::Readable | Event::Finished => effects.wakers.extend(self.reader.take()),
+                Event::Writable => effects.wakers.extend(self.writer.take()),
+                Event::Closed => self.end = self.end.take().or(Some(End::Closed)),
+                Event::Reset(code, reason) => {
+                    let error = Error::Reset { code, reason: printable(&reason) };
+                    self.end = self.end.take().or_else(|| Some(End::Failed(Arc::new(error))));
+                }
+                Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
+                Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
+            }
+        }
+    }
+
+    /// Notes that a subflow fell silent (`since`) or recovered.
+    fn judged(
+        &mut self,
+        id: SubflowId,
+        since: Option<Instant>,
+        now: Instant,
+        effects: &mut Effects,
+    ) {
+        let Some(slot) = self.slots.iter_mut().find(|slot| slot.id == id) else { return };
+        slot.silent_since = since;
+        effects.notifies.push(Arc::clone(&slot.health));
+        let kind = match since {
+            Some(_) => PathEventKind::Silent { subflow: id.0 },
+            None => PathEventKind::Recovered { subflow: id.0 },
+        };
+        effects.events.push(path_event(now, slot.path, &slot.name, kind));
+    }
+
+    /// Nobody reads any more, but the peer's data must not hold up what is left to deliver.
+    fn discard_input(&mut self, now: Instant) {
+        loop {
+            let len = self.session.read_chunk().len();
+            if len == 0 {
+                return;
+            }
+            self.session.consume(len, now);
+        }
+    }
+
+    fn slot(&self, id: SubflowId) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.id == id)
+    }
+}
+
+/// An event of the path `path` at `now`.
+pub(crate) fn path_event(
+    now: Instant,
+    path: PathId,
+    name: &Arc<str>,
+    kind: PathEventKind,
+) -> PathEvent {
+    PathEvent { at: now.since(Instant::ZERO), path: path.0, name: Arc::clone(name), kind }
+}
+
+fn path_info(info: &TcpInfo) -> PathInfo {
+    PathInfo {
+        cwnd: weftline_core::ByteCount::new(info.cwnd_bytes),
+        in_flight: weftline_core::ByteCount::new(info.in_flight_bytes),
+        unsent: weftline_core::ByteCount::new(info.unsent_bytes),
+        srtt: info.srtt,
+        rttvar: info.rttvar,
+        min_rtt: info.min_rtt,
+        delivery_rate: info.delivery_rate,
+        retransmitted: info.retransmitted_segments,
+    }
+}

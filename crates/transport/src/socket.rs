@@ -1,0 +1,374 @@
+//! A subflow's TCP socket: where it is bound, which congestion control it runs, and what the
+//! kernel tells about it.
+//!
+//! Everything here is an ordinary kernel TCP socket. Two options matter to a multipath sender:
+//! `TCP_NOTSENT_LOWAT`, which keeps the unsent part of the socket buffer small so that little data
+//! is committed to a path before it can leave, and `TCP_INFO`, which tells a scheduler how the
+//! path is doing.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use weftline_core::Bitrate;
+
+use crate::error::Error;
+use crate::sys;
+
+/// Bounds of `TCP_NOTSENT_LOWAT` in bytes: below, every wake-up moves too little; above, data is
+/// committed to a path too early.
+const LOWAT_MIN: u32 = 16 << 10;
+const LOWAT_MAX: u32 = 256 << 10;
+/// The unsent data a socket may hold, as time at the path's delivery rate.
+const LOWAT_TIME: Duration = Duration::from_millis(5);
+/// Connections the kernel completes before we accept them.
+const BACKLOG: i32 = 1024;
+
+/// Where a path leaves this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bind {
+    /// Wherever the routing table says.
+    Any,
+    /// From this local address.
+    Address(IpAddr),
+    /// Through this network interface (`SO_BINDTODEVICE` where permitted, else from the
+    /// interface's address).
+    Interface(String),
+}
+
+impl FromStr for Bind {
+    type Err = std::convert::Infallible;
+
+    /// An IP address is an address, anything else the name of an interface.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address))
+    }
+}
+
+impl fmt::Display for Bind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any interface"),
+            Self::Address(address) => address.fmt(f),
+            Self::Interface(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Bind {
+    /// Checks that this machine has the interface or address now.
+    ///
+    /// # Errors
+    /// [`Error::UnknownInterface`] or [`Error::UnknownAddress`], listing what exists.
+    pub fn check(&self) -> Result<(), Error> {
+        match self {
+            Self::Any => Ok(()),
+            Self::Interface(name) => {
+                let known = interfaces();
+                if known.iter().any(|(n, _)| n == name)
+                    || std::path::Path::new("/sys/class/net").join(name).exists()
+                {
+                    return Ok(());
+                }
+                Err(Error::UnknownInterface { name: name.clone(), known: interface_names(&known) })
+            }
+            // Binding is the true test: all of 127.0.0.0/8 is local though not listed.
+            Self::Address(address) => std::net::TcpListener::bind((*address, 0))
+                .map(drop)
+                .map_err(|_| Error::UnknownAddress { address: *address, known: addresses() }),
+        }
+    }
+}
+
+/// How a subflow's socket is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SocketOptions {
+    /// The kernel's congestion control (`TCP_CONGESTION`), or the system's default.
+    pub(crate) congestion: Option<String>,
+    /// How long one connection attempt may take.
+    pub(crate) connect_timeout: Duration,
+    /// `TCP_USER_TIMEOUT`: how long sent data may stay unacknowledged before the kernel gives the
+    /// socket up.
+    pub(crate) user_timeout: Duration,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self {
+            congestion: None,
+            connect_timeout: Duration::from_secs(1),
+            user_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Connects to `server` from `bind`.
+///
+/// # Errors
+/// When the interface or address is not there, the congestion control is unknown, or the server
+/// does not answer within the timeout.
+pub(crate) async fn connect(
+    bind: &Bind,
+    server: SocketAddr,
+    options: &SocketOptions,
+) -> Result<TcpStream, Error> {
+    let unreachable = |source| Error::Unreachable { server, via: bind.clone(), source };
+    let socket = new_socket(server).map_err(unreachable)?;
+    bind_socket(&socket, bind, server)?;
+    configure(SockRef::from(&socket), options)?;
+    let socket = TcpSocket::from_std_stream(socket.into());
+    match tokio::time::timeout(options.connect_timeout, socket.connect(server)).await {
+        Ok(result) => result.map_err(unreachable),
+        Err(_) => Err(unreachable(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("no answer within {:?}", options.connect_timeout),
+        ))),
+    }
+}
+
+/// A listener on `address`.
+///
+/// # Errors
+/// [`Error::PortInUse`] and [`Error::Listen`], naming the address.
+pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    let listen = || {
+        let socket = new_socket(address)?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() && !address.ip().is_unspecified() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    };
+    listen().map_err(|source: io::Error| match source.kind() {
+        io::ErrorKind::AddrInUse => Error::PortInUse { address },
+        io::ErrorKind::AddrNotAvailable => {
+            Error::UnknownAddress { address: address.ip(), known: addresses() }
+        }
+        _ => Error::Listen { address, source },
+    })
+}
+
+/// Applies the options that hold for connecting and accepted sockets alike.
+pub(crate) fn configure(socket: SockRef<'_>, options: &SocketOptions) -> Result<(), Error> {
+    let set = || {
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_notsent_lowat(LOWAT_MIN)?;
+        socket.set_tcp_user_timeout(Some(options.user_timeout))
+    };
+    set().map_err(Error::Socket)?;
+    let Some(name) = &options.congestion else { return Ok(()) };
+    socket.set_tcp_congestion(name.as_bytes()).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => Error::CongestionNotPermitted { name: name.clone() },
+        _ => {
+            Error::UnknownCongestion { name: name.clone(), known: congestion_controls().join(" ") }
+        }
+    })
+}
+
+/// The congestion controls this kernel offers for `TCP_CONGESTION`.
+pub fn congestion_controls() -> Vec<String> {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .map(|text| text.split_whitespace().map(str::to_owned).collect())
+        .unwrap_or_default()
+}
+
+/// Checks that the kernel offers the congestion control `name`.
+///
+/// # Errors
+/// [`Error::UnknownCongestion`], listing those it offers.
+pub fn check_congestion(name: &str) -> Result<(), Error> {
+    let options = SocketOptions { congestion: Some(name.to_owned()), ..SocketOptions::default() };
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
+    configure(SockRef::from(&socket.map_err(Error::Socket)?), &options)
+}
+
+fn new_socket(peer: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+fn bind_socket(socket: &Socket, bind: &Bind, server: SocketAddr) -> Result<(), Error> {
+    match bind {
+        Bind::Any => Ok(()),
+        Bind::Address(address) => bind_address(socket, *address),
+        Bind::Interface(name) => match socket.bind_device(Some(name.as_bytes())) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                bind_address(socket, interface_address(name, server)?)
+            }
+            Err(_) => {
+                let known = interface_names(&interfaces());
+                Err(Error::UnknownInterface { name: name.clone(), known })
+            }
+        },
+    }
+}
+
+fn bind_address(socket: &Socket, address: IpAddr) -> Result<(), Error> {
+    socket
+        .bind(&SocketAddr::new(address, 0).into())
+        .map_err(|_| Error::UnknownAddress { address, known: addresses() })
+}
+
+/// The address of `interface` to reach `server` from: the same family, link-local last.
+fn interface_address(interface: &str, server: SocketAddr) -> Result<IpAddr, Error> {
+    let all = interfaces();
+    let fitting = |wanted_link_local: bool| {
+        all.iter().find_map(|(name, address)| {
+            let link_local = match address {
+                IpAddr::V4(a) => a.is_link_local(),
+                IpAddr::V6(a) => a.is_unicast_link_local(),
+            };
+            let fits = name == interface
+                && address.is_ipv4() == server.is_ipv4()
+                && link_local == wanted_link_local;
+            fits.then_some(*address)
+        })
+    };
+    fitting(false).or_else(|| fitting(true)).ok_or_else(|| Error::NoInterfaceAddress {
+        name: interface.to_owned(),
+        family: if server.is_ipv4() { "IPv4" } else { "IPv6" },
+    })
+}
+
+/// Every interface's name with each of its addresses.
+fn interfaces() -> Vec<(String, IpAddr)> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    all.into_iter().map(|i| (i.name.clone(), i.ip())).collect()
+}
+
+fn interface_names(all: &[(String, IpAddr)]) -> String {
+    let mut names: Vec<&str> = all.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(" ")
+}
+
+fn addresses() -> String {
+    let all: Vec<String> = interfaces().iter().map(|(_, a)| a.to_string()).collect();
+    all.join(" ")
+}
+
+/// Whether the kernel would take more data now, that is whether less than half of
+/// `TCP_NOTSENT_LOWAT` is unsent. A negative answer arms the socket's writable event.
+///
+/// Tokio remembers that a socket was writable until a write fails; asking the kernel instead lets
+/// a subflow decide what to send only when it can leave.
+pub(crate) fn is_writable(stream: &TcpStream) -> bool {
+    let ask = || {
+        let mut fds = [PollFd::new(stream, PollFlags::OUT)];
+        rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        // Errors and hang-ups count as writable: the write then reports them.
+        let idle = fds[0].revents().is_empty();
+        if idle { Err(io::Error::from(io::ErrorKind::WouldBlock)) } else { Ok(()) }
+    };
+    stream.try_io(tokio::io::Interest::WRITABLE, ask).is_ok()
+}
+
+/// What the kernel knows of a subflow (`TCP_INFO`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TcpInfo {
+    /// Congestion window, bytes.
+    pub(crate) cwnd_bytes: u64,
+    /// Maximum segment size, bytes.
+    pub(crate) mss_bytes: u64,
+    /// Sent and not yet acknowledged, bytes.
+    pub(crate) unacked_bytes: u64,
+    /// Of these, what is believed to be in the network: without what is known to have arrived or
+    /// been lost, with what was sent again, bytes.
+    pub(crate) in_flight_bytes: u64,
+    /// In the socket buffer and not yet sent, bytes.
+    pub(crate) unsent_bytes: u64,
+    /// Smoothed round-trip time.
+    pub(crate) srtt: Duration,
+    /// Mean deviation of the round-trip time.
+    pub(crate) rttvar: Duration,
+    /// Least round-trip time seen; zero while unknown.
+    pub(crate) min_rtt: Duration,
+    /// The latest delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
+    pub(crate) delivery_rate: Bitrate,
+    /// Acknowledged by the peer's kernel so far, bytes.
+    pub(crate) acked_bytes: u64,
+    /// Segments retransmitted so far.
+    pub(crate) retransmitted_segments: u64,
+    /// Segments sent so far, retransmissions included.
+    pub(crate) segments_sent: u64,
+    /// Consecutive retransmission timeouts without progress.
+    pub(crate) timeouts: u8,
+    /// Whether the sender is in slow start.
+    pub(crate) slow_start: bool,
+}
+
+impl TcpInfo {
+    /// Reads `TCP_INFO` of `stream`.
+    ///
+    /// # Errors
+    /// When the socket is gone.
+    pub(crate) fn of(stream: &TcpStream) -> io::Result<Self> {
+        let raw = sys::tcp_info(stream.as_fd())?;
+        let us = |us: u32| Duration::from_micros(u64::from(us));
+        let mss = u64::from(raw.tcpi_snd_mss);
+        let lost_or_sacked = raw.tcpi_sacked + raw.tcpi_lost;
+        let in_flight =
+            u64::from((raw.tcpi_unacked + raw.tcpi_retrans).saturating_sub(lost_or_sacked));
+        Ok(Self {
+            cwnd_bytes: u64::from(raw.tcpi_snd_cwnd) * mss,
+            mss_bytes: mss,
+            unacked_bytes: u64::from(raw.tcpi_unacked) * mss,
+            in_flight_bytes: in_flight * mss,
+            unsent_bytes: u64::from(raw.tcpi_notsent_bytes),
+            srtt: us(raw.tcpi_rtt),
+            rttvar: us(raw.tcpi_rttvar),
+            // The kernel says ~0 while it has no sample.
+            min_rtt: if raw.tcpi_min_rtt == u32::MAX {
+                Duration::ZERO
+            } else {
+                us(raw.tcpi_min_rtt)
+            },
+            delivery_rate: Bitrate::bps(raw.tcpi_delivery_rate.saturating_mul(8)),
+            acked_bytes: raw.tcpi_bytes_acked,
+            retransmitted_segments: u64::from(raw.tcpi_total_retrans),
+            segments_sent: u64::from(raw.tcpi_segs_out),
+            timeouts: raw.tcpi_backoff,
+            slow_start: raw.tcpi_snd_cwnd < raw.tcpi_snd_ssthresh,
+        })
+    }
+}
+
+/// Keeps a socket's `TCP_NOTSENT_LOWAT` at what the path delivers in 5 ms.
+#[derive(Debug)]
+pub(crate) struct LowWater {
+    set_bytes: u32,
+}
+
+impl LowWater {
+    /// For a socket that [`configure`] has set up.
+    pub(crate) fn new() -> Self {
+        Self { set_bytes: LOWAT_MIN }
+    }
+
+    /// The most that may be unsent now, bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.set_bytes)
+    }
+
+    /// Follows the path's delivery rate; a system call only when it changed by a quarter.
+    pub(crate) fn update(&mut self, stream: &TcpStream, rate: Bitrate) {
+        let wanted = rate.bytes_in(LOWAT_TIME).as_u64();
+        let wanted = u32::try_from(wanted).unwrap_or(LOWAT_MAX).clamp(LOWAT_MIN, LOWAT_MAX);
+        if wanted.abs_diff(self.set_bytes) * 4 >= self.set_bytes
+            && SockRef::from(stream).set_tcp_notsent_lowat(wanted).is_ok()
+        {
+            self.set_bytes = wanted;
+        }
+    }
+}

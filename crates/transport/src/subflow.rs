@@ -1,0 +1,365 @@
+//! A subflow in use: one task reads its socket into the session, one writes what the session
+//! wants sent.
+//!
+//! Sending is pulled. The writer asks the kernel whether data could leave soon, and only then asks
+//! the session what to send: a range is bound to a path as late as possible. Acknowledgements and
+//! other control records do not wait for that.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, io};
+
+use bytes::{Bytes, BytesMut};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use weftline_core::{Instant, PathId, SubflowId};
+
+use crate::channel::Parts;
+use crate::cipher::{self, Cipher};
+use crate::clock;
+use crate::events::PathEventKind;
+use crate::shared::{Shared, path_event};
+use crate::socket::{LowWater, TcpInfo, is_writable};
+use crate::stats::COUNTERS;
+
+/// Room made for each read of a socket: what one path of 2 Gb/s delivers in a millisecond.
+const READ_BYTES: usize = 256 << 10;
+/// Frames per system call.
+const WRITE_SLICES: usize = 64;
+/// The kernel is asked about a subflow at most this often.
+const INFO_INTERVAL: Duration = Duration::from_millis(1);
+/// How long a closing subflow waits for the peer to close too, so that what this side sent last
+/// is not destroyed by a reset.
+const CLOSE_TIME: Duration = Duration::from_secs(5);
+
+/// Why a subflow ended.
+#[derive(Debug)]
+enum SubflowEnd {
+    /// The connection is over and everything has been said.
+    Done,
+    /// The peer closed it.
+    PeerClosed,
+    /// Another subflow took its place.
+    Replaced,
+    /// The socket or TLS failed.
+    Socket(io::Error),
+}
+
+impl fmt::Display for SubflowEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("the connection is over"),
+            Self::PeerClosed => f.write_str("closed by the peer"),
+            Self::Replaced => f.write_str("replaced by a new one"),
+            Self::Socket(error) => error.fmt(f),
+        }
+    }
+}
+
+/// A subflow's socket, with its TLS state if any.
+struct Socket {
+    stream: TcpStream,
+    cipher: Option<Cipher>,
+    peer: SocketAddr,
+}
+
+/// A running subflow, as the path manager sees it.
+pub(crate) struct Running {
+    /// Its number.
+    pub(crate) id: SubflowId,
+    /// Notified when the session's judgement of it changes.
+    pub(crate) health: Arc<Notify>,
+    socket: Arc<Socket>,
+    stop: Option<oneshot::Sender<()>>,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Running {
+    /// Waits until the subflow is down.
+    pub(crate) async fn ended(&mut self) {
+        // The sender goes when the subflow's task ends, whatever the way.
+        let _ = (&mut self.ended).await;
+    }
+
+    /// Ends the subflow: another has taken its place.
+    pub(crate) fn replace(mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+    }
+
+    /// The server's or client's address.
+    pub(crate) fn peer(&self) -> SocketAddr {
+        self.socket.peer
+    }
+
+    /// Bytes that the peer's kernel has not yet and has ever acknowledged.
+    pub(crate) fn progress(&self) -> io::Result<(u64, u64)> {
+        let info = TcpInfo::of(&self.socket.stream)?;
+        Ok((info.unacked_bytes, info.acked_bytes))
+    }
+}
+
+/// Brings a subflow into the connection and runs it until it ends; `None` when the connection is
+/// over. The subflow goes on when the [`Running`] is dropped.
+pub(crate) fn start(
+    shared: &Arc<Shared>,
+    id: SubflowId,
+    path: PathId,
+    name: &Arc<str>,
+    parts: Parts,
+) -> Option<Running> {
+    let local = parts.stream.local_addr().unwrap_or(parts.peer);
+    let peer = parts.peer;
+    let cipher = parts.tls.map(Cipher::new);
+    let socket = Arc::new(Socket { stream: parts.stream, cipher, peer });
+    let attached = shared.attach(id, path, name)?;
+    let up = PathEventKind::Up { subflow: id.0, local, peer };
+    shared.publish(path_event(clock::now(), path, name, up));
+    COUNTERS.subflow_up();
+    let (stop, stopped) = oneshot::channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let (health, name) = (attached.health, Arc::clone(name));
+    let (running, shared) = (Arc::clone(&socket), Arc::clone(shared));
+    tokio::spawn(async move {
+        let reason = run(&shared, id, attached.wake, running, parts.input, stopped).await;
+        shared.detach(id);
+        COUNTERS.subflow_down();
+        let down = PathEventKind::Down { subflow: id.0, reason: reason.to_string() };
+        shared.publish(path_event(clock::now(), path, &name, down));
+        drop(end);
+    });
+    Some(Running { id, health, socket, stop: Some(stop), ended })
+}
+
+/// Runs the subflow's two tasks until one of them ends it.
+async fn run(
+    shared: &Arc<Shared>,
+    id: SubflowId,
+    wake: Arc<Notify>,
+    socket: Arc<Socket>,
+    input: BytesMut,
+    stopped: oneshot::Receiver<()>,
+) -> SubflowEnd {
+    let reading = read(Arc::clone(shared), id, Arc::clone(&wake), Arc::clone(&socket), input);
+    let mut reader = AbortOnDrop(tokio::spawn(reading));
+    let mut writer = AbortOnDrop(tokio::spawn(write(Arc::clone(shared), id, wake, socket)));
+    let replaced = async {
+        // Dropping the sender does not stop the subflow.
+        if stopped.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let overdue = async {
+        shared.ended().await;
+        tokio::time::sleep(CLOSE_TIME).await;
+    };
+    let both = async {
+        tokio::select! {
+            end = &mut reader.0 => joined(end).unwrap_or(SubflowEnd::PeerClosed),
+            end = &mut writer.0 => match joined(end) {
+                Some(failed) => failed,
+                // All said: let the peer finish, too.
+                None => {
+                    let _ = (&mut reader.0).await;
+                    SubflowEnd::Done
+                }
+            },
+        }
+    };
+    tokio::select! {
+        end = both => end,
+        () = replaced => SubflowEnd::Replaced,
+        () = overdue => SubflowEnd::Done,
+    }
+}
+
+/// A task that lives no longer than its owner.
+struct AbortOnDrop(tokio::task::JoinHandle<io::Result<()>>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn joined(result: Result<io::Result<()>, tokio::task::JoinError>) -> Option<SubflowEnd> {
+    match result {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(SubflowEnd::Socket(error)),
+        Err(error) => Some(SubflowEnd::Socket(io::Error::other(error))),
+    }
+}
+
+/// Feeds the session until the peer closes.
+async fn read(
+    shared: Arc<Shared>,
+    id: SubflowId,
+    wake: Arc<Notify>,
+    socket: Arc<Socket>,
+    mut input: BytesMut,
+) -> io::Result<()> {
+    let mut encrypted = BytesMut::new();
+    if let Some(cipher) = &socket.cipher {
+        cipher.decrypt(&mut encrypted, &mut input)?;
+    }
+    loop {
+        if !input.is_empty() {
+            shared.handle_input(id, &mut input, socket.peer);
+        }
+        let closed = match &socket.cipher {
+            None => read_some(&socket.stream, &mut input).await? == 0,
+            Some(cipher) => {
+                let end = read_some(&socket.stream, &mut encrypted).await? == 0;
+                let received = cipher.decrypt(&mut encrypted, &mut input)?;
+                if received.answer_due {
+                    wake.notify_one();
+                }
+                end || received.closed
+            }
+        };
+        if closed {
+            if !input.is_empty() {
+                shared.handle_input(id, &mut input, socket.peer);
+            }
+            return Ok(());
+        }
+    }
+}
+
+async fn read_some(stream: &TcpStream, into: &mut BytesMut) -> io::Result<usize> {
+    loop {
+        stream.readable().await?;
+        into.reserve(READ_BYTES);
+        match stream.try_read_buf(into) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            other => return other,
+        }
+    }
+}
+
+/// Sends what the session has for this subflow until the connection is over.
+async fn write(
+    shared: Arc<Shared>,
+    id: SubflowId,
+    wake: Arc<Notify>,
+    socket: Arc<Socket>,
+) -> io::Result<()> {
+    let mut writer = Writer {
+        socket: &socket,
+        low_water: LowWater::new(),
+        info_at: None,
+        unsent: 0,
+        frames: VecDeque::new(),
+        encrypted: Vec::new(),
+        sent: 0,
+    };
+    loop {
+        let (info, room) = writer.look();
+        let over = shared.poll_transmit(id, info, room, &mut writer.frames);
+        if writer.pending()? {
+            writer.flush().await?;
+        } else if over {
+            return writer.close().await;
+        } else if room > 0 {
+            wake.notified().await;
+        } else {
+            tokio::select! {
+                () = wake.notified() => {}
+                ready = socket.stream.writable() => ready?,
+            }
+        }
+    }
+}
+
+struct Writer<'a> {
+    socket: &'a Socket,
+    low_water: LowWater,
+    info_at: Option<Instant>,
+    /// Bytes in the socket not yet sent, as of `info_at`, plus what was written since.
+    unsent: u64,
+    frames: VecDeque<Bytes>,
+    /// TLS records of frames taken from the session; `sent` bytes of it have been written.
+    encrypted: Vec<u8>,
+    sent: usize,
+}
+
+impl Writer<'_> {
+    /// The kernel's news of the socket, unless they are fresh, and how many bytes of data may be
+    /// committed to it now.
+    fn look(&mut self) -> (Option<TcpInfo>, u64) {
+        let now = clock::now();
+        let mut info = None;
+        if self.info_at.is_none_or(|at| now.since(at) >= INFO_INTERVAL) {
+            info = TcpInfo::of(&self.socket.stream).ok();
+        }
+        if let Some(info) = &info {
+            self.info_at = Some(now);
+            self.unsent = info.unsent_bytes;
+            self.low_water.update(&self.socket.stream, info.delivery_rate);
+        }
+        if !is_writable(&self.socket.stream) {
+            return (info, 0);
+        }
+        // The kernel says that less than half of the low-water mark is unsent.
+        let mark = self.low_water.bytes();
+        (info, mark - self.unsent.min(mark / 2))
+    }
+
+    /// Whether there is something to write; encrypts it first.
+    fn pending(&mut self) -> io::Result<bool> {
+        if let Some(cipher) = &self.socket.cipher {
+            cipher.encrypt(&mut self.frames, &mut self.encrypted)?;
+        }
+        Ok(!self.frames.is_empty() || self.sent < self.encrypted.len())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        loop {
+            let stream = &self.socket.stream;
+            let written = if self.socket.cipher.is_some() {
+                stream.try_write(&self.encrypted[self.sent..])
+            } else {
+                let mut slices = [io::IoSlice::new(&[]); WRITE_SLICES];
+                let filled = cipher::fill_slices(&self.frames, &mut slices);
+                stream.try_write_vectored(&slices[..filled])
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => self.written(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    stream.writable().await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            if self.frames.is_empty() && self.encrypted.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn written(&mut self, written: usize) {
+        self.unsent += written as u64;
+        if self.socket.cipher.is_none() {
+            cipher::advance(&mut self.frames, written);
+            return;
+        }
+        self.sent += written;
+        if self.sent == self.encrypted.len() {
+            self.encrypted.clear();
+            self.sent = 0;
+        }
+    }
+
+    /// Says that nothing more comes on this subflow.
+    async fn close(mut self) -> io::Result<()> {
+        if let Some(cipher) = &self.socket.cipher {
+            cipher.close(&mut self.encrypted)?;
+            self.flush().await?;
+        }
+        socket2::SockRef::from(&self.socket.stream).shutdown(std::net::Shutdown::Write)
+    }
+}

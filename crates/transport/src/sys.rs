@@ -1,0 +1,48 @@
+//! The one system call that no crate wraps: `getsockopt(TCP_INFO)`.
+#![expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper in socket2 or rustix")]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Linux's `struct tcp_info` of the socket `fd`.
+///
+/// Fields that this kernel does not know are zero: the structure is zeroed first, and an older
+/// kernel fills only a front part of it.
+///
+/// # Errors
+/// When `fd` is no TCP socket.
+pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
+    // SAFETY: `tcp_info` is a C structure of integers only, for which all zeros is a valid value.
+    let mut info = unsafe { std::mem::zeroed::<libc::tcp_info>() };
+    let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: `fd` is open while borrowed; `info` is writable for the `length` bytes announced,
+    // and the kernel writes at most that many.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut length,
+        )
+    };
+    if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_connected_socket_has_a_window_and_a_udp_socket_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let info = tcp_info(stream.as_fd()).unwrap();
+        assert_eq!(info.tcpi_state, 1, "established");
+        assert!(info.tcpi_snd_cwnd > 0 && info.tcpi_snd_mss > 0);
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(tcp_info(udp.as_fd()).is_err());
+    }
+}

@@ -1,0 +1,402 @@
+//! TLS 1.3 on every subflow: who the server is and how a client knows it.
+//!
+//! A server has a certificate of its own making, known by its SHA-256 fingerprint, or one from an
+//! authority. A client pins the fingerprint or trusts an authority; there is no third way.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring as provider, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
+
+use crate::error::Error;
+
+/// The protocol name both sides offer, so that a browser or a web server on the other end is told
+/// apart in the TLS handshake already (RFC 7301).
+const ALPN: &[u8] = b"weftline";
+/// The file in the state directory that holds certificate and key.
+const IDENTITY_FILE: &str = "identity.pem";
+/// The name in a self-made certificate; clients compare the fingerprint, not the name.
+const SELF_SIGNED_NAME: &str = "weftline";
+
+/// The SHA-256 hash of a certificate, written `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl Fingerprint {
+    /// That of a certificate in DER form.
+    pub fn of(certificate: &[u8]) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A text that is no fingerprint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is no fingerprint; write sha256: and 64 hexadecimal digits, as the server prints it"
+)]
+pub struct ParseFingerprintError(String);
+
+impl FromStr for Fingerprint {
+    type Err = ParseFingerprintError;
+
+    /// Reads the printed form; upper case and colons between the bytes are fine.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (name, digits) = text.trim().split_once(':')?;
+            let digits: Vec<u8> = digits.bytes().filter(|&b| b != b':').collect();
+            if !name.eq_ignore_ascii_case("sha256") || digits.len() != 64 {
+                return None;
+            }
+            let mut hash = [0; 32];
+            for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+                let digit = |d: u8| char::from(d).to_digit(16);
+                *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+            }
+            Some(Self(hash))
+        };
+        parse().ok_or_else(|| ParseFingerprintError(text.to_owned()))
+    }
+}
+
+/// How a client secures its subflows.
+#[derive(Clone, Debug)]
+pub enum ClientSecurity {
+    /// No encryption, no authentication: for measurements on networks of one's own.
+    InsecurePlaintext,
+    /// TLS 1.3.
+    Tls(ClientTls),
+}
+
+/// How a client knows its server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// By a certificate from one of the authorities in this PEM file, issued to the name or
+    /// address the client connects to.
+    Authority(PathBuf),
+    /// By the fingerprint of its certificate.
+    Pinned(Fingerprint),
+}
+
+/// A client's side of TLS.
+#[derive(Clone)]
+pub struct ClientTls(Arc<ClientConfig>);
+
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientTls")
+    }
+}
+
+impl ClientTls {
+    /// Knows the server by `trust`, and shows it `identity` if it asks for a certificate.
+    ///
+    /// # Errors
+    /// When the authority's file cannot be read or holds no certificate, or the identity's
+    /// certificate and key do not belong together.
+    pub fn new(trust: &Trust, identity: Option<&Identity>) -> Result<Self, Error> {
+        let crypto = Arc::new(provider::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&crypto))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("the provider knows TLS 1.3");
+        let builder = match trust {
+            Trust::Authority(ca) => builder.with_root_certificates(Arc::new(read_roots(ca)?)),
+            &Trust::Pinned(fingerprint) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(PinnedVerifier { fingerprint, crypto })),
+        };
+        let mut config = match identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => builder
+                .with_client_auth_cert(identity.chain.clone(), identity.key.clone_key())
+                .map_err(|error| certificate(&identity.source, error))?,
+        };
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        // Sessions are not resumed: each subflow proves anew that it reaches the same server.
+        config.resumption = rustls::client::Resumption::disabled();
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub(crate) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0)
+    }
+}
+
+/// Compares the certificate's hash with the pinned one; the handshake's signature is verified as
+/// for any certificate, so that only the holder of its key passes.
+#[derive(Debug)]
+struct PinnedVerifier {
+    fingerprint: Fingerprint,
+    crypto: Arc<CryptoProvider>,
+}
+
+/// Carries the unexpected fingerprint through rustls to the error message.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificate's fingerprint is {found}, not {expected}")]
+struct Mismatch {
+    expected: Fingerprint,
+    found: Fingerprint,
+}
+
+impl ServerCertVerifier for PinnedVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let found = Fingerprint::of(end_entity);
+        if found == self.fingerprint {
+            return Ok(ServerCertVerified::assertion());
+        }
+        let mismatch = Mismatch { expected: self.fingerprint, found };
+        Err(CertificateError::Other(OtherError(Arc::new(mismatch))).into())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("only TLS 1.3 is spoken here".to_owned()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.crypto.signature_verification_algorithms;
+        verify_tls13_signature(message, cert, dss, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.crypto.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// How a server secures its subflows.
+#[derive(Clone, Debug)]
+pub enum ServerSecurity {
+    /// No encryption, no authentication: for measurements on networks of one's own.
+    InsecurePlaintext,
+    /// TLS 1.3.
+    Tls(ServerTls),
+}
+
+/// A server's certificate and key.
+#[derive(Clone)]
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    fingerprint: Fingerprint,
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").field("fingerprint", &self.fingerprint).finish_non_exhaustive()
+    }
+}
+
+impl ServerTls {
+    /// Shows clients `identity`; with `client_ca`, a PEM file, demands of each a certificate from
+    /// one of the authorities in it.
+    ///
+    /// # Errors
+    /// When certificate and key do not belong together, or the file cannot be read or holds no
+    /// certificate.
+    pub fn new(identity: &Identity, client_ca: Option<&Path>) -> Result<Self, Error> {
+        let crypto = Arc::new(provider::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&crypto))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("the provider knows TLS 1.3");
+        let builder = match client_ca {
+            None => builder.with_no_client_auth(),
+            Some(ca) => {
+                let roots = Arc::new(read_roots(ca)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, crypto).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| certificate(ca, error))?)
+            }
+        };
+        let mut config = builder
+            .with_single_cert(identity.chain.clone(), identity.key.clone_key())
+            .map_err(|error| certificate(&identity.source, error))?;
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.send_tls13_tickets = 0;
+        Ok(Self { config: Arc::new(config), fingerprint: identity.fingerprint() })
+    }
+
+    /// What clients pin.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+}
+
+/// A certificate chain and the key to its first certificate.
+pub struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    /// Where it was read from, for messages.
+    source: PathBuf,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("fingerprint", &self.fingerprint()).finish_non_exhaustive()
+    }
+}
+
+impl Identity {
+    /// Reads a certificate chain and a key from PEM files (which may be one file).
+    ///
+    /// # Errors
+    /// When a file cannot be read or holds no certificate or key.
+    pub fn from_files(cert: &Path, key: &Path) -> Result<Self, Error> {
+        let key = PrivateKeyDer::from_pem_file(key)
+            .map_err(|error| certificate(key, pem_reason(error, "private key")))?;
+        Ok(Self { chain: read_certificates(cert)?, key, source: cert.to_owned() })
+    }
+
+    /// The one kept in the directory `state_dir`, made on first use: a self-signed certificate
+    /// and its key in a file that only its owner may read.
+    ///
+    /// # Errors
+    /// When the directory cannot be made, written or read.
+    pub fn from_state_dir(state_dir: &Path) -> Result<Self, Error> {
+        let path = state_dir.join(IDENTITY_FILE);
+        if !path.exists() {
+            make_identity(state_dir, &path).map_err(|error| Error::StateDir {
+                path: path.clone(),
+                reason: error.to_string(),
+            })?;
+        }
+        Self::from_files(&path, &path)
+    }
+
+    /// The fingerprint of the first certificate.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.chain[0])
+    }
+}
+
+/// Where a server keeps its identity unless told otherwise: `/var/lib/weftline` for root, else
+/// `weftline` in `$XDG_STATE_HOME` or `~/.local/state`.
+///
+/// # Errors
+/// When the environment names no home directory.
+pub fn default_state_dir() -> Result<PathBuf, Error> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/weftline"));
+    }
+    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set("XDG_STATE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".local/state")))
+        .map(|base| base.join("weftline"))
+        .ok_or_else(|| {
+            Error::Invalid("neither XDG_STATE_HOME nor HOME is set; give --state-dir".to_owned())
+        })
+}
+
+/// Makes a self-signed identity at `path`; when another process makes one at the same time, the
+/// first wins.
+fn make_identity(dir: &Path, path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let made = rcgen::generate_simple_self_signed([SELF_SIGNED_NAME.to_owned()])
+        .map_err(io::Error::other)?;
+    let pem = made.cert.pem() + &made.signing_key.serialize_pem();
+    let draft = dir.join(format!("{IDENTITY_FILE}.{}", std::process::id()));
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(pem.as_bytes())?;
+    file.sync_all()?;
+    let linked = match fs::hard_link(&draft, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    };
+    fs::remove_file(&draft)?;
+    linked
+}
+
+fn certificate(path: &Path, reason: impl fmt::Display) -> Error {
+    Error::Certificate { path: path.to_owned(), reason: reason.to_string() }
+}
+
+/// The certificates in a PEM file, at least one.
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let chain = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| certificate(path, pem_reason(error, "certificate")))?;
+    if chain.is_empty() {
+        return Err(certificate(path, "no certificate in it (PEM expected)"));
+    }
+    Ok(chain)
+}
+
+fn pem_reason(error: rustls::pki_types::pem::Error, wanted: &str) -> String {
+    match error {
+        rustls::pki_types::pem::Error::Io(error) => error.to_string(),
+        rustls::pki_types::pem::Error::NoItemsFound => format!("no {wanted} in it (PEM expected)"),
+        other => format!("broken PEM: {other:?}"),
+    }
+}
+
+fn read_roots(path: &Path) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    for authority in read_certificates(path)? {
+        roots.add(authority).map_err(|error| certificate(path, error))?;
+    }
+    Ok(roots)
+}
+
+/// Names a failed TLS handshake with `peer`.
+pub(crate) fn handshake_error(peer: SocketAddr, error: &io::Error) -> Error {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match tls {
+        None if error.kind() == io::ErrorKind::UnexpectedEof => Error::ClosedInHandshake { peer },
+        None => Error::Tls { peer, reason: error.to_string() },
+        Some(rustls::Error::InvalidMessage(_)) => Error::PeerNotTls { peer },
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(inner)))) => {
+            match inner.downcast_ref::<Mismatch>() {
+                Some(&Mismatch { expected, found }) => {
+                    Error::WrongFingerprint { peer, expected, found }
+                }
+                None => Error::Tls { peer, reason: inner.to_string() },
+            }
+        }
+        Some(other) => Error::Tls { peer, reason: other.to_string() },
+    }
+}

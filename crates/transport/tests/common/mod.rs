@@ -1,0 +1,160 @@
+//! What the integration tests share: a server and clients on loopback, and a relay to cut.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "test code; each test binary uses its own part"
+)]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use weftline::{
+    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Identity, PathConfig, Server,
+    ServerBuilder, ServerSecurity, ServerTls, Trust,
+};
+
+/// Far more than anything here takes: a test that waits this long hangs.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How the two ends are secured in a test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Security {
+    Plain,
+    Tls,
+}
+
+/// The two addresses that stand for two paths.
+pub const PATHS: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
+
+/// A server builder and the client security that fits.
+pub fn pair(security: Security) -> (ServerBuilder, ClientSecurity) {
+    match security {
+        Security::Plain => (
+            Server::builder().security(ServerSecurity::InsecurePlaintext),
+            ClientSecurity::InsecurePlaintext,
+        ),
+        Security::Tls => {
+            let dir = tempfile::tempdir().unwrap();
+            let identity = Identity::from_state_dir(dir.path()).unwrap();
+            let tls = ServerTls::new(&identity, None).unwrap();
+            let trust = Trust::Pinned(tls.fingerprint());
+            let client = ClientSecurity::Tls(ClientTls::new(&trust, None).unwrap());
+            (Server::builder().security(ServerSecurity::Tls(tls)), client)
+        }
+    }
+}
+
+/// A server on a port of the system's choice and a client builder with two paths to it.
+pub fn server_and_client(security: Security) -> (Server, ClientBuilder) {
+    let (server, client) = pair(security);
+    let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let builder = two_paths(client).server(server.local_addrs()[0]);
+    (server, builder)
+}
+
+/// A client with the two loopback paths and no server yet.
+pub fn two_paths(security: ClientSecurity) -> ClientBuilder {
+    let mut builder = Client::builder().security(security).seed(1);
+    for (name, address) in ["one", "two"].iter().zip(PATHS) {
+        builder = builder.path(PathConfig::new(*name, Bind::Address(address.parse().unwrap())));
+    }
+    builder
+}
+
+/// `len` bytes that differ from offset to offset and from `seed` to `seed`.
+pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// Fails the test if `work` takes longer than any machine needs.
+pub async fn patiently<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("the test hangs")
+}
+
+/// A TCP relay in front of a server whose connections can be cut and frozen.
+pub struct Relay {
+    pub address: SocketAddr,
+    state: watch::Sender<RelayState>,
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RelayState {
+    /// Passes bytes on.
+    Open,
+    /// Keeps connections and passes nothing on: a blockage.
+    Frozen,
+    /// Resets connections and closes new ones.
+    Cut,
+}
+
+impl Relay {
+    pub async fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = watch::Sender::new(RelayState::Open);
+        let mut tasks = JoinSet::new();
+        let watched = state.clone();
+        tasks.spawn(async move {
+            let mut links = JoinSet::new();
+            loop {
+                let (client, _) = listener.accept().await.unwrap();
+                if *watched.borrow() == RelayState::Cut {
+                    let _ = client.set_zero_linger();
+                    continue;
+                }
+                links.spawn(relay(client, target, watched.subscribe()));
+            }
+        });
+        Self { address, state, _tasks: tasks }
+    }
+
+    pub fn set(&self, state: RelayState) {
+        self.state.send_replace(state);
+    }
+}
+
+async fn relay(client: TcpStream, target: SocketAddr, state: watch::Receiver<RelayState>) {
+    let Ok(server) = TcpStream::connect(target).await else { return };
+    let mut cut = state.clone();
+    let (mut client_in, mut client_out) = tokio::io::split(client);
+    let (mut server_in, mut server_out) = tokio::io::split(server);
+    tokio::select! {
+        _ = pump(&mut client_in, &mut server_out, state.clone()) => {}
+        _ = pump(&mut server_in, &mut client_out, state) => {}
+        _ = cut.wait_for(|s| *s == RelayState::Cut) => {}
+    }
+    let _ = client_in.unsplit(client_out).set_zero_linger();
+    let _ = server_in.unsplit(server_out).set_zero_linger();
+}
+
+async fn pump(
+    from: &mut (impl AsyncReadExt + Unpin),
+    to: &mut (impl AsyncWriteExt + Unpin),
+    mut state: watch::Receiver<RelayState>,
+) -> Option<()> {
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let n = from.read(&mut buffer).await.ok()?;
+        state.wait_for(|s| *s == RelayState::Open).await.ok()?;
+        if n == 0 {
+            to.shutdown().await.ok()?;
+            return std::future::pending().await;
+        }
+        to.write_all(&buffer[..n]).await.ok()?;
+    }
+}
