@@ -265,7 +265,7 @@ impl fmt::Display for QueueSpec {
     }
 }
 
-/// As the TOML table that [`PathSpec::read`] reads.
+/// As the TOML table of a `[[path]]`.
 impl fmt::Display for PathSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let duration = humantime::format_duration;

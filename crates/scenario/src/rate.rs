@@ -188,7 +188,7 @@ fn read_outage(table: &mut Table<'_>) -> Result<Outage, ScenarioError> {
     })
 }
 
-/// As the value or table that [`RateSpec::read`] reads, with its key.
+/// As TOML, with its key `rate` or `trace`.
 impl fmt::Display for RateSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let duration = humantime::format_duration;

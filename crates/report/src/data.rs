@@ -1,0 +1,116 @@
+//! What a report is made of: the records, their comparisons and their time series.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use weftline_scenario::{
+    Comparison, ResultsError, RunRecord, Scenario, SeriesReader, SeriesRow, read_runs,
+};
+
+use crate::ReportError;
+
+/// The most rows of `series.csv` that are read: some 200 MB in memory.
+const MAX_ROWS: usize = 10_000_000;
+
+/// Points of a series: seconds and value.
+pub(crate) type Points = Vec<(f64, f64)>;
+
+/// A results directory.
+pub(crate) struct Data {
+    /// The directory's name, for the title.
+    pub(crate) name: String,
+    pub(crate) records: Vec<RunRecord>,
+    pub(crate) comparisons: Vec<Comparison>,
+    /// By scenario name, where the directory has the scenario as run.
+    pub(crate) scenarios: BTreeMap<String, Scenario>,
+    /// By run, metric and path.
+    series: BTreeMap<(usize, String, String), Points>,
+}
+
+impl Data {
+    pub(crate) fn read(dir: &Path) -> Result<Self, ReportError> {
+        let records = read_runs(dir)?;
+        if records.is_empty() {
+            return Err(ReportError::NoRuns(dir.join("runs.jsonl")));
+        }
+        let comparisons = Comparison::all(&records);
+        let mut scenarios = BTreeMap::new();
+        for comparison in &comparisons {
+            let name = &comparison.scenario;
+            // The name comes from the records: only a plain one is a file's name.
+            let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+            let file = dir.join(format!("{name}.toml"));
+            if let Some(scenario) = plain.then(|| Scenario::load(&file).ok()).flatten() {
+                scenarios.insert(name.clone(), scenario);
+            }
+        }
+        let full = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+        let name = full.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { name, records, comparisons, scenarios, series: read_series(dir)? })
+    }
+
+    /// The series of a run; empty if there is none.
+    pub(crate) fn series(&self, run: usize, metric: &str, path: &str) -> &[(f64, f64)] {
+        let key = (run, metric.to_owned(), path.to_owned());
+        self.series.get(&key).map_or(&[], Vec::as_slice)
+    }
+
+    /// The paths for which a run has this series, in the order of their names.
+    pub(crate) fn paths(&self, run: usize, metric: &str) -> Vec<&str> {
+        let first = (run, metric.to_owned(), String::new());
+        let from = self.series.range(first..);
+        let of_run = from.take_while(|((number, name, _), _)| *number == run && name == metric);
+        of_run.map(|((_, _, path), _)| path.as_str()).filter(|path| !path.is_empty()).collect()
+    }
+}
+
+fn read_series(dir: &Path) -> Result<BTreeMap<(usize, String, String), Points>, ReportError> {
+    let mut series: BTreeMap<(usize, String, String), Points> = BTreeMap::new();
+    let mut reader = match SeriesReader::open(dir) {
+        Ok(reader) => reader,
+        Err(ResultsError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(series);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let mut rows = 0;
+    // Neighbouring rows mostly belong to few series: look the key up only when it changes.
+    while let Some(SeriesRow { run, sample }) = reader.next_row()? {
+        rows += 1;
+        if rows > MAX_ROWS {
+            let file = dir.join("series.csv");
+            return Err(ReportError::TooLong { file, limit: MAX_ROWS });
+        }
+        if !sample.time_s.is_finite() || !sample.value.is_finite() {
+            continue;
+        }
+        let key = (run, sample.metric.to_owned(), sample.path.to_owned());
+        series.entry(key).or_default().push((sample.time_s, sample.value));
+    }
+    Ok(series)
+}
+
+/// The mean of each whole second of a series, from `from` seconds on.
+pub(crate) fn per_second(points: &[(f64, f64)], from: f64) -> Vec<f64> {
+    let mut seconds: BTreeMap<u64, (f64, u32)> = BTreeMap::new();
+    for &(time, value) in points.iter().filter(|(time, _)| *time > from + 1e-6) {
+        // A sample stands for the interval that ends at its time.
+        let second = seconds.entry((time - 1e-6).max(0.0) as u64).or_default();
+        *second = (second.0 + value, second.1 + 1);
+    }
+    // A last second with fewer samples than the rest would be no second.
+    let full = seconds.values().map(|(_, count)| *count).max().unwrap_or(0);
+    let whole = seconds.into_values().filter(|(_, count)| *count == full);
+    whole.map(|(sum, count)| sum / f64::from(count)).collect()
+}
+
+/// At most `most` points: neighbours are averaged.
+pub(crate) fn thin(points: &[(f64, f64)], most: usize) -> Points {
+    let group = points.len().div_ceil(most).max(1);
+    let mean = |chunk: &[(f64, f64)]| {
+        let n = chunk.len() as f64;
+        let sum = chunk.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+        (sum.0 / n, sum.1 / n)
+    };
+    points.chunks(group).map(mean).collect()
+}

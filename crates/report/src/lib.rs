@@ -1,0 +1,64 @@
+//! The report: a results directory as one HTML page with tables and figures.
+//!
+//! The page needs nothing else: no script, no font, no picture from elsewhere. Figures are inline
+//! SVG in colours that follow the reader's light or dark mode.
+
+mod data;
+mod figures;
+mod format;
+mod page;
+mod plot;
+mod tables;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use weftline_scenario::ResultsError;
+
+use data::Data;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The directory holds no runs.
+    #[error("{0} has no runs; write some with `weftline lab run SCENARIO --out DIR`")]
+    NoRuns(PathBuf),
+    /// The results cannot be read.
+    #[error(transparent)]
+    Results(#[from] ResultsError),
+    /// The series are too long to draw.
+    #[error("{file} has more than {limit} rows; report fewer runs at a time")]
+    TooLong {
+        /// The file.
+        file: PathBuf,
+        /// The most rows that are read.
+        limit: usize,
+    },
+    /// The page cannot be written.
+    #[error("cannot write {file}: {source}")]
+    Write {
+        /// The page.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Reads `runs.jsonl` and, if it is there, `series.csv` in `dir`, and writes `report.html` beside
+/// them. Gives the page's path.
+///
+/// # Errors
+///
+/// If the results cannot be read, there are none, or the page cannot be written.
+pub fn write_report(dir: &Path) -> Result<PathBuf, ReportError> {
+    let data = Data::read(dir)?;
+    let file = dir.join("report.html");
+    let written = fs::write(&file, page::render(&data));
+    written.map_err(|source| ReportError::Write { file: file.clone(), source })?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests;

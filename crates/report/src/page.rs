@@ -1,0 +1,139 @@
+//! The page: head, overview, and a section for each comparison.
+
+use weftline_scenario::{Comparison, RunRecord, Scenario};
+
+use crate::data::Data;
+use crate::figures;
+use crate::format::{escape, number};
+use crate::tables::{self, put, variant};
+
+/// The page's style: colours for light and dark, tables, figures.
+const STYLE: &str = include_str!("style.css");
+
+pub(crate) fn render(data: &Data) -> String {
+    let title = format!("Weftline report: {}", data.name);
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n\
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
+        escape(&title)
+    );
+    put(&mut html, format_args!("<header>\n<h1>{}</h1>\n", escape(&title)));
+    put(&mut html, format_args!("<p class=\"lead\">{}</p>\n</header>\n", escape(&lead(data))));
+    if data.comparisons.len() > 1 {
+        html.push_str("<section>\n<h2>Overview</h2>\n");
+        html.push_str(
+            "<p>Goodput over the sum of the paths' own TCP goodput (1 = all there is to have), and \
+             the goodput; a time where the workload is a transfer.</p>\n",
+        );
+        html.push_str(&tables::overview(data));
+        html.push_str("</section>\n");
+    }
+    for (index, comparison) in data.comparisons.iter().enumerate() {
+        html.push_str(&section(data, index, comparison));
+    }
+    html.push_str(METHOD);
+    html.push_str("</main>\n</body>\n</html>\n");
+    html
+}
+
+/// How the figures were got, for whoever did not run them.
+const METHOD: &str = "<footer>\n<h2>How to read this</h2>\n<p>Goodput is what the receiving \
+    application got in order, from the end of the warm-up to the end of the run. Intervals are 95 % \
+    confidence intervals of the mean by Student's t over the runs; a single run has none. Ratios \
+    compare runs of the same seed, which meet the same links. A run whose link emulator delivered \
+    more than 1 % of the packets over 1 ms late counts for nothing. The numbers behind every table \
+    and figure are in <code>runs.jsonl</code> and <code>series.csv</code> beside this file.</p>\n\
+    </footer>\n";
+
+/// One line on what the directory holds.
+fn lead(data: &Data) -> String {
+    let mut versions: Vec<&str> = data.records.iter().map(|run| run.version.as_str()).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    format!(
+        "{} in {}; weftline {}",
+        count(data.records.len(), "run"),
+        count(data.comparisons.len(), "experiment"),
+        versions.join(", ")
+    )
+}
+
+fn section(data: &Data, index: usize, comparison: &Comparison) -> String {
+    let colours = figures::colours(comparison);
+    let mut html = format!(
+        "<section id=\"c{index}\">\n<h2>{} <span class=\"unit\">{}, {}</span></h2>\n",
+        escape(&comparison.scenario),
+        escape(&variant(comparison)),
+        escape(&comparison.congestion)
+    );
+    if let Some(scenario) = data.scenarios.get(&comparison.scenario) {
+        put(&mut html, format_args!("<p>{}</p>\n", escape(&about(scenario))));
+    }
+    put(&mut html, format_args!("<p class=\"facts\">{}</p>\n", escape(&facts(data, comparison))));
+    html.push_str(&tables::comparison(comparison, &colours));
+    html.push_str(&notes(data, comparison));
+    html.push_str(&figures::all(data, comparison, &colours));
+    html.push_str("</section>\n");
+    html
+}
+
+fn about(scenario: &Scenario) -> String {
+    if scenario.source.is_empty() {
+        return scenario.about.clone();
+    }
+    format!("{} ({})", scenario.about, scenario.source)
+}
+
+/// Duration, warm-up and seeds of the runs.
+fn facts(data: &Data, comparison: &Comparison) -> String {
+    let runs = || comparison.rows.iter().flat_map(|row| &row.runs).map(|&run| &data.records[run]);
+    let range = |value: fn(&RunRecord) -> f64| {
+        let (low, high) = runs()
+            .map(value)
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
+        let text = |value: f64| number(value, usize::from(value.fract() != 0.0));
+        if low == high { text(low) } else { format!("{} to {}", text(low), text(high)) }
+    };
+    let mut seeds: Vec<u64> = runs().map(|run| run.seed).collect();
+    seeds.sort_unstable();
+    seeds.dedup();
+    let seeds = match seeds[..] {
+        [seed] => format!("seed {seed}"),
+        [first, .., last] if last - first + 1 == seeds.len() as u64 => {
+            format!("seeds {first} to {last}")
+        }
+        _ => format!("{} seeds", seeds.len()),
+    };
+    let [duration, warmup] = [range(|run| run.duration_s), range(|run| run.warmup_s)];
+    format!("{duration} s a run, the first {warmup} s not counted; {seeds}")
+}
+
+/// The runs that failed or do not count, each with its reason.
+fn notes(data: &Data, comparison: &Comparison) -> String {
+    let mut items = String::new();
+    for row in &comparison.rows {
+        for &run in &row.runs {
+            let record = &data.records[run];
+            let who = format!("{}, seed {} (run {run})", row.scheme, record.seed);
+            if let Some(emulator) = record.emulator.filter(|emulator| !emulator.valid) {
+                let share = number(emulator.late_over_1ms_share * 100.0, 2);
+                let text = format!(
+                    "{who} does not count: the emulator was over 1 ms late for {share} % of the packets"
+                );
+                put(&mut items, format_args!("<li>{}</li>\n", escape(&text)));
+            }
+            if !record.completed {
+                let reason = record.error.as_deref().unwrap_or("it did not complete");
+                let text = format!("{who} failed: {reason}");
+                put(&mut items, format_args!("<li>{}</li>\n", escape(&text)));
+            }
+        }
+    }
+    if items.is_empty() {
+        return items;
+    }
+    format!("<aside><h3>Notes</h3>\n<ul>\n{items}</ul></aside>\n")
+}
