@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,16 +24,60 @@ const BUFFER: usize = 256 << 10;
 ///
 /// It reads and writes like a TCP stream: [`AsyncWrite::poll_shutdown`] half-closes, after which
 /// the peer reads the end of the stream and may go on sending. Bytes written are on their way
-/// without a flush.
+/// without a flush. What can be asked of a connection besides, its [`Control`] has.
 ///
-/// Dropping a connection whose direction was shut down delivers the rest in the background for up
-/// to 30 s, as closing a TCP socket does; the process must live that long, see
-/// [`Connection::closed`]. Dropping one that was not shut down resets it.
+/// Dropping a connection (both halves of it) whose direction was shut down delivers the rest in
+/// the background for up to 30 s, as closing a TCP socket does; the process must live that long,
+/// see [`Control::closed`]. Dropping one that was not shut down resets it.
+#[derive(Debug)]
 pub struct Connection {
-    shared: Arc<Shared>,
-    peer: SocketAddr,
+    read: ReadHalf,
+    write: WriteHalf,
+}
+
+/// The reading half of a [`Connection`].
+#[derive(Debug)]
+pub struct ReadHalf {
+    handle: Arc<Handle>,
     buffer: Vec<u8>,
     at: usize,
+}
+
+/// The writing half of a [`Connection`].
+#[derive(Debug)]
+pub struct WriteHalf {
+    handle: Arc<Handle>,
+}
+
+/// The application's hold on a connection: letting go of it ends the connection.
+#[derive(Debug)]
+struct Handle(Control);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.shared.abandon();
+    }
+}
+
+/// A connection's counters, events and end. A clone does not keep the connection open.
+#[derive(Clone)]
+pub struct Control {
+    shared: Arc<Shared>,
+    peer: SocketAddr,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl Deref for Connection {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        &self.read.handle.0
+    }
 }
 
 /// A connection's counters.
@@ -46,9 +91,23 @@ pub struct ConnectionStats {
 
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, peer: SocketAddr) -> Self {
-        Self { shared, peer, buffer: Vec::new(), at: 0 }
+        let handle = Arc::new(Handle(Control { shared, peer }));
+        let read = ReadHalf { handle: Arc::clone(&handle), buffer: Vec::new(), at: 0 };
+        Self { read, write: WriteHalf { handle } }
     }
 
+    /// The two halves, for two tasks.
+    pub fn into_split(self) -> (ReadHalf, WriteHalf) {
+        (self.read, self.write)
+    }
+
+    /// What outlives a split.
+    pub fn control(&self) -> Control {
+        Control::clone(self)
+    }
+}
+
+impl Control {
     /// The peer's address on the connection's first subflow.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
@@ -73,12 +132,14 @@ impl Connection {
         self.shared.abort(code, reason);
     }
 
-    /// Waits until the connection is over: both directions are finished and acknowledged.
+    /// Waits until the connection is over, both directions finished and acknowledged, and its
+    /// subflows are closed. A process that ends earlier may leave the peer without the last
+    /// acknowledgement, or without the reason of a reset.
     ///
     /// # Errors
     /// Why it failed, if it did.
     pub async fn closed(&self) -> Result<(), Arc<Error>> {
-        self.shared.ended().await;
+        self.shared.gone().await;
         match self.shared.end() {
             Some(End::Failed(error)) => Err(error),
             Some(End::Closed) | None => Ok(()),
@@ -94,19 +155,7 @@ impl Connection {
     }
 }
 
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.shared.abandon();
-    }
-}
-
-impl AsyncRead for Connection {
+impl AsyncRead for ReadHalf {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -123,7 +172,7 @@ impl AsyncRead for Connection {
         if out.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let read = this.shared.read(cx.waker(), |chunk| {
+        let read = this.handle.0.shared.read(cx.waker(), |chunk| {
             let n = chunk.len().min(out.remaining());
             out.put_slice(&chunk[..n]);
             n
@@ -136,14 +185,14 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncBufRead for Connection {
+impl AsyncBufRead for ReadHalf {
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
         if this.at == this.buffer.len() {
             this.at = 0;
             let buffer = &mut this.buffer;
             buffer.clear();
-            let read = this.shared.read(cx.waker(), |chunk| {
+            let read = this.handle.0.shared.read(cx.waker(), |chunk| {
                 let n = chunk.len().min(BUFFER - buffer.len());
                 buffer.extend_from_slice(&chunk[..n]);
                 n
@@ -164,13 +213,13 @@ impl AsyncBufRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for WriteHalf {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.shared.write(cx.waker(), data) {
+        match self.handle.0.shared.write(cx.waker(), data) {
             None => Poll::Pending,
             Some(Ok(n)) => Poll::Ready(Ok(n)),
             Some(Err(WriteError::Failed(error))) => Poll::Ready(Err(to_io(error))),
@@ -182,12 +231,50 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.error().map_or(Ok(()), |error| Err(to_io(error))))
+        Poll::Ready(self.handle.0.error().map_or(Ok(()), |error| Err(to_io(error))))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shared.finish();
-        Poll::Ready(self.error().map_or(Ok(()), |error| Err(to_io(error))))
+        self.handle.0.shared.finish();
+        Poll::Ready(self.handle.0.error().map_or(Ok(()), |error| Err(to_io(error))))
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.read).poll_read(cx, out)
+    }
+}
+
+impl AsyncBufRead for Connection {
+    fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
+        Pin::new(&mut self.get_mut().read).poll_fill_buf(cx)
+    }
+
+    fn consume(mut self: Pin<&mut Self>, n: usize) {
+        Pin::new(&mut self.read).consume(n);
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.write).poll_write(cx, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.write).poll_shutdown(cx)
     }
 }
 

@@ -33,7 +33,7 @@ const LINGER_TICK: Duration = Duration::from_millis(50);
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
     timer: Notify,
-    over: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
     events: broadcast::Sender<PathEvent>,
     grace: Duration,
 }
@@ -117,7 +117,7 @@ impl Shared {
         let shared = Arc::new(Self {
             inner: Mutex::new(inner),
             timer: Notify::new(),
-            over: watch::Sender::new(false),
+            phase: watch::Sender::new(Phase::Open),
             events: broadcast::Sender::new(EVENT_CAPACITY),
             grace,
         });
@@ -151,7 +151,7 @@ impl Shared {
         }
         if let Some(failed) = effects.over {
             COUNTERS.ended(failed);
-            self.over.send_replace(true);
+            self.phase.send_replace(Phase::Over);
         }
     }
 
@@ -360,7 +360,12 @@ impl Shared {
     /// Waits until the connection is over.
     pub(crate) async fn ended(&self) {
         // The sender lives in `self`, so waiting cannot fail.
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+        let _ = self.phase.subscribe().wait_for(|phase| *phase >= Phase::Over).await;
+    }
+
+    /// Waits until the connection is over and every subflow has said what it had to and is gone.
+    pub(crate) async fn gone(&self) {
+        let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Gone).await;
     }
 
     /// The session's counters, and the name of every path in them.
@@ -386,6 +391,14 @@ impl Shared {
     }
 }
 
+/// How far a connection's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Open,
+    Over,
+    Gone,
+}
+
 /// Why nothing more can be written.
 pub(crate) enum WriteError {
     /// The connection failed.
@@ -402,6 +415,7 @@ async fn run_timer(shared: Arc<Shared>) {
             () = shared.timer.notified() => {}
         }
     }
+    shared.phase.send_replace(Phase::Gone);
 }
 
 impl Inner {
