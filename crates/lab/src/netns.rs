@@ -49,11 +49,11 @@ impl Netns {
         })
     }
 
-    /// Runs `work` on a thread inside the namespace.
-    pub(crate) fn run<T: Send>(
-        &self,
-        work: impl FnOnce() -> io::Result<T> + Send,
-    ) -> io::Result<T> {
+    /// Runs `work` on a thread inside the namespace. Sockets it opens stay there.
+    ///
+    /// # Errors
+    /// Those of `work`, or of entering.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         in_thread(|| {
             process::enter_network(self.fd.as_fd())?;
             work()

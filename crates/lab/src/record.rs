@@ -46,7 +46,7 @@ fn filled(plan: &Plan<'_>, base: RunRecord, outcome: &Outcome) -> RunRecord {
         completion_s: receiver.completion_s,
         in_order_delay_ms: receiver.delay_ms.map(delay_ms),
         longest_gap_ms: receiver.longest_gap_ms,
-        duplicate_bytes: sender.duplicate_bytes,
+        duplicate_bytes: receiver.duplicate_bytes.or(sender.duplicate_bytes),
         cpu_seconds: Some(usage.iter().map(|usage| usage.cpu.as_secs_f64()).sum()),
         peak_memory_bytes: usage.iter().map(|usage| usage.peak_memory).max(),
         paths: emulator

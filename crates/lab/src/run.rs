@@ -40,6 +40,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) scheme: &'a Scheme,
     pub(crate) congestion: Congestion,
     pub(crate) seed: u64,
+    /// Whether weftline's connections are encrypted.
+    pub(crate) tls: bool,
     /// The program to start as endpoint.
     pub(crate) program: &'a std::path::Path,
 }
@@ -102,10 +104,28 @@ impl Plan<'_> {
 
     fn transport(&self, testbed: &Testbed) -> Result<Transport, LabError> {
         let server = testbed.address(0, End::Server, PORT);
+        let weft = |scheduler: &str| {
+            let names = testbed.names().iter().enumerate();
+            let path =
+                |(k, name): (usize, &String)| (name.clone(), testbed.address(k, End::Server, PORT));
+            Ok(Transport::Weft {
+                paths: names.map(path).collect(),
+                scheduler: scheduler.to_owned(),
+                tls: self.tls,
+                fingerprint: None,
+            })
+        };
         match self.scheme {
             Scheme::Single(_) => Ok(Transport::Tcp { server }),
             Scheme::LinuxMptcp => Ok(Transport::Mptcp { server }),
-            other => Err(LabError::Usage(format!("the lab has no scheme '{other}'"))),
+            Scheme::WeftSingle(_) => weft("single"),
+            other => {
+                let name = other.to_string();
+                if weftline_core::scheduler::Entry::find(&name).is_err() {
+                    return Err(LabError::Usage(format!("the lab has no scheme '{name}'")));
+                }
+                weft(&name)
+            }
         }
     }
 
@@ -116,26 +136,31 @@ impl Plan<'_> {
         progress: &mut dyn FnMut(Duration),
     ) -> Result<Outcome, LabError> {
         let testbed = self.testbed(Start::Explicit)?;
-        let traffic = self.traffic()?;
-        let args = |role| {
-            Ok(EndpointArgs {
-                role,
-                transport: self.transport(&testbed)?,
-                congestion: self.congestion.name().to_owned(),
-                traffic,
-                seed: self.seed,
-            })
+        let mut args = EndpointArgs {
+            role: Role::Sender,
+            transport: self.transport(&testbed)?,
+            congestion: self.congestion.name().to_owned(),
+            traffic: self.traffic()?,
+            seed: self.seed,
         };
-        let mut sender = self.endpoint(&testbed, args(Role::Sender)?, stop)?;
+        let mut sender = self.endpoint(&testbed, &args, stop)?;
         let deadline = Instant::now() + SETUP_LIMIT;
-        sender.expect(deadline, "to listen", |event| matches!(event, Event::Listening))?;
-        let mut receiver = self.endpoint(&testbed, args(Role::Receiver)?, stop)?;
-        let connected = |event: &Event| matches!(event, Event::Ready);
-        receiver.expect(deadline, "to connect", connected)?;
-        if matches!(traffic, Traffic::Stream { .. }) {
-            sender.expect(deadline, "to be connected", connected)?;
+        let listening = sender.next(deadline, "to listen")?;
+        let Event::Listening { fingerprint: theirs } = listening else {
+            return Err(sender.unexpected(&listening));
+        };
+        if let Transport::Weft { fingerprint, .. } = &mut args.transport {
+            *fingerprint = theirs;
         }
-        self.measure(&testbed, sender, receiver, progress)
+        args.role = Role::Receiver;
+        let mut receiver = self.endpoint(&testbed, &args, stop)?;
+        receiver.ready(deadline)?;
+        if matches!(args.traffic, Traffic::Stream { .. }) {
+            sender.ready(deadline)?;
+        }
+        let mut outcome = self.measure(&testbed, sender, receiver, progress)?;
+        outcome.tls = matches!(args.transport, Transport::Weft { tls: true, .. });
+        Ok(outcome)
     }
 
     /// Starts the clock and collects the reports.
@@ -184,14 +209,14 @@ impl Plan<'_> {
     fn endpoint(
         &self,
         testbed: &Testbed,
-        args: EndpointArgs,
+        args: &EndpointArgs,
         stop: &StopFlag,
     ) -> Result<Endpoint, LabError> {
         let (ns, name) = match args.role {
             Role::Sender => (&testbed.server, "the sender"),
             Role::Receiver => (&testbed.client, "the receiver"),
         };
-        let text = serde_json::to_string(&args)
+        let text = serde_json::to_string(args)
             .map_err(|error| LabError::Failed(format!("writing endpoint arguments: {error}")))?;
         let mut command = ns.command(self.program);
         command.arg(ENDPOINT_COMMAND).arg(text);
@@ -225,20 +250,22 @@ impl Endpoint {
         }
     }
 
-    /// Waits for an event that `is` what we wait for.
-    fn expect(
-        &mut self,
-        deadline: Instant,
-        what: &str,
-        is: impl Fn(&Event) -> bool,
-    ) -> Result<(), LabError> {
-        match self.event(deadline)? {
-            Some(event) if is(&event) => Ok(()),
-            Some(event) => {
-                Err(LabError::Failed(format!("{}: {event:?} instead of {what}", self.name)))
-            }
-            None => Err(self.program.failure(&format!("took too long {what}"))),
+    /// Waits for the next event.
+    fn next(&mut self, deadline: Instant, what: &str) -> Result<Event, LabError> {
+        let event = self.event(deadline)?;
+        event.ok_or_else(|| self.program.failure(&format!("took too long {what}")))
+    }
+
+    /// Waits until its connection stands.
+    fn ready(&mut self, deadline: Instant) -> Result<(), LabError> {
+        match self.next(deadline, "to connect")? {
+            Event::Ready => Ok(()),
+            event => Err(self.unexpected(&event)),
         }
+    }
+
+    fn unexpected(&self, event: &Event) -> LabError {
+        LabError::Failed(format!("{}: unexpected {event:?}", self.name))
     }
 
     /// Its report; or, as text, why there is none.

@@ -26,6 +26,8 @@ pub struct LabOptions {
     pub schemes: Vec<Scheme>,
     /// The congestion control of every connection.
     pub congestion: Congestion,
+    /// Whether weftline's connections are encrypted; those of other schemes never are.
+    pub tls: bool,
     /// Seed of the first repeat; the next has the next number. Every scheme of a repeat gets the
     /// same.
     pub seed: u64,
@@ -52,6 +54,7 @@ impl LabOptions {
             scenario,
             schemes,
             congestion: Congestion::Cubic,
+            tls: false,
             seed: 1,
             repeat: 1,
             out: None,
@@ -88,6 +91,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
                 scenario: &options.scenario,
                 scheme,
                 congestion: options.congestion,
+                tls: options.tls,
                 seed: options.seed + repeat,
                 program: &options.program,
             };

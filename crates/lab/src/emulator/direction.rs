@@ -116,6 +116,7 @@ impl Direction {
         let bytes = self.store.peek(len);
         let shape = packet::shape(bytes);
         let payload = packet::payload_len(bytes, &shape);
+        self.counters.reads += 1;
         self.counters.offered_payload += payload as u64;
         let before = self.segments.len();
         match shape {
@@ -226,6 +227,7 @@ impl Direction {
     }
 
     fn delivered(&mut self, segments: u64, wire: u64, payload: u64, now: Instant) {
+        self.counters.writes += 1;
         self.counters.delivered.add_many(segments, wire);
         self.counters.delivered_payload += payload;
         let Some(epoch) = self.epoch.filter(|&epoch| now >= epoch) else { return };

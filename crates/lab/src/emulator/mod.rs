@@ -99,6 +99,10 @@ impl Tally {
 /// on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Reads from the near end's device: a super-packet counts once.
+    pub reads: u64,
+    /// Writes to the far end's device: segments joined again count once.
+    pub writes: u64,
     /// Sent by the near end.
     pub offered: Tally,
     /// UDP and TCP payload of `offered`, in bytes.
@@ -159,6 +163,15 @@ pub struct EmulatorReport {
     pub memory: usize,
     /// Whether the emulator's thread has real-time priority.
     pub real_time: bool,
+}
+
+impl Counters {
+    /// Packets that left the link, one way or another; the rest of `offered` is on its way.
+    pub fn settled(&self) -> u64 {
+        let Self { delivered, lost, queue_full, unserved, cut, overflow, write_failed, .. } = self;
+        let all = [delivered, lost, queue_full, unserved, cut, overflow, write_failed];
+        all.iter().map(|tally| tally.packets).sum()
+    }
 }
 
 impl EmulatorReport {

@@ -5,10 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use weftline::{
+    Bind, Client, ClientSecurity, ClientTls, Identity, PathConfig, Server, ServerSecurity,
+    ServerTls, Trust,
+};
+use weftline_core::PathId;
+use weftline_core::session::PathStats;
 
 use super::protocol::Transport;
 use crate::sys::socket::{self, TcpInfo};
@@ -23,6 +30,8 @@ pub(crate) enum Connection {
     Tcp(TcpStream),
     /// The kernel's MPTCP.
     Mptcp(TcpStream),
+    /// Weftline's transport, and the server's address on each path, by the path's name.
+    Weft(weftline::Connection, Vec<(String, SocketAddr)>),
 }
 
 /// Opens connections as the client.
@@ -34,7 +43,36 @@ pub(crate) async fn connect(transport: &Transport, congestion: &str) -> io::Resu
         Transport::Mptcp { server } => {
             Ok(Connection::Mptcp(connect_kernel(*server, Protocol::MPTCP, congestion).await?))
         }
+        Transport::Weft { paths, scheduler, tls, fingerprint } => {
+            let trusted = fingerprint.as_deref().filter(|_| *tls);
+            let client = weft_client(paths, scheduler, trusted, congestion)?;
+            let connection = client.connect().await.map_err(io::Error::other)?;
+            Ok(Connection::Weft(connection, paths.clone()))
+        }
     }
+}
+
+/// A client of weftline's transport; with TLS if there is a fingerprint to trust.
+fn weft_client(
+    paths: &[(String, SocketAddr)],
+    scheduler: &str,
+    fingerprint: Option<&str>,
+    congestion: &str,
+) -> io::Result<Client> {
+    let security = match fingerprint {
+        None => ClientSecurity::InsecurePlaintext,
+        Some(text) => {
+            let pinned = Trust::Pinned(text.parse().map_err(io::Error::other)?);
+            ClientSecurity::Tls(ClientTls::new(&pinned, None).map_err(io::Error::other)?)
+        }
+    };
+    let mut builder = Client::builder().security(security);
+    builder = builder.scheduler(scheduler).congestion(congestion);
+    for (name, server) in paths {
+        let bind = Bind::Interface(name.clone());
+        builder = builder.server(*server).path(PathConfig::new(name, bind));
+    }
+    builder.build().map_err(io::Error::other)
 }
 
 async fn connect_kernel(
@@ -55,6 +93,21 @@ pub(crate) enum Listener {
     Tcp(TcpListener),
     /// The kernel's MPTCP.
     Mptcp(TcpListener),
+    /// Weftline's transport.
+    Weft(WeftListener),
+}
+
+/// A server of weftline's transport.
+pub(crate) struct WeftListener {
+    server: Server,
+    paths: Vec<(String, SocketAddr)>,
+    fingerprint: Option<String>,
+}
+
+impl std::fmt::Debug for WeftListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WeftListener").field("paths", &self.paths).finish_non_exhaustive()
+    }
 }
 
 impl Listener {
@@ -67,6 +120,15 @@ impl Listener {
             Transport::Mptcp { server } => {
                 Ok(Self::Mptcp(listen_kernel(*server, Protocol::MPTCP, congestion)?))
             }
+            Transport::Weft { paths, tls, .. } => weft_listener(paths, *tls).map(Self::Weft),
+        }
+    }
+
+    /// What a client with TLS pins.
+    pub(crate) fn fingerprint(&self) -> Option<String> {
+        match self {
+            Self::Weft(listener) => listener.fingerprint.clone(),
+            Self::Tcp(_) | Self::Mptcp(_) => None,
         }
     }
 
@@ -83,8 +145,29 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 Ok(Connection::Mptcp(stream))
             }
+            Self::Weft(listener) => {
+                let connection = listener.server.accept().await;
+                Ok(Connection::Weft(connection, listener.paths.clone()))
+            }
         }
     }
+}
+
+/// Listens on every path, with a certificate of its own for TLS.
+fn weft_listener(paths: &[(String, SocketAddr)], tls: bool) -> io::Result<WeftListener> {
+    let (security, fingerprint) = if tls {
+        // The identity is for this run alone: its files go as soon as it is read.
+        let dir = tempfile::tempdir()?;
+        let identity = Identity::from_state_dir(dir.path()).map_err(io::Error::other)?;
+        let tls = ServerTls::new(&identity, None).map_err(io::Error::other)?;
+        let fingerprint = tls.fingerprint().to_string();
+        (ServerSecurity::Tls(tls), Some(fingerprint))
+    } else {
+        (ServerSecurity::InsecurePlaintext, None)
+    };
+    let addresses: Vec<_> = paths.iter().map(|(_, address)| *address).collect();
+    let server = Server::builder().security(security).bind(&addresses).map_err(io::Error::other)?;
+    Ok(WeftListener { server, paths: paths.to_vec(), fingerprint })
 }
 
 fn listen_kernel(
@@ -112,13 +195,34 @@ fn kernel_socket(peer: SocketAddr, protocol: Protocol, congestion: &str) -> io::
     Ok(socket)
 }
 
-/// What the sender's side knows of a connection at one moment.
+/// What one end knows of a connection at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionInfo {
-    /// Each TCP socket or subflow, by its local address.
-    pub(crate) sockets: Vec<(IpAddr, TcpInfo)>,
-    /// Bytes sent a second time above the subflows, where that can be.
-    pub(crate) duplicate_bytes: Option<u64>,
+    /// Each TCP socket or subflow there is.
+    pub(crate) sockets: Vec<SocketInfo>,
+    /// Bytes sent a second time above the subflows, where the kernel does that.
+    pub(crate) duplicates_sent: Option<u64>,
+    /// Bytes received that had been received before, above the subflows.
+    pub(crate) duplicates_received: Option<u64>,
+}
+
+/// One TCP socket or subflow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SocketInfo {
+    /// The server's address on its path.
+    pub(crate) local: IpAddr,
+    /// Tells apart those of one path.
+    pub(crate) id: u64,
+    /// Segments sent again, ever.
+    pub(crate) retransmitted: u64,
+    /// Smoothed round-trip time; zero before the first.
+    pub(crate) rtt: Duration,
+}
+
+impl SocketInfo {
+    fn new(local: IpAddr, id: u64, info: TcpInfo) -> Self {
+        Self { local, id, retransmitted: info.retransmitted, rtt: info.rtt }
+    }
 }
 
 impl Connection {
@@ -129,22 +233,44 @@ impl Connection {
             Self::Mptcp(stream) => {
                 // After a fallback to plain TCP the MPTCP options answer with an error.
                 let Ok(info) = socket::mptcp_info(stream.as_fd()) else { return tcp(stream) };
-                let subflows = socket::mptcp_subflows(stream.as_fd())?;
+                let subflows = socket::mptcp_subflows(stream.as_fd())?.into_iter();
+                let socket = |(local, remote, info): (SocketAddr, SocketAddr, TcpInfo)| {
+                    SocketInfo::new(local.ip(), remote.port().into(), info)
+                };
                 Ok(ConnectionInfo {
-                    sockets: subflows.into_iter().map(|(at, info)| (at.ip(), info)).collect(),
-                    duplicate_bytes: Some(info.bytes_retransmitted),
+                    sockets: subflows.map(socket).collect(),
+                    duplicates_sent: Some(info.bytes_retransmitted),
+                    duplicates_received: None,
                 })
             }
+            Self::Weft(connection, paths) => Ok(weft(&connection.stats(), paths)),
         }
     }
 }
 
 fn tcp(stream: &TcpStream) -> io::Result<ConnectionInfo> {
     let info = socket::tcp_info(stream.as_fd())?;
-    Ok(ConnectionInfo {
-        sockets: vec![(stream.local_addr()?.ip().to_canonical(), info)],
-        duplicate_bytes: None,
-    })
+    let local = stream.local_addr()?.ip().to_canonical();
+    let sockets = vec![SocketInfo::new(local, 0, info)];
+    Ok(ConnectionInfo { sockets, ..ConnectionInfo::default() })
+}
+
+fn weft(stats: &weftline::ConnectionStats, paths: &[(String, SocketAddr)]) -> ConnectionInfo {
+    let server_on = |name: &str| Some(paths.iter().find(|(path, _)| path == name)?.1.ip());
+    let socket = |(id, path): (&PathId, &PathStats)| {
+        let subflow = path.subflow.as_ref()?;
+        Some(SocketInfo {
+            local: server_on(stats.names.get(id)?)?,
+            id: subflow.id.0,
+            retransmitted: subflow.info.retransmitted,
+            rtt: subflow.info.srtt,
+        })
+    };
+    ConnectionInfo {
+        sockets: stats.session.paths.iter().filter_map(socket).collect(),
+        duplicates_sent: None,
+        duplicates_received: Some(stats.session.duplicates),
+    }
 }
 
 impl AsyncRead for Connection {
@@ -155,6 +281,7 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) | Self::Mptcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Weft(connection, _) => Pin::new(connection).poll_read(context, buffer),
         }
     }
 }
@@ -167,18 +294,21 @@ impl AsyncWrite for Connection {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Tcp(stream) | Self::Mptcp(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Weft(connection, _) => Pin::new(connection).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) | Self::Mptcp(stream) => Pin::new(stream).poll_flush(context),
+            Self::Weft(connection, _) => Pin::new(connection).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Tcp(stream) | Self::Mptcp(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Weft(connection, _) => Pin::new(connection).poll_shutdown(context),
         }
     }
 }

@@ -88,6 +88,7 @@ impl Meter {
             series: self.series,
             delay_ms: quantiles(&self.delay_us),
             longest_gap_ms: self.last.map(|_| self.longest_gap.as_secs_f64() * 1e3),
+            duplicate_bytes: None,
             completion_s: None,
             error: None,
         }

@@ -46,6 +46,17 @@ pub enum Transport {
         /// Where the server listens.
         server: SocketAddr,
     },
+    /// Weftline's transport.
+    Weft {
+        /// The interface of each path and where the server listens on it.
+        paths: Vec<(String, SocketAddr)>,
+        /// The scheduler's name.
+        scheduler: String,
+        /// Whether subflows are encrypted.
+        tls: bool,
+        /// The server's fingerprint, for a client with TLS.
+        fingerprint: Option<String>,
+    },
 }
 
 /// What is sent.
@@ -88,7 +99,10 @@ pub(crate) enum Command {
 #[serde(rename_all = "kebab-case", tag = "event")]
 pub(crate) enum Event {
     /// The sender accepts connections.
-    Listening,
+    Listening {
+        /// What a client with TLS pins.
+        fingerprint: Option<String>,
+    },
     /// The connection stands (or, for a new one, may be opened): waiting for `go`.
     Ready,
     /// The receiver has measured.
@@ -115,6 +129,8 @@ pub(crate) struct ReceiverReport {
     pub(crate) delay_ms: Option<Quantiles>,
     /// Longest time after the warm-up without a byte.
     pub(crate) longest_gap_ms: Option<f64>,
+    /// Bytes that arrived although they had arrived before, where the receiver can tell.
+    pub(crate) duplicate_bytes: Option<u64>,
     /// From connect (or request) to the last byte, of a transfer that got there.
     pub(crate) completion_s: Option<f64>,
     /// What went wrong.
@@ -137,7 +153,7 @@ pub(crate) struct SenderReport {
     pub(crate) bytes: u64,
     /// Each local address data went from.
     pub(crate) sockets: Vec<SocketReport>,
-    /// Bytes sent a second time above the subflows.
+    /// Bytes sent a second time above the subflows, where the kernel does that.
     pub(crate) duplicate_bytes: Option<u64>,
     /// What went wrong.
     pub(crate) error: Option<String>,

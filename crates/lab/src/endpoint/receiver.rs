@@ -8,7 +8,6 @@ use weftline_core::Instant;
 
 use super::connection::{Connection, connect};
 use super::meter::Meter;
-use super::protocol::ReceiverReport;
 use super::stream::Checker;
 use super::timer::Timer;
 use super::{
@@ -25,10 +24,7 @@ pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> i
             stream(&args, &mut orchestrator, duration, warmup).await
         }
         Traffic::Transfer { size, warm, limit } => {
-            let report = transfer(&args, &mut orchestrator, size, warm, limit).await?;
-            tell(&Event::Received(report))?;
-            orchestrator.dismissed().await;
-            Ok(())
+            transfer(&args, &mut orchestrator, size, warm, limit).await
         }
     }
 }
@@ -53,6 +49,7 @@ async fn stream(
         ring = end.ring() => ring.map(|_| ()),
     };
     let mut report = meter.report(clock::now());
+    report.duplicate_bytes = sink.duplicates();
     report.error = outcome.err().map(|error| describe(&error, report.bytes, epoch));
     tell(&Event::Received(report))?;
     // The connection stays until the sender has reported: a reset would spoil its counters.
@@ -67,7 +64,7 @@ async fn transfer(
     size: u64,
     warm: bool,
     limit: Duration,
-) -> io::Result<ReceiverReport> {
+) -> io::Result<()> {
     let mut warmed = None;
     if warm {
         let connection = connect(&args.transport, &args.congestion).await?;
@@ -90,18 +87,28 @@ async fn transfer(
         };
         sink.request(size).await?;
         sink.receive(size, &mut meter).await?;
-        io::Result::Ok(clock::now())
+        io::Result::Ok((sink, clock::now()))
     };
     let outcome = tokio::select! {
         outcome = work => outcome,
         _ = end.ring() => Err(io::Error::new(io::ErrorKind::TimedOut, "the time limit was reached")),
     };
     let mut report = meter.report(clock::now());
+    let mut finished = None;
     match outcome {
-        Ok(last_byte) => report.completion_s = Some(last_byte.since(start).as_secs_f64()),
+        Ok((mut sink, last_byte)) => {
+            report.completion_s = Some(last_byte.since(start).as_secs_f64());
+            report.duplicate_bytes = sink.duplicates();
+            // The sender reports when it sees the end of our requests.
+            sink.connection.shutdown().await?;
+            finished = Some(sink);
+        }
         Err(error) => report.error = Some(describe(&error, report.bytes, start)),
     }
-    Ok(report)
+    tell(&Event::Received(report))?;
+    orchestrator.dismissed().await;
+    drop(finished);
+    Ok(())
 }
 
 fn describe(error: &io::Error, bytes: u64, since: Instant) -> String {
@@ -120,6 +127,11 @@ struct Sink {
 impl Sink {
     fn new(connection: Connection, seed: u64) -> Self {
         Self { connection, checker: Checker::new(seed), buffer: vec![0; READ_MAX] }
+    }
+
+    /// Bytes that arrived a second time, where the transport can tell.
+    fn duplicates(&self) -> Option<u64> {
+        self.connection.info().ok()?.duplicates_received
     }
 
     /// Asks for `size` bytes.

@@ -10,7 +10,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
 
-use super::connection::{Connection, Listener};
+use super::connection::{Connection, ConnectionInfo, Listener};
 use super::meter::rtt_quantiles;
 use super::protocol::{SenderReport, SocketReport};
 use super::stream::{HEADER, fill_block};
@@ -32,7 +32,7 @@ const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 /// Sends until the traffic is over, then reports and waits to be dismissed.
 pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> io::Result<()> {
     let mut listener = Listener::bind(&args.transport, &args.congestion)?;
-    tell(&Event::Listening)?;
+    tell(&Event::Listening { fingerprint: listener.fingerprint() })?;
     let mut source = Source {
         connection: listener.accept().await?,
         seed: args.seed,
@@ -44,7 +44,12 @@ pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> i
         Traffic::Stream { rate_bps, duration, .. } => {
             source.stream(&mut orchestrator, rate_bps.map(Bitrate::bps), duration).await
         }
-        Traffic::Transfer { .. } => source.answer_requests().await,
+        Traffic::Transfer { limit, .. } => {
+            tokio::select! {
+                outcome = source.answer_requests() => outcome,
+                over = time_limit(&mut orchestrator, limit) => over,
+            }
+        }
     };
     source.sample();
     let error = outcome.err().map(|error| format!("sender: {error}"));
@@ -52,6 +57,12 @@ pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> i
     // The connection stays until the receiver has reported: closing would cut its stream short.
     orchestrator.dismissed().await;
     Ok(())
+}
+
+/// Ends when a transfer has taken too long.
+async fn time_limit(orchestrator: &mut Orchestrator, limit: Duration) -> io::Result<()> {
+    let epoch = orchestrator.go().await?;
+    Timer::at(epoch + limit)?.ring().await.map(|_| ())
 }
 
 fn sample_timer() -> Interval {
@@ -187,43 +198,39 @@ impl Source {
 /// What was learnt of the connection over time.
 #[derive(Debug, Default)]
 struct Samples {
-    /// By local address, and in the order the kernel lists the sockets of one address.
-    sockets: BTreeMap<IpAddr, SocketSamples>,
+    /// By the server's address on the path.
+    paths: BTreeMap<IpAddr, PathSamples>,
     duplicate_bytes: Option<u64>,
 }
 
 #[derive(Debug, Default)]
-struct SocketSamples {
-    retransmitted: u64,
+struct PathSamples {
+    /// Of each socket there was, by its number: one that is gone keeps its last count.
+    retransmitted: BTreeMap<u64, u64>,
     rtt_ns: Vec<u64>,
 }
 
 impl Samples {
-    fn add(&mut self, info: super::connection::ConnectionInfo) {
-        self.duplicate_bytes = info.duplicate_bytes.or(self.duplicate_bytes);
-        let mut totals: BTreeMap<IpAddr, u64> = BTreeMap::new();
-        for (local, tcp) in info.sockets {
-            *totals.entry(local).or_default() += tcp.retransmitted;
-            let socket = self.sockets.entry(local).or_default();
-            if tcp.data_segments > 0 {
-                socket.rtt_ns.push(nanos(tcp.rtt));
+    fn add(&mut self, info: ConnectionInfo) {
+        self.duplicate_bytes = info.duplicates_sent.or(self.duplicate_bytes);
+        for socket in info.sockets {
+            let path = self.paths.entry(socket.local).or_default();
+            path.retransmitted.insert(socket.id, socket.retransmitted);
+            if !socket.rtt.is_zero() {
+                path.rtt_ns.push(nanos(socket.rtt));
             }
-        }
-        for (local, total) in totals {
-            // A subflow that was closed takes its count along.
-            let socket = self.sockets.entry(local).or_default();
-            socket.retransmitted = socket.retransmitted.max(total);
         }
     }
 
     fn report(self, bytes: u64, error: Option<String>) -> SenderReport {
-        let socket = |(local, mut samples): (IpAddr, SocketSamples)| {
+        let path = |(local, mut samples): (IpAddr, PathSamples)| {
             let (rtt_mean_ms, rtt_p95_ms) = rtt_quantiles(&mut samples.rtt_ns);
-            SocketReport { local, retransmitted: samples.retransmitted, rtt_mean_ms, rtt_p95_ms }
+            let retransmitted = samples.retransmitted.values().sum();
+            SocketReport { local, retransmitted, rtt_mean_ms, rtt_p95_ms }
         };
         SenderReport {
             bytes,
-            sockets: self.sockets.into_iter().map(socket).collect(),
+            sockets: self.paths.into_iter().map(path).collect(),
             duplicate_bytes: self.duplicate_bytes,
             error,
         }

@@ -21,8 +21,6 @@ const SUBFLOWS_MAX: usize = 16;
 pub(crate) struct TcpInfo {
     /// Segments sent again, ever.
     pub(crate) retransmitted: u64,
-    /// Segments with data sent, ever, those sent again included.
-    pub(crate) data_segments: u64,
     /// Smoothed round-trip time.
     pub(crate) rtt: Duration,
 }
@@ -49,14 +47,19 @@ pub(crate) fn mptcp_info(socket: BorrowedFd<'_>) -> io::Result<MptcpInfo> {
     Ok(MptcpInfo { bytes_retransmitted: field_u64(&bytes[..length], 48) })
 }
 
-/// Local address and `TCP_INFO` of each subflow of an MPTCP socket.
-pub(crate) fn mptcp_subflows(socket: BorrowedFd<'_>) -> io::Result<Vec<(SocketAddr, TcpInfo)>> {
+/// Local address, remote address and `TCP_INFO` of each subflow of an MPTCP socket.
+pub(crate) fn mptcp_subflows(
+    socket: BorrowedFd<'_>,
+) -> io::Result<Vec<(SocketAddr, SocketAddr, TcpInfo)>> {
     const ADDRESSES: usize = 2 * size_of::<libc::sockaddr_storage>();
     let addresses = subflow_array(socket, MPTCP_SUBFLOW_ADDRS, ADDRESSES)?;
     let infos = subflow_array(socket, MPTCP_TCPINFO, size_of::<libc::tcp_info>())?;
-    let both =
-        addresses.chunks_exact(ADDRESSES).zip(infos.chunks_exact(size_of::<libc::tcp_info>()));
-    Ok(both.filter_map(|(a, i)| Some((parse_address(a)?, parse_tcp_info(i)))).collect())
+    let infos = infos.chunks_exact(size_of::<libc::tcp_info>()).map(parse_tcp_info);
+    let subflow = |(addresses, info): (&[u8], TcpInfo)| {
+        let (local, remote) = addresses.split_at(ADDRESSES / 2);
+        Some((parse_address(local)?, parse_address(remote)?, info))
+    };
+    Ok(addresses.chunks_exact(ADDRESSES).zip(infos).filter_map(subflow).collect())
 }
 
 /// Reads an option that gives one element of `size` bytes per subflow, behind a
@@ -77,12 +80,7 @@ fn subflow_array(socket: BorrowedFd<'_>, option: libc::c_int, size: usize) -> io
 fn parse_tcp_info(bytes: &[u8]) -> TcpInfo {
     let rtt_us = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_rtt));
     let retransmitted = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_total_retrans));
-    let data_segments = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_data_segs_out));
-    TcpInfo {
-        retransmitted: retransmitted.into(),
-        data_segments: data_segments.into(),
-        rtt: Duration::from_micros(rtt_us.into()),
-    }
+    TcpInfo { retransmitted: retransmitted.into(), rtt: Duration::from_micros(rtt_us.into()) }
 }
 
 /// The `sockaddr_in` or `sockaddr_in6` at the start of `bytes`; IPv4-mapped addresses as IPv4.

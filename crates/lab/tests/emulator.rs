@@ -1,0 +1,324 @@
+//! The emulator against closed forms, with real sockets of a real kernel.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use support::{alone, link, path, udp_pair, v6, with_loss, with_queue, world};
+use weftline_core::Bitrate;
+use weftline_lab::clock;
+use weftline_lab::emulator::{SERIES_STEP, Start, Way};
+use weftline_lab::testbed::Testbed;
+use weftline_lab::topology::End;
+use weftline_link::{LinkConfig, LossModel, RateTrace};
+
+/// IPv4 and UDP headers.
+const HEADERS: usize = 28;
+
+/// Sends one echo request and waits for its answer; the round-trip time.
+fn ping(socket: &Socket, to: SocketAddr, sequence: u16) -> Duration {
+    let mut echo = vec![0; 64];
+    // Echo request: type 8 (IPv4) or 128 (IPv6). The kernel fills in the IPv6 checksum.
+    echo[0] = if to.is_ipv4() { 8 } else { 128 };
+    echo[6..8].copy_from_slice(&sequence.to_be_bytes());
+    if to.is_ipv4() {
+        let sum = etherparse::checksum::Sum16BitWords::new().add_slice(&echo).ones_complement();
+        echo[2..4].copy_from_slice(&sum.to_ne_bytes());
+    }
+    let sent = Instant::now();
+    socket.send_to(&echo, &to.into()).unwrap();
+    loop {
+        let mut reply = [0; 256];
+        let count = (&*socket).read(&mut reply).expect("the echo is answered");
+        let at = if to.is_ipv4() { 20 } else { 0 };
+        let is_reply = reply[at] == if to.is_ipv4() { 0 } else { 129 };
+        if is_reply && count >= at + 64 && reply[at + 6..at + 8] == sequence.to_be_bytes() {
+            return sent.elapsed();
+        }
+    }
+}
+
+/// Shortest round-trip time of 21 echoes: other load can only delay the program that measures.
+fn shortest_ping(testbed: &Testbed, to: SocketAddr) -> Duration {
+    let (domain, protocol) = match to {
+        SocketAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        SocketAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    let socket = testbed.client.run(|| Socket::new(domain, Type::RAW, Some(protocol))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    (0..21).map(|sequence| ping(&socket, to, sequence)).min().unwrap()
+}
+
+/// The delay as the lab's design gives it: 40 ± 0.5 ms for 20 ms each way.
+#[test]
+fn the_delay_is_what_the_scenario_says() {
+    let _alone = alone();
+    let paths = vec![path("a", link(100, 20), link(100, 20))];
+    let Some(testbed) = world(paths, Start::Explicit) else { return };
+    for to in [testbed.address(0, End::Server, 0), v6(End::Server, 0)] {
+        let rtt = shortest_ping(&testbed, to).as_secs_f64() * 1e3;
+        assert!((40.0..40.5).contains(&rtt), "{rtt} ms to {to}");
+    }
+}
+
+/// Sends `count` packets of `size` bytes of payload, each starting with its number; slowly enough
+/// for the device's queue.
+fn blast(from: &UdpSocket, count: u32, size: usize) {
+    let mut packet = vec![0; size];
+    for number in 0..count {
+        if number % 500 == 499 {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        packet[..4].copy_from_slice(&number.to_be_bytes());
+        from.send(&packet).unwrap();
+    }
+}
+
+/// The numbers of the packets that arrive until there is silence, and when each came.
+fn collect(at: &UdpSocket) -> Vec<(u32, Instant)> {
+    let mut packet = [0; 2048];
+    let mut numbers = Vec::new();
+    while at.recv(&mut packet).is_ok() {
+        let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
+        numbers.push((number, Instant::now()));
+    }
+    numbers
+}
+
+#[test]
+fn a_full_link_carries_its_rate_and_drops_the_rest() {
+    let _alone = alone();
+    let (size, mbps) = (1000, 20);
+    let queue = 50 * (size + HEADERS) as u64;
+    let paths = vec![path("a", with_queue(link(mbps, 5), queue), link(100, 5))];
+    let Some(testbed) = world(paths, Start::Explicit) else { return };
+    let (client, server) = udp_pair(&testbed);
+    let reader = std::thread::spawn(move || collect(&client));
+    // Twice the rate for a second, evenly.
+    let start = Instant::now();
+    let total = 2 * mbps * 1_000_000 / 8 / (size + HEADERS) as u64;
+    for number in 0..total as u32 {
+        let mut packet = vec![0; size];
+        packet[..4].copy_from_slice(&number.to_be_bytes());
+        server.send(&packet).unwrap();
+        let due = start + Duration::from_secs(1) * number / total as u32;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    let got = reader.join().unwrap();
+    let (first, last) = (got.first().unwrap(), got.last().unwrap());
+    let bits = (got.len() - 1) * (size + HEADERS) * 8;
+    let rate = bits as f64 / 1e6 / (last.1 - first.1).as_secs_f64();
+    assert!((rate / mbps as f64 - 1.0).abs() < 0.01, "{rate} Mb/s");
+    assert!(got.is_sorted_by_key(|&(number, _)| number), "the order is kept");
+    let report = testbed.emulator.report().unwrap();
+    let counters = report.paths[0].down.counters;
+    assert_eq!(counters.offered.packets, total);
+    assert_eq!(counters.delivered.packets, got.len() as u64);
+    assert_eq!(counters.queue_full.packets, total - got.len() as u64);
+    assert_eq!(counters.unread, 0);
+    assert!(report.valid(), "{}", report.late_share());
+}
+
+/// The numbers that arrive of `count` packets over a link with that loss.
+fn survivors(loss: LossModel, count: u32) -> Option<Vec<u32>> {
+    let down = with_loss(link(1000, 1), loss);
+    let down = with_queue(down, 1 << 30);
+    let testbed = world(vec![path("a", down, link(1000, 1))], Start::Explicit)?;
+    testbed.emulator.start(clock::now()).unwrap();
+    let (client, server) = udp_pair(&testbed);
+    let reader = std::thread::spawn(move || collect(&client));
+    blast(&server, count, 100);
+    let got: Vec<u32> = reader.join().unwrap().into_iter().map(|(number, _)| number).collect();
+    let counters = testbed.emulator.report().unwrap().paths[0].down.counters;
+    assert_eq!((counters.offered.packets, counters.unread), (u64::from(count), 0));
+    assert_eq!(counters.settled(), u64::from(count));
+    assert_eq!(counters.lost.packets, u64::from(count) - got.len() as u64);
+    Some(got)
+}
+
+#[test]
+fn loss_has_its_probability_and_its_seed() {
+    let _alone = alone();
+    let (count, p) = (20_000, 0.05);
+    let Some(first) = survivors(LossModel::Bernoulli(p), count) else { return };
+    let lost = f64::from(count) - first.len() as f64;
+    let sigma = (f64::from(count) * p * (1.0 - p)).sqrt();
+    assert!((lost - f64::from(count) * p).abs() < 4.0 * sigma, "{lost} lost");
+    let second = survivors(LossModel::Bernoulli(p), count).unwrap();
+    assert_eq!(first, second, "the same seed loses the same packets");
+}
+
+#[test]
+fn listed_packets_are_lost() {
+    let _alone = alone();
+    let Some(got) = survivors(LossModel::Nth(vec![3, 10, 11]), 20) else { return };
+    let lost: Vec<u32> = (0..20).filter(|number| !got.contains(number)).collect();
+    // The model counts from one or from zero; the distances tell that each was counted once.
+    assert_eq!((lost.len(), lost[1] - lost[0], lost[2] - lost[1]), (3, 7, 1), "{lost:?}");
+}
+
+/// Bytes that differ everywhere.
+fn content(len: usize, salt: u64) -> Vec<u8> {
+    let mut state = salt | 1;
+    let next = |_| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+/// Sends `out` and receives as much as the peer sends, at the same time.
+fn exchange(stream: &TcpStream, out: &[u8]) -> Vec<u8> {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (&*stream).write_all(out).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let mut received = Vec::new();
+        (&*stream).read_to_end(&mut received).unwrap();
+        received
+    })
+}
+
+#[test]
+fn tcp_super_packets_arrive_unchanged_both_ways() {
+    let _alone = alone();
+    let loss = |link| with_loss(link, LossModel::Bernoulli(0.002));
+    let paths = vec![path("a", loss(link(400, 1)), loss(link(400, 1)))];
+    let Some(testbed) = world(paths, Start::Explicit) else { return };
+    for address in [testbed.address(0, End::Server, 5000), v6(End::Server, 5000)] {
+        let before = testbed.emulator.report().unwrap();
+        let listener = testbed.server.run(|| TcpListener::bind(address)).unwrap();
+        let (down, up) = (content(12_000_000, 1), content(12_000_000, 2));
+        let (down_sent, up_expected) = (down.clone(), up.clone());
+        let server = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            assert!(exchange(&stream, &down_sent) == up_expected, "upload differs");
+        });
+        let stream = testbed.client.run(|| TcpStream::connect(address)).unwrap();
+        assert!(exchange(&stream, &up) == down, "download differs");
+        server.join().unwrap();
+        let report = testbed.emulator.report().unwrap();
+        let (now, then) = (&report.paths[0], &before.paths[0]);
+        for (now, then) in [(&now.down, &then.down), (&now.up, &then.up)] {
+            let (now, then) = (now.counters, then.counters);
+            let packets = now.offered.packets - then.offered.packets;
+            // Loss and losses' repairs break super-packets up, but far from all of them.
+            assert!(now.reads - then.reads < packets / 2, "super-packets came: {now:?}");
+            assert!(now.writes - then.writes < packets, "super-packets left: {now:?}");
+            assert!(now.lost.packets > then.lost.packets, "segments were lost: {now:?}");
+        }
+    }
+}
+
+/// 10 Mb/s for half a second, 40 Mb/s for the next, again and again.
+fn stepped() -> LinkConfig {
+    let half = Duration::from_millis(500);
+    let steps = vec![(Duration::ZERO, Bitrate::mbps(10)), (half, Bitrate::mbps(40))];
+    let rate = RateTrace::from_steps(steps, 2 * half).unwrap();
+    LinkConfig { rate, ..with_queue(link(1, 5), 20_000) }
+}
+
+/// Offers more than a stepped link carries, with a short pause between packets.
+fn flood(from: &UdpSocket, until: Instant) {
+    let packet = vec![0; 1200];
+    while Instant::now() < until {
+        from.send(&packet).unwrap();
+        std::thread::sleep(Duration::from_micros(150));
+    }
+}
+
+#[test]
+fn a_trace_starts_when_told() {
+    let _alone = alone();
+    let Some(testbed) = world(vec![path("a", stepped(), link(100, 5))], Start::Explicit) else {
+        return;
+    };
+    let (_client, server) = udp_pair(&testbed);
+    // Longer than the first step: the trace must wait for its start.
+    flood(&server, Instant::now() + Duration::from_millis(700));
+    let begin = Instant::now() + Duration::from_millis(50);
+    testbed.emulator.start(clock::now() + Duration::from_millis(50)).unwrap();
+    flood(&server, begin + Duration::from_millis(1250));
+    let series = testbed.emulator.report().unwrap().paths[0].down.series.clone();
+    let payload = |mbps: u64| {
+        let wire = Bitrate::mbps(mbps).bytes_in(SERIES_STEP).as_u64() as f64;
+        wire * 1200.0 / (1200 + HEADERS) as f64
+    };
+    for (step, &bytes) in series.iter().enumerate().take(12) {
+        // The packet under way and the 5 ms of delay blur the two steps at a change.
+        if step % 5 == 0 {
+            continue;
+        }
+        let expected = payload(if step % 10 < 5 { 10 } else { 40 });
+        let off = (bytes as f64 - expected).abs();
+        assert!(off < 0.03 * expected, "step {step}: {bytes} bytes instead of {expected}");
+    }
+}
+
+#[test]
+fn a_trace_starts_with_the_first_data() {
+    let _alone = alone();
+    let paths = vec![path("a", stepped(), link(100, 5))];
+    let Some(testbed) = world(paths, Start::FirstData(1024)) else { return };
+    let (_client, server) = udp_pair(&testbed);
+    blast(&server, 10, 1000);
+    assert_eq!(testbed.emulator.report().unwrap().epoch, None, "small packets are no data");
+    let before = clock::now();
+    blast(&server, 1, 1024);
+    let mut epoch = None;
+    while epoch.is_none() {
+        epoch = testbed.emulator.report().unwrap().epoch;
+    }
+    let epoch = epoch.unwrap();
+    assert!(epoch >= before && epoch <= clock::now());
+}
+
+#[test]
+fn a_cut_path_carries_nothing() {
+    let _alone = alone();
+    let Some(testbed) = world(vec![path("a", link(100, 1), link(100, 1))], Start::Explicit) else {
+        return;
+    };
+    let (client, server) = udp_pair(&testbed);
+    let arrives = |from: &UdpSocket, to: &UdpSocket| {
+        from.send(&[0; 4]).unwrap();
+        to.recv(&mut [0; 16]).is_ok()
+    };
+    assert!(arrives(&server, &client) && arrives(&client, &server));
+    testbed.emulator.cut("a", Way::Up, true).unwrap();
+    assert!(arrives(&server, &client) && !arrives(&client, &server));
+    testbed.emulator.cut("a", Way::Down, true).unwrap();
+    assert!(!arrives(&server, &client) && !arrives(&client, &server));
+    for way in [Way::Up, Way::Down] {
+        testbed.emulator.cut("a", way, false).unwrap();
+    }
+    assert!(arrives(&server, &client) && arrives(&client, &server));
+    let counters = testbed.emulator.report().unwrap().paths[0].up.counters;
+    assert_eq!((counters.cut.packets, counters.delivered.packets), (2, 2));
+    assert!(testbed.emulator.cut("b", Way::Up, true).is_err());
+}
+
+#[test]
+fn a_device_that_is_down_costs_packets_not_the_run() {
+    let _alone = alone();
+    let Some(testbed) = world(vec![path("a", link(100, 1), link(100, 1))], Start::Explicit) else {
+        return;
+    };
+    let (client, server) = udp_pair(&testbed);
+    let set = |state: &str| {
+        let mut command = testbed.client.command("ip");
+        assert!(command.args(["link", "set", "dev", "a", state]).status().unwrap().success());
+    };
+    set("down");
+    blast(&server, 5, 100);
+    assert!(collect(&client).is_empty());
+    assert_eq!(testbed.emulator.report().unwrap().paths[0].down.counters.write_failed.packets, 5);
+    set("up");
+    blast(&server, 5, 100);
+    assert_eq!(collect(&client).len(), 5);
+}

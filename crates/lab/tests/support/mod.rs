@@ -1,0 +1,82 @@
+//! What the lab's tests share: worlds of simple links, and the right to build them.
+
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weftline_core::{Bitrate, ByteCount};
+use weftline_lab::LabError;
+use weftline_lab::emulator::Start;
+use weftline_lab::testbed::{PathLinks, Testbed};
+use weftline_lab::topology::{self, End};
+use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
+
+/// A link of constant rate without loss and with a queue of 1000 packets.
+pub fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
+    LinkConfig {
+        rate: RateTrace::constant(Bitrate::mbps(mbps)),
+        delay: Duration::from_millis(delay_ms),
+        jitter: Duration::ZERO,
+        queue: QueueLimit::Packets(1000),
+        loss: LossModel::None,
+    }
+}
+
+pub fn with_loss(link: LinkConfig, loss: LossModel) -> LinkConfig {
+    LinkConfig { loss, ..link }
+}
+
+pub fn with_queue(link: LinkConfig, bytes: u64) -> LinkConfig {
+    LinkConfig { queue: QueueLimit::Bytes(ByteCount::new(bytes)), ..link }
+}
+
+pub fn path(name: &str, down: LinkConfig, up: LinkConfig) -> PathLinks {
+    PathLinks { name: name.to_owned(), down, up }
+}
+
+/// One world at a time: they measure time, and share two cores with their neighbours.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Builds a world; `None`, after saying how to run the test, where that is not possible. In CI it
+/// must be possible.
+pub fn world(paths: Vec<PathLinks>, start: Start) -> Option<Testbed> {
+    match Testbed::build(paths, "cubic", 1, start) {
+        Ok(testbed) => Some(testbed),
+        Err(LabError::NotPossible { what, remedy }) => {
+            assert!(std::env::var_os("CI").is_none(), "{what}; {remedy}");
+            eprintln!("skipped: {what}; run 'sudo -E cargo test -p weftline-lab'");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A UDP socket at each end of the first path: client, server.
+pub fn udp_pair(testbed: &Testbed) -> (UdpSocket, UdpSocket) {
+    let bind = |end: End| {
+        let ns = match end {
+            End::Client => &testbed.client,
+            End::Server => &testbed.server,
+        };
+        ns.run(|| UdpSocket::bind(testbed.address(0, end, 4000))).unwrap()
+    };
+    let (client, server) = (bind(End::Client), bind(End::Server));
+    client.connect(testbed.address(0, End::Server, 4000)).unwrap();
+    server.connect(testbed.address(0, End::Client, 4000)).unwrap();
+    for socket in [&client, &server] {
+        socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        let big = 8 << 20;
+        socket2::SockRef::from(socket).set_recv_buffer_size(big).unwrap();
+    }
+    (client, server)
+}
+
+/// The IPv6 address of an end of the first path.
+pub fn v6(end: End, port: u16) -> SocketAddr {
+    SocketAddr::new(topology::address(0, end).v6.into(), port)
+}
