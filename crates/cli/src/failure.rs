@@ -1,0 +1,101 @@
+//! How the program ends when it cannot do what it was asked: one line and an exit status.
+
+use std::fmt;
+use std::io;
+
+use weftline::Error;
+use weftline_lab::LabError;
+use weftline_report::ReportError;
+use weftline_scenario::{ScenarioError, UnknownName};
+
+/// Why the program fails.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    status: u8,
+}
+
+/// What was asked for was tried and failed.
+const FAILED: u8 = 1;
+/// What was asked for makes no sense.
+const WRONG_USE: u8 = 2;
+/// This machine or user cannot do it.
+const NOT_POSSIBLE: u8 = 3;
+
+impl Failure {
+    /// Something was tried and failed.
+    pub(crate) fn failed(message: impl fmt::Display) -> Self {
+        Self::new(message, FAILED)
+    }
+
+    /// The arguments make no sense.
+    pub(crate) fn wrong_use(message: impl fmt::Display) -> Self {
+        Self::new(message, WRONG_USE)
+    }
+
+    fn new(message: impl fmt::Display, status: u8) -> Self {
+        // One line, whatever the parts of the message contain.
+        let message = message.to_string();
+        let lines: Vec<&str> = message.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        Self { message: lines.join(" "), status }
+    }
+
+    /// The program's exit status.
+    pub(crate) fn status(&self) -> u8 {
+        self.status
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let status = match &error {
+            Error::Certificate { .. }
+            | Error::Invalid(_)
+            | Error::NoTrust
+            | Error::UnknownAddress { .. }
+            | Error::UnknownCongestion { .. }
+            | Error::UnknownInterface { .. }
+            | Error::UnknownScheduler { .. } => WRONG_USE,
+            Error::CongestionNotPermitted { .. } | Error::NoInterfaceAddress { .. } => NOT_POSSIBLE,
+            _ => FAILED,
+        };
+        Self::new(error, status)
+    }
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        let status = error.exit_code();
+        Self::new(error, status)
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        Self::failed(error)
+    }
+}
+
+impl From<ScenarioError> for Failure {
+    fn from(error: ScenarioError) -> Self {
+        Self::wrong_use(error)
+    }
+}
+
+impl From<UnknownName> for Failure {
+    fn from(error: UnknownName) -> Self {
+        Self::wrong_use(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::failed(error)
+    }
+}

@@ -1,0 +1,52 @@
+//! `weftline list`: what can be named on the command line.
+
+use clap::ValueEnum;
+use weftline_core::scheduler::REGISTRY;
+use weftline_scenario::{BUILTIN, CONGESTIONS, SCHEMES};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// What there are lists of.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum What {
+    /// For `connect --scheduler`
+    Schedulers,
+    /// For `--congestion`
+    Congestion,
+    /// For `lab run`
+    Scenarios,
+    /// For `lab run --scheme`
+    Schemes,
+}
+
+/// Prints a list, a name and what it is on each line.
+pub(crate) fn run(what: What) -> Result<(), Failure> {
+    let text = match what {
+        What::Schedulers => output::columns(REGISTRY.iter().map(|entry| (entry.name, entry.about))),
+        What::Schemes => output::columns(SCHEMES.iter().map(|scheme| (scheme.name, scheme.about))),
+        What::Congestion => congestion(),
+        What::Scenarios => scenarios()?,
+    };
+    output::print(&text)
+}
+
+/// The congestion controls of the lab and whether this kernel has them, and what else it has.
+fn congestion() -> String {
+    let kernel = weftline::congestion_controls();
+    let known: Vec<&str> = CONGESTIONS.iter().map(|congestion| congestion.name()).collect();
+    let about = |name: &str| match kernel.iter().any(|have| have == name) {
+        true => "in this kernel",
+        false => "not in this kernel; try: modprobe tcp_NAME",
+    };
+    let others = kernel.iter().map(String::as_str).filter(|name| !known.contains(name));
+    let others = others.map(|name| (name, "in this kernel; for connect only"));
+    output::columns(known.iter().map(|name| (*name, about(name))).chain(others))
+}
+
+/// The built-in scenarios.
+pub(crate) fn scenarios() -> Result<String, Failure> {
+    let scenarios: Result<Vec<_>, _> = BUILTIN.iter().map(|builtin| builtin.scenario()).collect();
+    let scenarios = scenarios?;
+    Ok(output::columns(scenarios.iter().map(|s| (s.name.as_str(), s.about.as_str()))))
+}

@@ -1,0 +1,106 @@
+//! The `weftline` program.
+
+mod config;
+mod connect;
+mod failure;
+mod lab;
+mod list;
+mod output;
+mod serve;
+mod signals;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// Carries TCP over several network paths at once, at the sum of their rates, and compares ways to
+/// do so.
+#[derive(Debug, Parser)]
+#[command(name = "weftline", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Accept multipath connections and forward each to a TCP address
+    Serve(Box<serve::ServeArgs>),
+    /// Take local TCP connections and carry them to a server over several paths
+    Connect(Box<connect::ConnectArgs>),
+    /// Run schemes and programs over emulated links on the real kernel (needs root)
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
+    /// Draw the results in a directory as one HTML file
+    Report {
+        /// Where `lab run --out` wrote its results
+        dir: PathBuf,
+    },
+    /// List what can be named on the command line
+    List {
+        /// What to list
+        what: list::What,
+    },
+    /// One end of a lab run, started by the lab
+    #[command(name = weftline_lab::ENDPOINT_COMMAND, hide = true)]
+    LabEndpoint {
+        /// What to do, as JSON
+        args: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return usage(&error),
+    };
+    match run(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("weftline: {failure}");
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Connect(args) => connect::run(*args),
+        Command::Lab(command) => lab::run(command),
+        Command::Report { dir } => {
+            let page = weftline_report::write_report(&dir)?;
+            output::print(&format!("{}\n", page.display()))
+        }
+        Command::List { what } => list::run(what),
+        Command::LabEndpoint { args } => lab::endpoint(&args),
+    }
+}
+
+/// Help and version are answers; anything else is wrong use, told in one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe is no failure of ours.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            let text = error.render().to_string();
+            // The message ends at the first empty line; then come usage and hints.
+            let message = text.split("\n\n").next().unwrap_or_default();
+            let message = message.trim_start_matches("error: ");
+            let failure = Failure::wrong_use(message);
+            eprintln!("weftline: {failure} (see --help)");
+            ExitCode::from(failure.status())
+        }
+    }
+}

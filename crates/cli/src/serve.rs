@@ -1,0 +1,183 @@
+//! `weftline serve`: multipath connections in, TCP connections out.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+use weftline::{Identity, Server, ServerSecurity, ServerTls, Token};
+use weftline_core::ByteCount;
+
+use crate::config;
+use crate::failure::Failure;
+use crate::output;
+use crate::signals::Stop;
+
+/// The longest token file, in bytes.
+const MAX_TOKEN: u64 = 4096;
+
+/// Options of `serve`, and the keys of its configuration file.
+#[derive(Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ServeArgs {
+    /// Addresses to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice)
+    #[arg(long, value_name = "ADDR", num_args = 1..)]
+    listen: Vec<SocketAddr>,
+    /// Where each connection is forwarded to, such as 127.0.0.1:80
+    #[arg(long, value_name = "ADDR")]
+    forward: Option<String>,
+    /// A certificate chain (PEM) instead of the self-made one; needs --key
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Where the self-made certificate is kept [default: /var/lib/weftline for root, else
+    /// weftline in $XDG_STATE_HOME or ~/.local/state]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// A file with the secret that clients must have, 16 characters or more
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Authorities (PEM) of which clients must have a certificate
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// No encryption and no authentication: for measurements on networks of your own
+    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "state_dir"])]
+    insecure_plaintext: bool,
+    /// Most memory of a connection for received bytes, and again for bytes to send
+    /// [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    max_memory: Option<String>,
+    /// How long a connection lives without any path [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    grace: Option<String>,
+    /// A TOML file with any of these options by their long names
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+}
+
+impl ServeArgs {
+    /// The options, completed from the configuration file.
+    fn complete(self) -> Result<Self, Failure> {
+        let Some(file) = &self.config else { return Ok(self) };
+        let from: Self = config::read(file)?;
+        Ok(Self {
+            listen: if self.listen.is_empty() { from.listen } else { self.listen },
+            forward: self.forward.or(from.forward),
+            cert: self.cert.or(from.cert),
+            key: self.key.or(from.key),
+            state_dir: self.state_dir.or(from.state_dir),
+            token_file: self.token_file.or(from.token_file),
+            client_ca: self.client_ca.or(from.client_ca),
+            insecure_plaintext: self.insecure_plaintext || from.insecure_plaintext,
+            max_memory: self.max_memory.or(from.max_memory),
+            grace: self.grace.or(from.grace),
+            config: None,
+        })
+    }
+
+    fn security(&self) -> Result<ServerSecurity, Failure> {
+        if self.insecure_plaintext {
+            warn_plaintext();
+            return Ok(ServerSecurity::InsecurePlaintext);
+        }
+        let identity = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Identity::from_files(cert, key)?,
+            (None, None) => {
+                let default;
+                let dir = match &self.state_dir {
+                    Some(dir) => dir,
+                    None => {
+                        default = weftline::default_state_dir()?;
+                        &default
+                    }
+                };
+                Identity::from_state_dir(dir)?
+            }
+            _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
+        };
+        Ok(ServerSecurity::Tls(ServerTls::new(&identity, self.client_ca.as_deref())?))
+    }
+}
+
+/// Says on standard error what plaintext means.
+pub(crate) fn warn_plaintext() {
+    eprintln!(
+        "weftline: warning: --insecure-plaintext: anybody on the way can read and change the data"
+    );
+}
+
+/// Reads the secret in `file`.
+pub(crate) fn read_token(file: &Path) -> Result<Token, Failure> {
+    let text = config::read_text(file, MAX_TOKEN)
+        .map_err(|error| Failure::wrong_use(format!("token file {}: {error}", file.display())))?;
+    Token::new(&text)
+        .map_err(|error| Failure::wrong_use(format!("token file {}: {error}", file.display())))
+}
+
+/// Reads a size such as 64MiB.
+pub(crate) fn parse_size(option: &str, text: &str) -> Result<ByteCount, Failure> {
+    text.parse().map_err(|error| Failure::wrong_use(format!("{option}: {error}")))
+}
+
+/// Reads a duration such as 30s.
+pub(crate) fn parse_duration(option: &str, text: &str) -> Result<std::time::Duration, Failure> {
+    humantime::parse_duration(text).map_err(|error| {
+        Failure::wrong_use(format!("{option}: '{text}' is no duration such as 30s: {error}"))
+    })
+}
+
+/// Starts logging to standard error: what RUST_LOG says, else from "info" on.
+pub(crate) fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
+        .from_env_lossy();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+/// Serves until a signal comes.
+pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
+    let args = args.complete()?;
+    start_log();
+    if args.listen.is_empty() {
+        return Err(Failure::wrong_use("nothing to listen on; give --listen ADDR"));
+    }
+    let Some(target) = args.forward.clone() else {
+        return Err(Failure::wrong_use("nothing to forward to; give --forward ADDR"));
+    };
+    let target: weftline::ServerAddr =
+        target.parse().map_err(|error| Failure::wrong_use(format!("--forward: {error}")))?;
+    let security = args.security()?;
+    let mut greeting = String::new();
+    if let ServerSecurity::Tls(tls) = &security {
+        greeting = format!("fingerprint {}\n", tls.fingerprint());
+    }
+    let mut builder = Server::builder().security(security);
+    if let Some(file) = &args.token_file {
+        builder = builder.token(read_token(file)?);
+    }
+    if let Some(size) = &args.max_memory {
+        builder = builder.max_memory(parse_size("--max-memory", size)?);
+    }
+    if let Some(grace) = &args.grace {
+        builder = builder.grace(parse_duration("--grace", grace)?);
+    }
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        let stop = Stop::on_signals()?;
+        let server = builder.bind(&args.listen)?;
+        for address in server.local_addrs() {
+            greeting += &format!("listening on {address}\n");
+        }
+        output::print(&greeting)?;
+        weftline::serve(server, target.to_string(), stop.nth(1), stop.nth(2)).await;
+        Ok(())
+    })
+}
