@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use weftline_core::path::PathId;
 use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount, Instant, SessionConfig};
+use weftline_link::RateTrace;
 
 fn config(scheduler: &str) -> SessionConfig {
     SessionConfig {
@@ -175,4 +176,45 @@ fn the_forward_direction_can_be_pinned() {
     };
     assert_eq!(pinned(0), Some(PathId(0)));
     assert_eq!(pinned(1), Some(PathId(1)));
+}
+
+#[test]
+fn a_stream_slower_than_the_paths_is_not_held_back() {
+    // 2 Mb/s comes in pieces of 250 bytes: each is smaller than a chunk and has no backward side.
+    let bytes = 500_000;
+    let mut world = World::new(&config("fbdt"), wifi_and_wigig(), [0, bytes], 1);
+    world.pace = Some(Bitrate::mbps(2));
+    assert!(world.run(Instant::from_millis(10_000)));
+    let written = Bitrate::mbps(2).time_for(ByteCount::new(bytes)).unwrap();
+    let took = world.last_read_at(0).since(START);
+    assert!(took <= written + ms(2 + 2), "took {took:?}, written in {written:?}");
+    let stats = world.session(1).stats();
+    let sent = |path| stats.paths[&PathId(path)].sent - stats.paths[&PathId(path)].rescued;
+    assert_eq!((sent(0), sent(1)), (bytes, 0));
+    // 1 Gb/s is more than the first path carries: windows are cut from what is there.
+    let bytes = 50 << 20;
+    let mut world = World::new(&config("fbdt"), wifi_and_wigig(), [0, bytes], 1);
+    world.pace = Some(Bitrate::mbps(1000));
+    assert!(world.run(Instant::from_millis(10_000)));
+    let written = Bitrate::mbps(1000).time_for(ByteCount::new(bytes)).unwrap();
+    let took = world.last_read_at(0).since(START);
+    assert!(took <= written + ms(10), "took {took:?}, written in {written:?}");
+}
+
+#[test]
+fn the_direction_follows_reliability() {
+    // The first path, forward at the start, has an outage every second; the second has none.
+    let bytes = 100 << 20;
+    let mut paths = wifi_and_wigig();
+    paths[1].rate = RateTrace::constant(Bitrate::mbps(100));
+    let steps = (0..8_u64).flat_map(|n| {
+        let second = |at| ms(1000 * n + at);
+        [(second(0), Bitrate::mbps(200)), (second(500), Bitrate::ZERO)]
+    });
+    let trace = RateTrace::from_steps(steps.collect(), ms(8000));
+    paths[0].rate = trace.expect("a valid trace");
+    let mut world = World::new(&config("fbdt"), paths, [0, bytes], 1);
+    world.run(Instant::from_millis(4000));
+    assert_eq!(world.session(1).stats().forward, Some(PathId(1)));
+    assert!(world.silent_events >= 2, "{}", world.silent_events);
 }

@@ -270,6 +270,7 @@ impl Session {
         match record {
             Record::Ack(ack) => {
                 self.send.handle_ack(&ack, now)?;
+                self.judge(now);
                 self.wake_idle();
             }
             Record::CreditWish(wish) => self.recv.handle_wish(wish, now),
@@ -490,6 +491,15 @@ impl Session {
     }
 
     // ---- inner works ----
+
+    fn judge(&mut self, now: Instant) {
+        for (id, silent) in self.send.judge(now) {
+            let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
+            self.events.push_back(event);
+            // It may have waited with room while it was silent.
+            self.wake(id);
+        }
+    }
 
     fn ack_everywhere(&mut self) {
         for control in self.control.values_mut() {

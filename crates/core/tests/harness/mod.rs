@@ -117,6 +117,8 @@ pub(crate) struct World {
     script: VecDeque<(Instant, Step)>,
     seed: u64,
     pub(crate) silent_events: u32,
+    /// At most this rate is written, in steps of a millisecond; as fast as possible if `None`.
+    pub(crate) pace: Option<Bitrate>,
 }
 
 fn byte_at(offset: u64) -> u8 {
@@ -151,6 +153,7 @@ impl World {
             script: VecDeque::new(),
             seed,
             silent_events: 0,
+            pace: None,
         };
         for path in 0..world.paths.len() {
             world.revive(path);
@@ -215,6 +218,9 @@ impl World {
                 consider(now + Duration::from_micros(200));
             }
         }
+        if self.pace.is_some() && self.nodes.iter().any(|node| !node.finished) {
+            consider(now + Duration::from_millis(1));
+        }
         for node in &self.nodes {
             node.session.poll_timeout(now).into_iter().for_each(|at| consider(at.max(now)));
         }
@@ -256,7 +262,7 @@ impl World {
         loop {
             let mut moved = false;
             for node in &mut self.nodes {
-                moved |= node.run_application(self.now);
+                moved |= node.run_application(self.now, self.pace);
             }
             for (to, from) in [(1, 0), (0, 1)] {
                 while let Some(id) = self.nodes[from].session.poll_wake() {
@@ -370,10 +376,14 @@ impl World {
 
 impl Node {
     /// Writes what there is room for and reads what there is; returns whether anything moved.
-    fn run_application(&mut self, now: Instant) -> bool {
+    fn run_application(&mut self, now: Instant, pace: Option<Bitrate>) -> bool {
         let mut moved = false;
-        while now >= START && self.written < self.write_total {
-            let end = self.write_total.min(self.written + (64 << 10));
+        // Whole milliseconds: an application that writes at every event would write single bytes.
+        let written_for = Duration::from_millis(now.since(START).as_millis() as u64);
+        let paced = |rate: Bitrate| rate.bytes_in(written_for).as_u64();
+        let allowed = self.write_total.min(pace.map_or(u64::MAX, paced));
+        while now >= START && self.written < allowed {
+            let end = allowed.min(self.written + (64 << 10));
             let data: Vec<u8> = (self.written..end).map(byte_at).collect();
             let n = self.session.write(&data, now) as u64;
             self.written += n;
