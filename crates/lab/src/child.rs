@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
+use signal_hook::{SigId, flag};
 
 use crate::LabError;
 use crate::sys::process::{self, Ended, Usage};
@@ -27,7 +28,23 @@ const LINE_MAX: u64 = 64 << 20;
 
 /// Set when the user wants to stop (Ctrl-C or SIGTERM).
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
+pub struct StopFlag {
+    wanted: Arc<AtomicBool>,
+    /// Ends with the last clone of the flag.
+    _handlers: Option<Arc<Handlers>>,
+}
+
+/// Signal handlers, removed when this is dropped.
+#[derive(Debug, Default)]
+struct Handlers(Vec<SigId>);
+
+impl Drop for Handlers {
+    fn drop(&mut self) {
+        for &handler in &self.0 {
+            signal_hook::low_level::unregister(handler);
+        }
+    }
+}
 
 impl StopFlag {
     /// A flag that Ctrl-C and SIGTERM set from now on; a second one ends the process at once (and
@@ -36,19 +53,23 @@ impl StopFlag {
     /// # Errors
     /// If the system refuses the signal handlers.
     pub fn on_signals() -> Result<Self, LabError> {
-        let flag = Self::default();
+        let wanted = Arc::new(AtomicBool::new(false));
+        let mut handlers = Handlers::default();
+        let mut install = |signal| -> std::io::Result<()> {
+            let again = flag::register_conditional_shutdown(signal, 1, Arc::clone(&wanted))?;
+            handlers.0.push(again);
+            handlers.0.push(flag::register(signal, Arc::clone(&wanted))?);
+            Ok(())
+        };
         for signal in [libc::SIGINT, libc::SIGTERM] {
-            let context = || LabError::os("catching signals");
-            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&flag.0))
-                .map_err(context())?;
-            signal_hook::flag::register(signal, Arc::clone(&flag.0)).map_err(context())?;
+            install(signal).map_err(LabError::os("catching signals"))?;
         }
-        Ok(flag)
+        Ok(Self { wanted, _handlers: Some(Arc::new(handlers)) })
     }
 
     /// Asks everything to stop.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.wanted.store(true, Ordering::Relaxed);
     }
 
     /// [`LabError::Interrupted`] once the user wants to stop.
@@ -56,7 +77,7 @@ impl StopFlag {
     /// # Errors
     /// Exactly that.
     pub fn check(&self) -> Result<(), LabError> {
-        if self.0.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
+        if self.wanted.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -128,8 +149,12 @@ impl Program {
     }
 
     /// Waits until it ends by itself and gives the rest of its standard output, or `None` if it
-    /// has not ended by `deadline`.
-    pub(crate) fn finish(&mut self, deadline: Instant) -> Result<Option<Finished>, LabError> {
+    /// has not ended by `deadline`; calls `tick` now and then.
+    pub(crate) fn finish(
+        &mut self,
+        deadline: Instant,
+        tick: &mut dyn FnMut(),
+    ) -> Result<Option<Finished>, LabError> {
         self.stdin = None;
         let mut output = String::new();
         loop {
@@ -141,12 +166,12 @@ impl Program {
                     output.push('\n');
                 }
                 Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(None),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => tick(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        let ended = self.reap(true)?.expect("a blocking wait returns when it has ended");
-        Ok(Some(Finished { status: ended.status, output }))
+        self.reap(true)?;
+        Ok(Some(Finished { output }))
     }
 
     /// Kills it if it still runs; what it used in all.
@@ -208,8 +233,6 @@ impl Drop for Program {
 /// How a program that ended by itself did.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Its exit status.
-    pub(crate) status: ExitStatus,
     /// The rest of its standard output.
     pub(crate) output: String,
 }

@@ -8,26 +8,32 @@
 //! It needs root, or a user namespace in which `/dev/net/tun` is accessible. Nothing can be left
 //! behind: namespaces and devices are held by file descriptors only, and children die with us.
 
+mod check;
 mod child;
 pub mod clock;
 pub mod emulator;
 pub mod endpoint;
 mod error;
+mod iperf;
 mod mptcp;
 pub mod netns;
 mod packet;
+mod privilege;
 mod progress;
 mod record;
 mod run;
 mod series;
+mod shell;
 mod sys;
 mod table;
 pub mod testbed;
 pub mod topology;
 mod tun;
 
+pub use check::check;
 pub use child::StopFlag;
 pub use endpoint::{ENDPOINT_COMMAND, EndpointArgs, parse_endpoint_args, run_endpoint};
 pub use error::LabError;
 pub use series::{LabOptions, run_many};
+pub use shell::shell;
 pub use tun::Tun;

@@ -4,9 +4,11 @@
 //! file descriptor (and the programs in it) holds it. When the last of them is gone, even by
 //! `kill -9`, the kernel removes the namespace and every device in it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -62,10 +64,22 @@ impl Netns {
 
     /// A command whose child runs inside the namespace, leads its own process group and dies with
     /// the calling thread.
-    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        process::tie_to_us(&mut command, Some(Arc::clone(&self.fd)));
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.foreground_command(program);
+        command.process_group(0);
         command
+    }
+
+    /// Like [`Netns::command`], but in our own process group, which has the terminal.
+    pub(crate) fn foreground_command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        process::tie_to_us(&mut command, Arc::clone(&self.fd));
+        command
+    }
+
+    /// Where other programs find the namespace, for `nsenter --net=…`, while we run.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd())
     }
 
     /// Runs `ip ARGS` inside the namespace.

@@ -91,8 +91,12 @@ fn path_record(plan: &Plan<'_>, index: usize, path: &PathReport, outcome: &Outco
         goodput_mbps: Some(delivered_mbps(plan, path, outcome)),
         bytes_sent: Some(counters.offered_payload),
         packets: Some(counters.offered.packets),
-        // A path on which no connection stood has nothing to send again.
-        retransmitted_packets: Some(socket.map_or(0, |socket| socket.retransmitted)),
+        // A path on which no connection stood has nothing to send again; of a program's own
+        // sockets nothing is known.
+        retransmitted_packets: match plan.scenario.workload {
+            Workload::Iperf3 => None,
+            _ => Some(socket.map_or(0, |socket| socket.retransmitted)),
+        },
         lost: Some(counters.lost.packets),
         queue_drops: Some(counters.queue_full.packets),
         rtt_ms: socket.map(|socket| RttMs { mean: socket.rtt_mean_ms, p95: socket.rtt_p95_ms }),

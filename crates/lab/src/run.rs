@@ -13,16 +13,16 @@ use crate::endpoint::{
     Command, ENDPOINT_COMMAND, EndpointArgs, Event, ReceiverReport, Role, SenderReport, Traffic,
     Transport,
 };
-use crate::mptcp;
 use crate::sys::process::Usage;
 use crate::testbed::{PathLinks, Testbed};
 use crate::topology::End;
+use crate::{iperf, mptcp};
 
 /// Where the server listens.
-const PORT: u16 = 4443;
+pub(crate) const PORT: u16 = 4443;
 
 /// How long a program may take to start, and a connection to be set up over lossy, slow links.
-const SETUP_LIMIT: Duration = Duration::from_secs(30);
+pub(crate) const SETUP_LIMIT: Duration = Duration::from_secs(30);
 
 /// From the order to go to t = 0: enough for it to reach all processes.
 const LEAD: Duration = Duration::from_millis(50);
@@ -52,8 +52,8 @@ pub(crate) struct Outcome {
     pub(crate) receiver: ReceiverReport,
     pub(crate) sender: SenderReport,
     pub(crate) emulator: EmulatorReport,
-    /// Of the sender and of the receiver.
-    pub(crate) usage: [Usage; 2],
+    /// Of every program of the run, the emulator left out.
+    pub(crate) usage: Vec<Usage>,
     /// Why the run failed, if it did.
     pub(crate) error: Option<String>,
     /// Whether the connections were encrypted.
@@ -129,8 +129,20 @@ impl Plan<'_> {
         }
     }
 
-    /// Runs it with the lab's own sender and receiver. `progress` hears the time since t = 0.
+    /// Runs it. `progress` hears the time since t = 0.
     pub(crate) fn run(
+        &self,
+        stop: &StopFlag,
+        progress: &mut dyn FnMut(Duration),
+    ) -> Result<Outcome, LabError> {
+        match self.scenario.workload {
+            Workload::Iperf3 => iperf::run(self, stop, progress),
+            _ => self.run_endpoints(stop, progress),
+        }
+    }
+
+    /// Runs it with the lab's own sender and receiver.
+    fn run_endpoints(
         &self,
         stop: &StopFlag,
         progress: &mut dyn FnMut(Duration),
@@ -186,7 +198,7 @@ impl Plan<'_> {
             receiver: ReceiverReport::default(),
             sender: SenderReport::default(),
             emulator,
-            usage: [sender.program.stop()?, receiver.program.stop()?],
+            usage: vec![sender.program.stop()?, receiver.program.stop()?],
             error: None,
             tls: false,
         };

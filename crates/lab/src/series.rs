@@ -9,6 +9,7 @@ use weftline_scenario::{
 
 use crate::LabError;
 use crate::child::StopFlag;
+use crate::privilege;
 use crate::progress::Progress;
 use crate::record;
 use crate::run::{Outcome, Plan};
@@ -77,6 +78,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     for scheme in &options.schemes {
         scheme.check(&options.scenario).map_err(|error| LabError::Usage(error.to_string()))?;
     }
+    privilege::ensure()?;
     let stop = StopFlag::on_signals()?;
     let mut writer = options.out.as_deref().map(ResultsWriter::open).transpose();
     if let Ok(Some(writer)) = &mut writer {

@@ -40,9 +40,10 @@ impl Tun {
         check_name(name)?;
         let fd = ns.run(|| open(name)).map_err(|error| cannot_open(name, error))?;
         let tun = Self { fd, name: name.to_owned(), ns: ns.clone() };
-        ns.ip(&format!(
-            "link set dev {name} mtu {MTU} txqueuelen {READ_QUEUE} multicast off addrgenmode none up"
-        ))?;
+        ns.ip(&format!("link set dev {name} mtu {MTU} txqueuelen {READ_QUEUE}"))?;
+        // No packet of the kernel's own: it would draw from the loss stream.
+        ns.ip(&format!("link set dev {name} multicast off addrgenmode none"))?;
+        ns.ip(&format!("link set dev {name} up"))?;
         ns.ip(&format!("addr add {}/24 dev {name}", address.v4))?;
         ns.ip(&format!("addr add {}/64 dev {name} nodad", address.v6))?;
         Ok(tun)
@@ -99,15 +100,41 @@ pub(crate) fn check_name(name: &str) -> Result<(), LabError> {
 
 /// Runs inside the namespace: the device is created where the opening thread is.
 fn open(name: &str) -> io::Result<OwnedFd> {
+    let fd = open_clone_device()?;
+    sys::attach(fd.as_fd(), name)?;
+    set_offloads(fd.as_fd())?;
+    Ok(fd)
+}
+
+fn open_clone_device() -> io::Result<OwnedFd> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
-    let fd = OwnedFd::from(options.open("/dev/net/tun")?);
-    sys::attach(fd.as_fd(), name)?;
+    options.open("/dev/net/tun").map(OwnedFd::from)
+}
+
+/// TCP super-packets, and UDP ones where the kernel has them; whether it has.
+fn set_offloads(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
     // UDP super-packets came with Linux 6.2; an older kernel cuts them itself.
-    sys::set_offload(fd.as_fd(), tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6)
-        .or_else(|_| sys::set_offload(fd.as_fd(), tcp))?;
-    Ok(fd)
+    if sys::set_offload(fd, tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6).is_ok() {
+        return Ok(true);
+    }
+    sys::set_offload(fd, tcp).map(|()| false)
+}
+
+/// Whether `/dev/net/tun` can be opened by us.
+pub(crate) fn check_access() -> Result<(), LabError> {
+    open_clone_device().map(drop).map_err(|error| cannot_open("for a check", error))
+}
+
+/// Whether TUN devices in `ns` have UDP segmentation offload besides TCP's.
+pub(crate) fn check_offloads(ns: &Netns) -> Result<bool, LabError> {
+    let probe = || {
+        let fd = open_clone_device()?;
+        sys::attach(fd.as_fd(), "probe")?;
+        set_offloads(fd.as_fd())
+    };
+    ns.run(probe).map_err(|error| cannot_open("probe", error))
 }
 
 fn cannot_open(name: &str, error: io::Error) -> LabError {

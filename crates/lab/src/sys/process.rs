@@ -38,20 +38,17 @@ pub(crate) fn set_fifo(priority: i32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Makes the child of `command` run in the network namespace `ns` (if any), lead its own process
-/// group, and be killed when the thread that spawns it ends.
+/// Makes the child of `command` run in the network namespace `ns` and be killed when the thread
+/// that spawns it ends.
 ///
 /// The spawning thread must outlive the child: the kernel's parent-death signal watches the
 /// thread, not the process.
-pub(crate) fn tie_to_us(command: &mut Command, ns: Option<Arc<OwnedFd>>) {
-    command.process_group(0);
+pub(crate) fn tie_to_us(command: &mut Command, ns: Arc<OwnedFd>) {
     let parent = rustix::process::getpid();
     let prepare = move || {
-        if let Some(ns) = &ns {
-            // SAFETY: setns is async-signal-safe; the closure keeps the descriptor open.
-            if unsafe { libc::setns(ns.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
+        // SAFETY: setns is async-signal-safe; the closure keeps the descriptor open.
+        if unsafe { libc::setns(ns.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
+            return Err(io::Error::last_os_error());
         }
         die_with(parent)
     };
@@ -70,22 +67,21 @@ fn die_with(parent: Pid) -> io::Result<()> {
     }
 }
 
-/// Makes the child of `command` root of a new user namespace, in which our user is mapped to 0.
-pub(crate) fn become_root_of_new_user_namespace(command: &mut Command) {
-    // The maps are written out before the fork: the child must not allocate.
+/// Replaces this process by `command`, run as root of a new user namespace in which our user is
+/// mapped to 0. Returns only if that fails; the kernel wants a process of one thread.
+pub(crate) fn exec_in_user_namespace(mut command: Command) -> io::Error {
     let uid_map = format!("0 {} 1", rustix::process::geteuid().as_raw());
     let gid_map = format!("0 {} 1", rustix::process::getegid().as_raw());
-    let parent = rustix::process::getpid();
     let prepare = move || {
-        // SAFETY: after fork this process has one thread and shares its descriptors with nobody.
+        // SAFETY: a user namespace changes none of our descriptors.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }?;
         write_file(c"/proc/self/setgroups", b"deny")?;
         write_file(c"/proc/self/uid_map", uid_map.as_bytes())?;
-        write_file(c"/proc/self/gid_map", gid_map.as_bytes())?;
-        die_with(parent)
+        write_file(c"/proc/self/gid_map", gid_map.as_bytes())
     };
-    // SAFETY: as in `tie_to_us`: system calls only.
+    // SAFETY: the closure makes only system calls.
     unsafe { command.pre_exec(prepare) };
+    command.exec()
 }
 
 fn write_file(path: &std::ffi::CStr, content: &[u8]) -> io::Result<()> {
@@ -149,7 +145,7 @@ pub(crate) fn reap(pid: Pid, block: bool) -> io::Result<Option<Ended>> {
     }))
 }
 
-/// Processor time of this whole process so far.
+/// Processor time of the calling thread so far.
 pub(crate) fn thread_cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32)

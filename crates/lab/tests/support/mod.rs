@@ -14,7 +14,7 @@ use weftline_lab::topology::{self, End};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 
 /// A link of constant rate without loss and with a queue of 1000 packets.
-pub fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
+pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
     LinkConfig {
         rate: RateTrace::constant(Bitrate::mbps(mbps)),
         delay: Duration::from_millis(delay_ms),
@@ -24,29 +24,29 @@ pub fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
     }
 }
 
-pub fn with_loss(link: LinkConfig, loss: LossModel) -> LinkConfig {
+pub(crate) fn with_loss(link: LinkConfig, loss: LossModel) -> LinkConfig {
     LinkConfig { loss, ..link }
 }
 
-pub fn with_queue(link: LinkConfig, bytes: u64) -> LinkConfig {
+pub(crate) fn with_queue(link: LinkConfig, bytes: u64) -> LinkConfig {
     LinkConfig { queue: QueueLimit::Bytes(ByteCount::new(bytes)), ..link }
 }
 
-pub fn path(name: &str, down: LinkConfig, up: LinkConfig) -> PathLinks {
+pub(crate) fn path(name: &str, down: LinkConfig, up: LinkConfig) -> PathLinks {
     PathLinks { name: name.to_owned(), down, up }
 }
 
 /// One world at a time: they measure time, and share two cores with their neighbours.
-pub fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Builds a world; `None`, after saying how to run the test, where that is not possible. In CI it
-/// must be possible.
-pub fn world(paths: Vec<PathLinks>, start: Start) -> Option<Testbed> {
-    match Testbed::build(paths, "cubic", 1, start) {
-        Ok(testbed) => Some(testbed),
+/// The result; `None`, after saying how to run the test, where the lab cannot run. In CI it must be
+/// able to.
+pub(crate) fn possible<T>(result: Result<T, LabError>) -> Option<T> {
+    match result {
+        Ok(result) => Some(result),
         Err(LabError::NotPossible { what, remedy }) => {
             assert!(std::env::var_os("CI").is_none(), "{what}; {remedy}");
             eprintln!("skipped: {what}; run 'sudo -E cargo test -p weftline-lab'");
@@ -56,8 +56,13 @@ pub fn world(paths: Vec<PathLinks>, start: Start) -> Option<Testbed> {
     }
 }
 
+/// Builds a world, where that is possible.
+pub(crate) fn world(paths: Vec<PathLinks>, start: Start) -> Option<Testbed> {
+    possible(Testbed::build(paths, "cubic", 1, start))
+}
+
 /// A UDP socket at each end of the first path: client, server.
-pub fn udp_pair(testbed: &Testbed) -> (UdpSocket, UdpSocket) {
+pub(crate) fn udp_pair(testbed: &Testbed) -> (UdpSocket, UdpSocket) {
     let bind = |end: End| {
         let ns = match end {
             End::Client => &testbed.client,
@@ -77,6 +82,6 @@ pub fn udp_pair(testbed: &Testbed) -> (UdpSocket, UdpSocket) {
 }
 
 /// The IPv6 address of an end of the first path.
-pub fn v6(end: End, port: u16) -> SocketAddr {
+pub(crate) fn v6(end: End, port: u16) -> SocketAddr {
     SocketAddr::new(topology::address(0, end).v6.into(), port)
 }

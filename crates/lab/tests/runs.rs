@@ -1,0 +1,179 @@
+//! Whole runs: schemes and workloads over emulated links, end to end.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use support::alone;
+use weftline_lab::{LabError, LabOptions, run_many};
+use weftline_scenario::{RunRecord, Scenario, Scheme, Workload, read_runs};
+
+/// What a full-size TCP segment carries of the 1500 bytes it takes on the link.
+const TCP_SHARE: f64 = 1448.0 / 1500.0;
+
+const TWO_PATHS: &str = r#"
+name = "two-paths"
+duration = "3s"
+warmup = "1s"
+
+[[path]]
+name = "slow"
+rate = "10Mbps"
+delay = "5ms"
+
+[[path]]
+name = "fast"
+rate = "30Mbps"
+delay = "10ms"
+"#;
+
+/// Options for a run of `schemes` over the scenario `text`.
+fn options(text: &str, schemes: &[&str]) -> LabOptions {
+    let none = |_: &Path| Err(std::io::ErrorKind::NotFound.into());
+    let scenario = Scenario::parse("test", text, &none).unwrap();
+    let schemes: Vec<Scheme> = schemes.iter().map(|scheme| scheme.parse().unwrap()).collect();
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_weftline-lab-test"));
+    LabOptions { program, ..LabOptions::new(scenario, schemes).unwrap() }
+}
+
+/// The records; `None`, after saying how to run the test, where the lab cannot run.
+fn records(options: &LabOptions) -> Option<Vec<RunRecord>> {
+    support::possible(run_many(options))
+}
+
+/// One scheme's record, which must have completed.
+fn record(options: &LabOptions) -> Option<RunRecord> {
+    let record = records(options)?.remove(0);
+    assert_eq!((record.completed, &record.error), (true, &None), "{record:?}");
+    Some(record)
+}
+
+#[test]
+fn schemes_carry_what_their_paths_do() {
+    let _alone = alone();
+    let out = tempfile::tempdir().unwrap();
+    let schemes = ["single:slow", "single:fast", "linux-mptcp", "weft-single:fast", "fbdt"];
+    let options = LabOptions { out: Some(out.path().to_owned()), ..options(TWO_PATHS, &schemes) };
+    let Some(records) = records(&options) else { return };
+    let of = |records: &[RunRecord]| -> Vec<_> {
+        records.iter().map(|record| (record.scheme.clone(), record.bytes_delivered)).collect()
+    };
+    assert_eq!(of(&read_runs(out.path()).unwrap()), of(&records));
+    let series = std::fs::read_to_string(out.path().join("series.csv")).unwrap();
+    assert!(series.lines().count() > 5 * 20, "a row for each 100 ms of each run");
+    assert!(Scenario::load(&out.path().join("two-paths.toml")).is_ok());
+    // A young kernel MPTCP connection may leave a path idle for a while; the others may not.
+    for (record, (mbps, least)) in
+        records.iter().zip([(10.0, 0.95), (30.0, 0.95), (40.0, 0.6), (30.0, 0.9), (40.0, 0.9)])
+    {
+        assert!(record.completed, "{record:?}");
+        let full = mbps * TCP_SHARE;
+        let goodput = record.goodput_mbps.unwrap();
+        assert!((least * full..1.01 * full).contains(&goodput), "{record:?}");
+        let paths: Vec<_> = record.paths.iter().map(|path| path.name.as_str()).collect();
+        match record.scheme.rsplit_once(':') {
+            Some((_, path)) => assert_eq!(paths, [path]),
+            None => assert_eq!(paths, ["slow", "fast"]),
+        }
+        let delay = record.in_order_delay_ms.unwrap();
+        assert!(delay.p50 >= 5.0 && delay.p50 <= delay.p99 && delay.p99 <= delay.max);
+        assert!(record.cpu_seconds.unwrap() > 0.0 && record.peak_memory_bytes.unwrap() > 0);
+        let carried: f64 = record.paths.iter().map(|path| path.goodput_mbps.unwrap()).sum();
+        assert!(carried > 0.98 * goodput, "the links carried it: {record:?}");
+    }
+}
+
+#[test]
+fn constant_rate_arrives_with_the_delay_of_the_path() {
+    let _alone = alone();
+    let mut options = options(TWO_PATHS, &["single:fast"]);
+    options.scenario.workload = "cbr:10Mbps".parse().unwrap();
+    let Some(record) = record(&options) else { return };
+    let goodput = record.goodput_mbps.unwrap();
+    assert!((9.9..10.1).contains(&goodput), "{record:?}");
+    // 10 ms of propagation, a block of 1250 bytes at 30 Mb/s, and no queue.
+    let delay = record.in_order_delay_ms.unwrap();
+    assert!((10.3..12.0).contains(&delay.p50), "{record:?}");
+    assert!(record.longest_gap_ms.unwrap() < 500.0, "{record:?}");
+}
+
+#[test]
+fn a_warm_connection_is_faster_than_a_new_one() {
+    let _alone = alone();
+    let time = |workload: &str| {
+        let mut options = options(TWO_PATHS, &["single:fast"]);
+        options.scenario.workload = workload.parse().unwrap();
+        record(&options)?.completion_s
+    };
+    let (Some(cold), Some(warm)) = (time("transfer:50kB"), time("burst:50kB")) else { return };
+    // A new connection: one round trip of 20 ms to connect, one to ask, and slow start from 10
+    // segments takes one more. 50 kB take 14 ms at 30 Mb/s.
+    assert!((0.060..0.120).contains(&cold), "{cold}");
+    // A warm one: one round trip, and the window is open.
+    assert!((0.033..0.060).contains(&warm), "{warm}");
+}
+
+#[test]
+fn the_real_iperf3_measures_the_same() {
+    let _alone = alone();
+    let mut options = options(TWO_PATHS, &["single:fast", "linux-mptcp"]);
+    options.scenario.workload = Workload::Iperf3;
+    let Some(records) = records(&options) else { return };
+    for (record, least) in records.iter().zip([0.95 * 30.0, 0.6 * 40.0]) {
+        assert!(record.completed, "{record:?}");
+        assert!(record.goodput_mbps.unwrap() > least * TCP_SHARE, "{record:?}");
+    }
+}
+
+#[test]
+fn a_stalled_transfer_is_a_result() {
+    let _alone = alone();
+    let text = r#"
+name = "dead-end"
+duration = "1500ms"
+
+[[path]]
+name = "dying"
+loss = [{ at = "0s", rate = 0.0 }, { at = "300ms", rate = 1.0 }]
+rate = "10Mbps"
+delay = "5ms"
+
+[workload]
+kind = "transfer:10MB"
+"#;
+    let Some(records) = records(&options(text, &["single:dying"])) else { return };
+    let record = &records[0];
+    assert!(!record.completed);
+    let error = record.error.as_deref().unwrap();
+    assert!(error.contains("time limit"), "{error}");
+    let bytes = record.bytes_delivered.unwrap();
+    assert!((100_000..10_000_000).contains(&bytes), "{record:?}");
+    assert_eq!(record.completion_s, None);
+}
+
+#[test]
+fn a_scheme_whose_program_fails_is_a_result() {
+    let _alone = alone();
+    let program = PathBuf::from("/bin/false");
+    let options = LabOptions { program, ..options(TWO_PATHS, &["single:slow"]) };
+    let Some(records) = records(&options) else { return };
+    let error = records[0].error.as_deref().unwrap();
+    assert!(error.starts_with("the sender: it ended too early"), "{error}");
+}
+
+#[test]
+fn wrong_use_is_refused() {
+    let unknown_path = options(TWO_PATHS, &["single:other"]);
+    assert!(matches!(run_many(&unknown_path), Err(LabError::Usage(_))));
+    let long = TWO_PATHS.replace("slow", "a-name-that-is-too-long");
+    let result = run_many(&options(&long, &["single:fast", "linux-mptcp"]));
+    match result {
+        Err(error @ LabError::Usage(_)) => assert_eq!(error.exit_code(), 2),
+        Err(LabError::NotPossible { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(options(TWO_PATHS, &["fbdt"]).scenario.duration, Duration::from_secs(3));
+}
