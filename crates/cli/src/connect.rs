@@ -13,7 +13,7 @@ use weftline::{
 use crate::config;
 use crate::failure::Failure;
 use crate::output;
-use crate::serve::{parse_duration, parse_size, read_token, start_log, warn_plaintext};
+use crate::serve::{parse_duration, parse_size, read_token, runtime, start_log, warn_plaintext};
 use crate::signals::Stop;
 
 /// Connections kept ready unless told otherwise.
@@ -203,7 +203,7 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
         return Err(Failure::wrong_use(format!("--ready: at most {MAX_READY}")));
     }
     let client = args.builder()?.build()?;
-    let runtime = tokio::runtime::Runtime::new()?;
+    let runtime = runtime()?;
     runtime.block_on(async {
         let stop = Stop::on_signals()?;
         let forwarder = tokio::select! {

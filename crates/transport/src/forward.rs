@@ -18,13 +18,15 @@ use tokio::task::JoinSet;
 use weftline_core::session::{RESET_FORWARD, RESET_SHUTDOWN};
 
 use crate::client::Client;
-use crate::connection::{Connection, Control};
+use crate::connection::Connection;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
 use crate::relay::relay;
 use crate::server::Server;
 use crate::socket;
 
+/// What a peer is told when its connection is stopped.
+const SHUTTING_DOWN: &str = "the other side is shutting down";
 /// The client's first byte: from here on the connection belongs to a local one.
 const OPEN: u8 = 1;
 /// How long the target may take to accept a connection.
@@ -52,10 +54,8 @@ pub async fn serve(
     loop {
         tokio::select! {
             connection = server.accept() => {
-                let (target, stop) = (Arc::clone(&target), open.stop.subscribe());
-                let control = connection.control();
-                let serving = serve_one(connection, target);
-                open.tasks.spawn(until_stopped(control, stop, serving));
+                let (target, stage) = (Arc::clone(&target), open.stage.subscribe());
+                open.tasks.spawn(serve_one(connection, target, stage));
             }
             Some(_) = open.tasks.join_next() => {}
             () = &mut stop => break,
@@ -65,36 +65,59 @@ pub async fn serve(
     open.drain(stop_now).await;
 }
 
-async fn serve_one(mut connection: Connection, target: Arc<str>) {
+async fn serve_one(
+    mut connection: Connection,
+    target: Arc<str>,
+    mut stage: watch::Receiver<Stage>,
+) {
     let peer = connection.peer_addr();
-    match connection.read_u8().await {
-        Ok(OPEN) => {}
-        Ok(other) => {
-            let reason = format!("a forwarded connection begins with byte {OPEN}, not {other}");
-            tracing::warn!("{peer}: {reason}");
-            connection.abort(RESET_FORWARD, &reason);
+    let opened = tokio::select! {
+        opened = connection.read_u8() => opened,
+        () = reached(&mut stage, Stage::Finishing) => {
+            connection.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
             let _ = connection.closed().await;
             return;
         }
+    };
+    let refusal = match opened {
         // It was kept ready and never used, or its client failed.
         Err(error) => {
             tracing::debug!("{peer}: a connection ended unused: {error}");
             return;
         }
-    }
-    let dial = tokio::time::timeout(TARGET_TIMEOUT, TcpStream::connect(&*target));
-    let dialled = dial.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-    let local = match dialled {
-        Ok(local) => local,
-        Err(error) => {
-            let reason = format!("cannot reach the forward target {target}: {error}");
-            tracing::warn!("{reason}");
-            connection.abort(RESET_FORWARD, &reason);
-            let _ = connection.closed().await;
-            return;
+        Ok(OPEN) => {
+            let dial = tokio::time::timeout(TARGET_TIMEOUT, TcpStream::connect(&*target)).await;
+            match dial.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                Ok(local) => return relay_until(connection, local, peer, stage).await,
+                Err(error) => format!("cannot reach the forward target {target}: {error}"),
+            }
         }
+        Ok(other) => format!("a forwarded connection begins with byte {OPEN}, not {other}"),
     };
-    finished(peer, relay(connection, local).await);
+    tracing::warn!("{peer}: {refusal}");
+    connection.abort(RESET_FORWARD, &refusal);
+    let _ = connection.closed().await;
+}
+
+/// Relays to the end, which comes early when the connections under way are stopped: this one is
+/// reset then, and the peer told why.
+async fn relay_until(
+    connection: Connection,
+    local: TcpStream,
+    peer: SocketAddr,
+    mut stage: watch::Receiver<Stage>,
+) {
+    let control = connection.control();
+    let stopped = async {
+        reached(&mut stage, Stage::Over).await;
+        control.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
+        // The relay sees the end of the connection and ends, too.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        result = relay(connection, local) => finished(peer, result),
+        () = stopped => {}
+    }
 }
 
 fn finished(peer: SocketAddr, result: io::Result<crate::relay::Relayed>) {
@@ -163,11 +186,17 @@ impl Forwarder {
                 Some(_) = open.tasks.join_next() => continue,
                 () = &mut stop => break,
             };
-            let (pool, stop) = (Arc::clone(&self.pool), open.stop.subscribe());
-            open.tasks.spawn(forward_one(pool, local, peer, stop));
+            let (pool, stage) = (Arc::clone(&self.pool), open.stage.subscribe());
+            open.tasks.spawn(forward_one(pool, local, peer, stage));
         }
         drop(self.listener);
-        drop(keeper);
+        keeper.shutdown().await;
+        for unused in self.pool.ready().drain(..) {
+            open.tasks.spawn(async move {
+                unused.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
+                let _ = unused.closed().await;
+            });
+        }
         open.drain(stop_now).await;
     }
 }
@@ -176,18 +205,14 @@ async fn forward_one(
     pool: Arc<Pool>,
     local: TcpStream,
     peer: SocketAddr,
-    mut stop: watch::Receiver<bool>,
+    mut stage: watch::Receiver<Stage>,
 ) {
     let opened = tokio::select! {
         opened = pool.open() => opened,
-        _ = stop.wait_for(|stop| *stop) => return,
+        () = reached(&mut stage, Stage::Over) => return,
     };
     match opened {
-        Ok(connection) => {
-            let control = connection.control();
-            let relaying = async { finished(peer, relay(connection, local).await) };
-            until_stopped(control, stop, relaying).await;
-        }
+        Ok(connection) => relay_until(connection, local, peer, stage).await,
         Err(error) => {
             tracing::warn!("cannot forward a connection of {peer}: {error}");
             let _ = local.set_zero_linger();
@@ -195,48 +220,46 @@ async fn forward_one(
     }
 }
 
+/// How far a daemon's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// It takes new connections.
+    Running,
+    /// Connections under way may finish.
+    Finishing,
+    /// They are stopped.
+    Over,
+}
+
+/// Waits until the daemon has come as far as `wanted`.
+async fn reached(stage: &mut watch::Receiver<Stage>, wanted: Stage) {
+    if stage.wait_for(|stage| *stage >= wanted).await.is_err() {
+        // The daemon holds the sender until its last connection is gone.
+        std::future::pending::<()>().await;
+    }
+}
+
 /// The connections under way.
 struct Open {
     tasks: JoinSet<()>,
-    stop: watch::Sender<bool>,
+    stage: watch::Sender<Stage>,
 }
 
 impl Open {
     fn new() -> Self {
-        Self { tasks: JoinSet::new(), stop: watch::Sender::new(false) }
+        Self { tasks: JoinSet::new(), stage: watch::Sender::new(Stage::Running) }
     }
 
     /// Lets the connections finish for a while and ends those that do not.
     async fn drain(mut self, stop_now: impl Future<Output = ()>) {
-        if !self.tasks.is_empty() {
-            tracing::info!("{} connections are finishing", self.tasks.len());
-        }
+        self.stage.send_replace(Stage::Finishing);
         tokio::select! {
             () = async { while self.tasks.join_next().await.is_some() {} } => return,
             () = tokio::time::sleep(DRAIN_TIME) => {}
             () = stop_now => {}
         }
-        self.stop.send_replace(true);
+        self.stage.send_replace(Stage::Over);
         while self.tasks.join_next().await.is_some() {}
-    }
-}
-
-/// Runs `work` on a connection to its end, which comes early when all are stopped: the connection
-/// is reset then, and the peer told why.
-async fn until_stopped(
-    control: Control,
-    mut stop: watch::Receiver<bool>,
-    work: impl Future<Output = ()>,
-) {
-    let abort = async {
-        if stop.wait_for(|stop| *stop).await.is_ok() {
-            control.abort(RESET_SHUTDOWN, "the other side is shutting down");
-        }
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        () = work => {}
-        () = abort => {}
     }
 }
 

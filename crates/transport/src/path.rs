@@ -201,7 +201,7 @@ impl Dialer {
         let name = self.settings.paths[index].0.name.as_str();
         let reason = error.to_string();
         let Some(open) = self.open.get() else {
-            tracing::info!("path {name}: cannot come up: {reason}");
+            tracing::debug!("path {name}: cannot come up: {reason}");
             return;
         };
         let kind = PathEventKind::AttemptFailed { reason };

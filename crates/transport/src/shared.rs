@@ -151,18 +151,22 @@ impl Shared {
         }
         if let Some(failed) = effects.over {
             COUNTERS.ended(failed);
-            self.phase.send_replace(Phase::Over);
+            self.advance(Phase::Over);
         }
+    }
+
+    /// Phases only go forward, in whatever order they are told.
+    fn advance(&self, phase: Phase) {
+        self.phase.send_if_modified(|old| {
+            let later = phase > *old;
+            *old = phase.max(*old);
+            later
+        });
     }
 
     /// Tells subscribers and the log what happened to a path.
     pub(crate) fn publish(&self, event: PathEvent) {
-        match &event.kind {
-            PathEventKind::AttemptFailed { .. } | PathEventKind::Down { .. } => {
-                tracing::info!("{event}");
-            }
-            _ => tracing::debug!("{event}"),
-        }
+        tracing::debug!("{event}");
         // Nobody need be listening.
         let _ = self.events.send(event);
     }
@@ -415,7 +419,7 @@ async fn run_timer(shared: Arc<Shared>) {
             () = shared.timer.notified() => {}
         }
     }
-    shared.phase.send_replace(Phase::Gone);
+    shared.advance(Phase::Gone);
 }
 
 impl Inner {
@@ -474,6 +478,8 @@ impl Inner {
         }
         if self.end.is_some() && !std::mem::replace(&mut self.told_over, true) {
             effects.over = Some(matches!(self.end, Some(End::Failed(_))));
+            // The timer ends when there is no subflow left, which may be so already.
+            effects.rearm = true;
             effects.wakers.extend(self.reader.take());
             effects.wakers.extend(self.writer.take());
             // Each writer looks whether it has anything left to say.

@@ -26,6 +26,10 @@ use crate::stats::COUNTERS;
 
 /// Room made for each read of a socket: what one path of 2 Gb/s delivers in a millisecond.
 const READ_BYTES: usize = 256 << 10;
+/// Bytes that a task moves before it lets others run. Waiting for a socket that is ready does not
+/// yield by itself, and a path that is always ready would starve the others, their timers and the
+/// application.
+const TURN_BYTES: usize = 256 << 10;
 /// Frames per system call.
 const WRITE_SLICES: usize = 64;
 /// The kernel is asked about a subflow at most this often.
@@ -202,6 +206,7 @@ async fn read(
     mut input: BytesMut,
 ) -> io::Result<()> {
     let mut encrypted = BytesMut::new();
+    let mut turn = Turn::default();
     if let Some(cipher) = &socket.cipher {
         cipher.decrypt(&mut encrypted, &mut input)?;
     }
@@ -209,15 +214,16 @@ async fn read(
         if !input.is_empty() {
             shared.handle_input(id, &mut input, socket.peer);
         }
+        let into = if socket.cipher.is_some() { &mut encrypted } else { &mut input };
+        let read = read_some(&socket.stream, into).await?;
         let closed = match &socket.cipher {
-            None => read_some(&socket.stream, &mut input).await? == 0,
+            None => read == 0,
             Some(cipher) => {
-                let end = read_some(&socket.stream, &mut encrypted).await? == 0;
                 let received = cipher.decrypt(&mut encrypted, &mut input)?;
                 if received.answer_due {
                     wake.notify_one();
                 }
-                end || received.closed
+                read == 0 || received.closed
             }
         };
         if closed {
@@ -225,6 +231,21 @@ async fn read(
                 shared.handle_input(id, &mut input, socket.peer);
             }
             return Ok(());
+        }
+        turn.moved(read).await;
+    }
+}
+
+/// Lets other tasks run when this one has moved enough bytes.
+#[derive(Default)]
+struct Turn(usize);
+
+impl Turn {
+    async fn moved(&mut self, bytes: usize) {
+        self.0 += bytes;
+        if self.0 >= TURN_BYTES {
+            self.0 = 0;
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -255,6 +276,7 @@ async fn write(
         frames: VecDeque::new(),
         encrypted: Vec::new(),
         sent: 0,
+        turn: Turn::default(),
     };
     loop {
         let (info, room) = writer.look();
@@ -284,6 +306,7 @@ struct Writer<'a> {
     /// TLS records of frames taken from the session; `sent` bytes of it have been written.
     encrypted: Vec<u8>,
     sent: usize,
+    turn: Turn,
 }
 
 impl Writer<'_> {
@@ -328,7 +351,10 @@ impl Writer<'_> {
             };
             match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => self.written(written),
+                Ok(written) => {
+                    self.written(written);
+                    self.turn.moved(written).await;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     stream.writable().await?;
                     continue;

@@ -1,44 +1,31 @@
-//! Whole transfers over loopback: every byte, both ways, however the paths behave.
+//! Whole transfers over loopback: every byte, both ways, and how connections end.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
 
-use common::{Security, patiently, pattern, server_and_client};
+use common::{Security, check_echo, echo, exchange, patiently, pattern, server_and_client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use weftline::Connection;
+use weftline::Error;
 
-/// Sends `data`, half-closes, and returns all that comes back.
-async fn exchange(connection: Connection, data: Vec<u8>) -> (Vec<u8>, Connection) {
-    let (mut reader, mut writer) = tokio::io::split(connection);
-    let writing = tokio::spawn(async move {
-        writer.write_all(&data).await.unwrap();
-        writer.shutdown().await.unwrap();
-        writer
-    });
-    let mut back = Vec::new();
-    reader.read_to_end(&mut back).await.unwrap();
-    (back, reader.unsplit(writing.await.unwrap()))
-}
-
-/// Both directions at once, byte for byte, over `security`.
+/// Both directions at once, byte for byte, over both paths.
 async fn both_directions(security: Security) {
     let (mut server, client) = server_and_client(security);
     let (up, down) = (pattern(20_000_000, 1), pattern(16_000_000, 2));
     let client = client.build().unwrap();
     let (to_client, expected) = (down.clone(), up.clone());
     let serving = tokio::spawn(async move {
-        let (got, connection) = exchange(server.accept().await, to_client).await;
+        let (got, _) = exchange(server.accept().await, to_client).await;
         assert!(got == expected, "the server got other bytes");
-        connection.closed().await.unwrap();
     });
-    let connection = client.connect().await.unwrap();
-    let (got, connection) = exchange(connection, up.clone()).await;
+    let (got, control) = exchange(client.connect().await.unwrap(), up.clone()).await;
     assert!(got == down, "the client got other bytes");
-    connection.closed().await.unwrap();
     serving.await.unwrap();
-    let stats = connection.stats().session;
-    assert_eq!(stats.acknowledged, up.len() as u64);
-    assert_eq!(stats.delivered, down.len() as u64);
+    let stats = control.stats();
+    assert_eq!(stats.session.acknowledged, up.len() as u64);
+    assert_eq!(stats.session.delivered, down.len() as u64);
+    let names: Vec<_> = stats.names.values().map(|name| &**name).collect();
+    assert_eq!(names, ["one", "two"]);
+    assert!(stats.session.paths.values().all(|path| path.delivered > 0), "{:?}", stats.session);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,4 +41,138 @@ async fn bytes_are_identical_with_tls() {
 #[tokio::test]
 async fn one_thread_is_enough() {
     patiently(both_directions(Security::Tls)).await;
+}
+
+#[tokio::test]
+async fn after_a_half_close_the_other_direction_goes_on() {
+    let (mut server, client) = server_and_client(Security::Tls);
+    let answer = pattern(3_000_000, 3);
+    let expected = answer.clone();
+    patiently(async {
+        let serving = tokio::spawn(async move {
+            let mut connection = server.accept().await;
+            let mut question = Vec::new();
+            connection.read_to_end(&mut question).await.unwrap();
+            assert_eq!(question, b"question");
+            connection.write_all(&answer).await.unwrap();
+            connection.shutdown().await.unwrap();
+            connection.closed().await.unwrap();
+        });
+        let mut connection = client.build().unwrap().connect().await.unwrap();
+        connection.write_all(b"question").await.unwrap();
+        connection.shutdown().await.unwrap();
+        let late = connection.write_all(b"too late").await.unwrap_err();
+        assert_eq!(late.kind(), std::io::ErrorKind::BrokenPipe);
+        let mut got = Vec::new();
+        connection.read_to_end(&mut got).await.unwrap();
+        assert!(got == expected);
+        // The end is the end, however often it is asked for.
+        assert_eq!(connection.read(&mut [0; 8]).await.unwrap(), 0);
+        serving.await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_connection_that_was_finished_is_delivered() {
+    let (mut server, client) = server_and_client(Security::Tls);
+    let data = pattern(5_000_000, 4);
+    patiently(async {
+        let client = client.build().unwrap();
+        let mut connection = client.connect().await.unwrap();
+        let mut peer = server.accept().await;
+        connection.write_all(&data[..1_000_000]).await.unwrap();
+        let writing = tokio::spawn({
+            let data = data.clone();
+            async move {
+                connection.write_all(&data[1_000_000..]).await.unwrap();
+                connection.shutdown().await.unwrap();
+            }
+        });
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).await.unwrap();
+        writing.await.unwrap();
+        assert!(got == data);
+        // The client does not read any more: what the peer still sends is refused in the end.
+        let error = loop {
+            if let Err(error) = peer.write_all(&data).await {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_connection_that_was_not_finished_is_reset() {
+    let (mut server, client) = server_and_client(Security::Plain);
+    patiently(async {
+        let mut connection = client.build().unwrap().connect().await.unwrap();
+        connection.write_all(b"half a mess").await.unwrap();
+        let mut peer = server.accept().await;
+        peer.read_exact(&mut [0; 11]).await.unwrap();
+        drop(connection);
+        let error = peer.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_abort_reaches_the_peer_with_code_and_reason() {
+    let (mut server, client) = server_and_client(Security::Tls);
+    patiently(async {
+        let mut connection = client.build().unwrap().connect().await.unwrap();
+        let peer = server.accept().await;
+        peer.abort(77, "no more\ntiles");
+        let error = connection.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        let error = connection.closed().await.unwrap_err();
+        let Error::Reset { code, reason } = &*error else { panic!("{error}") };
+        assert_eq!((*code, reason.as_str()), (77, "no more?tiles"));
+        assert!(matches!(&*peer.closed().await.unwrap_err(), Error::Reset { code: 77, .. }));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_connections_at_once() {
+    let (server, client) = server_and_client(Security::Tls);
+    echo(server);
+    let client = client.build().unwrap();
+    patiently(async {
+        let all: Vec<_> = (0..40)
+            .map(|n| {
+                let client = client.clone();
+                tokio::spawn(async move { check_echo(&client, 1000 + n * 20_000).await })
+            })
+            .collect();
+        for one in all {
+            one.await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn buffered_reading_gives_the_same_bytes() {
+    use tokio::io::AsyncBufReadExt;
+    let (server, client) = server_and_client(Security::Plain);
+    echo(server);
+    patiently(async {
+        let mut connection = client.build().unwrap().connect().await.unwrap();
+        connection.write_all(b"first line\nsecond line\nrest").await.unwrap();
+        connection.shutdown().await.unwrap();
+        let mut line = String::new();
+        connection.read_line(&mut line).await.unwrap();
+        assert_eq!(line, "first line\n");
+        let mut start = [0; 6];
+        connection.read_exact(&mut start).await.unwrap();
+        assert_eq!(&start, b"second");
+        let mut rest = String::new();
+        connection.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, " line\nrest");
+    })
+    .await;
 }

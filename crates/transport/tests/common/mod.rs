@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use weftline::{
-    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Identity, PathConfig, Server,
-    ServerBuilder, ServerSecurity, ServerTls, Trust,
+    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Connection, Control, Identity,
+    PathConfig, PathEvent, PathEventKind, Server, ServerBuilder, ServerSecurity, ServerTls, Trust,
 };
 
 /// Far more than anything here takes: a test that waits this long hangs.
@@ -85,76 +85,150 @@ pub async fn patiently<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("the test hangs")
 }
 
-/// A TCP relay in front of a server whose connections can be cut and frozen.
+/// A TCP relay in front of a server, whose connections can be cut and frozen.
 pub struct Relay {
     pub address: SocketAddr,
     state: watch::Sender<RelayState>,
     _tasks: JoinSet<()>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RelayState {
-    /// Passes bytes on.
-    Open,
-    /// Keeps connections and passes nothing on: a blockage.
-    Frozen,
-    /// Resets connections and closes new ones.
-    Cut,
+#[derive(Clone, Copy, Debug, Default)]
+struct RelayState {
+    /// Closes new connections and resets the old.
+    cut: bool,
+    /// Connections with a lower number pass nothing on, for ever.
+    frozen_below: u64,
+    /// The number of the next connection.
+    next: u64,
 }
 
 impl Relay {
     pub async fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let state = watch::Sender::new(RelayState::Open);
+        let state = watch::Sender::new(RelayState::default());
         let mut tasks = JoinSet::new();
-        let watched = state.clone();
+        let shared = state.clone();
         tasks.spawn(async move {
             let mut links = JoinSet::new();
             loop {
                 let (client, _) = listener.accept().await.unwrap();
-                if *watched.borrow() == RelayState::Cut {
+                if shared.borrow().cut {
                     let _ = client.set_zero_linger();
                     continue;
                 }
-                links.spawn(relay(client, target, watched.subscribe()));
+                let number = shared.borrow().next;
+                shared.send_modify(|state| state.next += 1);
+                links.spawn(link(client, target, number, shared.subscribe()));
             }
         });
         Self { address, state, _tasks: tasks }
     }
 
-    pub fn set(&self, state: RelayState) {
-        self.state.send_replace(state);
+    /// Resets the connections there are and closes new ones, until [`Relay::mend`].
+    pub fn cut(&self) {
+        self.state.send_modify(|state| state.cut = true);
+    }
+
+    /// Lets new connections through again.
+    pub fn mend(&self) {
+        self.state.send_modify(|state| state.cut = false);
+    }
+
+    /// Stops what the connections there are carry, without closing them; new ones are not touched.
+    pub fn freeze(&self) {
+        self.state.send_modify(|state| state.frozen_below = state.next);
     }
 }
 
-async fn relay(client: TcpStream, target: SocketAddr, state: watch::Receiver<RelayState>) {
+async fn link(
+    client: TcpStream,
+    target: SocketAddr,
+    number: u64,
+    state: watch::Receiver<RelayState>,
+) {
     let Ok(server) = TcpStream::connect(target).await else { return };
-    let mut cut = state.clone();
     let (mut client_in, mut client_out) = tokio::io::split(client);
     let (mut server_in, mut server_out) = tokio::io::split(server);
+    let mut cut = state.clone();
     tokio::select! {
-        _ = pump(&mut client_in, &mut server_out, state.clone()) => {}
-        _ = pump(&mut server_in, &mut client_out, state) => {}
-        _ = cut.wait_for(|s| *s == RelayState::Cut) => {}
+        _ = pump(&mut client_in, &mut server_out, number, state.clone()) => {}
+        _ = pump(&mut server_in, &mut client_out, number, state) => {}
+        _ = cut.wait_for(|s| s.cut) => {}
     }
     let _ = client_in.unsplit(client_out).set_zero_linger();
     let _ = server_in.unsplit(server_out).set_zero_linger();
 }
 
+/// Copies until something fails; an end is passed on and does not end it.
 async fn pump(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
-    mut state: watch::Receiver<RelayState>,
+    number: u64,
+    state: watch::Receiver<RelayState>,
 ) -> Option<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let n = from.read(&mut buffer).await.ok()?;
-        state.wait_for(|s| *s == RelayState::Open).await.ok()?;
+        if number < state.borrow().frozen_below {
+            return std::future::pending().await;
+        }
         if n == 0 {
             to.shutdown().await.ok()?;
             return std::future::pending().await;
         }
         to.write_all(&buffer[..n]).await.ok()?;
     }
+}
+
+/// Waits for an event of the path `name` that `wanted` accepts.
+pub async fn event(
+    events: &mut broadcast::Receiver<PathEvent>,
+    name: &str,
+    wanted: impl Fn(&PathEventKind) -> bool,
+) -> PathEvent {
+    loop {
+        let event = events.recv().await.unwrap();
+        if &*event.name == name && wanted(&event.kind) {
+            return event;
+        }
+    }
+}
+
+/// Sends `data`, half-closes, and returns all that comes back.
+pub async fn exchange(connection: Connection, data: Vec<u8>) -> (Vec<u8>, Control) {
+    let control = connection.control();
+    let (mut reader, mut writer) = connection.into_split();
+    let writing = tokio::spawn(async move {
+        writer.write_all(&data).await.unwrap();
+        writer.shutdown().await.unwrap();
+    });
+    let mut back = Vec::new();
+    reader.read_to_end(&mut back).await.unwrap();
+    writing.await.unwrap();
+    // Before the halves are let go of, so that nothing is left to the background.
+    control.closed().await.unwrap();
+    (back, control)
+}
+
+/// Echoes every connection of `server` until the test ends.
+pub fn echo(mut server: Server) {
+    tokio::spawn(async move {
+        loop {
+            let connection = server.accept().await;
+            tokio::spawn(async move {
+                let (mut from, mut to) = connection.into_split();
+                if tokio::io::copy_buf(&mut from, &mut to).await.is_ok() {
+                    let _ = to.shutdown().await;
+                }
+            });
+        }
+    });
+}
+
+/// One echo of `len` bytes.
+pub async fn check_echo(client: &Client, len: usize) {
+    let data = pattern(len, 7);
+    let (back, _) = exchange(client.connect().await.unwrap(), data.clone()).await;
+    assert!(back == data, "the echo differs");
 }

@@ -1,0 +1,227 @@
+//! Paths that are dead, die, fall silent and come back, under a connection that goes on.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Relay, Security, event, pair, patiently, pattern, two_paths};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use weftline::{Client, Connection, Error, PathEventKind, Server};
+
+/// A server; a client whose path `two` goes through a relay.
+async fn behind_relay(security: Security) -> (Server, Client, Relay) {
+    let (server, trust) = pair(security);
+    let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let address = server.local_addrs()[0];
+    let relay = Relay::start(address).await;
+    let client = two_paths(trust).server(address).server(relay.address).build().unwrap();
+    (server, client, relay)
+}
+
+/// Sends and receives `data` in step, so that both ends have it when this returns.
+async fn transfer(from: &mut Connection, to: &mut Connection, data: &[u8]) {
+    let mut got = vec![0; data.len()];
+    let (sent, received) = tokio::join!(from.write_all(data), to.read_exact(&mut got));
+    sent.unwrap();
+    received.unwrap();
+    assert!(got == data, "other bytes arrived");
+}
+
+/// Bytes the peer has received on `path`; 0 before it has come up.
+fn delivered(connection: &Connection, path: &str) -> u64 {
+    let stats = connection.stats();
+    let found = stats.names.iter().find(|(_, name)| &***name == path);
+    found.map_or(0, |(id, _)| stats.session.paths[id].delivered)
+}
+
+async fn a_path_that_is_dead_at_start_joins_later(security: Security) {
+    let (mut server, client, relay) = behind_relay(security).await;
+    relay.cut();
+    let mut connection = client.connect().await.unwrap();
+    let mut events = connection.events();
+    let mut peer = server.accept().await;
+    transfer(&mut connection, &mut peer, &pattern(2_000_000, 1)).await;
+    event(&mut events, "two", |k| matches!(k, PathEventKind::AttemptFailed { .. })).await;
+    relay.mend();
+    event(&mut events, "two", |k| matches!(k, PathEventKind::Up { .. })).await;
+    while delivered(&connection, "two") == 0 {
+        transfer(&mut connection, &mut peer, &pattern(2_000_000, 2)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_is_dead_at_start_joins_later_plaintext() {
+    patiently(a_path_that_is_dead_at_start_joins_later(Security::Plain)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_is_dead_at_start_joins_later_tls() {
+    patiently(a_path_that_is_dead_at_start_joins_later(Security::Tls)).await;
+}
+
+/// Kills the path under a running transfer, both ways, and mends it again.
+async fn a_path_dies_and_comes_back(security: Security) {
+    let (mut server, client, relay) = behind_relay(security).await;
+    let mut connection = client.connect().await.unwrap();
+    let mut events = connection.events();
+    let mut peer = server.accept().await;
+    while delivered(&connection, "two") == 0 {
+        transfer(&mut connection, &mut peer, &pattern(1_000_000, 1)).await;
+    }
+    for round in 0..3 {
+        let data = pattern(12_000_000, round);
+        // In the middle of the transfer.
+        let cutting = async {
+            tokio::task::yield_now().await;
+            relay.cut();
+        };
+        if round % 2 == 0 {
+            tokio::join!(transfer(&mut connection, &mut peer, &data), cutting);
+        } else {
+            tokio::join!(transfer(&mut peer, &mut connection, &data), cutting);
+        }
+        event(&mut events, "two", |k| matches!(k, PathEventKind::Down { .. })).await;
+        relay.mend();
+        event(&mut events, "two", |k| matches!(k, PathEventKind::Up { .. })).await;
+        let before = delivered(&connection, "two");
+        while delivered(&connection, "two") == before {
+            transfer(&mut connection, &mut peer, &pattern(1_000_000, 9)).await;
+        }
+    }
+    connection.shutdown().await.unwrap();
+    peer.shutdown().await.unwrap();
+    connection.closed().await.unwrap();
+    peer.closed().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_dies_and_comes_back_plaintext() {
+    patiently(a_path_dies_and_comes_back(Security::Plain)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_dies_and_comes_back_tls() {
+    patiently(a_path_dies_and_comes_back(Security::Tls)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_subflow_is_rescued_and_replaced() {
+    let (mut server, client, relay) = behind_relay(Security::Tls).await;
+    patiently(async {
+        let mut connection = client.connect().await.unwrap();
+        let mut events = connection.events();
+        let mut peer = server.accept().await;
+        while delivered(&connection, "two") == 0 {
+            transfer(&mut connection, &mut peer, &pattern(1_000_000, 1)).await;
+        }
+        relay.freeze();
+        // What was on the frozen path arrives by the other.
+        let mut silent = false;
+        while !silent {
+            transfer(&mut connection, &mut peer, &pattern(4_000_000, 2)).await;
+            while let Ok(event) = events.try_recv() {
+                silent |= matches!(event.kind, PathEventKind::Silent { .. });
+            }
+        }
+        let up = event(&mut events, "two", |k| matches!(k, PathEventKind::Up { .. })).await;
+        let down = event(&mut events, "two", |k| matches!(k, PathEventKind::Down { .. })).await;
+        let PathEventKind::Up { subflow: new, .. } = up.kind else { unreachable!() };
+        let PathEventKind::Down { subflow: old, reason } = down.kind else { unreachable!() };
+        assert!(new > old, "{new} takes the place of {old}");
+        assert_eq!(reason, "replaced by a new one");
+        let before = delivered(&connection, "two");
+        while delivered(&connection, "two") == before {
+            transfer(&mut connection, &mut peer, &pattern(1_000_000, 3)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_any_path_the_error_says_what_was_delivered() {
+    let (server, trust) = pair(Security::Plain);
+    let grace = Duration::from_millis(300);
+    let mut server = server.grace(grace).bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let relay = Relay::start(server.local_addrs()[0]).await;
+    let client = two_paths(trust).server(relay.address).grace(grace).build().unwrap();
+    patiently(async {
+        let mut connection = client.connect().await.unwrap();
+        let mut peer = server.accept().await;
+        transfer(&mut connection, &mut peer, &pattern(1_000_000, 1)).await;
+        transfer(&mut peer, &mut connection, &pattern(500_000, 2)).await;
+        while connection.stats().session.acknowledged < 1_000_000 {
+            tokio::task::yield_now().await;
+        }
+        relay.cut();
+        let error = connection.closed().await.unwrap_err();
+        let Error::NoPath { delivered, received, after } = &*error else { panic!("{error}") };
+        assert_eq!((*delivered, *received, *after), (1_000_000, 500_000, grace));
+        let read = connection.read(&mut [0; 8]).await.unwrap_err();
+        assert_eq!(read.kind(), std::io::ErrorKind::TimedOut);
+        assert!(matches!(&*peer.closed().await.unwrap_err(), Error::NoPath { .. }));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_connection_ends_it() {
+    let (server, trust) = pair(Security::Plain);
+    let mut server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let relay = Relay::start(server.local_addrs()[0]).await;
+    let client = two_paths(trust).server(relay.address).build().unwrap();
+    patiently(async {
+        let connection = client.connect().await.unwrap();
+        let mut events = connection.events();
+        let peer = server.accept().await;
+        relay.cut();
+        event(&mut events, "one", |k| matches!(k, PathEventKind::Down { .. })).await;
+        // The reset cannot reach the client, and the server forgets.
+        peer.abort(5, "gone");
+        let _ = peer.closed().await;
+        relay.mend();
+        let error = connection.closed().await.unwrap_err();
+        assert!(matches!(&*error, Error::Refused { .. }), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_unreachable_server_is_an_error_that_names_it() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_, trust) = pair(Security::Plain);
+    let client = two_paths(trust).server(closed).build().unwrap();
+    patiently(async {
+        let error = client.connect().await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("cannot reach the server {closed} via 127.0.0.")),
+            "{text}"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_interface_is_a_path() {
+    let (server, trust) = pair(Security::Plain);
+    let mut server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let path = weftline::PathConfig::new("loopback", weftline::Bind::Interface("lo".into()));
+    let client = Client::builder()
+        .security(trust)
+        .path(path)
+        .server(server.local_addrs()[0])
+        .congestion("reno")
+        .build()
+        .unwrap();
+    patiently(async {
+        let mut connection = client.connect().await.unwrap();
+        let mut peer = server.accept().await;
+        transfer(&mut connection, &mut peer, &pattern(100_000, 1)).await;
+        while delivered(&connection, "loopback") < 100_000 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
