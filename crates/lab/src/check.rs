@@ -24,12 +24,13 @@ const SELF_TEST: &str = "fbdt-3b-normal";
 const SELF_TEST_TIME: Duration = Duration::from_secs(3);
 
 /// Says on standard output what this machine allows, line by line as it is found out, with the
-/// remedy where something is missing. `program` is started as the self-test's endpoints (see
-/// [`LabOptions::program`](crate::LabOptions::program)).
+/// remedy where something is missing. The self-test starts this very program as its endpoints
+/// (with [`ENDPOINT_COMMAND`](crate::ENDPOINT_COMMAND)).
 ///
 /// # Errors
 /// [`LabError::NotPossible`] if the lab cannot run at all here.
-pub fn check(program: &Path) -> Result<(), LabError> {
+pub fn check() -> Result<(), LabError> {
+    let program = std::env::current_exe().map_err(LabError::os("finding this program"))?;
     let privilege = privilege::ensure()?;
     let ns = Netns::create()?;
     say(
@@ -63,7 +64,7 @@ pub fn check(program: &Path) -> Result<(), LabError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let enough = if cores < 2 { "; the emulator wants one of its own" } else { "" };
     say(cores >= 2, "processor cores", &format!("{cores}{enough}"));
-    self_test(program)
+    self_test(&program)
 }
 
 fn say(good: bool, what: &str, text: &str) {
@@ -119,6 +120,7 @@ fn self_test(program: &Path) -> Result<(), LabError> {
         congestion: Congestion::Cubic,
         seed: 1,
         tls: false,
+        cuts: &[],
         program,
     };
     let outcome = plan.run(&StopFlag::on_signals()?, &mut |_| {})?;

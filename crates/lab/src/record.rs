@@ -1,7 +1,5 @@
 //! From what a run's parts report to the record and the series that both worlds write.
 
-use std::time::Duration;
-
 use weftline_scenario::{
     DelayMs, EmulatorRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, Sample, Workload,
 };
@@ -114,23 +112,28 @@ fn delivered_mbps(plan: &Plan<'_>, path: &PathReport, outcome: &Outcome) -> f64 
     bytes as f64 * 8e-6 / time.max(SERIES_STEP.as_secs_f64() / 100.0)
 }
 
-/// The run's series: goodput of the whole (path "") and what each link delivered.
-pub(crate) fn samples<'a>(plan: &Plan<'_>, outcome: &'a Outcome) -> Vec<Sample<'a>> {
+/// The run's series: goodput of the whole (path ""), what each link delivered and what it could.
+pub(crate) fn samples<'a>(plan: &'a Plan<'a>, outcome: &'a Outcome) -> Vec<Sample<'a>> {
     let length = steps(plan.scenario.duration, SERIES_STEP);
     let paths = outcome.emulator.paths.iter().map(|p| (p.name.as_str(), &p.down.series));
-    let all = std::iter::once(("", &outcome.receiver.series)).chain(paths);
-    all.flat_map(|(path, series)| {
-        series.iter().take(length).enumerate().map(move |(step, &bytes)| Sample {
-            time_s: (SERIES_STEP * (step as u32 + 1)).as_secs_f64(),
-            path,
-            metric: "goodput_mbps",
-            value: mbps_in_step(bytes),
+    let measured = std::iter::once(("", &outcome.receiver.series)).chain(paths);
+    let goodput = measured.flat_map(|(path, series)| {
+        let row = move |(step, &bytes): (usize, &u64)| sample(step, path, "goodput_mbps", bytes);
+        series.iter().take(length).enumerate().map(row)
+    });
+    let capacity = plan.paths().flat_map(|path| {
+        let trace = path.down_trace(plan.seed, plan.scenario.duration);
+        (0..length).map(move |step| {
+            let from = SERIES_STEP * step as u32;
+            let bytes = trace.bytes_between(from, from + SERIES_STEP).as_u64();
+            sample(step, &path.name, "capacity_mbps", bytes)
         })
-    })
-    .collect()
+    });
+    goodput.chain(capacity).collect()
 }
 
-fn mbps_in_step(bytes: u64) -> f64 {
-    let seconds = Duration::as_secs_f64(&SERIES_STEP);
-    bytes as f64 * 8e-6 / seconds
+/// Bytes in a step as a rate.
+fn sample<'a>(step: usize, path: &'a str, metric: &'a str, bytes: u64) -> Sample<'a> {
+    let time_s = (SERIES_STEP * (step as u32 + 1)).as_secs_f64();
+    Sample { time_s, path, metric, value: bytes as f64 * 8e-6 / SERIES_STEP.as_secs_f64() }
 }

@@ -8,7 +8,7 @@ use weftline_scenario::{Congestion, Scenario, Scheme, Workload};
 use crate::LabError;
 use crate::child::{Program, StopFlag};
 use crate::clock;
-use crate::emulator::{EmulatorReport, Start};
+use crate::emulator::{Cut, EmulatorReport, Start};
 use crate::endpoint::{
     Command, ENDPOINT_COMMAND, EndpointArgs, Event, ReceiverReport, Role, SenderReport, Traffic,
     Transport,
@@ -42,6 +42,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) seed: u64,
     /// Whether weftline's connections are encrypted.
     pub(crate) tls: bool,
+    /// Cuts of paths; those of paths this scheme does not use are left out.
+    pub(crate) cuts: &'a [Cut],
     /// The program to start as endpoint.
     pub(crate) program: &'a std::path::Path,
 }
@@ -79,6 +81,9 @@ impl Plan<'_> {
         if matches!(self.scheme, Scheme::LinuxMptcp) {
             mptcp::configure(&testbed)?;
         }
+        let ours = |cut: &&Cut| testbed.names().contains(&cut.path);
+        let cuts: Vec<Cut> = self.cuts.iter().filter(ours).cloned().collect();
+        testbed.emulator.schedule(&cuts)?;
         Ok(testbed)
     }
 

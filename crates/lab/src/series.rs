@@ -9,6 +9,7 @@ use weftline_scenario::{
 
 use crate::LabError;
 use crate::child::StopFlag;
+use crate::emulator::Cut;
 use crate::privilege;
 use crate::progress::Progress;
 use crate::record;
@@ -34,6 +35,8 @@ pub struct LabOptions {
     pub seed: u64,
     /// How often each scheme runs.
     pub repeat: u64,
+    /// Paths, or directions of paths, that go dead during each run.
+    pub cuts: Vec<Cut>,
     /// Where `runs.jsonl`, `series.csv` and the scenario are written, if anywhere.
     pub out: Option<PathBuf>,
     /// One JSON object per run on standard output, and no table.
@@ -58,6 +61,7 @@ impl LabOptions {
             tls: false,
             seed: 1,
             repeat: 1,
+            cuts: Vec::new(),
             out: None,
             json: false,
             program,
@@ -78,6 +82,12 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     for scheme in &options.schemes {
         scheme.check(&options.scenario).map_err(|error| LabError::Usage(error.to_string()))?;
     }
+    for Cut { path, .. } in &options.cuts {
+        if options.scenario.path(path).is_none() {
+            let message = format!("--cut: the scenario has no path '{path}'");
+            return Err(LabError::Usage(message));
+        }
+    }
     privilege::ensure()?;
     let stop = StopFlag::on_signals()?;
     let mut writer = options.out.as_deref().map(ResultsWriter::open).transpose();
@@ -95,6 +105,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
                 congestion: options.congestion,
                 tls: options.tls,
                 seed: options.seed + repeat,
+                cuts: &options.cuts,
                 program: &options.program,
             };
             let (record, outcome) = run_valid(&plan, records.len(), &stop, &progress)?;

@@ -28,7 +28,7 @@ pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(
     privilege::ensure()?;
     let scheme = Scheme::Fbdt; // all paths
     let program = std::path::Path::new("");
-    let plan = Plan { scenario, scheme: &scheme, congestion, seed, tls: false, program };
+    let plan = Plan { scenario, scheme: &scheme, congestion, seed, tls: false, cuts: &[], program };
     let testbed = plan.testbed(Start::FirstData(DATA_FROM))?;
     if mptcp::check_kernel().is_ok() {
         mptcp::configure(&testbed)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use support::alone;
 use weftline_lab::{LabError, LabOptions, run_many};
-use weftline_scenario::{RunRecord, Scenario, Scheme, Workload, read_runs};
+use weftline_scenario::{RunRecord, Scenario, Scheme, SeriesReader, Workload, read_runs};
 
 /// What a full-size TCP segment carries of the 1500 bytes it takes on the link.
 const TCP_SHARE: f64 = 1448.0 / 1500.0;
@@ -164,10 +164,46 @@ fn a_scheme_whose_program_fails_is_a_result() {
     assert!(error.starts_with("the sender: it ended too early"), "{error}");
 }
 
+/// What the link `path` delivered per 100 ms, from `series.csv` of a single run.
+fn delivered(out: &Path, path: &str) -> Vec<f64> {
+    let mut reader = SeriesReader::open(out).unwrap();
+    let mut values = Vec::new();
+    while let Some(row) = reader.next_row().unwrap() {
+        if row.sample.path == path && row.sample.metric == "goodput_mbps" {
+            values.push(row.sample.value);
+        }
+    }
+    values
+}
+
+/// A cut path costs at most the rescue's time, and carries again soon after it is back.
+#[test]
+fn a_cut_path_is_survived_and_used_again() {
+    let _alone = alone();
+    for cut in ["fast@1500ms..3s", "fast/up@1500ms..3s", "fast/down@1500ms..3s"] {
+        let out = tempfile::tempdir().unwrap();
+        let mut options = options(TWO_PATHS, &["fbdt"]);
+        options.scenario.duration = Duration::from_secs(5);
+        options.cuts = vec![cut.parse().unwrap()];
+        options.out = Some(out.path().to_owned());
+        let Some(record) = record(&options) else { return };
+        // The targets: max(200 ms, 3 × the larger RTT); first byte within 300 ms + 2 RTT.
+        assert!(record.longest_gap_ms.unwrap() <= 200.0, "{cut}: {record:?}");
+        let fast = delivered(out.path(), "fast");
+        if !cut.contains("/up") {
+            assert!(fast[16..30].iter().all(|&mbps| mbps == 0.0), "{cut}: {fast:?}");
+        }
+        assert!(fast[30..34].iter().any(|&mbps| mbps > 0.0), "{cut}: {fast:?}");
+    }
+}
+
 #[test]
 fn wrong_use_is_refused() {
     let unknown_path = options(TWO_PATHS, &["single:other"]);
     assert!(matches!(run_many(&unknown_path), Err(LabError::Usage(_))));
+    let mut unknown_cut = options(TWO_PATHS, &["fbdt"]);
+    unknown_cut.cuts = vec!["other@1s..2s".parse().unwrap()];
+    assert!(matches!(run_many(&unknown_cut), Err(LabError::Usage(_))));
     let long = TWO_PATHS.replace("slow", "a-name-that-is-too-long");
     let result = run_many(&options(&long, &["single:fast", "linux-mptcp"]));
     match result {

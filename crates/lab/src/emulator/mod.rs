@@ -5,6 +5,7 @@
 //! each with its own loss draw, queue check and serialisation time; segments that are due together
 //! leave in one write. So the model stays exact per packet while the cost is per super-packet.
 
+mod cut;
 mod direction;
 mod store;
 mod worker;
@@ -20,6 +21,8 @@ use rustix::event::EventfdFlags;
 use weftline_core::{Bitrate, Instant};
 use weftline_link::LinkConfig;
 
+use self::cut::Switch;
+pub use self::cut::{Cut, ParseCutError};
 use crate::LabError;
 use crate::tun::{Meter, Tun};
 
@@ -199,7 +202,8 @@ impl EmulatorReport {
 #[derive(Debug)]
 enum Request {
     Start(Instant),
-    Cut { path: usize, way: Way, cut: bool },
+    Switch(Switch),
+    Schedule(Vec<Switch>),
     Report(mpsc::Sender<EmulatorReport>),
     Stop,
 }
@@ -246,20 +250,36 @@ impl Emulator {
         self.ask(Request::Start(epoch))
     }
 
-    /// Cuts one direction of a path (it carries nothing more and loses what is on its way), or
-    /// restores it.
+    /// Cuts a path, or one direction of it, now (it carries nothing more and loses what is on its
+    /// way), or restores it.
     ///
     /// # Errors
     /// [`LabError::Usage`] for an unknown path.
-    pub fn cut(&self, path: &str, way: Way, cut: bool) -> Result<(), LabError> {
-        let index = self.names.iter().position(|name| name == path);
-        let Some(path) = index else {
-            return Err(LabError::Usage(format!(
+    pub fn cut(&self, path: &str, way: Option<Way>, cut: bool) -> Result<(), LabError> {
+        let path = self.index(path)?;
+        self.ask(Request::Switch(Switch { at: Duration::ZERO, path, way, cut }))
+    }
+
+    /// Cuts paths at times counted from the start, which must not have been yet.
+    ///
+    /// # Errors
+    /// [`LabError::Usage`] for an unknown path.
+    pub fn schedule(&self, cuts: &[Cut]) -> Result<(), LabError> {
+        let mut switches = Vec::new();
+        for cut in cuts {
+            switches.extend(cut.switches(self.index(&cut.path)?));
+        }
+        switches.sort_by_key(|switch| switch.at);
+        self.ask(Request::Schedule(switches))
+    }
+
+    fn index(&self, path: &str) -> Result<usize, LabError> {
+        self.names.iter().position(|name| name == path).ok_or_else(|| {
+            LabError::Usage(format!(
                 "there is no path '{path}'; there are {}",
                 self.names.join(", ")
-            )));
-        };
-        self.ask(Request::Cut { path, way, cut })
+            ))
+        })
     }
 
     /// What the emulator did so far.

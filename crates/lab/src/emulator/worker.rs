@@ -1,5 +1,6 @@
 //! The emulator's thread: reads, writes, waits.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU64;
@@ -13,6 +14,7 @@ use rustix::event::epoll;
 use weftline_core::Instant;
 use weftline_link::Link;
 
+use super::cut::Switch;
 use super::direction::{Direction, Ingress};
 use super::{DirectionReport, EmulatedPath, EmulatorReport, PathReport, Request, Start, Way};
 use crate::clock::{self, timespec};
@@ -53,6 +55,8 @@ pub(super) struct Worker {
     readable: OwnedFd,
     lateness: Histogram<u64>,
     epoch: Option<Instant>,
+    /// Cuts to come, counted from the epoch, the next one first.
+    switches: VecDeque<Switch>,
     real_time: bool,
 }
 
@@ -92,6 +96,7 @@ impl Worker {
             lateness: Histogram::new_with_bounds(1, 100_000_000_000, 2)
                 .expect("the bounds are in order and the precision is at most 5"),
             epoch: None,
+            switches: VecDeque::new(),
             real_time: false,
         })
     }
@@ -105,6 +110,10 @@ impl Worker {
         }
         while self.serve_requests() {
             let now = clock::now();
+            while self.next_switch().is_some_and(|at| at <= now) {
+                let switch = self.switches.pop_front();
+                switch.into_iter().for_each(|switch| self.switch(switch));
+            }
             for lane in &mut self.lanes {
                 lane.down.egress(lane.client.as_fd(), now, &mut self.lateness);
                 lane.up.egress(lane.server.as_fd(), now, &mut self.lateness);
@@ -143,17 +152,33 @@ impl Worker {
         }
     }
 
+    /// When the next scheduled cut or restoration is due.
+    fn next_switch(&self) -> Option<Instant> {
+        Some(self.epoch? + self.switches.front()?.at)
+    }
+
+    fn switch(&mut self, Switch { path, way, cut, .. }: Switch) {
+        let lane = &mut self.lanes[path];
+        if way != Some(Way::Up) {
+            lane.down.cut = cut;
+        }
+        if way != Some(Way::Down) {
+            lane.up.cut = cut;
+        }
+    }
+
     /// Waits for the next due packet, the next quantum, a readable device or a request.
     fn wait(&mut self, turn_start: Instant) {
         let directions = self.lanes.iter().flat_map(|lane| [&lane.down, &lane.up]);
-        let Some(due) = directions.filter_map(Direction::next_due).min() else {
-            return self.poll(None);
-        };
+        let due = directions.filter_map(Direction::next_due).min();
         let now = clock::now();
-        if !self.quantum.is_zero() {
-            sleep(self.quantum.saturating_sub(now.since(turn_start)));
-        } else if due > now {
-            self.poll(Some(due.since(now)));
+        if due.is_some() && !self.quantum.is_zero() {
+            return sleep(self.quantum.saturating_sub(now.since(turn_start)));
+        }
+        match due.into_iter().chain(self.next_switch()).min() {
+            None => self.poll(None),
+            Some(at) if at > now => self.poll(Some(at.since(now))),
+            Some(_) => {}
         }
     }
 
@@ -177,10 +202,8 @@ impl Worker {
         loop {
             match self.inbox.try_recv() {
                 Ok(Request::Start(epoch)) => self.begin(epoch),
-                Ok(Request::Cut { path, way, cut }) => match way {
-                    Way::Down => self.lanes[path].down.cut = cut,
-                    Way::Up => self.lanes[path].up.cut = cut,
-                },
+                Ok(Request::Switch(switch)) => self.switch(switch),
+                Ok(Request::Schedule(switches)) => self.switches = switches.into(),
                 Ok(Request::Report(answer)) => {
                     // The asker may have gone; that is its business.
                     let _ = answer.send(self.report());
