@@ -31,6 +31,8 @@ pub(crate) struct Channel {
     stream: Stream,
     peer: SocketAddr,
     input: BytesMut,
+    /// Bytes received so far.
+    received: usize,
 }
 
 enum Stream {
@@ -48,6 +50,10 @@ pub(crate) struct Parts {
 }
 
 impl Channel {
+    fn new(stream: Stream, peer: SocketAddr) -> Self {
+        Self { stream, peer, input: BytesMut::new(), received: 0 }
+    }
+
     /// The client's side; `name` is what the server's certificate must be issued to.
     ///
     /// # Errors
@@ -67,7 +73,7 @@ impl Channel {
                 Stream::Tls(Box::new(tls.into()))
             }
         };
-        Ok(Self { stream, peer, input: BytesMut::new() })
+        Ok(Self::new(stream, peer))
     }
 
     /// The server's side.
@@ -90,10 +96,10 @@ impl Channel {
                 let accepted = TlsAcceptor::from(server.config()).accept(stream).await;
                 let tls = accepted.map_err(|error| tls::handshake_error(peer, &error))?;
                 let stream = Stream::Tls(Box::new(tls.into()));
-                Ok(Self { stream, peer, input: BytesMut::new() })
+                Ok(Self::new(stream, peer))
             }
             (ServerSecurity::Tls(_), first) if first == ours => {
-                let channel = Self { stream: Stream::Plain(stream), peer, input: BytesMut::new() };
+                let channel = Self::new(Stream::Plain(stream), peer);
                 let reason = "this server wants TLS: leave out --insecure-plaintext";
                 channel.refuse(refusal::TLS_WANTED, reason).await;
                 Err(Error::PlaintextClient { peer })
@@ -101,13 +107,13 @@ impl Channel {
             (ServerSecurity::InsecurePlaintext, TLS_HANDSHAKE) => {
                 // A TLS client understands nothing of ours: any answer tells it that this is no
                 // TLS.
-                let channel = Self { stream: Stream::Plain(stream), peer, input: BytesMut::new() };
+                let channel = Self::new(Stream::Plain(stream), peer);
                 channel.refuse(refusal::PROTOCOL, "this server speaks plaintext").await;
                 Err(Error::TlsClient { peer })
             }
             // Without TLS there is nothing to verify, and what no TLS begins with is named by the
             // preamble's decoder.
-            _ => Ok(Self { stream: Stream::Plain(stream), peer, input: BytesMut::new() }),
+            _ => Ok(Self::new(Stream::Plain(stream), peer)),
         }
     }
 
@@ -180,8 +186,8 @@ impl Channel {
     }
 
     async fn read_some(&mut self) -> Result<(), Error> {
-        if self.input.len() >= MAX_HANDSHAKE_BYTES {
-            // Only optional records can be skipped for so long.
+        if self.received >= MAX_HANDSHAKE_BYTES {
+            // Only with records that may be skipped can a peer go on for so long.
             return Err(self.protocol(WireError::Unexpected("hello or join")));
         }
         let mut chunk = [0; 1024];
@@ -192,6 +198,7 @@ impl Channel {
         match read {
             Ok(0) => Err(Error::ClosedInHandshake { peer: self.peer }),
             Ok(n) => {
+                self.received += n;
                 self.input.extend_from_slice(&chunk[..n]);
                 Ok(())
             }

@@ -20,7 +20,7 @@ use crate::channel::Parts;
 use crate::cipher::{self, Cipher};
 use crate::clock;
 use crate::events::PathEventKind;
-use crate::shared::{Shared, path_event};
+use crate::shared::{End, Shared, path_event};
 use crate::socket::{LowWater, TcpInfo, is_writable};
 use crate::stats::COUNTERS;
 
@@ -37,6 +37,8 @@ const INFO_INTERVAL: Duration = Duration::from_millis(1);
 /// How long a closing subflow waits for the peer to close too, so that what this side sent last
 /// is not destroyed by a reset.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
+/// The same after a failure, when only the reason of the reset is at stake.
+const RESET_TIME: Duration = Duration::from_secs(2);
 
 /// Why a subflow ended.
 #[derive(Debug)]
@@ -158,7 +160,8 @@ async fn run(
     };
     let overdue = async {
         shared.ended().await;
-        tokio::time::sleep(CLOSE_TIME).await;
+        let failed = matches!(shared.end(), Some(End::Failed(_)));
+        tokio::time::sleep(if failed { RESET_TIME } else { CLOSE_TIME }).await;
     };
     let both = async {
         tokio::select! {
