@@ -33,6 +33,10 @@ pub(crate) fn run(
     stop: &StopFlag,
     progress: &mut dyn FnMut(Duration),
 ) -> Result<Outcome, LabError> {
+    if plan.scenario.duration.subsec_nanos() != 0 {
+        let message = "iperf3 runs for whole seconds: give a duration like 20s";
+        return Err(LabError::Usage(message.to_owned()));
+    }
     let testbed = plan.testbed(Start::FirstData(DATA_FROM))?;
     let mut programs = Programs { plan, testbed: &testbed, stop, running: Vec::new() };
     let to = programs.start_servers()?;
@@ -133,7 +137,7 @@ impl Programs<'_> {
 
     fn start_client(&self, to: SocketAddr) -> Result<Program, LabError> {
         let mut client = self.iperf(End::Client);
-        let seconds = self.plan.scenario.duration.as_secs().max(1).to_string();
+        let seconds = self.plan.scenario.duration.as_secs().to_string();
         client.args(["-c", &to.ip().to_string(), "-p", &to.port().to_string()]);
         client.args(["-R", "-J", "-i", "0.1", "-t", &seconds]);
         if self.scheduler().is_none() {

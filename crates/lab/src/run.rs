@@ -62,6 +62,13 @@ pub(crate) struct Outcome {
     pub(crate) tls: bool,
 }
 
+impl Outcome {
+    /// Processor time of the run's programs and of the emulator.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.usage.iter().map(|usage| usage.cpu).sum::<Duration>() + self.emulator.cpu
+    }
+}
+
 impl Plan<'_> {
     /// The names of the paths this scheme uses, in order.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &weftline_scenario::PathSpec> {

@@ -10,6 +10,7 @@ use weftline_scenario::{
 use crate::LabError;
 use crate::child::StopFlag;
 use crate::emulator::Cut;
+use crate::load::LoadMeter;
 use crate::privilege;
 use crate::progress::Progress;
 use crate::record;
@@ -139,6 +140,7 @@ fn run_valid(
     let name = format!("{} {}", plan.scenario.name, plan.scheme);
     for attempt in 0.. {
         progress.begin(run, &name, plan.scenario.duration);
+        let load = LoadMeter::start();
         let outcome = match plan.run(stop, &mut |elapsed| progress.at(elapsed)) {
             Ok(outcome) => outcome,
             // The scheme, or a program of it, failed: that is a result.
@@ -147,6 +149,9 @@ fn run_valid(
             }
             Err(error) => return Err(error),
         };
+        if let Some(cores) = load.others(outcome.cpu()) {
+            progress.line(&format!("{name}: other programs took {cores:.1} of the cores"));
+        }
         let record = record::record(plan, Ok(&outcome));
         if record.is_valid() || attempt == RETRIES {
             return Ok((record, Some(outcome)));
