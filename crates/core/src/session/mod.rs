@@ -412,7 +412,12 @@ impl Session {
                 left = left.saturating_sub(sent);
             }
         }
+        let was_idle = self.send.subflows[index].is_idle();
         self.send.subflows[index].set_idle(left > 0);
+        if was_idle && left == 0 {
+            // Others may have held back because this one had room; now it has none.
+            self.wake_idle();
+        }
         self.after(now);
         bytes
     }
@@ -505,7 +510,7 @@ impl Session {
         for control in self.control.values_mut() {
             control.ack = true;
         }
-        self.wake_idle();
+        self.wake_all();
     }
 
     fn wake_all(&mut self) {
