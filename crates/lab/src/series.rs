@@ -149,8 +149,8 @@ fn run_valid(
             }
             Err(error) => return Err(error),
         };
-        if let Some(cores) = load.others(outcome.cpu()) {
-            progress.line(&format!("{name}: other programs took {cores:.1} of the cores"));
+        if let Some(lost) = load.lost(outcome.cpu()) {
+            progress.line(&format!("{name}: {lost}"));
         }
         let record = record::record(plan, Ok(&outcome));
         if record.is_valid() || attempt == RETRIES {
