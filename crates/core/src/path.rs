@@ -81,12 +81,15 @@ fn step(from: u64, to: u64, shift: u32) -> u64 {
 
 /// Rate and reliability of a path, from the bytes it delivers in intervals of 100 ms.
 ///
-/// Only intervals in which the path had data to deliver count. A path is reliable when it has no
+/// Only the time in which the path has data to deliver counts. A path is reliable when it has no
 /// outages and its rate varies little (FBDT §3.2, "RAT to direction mapping").
 #[derive(Clone, Debug, Default)]
 pub struct PathMeter {
     interval_start: Instant,
     interval_bytes: u64,
+    interval_busy: Duration,
+    /// Up to when the time has been counted.
+    counted: Instant,
     busy: bool,
     intervals: u64,
     rate_bps: f64,
@@ -96,6 +99,10 @@ pub struct PathMeter {
 
 impl PathMeter {
     const INTERVAL: Duration = Duration::from_millis(100);
+    /// An interval with less time of delivery says nothing about the rate.
+    const LEAST_BUSY: Duration = Duration::from_millis(20);
+    /// Intervals closed at once; after a longer silence the rest tells nothing more.
+    const MOST_INTERVALS: u32 = 50;
     /// Weight of a new interval in the rate; half of the old is gone after 0.3 s.
     const RATE_WEIGHT: f64 = 0.25;
     /// Weight in the history that decides a direction; half of the old is gone after 1.4 s.
@@ -107,35 +114,45 @@ impl PathMeter {
     pub fn delivered(&mut self, bytes: u64, busy: bool, now: Instant) {
         self.roll(now);
         self.interval_bytes += bytes;
-        self.busy |= busy || bytes > 0;
-    }
-
-    /// Closes the intervals that have ended by `now`.
-    pub fn roll(&mut self, now: Instant) {
-        // After a long silence one look is enough: skip what cannot matter any more.
-        let mut left = 50;
-        while now.since(self.interval_start) >= Self::INTERVAL && left > 0 {
-            if self.busy {
-                self.close_interval();
-            }
-            self.interval_bytes = 0;
-            self.interval_start += Self::INTERVAL;
-            left -= 1;
-        }
-        if left == 0 {
-            self.interval_start = now;
-        }
+        self.busy = busy;
     }
 
     /// Says that nothing is on its way any more: silence from here on is no outage.
     pub fn idle(&mut self, now: Instant) {
-        self.roll(now);
-        self.busy = self.interval_bytes > 0;
+        self.delivered(0, false, now);
+    }
+
+    /// Counts the time up to `now` and closes the intervals that have ended by then.
+    fn roll(&mut self, now: Instant) {
+        for _ in 0..Self::MOST_INTERVALS {
+            let end = self.interval_start + Self::INTERVAL;
+            self.count(now.min(end));
+            if now < end {
+                return;
+            }
+            self.close_interval();
+            self.interval_start = end;
+        }
+        self.interval_start = now;
+        self.counted = now;
+    }
+
+    fn count(&mut self, until: Instant) {
+        if self.busy {
+            self.interval_busy += until.since(self.counted);
+        }
+        self.counted = self.counted.max(until);
     }
 
     fn close_interval(&mut self) {
-        let rate = self.interval_bytes as f64 * 8.0 / Self::INTERVAL.as_secs_f64();
-        let outage = if self.interval_bytes == 0 { 1.0 } else { 0.0 };
+        let (bytes, busy) = (self.interval_bytes, self.interval_busy);
+        self.interval_bytes = 0;
+        self.interval_busy = Duration::ZERO;
+        if busy < Self::LEAST_BUSY {
+            return;
+        }
+        let rate = bytes as f64 * 8.0 / busy.as_secs_f64();
+        let outage = if bytes == 0 { 1.0 } else { 0.0 };
         if self.intervals == 0 {
             self.rate_bps = rate;
         }
@@ -198,6 +215,9 @@ mod tests {
         let rate = steady.rate().unwrap().as_mbps_f64();
         assert!((95.0..105.0).contains(&rate), "{rate}");
         assert!(steady.unreliability() < 0.05);
-        assert!(broken.unreliability() > 10.0 * idle.unreliability().max(0.05));
+        let (broken, idle) = (broken.unreliability(), idle.unreliability());
+        assert!(broken > 1.5, "{broken}");
+        // The interval in which the data ran out is all that is left of the pauses.
+        assert!(idle < broken / 5.0, "{idle}, {broken}");
     }
 }
