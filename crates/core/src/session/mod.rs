@@ -155,6 +155,9 @@ pub struct Session {
     last_tick: Instant,
     finished_told: bool,
     readable_told: bool,
+    /// Whether an acknowledgement of the peer's whole stream has been given to a subflow. Later
+    /// ones, for duplicates, are not waited for: the peer may have left by then.
+    end_acked: bool,
     closed: bool,
 }
 
@@ -175,6 +178,7 @@ impl Session {
             last_tick: now,
             finished_told: false,
             readable_told: false,
+            end_acked: false,
             closed: false,
         }
     }
@@ -431,6 +435,7 @@ impl Session {
             Record::Reset(refusal.clone()).encode(&mut block);
         }
         if std::mem::take(&mut control.ack) {
+            self.end_acked |= self.recv.is_complete();
             Record::Ack(self.recv.ack()).encode(&mut block);
         }
         for number in control.pongs.drain(..) {
@@ -554,9 +559,7 @@ impl Session {
         if self.recv.is_complete() && !std::mem::replace(&mut self.finished_told, true) {
             self.events.push_back(Event::Finished);
         }
-        let acks_out =
-            self.recv.ack_at().is_none() && self.control.values().any(|control| !control.ack);
-        if !self.closed && self.send.is_done() && self.recv.is_complete() && acks_out {
+        if !self.closed && self.send.is_done() && self.end_acked {
             self.closed = true;
             self.events.push_back(Event::Closed);
         }

@@ -87,6 +87,22 @@ fn the_end_of_the_stream_holds() {
 }
 
 #[test]
+fn a_duplicate_at_the_very_end_does_not_hold_up_the_close() {
+    let mut session = session();
+    give(&mut session, &data(0, b"x")).unwrap();
+    give(&mut session, &Record::Fin(1)).unwrap();
+    session.finish(Instant::from_millis(1));
+    let said = sent(&mut session, Instant::from_millis(1));
+    assert!(said.iter().any(|r| matches!(r, Record::Ack(ack) if ack.fin && ack.in_order == 1)));
+    // The byte comes again, as from another path; then the peer has all it wants, and leaves.
+    give(&mut session, &data(0, b"x")).unwrap();
+    give(&mut session, &Record::Ack(Ack { fin: true, credit: 1 << 20, ..Ack::default() })).unwrap();
+    session.subflow_down(PEER, Instant::from_millis(2));
+    let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
+    assert!(events.contains(&Event::Closed), "{events:?}");
+}
+
+#[test]
 fn handshake_records_have_no_place_in_a_session() {
     let hello = Record::Hello(Hello::default());
     assert_eq!(give(&mut session(), &hello), Err(SessionError::UnexpectedRecord));
