@@ -165,7 +165,8 @@ pub trait Scheduler: Send + std::fmt::Debug {
 /// Settings that schedulers take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
-    /// The transmission window in bytes; `None` sizes it from the measured rates.
+    /// The transmission window in bytes, at least a segment and at most 1 GiB; `None` sizes it
+    /// from the measured rates.
     pub window: Option<u64>,
     /// A path to hold in the forward direction.
     pub forward_pin: Option<PathId>,
@@ -174,6 +175,14 @@ pub struct SchedulerConfig {
     pub rescue_budget_permille: u64,
     /// Least time between two changes of direction.
     pub direction_hold: Duration,
+}
+
+impl SchedulerConfig {
+    /// The fixed window within its bounds. A peer may choose it: one of a few bytes would make a
+    /// record of every few bytes in flight.
+    fn fixed_window(&self) -> Option<u64> {
+        self.window.map(|window| window.clamp(1448, 1 << 30))
+    }
 }
 
 impl Default for SchedulerConfig {

@@ -31,7 +31,7 @@ pub use self::stats::{PathStats, SessionStats, SubflowStats};
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
 use crate::scheduler::{Entry, SchedulerConfig};
-use crate::wire::{Record, Refusal, WireError};
+use crate::wire::{INITIAL_CREDIT, Record, Refusal, WireError};
 use crate::{ByteCount, Instant};
 
 /// How a session behaves. Both ends use the same scheduler; the client's choice travels in its
@@ -43,9 +43,11 @@ pub struct SessionConfig {
     /// Its settings.
     pub scheduler_config: SchedulerConfig,
     /// Most memory for received bytes, and again for bytes to send. The default of 256 MiB lets
-    /// 2.4 Gb/s go beside a path whose delivery takes 0.7 s.
+    /// 2.4 Gb/s go beside a path whose delivery takes 0.7 s. Less than the 256 KiB that a peer may
+    /// send unasked counts as that, more than 64 GiB as 64 GiB.
     pub max_memory: ByteCount,
-    /// What a peer may have outstanding before it has asked for more, at most `max_memory`.
+    /// What a peer may have outstanding before it has asked for more: at least 256 KiB, at most
+    /// `max_memory`.
     pub first_window: ByteCount,
     /// The least and largest number of bytes assigned at once; the scheduler's own if `None`.
     pub chunk: Option<(u64, u64)>,
@@ -66,12 +68,22 @@ impl Default for SessionConfig {
     }
 }
 
+impl SessionConfig {
+    /// [`max_memory`](Self::max_memory) in bytes, within its bounds.
+    fn memory(&self) -> u64 {
+        self.max_memory.as_u64().clamp(INITIAL_CREDIT, MOST_MEMORY)
+    }
+}
+
 /// How a peer broke the protocol. The connection ends; others are not touched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// An acknowledgement of stream bytes that were never sent.
     #[error("the peer acknowledged bytes up to {0} that were never sent")]
     AckOfUnsent(u64),
+    /// An acknowledgement of more pieces of the stream than any honest receiver holds.
+    #[error("the peer acknowledged more than {0} separate ranges")]
+    AckTooFragmented(usize),
     /// Stream bytes beyond the end the peer announced.
     #[error("the peer sent bytes up to {0}, beyond the end of its stream")]
     BeyondEnd(u64),
@@ -132,8 +144,17 @@ struct Control {
     woken: bool,
 }
 
+/// Most memory a session may be given: offsets within it stay numbers that the wire carries.
+const MOST_MEMORY: u64 = 64 << 30;
 /// Answers to pings kept for a subflow that cannot send; more than one is rare.
 const MAX_PONGS: usize = 8;
+impl Control {
+    /// When the next ping is due; not before the last one has been answered.
+    const fn ping_due(&self) -> Option<Instant> {
+        if self.ping.is_some() { None } else { Some(self.ping_at) }
+    }
+}
+
 /// What room the application is told of: waking it for less costs more than it gains.
 const WRITABLE_ROOM: u64 = 64 << 10;
 /// The least time between two looks at what is overdue.
@@ -149,6 +170,7 @@ pub struct Session {
     events: VecDeque<Event>,
     wakes: VecDeque<SubflowId>,
     reset: Option<Refusal>,
+    peer_reset: bool,
     next_ping: u64,
     ping_interval: Duration,
     write_blocked: bool,
@@ -172,6 +194,7 @@ impl Session {
             events: VecDeque::new(),
             wakes: VecDeque::new(),
             reset: None,
+            peer_reset: false,
             next_ping: 0,
             ping_interval: config.ping_interval,
             write_blocked: false,
@@ -254,7 +277,7 @@ impl Session {
         now: Instant,
     ) -> Result<(), SessionError> {
         while let Some(record) = Record::decode(input)? {
-            if self.reset.is_none() {
+            if !self.is_reset() {
                 self.handle_record(id, record, now)?;
             }
         }
@@ -297,6 +320,7 @@ impl Session {
             }
             Record::Pong(number) => self.handle_pong(id, number, now),
             Record::Reset(refusal) => {
+                self.peer_reset = true;
                 self.closed = true;
                 self.events.push_back(Event::Reset(refusal.code, refusal.reason));
             }
@@ -409,7 +433,7 @@ impl Session {
         }
         let mut bytes = self.put_control(id, out, now);
         let mut left = room;
-        if self.reset.is_none() && !self.send.subflows[index].is_silent() {
+        if !self.is_reset() && !self.send.subflows[index].is_silent() {
             while left > 0 {
                 let Some(sent) = self.send.next_record(index, left, out, now) else { break };
                 bytes += sent;
@@ -449,7 +473,7 @@ impl Session {
         {
             Record::Fin(offset).encode(&mut block);
         }
-        if control.ping_at <= now && control.ping.is_none() && !self.closed {
+        if control.ping_due().is_some_and(|at| at <= now) && !self.closed {
             Record::Ping(self.next_ping).encode(&mut block);
             control.ping = Some((self.next_ping, now));
             control.ping_at = now + self.ping_interval;
@@ -481,8 +505,9 @@ impl Session {
             return None;
         }
         let tick = self.send.next_timeout(now).map(|at| at.max(self.last_tick + LEAST_TICK));
-        let pings = self.control.values().filter(|control| control.ping.is_none());
-        let ping = pings.map(|control| control.ping_at).min();
+        // A writer that has been woken is waited for: its socket may be full for long.
+        let pings = self.control.values().filter(|control| !control.woken);
+        let ping = pings.filter_map(Control::ping_due).min();
         self.recv.ack_at().into_iter().chain(tick).chain(ping).min()
     }
 
@@ -497,10 +522,24 @@ impl Session {
             self.events.push_back(event);
         }
         self.wake_idle();
+        self.wake_pings(now);
         self.after(now);
     }
 
     // ---- inner works ----
+
+    /// Whether either side has ended the connection at once.
+    const fn is_reset(&self) -> bool {
+        self.reset.is_some() || self.peer_reset
+    }
+
+    /// Wakes the writers whose next ping is due.
+    fn wake_pings(&mut self, now: Instant) {
+        let due = |control: &Control| control.ping_due().is_some_and(|at| at <= now);
+        let ids = self.control.iter().filter(|(_, control)| due(control));
+        let ids: Vec<_> = ids.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.wake(id));
+    }
 
     fn judge(&mut self, now: Instant) {
         for (id, silent) in self.send.judge(now) {

@@ -34,10 +34,10 @@ pub(super) struct RecvHalf {
 
 impl RecvHalf {
     pub(super) fn new(config: &SessionConfig) -> Self {
-        let max_memory = config.max_memory.as_u64();
+        let max_memory = config.memory();
         Self {
             stream: Reassembly::new(),
-            window: config.first_window.as_u64().min(max_memory),
+            window: config.first_window.as_u64().clamp(INITIAL_CREDIT, max_memory),
             max_window: max_memory,
             advertised: INITIAL_CREDIT,
             final_offset: None,

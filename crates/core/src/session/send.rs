@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use super::{SessionConfig, SessionError};
 use crate::path::{PathId, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
+use crate::reassembly::MAX_PIECES;
 use crate::scheduler::{Scheduler, SendView};
 use crate::send_buffer::SendBuffer;
 use crate::subflow::Subflow;
@@ -68,7 +69,7 @@ impl SendHalf {
             wish: 0,
             wish_at: Instant::ZERO,
             wish_pending: false,
-            max_memory: config.max_memory.as_u64(),
+            max_memory: config.memory(),
             subflows: Vec::new(),
             meters: BTreeMap::new(),
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
@@ -179,6 +180,9 @@ impl SendHalf {
                 self.unassigned.remove(new.clone());
                 self.acked.insert(new);
             }
+        }
+        if self.acked.len() > MAX_PIECES {
+            return Err(SessionError::AckTooFragmented(MAX_PIECES));
         }
         let moved = ack.in_order > self.una;
         if moved {

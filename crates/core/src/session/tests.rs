@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::*;
-use crate::wire::{Ack, Data, Echo, Hello, INITIAL_CREDIT};
+use crate::wire::{Ack, Data, Echo, Hello, INITIAL_CREDIT, VARINT_MAX};
 
 const PEER: SubflowId = SubflowId(0);
 
@@ -163,4 +163,105 @@ fn half_close_leaves_the_other_direction_open() {
     let _ = sent(&mut session, Instant::from_millis(5));
     let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
     assert!(events.contains(&Event::Finished) && events.contains(&Event::Closed), "{events:?}");
+}
+
+#[test]
+fn a_ping_that_cannot_be_sent_does_not_spin_the_timer() {
+    let mut session = session();
+    session.write(&[7; 1 << 20], Instant::ZERO);
+    let mut out = VecDeque::new();
+    // The socket is full, and stays so: its path is cut after the first ping was answered.
+    let _ = session.poll_transmit(PEER, 8 << 10, &mut out, Instant::ZERO);
+    give(&mut session, &Record::Pong(0)).unwrap();
+    let mut now = Instant::from_millis(2);
+    let mut fired = 0;
+    while let Some(at) = session.poll_timeout(now).filter(|at| *at < Instant::from_millis(20_000)) {
+        now = now.max(at);
+        session.handle_timeout(now);
+        fired += 1;
+        assert!(fired < 100, "the timer fires again and again at {now}");
+    }
+    // The ping waits for the writer, which has been woken for it.
+    assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
+    assert!(sent(&mut session, now).iter().any(|r| matches!(r, Record::Ping(1))));
+}
+
+#[test]
+fn a_little_memory_is_no_stall() {
+    let max_memory = ByteCount::kib(16);
+    let config = SessionConfig { max_memory, ..SessionConfig::default() };
+    let mut session = Session::new(&config, Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO);
+    // A window of a peer's first credit is the least there is.
+    assert_eq!(session.write(&[7; 1 << 20], Instant::ZERO), INITIAL_CREDIT as usize);
+    let _ = sent(&mut session, Instant::ZERO);
+    let ack = Ack { in_order: INITIAL_CREDIT, credit: 1 << 20, ..Ack::default() };
+    give(&mut session, &Record::Ack(ack)).unwrap();
+    assert!(std::iter::from_fn(|| session.poll_event()).any(|event| event == Event::Writable));
+}
+
+#[test]
+fn unlimited_memory_is_no_overflow() {
+    let max_memory = ByteCount::new(u64::MAX);
+    let config = SessionConfig { max_memory, ..SessionConfig::default() };
+    let mut session = Session::new(&config, Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO);
+    give(&mut session, &Record::CreditWish(VARINT_MAX)).unwrap();
+    give(&mut session, &data(0, b"x")).unwrap();
+    session.consume(1, Instant::from_millis(1));
+    assert!(
+        sent(&mut session, Instant::from_millis(2)).iter().any(|r| matches!(r, Record::Ack(_)))
+    );
+}
+
+#[test]
+fn any_window_is_survived() {
+    for name in ["fbdt", "fbdt-strict"] {
+        for window in [0, 1, VARINT_MAX, u64::MAX] {
+            let scheduler_config =
+                SchedulerConfig { window: Some(window), ..SchedulerConfig::default() };
+            let scheduler = Entry::find(name).unwrap();
+            let config = SessionConfig { scheduler, scheduler_config, ..SessionConfig::default() };
+            let mut session = Session::new(&config, Instant::ZERO);
+            session.subflow_up(PEER, PathId(0), Instant::ZERO);
+            session.write(&[7; 100_000], Instant::ZERO);
+            let records = sent(&mut session, Instant::ZERO);
+            let data = records.iter().filter(|r| matches!(r, Record::Data(_))).count();
+            // A peer that asks for tiny windows must not make us keep a record for every byte.
+            assert!((1..100).contains(&data), "{name}, {window}: {data} records");
+        }
+    }
+}
+
+#[test]
+fn acknowledgements_in_tiny_pieces_are_refused_before_they_fill_memory() {
+    let mut session = session();
+    let mut result = Ok(());
+    let credit = VARINT_MAX;
+    let mut written = 0;
+    let mut acked = 0;
+    while result.is_ok() && acked < 1 << 21 {
+        give(&mut session, &Record::Ack(Ack { credit, ..Ack::default() })).unwrap();
+        written += session.write(&[7; 64 << 10], Instant::from_millis(1)) as u64;
+        let _ = sent(&mut session, Instant::from_millis(1));
+        while result.is_ok() && acked + 1024 < written {
+            let ranges = (0..256).map(|n| acked + 2 * n + 1..acked + 2 * n + 2).collect();
+            result = give(&mut session, &Record::Ack(Ack { credit, ranges, ..Ack::default() }));
+            acked += 512;
+        }
+    }
+    assert!(matches!(result, Err(SessionError::AckTooFragmented(_))), "{result:?}");
+}
+
+#[test]
+fn nothing_is_sent_to_a_peer_that_has_reset() {
+    let mut session = session();
+    session.write(&[7; 100_000], Instant::ZERO);
+    give(&mut session, &Record::Reset(Refusal { code: 9, reason: "enough".to_owned() })).unwrap();
+    let records = sent(&mut session, Instant::from_millis(1));
+    assert!(!records.iter().any(|r| matches!(r, Record::Data(_))), "{} records", records.len());
+    // What comes after a reset, such as another one, is of no interest.
+    give(&mut session, &Record::Reset(Refusal::default())).unwrap();
+    let resets = std::iter::from_fn(|| session.poll_event());
+    assert_eq!(resets.filter(|event| matches!(event, Event::Reset(..))).count(), 1);
 }

@@ -121,7 +121,7 @@ impl Hello {
         varint::put_bytes(out, self.path_name.as_bytes());
         varint::put_bytes(out, self.scheduler.as_bytes());
         varint::put_bytes(out, self.congestion.as_bytes());
-        varint::put(out, self.window);
+        varint::put(out, self.window.min(varint::VARINT_MAX));
         varint::put(out, self.forward_pin);
         varint::put_bytes(out, &self.token);
     }

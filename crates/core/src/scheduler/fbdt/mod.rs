@@ -95,7 +95,7 @@ impl Fbdt {
         if start >= view.limit {
             return false;
         }
-        let size = self.config.window.unwrap_or_else(|| adaptive_window(view));
+        let size = self.config.fixed_window().unwrap_or_else(|| adaptive_window(view));
         let forward = self.direction.choose(view);
         self.windows.open(start..view.limit.min(start + size), forward);
         true

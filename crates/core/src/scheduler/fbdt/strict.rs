@@ -23,7 +23,7 @@ pub(super) struct Strict {
 impl Strict {
     pub(super) fn new(config: &SchedulerConfig) -> Self {
         Self {
-            size: config.window.unwrap_or(PAPER_WINDOW),
+            size: config.fixed_window().unwrap_or(PAPER_WINDOW),
             direction: Direction::new(config.forward_pin, config.direction_hold),
             windows: Windows::default(),
             finished: Vec::new(),
