@@ -94,7 +94,8 @@ fn collect(at: &UdpSocket) -> Vec<(u32, Instant)> {
 fn a_full_link_carries_its_rate_and_drops_the_rest() {
     let _alone = alone();
     let (size, mbps) = (1000, 20);
-    let queue = 50 * (size + HEADERS) as u64;
+    // 80 ms: the link stays busy while the sender waits for a processor.
+    let queue = 200 * (size + HEADERS) as u64;
     let paths = vec![path("a", with_queue(link(mbps, 5), queue), link(100, 5))];
     let Some(testbed) = world(paths, Start::Explicit) else { return };
     let (client, server) = udp_pair(&testbed);
@@ -222,15 +223,18 @@ fn stepped() -> LinkConfig {
     let half = Duration::from_millis(500);
     let steps = vec![(Duration::ZERO, Bitrate::mbps(10)), (half, Bitrate::mbps(40))];
     let rate = RateTrace::from_steps(steps, 2 * half).unwrap();
-    LinkConfig { rate, ..with_queue(link(1, 5), 20_000) }
+    // 40 ms at the higher rate: the link stays busy while the sender waits for a processor.
+    LinkConfig { rate, ..with_queue(link(1, 5), 200_000) }
 }
 
-/// Offers more than a stepped link carries, with a short pause between packets.
+/// Offers more than a stepped link carries, with short pauses.
 fn flood(from: &UdpSocket, until: Instant) {
     let packet = vec![0; 1200];
     while Instant::now() < until {
-        from.send(&packet).unwrap();
-        std::thread::sleep(Duration::from_micros(150));
+        for _ in 0..8 {
+            from.send(&packet).unwrap();
+        }
+        std::thread::sleep(Duration::from_micros(500));
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! They are the same program over every transport, so that a comparison compares transports. The
 //! client connects and asks with a small request; the server answers with a stream of blocks that
-//! carry time stamps and content that is checked to the last byte (see [`stream`]). Goodput, delay
-//! and gaps are what the receiving application sees, in order.
+//! carry time stamps and content that is checked to the last byte. Goodput, delay and gaps are what
+//! the receiving application sees, in order.
 
 mod connection;
 mod meter;
