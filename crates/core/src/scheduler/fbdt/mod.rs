@@ -19,6 +19,7 @@ use self::direction::Direction;
 use self::windows::Windows;
 use super::{Assignment, Entry, Scheduler, SchedulerConfig, SendView};
 use crate::path::PathId;
+use crate::subflow::Subflow;
 use crate::{ByteCount, Instant};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -228,9 +229,11 @@ impl Scheduler for Fbdt {
     }
 }
 
-/// Whether the subflow on path `forward` is live and waiting for data.
+/// Whether the subflow on path `forward` is live, waiting for data, and will take them.
 fn forward_has_room(view: &SendView<'_>, forward: PathId) -> bool {
-    view.subflows.iter().any(|s| s.path() == forward && s.is_idle() && !s.is_silent())
+    let waits = |s: &Subflow| s.path() == forward && s.is_idle() && !s.is_silent();
+    let mut subflows = view.subflows.iter().enumerate();
+    subflows.any(|(index, s)| waits(s) && Fbdt::fits_memory(index, view))
 }
 
 /// The window for the measured rates; the paper's before they are known.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::super::{Entry, Scheduler, SchedulerConfig, SendView};
 use super::{ENTRY, STRICT_ENTRY};
-use crate::Instant;
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::ranges::RangeSet;
 use crate::subflow::Subflow;
+use crate::{Bitrate, Instant};
 
 const PACKET: u64 = 1000;
 const RTT: Duration = Duration::from_millis(10);
@@ -179,4 +179,29 @@ fn ten_packets_pipelined() {
     example.ask(BWD);
     example.ask(FWD);
     insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn little_data_do_not_wait_for_a_forward_path_that_memory_keeps_out() {
+    let mut example = Example::new(&ENTRY, 1, 1);
+    for (subflow, mbps) in example.subflows.iter_mut().zip([20, 200]) {
+        let delivery_rate = Bitrate::mbps(mbps);
+        subflow.set_info(PathInfo { srtt: RTT, delivery_rate, ..PathInfo::default() });
+        subflow.set_idle(true);
+    }
+    let Example { scheduler, acked, unassigned, end, subflows, now, .. } = &mut example;
+    let view = SendView {
+        now: *now,
+        una: 0,
+        acked,
+        unassigned,
+        limit: *end,
+        credit_window: 10 * PACKET,
+        credit_bound: true,
+        subflows,
+        meters: &BTreeMap::new(),
+    };
+    // Both wait with room; the forward path's delivery time does not fit the receiver's memory.
+    assert_eq!(scheduler.next(FWD, &view, PACKET), None);
+    assert!(scheduler.next(BWD, &view, PACKET).is_some());
 }
