@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use weftline_lab::LabOptions;
+use weftline_lab::emulator::Cut;
 use weftline_scenario::{Scenario, Scheme};
 
 use crate::failure::Failure;
@@ -17,6 +18,23 @@ pub(crate) enum LabCommand {
     List,
     /// Run schemes over a scenario and compare them
     Run(Box<RunArgs>),
+    /// Open a shell beside the client, the scenario's links up until it ends
+    Shell(ShellArgs),
+    /// Say what this machine can do
+    Check,
+}
+
+/// Options of `lab shell`.
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    /// A built-in scenario or a TOML file
+    scenario: String,
+    /// The congestion control of connections made in the shell
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+    /// Seed of the links' randomness
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
 }
 
 /// Options of `lab run`.
@@ -49,6 +67,9 @@ pub(crate) struct RunArgs {
     /// How often each scheme runs, each time with the next seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: u64,
+    /// Make a path go dead for a while, such as wigig@5s..8s, or for good: wigig@5s..
+    #[arg(long, value_name = "PATH@FROM..UNTIL")]
+    cut: Vec<String>,
     /// Where to write results: runs.jsonl, series.csv and the scenario
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -60,6 +81,11 @@ pub(crate) struct RunArgs {
 /// Does what was asked of the lab.
 pub(crate) fn run(command: LabCommand) -> Result<(), Failure> {
     match command {
+        LabCommand::Check => Ok(weftline_lab::check()?),
+        LabCommand::Shell(args) => {
+            let scenario = Scenario::find(&args.scenario)?;
+            Ok(weftline_lab::shell(&scenario, args.congestion.parse()?, args.seed)?)
+        }
         LabCommand::List => output::print(&list::scenarios()?),
         LabCommand::Run(args) => {
             let runs = weftline_lab::run_many(&args.options()?)?;
@@ -89,18 +115,23 @@ impl RunArgs {
             scenario.warmup = parse_duration("--warmup", text)?;
         }
         if scenario.warmup >= scenario.duration {
-            let message = "the warm-up must be shorter than the duration; see --warmup";
-            return Err(Failure::wrong_use(message));
+            let (warmup, duration) = (scenario.warmup, scenario.duration);
+            return Err(Failure::wrong_use(format!(
+                "the warm-up of {warmup:?} is not shorter than the duration of {duration:?}; \
+                 give --warmup or a longer --duration"
+            )));
         }
         if self.repeat == 0 {
             return Err(Failure::wrong_use("--repeat: at least 1"));
         }
         let schemes = self.schemes(&scenario)?;
+        let cuts: Result<Vec<Cut>, _> = self.cut.iter().map(|cut| cut.parse()).collect();
         Ok(LabOptions {
             congestion: self.congestion.parse()?,
             tls: self.tls,
             seed: self.seed,
             repeat: self.repeat,
+            cuts: cuts.map_err(Failure::wrong_use)?,
             out: self.out.clone(),
             json: self.json,
             ..LabOptions::new(scenario, schemes)?

@@ -127,6 +127,8 @@ pub enum Error {
     RefusedPeer {
         /// The client.
         peer: SocketAddr,
+        /// Why, as a number; see [`crate::refusal`].
+        code: u64,
         /// Why, as the client was told.
         reason: String,
     },

@@ -95,12 +95,16 @@ impl Dialer {
                 }
             }
             let wait = tokio::time::sleep(backoff.next());
-            match self.open.get() {
-                None => wait.await,
-                Some(open) => tokio::select! {
-                    () = wait => {}
-                    () = open.shared.ended() => return,
-                },
+            let Some(open) = self.open.get() else {
+                wait.await;
+                continue;
+            };
+            tokio::select! {
+                () = wait => {}
+                () = open.shared.ended() => {}
+            }
+            if !open.shared.wants_path() {
+                return;
             }
         }
     }
@@ -217,7 +221,7 @@ impl Open {
             && self.shared.subflow_count() == 0
         {
             let (peer, code, reason) = (*peer, *code, reason.clone());
-            self.shared.fail(Error::Refused { peer, code, reason });
+            self.shared.forgotten(Error::Refused { peer, code, reason });
         }
     }
 }
@@ -236,7 +240,7 @@ impl Watch {
         // The session judges the data it sent; the kernel also knows of acknowledgements that do
         // not get through, which is all that a receiver sends.
         let silent = shared.silent_since(running.id).is_some_and(|at| now.since(at) >= SILENCE);
-        let Ok((unacked, acked)) = running.progress() else { return silent };
+        let Some((unacked, acked)) = running.progress() else { return silent };
         self.stalled = match self.stalled {
             _ if unacked == 0 => None,
             Some((at, since)) if at == acked => Some((acked, since)),

@@ -12,10 +12,11 @@ use weftline_core::ranges::RangeSet;
 use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::session::SessionConfig;
 use weftline_core::wire::{Hello, Join, JoinReply, Record, WireError};
-use weftline_core::{ByteCount, PathId, SubflowId};
+use weftline_core::{ByteCount, Instant, PathId, SubflowId};
 
 use crate::channel::Channel;
 use crate::client::unknown_scheduler;
+use crate::clock;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{SessionId, SessionKeys, Token};
@@ -149,6 +150,7 @@ impl ServerBuilder {
             handshakes: Arc::new(Semaphore::new(self.limits.handshakes)),
             tables: Mutex::new(Tables::default()),
             accepted,
+            refusals: RefusalLog::default(),
         });
         let mut tasks = JoinSet::new();
         for listener in listeners {
@@ -198,6 +200,33 @@ struct State {
     handshakes: Arc<Semaphore>,
     tables: Mutex<Tables>,
     accepted: mpsc::Sender<Connection>,
+    refusals: RefusalLog,
+}
+
+/// Says in the log whom the server turned away and why, at most so often in a second: anybody can
+/// make it say so.
+#[derive(Default)]
+struct RefusalLog(Mutex<(u64, u32)>);
+
+impl RefusalLog {
+    const PER_SECOND: u32 = 10;
+
+    fn log(&self, error: &Error) {
+        // Clients come and go, and a path may come up just when its connection is over.
+        let ordinary = matches!(error, Error::ClosedInHandshake { .. })
+            || matches!(error, Error::RefusedPeer { code: refusal::JOIN, .. });
+        let second = clock::now().since(Instant::ZERO).as_secs();
+        let mut said = self.0.lock().expect("the log's users do not panic");
+        if said.0 != second {
+            *said = (second, 0);
+        }
+        said.1 = said.1.saturating_add(1);
+        if ordinary || said.1 > Self::PER_SECOND {
+            tracing::debug!("{error}");
+        } else {
+            tracing::warn!("{error}");
+        }
+    }
 }
 
 #[derive(Default)]
@@ -249,7 +278,7 @@ async fn listen(state: Arc<State>, listener: TcpListener) {
             drop((permit, counted));
             if let Err(error) = result.unwrap_or(Err(Error::HandshakeTimeout { peer, after })) {
                 COUNTERS.refused();
-                tracing::warn!("{error}");
+                state.refusals.log(&error);
             }
         });
     }
@@ -419,7 +448,7 @@ impl State {
         drop(tables);
         let (state, id, shared) = (Arc::clone(self), keys.id, Arc::clone(shared));
         tokio::spawn(async move {
-            shared.ended().await;
+            shared.gone().await;
             let mut tables = state.tables();
             if let Some(session) = tables.sessions.remove(&id) {
                 tables.release(session.source, |counts| counts.sessions -= 1);
@@ -504,5 +533,5 @@ impl State {
 async fn refuse(channel: Channel, refused: Refused) -> Result<(), Error> {
     let peer = channel.peer();
     channel.refuse(refused.code, &refused.reason).await;
-    Err(Error::RefusedPeer { peer, reason: refused.reason })
+    Err(Error::RefusedPeer { peer, code: refused.code, reason: refused.reason })
 }

@@ -28,6 +28,8 @@ const EVENT_CAPACITY: usize = 256;
 const LINGER_TIME: Duration = Duration::from_secs(30);
 /// How often such a connection is looked at.
 const LINGER_TICK: Duration = Duration::from_millis(50);
+/// How long a closed connection that lost its last subflow waits for another one.
+const LAST_WORDS_TIME: Duration = Duration::from_secs(5);
 
 /// One connection, shared by the application's handle, its subflows' tasks and its timer.
 pub(crate) struct Shared {
@@ -52,8 +54,11 @@ struct Inner {
     no_path_since: Option<Instant>,
     /// Since when the application does not hold the connection any more.
     abandoned_at: Option<Instant>,
-    /// Whether everybody has been told that the connection is over.
-    told_over: bool,
+    /// Whether the peer has closed a subflow after everything had been said on it: it knows that
+    /// the connection is over.
+    answered: bool,
+    /// Since when the connection is over, once everybody has been told.
+    over_since: Option<Instant>,
     /// Every path the connection has had.
     names: BTreeMap<PathId, Arc<str>>,
 }
@@ -111,7 +116,8 @@ impl Shared {
             armed: Instant::FAR,
             no_path_since: Some(now),
             abandoned_at: None,
-            told_over: false,
+            answered: false,
+            over_since: None,
             names: BTreeMap::new(),
         };
         let shared = Arc::new(Self {
@@ -178,10 +184,11 @@ impl Shared {
 
     // ---- subflows ----
 
-    /// Tells the session of a new subflow; `None` if the connection is over.
+    /// Tells the session of a new subflow; `None` if the connection is over. One that has closed
+    /// while its last subflow was lost still takes a subflow, to say its last acknowledgement.
     pub(crate) fn attach(&self, id: SubflowId, path: PathId, name: &Arc<str>) -> Option<Attached> {
         self.with(|inner, now| {
-            if inner.end.is_some() {
+            if !inner.wants_path() {
                 return None;
             }
             let wake = Arc::new(Notify::new());
@@ -201,9 +208,11 @@ impl Shared {
         })
     }
 
-    /// Tells the session that a subflow is gone.
-    pub(crate) fn detach(&self, id: SubflowId) {
+    /// Tells the session that a subflow is gone; `answered` if that was after everything had been
+    /// said, and the peer closed it, too.
+    pub(crate) fn detach(&self, id: SubflowId, answered: bool) {
         self.with(|inner, now| {
+            inner.answered |= answered;
             inner.slots.retain(|slot| slot.id != id);
             inner.session.subflow_down(id, now);
             if inner.slots.is_empty() {
@@ -211,6 +220,21 @@ impl Shared {
             }
         });
         // The timer of a finished connection waits for its last subflow.
+        self.timer.notify_one();
+    }
+
+    /// Whether a new subflow would be of use.
+    pub(crate) fn wants_path(&self) -> bool {
+        self.with(|inner, _| inner.wants_path())
+    }
+
+    /// The peer does not know the connection any more: it need not be told anything.
+    pub(crate) fn forgotten(&self, error: Error) {
+        let reason = error.to_string();
+        self.with(|inner, now| {
+            inner.answered = true;
+            inner.fail(error, RESET_ABANDONED, &reason, now);
+        });
         self.timer.notify_one();
     }
 
@@ -332,12 +356,6 @@ impl Shared {
         self.with(|inner, now| inner.fail(error, code, reason, now));
     }
 
-    /// Ends the connection at once for a reason the peer cannot be told.
-    pub(crate) fn fail(&self, error: Error) {
-        let reason = error.to_string();
-        self.with(|inner, now| inner.fail(error, RESET_ABANDONED, &reason, now));
-    }
-
     /// The application lets go of the connection. What it has finished is delivered in the
     /// background; what it has not finished is reset.
     pub(crate) fn abandon(&self) {
@@ -383,7 +401,9 @@ impl Shared {
     fn arm(&self) -> Option<Instant> {
         self.with(|inner, now| {
             if inner.end.is_some() && inner.slots.is_empty() {
-                return None;
+                let last_words = inner.last_words_until().filter(|&until| now < until);
+                inner.armed = last_words?;
+                return Some(inner.armed);
             }
             inner.armed = inner.deadline(now, self.grace);
             Some(inner.armed)
@@ -428,6 +448,22 @@ impl Inner {
             self.session.reset(code, reason, now);
             self.end = Some(End::Failed(Arc::new(error)));
         }
+    }
+
+    /// Whether a new subflow would be of use.
+    fn wants_path(&self) -> bool {
+        match self.end {
+            None => true,
+            Some(End::Closed) => self.slots.is_empty() && self.last_words_until().is_some(),
+            Some(End::Failed(_)) => false,
+        }
+    }
+
+    /// Until when a closed connection that lost its subflows waits for another one. The peer may
+    /// not know yet that everything has arrived here.
+    fn last_words_until(&self) -> Option<Instant> {
+        let open = !self.answered && matches!(self.end, Some(End::Closed));
+        self.over_since.filter(|_| open).map(|since| since + LAST_WORDS_TIME)
     }
 
     fn deadline(&self, now: Instant, grace: Duration) -> Instant {
@@ -476,7 +512,8 @@ impl Inner {
         while let Some(id) = self.session.poll_wake() {
             effects.notifies.extend(self.slot(id).map(|slot| Arc::clone(&slot.wake)));
         }
-        if self.end.is_some() && !std::mem::replace(&mut self.told_over, true) {
+        if self.end.is_some() && self.over_since.is_none() {
+            self.over_since = Some(now);
             effects.over = Some(matches!(self.end, Some(End::Failed(_))));
             // The timer ends when there is no subflow left, which may be so already.
             effects.rearm = true;

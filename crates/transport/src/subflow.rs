@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -45,6 +45,8 @@ const RESET_TIME: Duration = Duration::from_secs(2);
 enum SubflowEnd {
     /// The connection is over and everything has been said.
     Done,
+    /// The connection is over, and the peer did not close in time.
+    Overdue,
     /// The peer closed it.
     PeerClosed,
     /// Another subflow took its place.
@@ -57,6 +59,7 @@ impl fmt::Display for SubflowEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => f.write_str("the connection is over"),
+            Self::Overdue => f.write_str("not closed by the peer in time"),
             Self::PeerClosed => f.write_str("closed by the peer"),
             Self::Replaced => f.write_str("replaced by a new one"),
             Self::Socket(error) => error.fmt(f),
@@ -77,7 +80,9 @@ pub(crate) struct Running {
     pub(crate) id: SubflowId,
     /// Notified when the session's judgement of it changes.
     pub(crate) health: Arc<Notify>,
-    socket: Arc<Socket>,
+    /// The socket, which closes when the subflow's own tasks end.
+    socket: Weak<Socket>,
+    peer: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     ended: oneshot::Receiver<()>,
 }
@@ -98,13 +103,14 @@ impl Running {
 
     /// The server's or client's address.
     pub(crate) fn peer(&self) -> SocketAddr {
-        self.socket.peer
+        self.peer
     }
 
-    /// Bytes that the peer's kernel has not yet and has ever acknowledged.
-    pub(crate) fn progress(&self) -> io::Result<(u64, u64)> {
-        let info = TcpInfo::of(&self.socket.stream)?;
-        Ok((info.unacked_bytes, info.acked_bytes))
+    /// Bytes that the peer's kernel has not yet and has ever acknowledged; `None` when the socket
+    /// is gone.
+    pub(crate) fn progress(&self) -> Option<(u64, u64)> {
+        let info = TcpInfo::of(&self.socket.upgrade()?.stream).ok()?;
+        Some((info.unacked_bytes, info.acked_bytes))
     }
 }
 
@@ -128,16 +134,16 @@ pub(crate) fn start(
     let (stop, stopped) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
     let (health, name) = (attached.health, Arc::clone(name));
-    let (running, shared) = (Arc::clone(&socket), Arc::clone(shared));
+    let (weak, shared) = (Arc::downgrade(&socket), Arc::clone(shared));
     tokio::spawn(async move {
-        let reason = run(&shared, id, attached.wake, running, parts.input, stopped).await;
-        shared.detach(id);
+        let reason = run(&shared, id, attached.wake, socket, parts.input, stopped).await;
+        shared.detach(id, matches!(reason, SubflowEnd::Done));
         COUNTERS.subflow_down();
         let down = PathEventKind::Down { subflow: id.0, reason: reason.to_string() };
         shared.publish(path_event(clock::now(), path, &name, down));
         drop(end);
     });
-    Some(Running { id, health, socket, stop: Some(stop), ended })
+    Some(Running { id, health, socket: weak, peer, stop: Some(stop), ended })
 }
 
 /// Runs the subflow's two tasks until one of them ends it.
@@ -165,21 +171,23 @@ async fn run(
     };
     let both = async {
         tokio::select! {
-            end = &mut reader.0 => joined(end).unwrap_or(SubflowEnd::PeerClosed),
+            end = &mut reader.0 => match joined(end) {
+                Some(failed) => failed,
+                None if shared.end().is_none() => SubflowEnd::PeerClosed,
+                // The peer has said all, and so may we.
+                None => joined((&mut writer.0).await).unwrap_or(SubflowEnd::Done),
+            },
             end = &mut writer.0 => match joined(end) {
                 Some(failed) => failed,
                 // All said: let the peer finish, too.
-                None => {
-                    let _ = (&mut reader.0).await;
-                    SubflowEnd::Done
-                }
+                None => joined((&mut reader.0).await).unwrap_or(SubflowEnd::Done),
             },
         }
     };
     tokio::select! {
         end = both => end,
         () = replaced => SubflowEnd::Replaced,
-        () = overdue => SubflowEnd::Done,
+        () = overdue => SubflowEnd::Overdue,
     }
 }
 

@@ -187,6 +187,30 @@ async fn a_server_that_forgot_the_connection_ends_it() {
 }
 
 #[tokio::test]
+async fn the_last_acknowledgement_survives_the_last_path() {
+    let (server, trust) = pair(Security::Tls);
+    let mut server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let relay = Relay::start(server.local_addrs()[0]).await;
+    let client = two_paths(trust).server(relay.address).build().unwrap();
+    patiently(async {
+        let mut connection = client.connect().await.unwrap();
+        let mut peer = server.accept().await;
+        transfer(&mut connection, &mut peer, &pattern(100_000, 1)).await;
+        peer.shutdown().await.unwrap();
+        assert_eq!(connection.read(&mut [0; 8]).await.unwrap(), 0);
+        // The server closes and says so, into the void; then the sockets are gone, too.
+        relay.mute();
+        connection.shutdown().await.unwrap();
+        assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
+        relay.cut();
+        relay.mend();
+        connection.closed().await.unwrap();
+        peer.closed().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_unreachable_server_is_an_error_that_names_it() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (_, trust) = pair(Security::Plain);

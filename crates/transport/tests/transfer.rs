@@ -155,6 +155,33 @@ async fn many_connections_at_once() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn short_connections_close_on_both_sides() {
+    let (mut server, client) = server_and_client(Security::Tls);
+    let client = client.build().unwrap();
+    patiently(async {
+        for _ in 0..20 {
+            let asking: Vec<_> = (0..10)
+                .map(|n| {
+                    let client = client.clone();
+                    let ask =
+                        async move { exchange(client.connect().await.unwrap(), vec![n]).await };
+                    tokio::spawn(ask)
+                })
+                .collect();
+            let mut answering = Vec::new();
+            for _ in 0..asking.len() {
+                // A lost end shows as an error, when the grace without a path is over.
+                answering.push(tokio::spawn(exchange(server.accept().await, Vec::new())));
+            }
+            for one in asking.into_iter().chain(answering) {
+                one.await.unwrap();
+            }
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn buffered_reading_gives_the_same_bytes() {
     use tokio::io::AsyncBufReadExt;

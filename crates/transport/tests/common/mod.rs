@@ -94,10 +94,14 @@ pub struct Relay {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct RelayState {
-    /// Closes new connections and resets the old.
-    cut: bool,
+    /// Closes new connections at once.
+    shut: bool,
+    /// Connections with a lower number are reset.
+    cut_below: u64,
     /// Connections with a lower number pass nothing on, for ever.
     frozen_below: u64,
+    /// Connections with a lower number pass nothing from server to client, for ever.
+    mute_below: u64,
     /// The number of the next connection.
     next: u64,
 }
@@ -113,7 +117,7 @@ impl Relay {
             let mut links = JoinSet::new();
             loop {
                 let (client, _) = listener.accept().await.unwrap();
-                if shared.borrow().cut {
+                if shared.borrow().shut {
                     let _ = client.set_zero_linger();
                     continue;
                 }
@@ -127,12 +131,20 @@ impl Relay {
 
     /// Resets the connections there are and closes new ones, until [`Relay::mend`].
     pub fn cut(&self) {
-        self.state.send_modify(|state| state.cut = true);
+        self.state.send_modify(|state| {
+            state.shut = true;
+            state.cut_below = state.next;
+        });
     }
 
     /// Lets new connections through again.
     pub fn mend(&self) {
-        self.state.send_modify(|state| state.cut = false);
+        self.state.send_modify(|state| state.shut = false);
+    }
+
+    /// As [`Relay::freeze`], from the server to the client only.
+    pub fn mute(&self) {
+        self.state.send_modify(|state| state.mute_below = state.next);
     }
 
     /// Stops what the connections there are carry, without closing them; new ones are not touched.
@@ -152,9 +164,11 @@ async fn link(
     let (mut server_in, mut server_out) = tokio::io::split(server);
     let mut cut = state.clone();
     tokio::select! {
-        _ = pump(&mut client_in, &mut server_out, number, state.clone()) => {}
-        _ = pump(&mut server_in, &mut client_out, number, state) => {}
-        _ = cut.wait_for(|s| s.cut) => {}
+        _ = pump(&mut client_in, &mut server_out, || number < state.borrow().frozen_below) => {}
+        _ = pump(&mut server_in, &mut client_out, || {
+            number < state.borrow().frozen_below.max(state.borrow().mute_below)
+        }) => {}
+        _ = cut.wait_for(|s| number < s.cut_below) => {}
     }
     let _ = client_in.unsplit(client_out).set_zero_linger();
     let _ = server_in.unsplit(server_out).set_zero_linger();
@@ -164,13 +178,12 @@ async fn link(
 async fn pump(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
-    number: u64,
-    state: watch::Receiver<RelayState>,
+    is_frozen: impl Fn() -> bool,
 ) -> Option<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         let n = from.read(&mut buffer).await.ok()?;
-        if number < state.borrow().frozen_below {
+        if is_frozen() {
             return std::future::pending().await;
         }
         if n == 0 {

@@ -1,0 +1,155 @@
+//! What the tests of the program share: the built binary, started and stopped.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "test code; each test binary uses its own part"
+)]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Far more than anything here takes: a test that waits this long hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, without what the environment would change in it.
+pub fn weftline(args: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("weftline"));
+    command.args(args).env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
+    command
+}
+
+/// Runs the program to its end.
+pub fn run(args: &[&str]) -> Output {
+    weftline(args).output().unwrap()
+}
+
+/// Checks that the program fails with `status` and one line on standard error, and returns it.
+#[track_caller]
+pub fn failure(status: i32, args: &[&str]) -> String {
+    one_line(status, &run(args), args)
+}
+
+#[track_caller]
+pub fn one_line(status: i32, output: &Output, args: &[&str]) -> String {
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{args:?}: {text}");
+    // The warning that plaintext deserves is no part of the error.
+    let warning = "weftline: warning: --insecure-plaintext";
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(warning)).collect();
+    assert_eq!(lines.len(), 1, "{args:?}: {text}");
+    assert!(lines[0].starts_with("weftline: "), "{args:?}: {text}");
+    assert!(output.stdout.is_empty(), "{args:?}: {:?}", output.stdout);
+    lines[0].to_owned()
+}
+
+/// A running daemon; killed when the test ends before it.
+pub struct Daemon {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    stderr: mpsc::Receiver<String>,
+}
+
+impl Daemon {
+    pub fn start(args: &[&str]) -> Self {
+        let mut child =
+            weftline(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let (lines, stderr) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                let _ = lines.send(line);
+            }
+        });
+        Self { child, stdout, stderr }
+    }
+
+    /// The rest of the next line of standard output, which must begin with `word`.
+    #[track_caller]
+    pub fn says(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        match line.trim_end().strip_prefix(word) {
+            Some(rest) => rest.trim().to_owned(),
+            None => panic!(
+                "'{line}' for '{word}'; on stderr: {:?}",
+                self.stderr.try_iter().collect::<Vec<_>>()
+            ),
+        }
+    }
+
+    #[track_caller]
+    pub fn listening(&mut self) -> SocketAddr {
+        self.says("listening on").parse().unwrap()
+    }
+
+    /// Waits for a line of standard error that contains `text`.
+    #[track_caller]
+    pub fn logs(&self, text: &str) -> String {
+        loop {
+            let line = self.stderr.recv_timeout(PATIENCE).unwrap();
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.child.id().to_string()]).status();
+        assert!(status.unwrap().success());
+    }
+
+    /// Waits for the end; the exit status and what was left on standard output.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.stdout.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that keeps its certificate in `state`, and its address and fingerprint.
+pub fn serve(state: &std::path::Path, target: SocketAddr) -> (Daemon, SocketAddr, String) {
+    let (state, target) = (state.to_str().unwrap(), target.to_string());
+    let mut server = Daemon::start(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--forward",
+        &target,
+        "--state-dir",
+        state,
+    ]);
+    let fingerprint = server.says("fingerprint");
+    let address = server.listening();
+    (server, address, fingerprint)
+}
+
+/// A client with two paths to `server`, and the address where it takes connections.
+pub fn connect(server: SocketAddr, fingerprint: &str) -> (Daemon, SocketAddr) {
+    let server = server.to_string();
+    let mut client = Daemon::start(&[
+        "connect",
+        "--server",
+        &server,
+        "--path",
+        "one=127.0.0.1",
+        "two=127.0.0.2",
+        "--listen",
+        "127.0.0.1:0",
+        "--fingerprint",
+        fingerprint,
+    ]);
+    let address = client.listening();
+    (client, address)
+}

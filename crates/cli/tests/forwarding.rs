@@ -1,0 +1,255 @@
+//! The program as its users run it: `serve` and `connect` between TCP programs that know nothing
+//! of them.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use common::{Daemon, connect, serve};
+
+fn pattern(len: usize, seed: u64) -> Vec<u8> {
+    (0..len as u64)
+        .map(|i| (i.wrapping_mul(seed | 1).wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect()
+}
+
+/// Serves every TCP connection in a thread of its own.
+fn target(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(stream.unwrap()));
+        }
+    });
+    address
+}
+
+/// Answers with what it got, turned round, once it has got all of it.
+fn reversing(mut stream: TcpStream) {
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    got.reverse();
+    stream.write_all(&got).unwrap();
+}
+
+/// A server and a client in front of `target`.
+fn daemons(target: SocketAddr) -> (Daemon, Daemon, SocketAddr, tempfile::TempDir) {
+    let state = tempfile::tempdir().unwrap();
+    let (server, address, fingerprint) = serve(state.path(), target);
+    let (client, local) = connect(address, &fingerprint);
+    (server, client, local, state)
+}
+
+fn ask(local: SocketAddr, question: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(local).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            writer.write_all(question).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        answer
+    })
+}
+
+#[test]
+fn bytes_and_half_closes_pass_both_ways() {
+    let (_server, _client, local, _state) = daemons(target(reversing));
+    thread::scope(|scope| {
+        for n in 0..8_u64 {
+            scope.spawn(move || {
+                let question = pattern(100 + 700_000 * n as usize, n);
+                let mut answer = ask(local, &question);
+                answer.reverse();
+                assert!(answer == question, "connection {n}");
+            });
+        }
+    });
+    assert_eq!(ask(local, b""), b"");
+}
+
+#[test]
+fn a_target_that_speaks_first_is_heard_without_a_word() {
+    let greeting = |mut stream: TcpStream| {
+        stream.write_all(b"220 ready\r\n").unwrap();
+        let _ = stream.read(&mut [0; 1]);
+    };
+    let (_server, _client, local, _state) = daemons(target(greeting));
+    let mut stream = TcpStream::connect(local).unwrap();
+    let mut got = [0; 11];
+    stream.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"220 ready\r\n");
+}
+
+#[test]
+fn a_reset_passes_both_ways() {
+    let reset = |stream: TcpStream| {
+        // Closing with unread bytes resets.
+        let mut first = [0; 1];
+        while stream.peek(&mut first).unwrap() == 0 {}
+    };
+    let (_server, _client, local, _state) = daemons(target(reset));
+    let mut stream = TcpStream::connect(local).unwrap();
+    stream.write_all(b"unread").unwrap();
+    let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+
+    let (ends, ended) = std::sync::mpsc::channel();
+    let watch = move |mut stream: TcpStream| {
+        stream.write_all(b"hello").unwrap();
+        ends.send(stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind())).unwrap();
+    };
+    let (_server, _client, local, _state) = daemons(target(watch));
+    let stream = TcpStream::connect(local).unwrap();
+    while stream.peek(&mut [0; 5]).unwrap() < 5 {}
+    drop(stream);
+    assert_eq!(ended.recv().unwrap(), Err(ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn an_unreachable_target_resets_and_both_ends_say_why() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (server, client, local, _state) = daemons(closed);
+    let mut stream = TcpStream::connect(local).unwrap();
+    let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let message = format!("cannot reach the forward target {closed}: Connection refused");
+    server.logs(&message);
+    client.logs(&message);
+}
+
+#[test]
+fn a_peer_that_speaks_something_else_disturbs_nobody() {
+    let state = tempfile::tempdir().unwrap();
+    let (server, address, fingerprint) = serve(state.path(), target(reversing));
+    let (_client, local) = connect(address, &fingerprint);
+    let mut browser = TcpStream::connect(address).unwrap();
+    browser.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = browser.read_to_end(&mut answer);
+    assert!(answer.starts_with(b"WEFT"), "{answer:?}");
+    server.logs("does not speak weftline (it began with \"GET / HTTP/1.1");
+    let mut answer = ask(local, b"still there?");
+    answer.reverse();
+    assert_eq!(answer, b"still there?");
+}
+
+#[test]
+fn the_fingerprint_stays_over_a_restart_and_connections_come_back() {
+    let state = tempfile::tempdir().unwrap();
+    let target = target(reversing);
+    let (server, address, fingerprint) = serve(state.path(), target);
+    let (client, local) = connect(address, &fingerprint);
+    assert_eq!(ask(local, b"abc"), b"cba");
+    server.signal("-TERM");
+    assert_eq!(server.end(), (Some(0), String::new()));
+    let (dir, listen, target) =
+        (state.path().to_str().unwrap(), address.to_string(), target.to_string());
+    let mut server =
+        Daemon::start(&["serve", "--listen", &listen, "--forward", &target, "--state-dir", dir]);
+    assert_eq!(server.says("fingerprint"), fingerprint);
+    assert_eq!(server.listening(), address);
+    assert_eq!(ask(local, b"def"), b"fed");
+    client.signal("-INT");
+    assert_eq!(client.end(), (Some(0), String::new()));
+}
+
+#[test]
+fn a_connection_under_way_may_finish_after_the_first_signal_and_not_after_the_second() {
+    for impatient in [false, true] {
+        let (server, client, local, _state) = daemons(target(reversing));
+        let mut stream = TcpStream::connect(local).unwrap();
+        stream.write_all(b"half").unwrap();
+        client.signal("-TERM");
+        // It does not take new connections any more.
+        while TcpStream::connect(local).is_ok() {
+            thread::yield_now();
+        }
+        if impatient {
+            client.signal("-TERM");
+            let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            server.logs("the other side is shutting down");
+        } else {
+            stream.write_all(b" done").unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap();
+            assert_eq!(answer, b"enod flah");
+        }
+        assert_eq!(client.end().0, Some(0));
+    }
+}
+
+#[test]
+fn everything_can_stand_in_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let token = file("token", "a secret of some length\n");
+    let (target, state) = (target(reversing), dir.path().join("state"));
+    let server = file(
+        "serve.toml",
+        &format!(
+            "listen = [\"127.0.0.1:0\", \"127.0.0.1:0\"]\nforward = \"{target}\"\n\
+             state-dir = \"{}\"\ntoken-file = \"{token}\"\nmax-memory = \"64MiB\"\n",
+            state.display()
+        ),
+    );
+    let mut server = Daemon::start(&["serve", "--config", &server]);
+    let fingerprint = server.says("fingerprint");
+    let (one, two) = (server.listening(), server.listening());
+    let client = file(
+        "connect.toml",
+        &format!(
+            "server = [\"{one}\", \"{two}\"]\npath = [\"a=127.0.0.1\", \"b=lo\"]\n\
+             listen = \"127.0.0.1:1\"\nfingerprint = \"{fingerprint}\"\ntoken-file = \"{token}\"\n\
+             scheduler = \"min-rtt\"\ncongestion = \"reno\"\nready = 1\n"
+        ),
+    );
+    let mut client = Daemon::start(&["connect", "--config", &client, "--listen", "127.0.0.1:0"]);
+    let local = client.listening();
+    let mut answer = ask(local, &pattern(1_000_000, 5));
+    answer.reverse();
+    assert!(answer == pattern(1_000_000, 5));
+}
+
+#[test]
+fn plaintext_warns_on_both_sides() {
+    let target = target(reversing).to_string();
+    let mut server = Daemon::start(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--forward",
+        &target,
+        "--insecure-plaintext",
+    ]);
+    let address = server.listening().to_string();
+    let mut client = Daemon::start(&[
+        "connect",
+        "--server",
+        &address,
+        "--path",
+        "one=127.0.0.1",
+        "--listen",
+        "127.0.0.1:0",
+        "--insecure-plaintext",
+        "--ready",
+        "0",
+    ]);
+    assert_eq!(ask(client.listening(), b"open"), b"nepo");
+    for daemon in [server, client] {
+        daemon.logs("weftline: warning: --insecure-plaintext: anybody on the way can read");
+    }
+}
