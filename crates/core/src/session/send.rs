@@ -42,6 +42,8 @@ pub(super) struct SendHalf {
     credit_window: u64,
     credit_blocked: Option<Instant>,
     wish: u64,
+    /// The wish without regard to our own memory, as of `wish_at`.
+    wanted: u64,
     wish_at: Instant,
     pub(super) wish_pending: bool,
     max_memory: u64,
@@ -67,6 +69,7 @@ impl SendHalf {
             credit_window: INITIAL_CREDIT,
             credit_blocked: None,
             wish: 0,
+            wanted: 0,
             wish_at: Instant::ZERO,
             wish_pending: false,
             max_memory: config.memory(),
@@ -239,6 +242,7 @@ impl SendHalf {
         if self.credit_blocked.is_some_and(|at| now.since(at) < 2 * WISH_INTERVAL) {
             wish = wish.max(self.credit_window * 2);
         }
+        self.wanted = wish;
         let wish = wish.min(self.max_memory);
         if wish > self.wish + self.wish / 4 {
             self.wish = wish;
@@ -255,7 +259,7 @@ impl SendHalf {
     /// What the scheduler sees.
     pub(super) fn view(&self, now: Instant) -> SendView<'_> {
         let bound = self.credit_blocked.is_some_and(|at| now.since(at) < CREDIT_MEMORY)
-            && self.credit_window.saturating_mul(10) < self.wish.saturating_mul(9);
+            && self.credit_window.saturating_mul(10) < self.wanted.saturating_mul(9);
         SendView {
             now,
             una: self.una,
