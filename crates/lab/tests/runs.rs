@@ -14,6 +14,7 @@ use weftline_scenario::{RunRecord, Scenario, Scheme, SeriesReader, Workload, rea
 /// What a full-size TCP segment carries of the 1500 bytes it takes on the link.
 const TCP_SHARE: f64 = 1448.0 / 1500.0;
 
+/// Queues long enough that a connection keeps its links busy even on a busy machine.
 const TWO_PATHS: &str = r#"
 name = "two-paths"
 duration = "3s"
@@ -23,11 +24,13 @@ warmup = "1s"
 name = "slow"
 rate = "10Mbps"
 delay = "5ms"
+queue = "200packets"
 
 [[path]]
 name = "fast"
 rate = "30Mbps"
 delay = "10ms"
+queue = "200packets"
 "#;
 
 /// Options for a run of `schemes` over the scenario `text`.
@@ -44,11 +47,20 @@ fn records(options: &LabOptions) -> Option<Vec<RunRecord>> {
     support::possible(run_many(options))
 }
 
-/// One scheme's record, which must have completed.
+/// One scheme's record, which must have completed; `None` also if it does not [count](counts).
 fn record(options: &LabOptions) -> Option<RunRecord> {
     let record = records(options)?.remove(0);
     assert_eq!((record.completed, &record.error), (true, &None), "{record:?}");
-    Some(record)
+    counts(&record).then_some(record)
+}
+
+/// Whether the emulator was in time: on a virtual machine whose host takes its processors away, it
+/// may be late again and again, and what was measured means nothing.
+fn counts(record: &RunRecord) -> bool {
+    if !record.is_valid() {
+        eprintln!("not judged, for want of processors: {record:?}");
+    }
+    record.is_valid()
 }
 
 #[test]
@@ -70,6 +82,9 @@ fn schemes_carry_what_their_paths_do() {
         records.iter().zip([(10.0, 0.95), (30.0, 0.95), (40.0, 0.6), (30.0, 0.9), (40.0, 0.9)])
     {
         assert!(record.completed, "{record:?}");
+        if !counts(record) {
+            continue;
+        }
         let full = mbps * TCP_SHARE;
         let goodput = record.goodput_mbps.unwrap();
         assert!((least * full..1.01 * full).contains(&goodput), "{record:?}");
@@ -94,7 +109,7 @@ fn constant_rate_arrives_with_the_delay_of_the_path() {
     let Some(record) = record(&options) else { return };
     let goodput = record.goodput_mbps.unwrap();
     assert!((9.9..10.1).contains(&goodput), "{record:?}");
-    // 10 ms of propagation, a block of 1250 bytes at 30 Mb/s, and no queue.
+    // 10 ms of propagation, a block of 1250 bytes at 30 Mb/s, and hardly a queue.
     let delay = record.in_order_delay_ms.unwrap();
     assert!((10.3..12.0).contains(&delay.p50), "{record:?}");
     assert!(record.longest_gap_ms.unwrap() < 500.0, "{record:?}");
@@ -124,7 +139,8 @@ fn the_real_iperf3_measures_the_same() {
     let Some(records) = records(&options) else { return };
     for (record, least) in records.iter().zip([0.95 * 30.0, 0.6 * 40.0]) {
         assert!(record.completed, "{record:?}");
-        assert!(record.goodput_mbps.unwrap() > least * TCP_SHARE, "{record:?}");
+        let carried = record.goodput_mbps.unwrap() > least * TCP_SHARE;
+        assert!(carried || !counts(record), "{record:?}");
     }
 }
 
@@ -182,7 +198,9 @@ fn a_cut_path_is_survived_and_used_again() {
     let _alone = alone();
     for cut in ["fast@1500ms..3s", "fast/up@1500ms..3s", "fast/down@1500ms..3s"] {
         let out = tempfile::tempdir().unwrap();
-        let mut options = options(TWO_PATHS, &["fbdt"]);
+        // Queues of one bandwidth-delay product, not to wait for the rescue behind full ones.
+        let text = TWO_PATHS.replace("200packets", "1bdp");
+        let mut options = options(&text, &["fbdt"]);
         options.scenario.duration = Duration::from_secs(5);
         options.cuts = vec![cut.parse().unwrap()];
         options.out = Some(out.path().to_owned());
