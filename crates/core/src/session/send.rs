@@ -239,7 +239,11 @@ impl SendHalf {
         let bytes = view.total_rate().bytes_in(slowest).as_u64();
         let window = self.scheduler().window().unwrap_or(0);
         let mut wish = bytes + bytes / 4 + 2 * window;
-        if self.credit_blocked.is_some_and(|at| now.since(at) < 2 * WISH_INTERVAL) {
+        let blocked = self.credit_blocked.is_some_and(|at| now.since(at) < 2 * WISH_INTERVAL);
+        // Less credit than was granted means that the application does not read: more would only
+        // fill its memory.
+        let granted = self.credit_window.saturating_mul(10) >= self.wish.saturating_mul(9);
+        if blocked && granted {
             wish = wish.max(self.credit_window * 2);
         }
         self.wanted = wish;
