@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Forwarder, Identity, PathConfig,
-    ServerAddr, Trust,
+    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Forwarder, Identity, LocalService,
+    PathConfig, ServerAddr, Trust,
 };
 
 use crate::config;
@@ -34,6 +34,9 @@ pub(crate) struct ConnectArgs {
     /// Where to take TCP connections, such as 127.0.0.1:8080
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// Where to offer a SOCKS 5 proxy, such as 127.0.0.1:1080; the server has --socks
+    #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
+    socks: Option<SocketAddr>,
     /// How bytes are spread over the paths, see `weftline list schedulers` [default: fbdt]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
@@ -95,10 +98,15 @@ impl ConnectArgs {
         } else {
             (from.fingerprint, from.ca, from.insecure_plaintext)
         };
+        let (listen, socks) = match (self.listen, self.socks) {
+            (None, None) => (from.listen, from.socks),
+            given => given,
+        };
         Ok(Self {
             server: if self.server.is_empty() { from.server } else { self.server },
             path: if self.path.is_empty() { from.path } else { self.path },
-            listen: self.listen.or(from.listen),
+            listen,
+            socks,
             scheduler: self.scheduler.or(from.scheduler),
             congestion: self.congestion.or(from.congestion),
             window: self.window.or(from.window),
@@ -195,8 +203,16 @@ fn parse_path(text: &str) -> Result<PathConfig, Failure> {
 pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let args = args.complete()?;
     start_log();
-    let Some(listen) = args.listen else {
-        return Err(Failure::wrong_use("nowhere to take connections; give --listen ADDR"));
+    let (address, service) = match (args.listen, args.socks) {
+        (Some(address), None) => (address, LocalService::Forward),
+        (None, Some(address)) => (address, LocalService::Socks),
+        (Some(_), Some(_)) => {
+            return Err(Failure::wrong_use("--listen and --socks exclude each other"));
+        }
+        (None, None) => {
+            let message = "nowhere to take connections; give --listen ADDR or --socks ADDR";
+            return Err(Failure::wrong_use(message));
+        }
     };
     let ready = args.ready.unwrap_or(READY);
     if ready > MAX_READY {
@@ -207,7 +223,7 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     runtime.block_on(async {
         let stop = Stop::on_signals()?;
         let forwarder = tokio::select! {
-            bound = Forwarder::bind(client, listen, ready) => bound?,
+            bound = Forwarder::bind(client, address, service, ready) => bound?,
             () = stop.nth(1) => return Ok(()),
         };
         output::print(&format!("listening on {}\n", forwarder.local_addr()))?;

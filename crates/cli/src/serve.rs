@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
-use weftline::{Identity, Server, ServerSecurity, ServerTls, Token};
+use weftline::{Identity, Server, ServerSecurity, ServerTls, Target, Token};
 use weftline_core::ByteCount;
 
 use crate::config;
@@ -27,6 +27,10 @@ pub(crate) struct ServeArgs {
     /// Where each connection is forwarded to, such as 127.0.0.1:80
     #[arg(long, value_name = "ADDR")]
     forward: Option<String>,
+    /// Forward each connection to where the client says: its connect has --socks. Needs
+    /// --token-file or --client-ca, as whoever may connect may go anywhere from here
+    #[arg(long, conflicts_with = "forward")]
+    socks: bool,
     /// A certificate chain (PEM) instead of the self-made one; needs --key
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
@@ -66,7 +70,8 @@ impl ServeArgs {
         let from: Self = config::read(file)?;
         Ok(Self {
             listen: if self.listen.is_empty() { from.listen } else { self.listen },
-            forward: self.forward.or(from.forward),
+            socks: self.socks || (from.socks && self.forward.is_none()),
+            forward: if self.socks { None } else { self.forward.or(from.forward) },
             cert: self.cert.or(from.cert),
             key: self.key.or(from.key),
             state_dir: self.state_dir.or(from.state_dir),
@@ -77,6 +82,26 @@ impl ServeArgs {
             grace: self.grace.or(from.grace),
             config: None,
         })
+    }
+
+    fn target(&self) -> Result<Target, Failure> {
+        let Some(target) = &self.forward else {
+            let authenticates = self.token_file.is_some() || self.client_ca.is_some();
+            return match (self.socks, authenticates) {
+                (false, _) => Err(Failure::wrong_use(
+                    "nothing to forward to; give --forward ADDR, or --socks",
+                )),
+                (true, false) => Err(Failure::wrong_use(
+                    "--socks lets clients go anywhere from here; give --token-file or --client-ca",
+                )),
+                (true, true) => Ok(Target::Named),
+            };
+        };
+        if self.socks {
+            return Err(Failure::wrong_use("--forward and --socks exclude each other"));
+        }
+        let target = target.parse();
+        target.map(Target::Fixed).map_err(|error| Failure::wrong_use(format!("--forward: {error}")))
     }
 
     fn security(&self) -> Result<ServerSecurity, Failure> {
@@ -159,11 +184,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     if args.listen.is_empty() {
         return Err(Failure::wrong_use("nothing to listen on; give --listen ADDR"));
     }
-    let Some(target) = args.forward.clone() else {
-        return Err(Failure::wrong_use("nothing to forward to; give --forward ADDR"));
-    };
-    let target: weftline::ServerAddr =
-        target.parse().map_err(|error| Failure::wrong_use(format!("--forward: {error}")))?;
+    let target = args.target()?;
     let security = args.security()?;
     let mut greeting = String::new();
     if let ServerSecurity::Tls(tls) = &security {
@@ -187,7 +208,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             greeting += &format!("listening on {address}\n");
         }
         output::print(&greeting)?;
-        weftline::serve(server, target.to_string(), stop.nth(1), stop.nth(2)).await;
+        weftline::serve(server, target, stop.nth(1), stop.nth(2)).await;
         Ok(())
     })
 }

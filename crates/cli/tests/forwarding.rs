@@ -224,6 +224,84 @@ fn everything_can_stand_in_a_file() {
     assert!(answer == pattern(1_000_000, 5));
 }
 
+/// Asks the SOCKS proxy at `local` for `request` and returns the stream with the reply's code.
+fn socks(local: SocketAddr, request: &[u8]) -> (TcpStream, u8) {
+    let mut stream = TcpStream::connect(local).unwrap();
+    stream.write_all(&[5, 1, 0]).unwrap();
+    let mut method = [0; 2];
+    stream.read_exact(&mut method).unwrap();
+    assert_eq!(method, [5, 0]);
+    stream.write_all(&[&[5, 1, 0], request].concat()).unwrap();
+    let mut reply = [0; 10];
+    stream.read_exact(&mut reply).unwrap();
+    (stream, reply[1])
+}
+
+#[test]
+fn a_socks_proxy_reaches_what_the_server_can_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "a secret of some length").unwrap();
+    let (token, state) = (token.to_str().unwrap(), dir.path().to_str().unwrap());
+    let mut server = Daemon::start(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--socks",
+        "--token-file",
+        token,
+        "--state-dir",
+        state,
+    ]);
+    let fingerprint = server.says("fingerprint");
+    let address = server.listening().to_string();
+    let client = |service: &str| {
+        let mut client = Daemon::start(&[
+            "connect",
+            "--server",
+            &address,
+            "--path",
+            "one=127.0.0.1",
+            "two=127.0.0.2",
+            service,
+            "127.0.0.1:0",
+            "--fingerprint",
+            &fingerprint,
+            "--token-file",
+            token,
+        ]);
+        let local = client.listening();
+        (client, local)
+    };
+    let (proxy, local) = client("--socks");
+
+    let port = target(reversing).port().to_be_bytes();
+    let by_address = [&[1, 127, 0, 0, 1][..], &port].concat();
+    let by_name = [&b"\x03\x09localhost"[..], &port].concat();
+    for request in [by_address, by_name] {
+        let (mut stream, code) = socks(local, &request);
+        assert_eq!(code, 0);
+        stream.write_all(b"there").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert_eq!(answer, "ereht");
+    }
+
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (mut stream, code) =
+        socks(local, &[&[1, 127, 0, 0, 1][..], &closed.port().to_be_bytes()].concat());
+    assert_eq!((code, stream.read(&mut [0; 1]).unwrap()), (5, 0));
+    server.logs(&format!("cannot reach {closed}: Connection refused"));
+    proxy.logs(&format!("the server cannot reach {closed} (reply 5)"));
+
+    // A client that does not say where to is told what is missing.
+    let (plain, local) = client("--listen");
+    let mut stream = TcpStream::connect(local).unwrap();
+    assert!(stream.read_to_end(&mut Vec::new()).is_err());
+    plain.logs("give connect --socks");
+}
+
 #[test]
 fn plaintext_warns_on_both_sides() {
     let target = target(reversing).to_string();

@@ -1,0 +1,149 @@
+//! The client's side of forwarding.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use weftline_core::session::RESET_SHUTDOWN;
+
+use super::pool::Pool;
+use super::socks::{self, Reply};
+use super::{ACCEPT_PAUSE, Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
+use crate::client::Client;
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::socket;
+
+/// How long a local program may take to say where it wants to go.
+const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What local programs find at the address of a [`Forwarder`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalService {
+    /// The server's one target.
+    Forward,
+    /// A SOCKS 5 proxy.
+    Socks,
+}
+
+/// Takes TCP connections at one local address and carries each over the paths of a client.
+pub struct Forwarder {
+    listener: TcpListener,
+    local: SocketAddr,
+    service: LocalService,
+    pool: Arc<Pool>,
+}
+
+impl Forwarder {
+    /// Listens on `address`, after making sure that the server can be reached. `ready`
+    /// connections are kept open ahead of use.
+    ///
+    /// # Errors
+    /// When the address is taken or not there, or the server cannot be reached or does not fit.
+    pub async fn bind(
+        client: Client,
+        address: SocketAddr,
+        service: LocalService,
+        ready: usize,
+    ) -> Result<Self, Error> {
+        let listener = socket::listen(address)?;
+        let local = listener.local_addr().map_err(Error::Socket)?;
+        let pool = Arc::new(Pool::start(client, ready).await?);
+        Ok(Self { listener, local, service, pool })
+    }
+
+    /// The address listened on, with the port the system chose for port 0.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Forwards until `stop` completes. Connections under way then have 5 s to finish, or until
+    /// `stop_now` completes.
+    pub async fn run(self, stop: impl Future<Output = ()>, stop_now: impl Future<Output = ()>) {
+        let mut open = Open::new();
+        let mut keeper = JoinSet::new();
+        keeper.spawn(Arc::clone(&self.pool).keep());
+        tokio::pin!(stop);
+        loop {
+            let (local, peer) = tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok(accepted) => accepted,
+                    Err(error) => {
+                        tracing::warn!("cannot accept a connection: {error}");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                        continue;
+                    }
+                },
+                Some(_) = open.tasks.join_next() => continue,
+                () = &mut stop => break,
+            };
+            let (pool, stage) = (Arc::clone(&self.pool), open.stage.subscribe());
+            open.tasks.spawn(forward_one(pool, self.service, local, peer, stage));
+        }
+        drop(self.listener);
+        keeper.shutdown().await;
+        for unused in self.pool.empty() {
+            open.tasks.spawn(async move {
+                unused.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
+                let _ = unused.closed().await;
+            });
+        }
+        open.drain(stop_now).await;
+    }
+}
+
+async fn forward_one(
+    pool: Arc<Pool>,
+    service: LocalService,
+    mut local: TcpStream,
+    peer: SocketAddr,
+    mut stage: watch::Receiver<Stage>,
+) {
+    let opened = tokio::select! {
+        opened = open(&pool, service, &mut local) => opened,
+        () = reached(&mut stage, Stage::Over) => return,
+    };
+    match opened {
+        Ok(connection) => relay_until(connection, local, peer, stage).await,
+        Err(error) => {
+            tracing::warn!("cannot forward a connection of {peer}: {error}");
+            if service == LocalService::Forward {
+                let _ = local.set_zero_linger();
+            }
+        }
+    }
+}
+
+/// A connection whose other end is where `local` wants to go.
+async fn open(pool: &Pool, service: LocalService, local: &mut TcpStream) -> io::Result<Connection> {
+    if service == LocalService::Forward {
+        return Ok(pool.open(&Opening::Forward).await?);
+    }
+    let negotiation = tokio::time::timeout(NEGOTIATION_TIMEOUT, socks::negotiate(local)).await;
+    let target = negotiation.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    let answer = async {
+        let mut connection = pool.open(&Opening::Named(target.clone())).await?;
+        let reply = connection.read_u8().await?;
+        Ok::<_, io::Error>((connection, Reply(reply)))
+    };
+    match answer.await {
+        Ok((connection, Reply::SUCCEEDED)) => {
+            socks::reply(local, Reply::SUCCEEDED).await?;
+            Ok(connection)
+        }
+        Ok((mut connection, reply)) => {
+            let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection).await;
+            socks::reply(local, reply).await?;
+            Err(io::Error::other(format!("the server cannot reach {target} (reply {})", reply.0)))
+        }
+        Err(error) => {
+            socks::reply(local, Reply::FAILED).await?;
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! TCP forwarding: `weftline connect` takes local TCP connections, `weftline serve` makes one to
+//! their target for each, and a multipath connection carries the bytes between them.
+//!
+//! The client says ahead of its data whose they are (see [`Opening`]). Until then the connection
+//! is one of the few kept ready, so that a new local connection need not wait for any handshake,
+//! and the server does not bother the target. A target that speaks first is heard at once.
+
+mod connect;
+mod pool;
+mod relay;
+mod serve;
+mod socks;
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use weftline_core::session::RESET_SHUTDOWN;
+
+use crate::connection::Connection;
+
+pub use connect::{Forwarder, LocalService};
+pub use relay::{Relayed, relay};
+pub use serve::{Target, serve};
+
+/// What a peer is told when its connection is stopped.
+const SHUTTING_DOWN: &str = "the other side is shutting down";
+/// How long connections may go on after the shutdown signal.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+/// The wait after the system refused to accept a connection (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The client's first words on a connection: from here on it belongs to a local one
+/// (docs/protocol.md).
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Opening {
+    /// To the server's own target: one byte, and data follow.
+    Forward,
+    /// To this `host:port`: a byte, the text's length in a byte, the text. The server answers with
+    /// a reply byte of RFC 1928 §6 before any data.
+    Named(String),
+}
+
+impl Opening {
+    const FORWARD: u8 = 1;
+    const NAMED: u8 = 2;
+
+    async fn write(&self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        match self {
+            Self::Forward => to.write_u8(Self::FORWARD).await,
+            Self::Named(target) => {
+                let length = u8::try_from(target.len())
+                    .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "name too long"))?;
+                to.write_all(&[&[Self::NAMED, length], target.as_bytes()].concat()).await
+            }
+        }
+    }
+
+    async fn read(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
+        let wrong = |message: &str| io::Error::new(io::ErrorKind::InvalidData, message.to_owned());
+        match from.read_u8().await? {
+            Self::FORWARD => Ok(Self::Forward),
+            Self::NAMED => {
+                let length = from.read_u8().await?;
+                let mut text = vec![0; usize::from(length)];
+                from.read_exact(&mut text).await?;
+                let text = String::from_utf8(text).map_err(|_| wrong("a target is not UTF-8"))?;
+                Ok(Self::Named(text))
+            }
+            other => Err(wrong(&format!("a forwarded connection cannot begin with byte {other}"))),
+        }
+    }
+}
+
+/// Relays to the end, which comes early when the connections under way are stopped: this one is
+/// reset then, and the peer told why.
+async fn relay_until(
+    connection: Connection,
+    local: TcpStream,
+    peer: SocketAddr,
+    mut stage: watch::Receiver<Stage>,
+) {
+    let control = connection.control();
+    let stopped = async {
+        reached(&mut stage, Stage::Over).await;
+        control.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
+        // The relay sees the end of the connection and ends, too.
+        std::future::pending::<()>().await;
+    };
+    let result = tokio::select! {
+        result = relay(connection, local) => result,
+        () = stopped => return,
+    };
+    match result {
+        Ok(relayed) => {
+            let (sent, received) = (relayed.sent, relayed.received);
+            tracing::debug!("{peer}: finished, {sent} bytes sent, {received} bytes received");
+        }
+        Err(error) => tracing::info!("{peer}: a forwarded connection failed: {error}"),
+    }
+}
+
+/// How far a daemon's life has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    /// It takes new connections.
+    Running,
+    /// Connections under way may finish.
+    Finishing,
+    /// They are stopped.
+    Over,
+}
+
+/// Waits until the daemon has come as far as `wanted`.
+async fn reached(stage: &mut watch::Receiver<Stage>, wanted: Stage) {
+    if stage.wait_for(|stage| *stage >= wanted).await.is_err() {
+        // The daemon holds the sender until its last connection is gone.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// The connections under way.
+struct Open {
+    tasks: JoinSet<()>,
+    stage: watch::Sender<Stage>,
+}
+
+impl Open {
+    fn new() -> Self {
+        Self { tasks: JoinSet::new(), stage: watch::Sender::new(Stage::Running) }
+    }
+
+    /// Lets the connections finish for a while and ends those that do not.
+    async fn drain(mut self, stop_now: impl Future<Output = ()>) {
+        self.stage.send_replace(Stage::Finishing);
+        tokio::select! {
+            () = async { while self.tasks.join_next().await.is_some() {} } => return,
+            () = tokio::time::sleep(DRAIN_TIME) => {}
+            () = stop_now => {}
+        }
+        self.stage.send_replace(Stage::Over);
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// `read` never waits for more than it is given here.
+    fn now<T>(work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match work.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(value) => value,
+            std::task::Poll::Pending => panic!("bytes in memory are there"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn openings_are_read_as_written(name in "[a-z0-9.:\\[\\]]{0,255}", forward: bool) {
+            let opening = if forward { Opening::Forward } else { Opening::Named(name) };
+            let mut bytes = Vec::new();
+            now(opening.write(&mut bytes)).unwrap();
+            prop_assert_eq!(now(Opening::read(&mut &bytes[..])).unwrap(), opening);
+        }
+
+        #[test]
+        fn anything_else_is_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let known = bytes.first().is_some_and(|&first| first == 1 || first == 2);
+            prop_assert!(now(Opening::read(&mut &bytes[..])).is_err() || known);
+        }
+    }
+}

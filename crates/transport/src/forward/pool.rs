@@ -1,0 +1,136 @@
+//! Connections kept ready: authenticated, with all their paths, and not yet used.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{Notify, broadcast};
+use weftline_core::session::RESET_FORWARD;
+
+use super::Opening;
+use crate::client::Client;
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::events::{PathEvent, PathEventKind};
+
+/// How often the ready connections are looked after.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// The wait after a failed attempt to make one ready.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
+
+/// A client with some connections kept ready.
+pub(super) struct Pool {
+    client: Client,
+    size: usize,
+    ready: Mutex<VecDeque<Connection>>,
+    taken: Notify,
+    paths: Arc<PathLog>,
+}
+
+impl Pool {
+    /// A pool with one connection, which shows that the server can be reached and fits. It keeps
+    /// `size` ready once [`Pool::keep`] runs.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or does not fit.
+    pub(super) async fn start(client: Client, size: usize) -> Result<Self, Error> {
+        let (ready, taken) = (Mutex::new(VecDeque::new()), Notify::new());
+        let pool = Self { client, size, ready, taken, paths: Arc::default() };
+        let first = pool.connect().await?;
+        if size > 0 {
+            pool.ready().push_back(first);
+        }
+        Ok(pool)
+    }
+
+    /// A connection for a local one: a ready one if there is one, else a new one.
+    ///
+    /// # Errors
+    /// When there is no ready one, and the server cannot be reached.
+    pub(super) async fn open(&self, opening: &Opening) -> Result<Connection, Error> {
+        let mut connection = match self.take() {
+            Some(ready) => ready,
+            None => self.connect().await?,
+        };
+        match opening.write(&mut connection).await {
+            Ok(()) => Ok(connection),
+            Err(error) => Err(Error::Reset { code: RESET_FORWARD, reason: error.to_string() }),
+        }
+    }
+
+    /// The connections that were never used.
+    pub(super) fn empty(&self) -> Vec<Connection> {
+        self.ready().drain(..).collect()
+    }
+
+    fn ready(&self) -> MutexGuard<'_, VecDeque<Connection>> {
+        self.ready.lock().expect("the pool's users do not panic")
+    }
+
+    fn take(&self) -> Option<Connection> {
+        let mut ready = self.ready();
+        let live = std::iter::from_fn(|| ready.pop_front()).find(|c| c.error().is_none());
+        drop(ready);
+        self.taken.notify_one();
+        live
+    }
+
+    async fn connect(&self) -> Result<Connection, Error> {
+        let connection = self.client.connect().await?;
+        tokio::spawn(Arc::clone(&self.paths).follow(connection.events()));
+        Ok(connection)
+    }
+
+    /// Keeps the wanted number of connections ready, for ever.
+    pub(super) async fn keep(self: Arc<Self>) {
+        loop {
+            self.ready().retain(|connection| connection.error().is_none());
+            let wait = if self.ready().len() >= self.size {
+                LOOK_INTERVAL
+            } else {
+                match self.connect().await {
+                    Ok(connection) => {
+                        self.ready().push_back(connection);
+                        continue;
+                    }
+                    Err(error) => {
+                        tracing::debug!("cannot keep a connection ready: {error}");
+                        RETRY_WAIT
+                    }
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.taken.notified() => {}
+            }
+        }
+    }
+}
+
+/// Says in the log when a path comes and goes, once for all the connections that see it.
+#[derive(Default)]
+struct PathLog(Mutex<BTreeMap<Arc<str>, bool>>);
+
+impl PathLog {
+    async fn follow(self: Arc<Self>, mut events: broadcast::Receiver<PathEvent>) {
+        loop {
+            match events.recv().await {
+                Ok(event) => self.note(&event),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return,
+            }
+        }
+    }
+
+    fn note(&self, event: &PathEvent) {
+        let up = match &event.kind {
+            PathEventKind::Up { .. } | PathEventKind::Recovered { .. } => true,
+            PathEventKind::AttemptFailed { .. } | PathEventKind::Silent { .. } => false,
+            PathEventKind::Down { .. } => return,
+        };
+        let mut paths = self.0.lock().expect("the log's users do not panic");
+        if paths.insert(Arc::clone(&event.name), up) != Some(up) {
+            tracing::info!("{event}");
+        }
+    }
+}

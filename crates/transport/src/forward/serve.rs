@@ -1,0 +1,131 @@
+//! The server's side of forwarding.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use weftline_core::session::{RESET_FORWARD, RESET_SHUTDOWN};
+
+use super::socks::Reply;
+use super::{Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
+use crate::address::ServerAddr;
+use crate::connection::Connection;
+use crate::refusal::printable;
+use crate::server::Server;
+
+/// How long the target may take to accept a connection.
+const TARGET_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where a server forwards to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Always to this TCP address.
+    Fixed(ServerAddr),
+    /// Wherever the client says: it takes SOCKS connections.
+    Named,
+}
+
+/// Forwards each connection of `server` to its target until `stop` completes. Connections under
+/// way then have 5 s to finish, or until `stop_now` completes.
+pub async fn serve(
+    mut server: Server,
+    target: Target,
+    stop: impl Future<Output = ()>,
+    stop_now: impl Future<Output = ()>,
+) {
+    let target = Arc::new(target);
+    let mut open = Open::new();
+    tokio::pin!(stop);
+    loop {
+        tokio::select! {
+            connection = server.accept() => {
+                let (target, stage) = (Arc::clone(&target), open.stage.subscribe());
+                open.tasks.spawn(serve_one(connection, target, stage));
+            }
+            Some(_) = open.tasks.join_next() => {}
+            () = &mut stop => break,
+        }
+    }
+    drop(server);
+    open.drain(stop_now).await;
+}
+
+async fn serve_one(
+    mut connection: Connection,
+    target: Arc<Target>,
+    mut stage: watch::Receiver<Stage>,
+) {
+    let peer = connection.peer_addr();
+    let opening = tokio::select! {
+        opening = Opening::read(&mut connection) => opening,
+        () = reached(&mut stage, Stage::Finishing) => {
+            connection.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
+            let _ = connection.closed().await;
+            return;
+        }
+    };
+    let dialled = match opening {
+        Ok(opening) => dial(&mut connection, &target, &opening).await,
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string()),
+        Err(error) => {
+            // It was kept ready and never used, or its client failed.
+            tracing::debug!("{peer}: a connection ended unused: {error}");
+            return;
+        }
+    };
+    match dialled {
+        Ok(local) => relay_until(connection, local, peer, stage).await,
+        Err(reason) => {
+            tracing::warn!("{peer}: {reason}");
+            connection.abort(RESET_FORWARD, &reason);
+            let _ = connection.closed().await;
+        }
+    }
+}
+
+/// Makes the TCP connection that the opening asks for, or says why not.
+async fn dial(
+    connection: &mut Connection,
+    target: &Target,
+    opening: &Opening,
+) -> Result<TcpStream, String> {
+    match (target, opening) {
+        (Target::Fixed(target), Opening::Forward) => connect(target)
+            .await
+            .map_err(|error| format!("cannot reach the forward target {target}: {error}")),
+        (Target::Named, Opening::Named(name)) => {
+            let dialled = match name.parse::<ServerAddr>() {
+                Ok(address) => connect(&address).await,
+                Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error)),
+            };
+            let reply = dialled.as_ref().map_or_else(Reply::from, |_| Reply::SUCCEEDED);
+            let refused =
+                |error: &dyn fmt::Display| format!("cannot reach {}: {error}", printable(name));
+            connection.write_u8(reply.0).await.map_err(|error| refused(&error))?;
+            // The reply says it all; it would not survive a reset that overtakes it.
+            if let Err(error) = &dialled
+                && connection.shutdown().await.is_ok()
+            {
+                let _ = connection.closed().await;
+                return Err(refused(error));
+            }
+            dialled.map_err(|error| refused(&error))
+        }
+        (Target::Fixed(_), Opening::Named(_)) => {
+            Err("this server forwards to one target only; give connect --listen".to_owned())
+        }
+        (Target::Named, Opening::Forward) => {
+            Err("this server wants to be told where to; give connect --socks".to_owned())
+        }
+    }
+}
+
+async fn connect(address: &ServerAddr) -> io::Result<TcpStream> {
+    let connecting = TcpStream::connect(address.to_string());
+    let connected = tokio::time::timeout(TARGET_TIMEOUT, connecting).await;
+    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
