@@ -51,6 +51,11 @@
 //! # }
 //! ```
 
+/// The code in the book's page on the library compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct LibraryPage;
+
 mod address;
 mod channel;
 mod cipher;
