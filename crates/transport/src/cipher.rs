@@ -1,6 +1,6 @@
-//! TLS around a subflow in use: bytes in, bytes out, no sockets.
+//! TLS around a subflow in use.
 //!
-//! rustls is driven directly, so that its lock is never held during a system call and no more is
+//! rustls is driven directly: reader and writer share it for short calls only, and no more is
 //! buffered in it than one batch of frames.
 
 use std::collections::VecDeque;
@@ -9,6 +9,7 @@ use std::sync::Mutex;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use rustls::Connection;
+use tokio::net::TcpStream;
 
 /// The state of TLS on one subflow, shared by its reader and its writer.
 pub(crate) struct Cipher(Mutex<Connection>);
@@ -48,16 +49,12 @@ impl Cipher {
         Ok(Received { closed, answer_due: tls.wants_write() })
     }
 
-    /// Encrypts `frames`, emptying it, and appends the result to `out`, together with whatever TLS
-    /// itself has to say.
+    /// Encrypts `frames`, emptying it. Returns whether there is something to write: that, or what
+    /// TLS itself has to say.
     ///
     /// # Errors
     /// When TLS has been closed.
-    pub(crate) fn encrypt(
-        &self,
-        frames: &mut VecDeque<Bytes>,
-        out: &mut Vec<u8>,
-    ) -> io::Result<()> {
+    pub(crate) fn encrypt(&self, frames: &mut VecDeque<Bytes>) -> io::Result<bool> {
         /// Frames handed to rustls at once: it fills its records across them.
         const BATCH: usize = 32;
         let mut tls = self.lock();
@@ -67,19 +64,42 @@ impl Cipher {
             let written = tls.writer().write_vectored(&slices[..filled])?;
             advance(frames, written);
         }
-        while tls.wants_write() {
-            tls.write_tls(out)?;
-        }
-        Ok(())
+        Ok(tls.wants_write())
     }
 
-    /// Appends the closing alert to `out`: nothing more will be sent.
-    pub(crate) fn close(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    /// Writes as much of what is encrypted as `stream` takes now: how many bytes, and whether more
+    /// are left.
+    ///
+    /// The lock is held for the system call, which does not wait; only this subflow's reader ever
+    /// wants it, too, and one more copy of everything costs more.
+    ///
+    /// # Errors
+    /// The stream's, [`io::ErrorKind::WouldBlock`] among them.
+    pub(crate) fn write_to(&self, stream: &TcpStream) -> io::Result<(usize, bool)> {
         let mut tls = self.lock();
-        tls.send_close_notify();
-        while tls.wants_write() {
-            tls.write_tls(out)?;
-        }
+        let written = tls.write_tls(&mut NonBlocking(stream))?;
+        Ok((written, tls.wants_write()))
+    }
+
+    /// Says that nothing more will be sent; the closing alert is then to be written.
+    pub(crate) fn close(&self) {
+        self.lock().send_close_notify();
+    }
+}
+
+/// A socket that is written to without waiting.
+struct NonBlocking<'a>(&'a TcpStream);
+
+impl io::Write for NonBlocking<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.0.try_write(data)
+    }
+
+    fn write_vectored(&mut self, data: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -371,7 +371,7 @@ impl State {
         socket::configure(channel.socket().into(), &options)?;
         let shared = Shared::start(&config, self.grace);
         let connection = Connection::new(Arc::clone(&shared), peer);
-        self.register(&keys, &shared, options.congestion, peer.ip());
+        self.register(&keys, &shared, options.congestion, peer.ip(), hello.subflow);
         if let Err(error) = channel.send(&keys.reply()).await {
             connection.abort(weftline_core::session::RESET_ABANDONED, "the client is gone");
             return Err(error);
@@ -433,13 +433,17 @@ impl State {
         shared: &Arc<Shared>,
         congestion: Option<String>,
         source: IpAddr,
+        first: u64,
     ) {
+        // The first subflow's number is taken before the reply lets anyone join with it.
+        let mut used = RangeSet::new();
+        used.insert(first..first + 1);
         let session = Session {
             keys: keys.clone(),
             shared: Arc::clone(shared),
             congestion,
             source,
-            used: RangeSet::new(),
+            used,
             paths: BTreeMap::new(),
         };
         let mut tables = self.tables();

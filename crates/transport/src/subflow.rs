@@ -285,8 +285,6 @@ async fn write(
         info_at: None,
         unsent: 0,
         frames: VecDeque::new(),
-        encrypted: Vec::new(),
-        sent: 0,
         turn: Turn::default(),
     };
     loop {
@@ -314,9 +312,6 @@ struct Writer<'a> {
     /// Bytes in the socket not yet sent, as of `info_at`, plus what was written since.
     unsent: u64,
     frames: VecDeque<Bytes>,
-    /// TLS records of frames taken from the session; `sent` bytes of it have been written.
-    encrypted: Vec<u8>,
-    sent: usize,
     turn: Turn,
 }
 
@@ -344,57 +339,51 @@ impl Writer<'_> {
 
     /// Whether there is something to write; encrypts it first.
     fn pending(&mut self) -> io::Result<bool> {
-        if let Some(cipher) = &self.socket.cipher {
-            cipher.encrypt(&mut self.frames, &mut self.encrypted)?;
+        match &self.socket.cipher {
+            None => Ok(!self.frames.is_empty()),
+            Some(cipher) => cipher.encrypt(&mut self.frames),
         }
-        Ok(!self.frames.is_empty() || self.sent < self.encrypted.len())
     }
 
+    /// Writes all that is pending.
     async fn flush(&mut self) -> io::Result<()> {
         loop {
-            let stream = &self.socket.stream;
-            let written = if self.socket.cipher.is_some() {
-                stream.try_write(&self.encrypted[self.sent..])
-            } else {
-                let mut slices = [io::IoSlice::new(&[]); WRITE_SLICES];
-                let filled = cipher::fill_slices(&self.frames, &mut slices);
-                stream.try_write_vectored(&slices[..filled])
-            };
-            match written {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    self.written(written);
+            match self.try_write() {
+                Ok((written, left)) => {
+                    self.unsent += written as u64;
                     self.turn.moved(written).await;
+                    if !left {
+                        return Ok(());
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    stream.writable().await?;
-                    continue;
+                    self.socket.stream.writable().await?;
                 }
                 Err(error) => return Err(error),
             }
-            if self.frames.is_empty() && self.encrypted.is_empty() {
-                return Ok(());
-            }
         }
     }
 
-    fn written(&mut self, written: usize) {
-        self.unsent += written as u64;
-        if self.socket.cipher.is_none() {
-            cipher::advance(&mut self.frames, written);
-            return;
-        }
-        self.sent += written;
-        if self.sent == self.encrypted.len() {
-            self.encrypted.clear();
-            self.sent = 0;
-        }
+    /// Writes as much as the socket takes now: how many bytes, and whether more are left.
+    fn try_write(&mut self) -> io::Result<(usize, bool)> {
+        let stream = &self.socket.stream;
+        let (written, left) = match &self.socket.cipher {
+            Some(cipher) => cipher.write_to(stream)?,
+            None => {
+                let mut slices = [io::IoSlice::new(&[]); WRITE_SLICES];
+                let filled = cipher::fill_slices(&self.frames, &mut slices);
+                let written = stream.try_write_vectored(&slices[..filled])?;
+                cipher::advance(&mut self.frames, written);
+                (written, !self.frames.is_empty())
+            }
+        };
+        if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok((written, left)) }
     }
 
     /// Says that nothing more comes on this subflow.
     async fn close(mut self) -> io::Result<()> {
         if let Some(cipher) = &self.socket.cipher {
-            cipher.close(&mut self.encrypted)?;
+            cipher.close();
             self.flush().await?;
         }
         socket2::SockRef::from(&self.socket.stream).shutdown(std::net::Shutdown::Write)

@@ -18,8 +18,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, CipherSuite, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore,
+    ServerConfig, SignatureScheme,
 };
 
 use crate::error::Error;
@@ -95,6 +95,15 @@ pub enum ClientSecurity {
     Tls(ClientTls),
 }
 
+/// The cipher suites of both sides: AES-128 first, which is as safe as any and a quarter faster
+/// than the usual first choice.
+fn crypto_provider() -> CryptoProvider {
+    let mut provider = provider::default_provider();
+    let first = CipherSuite::TLS13_AES_128_GCM_SHA256;
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != first);
+    provider
+}
+
 /// How a client knows its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
@@ -122,7 +131,7 @@ impl ClientTls {
     /// When the authority's file cannot be read or holds no certificate, or the identity's
     /// certificate and key do not belong together.
     pub fn new(trust: &Trust, identity: Option<&Identity>) -> Result<Self, Error> {
-        let crypto = Arc::new(provider::default_provider());
+        let crypto = Arc::new(crypto_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&crypto))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .expect("the provider knows TLS 1.3");
@@ -236,7 +245,7 @@ impl ServerTls {
     /// When certificate and key do not belong together, or the file cannot be read or holds no
     /// certificate.
     pub fn new(identity: &Identity, client_ca: Option<&Path>) -> Result<Self, Error> {
-        let crypto = Arc::new(provider::default_provider());
+        let crypto = Arc::new(crypto_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&crypto))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .expect("the provider knows TLS 1.3");
