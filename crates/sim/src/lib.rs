@@ -1,0 +1,2 @@
+//! A deterministic, packet-level simulator.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Video workloads as state machines.
+#![forbid(unsafe_code)]
