@@ -8,6 +8,18 @@
 
 #![forbid(unsafe_code)]
 
+mod balia;
+mod bbr;
+mod compound;
+mod coupled;
+mod cubic;
+mod filter;
+mod hystart;
+mod lia;
+mod olia;
+mod reno;
+mod window;
+
 use std::time::Duration;
 
 use weftline_core::{Bitrate, Instant};
@@ -79,7 +91,7 @@ pub struct AckSample {
 pub struct LossEvent {
     /// The time.
     pub now: Instant,
-    /// Segments in flight.
+    /// Segments in flight, those that have just been marked lost taken out.
     pub in_flight: u64,
     /// Smoothed round-trip time.
     pub srtt: Duration,
@@ -115,8 +127,14 @@ pub struct Coupling<'a> {
 /// what is in flight by PRR (RFC 9937) towards [`cwnd`](Self::cwnd), which the control has lowered
 /// at once; unless [`owns_recovery`](Self::owns_recovery).
 pub trait CongestionControl: Send + std::fmt::Debug {
-    /// Takes an acknowledgement. Loss-based controls do not grow outside [`Phase::Open`], except
-    /// that slow start goes on in [`Phase::Loss`].
+    /// The handshake has measured this round-trip time, before any data: the first window is
+    /// paced by it. Without this call a control learns it from the first acknowledgement.
+    fn on_established(&mut self, srtt: Duration) {
+        let _ = srtt;
+    }
+
+    /// Takes an acknowledgement. Loss-based controls do not grow in [`Phase::Recovery`]; in
+    /// [`Phase::Loss`] slow start, and what follows it, go on as in Linux.
     fn on_ack(&mut self, ack: &AckSample, coupling: &Coupling<'_>);
 
     /// Recovery begins: sets `ssthresh` and lowers the window to it.
@@ -142,6 +160,12 @@ pub trait CongestionControl: Send + std::fmt::Debug {
     /// Halves window and, outside slow start, `ssthresh`: a scheduler's penalisation of a subflow
     /// that holds the others up (mptcp_sched.c of MPTCP v0.95).
     fn on_penalty(&mut self);
+
+    /// The application has left the window unused for a retransmission timeout or longer: lowers
+    /// the window to `cwnd` segments if it is larger, and raises `ssthresh` to three quarters of
+    /// the old window if it is lower (RFC 2861; `tcp_cwnd_application_limited` and
+    /// `tcp_cwnd_restart` of Linux). Controls that model the network, such as BBR, keep theirs.
+    fn on_unused_window(&mut self, cwnd: f64);
 
     /// The congestion window in segments, at least 1.
     fn cwnd(&self) -> f64;
@@ -221,4 +245,47 @@ impl Entry {
 }
 
 /// Every congestion control, by name.
-pub const REGISTRY: &[Entry] = &[];
+pub const REGISTRY: &[Entry] = &[
+    Entry {
+        name: "reno",
+        about: "NewReno: one segment per round trip, half on loss (RFC 5681)",
+        coupled: false,
+        make: reno::Reno::make,
+    },
+    Entry {
+        name: "cubic",
+        about: "CUBIC: a cubic curve around the last loss, 0.7 on loss (RFC 9438, Linux)",
+        coupled: false,
+        make: cubic::Cubic::make,
+    },
+    Entry {
+        name: "bbr",
+        about: "BBR v1: paces by the measured rate and least round-trip time (Linux)",
+        coupled: false,
+        make: bbr::Bbr::make,
+    },
+    Entry {
+        name: "compound",
+        about: "Compound TCP: Reno and a delay-based window beside it (draft-sridharan-tcpm-ctcp)",
+        coupled: false,
+        make: compound::Compound::make,
+    },
+    Entry {
+        name: "lia",
+        about: "LIA: increases linked across the subflows (RFC 6356)",
+        coupled: true,
+        make: coupled::Coupled::<lia::Lia>::make,
+    },
+    Entry {
+        name: "olia",
+        about: "OLIA: linked increases that move to the best paths (draft-khalili)",
+        coupled: true,
+        make: coupled::Coupled::<olia::Olia>::make,
+    },
+    Entry {
+        name: "balia",
+        about: "BALIA: balances friendliness and responsiveness (draft-walid)",
+        coupled: true,
+        make: coupled::Coupled::<balia::Balia>::make,
+    },
+];

@@ -1,0 +1,1 @@
+//! BBR against a rate-limited pipe.
