@@ -18,6 +18,10 @@ pub struct SubflowId(pub u64);
 /// What the kernel tells of a subflow's socket (`TCP_INFO`), or the simulator of its endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathInfo {
+    /// Whether the driver keeps these figures true of every subflow at every moment, as a
+    /// simulator can. Then the window alone says which subflows have room. A kernel's figures are
+    /// as old as the last look at the socket; with these, a subflow has room that waits for data.
+    pub exact: bool,
     /// Congestion window.
     pub cwnd: ByteCount,
     /// Sent and not acknowledged by the peer's TCP.
@@ -34,6 +38,25 @@ pub struct PathInfo {
     pub delivery_rate: Bitrate,
     /// Segments retransmitted since the subflow began.
     pub retransmitted: u64,
+    /// Slow start threshold; `None` in the first slow start.
+    pub ssthresh: Option<ByteCount>,
+    /// The rate at which the sender paces, or would; zero if it is not known.
+    pub pacing_rate: Bitrate,
+    /// Whether the sender recovers from a retransmission timeout (`TCP_CA_Loss`): kernel
+    /// schedulers give such a subflow nothing new.
+    pub timed_out: bool,
+}
+
+impl PathInfo {
+    /// In the socket: sent and unacknowledged, or unsent.
+    pub const fn queued(&self) -> ByteCount {
+        ByteCount::new(self.in_flight.as_u64().saturating_add(self.unsent.as_u64()))
+    }
+
+    /// What the congestion window has room for.
+    pub const fn room(&self) -> ByteCount {
+        ByteCount::new(self.cwnd.as_u64().saturating_sub(self.queued().as_u64()))
+    }
 }
 
 /// Mean and mean deviation of a time, smoothed as in RFC 6298 but slower: there is a sample per

@@ -36,6 +36,8 @@ pub struct Subflow {
     id: SubflowId,
     path: PathId,
     info: PathInfo,
+    /// Payload bytes given to the subflow since `info` was taken.
+    given: u64,
     /// In the order sent, which is the order of delivery: a subflow is one TCP connection.
     in_flight: VecDeque<Sent>,
     /// start → (end, when) of `in_flight`, to look a range up by its offset.
@@ -60,6 +62,7 @@ impl Subflow {
             id,
             path,
             info: PathInfo::default(),
+            given: 0,
             in_flight: VecDeque::new(),
             by_offset: BTreeMap::new(),
             on: RangeSet::new(),
@@ -93,6 +96,20 @@ impl Subflow {
     /// Takes the kernel's figures.
     pub const fn set_info(&mut self, info: PathInfo) {
         self.info = info;
+        self.given = 0;
+    }
+
+    /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: figures
+    /// that are not exact, and our own count of what has not arrived, both only grow too large
+    /// with age.
+    pub const fn queued(&self) -> u64 {
+        let known = self.info.queued().as_u64().saturating_add(self.given);
+        if self.info.exact || known < self.outstanding() { known } else { self.outstanding() }
+    }
+
+    /// Bytes that the congestion window has room for.
+    pub const fn room(&self) -> u64 {
+        self.info.cwnd.as_u64().saturating_sub(self.queued())
     }
 
     /// Payload bytes given to the subflow.
@@ -170,6 +187,7 @@ impl Subflow {
             self.last_progress = now;
         }
         self.sent += len;
+        self.given += len;
         if rescue {
             self.rescued += len;
         }

@@ -541,6 +541,8 @@ impl Inner {
                 }
                 Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
+                // No program can set the congestion window of a kernel's socket.
+                Event::Penalise(_) => {}
             }
         }
     }
@@ -591,6 +593,7 @@ pub(crate) fn path_event(
 
 fn path_info(info: &TcpInfo) -> PathInfo {
     PathInfo {
+        exact: false,
         cwnd: weftline_core::ByteCount::new(info.cwnd_bytes),
         in_flight: weftline_core::ByteCount::new(info.in_flight_bytes),
         unsent: weftline_core::ByteCount::new(info.unsent_bytes),
@@ -599,5 +602,8 @@ fn path_info(info: &TcpInfo) -> PathInfo {
         min_rtt: info.min_rtt,
         delivery_rate: info.delivery_rate,
         retransmitted: info.retransmitted_segments,
+        ssthresh: info.ssthresh_bytes.map(weftline_core::ByteCount::new),
+        pacing_rate: info.pacing_rate,
+        timed_out: info.timed_out,
     }
 }

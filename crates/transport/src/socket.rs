@@ -306,7 +306,18 @@ pub(crate) struct TcpInfo {
     pub(crate) timeouts: u8,
     /// Whether the sender is in slow start.
     pub(crate) slow_start: bool,
+    /// Slow start threshold, bytes; `None` in the first slow start.
+    pub(crate) ssthresh_bytes: Option<u64>,
+    /// The rate at which the kernel paces, or would.
+    pub(crate) pacing_rate: Bitrate,
+    /// Whether the sender recovers from a retransmission timeout.
+    pub(crate) timed_out: bool,
 }
+
+/// The kernel's slow start threshold while there is none (`TCP_INFINITE_SSTHRESH`), segments.
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+/// `TCP_CA_Loss`, the state of recovery from a retransmission timeout.
+const CA_LOSS: u8 = 4;
 
 impl TcpInfo {
     /// Reads `TCP_INFO` of `stream`.
@@ -340,6 +351,14 @@ impl TcpInfo {
             segments_sent: u64::from(raw.tcpi_segs_out),
             timeouts: raw.tcpi_backoff,
             slow_start: raw.tcpi_snd_cwnd < raw.tcpi_snd_ssthresh,
+            ssthresh_bytes: (raw.tcpi_snd_ssthresh < INFINITE_SSTHRESH)
+                .then(|| u64::from(raw.tcpi_snd_ssthresh) * mss),
+            // The kernel says ~0 while it does not limit the rate.
+            pacing_rate: match raw.tcpi_pacing_rate {
+                u64::MAX => Bitrate::ZERO,
+                bytes => Bitrate::bps(bytes.saturating_mul(8)),
+            },
+            timed_out: raw.tcpi_ca_state == CA_LOSS,
         })
     }
 }

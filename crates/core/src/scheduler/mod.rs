@@ -3,18 +3,26 @@
 //! Sending is pulled: a subflow whose socket has room asks, and the scheduler answers with a range
 //! or with nothing. A scheduler is one file and one line in [`REGISTRY`].
 
+mod choice;
 mod fbdt;
+mod largest_credits;
+mod largest_throughput;
 mod min_rtt;
+mod reopen;
+mod round_robin;
 mod single;
+mod sticky;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::path::{PathId, PathMeter, SubflowId};
+use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::subflow::Subflow;
-use crate::{Bitrate, Instant};
+use crate::{Bitrate, ByteCount, Instant};
 
 /// What a scheduler answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +51,9 @@ pub struct SendView<'a> {
     pub credit_window: u64,
     /// Whether the receiver's memory, not the paths, has held the sender up of late.
     pub credit_bound: bool,
+    /// What is left of the send memory, in bytes, if the application was refused for lack of it and
+    /// less than a third has come free since.
+    pub memory_left: Option<u64>,
     /// The live subflows, in the order they came up.
     pub subflows: &'a [Subflow],
     /// Measurements of each path.
@@ -59,6 +70,18 @@ impl SendView<'_> {
     /// The sum of the rates of the subflows that are not silent.
     pub fn total_rate(&self) -> Bitrate {
         self.subflows.iter().filter(|s| !s.is_silent()).map(|s| self.rate(s)).sum()
+    }
+
+    /// Whether there are bytes to send and the receiver's credit lets none of them go.
+    pub fn is_credit_spent(&self) -> bool {
+        let waits = self.unassigned.last().is_some_and(|range| range.end > self.limit);
+        waits && self.unassigned.first_in(&(self.una..self.limit)).is_none()
+    }
+
+    /// Whether the send window is full: credit or memory is spent, and nothing new may be sent
+    /// before the lowest bytes are acknowledged.
+    pub fn is_blocked(&self) -> bool {
+        self.is_credit_spent() || (self.unassigned.is_empty() && self.memory_left.is_some())
     }
 
     /// How many bytes to give `subflow` at once, at most `budget`.
@@ -155,6 +178,17 @@ pub trait Scheduler: Send + std::fmt::Debug {
         None
     }
 
+    /// The next subflow that should ask if it waits for data: the last answer was `None` on its
+    /// account, or there is something for it now.
+    fn poll_wake(&mut self) -> Option<SubflowId> {
+        None
+    }
+
+    /// The next subflow whose congestion window should be halved, where the driver can do it.
+    fn poll_penalty(&mut self) -> Option<SubflowId> {
+        None
+    }
+
     /// When a subflow that was answered `None` should ask again though nothing else happened.
     fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
         let _ = view;
@@ -207,10 +241,37 @@ pub struct Entry {
     /// The least and largest chunk in bytes; the paper's FBDT assigns single segments, which would
     /// cost a system call each.
     chunk: (u64, u64),
+    /// The only number of paths it works with, if there is one.
+    paths: Option<usize>,
+    /// What a subflow holds at most, where the driver knows windows exactly.
+    fills: Fills,
+}
+
+/// What a subflow holds at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fills {
+    /// Its congestion window: MPTCP 0.9x.
+    Window,
+    /// Its send memory, which the kernel sizes to twice the window (`tcp_sndbuf_expand`):
+    /// upstream's MPTCP.
+    Memory,
 }
 
 /// Every scheduler, by name.
-pub const REGISTRY: &[Entry] = &[fbdt::ENTRY, fbdt::STRICT_ENTRY, min_rtt::ENTRY, single::ENTRY];
+pub const REGISTRY: &[Entry] = &[
+    fbdt::ENTRY,
+    fbdt::STRICT_ENTRY,
+    min_rtt::ENTRY,
+    largest_credits::ENTRY,
+    largest_throughput::ENTRY,
+    sticky::GREEDY,
+    sticky::THROUGHPUT,
+    sticky::THROUGHPUT_SOFT,
+    sticky::THROUGHPUT_RTT,
+    sticky::THROUGHPUT_RTT_SOFT,
+    round_robin::ENTRY,
+    single::ENTRY,
+];
 
 /// A scheduler that is not in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -220,7 +281,28 @@ pub struct UnknownScheduler {
     known: String,
 }
 
+/// A scheduler that does not work with that many paths.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the scheduler '{name}' needs exactly {needs} paths and there are {given}; give it {needs}, or \
+     choose another scheduler, such as min-rtt"
+)]
+pub struct WrongPaths {
+    name: &'static str,
+    needs: usize,
+    given: usize,
+}
+
 impl Entry {
+    /// An entry without particulars.
+    const fn new(
+        name: &'static str,
+        about: &'static str,
+        make: fn(&SchedulerConfig) -> Box<dyn Scheduler>,
+    ) -> Self {
+        Self { name, about, make, chunk: CHUNK, paths: None, fills: Fills::Window }
+    }
+
     /// The entry called `name`.
     pub fn find(name: &str) -> Result<&'static Self, UnknownScheduler> {
         REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| UnknownScheduler {
@@ -238,10 +320,45 @@ impl Entry {
     pub const fn chunk(&self) -> (u64, u64) {
         self.chunk
     }
+
+    /// The only number of paths it works with, if there is one.
+    pub const fn paths(&self) -> Option<usize> {
+        self.paths
+    }
+
+    /// Whether it works with `given` paths. Call it before a connection is made; a scheduler whose
+    /// paths die later works with those that are left.
+    ///
+    /// # Errors
+    ///
+    /// It needs another number of paths.
+    pub const fn check_paths(&self, given: usize) -> Result<(), WrongPaths> {
+        match self.paths {
+            Some(needs) if needs != given => Err(WrongPaths { name: self.name, needs, given }),
+            _ => Ok(()),
+        }
+    }
+
+    /// How many bytes a subflow can take, for a driver that knows windows exactly (a simulator): it
+    /// lets the subflow ask when that is a segment or more. Real sockets say themselves.
+    pub const fn room(&self, info: &PathInfo) -> ByteCount {
+        match self.fills {
+            Fills::Window => info.room(),
+            Fills::Memory => {
+                let memory = send_memory(info.cwnd.as_u64());
+                ByteCount::new(memory.saturating_sub(info.queued().as_u64()))
+            }
+        }
+    }
 }
 
 /// The chunk limits of schedulers without reasons of their own.
 const CHUNK: (u64, u64) = (4 << 10, 64 << 10);
+
+/// The send memory of a subflow whose congestion window is `cwnd` bytes: room for it twice.
+const fn send_memory(cwnd: u64) -> u64 {
+    cwnd.saturating_mul(2)
+}
 
 /// The number of the subflow `id` in `subflows`.
 fn find(subflows: &[Subflow], id: SubflowId) -> Option<usize> {

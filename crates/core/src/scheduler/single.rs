@@ -1,14 +1,14 @@
 //! `single`: everything on one subflow, the oldest live one. Our transport with one path, the
 //! reference that shows what the framing costs (`weft-single:<path>` in the lab).
 
-use super::{Assignment, CHUNK, Entry, Scheduler, SendView};
+use super::choice::next_unsent;
+use super::{Assignment, Entry, Scheduler, SendView};
 
-pub(super) const ENTRY: Entry = Entry {
-    name: "single",
-    about: "the oldest live subflow carries everything; the others are spare",
-    make: |_| Box::new(Single),
-    chunk: CHUNK,
-};
+pub(super) const ENTRY: Entry = Entry::new(
+    "single",
+    "the oldest live subflow carries everything; the others are spare",
+    |_| Box::new(Single),
+);
 
 #[derive(Debug)]
 struct Single;
@@ -23,6 +23,6 @@ impl Scheduler for Single {
         if let Some(range) = view.silent_range(subflow, budget) {
             return Some(Assignment { range, rescue: true });
         }
-        super::min_rtt::next_unsent(view, view.chunk(subflow, budget))
+        next_unsent(view, view.chunk(subflow, budget))
     }
 }

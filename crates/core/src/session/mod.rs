@@ -119,6 +119,10 @@ pub enum Event {
     Closed,
     /// The peer has finished its direction: after the bytes at hand comes the end.
     Finished,
+    /// The scheduler wants the subflow's congestion window halved, for it holds up the others
+    /// (MPTCP 0.9x: `max(cwnd / 2, 1)` segments, and the slow start threshold likewise unless the
+    /// window is below it). A driver that cannot do that, as with a kernel's sockets, ignores it.
+    Penalise(SubflowId),
     /// There are bytes to read.
     Readable,
     /// The peer ended the connection at once, with its code and reason.
@@ -446,8 +450,22 @@ impl Session {
             // Others may have held back because this one had room; now it has none.
             self.wake_idle();
         }
+        self.obey_scheduler(id);
         self.after(now);
         bytes
+    }
+
+    /// Does what the scheduler wanted when it was asked for `asker`.
+    fn obey_scheduler(&mut self, asker: SubflowId) {
+        while let Some(id) = self.send.poll_wake() {
+            let index = self.send.index(id).filter(|_| id != asker);
+            if index.is_some_and(|index| self.send.subflows[index].is_idle()) {
+                self.wake(id);
+            }
+        }
+        while let Some(id) = self.send.poll_penalty() {
+            self.events.push_back(Event::Penalise(id));
+        }
     }
 
     fn put_control(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {

@@ -47,6 +47,8 @@ pub(super) struct SendHalf {
     wish_at: Instant,
     pub(super) wish_pending: bool,
     max_memory: u64,
+    /// Whether the application was refused room for something it last offered.
+    refused: bool,
     pub(super) subflows: Vec<Subflow>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
     /// `None` only while it is being asked.
@@ -73,6 +75,7 @@ impl SendHalf {
             wish_at: Instant::ZERO,
             wish_pending: false,
             max_memory: config.memory(),
+            refused: false,
             subflows: Vec::new(),
             meters: BTreeMap::new(),
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
@@ -93,6 +96,7 @@ impl SendHalf {
         self.buffer.write(&data[..n]);
         self.unassigned.insert(start..start + n as u64);
         self.fresh.insert(start..start + n as u64);
+        self.refused = n < data.len();
         n
     }
 
@@ -272,9 +276,17 @@ impl SendHalf {
             limit: self.buffer.end().min(self.credit),
             credit_window: self.credit_window,
             credit_bound: bound,
+            memory_left: self.memory_left(),
             subflows: &self.subflows,
             meters: &self.meters,
         }
+    }
+
+    /// What is left of the memory for an application that was refused, while it is under a third:
+    /// with more, a kernel's sender counts as having room (`sk_stream_min_wspace`).
+    fn memory_left(&self) -> Option<u64> {
+        let left = self.max_memory.saturating_sub(self.buffer.end() - self.una);
+        (self.refused && left < self.max_memory / 3).then_some(left)
     }
 
     /// Appends the next data record for the subflow to `out`; `None` if the scheduler has nothing
@@ -340,6 +352,16 @@ impl SendHalf {
             false => None,
         };
         silent.into_iter().chain(rescue).min()
+    }
+
+    /// The next subflow that the scheduler wants to ask.
+    pub(super) fn poll_wake(&mut self) -> Option<SubflowId> {
+        self.scheduler.as_mut().expect("put back after each call").poll_wake()
+    }
+
+    /// The next subflow whose window the scheduler wants halved.
+    pub(super) fn poll_penalty(&mut self) -> Option<SubflowId> {
+        self.scheduler.as_mut().expect("put back after each call").poll_penalty()
     }
 
     fn scheduler(&self) -> &dyn Scheduler {

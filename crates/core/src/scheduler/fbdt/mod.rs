@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use self::direction::Direction;
 use self::windows::Windows;
-use super::{Assignment, Entry, Scheduler, SchedulerConfig, SendView};
+use super::{Assignment, Entry, Fills, Scheduler, SchedulerConfig, SendView};
 use crate::path::PathId;
 use crate::subflow::Subflow;
 use crate::{ByteCount, Instant};
@@ -27,6 +27,8 @@ pub(super) const ENTRY: Entry = Entry {
     about: "each window from both ends at once, windows pipelined (FBDT)",
     make: |config| Box::new(Fbdt::new(config)),
     chunk: super::CHUNK,
+    paths: None,
+    fills: Fills::Window,
 };
 
 pub(super) const STRICT_ENTRY: Entry = Entry {
@@ -34,6 +36,8 @@ pub(super) const STRICT_ENTRY: Entry = Entry {
     about: "FBDT as printed: one window at a time, redundancy after one round-trip time",
     make: |config| Box::new(strict::Strict::new(config)),
     chunk: (1448, 16 << 10),
+    paths: None,
+    fills: Fills::Window,
 };
 
 /// The paper's transmission window, and ours before rates are known (FBDT §3.2).

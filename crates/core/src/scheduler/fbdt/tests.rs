@@ -63,6 +63,7 @@ impl Example {
             limit: self.end,
             credit_window: self.end,
             credit_bound: false,
+            memory_left: None,
             subflows: &self.subflows,
             meters: &BTreeMap::new(),
         };
@@ -198,6 +199,7 @@ fn little_data_do_not_wait_for_a_forward_path_that_memory_keeps_out() {
         limit: *end,
         credit_window: 10 * PACKET,
         credit_bound: true,
+        memory_left: None,
         subflows,
         meters: &BTreeMap::new(),
     };

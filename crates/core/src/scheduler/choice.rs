@@ -1,0 +1,187 @@
+//! What kernel schedulers have in common: for each segment they pick one of the subflows that have
+//! room, or wait. Here such a rule answers the question that our sending asks, which is the other
+//! way round: a subflow has room, what may it take?
+//!
+//! Room is room for a segment in the congestion window (slides, LRF; `mptcp_sched.c` of MPTCP
+//! v0.95): cwnd less what is in flight and less what is in the socket unsent. The driver of a
+//! simulated endpoint knows it exactly for every subflow. A real socket says it by asking: one that
+//! asks has room (`TCP_NOTSENT_LOWAT`), and so has one that asked last and waits for data.
+//!
+//! Window formulas count segments of [`SEGMENT`] bytes. What a pick is given at once is a chunk,
+//! which the driver chooses: a segment in the simulator, more with real sockets, where single
+//! segments would cost a system call each.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::reopen::Reopening;
+use super::{Assignment, Scheduler, SendView};
+use crate::path::SubflowId;
+use crate::subflow::Subflow;
+
+/// Payload bytes of a full segment: 1500 less IP and TCP headers with timestamps.
+pub(super) const SEGMENT: u64 = 1448;
+
+/// The subflows as a rule sees them: `me` asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice<'a> {
+    pub(super) view: &'a SendView<'a>,
+    me: usize,
+}
+
+impl<'a> Choice<'a> {
+    pub(super) const fn new(view: &'a SendView<'a>, me: usize) -> Self {
+        Self { view, me }
+    }
+
+    pub(super) fn subflow(&self, index: usize) -> &'a Subflow {
+        &self.view.subflows[index]
+    }
+
+    /// Whether data may be sent on the subflow once it has room.
+    pub(super) fn is_usable(&self, index: usize) -> bool {
+        let subflow = self.subflow(index);
+        index == self.me || !(subflow.is_silent() || subflow.info().timed_out)
+    }
+
+    /// Every usable subflow, with room or without.
+    pub(super) fn usable(self) -> impl Iterator<Item = usize> {
+        (0..self.view.subflows.len()).filter(move |&index| self.is_usable(index))
+    }
+
+    /// Whether the next segment can go on the subflow now, `room` being what it has by the figures.
+    fn has_room(&self, index: usize, room: u64) -> bool {
+        let subflow = self.subflow(index);
+        let by_figures = subflow.info().exact && room >= SEGMENT;
+        let by_waiting = !subflow.info().exact && subflow.is_idle();
+        self.is_usable(index) && (index == self.me || by_figures || by_waiting)
+    }
+
+    /// Whether the subflow has room for a segment in its congestion window.
+    pub(super) fn is_available(&self, index: usize) -> bool {
+        self.has_room(index, self.subflow(index).room())
+    }
+
+    /// Whether the subflow takes data up to its send memory, `memory` bytes.
+    pub(super) fn has_memory(&self, index: usize, memory: u64) -> bool {
+        self.has_room(index, memory.saturating_sub(self.subflow(index).queued()))
+    }
+
+    /// Every subflow with room in its congestion window.
+    pub(super) fn available(self) -> impl Iterator<Item = usize> {
+        (0..self.view.subflows.len()).filter(move |&index| self.is_available(index))
+    }
+
+    /// Of the subflows with room, that of least round-trip time: the rule that most others start
+    /// from. The first of equals.
+    pub(super) fn lowest_rtt(self) -> Option<usize> {
+        self.available().min_by_key(|&index| self.rtt(index))
+    }
+
+    /// Of all usable subflows, that of least round-trip time.
+    pub(super) fn fastest(self) -> Option<usize> {
+        self.usable().min_by_key(|&index| self.rtt(index))
+    }
+
+    pub(super) fn rtt(&self, index: usize) -> Duration {
+        self.subflow(index).rtt()
+    }
+
+    /// Congestion window in segments, as the kernel counts it.
+    pub(super) fn cwnd(&self, index: usize) -> u64 {
+        self.subflow(index).info().cwnd.as_u64() / SEGMENT
+    }
+
+    /// Whether the estimated throughput cwnd/srtt (slides, LET) of `a` is larger than that of `b`.
+    pub(super) fn is_faster(&self, a: usize, b: usize) -> bool {
+        let cwnd = |index| u128::from(self.subflow(index).info().cwnd.as_u64());
+        let rtt = |index| self.rtt(index).as_nanos();
+        // Cross-multiplied: cwnd below 2^64 bytes, times below 2^64 ns.
+        cwnd(a).saturating_mul(rtt(b)) > cwnd(b).saturating_mul(rtt(a))
+    }
+}
+
+/// Which subflow the next segment goes on.
+pub(super) trait Rule: Send + std::fmt::Debug {
+    /// The subflow for the next segment, or `None` to wait for one without room. There is a
+    /// segment to send. The answer does not depend on who asks but for what it says of `me`.
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize>;
+
+    /// Notes that `bytes` were given to the subflow `id`.
+    fn sent(&mut self, id: SubflowId, bytes: u64) {
+        let _ = (id, bytes);
+    }
+
+    /// Notes that the send window was found full, or that bytes had to be sent again.
+    fn blocked(&mut self) {}
+}
+
+/// A rule made a scheduler: a subflow that asks gets the lowest unsent bytes if it is the one that
+/// the rule picks. What a silent subflow holds goes to whoever asks first.
+#[derive(Debug)]
+pub(super) struct Picking<R> {
+    rule: R,
+    reopening: Option<Reopening>,
+    wakes: VecDeque<SubflowId>,
+}
+
+impl<R: Rule> Picking<R> {
+    /// The rule alone.
+    pub(super) const fn new(rule: R) -> Self {
+        Self { rule, reopening: None, wakes: VecDeque::new() }
+    }
+
+    /// The rule with the 0.9x family's means against a full send window.
+    pub(super) const fn reopening(rule: R) -> Self {
+        Self { rule, reopening: Some(Reopening::new()), wakes: VecDeque::new() }
+    }
+
+    /// Whether the rule picks `me`; if it picks another that waits, that one should ask.
+    fn is_picked(&mut self, choice: Choice<'_>) -> bool {
+        let picked = self.rule.pick(choice);
+        if let Some(other) = picked.filter(|&index| index != choice.me) {
+            self.wakes.clear();
+            self.wakes.push_back(choice.subflow(other).id());
+        }
+        picked == Some(choice.me)
+    }
+}
+
+impl<R: Rule> Scheduler for Picking<R> {
+    fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
+        let choice = Choice::new(view, me);
+        let subflow = choice.subflow(me);
+        if let Some(range) = view.silent_range(subflow, budget) {
+            self.rule.blocked();
+            return Some(Assignment { range, rescue: true });
+        }
+        if let Some(next) = next_unsent(view, view.chunk(subflow, budget)) {
+            if !self.is_picked(choice) {
+                return None;
+            }
+            self.rule.sent(subflow.id(), next.range.end - next.range.start);
+            return Some(next);
+        }
+        if self.reopening.is_none() || !view.is_blocked() || !self.is_picked(choice) {
+            return None;
+        }
+        self.rule.blocked();
+        let range = self.reopening.as_mut()?.head(choice, me, budget)?;
+        Some(Assignment { range, rescue: true })
+    }
+
+    fn poll_wake(&mut self) -> Option<SubflowId> {
+        self.wakes.pop_front()
+    }
+
+    fn poll_penalty(&mut self) -> Option<SubflowId> {
+        self.reopening.as_mut()?.poll_penalty()
+    }
+}
+
+/// The lowest unassigned bytes, at most `chunk` of them.
+pub(super) fn next_unsent(view: &SendView<'_>, chunk: u64) -> Option<Assignment> {
+    let range = view.unassigned.first_in(&(view.una..view.limit))?;
+    let end = range.end.min(range.start + chunk);
+    Some(Assignment { range: range.start..end, rescue: false })
+}

@@ -1,0 +1,23 @@
+//! `lpc`, Largest Packet Credits: of the subflows with room, the one whose congestion window has
+//! room for most segments (slides, LPC).
+
+use std::cmp::Reverse;
+
+use super::Entry;
+use super::choice::{Choice, Picking, Rule, SEGMENT};
+
+pub(super) const ENTRY: Entry = Entry::new(
+    "lpc",
+    "the next unsent byte on the subflow with most room in its window (LPC)",
+    |_| Box::new(Picking::reopening(LargestCredits)),
+);
+
+#[derive(Debug)]
+struct LargestCredits;
+
+impl Rule for LargestCredits {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
+        // Whole segments, as the slides count; the first of equals.
+        choice.available().min_by_key(|&index| Reverse(choice.subflow(index).room() / SEGMENT))
+    }
+}

@@ -1,0 +1,5 @@
+//! Rules on hand-made views, and what holds of every scheduler whatever happens.
+
+mod builder;
+mod properties;
+mod rules;
