@@ -141,7 +141,7 @@ impl RunArgs {
     fn schemes(&self, scenario: &Scenario) -> Result<Vec<Scheme>, Failure> {
         if self.scheme.is_empty() {
             let alone = scenario.paths.iter().map(|path| Scheme::Single(path.name.clone()));
-            return Ok(alone.chain([Scheme::LinuxMptcp, Scheme::Fbdt]).collect());
+            return Ok(alone.chain([Scheme::LinuxMptcp, Scheme::FBDT]).collect());
         }
         let schemes: Result<Vec<Scheme>, _> = self.scheme.iter().map(|s| s.parse()).collect();
         Ok(schemes?)

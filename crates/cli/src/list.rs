@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use weftline_core::scheduler::REGISTRY;
-use weftline_scenario::{BUILTIN, CONGESTIONS, SCHEMES};
+use weftline_scenario::{BUILTIN, Congestion, Scheme};
 
 use crate::failure::Failure;
 use crate::output;
@@ -24,7 +24,7 @@ pub(crate) enum What {
 pub(crate) fn run(what: What) -> Result<(), Failure> {
     let text = match what {
         What::Schedulers => output::columns(REGISTRY.iter().map(|entry| (entry.name, entry.about))),
-        What::Schemes => output::columns(SCHEMES.iter().map(|scheme| (scheme.name, scheme.about))),
+        What::Schemes => output::columns(Scheme::all().map(|scheme| (scheme.name, scheme.about))),
         What::Congestion => congestion(),
         What::Scenarios => scenarios()?,
     };
@@ -34,14 +34,18 @@ pub(crate) fn run(what: What) -> Result<(), Failure> {
 /// The congestion controls of the lab and whether this kernel has them, and what else it has.
 fn congestion() -> String {
     let kernel = weftline::congestion_controls();
-    let known: Vec<&str> = CONGESTIONS.iter().map(|congestion| congestion.name()).collect();
-    let about = |name: &str| match kernel.iter().any(|have| have == name) {
-        true => "in this kernel",
-        false => "not in this kernel; try: modprobe tcp_NAME",
+    let known: Vec<&str> = Congestion::all().map(Congestion::name).collect();
+    let about = |congestion: Congestion| {
+        let here = kernel.iter().any(|have| have == congestion.name());
+        match (here, congestion.is_in_linux()) {
+            (true, _) => "in this kernel",
+            (false, true) => "not in this kernel; try: modprobe tcp_NAME",
+            (false, false) => "not in this kernel; for the simulator",
+        }
     };
     let others = kernel.iter().map(String::as_str).filter(|name| !known.contains(name));
     let others = others.map(|name| (name, "in this kernel; for connect only"));
-    output::columns(known.iter().map(|name| (*name, about(name))).chain(others))
+    output::columns(Congestion::all().map(|one| (one.name(), about(one))).chain(others))
 }
 
 /// The built-in scenarios.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use weftline_scenario::{CONGESTIONS, Congestion, Scenario, Scheme};
+use weftline_scenario::{Congestion, Scenario, Scheme};
 
 use crate::LabError;
 use crate::child::StopFlag;
@@ -89,7 +89,7 @@ fn check_real_time() {
 }
 
 fn check_congestions(ns: &Netns) {
-    for congestion in CONGESTIONS {
+    for congestion in Congestion::all().filter(|congestion| congestion.is_in_linux()) {
         let name = congestion.name();
         match ns.configure(name) {
             Ok(()) => say(true, &format!("congestion control {name}"), "there"),
@@ -117,7 +117,7 @@ fn self_test(program: &Path) -> Result<(), LabError> {
     let plan = Plan {
         scenario: &scenario,
         scheme: &scheme,
-        congestion: Congestion::Cubic,
+        congestion: Congestion::CUBIC,
         seed: 1,
         tls: false,
         cuts: &[],

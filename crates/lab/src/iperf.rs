@@ -70,11 +70,7 @@ struct Programs<'a> {
 impl Programs<'_> {
     /// The scheduler of the daemons, if the scheme is weftline's.
     fn scheduler(&self) -> Option<String> {
-        match self.plan.scheme {
-            Scheme::Single(_) | Scheme::LinuxMptcp => None,
-            Scheme::WeftSingle(_) => Some("single".to_owned()),
-            other => Some(other.to_string()),
-        }
+        self.plan.scheme.scheduler().map(str::to_owned)
     }
 
     fn tls(&self) -> bool {

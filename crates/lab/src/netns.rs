@@ -12,6 +12,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::Arc;
 
+use weftline_scenario::Congestion;
+
 use crate::LabError;
 use crate::sys::process;
 
@@ -114,9 +116,19 @@ impl Netns {
             }
             Err(_) => Err(LabError::not_possible(
                 format!("this kernel has no congestion control '{congestion}'"),
-                format!("load it with 'modprobe tcp_{congestion}', or choose another"),
+                remedy(congestion),
             )),
         }
+    }
+}
+
+/// What to do about a congestion control that the kernel has not.
+fn remedy(congestion: &str) -> String {
+    match congestion.parse().is_ok_and(Congestion::is_in_linux) {
+        true => format!("load it with 'modprobe tcp_{congestion}', or choose another"),
+        false => "Linux as published has none; run it in the simulator with 'weftline sim run', \
+                  or choose another"
+            .to_owned(),
     }
 }
 

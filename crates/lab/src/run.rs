@@ -69,6 +69,22 @@ impl Outcome {
     }
 }
 
+/// Checks that the lab can run a scenario.
+///
+/// # Errors
+/// [`LabError::Usage`] if it says something that only the simulator understands.
+pub(crate) fn check_scenario(scenario: &Scenario) -> Result<(), LabError> {
+    let what = match scenario.paths.iter().find(|path| path.shares.is_some()) {
+        Some(path) => format!("path '{}' shares another path's links", path.name),
+        None if scenario.flows.is_empty() => return Ok(()),
+        None => "has [[flow]] entries".to_owned(),
+    };
+    let name = &scenario.name;
+    let message =
+        format!("scenario '{name}': {what}, which the lab cannot; use 'weftline sim run {name}'");
+    Err(LabError::Usage(message))
+}
+
 impl Plan<'_> {
     /// The names of the paths this scheme uses, in order.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &weftline_scenario::PathSpec> {
@@ -130,14 +146,8 @@ impl Plan<'_> {
         match self.scheme {
             Scheme::Single(_) => Ok(Transport::Tcp { server }),
             Scheme::LinuxMptcp => Ok(Transport::Mptcp { server }),
+            Scheme::Weft(scheduler) => weft(scheduler),
             Scheme::WeftSingle(_) => weft("single"),
-            other => {
-                let name = other.to_string();
-                if weftline_core::scheduler::Entry::find(&name).is_err() {
-                    return Err(LabError::Usage(format!("the lab has no scheme '{name}'")));
-                }
-                weft(&name)
-            }
         }
     }
 

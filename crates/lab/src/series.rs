@@ -14,7 +14,7 @@ use crate::load::LoadMeter;
 use crate::privilege;
 use crate::progress::Progress;
 use crate::record;
-use crate::run::{Outcome, Plan};
+use crate::run::{Outcome, Plan, check_scenario};
 use crate::table;
 
 /// How often a run whose emulator was late is done again before it is kept, marked invalid.
@@ -58,7 +58,7 @@ impl LabOptions {
         Ok(Self {
             scenario,
             schemes,
-            congestion: Congestion::Cubic,
+            congestion: Congestion::CUBIC,
             tls: false,
             seed: 1,
             repeat: 1,
@@ -80,6 +80,7 @@ impl LabOptions {
 /// Wrong use, what this machine cannot do, an interrupt, or results that cannot be written. Runs
 /// recorded before stay recorded.
 pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
+    check_scenario(&options.scenario)?;
     for scheme in &options.schemes {
         scheme.check(&options.scenario).map_err(|error| LabError::Usage(error.to_string()))?;
     }

@@ -10,7 +10,7 @@ use crate::LabError;
 use crate::emulator::Start;
 use crate::mptcp;
 use crate::privilege;
-use crate::run::Plan;
+use crate::run::{Plan, check_scenario};
 use crate::testbed::Testbed;
 use crate::topology::{self, End};
 
@@ -25,8 +25,9 @@ const DATA_FROM: usize = 1024;
 /// # Errors
 /// What this machine cannot do, or a shell that does not start.
 pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(), LabError> {
+    check_scenario(scenario)?;
     privilege::ensure()?;
-    let scheme = Scheme::Fbdt; // all paths
+    let scheme = Scheme::FBDT; // all paths
     let program = std::path::Path::new("");
     let plan = Plan { scenario, scheme: &scheme, congestion, seed, tls: false, cuts: &[], program };
     let testbed = plan.testbed(Start::FirstData(DATA_FROM))?;

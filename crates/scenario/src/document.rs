@@ -166,12 +166,21 @@ impl<'a> Value<'a> {
 
     /// The number of a packet, from 1.
     pub(crate) fn packet_number(&self) -> Result<u64, ScenarioError> {
-        let number = match self.value.get_ref() {
+        let wanted = || self.error("wants a packet's number, a whole number from 1");
+        self.integer().filter(|&number| number > 0).ok_or_else(wanted)
+    }
+
+    /// A whole number in the closed range.
+    pub(crate) fn whole(&self, low: u64, high: u64) -> Result<u64, ScenarioError> {
+        let wanted = || self.error(format!("wants a whole number from {low} to {high}"));
+        self.integer().filter(|number| (low..=high).contains(number)).ok_or_else(wanted)
+    }
+
+    fn integer(&self) -> Option<u64> {
+        match self.value.get_ref() {
             DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
             _ => None,
-        };
-        let wanted = || self.error("wants a packet's number, a whole number from 1");
-        number.filter(|&number| number > 0).ok_or_else(wanted)
+        }
     }
 
     /// Whether it is a table.

@@ -9,6 +9,7 @@
 mod builtin;
 mod document;
 mod error;
+mod flow;
 mod generator;
 mod path;
 mod rate;
@@ -20,22 +21,26 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod trace_file;
+mod video;
 mod workload;
 
 pub use builtin::{BUILTIN, Builtin};
 pub use error::ScenarioError;
+pub use flow::{Flow, FlowSpec};
 pub use generator::{Blockage, BlockageState, Outage};
 pub use path::{PathSpec, QueueSpec, UpSpec};
 pub use rate::{RateSpec, TraceFile, TraceFormat};
 pub use record::{
-    DelayMs, EmulatorRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, VideoRecord,
+    DelayMs, EmulatorRecord, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, VideoRecord,
 };
 pub use results::{
     ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
 };
 pub use scenario::Scenario;
-pub use scheme::{CONGESTIONS, Congestion, SCHEMES, Scheme, SchemeInfo};
+pub use scheme::{Congestion, Scheme, SchemeInfo};
 pub use summary::{Comparison, ComparisonRow, MeanCi, mean_ci95};
+pub use video::VideoSpec;
+pub use weftline_video::{ClipConfig, PlayerRules};
 pub use workload::{WORKLOADS, Workload, WorkloadInfo};
 
 /// A text that names nothing known, with what would.

@@ -34,6 +34,10 @@ pub struct PathSpec {
     pub loss: LossModel,
     /// The return direction.
     pub up: UpSpec,
+    /// The path whose links this one's packets go through as well, so that both share a
+    /// bottleneck; all other fields but the name are then that path's. Such a path comes earlier
+    /// and shares nothing itself.
+    pub shares: Option<String>,
 }
 
 /// The return direction of a path, client to server.
@@ -104,10 +108,25 @@ impl PathSpec {
         }
     }
 
-    /// Reads a `[[path]]` table.
-    pub(crate) fn read(mut table: Table<'_>, load: Load) -> Result<Self, ScenarioError> {
+    /// The name of the link objects in the data direction, and with `up` in the return direction:
+    /// paths that share a bottleneck have one and the same.
+    pub fn link_name(&self) -> &str {
+        self.shares.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Reads a `[[path]]` table, which comes after those of `earlier` paths.
+    pub(crate) fn read(
+        mut table: Table<'_>,
+        earlier: &[Self],
+        load: Load,
+    ) -> Result<Self, ScenarioError> {
         let name = table.need("name", "name = \"wifi\"")?;
         check_name(&name)?;
+        if let Some(shares) = table.take("shares") {
+            let path = Self::sharing(&name, &shares, earlier)?;
+            table.finish()?;
+            return Ok(path);
+        }
         let rate = RateSpec::read(&mut table, load)?;
         let rate = rate.ok_or_else(|| {
             table.error("a path needs a rate or a trace; write for example rate = \"476Mbps\"")
@@ -124,9 +143,34 @@ impl PathSpec {
                 Some(up) => UpSpec::read(up.table()?, delay, load)?,
                 None => UpSpec::like(delay),
             },
+            shares: None,
         };
         table.finish()?;
         Ok(path)
+    }
+
+    /// A path over the links of an earlier one.
+    fn sharing(
+        name: &Value<'_>,
+        shares: &Value<'_>,
+        earlier: &[Self],
+    ) -> Result<Self, ScenarioError> {
+        let other = shares.text()?;
+        let own = earlier.iter().filter(|path| path.shares.is_none());
+        match own.clone().find(|path| path.name == other) {
+            Some(path) => Ok(Self {
+                name: name.text()?.to_owned(),
+                shares: Some(other.to_owned()),
+                ..path.clone()
+            }),
+            None => {
+                let known: Vec<_> = own.map(|path| path.name.as_str()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                Err(shares.error(format!(
+                    "'{other}' is not an earlier path with links of its own; there are: {known}"
+                )))
+            }
+        }
     }
 }
 
@@ -269,6 +313,9 @@ impl fmt::Display for QueueSpec {
 impl fmt::Display for PathSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let duration = humantime::format_duration;
+        if let Some(shares) = &self.shares {
+            return writeln!(f, "[[path]]\nname = \"{}\"\nshares = \"{shares}\"", self.name);
+        }
         writeln!(f, "[[path]]\nname = \"{}\"\n{}", self.name, self.rate)?;
         writeln!(f, "delay = \"{}\"", duration(self.delay))?;
         writeln!(f, "jitter = \"{}\"", duration(self.jitter))?;

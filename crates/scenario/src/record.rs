@@ -3,6 +3,8 @@
 //! Units end the names. A field that does not apply is absent; a reader ignores fields it does not
 //! know.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The version of the schema; it changes when a field is renamed or changes its meaning.
@@ -71,6 +73,16 @@ pub struct RunRecord {
     /// What a viewer saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub video: Option<VideoRecord>,
+    /// Each flow of a scenario that has `[[flow]]` entries; the first is the one that the fields
+    /// above are about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowRecord>,
+    /// What a sweep has set for this run: keys of the scenario and their values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub case: BTreeMap<String, String>,
+    /// How many events the run took (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
     /// How well the lab's emulator kept time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulator: Option<EmulatorRecord>,
@@ -122,6 +134,44 @@ pub struct PathRecord {
     pub rtt_ms: Option<RttMs>,
 }
 
+/// One flow of several. Its fields mean what those of [`RunRecord`] mean, over the time from the
+/// flow's start, or the end of the warm-up if that is later, to its stop.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowRecord {
+    /// The flow's name.
+    pub name: String,
+    /// Its scheme.
+    pub scheme: String,
+    /// Its congestion control.
+    pub congestion: String,
+    /// Its workload.
+    pub workload: String,
+    /// Bytes released in order, over that time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub goodput_mbps: Option<f64>,
+    /// Bytes released in order, in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_delivered: Option<u64>,
+    /// The time a transfer or burst took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_s: Option<f64>,
+    /// From the write of a byte to its release in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_order_delay_ms: Option<DelayMs>,
+    /// The longest time in which nothing was released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_gap_ms: Option<f64>,
+    /// Bytes that arrived although they had arrived before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate_bytes: Option<u64>,
+    /// What it sent over each of its paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathRecord>,
+    /// What its viewer saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub video: Option<VideoRecord>,
+}
+
 /// A distribution of round-trip times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RttMs {
@@ -140,6 +190,12 @@ pub struct VideoRecord {
     pub buffer_underflows: u64,
     /// How long it stood still.
     pub underflow_s: f64,
+    /// From the request to the first picture; absent if there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub startup_s: Option<f64>,
+    /// Pictures that were shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pictures_played: Option<u64>,
 }
 
 /// How well the lab's emulator kept time.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use crate::builtin::{self, BUILTIN};
 use crate::document::{Source, Table};
+use crate::flow::MAX_FLOWS;
 use crate::path::check_name;
 use crate::rate::{Load, RateSpec};
-use crate::{PathSpec, ScenarioError, TraceFile, Workload};
+use crate::{FlowSpec, PathSpec, ScenarioError, TraceFile, VideoSpec, Workload};
 
 /// The most paths of a scenario; kernel MPTCP has at most eight subflows.
 const MAX_PATHS: usize = 8;
@@ -35,6 +36,9 @@ pub struct Scenario {
     pub paths: Vec<PathSpec>,
     /// What is sent.
     pub workload: Workload,
+    /// The connections, if there is more to say than one over all paths: see
+    /// [`connections`](Self::connections).
+    pub flows: Vec<FlowSpec>,
 }
 
 impl Scenario {
@@ -95,13 +99,15 @@ impl Scenario {
                 _ => return Err(value.error("must be shorter than the duration")),
             },
         };
+        let paths = read_paths(&mut table, load)?;
         let scenario = Self {
             name: name.text()?.to_owned(),
             about,
             source,
             duration,
             warmup,
-            paths: read_paths(&mut table, load)?,
+            flows: read_flows(&mut table, &paths, duration)?,
+            paths,
             workload: read_workload(&mut table)?,
         };
         table.finish()?;
@@ -132,7 +138,7 @@ fn read_paths(table: &mut Table<'_>, load: Load) -> Result<Vec<PathSpec>, Scenar
             return Err(value.error(format!("a scenario has at most {MAX_PATHS} paths")));
         }
         let twice = value.error("has the name of another path; give it one of its own");
-        let path = PathSpec::read(value.table()?, load)?;
+        let path = PathSpec::read(value.table()?, &paths, load)?;
         if paths.iter().any(|other| other.name == path.name) {
             return Err(twice);
         }
@@ -148,9 +154,34 @@ fn read_paths(table: &mut Table<'_>, load: Load) -> Result<Vec<PathSpec>, Scenar
 fn read_workload(table: &mut Table<'_>) -> Result<Workload, ScenarioError> {
     let Some(value) = table.take("workload") else { return Ok(Workload::Bulk) };
     let mut table = value.table()?;
-    let workload = table.need("kind", "kind = \"bulk\"")?.parse()?;
+    let mut workload = table.need("kind", "kind = \"bulk\"")?.parse()?;
+    if let Workload::Video(video) = &mut workload {
+        *video = VideoSpec::read(&mut table)?;
+    }
     table.finish()?;
     Ok(workload)
+}
+
+fn read_flows(
+    table: &mut Table<'_>,
+    paths: &[PathSpec],
+    duration: Duration,
+) -> Result<Vec<FlowSpec>, ScenarioError> {
+    let Some(value) = table.take("flow") else { return Ok(Vec::new()) };
+    let empty = value.error("is empty; leave it out for one flow over all paths");
+    let mut flows: Vec<FlowSpec> = Vec::new();
+    for value in value.array()? {
+        if flows.len() == MAX_FLOWS {
+            return Err(value.error(format!("a scenario has at most {MAX_FLOWS} flows")));
+        }
+        let twice = value.error("has the name of another flow; give it one of its own");
+        let flow = FlowSpec::read(value.table()?, paths, duration)?;
+        if flows.iter().any(|other| other.name == flow.name) {
+            return Err(twice);
+        }
+        flows.push(flow);
+    }
+    if flows.is_empty() { Err(empty) } else { Ok(flows) }
 }
 
 /// Reads a file of at most [`MAX_FILE`] bytes.
@@ -176,7 +207,14 @@ impl fmt::Display for Scenario {
         for path in &self.paths {
             write!(f, "\n{path}")?;
         }
-        writeln!(f, "\n[workload]\nkind = \"{}\"", self.workload)
+        for flow in &self.flows {
+            write!(f, "\n{flow}")?;
+        }
+        writeln!(f, "\n[workload]\nkind = \"{}\"", self.workload)?;
+        match self.workload {
+            Workload::Video(video) => write!(f, "{video}"),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -1,85 +1,74 @@
 //! The schemes that can be compared, and the congestion controls under them, by name.
+//!
+//! A scheme over weftline's transport is a scheduler of the core's registry, and a congestion
+//! control one of `weftline-congestion`'s: neither is listed again here.
 
 use std::fmt;
 use std::str::FromStr;
+
+use weftline_core::scheduler;
 
 use crate::{Scenario, UnknownName};
 
 /// A way to carry the workload over the scenario's paths.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum Scheme {
-    /// FBDT: each window of the stream from both ends at once (FBDT §3).
-    Fbdt,
-    /// FBDT as the paper words it, without our additions.
-    FbdtStrict,
     /// Linux's own MPTCP with its default scheduler (lab: the running kernel's).
     LinuxMptcp,
-    /// Our transport with the scheduler that takes the free path of the lowest round-trip time.
-    MinRtt,
     /// Plain TCP over the path of that name (lab: the kernel's, without our transport).
     Single(String),
+    /// Our transport with the scheduler of that name, one of [`scheduler::REGISTRY`].
+    Weft(&'static str),
     /// Our transport over the one path of that name.
     WeftSingle(String),
 }
 
 /// A scheme as lists show it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemeInfo {
     /// How it is written; `<path>` is for the user to fill in.
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
-    /// Makes the scheme; gets the path's name where the scheme has one.
-    make: Make,
 }
 
-#[derive(Clone, Debug)]
-enum Make {
-    Plain(Scheme),
-    OnPath(fn(String) -> Scheme),
-}
+const SINGLE: &str = "single:";
+const WEFT_SINGLE: &str = "weft-single:";
+const LINUX_MPTCP: &str = "linux-mptcp";
 
-/// All schemes.
-pub const SCHEMES: &[SchemeInfo] = &[
-    SchemeInfo {
-        name: "single:<path>",
-        about: "plain TCP over one path, without weftline",
-        make: Make::OnPath(Scheme::Single),
-    },
-    SchemeInfo {
-        name: "weft-single:<path>",
-        about: "weftline's transport over one path",
-        make: Make::OnPath(Scheme::WeftSingle),
-    },
-    SchemeInfo {
-        name: "linux-mptcp",
-        about: "the kernel's MPTCP with its default scheduler",
-        make: Make::Plain(Scheme::LinuxMptcp),
-    },
-    SchemeInfo {
-        name: "fbdt",
-        about: "weftline: each window of the stream from both ends at once",
-        make: Make::Plain(Scheme::Fbdt),
-    },
-    SchemeInfo {
-        name: "fbdt-strict",
-        about: "weftline: FBDT as the paper words it",
-        make: Make::Plain(Scheme::FbdtStrict),
-    },
-    SchemeInfo {
-        name: "min-rtt",
-        about: "weftline: the free path of the lowest round-trip time first",
-        make: Make::Plain(Scheme::MinRtt),
-    },
-];
+/// The scheduler under [`Scheme::WeftSingle`], which is no scheme without its path.
+const ONE_PATH: &str = "single";
 
 impl Scheme {
+    /// FBDT: each window of the stream from both ends at once (FBDT §3).
+    pub const FBDT: Self = Self::Weft("fbdt");
+
+    /// All schemes.
+    pub fn all() -> impl Iterator<Item = SchemeInfo> {
+        let others = [
+            ("single:<path>", "plain TCP over one path, without weftline"),
+            ("weft-single:<path>", "weftline's transport over one path"),
+            (LINUX_MPTCP, "the kernel's MPTCP with its default scheduler"),
+        ];
+        let others = others.into_iter().map(|(name, about)| SchemeInfo { name, about });
+        let ours = scheduler::REGISTRY.iter().filter(|entry| entry.name != ONE_PATH);
+        others.chain(ours.map(|entry| SchemeInfo { name: entry.name, about: entry.about }))
+    }
+
     /// The one path the scheme uses, if it uses only one.
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Single(path) | Self::WeftSingle(path) => Some(path),
-            Self::Fbdt | Self::FbdtStrict | Self::LinuxMptcp | Self::MinRtt => None,
+            Self::LinuxMptcp | Self::Weft(_) => None,
+        }
+    }
+
+    /// The scheduler of our transport under it; none if the kernel carries it.
+    pub fn scheduler(&self) -> Option<&'static str> {
+        match self {
+            Self::LinuxMptcp | Self::Single(_) => None,
+            Self::Weft(name) => Some(name),
+            Self::WeftSingle(_) => Some(ONE_PATH),
         }
     }
 
@@ -89,24 +78,29 @@ impl Scheme {
     ///
     /// If it is not; the error lists those there are.
     pub fn check(&self, scenario: &Scenario) -> Result<(), UnknownName> {
-        let Some(path) = self.path() else { return Ok(()) };
         let names: Vec<_> = scenario.paths.iter().map(|path| path.name.as_str()).collect();
-        if names.contains(&path) {
-            return Ok(());
+        self.check_paths(&names)
+    }
+
+    /// Checks that the scheme's path is one of those.
+    pub(crate) fn check_paths(&self, names: &[&str]) -> Result<(), UnknownName> {
+        match self.path() {
+            Some(path) if !names.contains(&path) => {
+                let known = names.join(", ");
+                Err(UnknownName { kind: "path", text: path.to_owned(), known })
+            }
+            _ => Ok(()),
         }
-        Err(UnknownName { kind: "path", text: path.to_owned(), known: names.join(", ") })
     }
 }
 
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fbdt => write!(f, "fbdt"),
-            Self::FbdtStrict => write!(f, "fbdt-strict"),
-            Self::LinuxMptcp => write!(f, "linux-mptcp"),
-            Self::MinRtt => write!(f, "min-rtt"),
-            Self::Single(path) => write!(f, "single:{path}"),
-            Self::WeftSingle(path) => write!(f, "weft-single:{path}"),
+            Self::LinuxMptcp => f.write_str(LINUX_MPTCP),
+            Self::Single(path) => write!(f, "{SINGLE}{path}"),
+            Self::Weft(name) => f.write_str(name),
+            Self::WeftSingle(path) => write!(f, "{WEFT_SINGLE}{path}"),
         }
     }
 }
@@ -115,47 +109,48 @@ impl FromStr for Scheme {
     type Err = UnknownName;
 
     fn from_str(text: &str) -> Result<Self, UnknownName> {
-        for info in SCHEMES {
-            match &info.make {
-                Make::Plain(scheme) if info.name == text => return Ok(scheme.clone()),
-                Make::Plain(_) => {}
-                Make::OnPath(make) => {
-                    let prefix = info.name.trim_end_matches("<path>");
-                    let path = text.strip_prefix(prefix).filter(|path| !path.is_empty());
-                    if let Some(path) = path {
-                        return Ok(make(path.to_owned()));
-                    }
-                }
-            }
+        if text == LINUX_MPTCP {
+            return Ok(Self::LinuxMptcp);
         }
-        let known = SCHEMES.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
+        let path = |prefix| text.strip_prefix(prefix).filter(|path| !path.is_empty());
+        if let Some(path) = path(SINGLE) {
+            return Ok(Self::Single(path.to_owned()));
+        }
+        if let Some(path) = path(WEFT_SINGLE) {
+            return Ok(Self::WeftSingle(path.to_owned()));
+        }
+        if let Ok(entry) = scheduler::Entry::find(text)
+            && entry.name != ONE_PATH
+        {
+            return Ok(Self::Weft(entry.name));
+        }
+        let known = Self::all().map(|info| info.name).collect::<Vec<_>>().join(", ");
         Err(UnknownName { kind: "scheme", text: text.to_owned(), known })
     }
 }
 
-/// The congestion control of each path, by the kernel's name.
+/// The congestion control of each path, one of [`weftline_congestion::REGISTRY`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Congestion {
-    /// BBR, version 1.
-    Bbr,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// NewReno (RFC 6582).
-    Reno,
-}
-
-/// All congestion controls.
-pub const CONGESTIONS: &[Congestion] = &[Congestion::Reno, Congestion::Cubic, Congestion::Bbr];
+pub struct Congestion(&'static str);
 
 impl Congestion {
-    /// Its name, the one the kernel knows it by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bbr => "bbr",
-            Self::Cubic => "cubic",
-            Self::Reno => "reno",
-        }
+    /// CUBIC (RFC 9438), what runs use unless told otherwise.
+    pub const CUBIC: Self = Self("cubic");
+
+    /// All congestion controls.
+    pub fn all() -> impl Iterator<Item = Self> {
+        weftline_congestion::REGISTRY.iter().map(|entry| Self(entry.name))
+    }
+
+    /// Its name; the kernel knows the same control by the same name.
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
+
+    /// Whether Linux as published has it, built in or as a module. The others exist in patched
+    /// kernels, and here in the simulator.
+    pub fn is_in_linux(self) -> bool {
+        matches!(self.0, "bbr" | "cubic" | "reno")
     }
 }
 
@@ -169,8 +164,8 @@ impl FromStr for Congestion {
     type Err = UnknownName;
 
     fn from_str(text: &str) -> Result<Self, UnknownName> {
-        CONGESTIONS.iter().copied().find(|congestion| congestion.name() == text).ok_or_else(|| {
-            let known = CONGESTIONS.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+        Self::all().find(|congestion| congestion.name() == text).ok_or_else(|| {
+            let known = Self::all().map(Self::name).collect::<Vec<_>>().join(", ");
             UnknownName { kind: "congestion control", text: text.to_owned(), known }
         })
     }
@@ -182,21 +177,32 @@ mod tests {
 
     #[test]
     fn every_scheme_reads_and_prints() {
-        for info in SCHEMES {
+        for info in Scheme::all() {
             let text = info.name.replace("<path>", "wifi");
             let scheme: Scheme = text.parse().unwrap();
             assert_eq!(scheme.to_string(), text);
         }
         assert_eq!("single:wigig".parse(), Ok(Scheme::Single("wigig".to_owned())));
+        assert_eq!("fbdt".parse(), Ok(Scheme::FBDT));
+        assert_eq!(Scheme::WeftSingle("wifi".to_owned()).scheduler(), Some("single"));
+    }
+
+    #[test]
+    fn every_congestion_control_reads_and_prints() {
+        for congestion in Congestion::all() {
+            assert_eq!(congestion.to_string().parse(), Ok(congestion));
+        }
+        assert_eq!("cubic".parse(), Ok(Congestion::CUBIC));
+        assert!(Congestion::all().any(Congestion::is_in_linux));
     }
 
     #[test]
     fn unknown_names_list_the_known() {
-        for bad in ["", "single:", "FBDT", "fbdt:wifi"] {
+        for bad in ["", "single", "single:", "FBDT", "fbdt:wifi"] {
             let error = bad.parse::<Scheme>().unwrap_err().to_string();
-            assert!(error.contains("weft-single:<path>, linux-mptcp"), "{error}");
+            assert!(error.contains("weft-single:<path>, linux-mptcp, fbdt"), "{error}");
         }
         let error = "vegas".parse::<Congestion>().unwrap_err().to_string();
-        assert_eq!(error, "there is no congestion control 'vegas'; known: reno, cubic, bbr");
+        assert!(error.starts_with("there is no congestion control 'vegas'; known: "), "{error}");
     }
 }

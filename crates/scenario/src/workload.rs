@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use weftline_core::{Bitrate, ByteCount};
 
-use crate::UnknownName;
+use crate::{UnknownName, VideoSpec};
 
 /// What is sent, from the server to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,9 @@ pub enum Workload {
     Iperf3,
     /// So many bytes on a new connection, timed from the application's connect to its last byte.
     Transfer(ByteCount),
+    /// A video, downloaded progressively and played; the run ends with it, and at the scenario's
+    /// duration at the latest.
+    Video(VideoSpec),
 }
 
 /// A workload as lists show it.
@@ -42,6 +45,7 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
         about: "so many bytes on a new connection, timed from the connect",
     },
     WorkloadInfo { name: "burst:<size>", about: "so many bytes on a warm connection" },
+    WorkloadInfo { name: "video", about: "a video over HTTP and its player" },
     WorkloadInfo { name: "iperf3", about: "the iperf3 program, server to client (lab only)" },
 ];
 
@@ -53,6 +57,7 @@ impl fmt::Display for Workload {
             Self::Cbr(rate) => write!(f, "cbr:{rate}"),
             Self::Iperf3 => write!(f, "iperf3"),
             Self::Transfer(size) => write!(f, "transfer:{size}"),
+            Self::Video(_) => write!(f, "video"),
         }
     }
 }
@@ -81,6 +86,7 @@ impl FromStr for Workload {
             },
             ("iperf3", None) => Ok(Self::Iperf3),
             ("transfer", Some(argument)) => size(argument).map(Self::Transfer),
+            ("video", None) => Ok(Self::Video(VideoSpec::default())),
             _ => {
                 let known = WORKLOADS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
                 Err(UnknownName { kind: "workload", text: text.to_owned(), known }.into())
@@ -118,7 +124,7 @@ mod tests {
 
     #[test]
     fn workloads_read_and_print() {
-        for text in ["bulk", "burst:125MB", "cbr:20Mbps", "iperf3", "transfer:100kB"] {
+        for text in ["bulk", "burst:125MB", "cbr:20Mbps", "iperf3", "transfer:100kB", "video"] {
             let workload: Workload = text.parse().unwrap();
             assert_eq!(workload.to_string().parse(), Ok(workload), "{text}");
         }
@@ -129,7 +135,9 @@ mod tests {
     fn bad_workloads_say_the_remedy() {
         let error = |text: &str| text.parse::<Workload>().unwrap_err().to_string();
         insta::assert_snapshot!(
-            ["video", "bulk:3", "cbr", "cbr:20", "cbr:0Mbps", "transfer:0B"].map(error).join("\n")
+            ["vlc", "video:4", "bulk:3", "cbr", "cbr:20", "cbr:0Mbps", "transfer:0B"]
+                .map(error)
+                .join("\n")
         );
     }
 }

@@ -34,7 +34,7 @@ use weftline_core::{ByteCount, Instant};
 use crate::stream::{Clip, Sample};
 
 /// What a player does when; the default is VLC 3.0.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlayerRules {
     /// Media that is read before the clock starts, and how long before its showing a sample is
     /// read: `network-caching`, 1000 ms.

@@ -45,7 +45,7 @@ const PICTURE_SPREAD: f64 = 0.2;
 const MAX_DURATION: Duration = Duration::from_secs(2 * 3600);
 
 /// Settings of a generated clip. The default is the slides' (Table 1): 180 s, 5.24 Mb/s.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClipConfig {
     /// Playing time, 1 s to 2 h.
     pub duration: Duration,
@@ -352,9 +352,9 @@ mod tests {
     fn wrong_settings_name_their_limits() {
         let clip = ClipConfig::default();
         let wrong = [
-            ClipConfig { duration: Duration::from_millis(999), ..clip.clone() },
-            ClipConfig { rate: Bitrate::kbps(399), ..clip.clone() },
-            ClipConfig { fps: 0, ..clip.clone() },
+            ClipConfig { duration: Duration::from_millis(999), ..clip },
+            ClipConfig { rate: Bitrate::kbps(399), ..clip },
+            ClipConfig { fps: 0, ..clip },
             ClipConfig { gop: Duration::from_secs(61), ..clip },
         ];
         let errors = wrong.map(|config| Clip::generate(&config).unwrap_err().to_string());
