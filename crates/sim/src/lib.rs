@@ -1,2 +1,35 @@
-//! A deterministic, packet-level simulator.
+//! A deterministic, packet-level, discrete-event simulator of multipath transport.
+//!
+//! TCP endpoints with pluggable congestion control, the sessions and schedulers of the core on top
+//! of them, trace-driven links, a video player. Time is in whole nanoseconds, events have a total
+//! order, every random draw has its own named stream: a run is a function of its plan.
+
 #![forbid(unsafe_code)]
+
+mod flow;
+mod net;
+mod queue;
+mod record;
+mod tcp;
+mod wire;
+mod world;
+
+pub use flow::{FlowPlan, Traffic};
+pub use record::{Outcome, run};
+pub use world::{PathPlan, Plan};
+
+use std::time::Duration;
+
+/// Why a run could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// A connection could not be set up.
+    #[error(
+        "no connection within {limit:?}: a path loses or delays too much; lower its loss or delay"
+    )]
+    NotConnected {
+        /// How long was tried.
+        limit: Duration,
+    },
+}

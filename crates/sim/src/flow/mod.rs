@@ -1,0 +1,245 @@
+//! A flow: an application that sends, a transport, an application that receives.
+
+mod multi;
+mod pipe;
+mod plain;
+mod sink;
+mod source;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weftline_core::session::SessionStats;
+use weftline_core::time::nanos;
+use weftline_core::{Bitrate, ByteCount, Instant, scheduler};
+use weftline_video::{Clip, Player, PlayerRules};
+
+use self::multi::Multi;
+use self::plain::Plain;
+pub(crate) use self::sink::Sink;
+pub(crate) use self::source::Source;
+use crate::net::Net;
+use crate::queue::Event;
+
+/// What a flow sends.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// As much as goes.
+    Bulk,
+    /// A constant rate.
+    Cbr(Bitrate),
+    /// So many bytes, on connections that stand.
+    Burst(ByteCount),
+    /// So many bytes on a new connection.
+    Transfer(ByteCount),
+    /// A clip, downloaded by a player as it plays.
+    Video(Arc<Clip>, PlayerRules),
+}
+
+/// What a flow is.
+#[derive(Clone, Debug)]
+pub struct FlowPlan {
+    /// Its name; empty for the one flow of a plain scenario.
+    pub name: String,
+    /// How its data are spread over its paths; plain TCP on its only path if `None`.
+    pub scheduler: Option<&'static scheduler::Entry>,
+    /// Its congestion control.
+    pub congestion: &'static weftline_congestion::Entry,
+    /// The paths it uses, by their numbers.
+    pub paths: Vec<usize>,
+    /// What it sends.
+    pub traffic: Traffic,
+    /// When it begins, from the start of the workload.
+    pub start: Duration,
+    /// When it stops sending, from there.
+    pub stop: Option<Duration>,
+}
+
+/// How far a flow has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Not begun.
+    Waiting,
+    /// Its connections are made; the workload has not begun.
+    Connecting,
+    /// Data flow.
+    Running,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    Plain(Plain),
+    Multi(Box<Multi>),
+}
+
+/// A flow of a run.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) index: u32,
+    pub(crate) plan: FlowPlan,
+    carrier: Carrier,
+    pub(crate) source: Source,
+    pub(crate) sink: Sink,
+    stage: Stage,
+    warmup_ns: u64,
+    armed: Option<u64>,
+}
+
+impl Flow {
+    /// A flow over endpoints that `ends` gives for each of its paths: the client's and the
+    /// server's.
+    pub(crate) fn new(index: u32, plan: FlowPlan, ends: Vec<[u32; 2]>, warmup: Duration) -> Self {
+        let (source, size) = match &plan.traffic {
+            Traffic::Bulk => (Source::bulk(), None),
+            Traffic::Cbr(rate) => (Source::cbr(*rate), None),
+            Traffic::Burst(size) | Traffic::Transfer(size) => {
+                (Source::size(*size), Some(size.as_u64()))
+            }
+            Traffic::Video(clip, _) => {
+                let size = clip.total_bytes();
+                (Source::size(ByteCount::new(size)), Some(size))
+            }
+        };
+        let carrier = match plan.scheduler {
+            None => Carrier::Plain(Plain::new(ends[0])),
+            Some(entry) => Carrier::Multi(Box::new(Multi::new(entry, &plan.paths, ends))),
+        };
+        Self {
+            index,
+            plan,
+            carrier,
+            source,
+            sink: Sink::new(size),
+            stage: Stage::Waiting,
+            warmup_ns: nanos(warmup),
+            armed: None,
+        }
+    }
+
+    /// Whether its connections are made before the workload begins.
+    pub(crate) const fn is_warm(&self) -> bool {
+        !matches!(self.plan.traffic, Traffic::Transfer(_)) && self.plan.start.is_zero()
+    }
+
+    /// Asks for its connections.
+    pub(crate) fn connect(&mut self, net: &mut Net) {
+        self.stage = Stage::Connecting;
+        match &self.carrier {
+            Carrier::Plain(plain) => plain.connect(net),
+            Carrier::Multi(multi) => multi.connect(net),
+        }
+        self.arm(net);
+    }
+
+    /// Whether every path carries data.
+    pub(crate) fn is_up(&self, net: &Net) -> bool {
+        match &self.carrier {
+            Carrier::Plain(plain) => plain.is_up(net),
+            Carrier::Multi(multi) => multi.is_up(),
+        }
+    }
+
+    /// Begins to send, and connects if that has not been done.
+    pub(crate) fn begin(&mut self, net: &mut Net) {
+        if self.stage == Stage::Waiting {
+            self.connect(net);
+        }
+        self.stage = Stage::Running;
+        let now_ns = net.now_ns();
+        self.source.begin(now_ns);
+        let player = match &self.plan.traffic {
+            Traffic::Video(clip, rules) => {
+                Some(Player::new(Arc::clone(clip), *rules, Instant::from_nanos(now_ns)))
+            }
+            _ => None,
+        };
+        self.sink.begin(now_ns, now_ns + self.warmup_ns, player);
+        self.pump(net);
+    }
+
+    /// Stops to send; what was written still goes out.
+    pub(crate) fn stop(&mut self, net: &Net) {
+        self.source.stop(net.now_ns());
+    }
+
+    /// Something has changed at an endpoint of the flow: `server` is its end.
+    pub(crate) fn handle(&mut self, subflow: u32, server: bool, net: &mut Net) {
+        match &mut self.carrier {
+            Carrier::Plain(plain) => plain.handle(server, &mut self.source, &mut self.sink, net),
+            Carrier::Multi(multi) => {
+                multi.handle(subflow as usize, server, &mut self.source, &mut self.sink, net);
+            }
+        }
+        self.arm(net);
+    }
+
+    /// The flow's timer event has come.
+    pub(crate) fn expire(&mut self, net: &mut Net) {
+        let now_ns = net.now_ns();
+        if self.armed != Some(now_ns) {
+            return;
+        }
+        self.armed = None;
+        let read = self.sink.handle_timeout(now_ns);
+        let source = self.source.next_ns().is_some_and(|at| at <= now_ns);
+        let session = match &mut self.carrier {
+            Carrier::Plain(_) => false,
+            Carrier::Multi(multi) => multi.expire(net),
+        };
+        if read || source || session {
+            self.pump(net);
+        } else {
+            self.arm(net);
+        }
+    }
+
+    /// Moves what can be moved at both ends.
+    fn pump(&mut self, net: &mut Net) {
+        match &mut self.carrier {
+            Carrier::Plain(plain) => plain.pump(&mut self.source, &mut self.sink, net),
+            Carrier::Multi(multi) => multi.pump(&mut self.source, &mut self.sink, net),
+        }
+        self.arm(net);
+    }
+
+    fn arm(&mut self, net: &mut Net) {
+        let now_ns = net.now_ns();
+        let session = match &self.carrier {
+            Carrier::Plain(_) => None,
+            Carrier::Multi(multi) => multi.next_ns(now_ns),
+        };
+        let own = self.source.next_ns().into_iter().chain(self.sink.next_ns());
+        let Some(at) = own.chain(session).min() else { return };
+        let at = at.max(now_ns);
+        if self.armed.is_none_or(|armed| at < armed) {
+            self.armed = Some(at);
+            net.queue.push(at, Event::Flow(self.index));
+        }
+    }
+
+    /// Whether nothing more will happen.
+    pub(crate) fn is_done(&self) -> bool {
+        self.sink.is_done()
+    }
+
+    /// The endpoints of each path: the client's and the server's.
+    pub(crate) fn ends(&self) -> Vec<[u32; 2]> {
+        match &self.carrier {
+            Carrier::Plain(plain) => vec![plain.ends()],
+            Carrier::Multi(multi) => multi.ends().collect(),
+        }
+    }
+
+    /// What the client's and the server's session have done.
+    pub(crate) fn sessions(&self) -> Option<[SessionStats; 2]> {
+        match &self.carrier {
+            Carrier::Plain(_) => None,
+            Carrier::Multi(multi) => Some(multi.stats()),
+        }
+    }
+
+    /// Invariants that hold between events.
+    pub(crate) fn check(&self) {
+        assert!(self.sink.read() <= self.source.written(), "only what was written is read");
+    }
+}

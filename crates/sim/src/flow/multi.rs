@@ -1,0 +1,298 @@
+//! A session of the core over several TCP connections: the very state machine and framing of the
+//! daemons, on simulated sockets.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use weftline_core::path::{PathId, SubflowId};
+use weftline_core::scheduler::Entry;
+use weftline_core::session::{Event, SessionStats};
+use weftline_core::{ByteCount, Instant, Session, SessionConfig};
+
+use super::pipe::Pipe;
+use super::{Sink, Source};
+use crate::net::Net;
+use crate::tcp::Endpoint;
+
+/// Bytes of the record that opens a subflow, and of its answer: a hello or a join with its token.
+const GREETING: usize = 64;
+/// What the application writes; its content does not matter here.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// Payload of a full segment.
+const MSS: u64 = 1448;
+/// Payload of a record that fits a segment with the longest header.
+const SEGMENT_PAYLOAD: u64 = MSS - 16;
+/// The receive buffer that kernel MPTCP's subflows share, as in the lab's namespaces.
+const SHARED_BUFFER: ByteCount = ByteCount::mib(32);
+/// Bounds of what a daemon's socket holds unsent, in bytes, and that as time at the path's rate
+/// (the same as in the daemons).
+const LOW_WATER: (u64, u64) = (16 << 10, 256 << 10);
+const LOW_WATER_TIME: Duration = Duration::from_millis(5);
+
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+/// Whether a scheduler is one of our own, which run in daemons and keep a little unsent in the
+/// socket. Those of kernels decide for each segment, when there is room for it.
+fn runs_in_daemons(entry: &Entry) -> bool {
+    matches!(entry.name, "fbdt" | "fbdt-strict" | "single")
+}
+
+/// A subflow: a TCP connection and what travels in it.
+#[derive(Debug)]
+struct Subflow {
+    path: PathId,
+    id: SubflowId,
+    /// The endpoints of client and server.
+    ends: [u32; 2],
+    /// What client and server have written.
+    pipes: [Pipe; 2],
+    /// What has arrived at client and server and is no complete record.
+    inputs: [BytesMut; 2],
+    greeting_sent: bool,
+    /// Whether the sessions of client and server know it.
+    up: [bool; 2],
+}
+
+/// A connection over several subflows.
+#[derive(Debug)]
+pub(super) struct Multi {
+    sessions: [Session; 2],
+    subflows: Vec<Subflow>,
+    scheduler: &'static Entry,
+    out: VecDeque<Bytes>,
+}
+
+impl Multi {
+    pub(super) fn new(entry: &'static Entry, paths: &[usize], ends: Vec<[u32; 2]>) -> Self {
+        let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
+        if !runs_in_daemons(entry) {
+            config.chunk = Some((SEGMENT_PAYLOAD, SEGMENT_PAYLOAD));
+            config.max_memory = SHARED_BUFFER;
+            config.first_window = SHARED_BUFFER;
+        }
+        let subflow = |(number, (&path, ends)): (usize, (&usize, [u32; 2]))| Subflow {
+            path: PathId(path as u64),
+            id: SubflowId(number as u64),
+            ends,
+            pipes: [Pipe::default(), Pipe::default()],
+            inputs: [BytesMut::new(), BytesMut::new()],
+            greeting_sent: false,
+            up: [false; 2],
+        };
+        Self {
+            sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
+            subflows: paths.iter().zip(ends).enumerate().map(subflow).collect(),
+            scheduler: entry,
+            out: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn ends(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
+        self.subflows.iter().map(|subflow| subflow.ends)
+    }
+
+    pub(super) fn stats(&self) -> [SessionStats; 2] {
+        [self.sessions[CLIENT].stats(), self.sessions[SERVER].stats()]
+    }
+
+    /// All connections are asked for at once; the first that stands opens the session, the others
+    /// join when it has been answered.
+    pub(super) fn connect(&self, net: &mut Net) {
+        for subflow in &self.subflows {
+            net.endpoint_mut(subflow.ends[CLIENT]).connect();
+            net.transmit(subflow.ends[CLIENT]);
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.subflows.iter().all(|subflow| subflow.up == [true; 2])
+    }
+
+    // ---- what arrives ----
+
+    /// Something has changed at one end of a subflow.
+    pub(super) fn handle(
+        &mut self,
+        index: usize,
+        server: bool,
+        source: &mut Source,
+        sink: &mut Sink,
+        net: &mut Net,
+    ) {
+        let end = usize::from(server);
+        self.greet(net);
+        let subflow = &mut self.subflows[index];
+        let endpoint = net.endpoint_mut(subflow.ends[end]);
+        let arrived = endpoint.in_order();
+        let pipe = &mut subflow.pipes[1 - end];
+        if arrived > pipe.read() {
+            pipe.read_until(arrived, &mut subflow.inputs[end]);
+            endpoint.set_read(arrived);
+            self.take_input(index, end, net);
+        }
+        self.serve(end, source, sink, net);
+        net.transmit(self.subflows[index].ends[end]);
+    }
+
+    /// Opens the subflows whose time has come: the first that stands, then the others.
+    fn greet(&mut self, net: &mut Net) {
+        let first_is_up = self.subflows.iter().any(|subflow| subflow.up[CLIENT]);
+        let mut opened = self.subflows.iter().any(|subflow| subflow.greeting_sent);
+        for subflow in &mut self.subflows {
+            let stands = net.endpoint(subflow.ends[CLIENT]).is_established();
+            if stands && !subflow.greeting_sent && (first_is_up || !opened) {
+                subflow.greeting_sent = true;
+                opened = true;
+                write_greeting(subflow, CLIENT, net);
+            }
+        }
+    }
+
+    fn take_input(&mut self, index: usize, end: usize, net: &mut Net) {
+        let now = Instant::from_nanos(net.now_ns());
+        let subflow = &mut self.subflows[index];
+        if !subflow.up[end] {
+            if subflow.inputs[end].len() < GREETING {
+                return;
+            }
+            let _ = subflow.inputs[end].split_to(GREETING);
+            subflow.up[end] = true;
+            let (id, path) = (subflow.id, subflow.path);
+            if end == SERVER {
+                write_greeting(subflow, SERVER, net);
+            }
+            self.sessions[end].subflow_up(id, path, now);
+            self.greet(net);
+        }
+        let subflow = &mut self.subflows[index];
+        let taken = self.sessions[end].handle_input(subflow.id, &mut subflow.inputs[end], now);
+        taken.expect("both ends are ours and keep to the protocol");
+    }
+
+    // ---- what goes out ----
+
+    /// Moves what can be moved at both ends.
+    pub(super) fn pump(&mut self, source: &mut Source, sink: &mut Sink, net: &mut Net) {
+        for end in [CLIENT, SERVER] {
+            self.serve(end, source, sink, net);
+        }
+    }
+
+    /// Application and subflows of one end, until nothing moves.
+    fn serve(&mut self, end: usize, source: &mut Source, sink: &mut Sink, net: &mut Net) {
+        let now = Instant::from_nanos(net.now_ns());
+        if end == CLIENT {
+            self.read(source, sink, now);
+        } else {
+            self.write(source, now);
+        }
+        while self.feed_subflows(end, net, now) {
+            if end == SERVER {
+                self.write(source, now);
+            }
+        }
+        while let Some(event) = self.sessions[end].poll_event() {
+            if let Event::Penalise(id) = event
+                && let Some(subflow) = self.subflows.iter().find(|subflow| subflow.id == id)
+            {
+                net.endpoint_mut(subflow.ends[end]).penalise();
+            }
+        }
+    }
+
+    fn read(&mut self, source: &mut Source, sink: &mut Sink, now: Instant) {
+        let session = &mut self.sessions[CLIENT];
+        loop {
+            let left = sink.wanted().saturating_sub(sink.read());
+            let n = session.read_chunk().len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            if n == 0 {
+                return;
+            }
+            session.consume(n, now);
+            sink.take(sink.read() + n as u64, source, now.as_nanos());
+        }
+    }
+
+    fn write(&mut self, source: &mut Source, now: Instant) {
+        let session = &mut self.sessions[SERVER];
+        loop {
+            let wanted = source.ready(now.as_nanos()).min(session.room());
+            let n = usize::try_from(wanted).unwrap_or(usize::MAX).min(ZEROS.len());
+            if n == 0 {
+                return;
+            }
+            let written = session.write(&ZEROS[..n], now);
+            if written == 0 {
+                return;
+            }
+            source.wrote(written as u64, now.as_nanos());
+        }
+    }
+
+    /// Offers every subflow of one end what room it has. Returns whether any took something.
+    fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
+        let session = &mut self.sessions[end];
+        // Everyone is asked below: the list of those to wake holds no news.
+        while session.poll_wake().is_some() {}
+        for subflow in self.subflows.iter().filter(|subflow| subflow.up[end]) {
+            session.handle_path_info(subflow.id, net.endpoint(subflow.ends[end]).info(MSS));
+        }
+        let mut moved = false;
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.up[end]) {
+            let index = subflow.ends[end];
+            let room = room(self.scheduler, net.endpoint(index));
+            let bytes = session.poll_transmit(subflow.id, room, &mut self.out, now);
+            if bytes == 0 {
+                continue;
+            }
+            moved = true;
+            subflow.pipes[end].write(&mut self.out);
+            net.endpoint_mut(index).write(bytes);
+            net.transmit(index);
+            session.handle_path_info(subflow.id, net.endpoint(index).info(MSS));
+        }
+        moved
+    }
+
+    // ---- timers ----
+
+    pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        let now = Instant::from_nanos(now_ns);
+        let due = self.sessions.iter().filter_map(|session| session.poll_timeout(now));
+        due.map(Instant::as_nanos).min()
+    }
+
+    /// Does what is due. Returns whether anything was.
+    pub(super) fn expire(&mut self, net: &Net) -> bool {
+        let now = Instant::from_nanos(net.now_ns());
+        let mut any = false;
+        for session in &mut self.sessions {
+            if session.poll_timeout(now).is_some_and(|at| at <= now) {
+                session.handle_timeout(now);
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+fn write_greeting(subflow: &mut Subflow, end: usize, net: &mut Net) {
+    subflow.pipes[end].write(&mut VecDeque::from([Bytes::from_static(&ZEROS[..GREETING])]));
+    net.endpoint_mut(subflow.ends[end]).write(GREETING as u64);
+    net.transmit(subflow.ends[end]);
+}
+
+/// Payload bytes that a subflow may be given now.
+fn room(scheduler: &Entry, endpoint: &Endpoint) -> u64 {
+    let info = endpoint.info(MSS);
+    if !runs_in_daemons(scheduler) {
+        let fits = scheduler.room(&info).as_u64() >= MSS;
+        return if fits { SEGMENT_PAYLOAD } else { 0 };
+    }
+    let mark = info.delivery_rate.bytes_in(LOW_WATER_TIME).as_u64();
+    let mark = mark.clamp(LOW_WATER.0, LOW_WATER.1);
+    let unsent = endpoint.unsent();
+    if unsent < mark / 2 { mark - unsent } else { 0 }
+}

@@ -1,0 +1,79 @@
+//! Plain TCP over one path.
+
+use super::{Sink, Source};
+use crate::net::Net;
+
+/// Least room in a socket for bytes sent and not acknowledged (Linux, `tcp_wmem`).
+const SEND_BUFFER_MIN: u64 = 64 << 10;
+/// The most, as in the lab's namespaces.
+const SEND_BUFFER_MAX: u64 = 32 << 20;
+/// Segment payload that the buffer is counted in.
+const SEGMENT: f64 = 1448.0;
+
+/// A TCP connection with nothing above it.
+#[derive(Debug)]
+pub(super) struct Plain {
+    client: u32,
+    server: u32,
+}
+
+impl Plain {
+    pub(super) const fn new([client, server]: [u32; 2]) -> Self {
+        Self { client, server }
+    }
+
+    pub(super) const fn ends(&self) -> [u32; 2] {
+        [self.client, self.server]
+    }
+
+    pub(super) fn connect(&self, net: &mut Net) {
+        net.endpoint_mut(self.client).connect();
+        net.transmit(self.client);
+    }
+
+    pub(super) fn is_up(&self, net: &Net) -> bool {
+        self.ends().iter().all(|&end| net.endpoint(end).is_established())
+    }
+
+    pub(super) fn handle(&self, server: bool, source: &mut Source, sink: &mut Sink, net: &mut Net) {
+        if server {
+            self.write(source, net);
+            net.transmit(self.server);
+        } else {
+            self.read(source, sink, net);
+            net.transmit(self.client);
+        }
+    }
+
+    pub(super) fn pump(&self, source: &mut Source, sink: &mut Sink, net: &mut Net) {
+        self.handle(true, source, sink, net);
+        self.handle(false, source, sink, net);
+    }
+
+    /// The application fills the socket: room for two windows, as Linux gives it.
+    fn write(&self, source: &mut Source, net: &mut Net) {
+        let now_ns = net.now_ns();
+        let endpoint = net.endpoint_mut(self.server);
+        if !endpoint.is_established() {
+            return;
+        }
+        let windows = (2.0 * endpoint.cwnd() * SEGMENT) as u64;
+        let buffer = windows.clamp(SEND_BUFFER_MIN, SEND_BUFFER_MAX);
+        let room = buffer.saturating_sub(endpoint.written() - endpoint.acknowledged());
+        let bytes = source.ready(now_ns).min(room);
+        if bytes > 0 {
+            source.wrote(bytes, now_ns);
+            endpoint.write(bytes);
+        }
+    }
+
+    fn read(&self, source: &mut Source, sink: &mut Sink, net: &mut Net) {
+        let now_ns = net.now_ns();
+        let endpoint = net.endpoint_mut(self.client);
+        let offset = endpoint.in_order().min(sink.wanted());
+        if offset > sink.read() {
+            sink.take(offset, source, now_ns);
+            endpoint.set_read(offset);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What the client's application reads, and what it measures.
+
+use hdrhistogram::Histogram;
+use weftline_core::Instant;
+use weftline_video::{Player, PlayerStats};
+
+use super::source::Source;
+
+/// An application that receives.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    player: Option<Box<Player>>,
+    read: u64,
+    /// Bytes that count as warm-up end at this time.
+    measure_from_ns: u64,
+    measured: u64,
+    delay_us: Histogram<u64>,
+    last_ns: Option<u64>,
+    longest_gap_ns: u64,
+    /// When the `size`-th byte came.
+    done_ns: Option<u64>,
+    size: Option<u64>,
+    /// Bytes released in the present step of the time series.
+    step_bytes: u64,
+}
+
+/// Delays up to ten minutes are told apart, in microseconds with three digits.
+const MAX_DELAY_US: u64 = 600_000_000;
+
+impl Sink {
+    /// A sink; `size` is where the stream ends, if it does.
+    pub(crate) fn new(size: Option<u64>) -> Self {
+        let delay_us = Histogram::new_with_bounds(1, MAX_DELAY_US, 3);
+        Self {
+            player: None,
+            read: 0,
+            measure_from_ns: 0,
+            measured: 0,
+            delay_us: delay_us.expect("the bounds are in order"),
+            last_ns: None,
+            longest_gap_ns: 0,
+            done_ns: None,
+            size,
+            step_bytes: 0,
+        }
+    }
+
+    /// Begins to measure at `now_ns`; the goodput counts from `measure_from_ns` on.
+    pub(crate) fn begin(&mut self, now_ns: u64, measure_from_ns: u64, player: Option<Player>) {
+        self.measure_from_ns = measure_from_ns;
+        self.last_ns = Some(now_ns);
+        self.player = player.map(Box::new);
+    }
+
+    /// Up to where the application reads what has arrived.
+    pub(crate) fn wanted(&self) -> u64 {
+        self.player.as_ref().map_or(u64::MAX, |player| player.wanted())
+    }
+
+    /// The application's offset.
+    pub(crate) const fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// The application has read up to `offset`.
+    pub(crate) fn take(&mut self, offset: u64, source: &mut Source, now_ns: u64) {
+        let bytes = offset - self.read;
+        let delay_us = &mut self.delay_us;
+        source.released(self.read, offset, |bytes, written_ns| {
+            let us = ((now_ns - written_ns) / 1_000).clamp(1, MAX_DELAY_US);
+            delay_us.record_n(us, bytes).expect("clamped to the bounds");
+        });
+        self.read = offset;
+        self.step_bytes += bytes;
+        if now_ns >= self.measure_from_ns {
+            self.measured += bytes;
+        }
+        if let Some(last) = self.last_ns.replace(now_ns) {
+            self.longest_gap_ns = self.longest_gap_ns.max(now_ns - last);
+        }
+        if self.size == Some(offset) {
+            self.done_ns = Some(now_ns);
+        }
+        if let Some(player) = &mut self.player {
+            player.handle_bytes(offset, Instant::from_nanos(now_ns));
+        }
+    }
+
+    /// When the player has something to do.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        Some(self.player.as_ref()?.poll_timeout()?.as_nanos())
+    }
+
+    /// Does what the player has to do. Returns whether it may want more bytes now.
+    pub(crate) fn handle_timeout(&mut self, now_ns: u64) -> bool {
+        let Some(player) = &mut self.player else { return false };
+        let now = Instant::from_nanos(now_ns);
+        let due = player.poll_timeout().is_some_and(|at| at <= now);
+        if due {
+            player.handle_timeout(now);
+            while player.poll_event().is_some() {}
+        }
+        due
+    }
+
+    /// Whether nothing more will happen here.
+    pub(crate) fn is_done(&self) -> bool {
+        match &self.player {
+            Some(player) => player.is_finished(),
+            None => self.done_ns.is_some(),
+        }
+    }
+
+    /// Bytes of the present step of the time series, which ends.
+    pub(crate) const fn take_step(&mut self) -> u64 {
+        let bytes = self.step_bytes;
+        self.step_bytes = 0;
+        bytes
+    }
+
+    /// Bytes read after the warm-up.
+    pub(crate) const fn measured(&self) -> u64 {
+        self.measured
+    }
+
+    /// Delays from write to release in microseconds, a count per byte.
+    pub(crate) const fn delays(&self) -> &Histogram<u64> {
+        &self.delay_us
+    }
+
+    /// The longest time without a byte, up to now.
+    pub(crate) fn longest_gap_ns(&self, now_ns: u64) -> u64 {
+        let open = match self.is_done() || self.done_ns.is_some() {
+            true => 0,
+            false => self.last_ns.map_or(0, |last| now_ns.saturating_sub(last)),
+        };
+        self.longest_gap_ns.max(open)
+    }
+
+    /// When the last byte came.
+    pub(crate) const fn done_ns(&self) -> Option<u64> {
+        self.done_ns
+    }
+
+    /// What the viewer saw.
+    pub(crate) fn player(&self, now_ns: u64) -> Option<PlayerStats> {
+        self.player.as_ref().map(|player| player.stats(Instant::from_nanos(now_ns)))
+    }
+}

@@ -1,0 +1,155 @@
+//! The network of a run: wires, TCP endpoints at their ends, and the endpoints' timers.
+
+use weftline_congestion::{Coupling, Member};
+
+use crate::queue::{Event, Queue};
+use crate::tcp::{Endpoint, Segment};
+use crate::wire::Wire;
+
+/// Where an endpoint belongs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The flow.
+    pub(crate) flow: u32,
+    /// The subflow of the flow.
+    pub(crate) subflow: u32,
+    /// Whether it is the server's end, which sends the data.
+    pub(crate) server: bool,
+    /// The wire that its segments go out on.
+    wire: u32,
+}
+
+/// Wires and endpoints.
+#[derive(Debug, Default)]
+pub(crate) struct Net {
+    pub(crate) queue: Queue,
+    pub(crate) wires: Vec<Wire>,
+    endpoints: Vec<Endpoint>,
+    places: Vec<Place>,
+    /// The time of each endpoint's pending timer event.
+    armed: Vec<Option<u64>>,
+    /// Endpoints of flows whose controls look at each other, by flow: the server's ends.
+    coupled: Vec<Vec<u32>>,
+    members: Vec<Member>,
+}
+
+impl Net {
+    /// Room for the flow's coupled endpoints; flows are numbered from 0 in this order.
+    pub(crate) fn add_flow(&mut self) {
+        self.coupled.push(Vec::new());
+    }
+
+    /// Adds an endpoint of a flow. `wire` is the one it sends on.
+    pub(crate) fn add_endpoint(
+        &mut self,
+        endpoint: Endpoint,
+        place: (u32, u32, bool),
+        wire: u32,
+        coupled: bool,
+    ) -> u32 {
+        let index = self.next_endpoint();
+        let (flow, subflow, server) = place;
+        self.endpoints.push(endpoint);
+        self.places.push(Place { flow, subflow, server, wire });
+        self.armed.push(None);
+        if coupled && server {
+            self.coupled[flow as usize].push(index);
+        }
+        index
+    }
+
+    /// The number that the next endpoint will have.
+    pub(crate) fn next_endpoint(&self) -> u32 {
+        u32::try_from(self.endpoints.len()).expect("a run has few endpoints")
+    }
+
+    pub(crate) fn endpoint(&self, index: u32) -> &Endpoint {
+        &self.endpoints[index as usize]
+    }
+
+    pub(crate) fn endpoint_mut(&mut self, index: u32) -> &mut Endpoint {
+        &mut self.endpoints[index as usize]
+    }
+
+    pub(crate) fn place(&self, index: u32) -> Place {
+        self.places[index as usize]
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.queue.now_ns()
+    }
+
+    /// Delivers a segment. Returns whether its endpoint has just been established.
+    pub(crate) fn deliver(&mut self, segment: &Segment) -> bool {
+        let (index, now_ns) = (segment.to, self.now_ns());
+        let me = self.look_around(index);
+        let coupling = Coupling { members: &self.members, me };
+        self.endpoints[index as usize].handle(segment, now_ns, &coupling)
+    }
+
+    /// An endpoint's timer event has come. Returns whether anything was due.
+    pub(crate) fn expire(&mut self, index: u32) -> bool {
+        let now_ns = self.now_ns();
+        if self.armed[index as usize] != Some(now_ns) {
+            // A later deadline was replaced by an earlier one, which has been served.
+            return false;
+        }
+        self.armed[index as usize] = None;
+        let due = self.endpoint(index).deadline_ns().is_some_and(|at| at <= now_ns);
+        if due {
+            let me = self.look_around(index);
+            let coupling = Coupling { members: &self.members, me };
+            self.endpoints[index as usize].handle_timeout(now_ns, &coupling);
+        }
+        due
+    }
+
+    /// Gathers what the endpoint's control sees of its connection; gives its own place in it.
+    fn look_around(&mut self, index: u32) -> usize {
+        let flow = self.place(index).flow as usize;
+        self.members.clear();
+        let mut me = 0;
+        for &other in &self.coupled[flow] {
+            let endpoint = &self.endpoints[other as usize];
+            if other == index {
+                me = self.members.len();
+            } else if !endpoint.is_established() {
+                continue;
+            }
+            self.members.push(endpoint.member());
+        }
+        if self.members.is_empty() || !self.coupled[flow].contains(&index) {
+            self.members.clear();
+            self.members.push(self.endpoints[index as usize].member());
+            me = 0;
+        }
+        me
+    }
+
+    /// Sends what the endpoint has to send, and arms its timer.
+    pub(crate) fn transmit(&mut self, index: u32) {
+        let now_ns = self.now_ns();
+        let wire = self.places[index as usize].wire as usize;
+        while let Some(segment) = self.endpoints[index as usize].poll_transmit(now_ns) {
+            self.wires[wire].send(segment, &mut self.queue);
+        }
+        self.arm(index);
+    }
+
+    /// Makes sure that a timer event comes in time; one that comes early is re-armed.
+    fn arm(&mut self, index: u32) {
+        let Some(deadline) = self.endpoints[index as usize].deadline_ns() else { return };
+        let deadline = deadline.max(self.now_ns());
+        let armed = &mut self.armed[index as usize];
+        if armed.is_none_or(|at| deadline < at) {
+            *armed = Some(deadline);
+            self.queue.push(deadline, Event::Endpoint(index));
+        }
+    }
+
+    /// Invariants of the whole network, and the sums of its packets.
+    pub(crate) fn check(&self) {
+        self.wires.iter().for_each(Wire::check);
+        self.endpoints.iter().for_each(Endpoint::check);
+    }
+}
