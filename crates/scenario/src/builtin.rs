@@ -1,6 +1,10 @@
-//! The scenarios that come with the program: the files of `scenarios/`, one line each.
+//! The scenarios and sweeps that come with the program: the files of `scenarios/`, one line each.
 
-/// A built-in scenario; [`Builtin::scenario`] reads it.
+use std::io;
+use std::path::Path;
+
+/// A built-in scenario, or a sweep: [`Builtin::scenario`] and [`Sweep::find`](crate::Sweep::find)
+/// read it.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
     /// Its name.
@@ -13,6 +17,16 @@ pub struct Builtin {
 macro_rules! builtin {
     ($name:literal) => {
         Builtin { name: $name, text: include_str!(concat!("../../../scenarios/", $name, ".toml")) }
+    };
+}
+
+/// A sweep of `scenarios/sweeps/`, by its name.
+macro_rules! sweep {
+    ($name:literal) => {
+        Builtin {
+            name: $name,
+            text: include_str!(concat!("../../../scenarios/sweeps/", $name, ".toml")),
+        }
     };
 }
 
@@ -35,10 +49,33 @@ pub const BUILTIN: &[Builtin] = &[
     builtin!("fbdt-6c-nlos"),
     builtin!("fbdt-6c-mobility"),
     builtin!("fbdt-blackout"),
+    builtin!("mptcp-a1"),
+    builtin!("mptcp-a2"),
+    builtin!("mptcp-b1"),
+    builtin!("mptcp-b2"),
+    builtin!("tcp-reference"),
+    builtin!("tcp-shared"),
+    builtin!("fbdt-eq1"),
+    builtin!("two-path"),
     builtin!("trace-csv"),
     builtin!("trace-mahimahi"),
 ];
 
+/// All built-in sweeps.
+pub const SWEEPS: &[Builtin] = &[
+    sweep!("mptcp-video"),
+    sweep!("mptcp-rates"),
+    sweep!("tcp-reference"),
+    sweep!("fbdt-eq1"),
+    sweep!("random-two-path"),
+];
+
 /// The trace files that they name.
-pub(crate) const TRACES: &[(&str, &str)] =
-    &[trace!("traces/stairs.csv"), trace!("traces/sawtooth.mahimahi")];
+const TRACES: &[(&str, &str)] = &[trace!("traces/stairs.csv"), trace!("traces/sawtooth.mahimahi")];
+
+/// The text of a trace that a built-in scenario names.
+pub(crate) fn trace(file: &Path) -> io::Result<String> {
+    let trace = TRACES.iter().find(|(name, _)| Path::new(name) == file);
+    let text = trace.map(|(_, text)| (*text).to_owned());
+    text.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not built in"))
+}

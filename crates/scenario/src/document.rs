@@ -29,9 +29,14 @@ impl<'a> Source<'a> {
         Ok(Table::new(self, String::new(), span, parsed.into_inner()))
     }
 
-    fn error(self, span: Range<usize>, message: impl Display) -> ScenarioError {
+    /// The line where `span` begins, from 1.
+    fn line(self, span: Range<usize>) -> usize {
         let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
-        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+    }
+
+    fn error(self, span: Range<usize>, message: impl Display) -> ScenarioError {
+        let line = self.line(span);
         // One line, whatever the parser or the file put into the message.
         let message = message.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         ScenarioError::Invalid { file: self.file.to_owned(), line, message }
@@ -77,6 +82,19 @@ impl<'a> Table<'a> {
         default: Duration,
     ) -> Result<Duration, ScenarioError> {
         self.take(key).map_or(Ok(default), |value| value.duration())
+    }
+
+    /// Everything that has not been taken, with its own keys, in the order of the keys.
+    pub(crate) fn entries(self) -> Vec<(String, Value<'a>)> {
+        let Self { source, prefix, entries, .. } = self;
+        let value = |(key, value): (Spanned<_>, _)| {
+            let key: std::borrow::Cow<'_, str> = key.into_inner();
+            let name = format!("{prefix}{key}");
+            (key.into_owned(), Value { source, key: name, value })
+        };
+        let mut entries: Vec<_> = entries.into_iter().map(value).collect();
+        entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        entries
     }
 
     /// An error about the table as a whole.
@@ -183,6 +201,21 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The line where it begins, from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.source.line(self.value.span())
+    }
+
+    /// Whether it is a string.
+    pub(crate) fn is_text(&self) -> bool {
+        self.value.get_ref().is_str()
+    }
+
+    /// Whether it is a table with that key.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        self.value.get_ref().as_table().is_some_and(|table| table.contains_key(key))
+    }
+
     /// Whether it is a table.
     pub(crate) fn is_table(&self) -> bool {
         self.value.get_ref().is_table()
@@ -203,6 +236,42 @@ impl<'a> Value<'a> {
             }
             _ => Err(wrong),
         }
+    }
+
+    /// The values of an array that is not empty, or the one value that is not an array.
+    pub(crate) fn one_or_more(self) -> Result<Vec<Self>, ScenarioError> {
+        if !self.is_array() {
+            return Ok(vec![self]);
+        }
+        let empty = self.error("is an empty list; give at least one");
+        let values = self.array()?;
+        if values.is_empty() { Err(empty) } else { Ok(values) }
+    }
+
+    /// The value as it would stand in another document.
+    pub(crate) fn into_toml(self) -> Result<toml::Value, ScenarioError> {
+        let Self { source, ref key, .. } = self;
+        let value = |key: String, value| Self { source, key, value };
+        Ok(match self.value.get_ref() {
+            DeValue::Array(items) => {
+                let items = items.iter().cloned().enumerate();
+                let items = items.map(|(at, item)| value(format!("{key}[{at}]"), item).into_toml());
+                toml::Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            DeValue::Boolean(boolean) => toml::Value::Boolean(*boolean),
+            DeValue::Datetime(_) => return Err(self.unexpected("a number, a text or a table")),
+            DeValue::Float(_) => toml::Value::Float(self.number(f64::MIN, f64::MAX)?),
+            DeValue::Integer(_) => toml::Value::Integer(self.whole(0, i64::MAX as u64)? as i64),
+            DeValue::String(text) => toml::Value::String(text.clone().into_owned()),
+            DeValue::Table(entries) => {
+                let entries = entries.iter().map(|(name, entry)| {
+                    let name = name.get_ref().clone().into_owned();
+                    let inner = value(format!("{key}.{name}"), entry.clone());
+                    Ok((name, inner.into_toml()?))
+                });
+                toml::Value::Table(entries.collect::<Result<_, _>>()?)
+            }
+        })
     }
 
     /// The values of an array; each is called "key[index]".

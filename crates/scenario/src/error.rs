@@ -24,9 +24,11 @@ pub enum ScenarioError {
         /// What the system said.
         source: io::Error,
     },
-    /// No such scenario.
-    #[error("there is no scenario '{name}'; known: {known}; or give the path of a .toml file")]
+    /// No such scenario or sweep.
+    #[error("there is no {kind} '{name}'; known: {known}; or give the path of a .toml file")]
     Unknown {
+        /// "scenario" or "sweep".
+        kind: &'static str,
         /// The name given.
         name: String,
         /// The built-in names.

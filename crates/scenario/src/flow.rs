@@ -157,7 +157,7 @@ impl Scenario {
                 congestion: spec.congestion.unwrap_or(congestion),
                 paths: paths.collect(),
                 start: spec.start,
-                stop: spec.stop.unwrap_or(self.duration).min(self.duration),
+                stop: spec.stop.unwrap_or(self.duration).min(self.duration).max(spec.start),
                 workload: spec.workload.unwrap_or(usual),
             })
         };

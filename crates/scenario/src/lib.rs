@@ -18,13 +18,14 @@ mod results;
 mod scenario;
 mod scheme;
 mod summary;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod trace_file;
 mod video;
 mod workload;
 
-pub use builtin::{BUILTIN, Builtin};
+pub use builtin::{BUILTIN, Builtin, SWEEPS};
 pub use error::ScenarioError;
 pub use flow::{Flow, FlowSpec};
 pub use generator::{Blockage, BlockageState, Outage};
@@ -39,6 +40,7 @@ pub use results::{
 pub use scenario::Scenario;
 pub use scheme::{Congestion, Scheme, SchemeInfo};
 pub use summary::{Comparison, ComparisonRow, MeanCi, mean_ci95};
+pub use sweep::{Case, Sweep};
 pub use video::VideoSpec;
 pub use weftline_video::{ClipConfig, PlayerRules};
 pub use workload::{WORKLOADS, Workload, WorkloadInfo};

@@ -56,7 +56,7 @@ impl Scenario {
             return Self::load(path);
         }
         let known = BUILTIN.iter().map(|builtin| builtin.name).collect::<Vec<_>>().join(", ");
-        Err(ScenarioError::Unknown { name: name_or_path.to_owned(), known })
+        Err(ScenarioError::Unknown { kind: "scenario", name: name_or_path.to_owned(), known })
     }
 
     /// Reads a scenario file and the trace files it names.
@@ -185,7 +185,7 @@ fn read_flows(
 }
 
 /// Reads a file of at most [`MAX_FILE`] bytes.
-fn read_bounded(path: &Path) -> io::Result<String> {
+pub(crate) fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let read = File::open(path)?.take(MAX_FILE + 1).read_to_string(&mut text)?;
     if read as u64 > MAX_FILE {
@@ -225,10 +225,6 @@ impl builtin::Builtin {
     ///
     /// None in a release: a test reads every built-in scenario.
     pub fn scenario(&self) -> Result<Scenario, ScenarioError> {
-        Scenario::parse(&format!("{}.toml", self.name), self.text, &|file| {
-            let trace = builtin::TRACES.iter().find(|(name, _)| Path::new(name) == file);
-            let text = trace.map(|(_, text)| (*text).to_owned());
-            text.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "it is not built in"))
-        })
+        Scenario::parse(&format!("{}.toml", self.name), self.text, &builtin::trace)
     }
 }

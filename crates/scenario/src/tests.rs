@@ -9,7 +9,8 @@ use weftline_core::{Bitrate, ByteCount, Instant};
 use weftline_link::{Link, LinkConfig, LossModel, QueueLimit, RateTrace, Verdict};
 
 use crate::{
-    BUILTIN, QueueSpec, RateSpec, ResultsWriter, Scenario, ScenarioError, TraceFormat, Workload,
+    BUILTIN, Congestion, QueueSpec, RateSpec, ResultsWriter, Scenario, ScenarioError, Scheme,
+    TraceFormat, VideoSpec, Workload,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -55,6 +56,101 @@ loss = { nth = [3, 99] }
 [workload]
 kind = "cbr:20Mbps"
 "#;
+
+/// Says everything about flows, shared links and videos.
+const SHARED: &str = r#"
+name = "shared"
+duration = "60s"
+[[path]]
+name = "a"
+rate = "9Mbps"
+delay = "5ms"
+[[path]]
+name = "b"
+shares = "a"
+[[path]]
+name = "c"
+rate = "5Mbps"
+[[flow]]
+name = "all"
+[[flow]]
+name = "some"
+paths = ["b", "c"]
+congestion = "reno"
+start = "1s"
+stop = "2m"
+[[flow]]
+name = "one"
+scheme = "single:c"
+paths = ["c"]
+[[flow]]
+name = "other"
+scheme = "single:a"
+workload = "cbr:1Mbps"
+stop = "20s"
+[workload]
+kind = "video"
+rate = "2Mbps"
+duration = "30s"
+fps = 25
+gop = "1s"
+seed = 4
+caching = "2s"
+jitter_max = "1s"
+late_tolerance = "40ms"
+read_ahead = "1MiB"
+"#;
+
+#[test]
+fn flows_and_shared_links_read() {
+    let scenario = parse(SHARED).unwrap();
+    insta::assert_snapshot!(scenario);
+    let [a, b, _] = &scenario.paths[..] else { panic!("three paths") };
+    assert_eq!((b.link_name(), b.base_rtt()), ("a", 10 * MS));
+    assert_eq!(a.down_link(1, scenario.duration), b.down_link(1, scenario.duration));
+    let flows = scenario.connections(&Scheme::FBDT, Congestion::CUBIC).unwrap();
+    insta::assert_debug_snapshot!(flows);
+    let flows = scenario.connections(&Scheme::Single("b".to_owned()), Congestion::CUBIC).unwrap();
+    assert_eq!(flows[0].paths, [1]);
+    // The second flow is of the scheme under test and has no path 'a'.
+    let alone = Scheme::Single("a".to_owned());
+    let error = scenario.connections(&alone, Congestion::CUBIC).unwrap_err();
+    assert_eq!(error.to_string(), "there is no path 'a'; known: b, c");
+    // Without [[flow]], one of the scheme under test over all paths.
+    let flows = parse(FULL).unwrap().connections(&Scheme::FBDT, Congestion::CUBIC).unwrap();
+    assert_eq!((flows.len(), flows[0].name.as_str(), &flows[0].paths[..]), (1, "", &[0, 1, 2][..]));
+    assert_eq!(flows[0].workload, Workload::Cbr(Bitrate::mbps(20)));
+}
+
+/// The tables of the slides ("Experimental Scenarios #3" and "#4"): seconds and per cent.
+#[test]
+fn the_slides_loss_schedules() {
+    let a = [(0, 0), (31, 1), (51, 5), (56, 6), (86, 5), (106, 1), (111, 0), (141, 1), (166, 6)];
+    let b = [(0, 6), (31, 5), (56, 0), (61, 0), (86, 5), (91, 6), (121, 5), (151, 0), (176, 5)];
+    let schedules =
+        [("mptcp-a1", 40, a), ("mptcp-a2", 60, a), ("mptcp-b1", 40, b), ("mptcp-b2", 60, b)];
+    for (name, rtt, schedule) in schedules {
+        let scenario = Scenario::find(name).unwrap();
+        let [wifi, lte] = &scenario.paths[..] else { panic!("two paths") };
+        assert_eq!((wifi.base_rtt(), lte.base_rtt()), (rtt * MS, 80 * MS));
+        assert_eq!(lte.loss, LossModel::None);
+        let LossModel::Schedule(changes) = &wifi.loss else { panic!("{:?}", wifi.loss) };
+        let at = |second: u64| {
+            let changes = changes.iter().take_while(|(at, _)| *at <= Duration::from_secs(second));
+            changes.last().unwrap().1
+        };
+        for (second, percent) in schedule {
+            assert_eq!(at(second), f64::from(percent) / 100.0, "{name} at {second} s");
+        }
+        // One per cent every 5 s, and 0 to 6.
+        let steps = changes.windows(2).map(|pair| ((pair[1].1 - pair[0].1) * 100.0).abs());
+        assert!(steps.into_iter().all(|step| step < 1.001), "{name}");
+        let times = changes.iter().skip(1).map(|(at, _)| at.as_secs());
+        assert!(times.into_iter().all(|second| second % 5 == 1), "{name}");
+        let Workload::Video(video) = scenario.workload else { panic!("no video") };
+        assert_eq!(video, VideoSpec::default());
+    }
+}
 
 #[test]
 fn a_full_scenario_reads() {
@@ -115,7 +211,11 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
     let path = |lines: &str| format!("{head}[[path]]\nname = \"a\"\n{lines}\n");
     let rate = "rate = \"1Mbps\"\n";
     let good = path(rate);
+    let shares = "[[path]]\nname = \"b\"\nshares = \"a\"\n";
+    let flow = |lines: &str| format!("{good}[[flow]]\nname = \"f\"\n{lines}");
+    let video = |line: &str| format!("{good}[workload]\nkind = \"video\"\n{line}");
     let trace = |table: &str| path(&format!("trace = {{ {table} }}"));
+    let congestions = Congestion::all().map(Congestion::name).collect::<Vec<_>>().join(", ");
     let texts = [
         "name = ".to_owned(),
         "duration = \"9s\"".to_owned(),
@@ -126,7 +226,29 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
         "name = \"x\"\nduration = \"9s\"\nwarmup = \"9s\"".to_owned(),
         head.to_owned(),
         format!("{head}path = []"),
+        format!("{head}flows = 1\n[[path]]\nname = \"a\"\n{rate}"),
         format!("{head}flow = 1\n[[path]]\nname = \"a\"\n{rate}"),
+        format!("{head}flow = []\n[[path]]\nname = \"a\"\n{rate}"),
+        path("shares = \"a\""),
+        format!("{good}[[path]]\nname = \"b\"\nshares = \"a\"\ndelay = \"1ms\""),
+        format!("{good}{shares}[[path]]\nname = \"c\"\nshares = \"b\""),
+        flow("paths = []"),
+        flow("paths = [\"b\"]"),
+        flow("paths = [\"a\", \"a\"]"),
+        flow("scheme = \"single:b\""),
+        flow("scheme = 4"),
+        flow("congestion = \"warp\""),
+        flow("workload = \"cbr\""),
+        flow("start = \"9s\""),
+        flow("start = \"2s\"\nstop = \"1s\""),
+        flow("speed = 3"),
+        flow("[[flow]]\nname = \"f\""),
+        video("rate = \"1kbps\""),
+        video("fps = 0.5"),
+        video("gop = \"2h\""),
+        video("caching = \"2h\""),
+        video("read_ahead = \"0B\""),
+        video("player = \"mpv\""),
         format!("{good}[[path]]\nname = \"a\"\n{rate}"),
         path(""),
         path("rate = \"0Mbps\""),
@@ -163,7 +285,8 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
     ];
     let errors = texts.map(|text| match parse(&text) {
         Ok(_) => panic!("no error in:\n{text}"),
-        Err(error) => error.to_string(),
+        // Without the names of a registry, which grows.
+        Err(error) => error.to_string().replace(&congestions, "…"),
     });
     assert!(errors.iter().all(|error| !error.contains('\n')), "one line each");
     insta::assert_snapshot!(errors.join("\n"));
@@ -232,7 +355,7 @@ fn the_sawtooth_follows_its_rule() {
 #[test]
 fn a_scenario_as_run_reads_back() {
     let texts = BUILTIN.iter().map(|builtin| builtin.scenario().unwrap());
-    for scenario in texts.chain([parse(FULL).unwrap()]) {
+    for scenario in texts.chain([FULL, SHARED].map(|text| parse(text).unwrap())) {
         let dir = tempfile::tempdir().unwrap();
         let writer = ResultsWriter::open(dir.path()).unwrap();
         writer.write_scenario(&scenario).unwrap();
@@ -246,6 +369,7 @@ fn a_scenario_as_run_reads_back() {
             assert_eq!(link(&scenario, index), link(&again, index), "{}", scenario.name);
         }
         assert_eq!((again.about, again.workload), (scenario.about, scenario.workload));
+        assert_eq!(again.flows, scenario.flows);
         assert_eq!((again.duration, again.warmup), (scenario.duration, scenario.warmup));
     }
 }

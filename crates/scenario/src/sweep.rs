@@ -1,0 +1,480 @@
+//! Sweeps: many runs from one file. A grid over schemes, congestion controls, seeds and any keys of
+//! a scenario, and random draws of such keys.
+//!
+//! A sweep edits the scenario's TOML before it is read, so every key a scenario can have can be
+//! swept, and what it sets is checked as if it stood in the scenario file.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use toml::Table as Toml;
+use weftline_core::rng::Rng;
+
+use crate::builtin::{self, BUILTIN, Builtin, SWEEPS};
+use crate::document::{Source, Table, Value};
+use crate::scenario::read_bounded;
+use crate::{Congestion, RunRecord, Scenario, ScenarioError, Scheme, Workload};
+
+mod edit;
+mod values;
+
+use values::Drawn;
+
+/// The most cases of a sweep.
+const MAX_CASES: usize = 1_000_000;
+
+/// The most values of one key, and the most schemes, seeds and so on.
+const MAX_VALUES: u64 = 10_000;
+
+/// A sweep, read and checked as far as that goes without building every case.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// What errors call the file.
+    file: String,
+    name: String,
+    text: String,
+    scenarios: Vec<Base>,
+    schemes: Vec<Scheme>,
+    scheme_line: usize,
+    congestions: Vec<Congestion>,
+    seeds: Vec<u64>,
+    /// Keys that all cases get, with the lines they stand in.
+    fixed: Vec<Setting<toml::Value>>,
+    /// Keys of the grid and their values.
+    grid: Vec<Setting<Vec<toml::Value>>>,
+    random: Option<Random>,
+}
+
+/// A scenario to be edited.
+#[derive(Clone, Debug)]
+struct Base {
+    table: Toml,
+    folder: Folder,
+}
+
+/// Where the trace files of a scenario lie.
+#[derive(Clone, Debug)]
+enum Folder {
+    BuiltIn,
+    Disk(PathBuf),
+}
+
+/// What a sweep says of a key.
+#[derive(Clone, Debug)]
+struct Setting<T> {
+    key: String,
+    value: T,
+    line: usize,
+}
+
+/// Random draws.
+#[derive(Clone, Debug)]
+struct Random {
+    runs: u64,
+    seed: u64,
+    keys: Vec<Setting<Drawn>>,
+}
+
+/// A scenario as edited for some runs, and what was set.
+#[derive(Clone, Debug)]
+struct Variant {
+    scenario: Scenario,
+    case: BTreeMap<String, String>,
+    /// The number of the random draw, added to the seed.
+    draw: u64,
+}
+
+/// One run of a sweep.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its place in the sweep, from 0.
+    pub index: usize,
+    /// The scenario, edited.
+    pub scenario: Scenario,
+    /// The scheme under test.
+    pub scheme: Scheme,
+    /// Its congestion control.
+    pub congestion: Congestion,
+    /// The seed of the run.
+    pub seed: u64,
+    /// The keys that the sweep varies, and their values in this run.
+    pub case: BTreeMap<String, String>,
+}
+
+impl Case {
+    /// What tells this run from the others of its sweep, such as
+    /// `mptcp-a1/lpc/cubic/1/path.wifi.rate=20Mbps`. The same file gives the same, and so does the
+    /// record of the run: [`RunRecord::case_id`].
+    pub fn id(&self) -> String {
+        let [scheme, congestion] = [self.scheme.to_string(), self.congestion.to_string()];
+        case_id(&self.scenario.name, &scheme, &congestion, self.seed, &self.case)
+    }
+}
+
+impl RunRecord {
+    /// The [`Case::id`] of the run's case.
+    pub fn case_id(&self) -> String {
+        case_id(&self.scenario, &self.scheme, &self.congestion, self.seed, &self.case)
+    }
+}
+
+fn case_id(
+    scenario: &str,
+    scheme: &str,
+    congestion: &str,
+    seed: u64,
+    case: &BTreeMap<String, String>,
+) -> String {
+    let mut id = format!("{scenario}/{scheme}/{congestion}/{seed}");
+    for (key, value) in case {
+        write!(id, "/{key}={value}").expect("a String takes all that is written");
+    }
+    id
+}
+
+impl Sweep {
+    /// The built-in sweep of that name, or the one in that file.
+    ///
+    /// # Errors
+    ///
+    /// If there is neither, or the file is wrong.
+    pub fn find(name_or_path: &str) -> Result<Self, ScenarioError> {
+        if let Some(sweep) = SWEEPS.iter().find(|sweep| sweep.name == name_or_path) {
+            return Self::parse(&format!("{}.toml", sweep.name), sweep.text, None);
+        }
+        let path = Path::new(name_or_path);
+        if path.is_file() || name_or_path.ends_with(".toml") {
+            return Self::load(path);
+        }
+        let known = SWEEPS.iter().map(|sweep| sweep.name).collect::<Vec<_>>().join(", ");
+        Err(ScenarioError::Unknown { kind: "sweep", name: name_or_path.to_owned(), known })
+    }
+
+    /// Reads a sweep file, the scenarios it names, and their trace files.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is wrong, or the first case cannot be built.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let file = path.display().to_string();
+        let text = read_bounded(path)
+            .map_err(|source| ScenarioError::Read { file: file.clone(), source })?;
+        Self::parse(&file, &text, Some(path.parent().unwrap_or(Path::new(""))))
+    }
+
+    /// Reads a sweep from `text`. `file` names it in errors; scenarios that are not built in are
+    /// looked for in `folder`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If the text or a scenario is wrong, or the first case cannot be built.
+    pub fn parse(file: &str, text: &str, folder: Option<&Path>) -> Result<Self, ScenarioError> {
+        let mut table = Source { file, text }.parse()?;
+        // Not needed to run; a title for people.
+        if let Some(about) = table.take("about") {
+            about.text()?;
+        }
+        let scenarios = table.need("scenario", "scenario = \"demo\"")?.one_or_more()?;
+        let scenarios = scenarios.iter().map(|name| Base::find(name, folder));
+        let scenarios = scenarios.collect::<Result<_, _>>()?;
+        let schemes = table.need("scheme", "scheme = [\"fbdt\", \"min-rtt\"]")?;
+        let (scheme_line, schemes) = (schemes.line(), names(schemes)?);
+        let congestions = match table.take("congestion") {
+            Some(value) => names(value)?,
+            None => vec![Congestion::CUBIC],
+        };
+        let seeds = table.take("seed").map_or(Ok(vec![1]), read_seeds)?;
+        let mut fixed = Vec::new();
+        for (key, target) in
+            [("duration", "duration"), ("warmup", "warmup"), ("workload", "workload.kind")]
+        {
+            if let Some(value) = table.take(key) {
+                let line = value.line();
+                if key == "workload" {
+                    value.parse::<Workload>()?;
+                }
+                let value = toml::Value::String(value.text()?.to_owned());
+                fixed.push(Setting { key: target.to_owned(), value, line });
+            }
+        }
+        let mut grid = Vec::new();
+        if let Some(set) = table.take("set") {
+            for (key, value) in settings(set)? {
+                grid.push(Setting { key, line: value.line(), value: values::grid(value)? });
+            }
+        }
+        let random = table.take("random").map(|value| Random::read(value.table()?)).transpose()?;
+        let sweep = Self {
+            file: file.to_owned(),
+            name: Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            text: text.to_owned(),
+            scenarios,
+            schemes,
+            scheme_line,
+            congestions,
+            seeds,
+            fixed,
+            grid,
+            random,
+        };
+        sweep.check(&table)?;
+        table.finish()?;
+        Ok(sweep)
+    }
+
+    /// Refuses what no single key shows, and builds the first case.
+    fn check(&self, table: &Table<'_>) -> Result<(), ScenarioError> {
+        let keys = self.grid.iter().map(|setting| &setting.key);
+        let mut keys: Vec<_> = keys.chain(self.random.iter().flat_map(Random::keys)).collect();
+        keys.sort_unstable();
+        if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(table.error(format!("both [set] and [random.set] set '{}'", pair[0])));
+        }
+        if self.count().is_none_or(|count| count > MAX_CASES) {
+            return Err(table.error(format!("makes more than {MAX_CASES} runs; split it")));
+        }
+        let first = self.cases().next().expect("no list of a sweep is empty");
+        first.map(drop)
+    }
+
+    /// The file's name, without folder and extension.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file's text: a directory of results keeps it, to see that it is resumed with the same.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How many runs it makes; never zero.
+    #[expect(clippy::len_without_is_empty, reason = "a sweep is never empty")]
+    pub fn len(&self) -> usize {
+        self.count().expect("checked when the sweep was read")
+    }
+
+    fn count(&self) -> Option<usize> {
+        let lists = [self.scenarios.len(), self.schemes.len(), self.congestions.len()];
+        let grid = self.grid.iter().map(|setting| setting.value.len());
+        let runs = self.random.as_ref().map_or(1, |random| random.runs as usize);
+        let counts = lists.into_iter().chain(grid).chain([self.seeds.len(), runs]);
+        counts.into_iter().try_fold(1_usize, usize::checked_mul)
+    }
+
+    /// The runs, in an order that depends on the file alone: scenario, random draw, grid, seed,
+    /// congestion control, scheme, the last fastest. A case that its scenario does not allow is an
+    /// error, and the others go on.
+    pub fn cases(&self) -> impl Iterator<Item = Result<Case, ScenarioError>> + '_ {
+        let per_scenario = self.schemes.len() * self.congestions.len() * self.seeds.len();
+        let variants = self.count().unwrap_or(0) / per_scenario;
+        type Runs<'a> = Box<dyn Iterator<Item = Result<Case, ScenarioError>> + 'a>;
+        (0..variants).flat_map(move |variant| -> Runs<'_> {
+            match self.variant(variant) {
+                // One error stands for all runs of a variant that cannot be built.
+                Err(error) => Box::new(std::iter::once(Err(error))),
+                Ok(built) => Box::new((0..per_scenario).map(move |run| {
+                    let index = variant * per_scenario + run;
+                    self.case(index, run, &built)
+                })),
+            }
+        })
+    }
+
+    /// The scenario of that number, with what is set for it.
+    fn variant(&self, number: usize) -> Result<Variant, ScenarioError> {
+        let mut rest = number;
+        let mut digit = |base: usize| {
+            let digit = rest % base;
+            rest /= base;
+            digit
+        };
+        let grid: Vec<usize> =
+            self.grid.iter().rev().map(|setting| digit(setting.value.len())).collect();
+        let draw = self.random.as_ref().map_or(0, |random| digit(random.runs as usize) as u64);
+        let base = &self.scenarios[digit(self.scenarios.len())];
+
+        let mut table = base.table.clone();
+        let mut case = BTreeMap::new();
+        for Setting { key, value, line } in &self.fixed {
+            edit::set(&mut table, key, value.clone()).map_err(|error| self.wrong(*line, &error))?;
+        }
+        for (Setting { key, value, line }, digit) in self.grid.iter().zip(grid.iter().rev()) {
+            let value = &value[*digit];
+            values::describe(key, value, &mut case);
+            edit::set(&mut table, key, value.clone()).map_err(|error| self.wrong(*line, &error))?;
+        }
+        if let Some(random) = &self.random {
+            case.insert("draw".to_owned(), draw.to_string());
+            for Setting { key, value, line } in &random.keys {
+                let stream = format!("sweep/{draw}/{key}");
+                let value = value.draw(&mut Rng::stream(random.seed, &stream));
+                values::describe(key, &value, &mut case);
+                edit::set(&mut table, key, value).map_err(|error| self.wrong(*line, &error))?;
+            }
+        }
+        let scenario = self.read(&table, &base.folder)?;
+        Ok(Variant { scenario, case, draw })
+    }
+
+    /// Reads the edited scenario. An error is put where the sweep set the key that it names.
+    fn read(&self, table: &Toml, folder: &Folder) -> Result<Scenario, ScenarioError> {
+        let text = table.to_string();
+        let read = Scenario::parse("", &text, &|trace| folder.load(trace));
+        read.map_err(|error| match error {
+            ScenarioError::Invalid { file, message, .. } if file.is_empty() => {
+                let settings = self.grid.iter().map(|setting| (&setting.key, setting.line));
+                let drawn = self.random.iter().flat_map(|random| &random.keys);
+                let settings = settings.chain(drawn.map(|drawn| (&drawn.key, drawn.line)));
+                let settings = settings.chain(self.fixed.iter().map(|s| (&s.key, s.line)));
+                let mut named = settings.filter(|(key, _)| edit::names(table, key, &message));
+                let line = named.next().map_or(1, |(_, line)| line);
+                self.wrong(line, &message)
+            }
+            other => other,
+        })
+    }
+
+    fn wrong(&self, line: usize, message: &str) -> ScenarioError {
+        let file = self.file.clone();
+        ScenarioError::Invalid { file, line, message: message.to_owned() }
+    }
+
+    fn case(
+        &self,
+        index: usize,
+        run: usize,
+        Variant { scenario, case, draw }: &Variant,
+    ) -> Result<Case, ScenarioError> {
+        let scheme = &self.schemes[run % self.schemes.len()];
+        let run = run / self.schemes.len();
+        let congestion = self.congestions[run % self.congestions.len()];
+        let seed = self.seeds[run / self.congestions.len()].wrapping_add(*draw);
+        scenario.connections(scheme, congestion).map_err(|error| {
+            let message = format!("key 'scheme': {scheme} over {}: {error}", scenario.name);
+            self.wrong(self.scheme_line, &message)
+        })?;
+        Ok(Case {
+            index,
+            scenario: scenario.clone(),
+            scheme: scheme.clone(),
+            congestion,
+            seed,
+            case: case.clone(),
+        })
+    }
+}
+
+impl Random {
+    fn read(mut table: Table<'_>) -> Result<Self, ScenarioError> {
+        let runs = table.need("runs", "runs = 100")?.whole(1, MAX_CASES as u64)?;
+        let seed = table.take("seed").map_or(Ok(1), |value| value.whole(0, i64::MAX as u64))?;
+        let mut keys = Vec::new();
+        let example = "a table [random.set] with \"path.wifi.rate\" = [\"5Mbps\", \"50Mbps\"]";
+        for (key, value) in settings(table.need("set", example)?)? {
+            keys.push(Setting { key, line: value.line(), value: Drawn::read(value)? });
+        }
+        table.finish()?;
+        Ok(Self { runs, seed, keys })
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &String> {
+        self.keys.iter().map(|setting| &setting.key)
+    }
+}
+
+impl Base {
+    fn find(value: &Value<'_>, folder: Option<&Path>) -> Result<Self, ScenarioError> {
+        let name = value.text()?;
+        if let Some(Builtin { name, text }) = BUILTIN.iter().find(|builtin| builtin.name == name) {
+            return Self::parse(&format!("{name}.toml"), text, Folder::BuiltIn);
+        }
+        let path = match folder {
+            Some(folder) if name.ends_with(".toml") => folder.join(name),
+            _ => {
+                let known = BUILTIN.iter().map(|builtin| builtin.name).collect::<Vec<_>>();
+                return Err(value.error(format!(
+                    "there is no scenario '{name}'; known: {}; or name a .toml file",
+                    known.join(", ")
+                )));
+            }
+        };
+        let text = read_bounded(&path)
+            .map_err(|error| value.error(format!("cannot read {}: {error}", path.display())))?;
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        Self::parse(&path.display().to_string(), &text, Folder::Disk(folder))
+    }
+
+    /// Reads the scenario as it stands, for its own errors with their lines.
+    fn parse(file: &str, text: &str, folder: Folder) -> Result<Self, ScenarioError> {
+        Scenario::parse(file, text, &|trace| folder.load(trace))?;
+        let table = text.parse::<Toml>().expect("it has just been read as TOML");
+        Ok(Self { table, folder })
+    }
+}
+
+impl Folder {
+    fn load(&self, trace: &Path) -> io::Result<String> {
+        match self {
+            Self::BuiltIn => builtin::trace(trace),
+            Self::Disk(folder) => read_bounded(&folder.join(trace)),
+        }
+    }
+}
+
+/// The names of a list, or a single one, each once.
+fn names<T: std::str::FromStr<Err: std::fmt::Display> + PartialEq>(
+    value: Value<'_>,
+) -> Result<Vec<T>, ScenarioError> {
+    let mut names = Vec::new();
+    for value in value.one_or_more()? {
+        let name = value.parse()?;
+        if names.contains(&name) {
+            return Err(value.error("is listed twice"));
+        }
+        names.push(name);
+    }
+    Ok(names)
+}
+
+/// `3`, `[1, 2, 3]` or `{ from = 1, to = 3 }`.
+fn read_seeds(value: Value<'_>) -> Result<Vec<u64>, ScenarioError> {
+    let largest = i64::MAX as u64;
+    if !value.is_table() {
+        let twice = value.error("has a seed twice");
+        let mut seeds: Vec<u64> = Vec::new();
+        for seed in value.one_or_more()? {
+            let seed = seed.whole(0, largest)?;
+            if seeds.contains(&seed) {
+                return Err(twice);
+            }
+            seeds.push(seed);
+        }
+        return Ok(seeds);
+    }
+    let mut table = value.table()?;
+    let from = table.need("from", "from = 1")?.whole(0, largest)?;
+    let to = table.need("to", "to = 5")?;
+    let to = to.whole(from, from.saturating_add(MAX_VALUES - 1).min(largest))?;
+    table.finish()?;
+    Ok((from..=to).collect())
+}
+
+/// The keys and values of a `set` table.
+fn settings(value: Value<'_>) -> Result<Vec<(String, Value<'_>)>, ScenarioError> {
+    let entries = value.table()?.entries();
+    for (key, value) in &entries {
+        if key == "name" {
+            return Err(value.error("a sweep does not rename scenarios"));
+        }
+        if !key.contains('.') && matches!(key.as_str(), "path" | "flow" | "workload") {
+            let message = "wants a whole key in quotation marks, like \"path.wifi.rate\"";
+            return Err(value.error(message));
+        }
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests;

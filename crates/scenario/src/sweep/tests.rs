@@ -1,0 +1,269 @@
+//! Sweeps: what they make of scenarios, in which order, and everything they get wrong.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weftline_core::Bitrate;
+use weftline_link::LossModel;
+
+use super::*;
+use crate::{RateSpec, SWEEPS};
+
+fn parse(text: &str) -> Result<Sweep, ScenarioError> {
+    Sweep::parse("some.toml", text, None)
+}
+
+/// Without the names of a registry, which grows.
+fn short(error: String) -> String {
+    match error.split_once("; known: ") {
+        Some((start, _)) if error.contains("there is no") => format!("{start}; known: …"),
+        _ => error,
+    }
+}
+
+fn cases(text: &str) -> Vec<Case> {
+    let sweep = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let cases: Vec<_> = sweep.cases().map(Result::unwrap).collect();
+    assert_eq!(cases.len(), sweep.len());
+    assert!(cases.iter().enumerate().all(|(index, case)| case.index == index));
+    let ids: BTreeSet<_> = cases.iter().map(Case::id).collect();
+    assert_eq!(ids.len(), cases.len(), "each id once");
+    cases
+}
+
+#[test]
+fn a_grid_is_a_product() {
+    let cases = cases(
+        r#"
+        scenario = ["demo", "fbdt-3b-normal"]
+        scheme = ["fbdt", "single:wifi"]
+        congestion = ["cubic", "bbr"]
+        seed = { from = 3, to = 4 }
+        duration = "9s"
+        [set]
+        "path.wifi.rate" = { from = "10Mbps", to = "40Mbps", steps = 3, scale = "log" }
+        "path.wigig.loss" = [0.0, [{ at = "1s", rate = 0.5 }]]
+        warmup = "2s"
+        "#,
+    );
+    assert_eq!(cases.len(), 2 * 2 * 2 * 2 * 3 * 2);
+    let last = cases.last().unwrap();
+    assert_eq!(last.scenario.name, "fbdt-3b-normal");
+    assert_eq!(last.scenario.duration, Duration::from_secs(9));
+    assert_eq!(last.scenario.warmup, Duration::from_secs(2));
+    assert_eq!(last.scenario.paths[0].rate, RateSpec::Constant(Bitrate::mbps(40)));
+    let schedule = LossModel::Schedule(vec![(Duration::from_secs(1), 0.5)]);
+    assert_eq!(last.scenario.paths[1].loss, schedule);
+    let ids: Vec<_> = cases.iter().step_by(7).map(Case::id).collect();
+    insta::assert_snapshot!(ids.join("\n"));
+}
+
+#[test]
+fn a_record_knows_its_case() {
+    let text = "scenario = 'demo'\nscheme = 'fbdt'\n[set]\n'path.wifi.delay' = ['1ms', '2ms']";
+    let case = cases(text).pop().unwrap();
+    let record = RunRecord {
+        scenario: case.scenario.name.clone(),
+        scheme: case.scheme.to_string(),
+        congestion: case.congestion.to_string(),
+        seed: case.seed,
+        case: case.case.clone(),
+        ..RunRecord::default()
+    };
+    let record = serde_json::to_string(&record).unwrap();
+    let record: RunRecord = serde_json::from_str(&record).unwrap();
+    assert_eq!(record.case_id(), case.id());
+    assert_eq!(case.id(), "demo/fbdt/cubic/1/path.wifi.delay=2ms");
+}
+
+#[test]
+fn any_key_can_be_set() {
+    let text = r#"
+        scenario = "tcp-shared"
+        scheme = "min-rtt"
+        workload = "cbr:2Mbps"
+        [set]
+        "path.a" = { trace = { generator = "outage", rate = "9Mbps", up = ["1s", "2s"], down = ["0s", "1s"] } }
+        "path.a.up.loss" = 0.25
+        "flow.tcp.start" = "3s"
+        "flow.tcp.scheme" = "single:b"
+        about = "edited"
+    "#;
+    let scenario = cases(text).pop().unwrap().scenario;
+    insta::assert_snapshot!(scenario);
+    let video = "scenario = 'mptcp-a1'\nscheme = 'min-rtt'\n[set]\n";
+    let bulk = cases(&format!("{video}'workload.kind' = 'bulk'")).pop().unwrap();
+    assert_eq!(bulk.scenario.workload, Workload::Bulk);
+    let cached = cases(&format!("{video}'workload.caching' = '3s'")).pop().unwrap();
+    let Workload::Video(spec) = cached.scenario.workload else { panic!("no video") };
+    assert_eq!(spec.rules.caching, Duration::from_secs(3));
+    let kept = cases(&format!("workload = 'video'\n{video}'workload.fps' = 25")).pop().unwrap();
+    let Workload::Video(spec) = kept.scenario.workload else { panic!("no video") };
+    assert_eq!((spec.clip.rate, spec.clip.fps), (Bitrate::kbps(5240), 25));
+}
+
+const RANDOM: &str = r#"
+    scenario = "two-path"
+    scheme = ["single:one", "min-rtt"]
+    [random]
+    runs = 40
+    seed = 7
+    [random.set]
+    "path.one" = [
+        { rate = { from = "5Mbps", to = "2Gbps", scale = "log" } },
+        { trace = { generator = "blockage", los = { from = "1Gbps", to = "2Gbps" }, nlos = "100Mbps", blocked = "0bps" } },
+    ]
+    "path.two.delay" = { from = "4ms", to = "300ms" }
+    "path.two.loss" = [0, { from = 1e-4, to = 0.05, scale = "log" }]
+    "path.two.queue" = { from = "0.5bdp", to = "4bdp" }
+"#;
+
+#[test]
+fn draws_are_pinned_and_independent() {
+    let drawn = |text: &str| -> Vec<_> { cases(text).into_iter().map(|case| case.case).collect() };
+    let all = drawn(RANDOM);
+    assert_eq!(all.len(), 80);
+    assert!(all.chunks(2).all(|pair| pair[0] == pair[1]), "schemes share their scenario");
+    let seeds: Vec<_> = cases(RANDOM).iter().step_by(2).map(|case| case.seed).collect();
+    assert_eq!(seeds, (1..=40).collect::<Vec<_>>());
+    let traces = all.iter().filter(|case| case.contains_key("path.one.trace.los")).count();
+    assert!((20..60).contains(&traces), "{traces}");
+    // Another key does not shift the draws of those there are.
+    let more = drawn(&format!("{RANDOM}\n\"path.one.delay\" = [\"1ms\", \"9ms\"]"));
+    for (more, case) in more.iter().zip(&all) {
+        assert!(case.iter().all(|(key, value)| more.get(key) == Some(value)));
+    }
+    let lines: Vec<_> = all.iter().step_by(20).map(|case| format!("{case:?}")).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn wrong_sweeps_name_file_line_key_and_remedy() {
+    let head = "scenario = 'demo'\nscheme = 'fbdt'\n";
+    let set = |line: &str| format!("{head}[set]\n{line}");
+    let random = |line: &str| format!("{head}[random]\nruns = 3\n[random.set]\n{line}");
+    let texts = [
+        "scenario = ".to_owned(),
+        "scheme = 'fbdt'".to_owned(),
+        "scenario = 'dmeo'\nscheme = 'fbdt'".to_owned(),
+        "scenario = 'demo'\nscheme = []".to_owned(),
+        "scenario = 'demo'\nscheme = ['fbdt', 'fdbt']".to_owned(),
+        "scenario = 'demo'\nscheme = ['fbdt', 'fbdt']".to_owned(),
+        "scenario = 'demo'\nscheme = 'single:lte'".to_owned(),
+        format!("{head}congestion = 'vegas'"),
+        format!("{head}seed = {{ from = 5, to = 1 }}"),
+        format!("{head}seed = [1, 1]"),
+        format!("{head}workload = 'bulky'"),
+        format!("{head}duration = '9 parsecs'"),
+        format!("{head}schemes = 3"),
+        set("'path.lte.rate' = '3Mbps'"),
+        set("path.wifi.rate = '3Mbps'"),
+        set("'path.wifi.rate' = []"),
+        set("'path.wifi.rate' = ['3Mbps', '3Mbps']"),
+        set("'path.wifi.rate' = '3 parsecs'"),
+        set("'path.wifi.speed' = 3"),
+        set("'path.wifi.delay.up' = 3"),
+        set("'path.wifi' = 3"),
+        set("duration = ['10ms', '3s']"),
+        set("name = 'mine'"),
+        set("when = 1979-05-27"),
+        set("'path.wifi.rate' = { from = '3Mbps', to = '5Mbps' }"),
+        set("'path.wifi.rate' = { from = '3Mbps', to = '5Mbps', steps = 1 }"),
+        set("'path.wifi.rate' = { from = '3Mbps', to = '5ms', steps = 3 }"),
+        set("'path.wifi.rate' = { from = '9Mbps', to = '5Mbps', steps = 3 }"),
+        set("'path.wifi.rate' = { from = 'x', to = '5Mbps', steps = 3 }"),
+        set("'path.wifi.loss' = { from = 0, to = 0.1, steps = 3, scale = 'log' }"),
+        set("'path.wifi.loss' = { from = 0, to = 0.1, steps = 3, scale = 'cubic' }"),
+        format!("{head}[random]\nseed = 3"),
+        format!("{head}[random]\nruns = 3"),
+        random("'path.wifi.loss' = { from = 2, to = 3 }"),
+        random("'path.wifi.loss' = []"),
+        format!("{}\n[set]\n'path.wifi.loss' = 0", random("'path.wifi.loss' = [0.5]")),
+        format!("{head}seed = {{ from = 1, to = 9999 }}\n[random]\nruns = 999\n[random.set]"),
+    ];
+    let errors = texts.map(|text| match parse(&text) {
+        Ok(_) => panic!("no error in:\n{text}"),
+        Err(error) => short(error.to_string()),
+    });
+    assert!(errors.iter().all(|error| !error.contains('\n')), "one line each");
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn one_wrong_case_leaves_the_others() {
+    let text = "scenario = 'demo'\nscheme = ['fbdt', 'min-rtt']\n[set]\n\
+                'path.wifi.rate' = ['3Mbps', 'fast', '4Mbps']";
+    let results: Vec<_> = parse(text).unwrap().cases().collect();
+    let good: Vec<_> = results.iter().flatten().map(|case| case.index).collect();
+    assert_eq!(good, [0, 1, 4, 5]);
+    let errors: Vec<_> = results
+        .iter()
+        .filter_map(|result| result.as_ref().err())
+        .map(ToString::to_string)
+        .collect();
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn sweeps_are_found_by_name_and_by_file() {
+    let error = Sweep::find("mptcp-vidoe").unwrap_err().to_string();
+    assert!(error.starts_with("there is no sweep 'mptcp-vidoe'; known: mptcp-video, "), "{error}");
+    let error = Sweep::find("no/such.toml").unwrap_err().to_string();
+    assert!(error.starts_with("cannot read no/such.toml: "), "{error}");
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/sweeps/mptcp-video.toml");
+    let found = Sweep::find(file.to_str().unwrap()).unwrap();
+    assert_eq!((found.name(), found.len()), ("mptcp-video", 720));
+    assert_eq!(found.text(), Sweep::find("mptcp-video").unwrap().text());
+    // Scenarios and their traces are looked for beside the sweep.
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    write(
+        "mine.toml",
+        "name = 'mine'\nduration = '2s'\n[[path]]\nname = 'a'\n\
+                        trace = { file = 'a.csv', format = 'csv' }",
+    );
+    write("a.csv", "time_s,rate_mbps\n0,10\n");
+    write("grid.toml", "scenario = 'mine.toml'\nscheme = 'single:a'");
+    let sweep = Sweep::load(&dir.path().join("grid.toml")).unwrap();
+    assert_eq!(sweep.cases().map(Result::unwrap).next().unwrap().scenario.name, "mine");
+}
+
+#[test]
+fn every_builtin_sweep_builds_all_its_cases() {
+    let counts = SWEEPS.iter().map(|builtin| {
+        let sweep = Sweep::find(builtin.name).unwrap_or_else(|error| panic!("{error}"));
+        let cases = sweep.cases().inspect(|case| assert!(case.is_ok(), "{case:?}")).count();
+        assert_eq!(cases, sweep.len());
+        format!("{} {cases}", builtin.name)
+    });
+    insta::assert_snapshot!(counts.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn every_sweep_file_is_built_in() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/sweeps");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files: BTreeSet<_> =
+        files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let names: BTreeSet<_> = SWEEPS.iter().map(|builtin| builtin.name.to_owned()).collect();
+    assert_eq!(files, names);
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(
+        cuts in proptest::collection::vec((any::<prop::sample::Index>(), ".{0,6}"), 0..4),
+    ) {
+        let mut text: Vec<char> = RANDOM.chars().collect();
+        for (at, insert) in cuts {
+            let at = at.index(text.len());
+            let end = (at + insert.len()).min(text.len());
+            text.splice(at..end, insert.chars().rev());
+        }
+        if let Ok(sweep) = parse(&text.into_iter().collect::<String>()) {
+            assert!(sweep.cases().take(3).count() > 0);
+        }
+    }
+}
