@@ -274,7 +274,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The values of an array; each is called "key[index]".
+    /// The values of an array; each is called `key[index]`.
     pub(crate) fn array(self) -> Result<Vec<Self>, ScenarioError> {
         let wrong = self.unexpected("a list in [ ]");
         let Self { source, key, value } = self;

@@ -251,6 +251,42 @@ fn every_sweep_file_is_built_in() {
     assert_eq!(files, names);
 }
 
+/// The examples of docs/scenarios.md.
+#[test]
+fn the_manual_is_right() {
+    let manual = include_str!("../../../../docs/scenarios.md");
+    let blocks: Vec<&str> = manual.split("```toml\n").skip(1).collect();
+    let blocks: Vec<&str> =
+        blocks.into_iter().map(|block| block.split("```").next().unwrap()).collect();
+    let [scenario, losses, traces, flows, grid, random] = blocks[..] else {
+        panic!("{} examples", blocks.len())
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file
+    };
+    write("lte.csv", "time_s,rate_mbps\n0,10\n");
+    write("lte.trace", "1\n2\n");
+    Scenario::load(&write("two-links.toml", scenario)).unwrap();
+    let path = |line: &str| {
+        let rate = if line.starts_with("loss") { "rate = '1Mbps'\n" } else { "" };
+        format!("name = 'x'\nduration = '9s'\n[[path]]\nname = 'a'\n{rate}{line}")
+    };
+    for line in losses.lines().chain(traces.lines()) {
+        Scenario::load(&write("line.toml", &path(line))).unwrap();
+    }
+    let flows = Scenario::load(&write("flows.toml", &format!("{scenario}\n{flows}"))).unwrap();
+    assert_eq!(flows.flows.len(), 2);
+    let sweep = Sweep::load(&write("grid.toml", grid)).unwrap();
+    assert_eq!(sweep.len(), 2 * 3 * 2 * 5 * 8 * 3 * 3);
+    assert!(sweep.cases().all(|case| case.is_ok()));
+    let random = format!("scenario = 'two-path'\nscheme = 'fbdt'\n{random}");
+    let sweep = Sweep::load(&write("random.toml", &random)).unwrap();
+    assert_eq!(sweep.cases().filter(Result::is_ok).count(), 1000);
+}
+
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(
