@@ -8,6 +8,7 @@
 
 mod flow;
 mod net;
+mod plan;
 mod queue;
 mod record;
 mod tcp;
@@ -15,8 +16,8 @@ mod wire;
 mod world;
 
 pub use flow::{FlowPlan, Traffic};
-pub use record::{Outcome, run};
-pub use world::{PathPlan, Plan};
+pub use plan::{PathPlan, Plan};
+pub use record::{Outcome, run, simulate};
 
 use std::time::Duration;
 
@@ -32,4 +33,19 @@ pub enum SimError {
         /// How long was tried.
         limit: Duration,
     },
+    /// What was asked for makes no sense, or not here.
+    #[error("{0}")]
+    WrongUse(String),
+}
+
+impl SimError {
+    fn wrong_use(error: impl std::fmt::Display) -> Self {
+        Self::WrongUse(error.to_string())
+    }
+}
+
+impl From<weftline_scenario::UnknownName> for SimError {
+    fn from(error: weftline_scenario::UnknownName) -> Self {
+        Self::wrong_use(error)
+    }
 }

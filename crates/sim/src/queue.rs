@@ -68,6 +68,13 @@ impl Queue {
         Some((at_ns, event))
     }
 
+    /// Moves the clock to a time before which nothing is pending.
+    pub(crate) fn advance(&mut self, to_ns: u64) {
+        let next = self.heap.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+        assert!(self.now_ns <= to_ns && to_ns <= next, "the clock does not jump over events");
+        self.now_ns = to_ns;
+    }
+
     /// The time, in nanoseconds from the start.
     pub(crate) const fn now_ns(&self) -> u64 {
         self.now_ns

@@ -1,20 +1,105 @@
-//! From a world that has run to the record that both worlds write.
+//! From a world that has run to the record and the series that both worlds write.
 
-use weftline_scenario::{DelayMs, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, VideoRecord};
+use weftline_scenario::{
+    Congestion, DelayMs, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, Sample,
+    Scenario, Scheme, VideoRecord,
+};
+use weftline_video::PlayerStats;
 
 use crate::SimError;
-use crate::flow::{Flow, Sink};
-use crate::world::{Plan, World};
+use crate::flow::{Flow, Sink, Traffic};
+use crate::plan::Plan;
+use crate::world::{STEP, World};
 
 /// What came of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The record, without the names that the plan does not have.
+    /// The record; of a bare plan without the names that a plan does not have.
     pub record: RunRecord,
-    /// Events that happened.
-    pub events: u64,
-    /// Data packets offered to the paths.
+    /// Data segments sent, repetitions included.
     pub packets: u64,
+    series: Vec<Series>,
+}
+
+/// Values of one metric over time.
+#[derive(Debug)]
+struct Series {
+    path: String,
+    metric: &'static str,
+    values: Vec<f64>,
+}
+
+impl Outcome {
+    /// Events that happened.
+    pub fn events(&self) -> u64 {
+        self.record.events.unwrap_or(0)
+    }
+
+    /// The run's time series: goodput of the whole (path ""), what each link delivered and what it
+    /// could, windows and round-trip times. Empty unless the plan asked for series.
+    pub fn samples(&self) -> impl Iterator<Item = Sample<'_>> {
+        self.series.iter().flat_map(|series| {
+            series.values.iter().enumerate().map(|(step, &value)| Sample {
+                time_s: (STEP * (step as u32 + 1)).as_secs_f64(),
+                path: &series.path,
+                metric: series.metric,
+                value,
+            })
+        })
+    }
+}
+
+/// Runs `scheme` over `scenario`, with time series if `series`.
+///
+/// # Errors
+/// If the simulator cannot run that.
+pub fn simulate(
+    scenario: &Scenario,
+    scheme: &Scheme,
+    congestion: Congestion,
+    seed: u64,
+    series: bool,
+) -> Result<Outcome, SimError> {
+    let plan = Plan { series, ..Plan::new(scenario, scheme, congestion, seed)? };
+    let named = RunRecord {
+        scenario: scenario.name.clone(),
+        scheme: scheme.to_string(),
+        congestion: congestion.to_string(),
+        workload: scenario.workload.to_string(),
+        ..RunRecord::default()
+    };
+    match run(plan) {
+        Ok(mut outcome) => {
+            let flows = scenario.connections(scheme, congestion)?;
+            for (record, flow) in outcome.record.flows.iter_mut().zip(&flows) {
+                record.scheme = flow.scheme.to_string();
+                record.workload = flow.workload.to_string();
+            }
+            outcome.record = RunRecord {
+                scenario: named.scenario,
+                scheme: named.scheme,
+                congestion: named.congestion,
+                workload: named.workload,
+                ..outcome.record
+            };
+            Ok(outcome)
+        }
+        // A scheme that fails is a result.
+        Err(SimError::NotConnected { limit }) => {
+            let record = RunRecord {
+                schema: SCHEMA_VERSION,
+                world: "sim".to_owned(),
+                seed,
+                duration_s: scenario.duration.as_secs_f64(),
+                warmup_s: scenario.warmup.as_secs_f64(),
+                error: Some(SimError::NotConnected { limit }.to_string()),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                ..named
+            };
+            Ok(Outcome { record, packets: 0, series: Vec::new() })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Runs a plan.
@@ -22,60 +107,97 @@ pub struct Outcome {
 /// # Errors
 /// If its connections cannot be made.
 pub fn run(plan: Plan) -> Result<Outcome, SimError> {
-    let mut world = World::new(plan.clone());
+    let mut world = World::new(plan);
     world.run()?;
-    Ok(outcome(&plan, &world))
+    Ok(outcome(&world))
 }
 
-fn outcome(plan: &Plan, world: &World) -> Outcome {
-    let flow = &world.flows[0];
-    let now = world.net.now_ns();
-    let began = world.epoch_ns.unwrap_or(0);
-    let sink = &flow.sink;
-    let sized = matches!(flow.plan.traffic, crate::Traffic::Burst(_) | crate::Traffic::Transfer(_));
-    let completion_s = sink.done_ns().filter(|_| sized).map(|at| (at - began) as f64 / 1e9);
-    let duration_s = plan.duration.as_secs_f64();
-    let (goodput, total) = match completion_s {
-        Some(time) => (mbps(sink.read(), time), mbps(sink.read(), time)),
-        None => {
-            let measured = (plan.duration - plan.warmup).as_secs_f64();
-            (mbps(sink.measured(), measured), mbps(sink.read(), duration_s))
-        }
-    };
-    let completed = !sized || completion_s.is_some();
+fn outcome(world: &World) -> Outcome {
+    let plan = &world.plan;
+    let flows: Vec<FlowRecord> = world.flows.iter().map(|flow| flow_record(world, flow)).collect();
+    let first = flows[0].clone();
+    let sized = is_sized(&world.flows[0]);
+    let completed = !sized || first.completion_s.is_some();
+    let total = mbps(first.bytes_delivered.unwrap_or(0), plan.duration.as_secs_f64());
     let record = RunRecord {
         schema: SCHEMA_VERSION,
         world: "sim".to_owned(),
         seed: plan.seed,
-        duration_s,
+        duration_s: plan.duration.as_secs_f64(),
         warmup_s: plan.warmup.as_secs_f64(),
         completed,
-        error: (!completed).then(|| "the transfer was not finished in time".to_owned()),
+        error: (!completed).then(|| {
+            format!("the transfer was not finished after {:?}", plan.duration)
+        }),
+        goodput_mbps: first.goodput_mbps,
+        goodput_total_mbps: if sized { first.goodput_mbps } else { Some(total) },
+        bytes_delivered: first.bytes_delivered,
+        completion_s: first.completion_s,
+        in_order_delay_ms: first.in_order_delay_ms,
+        longest_gap_ms: first.longest_gap_ms,
+        duplicate_bytes: first.duplicate_bytes,
+        paths: first.paths,
+        video: first.video,
+        flows: if world.flows.len() > 1 { flows } else { Vec::new() },
+        events: Some(world.net.queue.popped()),
+        digest: Some(format!("{:016x}", world.digest())),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..RunRecord::default()
+    };
+    let packets = world.flows.iter().flat_map(Flow::ends);
+    let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
+    Outcome { record, packets, series: series(world) }
+}
+
+/// Whether the flow has a size and a time that it takes.
+const fn is_sized(flow: &Flow) -> bool {
+    matches!(flow.plan.traffic, Traffic::Burst(_) | Traffic::Transfer(_))
+}
+
+fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
+    let plan = &world.plan;
+    let now = world.net.now_ns();
+    let sink = &flow.sink;
+    let took = |at: u64| (at - flow.source.began_ns().unwrap_or(at)) as f64 / 1e9;
+    let completion_s = sink.done_ns().filter(|_| is_sized(flow)).map(took);
+    let goodput = match completion_s {
+        Some(time) => mbps(sink.read(), time),
+        None => mbps(sink.measured(), measured_s(plan, flow)),
+    };
+    FlowRecord {
+        name: flow.plan.name.clone(),
+        congestion: flow.plan.congestion.name.to_owned(),
         goodput_mbps: Some(goodput),
-        goodput_total_mbps: Some(total),
         bytes_delivered: Some(sink.read()),
         completion_s,
         in_order_delay_ms: delays(sink),
         longest_gap_ms: Some(sink.longest_gap_ns(now) as f64 / 1e6),
         duplicate_bytes: flow.sessions().map(|[client, _]| client.duplicates),
-        paths: paths(plan, world, flow),
-        video: sink.player(now).map(|stats| VideoRecord {
-            picture_discards: stats.picture_discards,
-            buffer_underflows: stats.buffer_underflows,
-            underflow_s: stats.underflow.as_secs_f64(),
-            startup_s: stats.startup.map(|startup| startup.as_secs_f64()),
-            pictures_played: Some(stats.played),
-        }),
-        digest: Some(format!("{:016x}", world.net.queue.digest())),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..RunRecord::default()
-    };
-    let packets = record.paths.iter().filter_map(|path| path.packets).sum();
-    Outcome { record, events: world.net.queue.popped(), packets }
+        paths: paths(world, flow),
+        video: sink.player(now).map(video),
+        ..FlowRecord::default()
+    }
+}
+
+/// How long the flow's bytes counted: from its start or the warm-up's end to its stop.
+fn measured_s(plan: &Plan, flow: &Flow) -> f64 {
+    let from = plan.warmup.max(flow.plan.start);
+    let until = flow.plan.stop.unwrap_or(plan.duration).min(plan.duration);
+    until.saturating_sub(from).as_secs_f64().max(1e-9)
 }
 
 fn mbps(bytes: u64, time_s: f64) -> f64 {
     bytes as f64 * 8e-6 / time_s
+}
+
+fn video(stats: PlayerStats) -> VideoRecord {
+    VideoRecord {
+        picture_discards: stats.picture_discards,
+        buffer_underflows: stats.buffer_underflows,
+        underflow_s: stats.underflow.as_secs_f64(),
+        startup_s: stats.startup.map(|startup| startup.as_secs_f64()),
+        pictures_played: Some(stats.played),
+    }
 }
 
 fn delays(sink: &Sink) -> Option<DelayMs> {
@@ -89,23 +211,67 @@ fn delays(sink: &Sink) -> Option<DelayMs> {
     })
 }
 
-fn paths(plan: &Plan, world: &World, flow: &Flow) -> Vec<PathRecord> {
-    let duration_s = plan.duration.as_secs_f64();
+fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
+    let plan = &world.plan;
     let mut records = Vec::new();
     for (&path, [_, server]) in flow.plan.paths.iter().zip(flow.ends()) {
         let [down, _] = world.link_stats(path);
-        let stats = world.net.endpoint(server).stats();
-        let rtt = stats.rtt_sum_ns as f64 / 1e6 / stats.rtt_samples.max(1) as f64;
+        let endpoint = world.net.endpoint(server);
+        let stats = endpoint.stats();
+        let [mean, p95] = endpoint.rtt_ms();
         records.push(PathRecord {
             name: plan.paths[path].name.clone(),
-            goodput_mbps: Some(mbps(down.scheduled.bytes.as_u64(), duration_s)),
+            goodput_mbps: Some(mbps(stats.delivered_bytes, plan.duration.as_secs_f64())),
             bytes_sent: Some(stats.bytes),
             packets: Some(stats.segments),
             retransmitted_packets: Some(stats.resent),
             lost: Some(down.lost.packets),
             queue_drops: Some(down.queue_full.packets),
-            rtt_ms: Some(RttMs { mean: rtt, p95: rtt }),
+            rtt_ms: Some(RttMs { mean, p95 }),
         });
     }
     records
+}
+
+fn series(world: &World) -> Vec<Series> {
+    let plan = &world.plan;
+    if !plan.series {
+        return Vec::new();
+    }
+    let rate = |bytes: &u64| *bytes as f64 * 8e-6 / STEP.as_secs_f64();
+    let mut all = Vec::new();
+    let mut add = |path: &str, metric, values| {
+        all.push(Series { path: path.to_owned(), metric, values });
+    };
+    for (flow, bytes) in world.flows.iter().zip(&world.series.flows) {
+        add(&flow.plan.name, "goodput_mbps", bytes.iter().map(rate).collect());
+    }
+    let first = &world.flows[0];
+    for (&path, windows) in first.plan.paths.iter().zip(&world.series.windows[0]) {
+        let PathPlanView { name, bytes, capacity } = path_view(world, path);
+        add(name, "goodput_mbps", bytes.iter().map(rate).collect());
+        add(name, "capacity_mbps", capacity);
+        add(name, "cwnd_segments", windows.iter().map(|(cwnd, _)| *cwnd).collect());
+        add(name, "srtt_ms", windows.iter().map(|(_, srtt)| *srtt).collect());
+    }
+    all
+}
+
+/// What a path delivered and could have.
+struct PathPlanView<'a> {
+    name: &'a str,
+    bytes: &'a [u64],
+    capacity: Vec<f64>,
+}
+
+fn path_view(world: &World, path: usize) -> PathPlanView<'_> {
+    let plan = &world.plan.paths[path];
+    let links = plan.shares.unwrap_or(path);
+    let bytes = &world.series.paths[links];
+    let trace = &world.plan.paths[links].down.rate;
+    let capacity = (0..bytes.len() as u32).map(|step| {
+        let bytes = trace.bytes_between(STEP * step, STEP * (step + 1)).as_u64();
+        bytes as f64 * 8e-6 / STEP.as_secs_f64()
+    });
+    PathPlanView { name: &plan.name, bytes, capacity: capacity.collect() }
 }

@@ -7,8 +7,9 @@ use weftline_core::time::nanos;
 use weftline_link::{Link, LinkConfig, LinkStats};
 
 use crate::SimError;
-use crate::flow::{Flow, FlowPlan, Traffic};
+use crate::flow::{Flow, Traffic};
 use crate::net::Net;
+use crate::plan::Plan;
 use crate::queue::Event;
 use crate::tcp::{Endpoint, EndpointConfig};
 use crate::wire::Wire;
@@ -19,42 +20,15 @@ const MSS: u64 = 1448;
 const INITIAL_CWND: u64 = 10;
 /// Connections that do not stand by then fail the run.
 const SETUP_LIMIT: Duration = Duration::from_secs(30);
+/// Between the last connection and the workload: what the handshakes left behind is over by then,
+/// as in the lab.
+const REST: Duration = Duration::from_millis(200);
 /// Room for received bytes at each TCP endpoint, as in the lab's namespaces.
 const RECEIVE_BUFFER: u64 = 32 << 20;
 /// Invariants that cost a look at everything are checked once in so many events.
 const CHECK_EVERY: u64 = 1 << 14;
 /// A time series has a value for each of these.
 pub(crate) const STEP: Duration = Duration::from_millis(100);
-
-/// Both directions of a path.
-#[derive(Clone, Debug)]
-pub struct PathPlan {
-    /// Its name.
-    pub name: String,
-    /// Server to client.
-    pub down: LinkConfig,
-    /// Client to server.
-    pub up: LinkConfig,
-    /// The path whose links it uses in place of its own.
-    pub shares: Option<usize>,
-}
-
-/// What a run is.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The paths.
-    pub paths: Vec<PathPlan>,
-    /// The flows; the first is the one that is measured.
-    pub flows: Vec<FlowPlan>,
-    /// How long the workload runs.
-    pub duration: Duration,
-    /// How much of that the goodput leaves out.
-    pub warmup: Duration,
-    /// Seed of every random stream.
-    pub seed: u64,
-    /// Whether time series are kept.
-    pub series: bool,
-}
 
 /// One step of the time series of a flow or a path, in bytes.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +46,7 @@ pub(crate) struct Series {
 pub(crate) struct World {
     pub(crate) net: Net,
     pub(crate) flows: Vec<Flow>,
-    plan: Plan,
+    pub(crate) plan: Plan,
     /// When the workload began.
     pub(crate) epoch_ns: Option<u64>,
     pub(crate) series: Series,
@@ -124,6 +98,9 @@ impl World {
                     return Err(SimError::NotConnected { limit: SETUP_LIMIT });
                 }
             }
+            let ready = self.net.now_ns() + nanos(REST);
+            while self.step(ready) {}
+            self.net.queue.advance(ready);
         }
         self.begin();
         let end = self.net.now_ns() + nanos(self.plan.duration);
@@ -194,9 +171,8 @@ impl World {
         true
     }
 
-    /// An endpoint has changed: its segments go out, and its flow looks at it.
+    /// An endpoint has changed: its flow looks at it and lets its segments go out.
     fn changed(&mut self, index: u32) {
-        self.net.transmit(index);
         let place = self.net.place(index);
         let flow = &mut self.flows[place.flow as usize];
         flow.handle(place.subflow, place.server, &mut self.net);
@@ -226,8 +202,14 @@ impl World {
         self.flows.iter().for_each(Flow::check);
     }
 
+    /// The digest of the run's events.
+    pub(crate) fn digest(&self) -> u64 {
+        self.net.queue.digest()
+    }
+
     /// What the links of a path have done: down, up.
     pub(crate) fn link_stats(&self, path: usize) -> [LinkStats; 2] {
+        let path = self.plan.paths[path].shares.unwrap_or(path);
         [self.net.wires[2 * path].stats(), self.net.wires[2 * path + 1].stats()]
     }
 }

@@ -54,7 +54,7 @@ fn single_flows() {
                 rtts.push(path.rtt_ms.unwrap().mean);
                 resent += path.retransmitted_packets.unwrap();
                 drops += path.lost.unwrap() + path.queue_drops.unwrap();
-                events += outcome.events;
+                events += outcome.events();
             }
             let mean = |v: &[f64]| v.iter().sum::<f64>() / v.len() as f64;
             println!(

@@ -131,6 +131,11 @@ impl Endpoint {
         self.tx.control().cwnd()
     }
 
+    /// Mean and 95th percentile of its round-trip times, in milliseconds.
+    pub(crate) fn rtt_ms(&self) -> [f64; 2] {
+        self.tx.rtt_ms()
+    }
+
     /// Smoothed round-trip time in nanoseconds.
     pub(crate) const fn srtt_ns(&self) -> u64 {
         self.tx.rtt().srtt_ns()

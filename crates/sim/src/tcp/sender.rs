@@ -9,7 +9,7 @@ use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
 
 use super::prr::Prr;
-use super::rtt::RttEstimator;
+use super::rtt::{RttEstimator, RttStats};
 use super::scoreboard::{Delivery, RateStamp, Scoreboard, Sent};
 use super::segment::Segment;
 use super::{MS, SECOND};
@@ -49,9 +49,8 @@ pub(crate) struct SenderStats {
     pub(crate) spurious: u64,
     /// Segments delivered.
     pub(crate) delivered: u64,
-    /// Sum of round-trip samples and their number, for the mean.
-    pub(crate) rtt_sum_ns: u64,
-    pub(crate) rtt_samples: u64,
+    /// Payload bytes acknowledged in order.
+    pub(crate) delivered_bytes: u64,
 }
 
 /// A loss probe in flight (RFC 8985 §7.3).
@@ -119,6 +118,7 @@ pub(super) struct Sender {
     /// The most outstanding since then.
     window_used: u64,
     stats: SenderStats,
+    rtts: RttStats,
 }
 
 impl Sender {
@@ -157,6 +157,7 @@ impl Sender {
             window_used_at_ns: 0,
             window_used: 0,
             stats: SenderStats::default(),
+            rtts: RttStats::default(),
         }
     }
 
@@ -203,6 +204,11 @@ impl Sender {
 
     pub(super) const fn rtt(&self) -> &RttEstimator {
         &self.rtt
+    }
+
+    /// Mean and 95th percentile of the round-trip times, in milliseconds.
+    pub(super) fn rtt_ms(&self) -> [f64; 2] {
+        self.rtts.ms()
     }
 
     pub(super) fn pipe(&self) -> u64 {
@@ -301,6 +307,7 @@ impl Sender {
         if moved {
             self.board.take_ack(ack.ack, now_ns, &self.rtt, &mut delivery);
             self.una = ack.ack;
+            self.stats.delivered_bytes = ack.ack;
             self.rto_backoff = 0;
             self.rto_from_ns = now_ns;
         }
@@ -379,8 +386,7 @@ impl Sender {
         let youngest = youngest.or(delivery.sacked_ns.map(|sent| now_ns - sent)).or(smoothed);
         if let Some(sample) = smoothed {
             self.rtt.add(sample);
-            self.stats.rtt_sum_ns += sample;
-            self.stats.rtt_samples += 1;
+            self.rtts.add(sample);
         }
         if let Some(sample) = youngest {
             self.rtt.add_min(sample);
