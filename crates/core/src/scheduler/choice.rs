@@ -26,7 +26,7 @@ pub(super) const SEGMENT: u64 = 1448;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice<'a> {
     pub(super) view: &'a SendView<'a>,
-    me: usize,
+    pub(super) me: usize,
 }
 
 impl<'a> Choice<'a> {
@@ -38,49 +38,46 @@ impl<'a> Choice<'a> {
         &self.view.subflows[index]
     }
 
-    /// Whether data may be sent on the subflow once it has room.
-    pub(super) fn is_usable(&self, index: usize) -> bool {
-        let subflow = self.subflow(index);
-        index == self.me || !(subflow.is_silent() || subflow.info().timed_out)
+    /// Every subflow that is not silent, with room or without.
+    pub(super) fn live(self) -> impl Iterator<Item = usize> {
+        let all = 0..self.view.subflows.len();
+        all.filter(move |&index| index == self.me || !self.subflow(index).is_silent())
     }
 
-    /// Every usable subflow, with room or without.
-    pub(super) fn usable(self) -> impl Iterator<Item = usize> {
-        (0..self.view.subflows.len()).filter(move |&index| self.is_usable(index))
-    }
-
-    /// Whether the next segment can go on the subflow now, `room` being what it has by the figures.
+    /// Whether a segment can be given to the live subflow now, `room` being what it has by the
+    /// figures.
     fn has_room(&self, index: usize, room: u64) -> bool {
         let subflow = self.subflow(index);
-        let by_figures = subflow.info().exact && room >= SEGMENT;
-        let by_waiting = !subflow.info().exact && subflow.is_idle();
-        self.is_usable(index) && (index == self.me || by_figures || by_waiting)
+        let told = if subflow.info().exact { room >= SEGMENT } else { subflow.is_idle() };
+        index == self.me || (told && !subflow.is_silent())
     }
 
-    /// Whether the subflow has room for a segment in its congestion window.
+    /// Whether the subflow has room for a segment in its congestion window and is not recovering
+    /// from a timeout.
     pub(super) fn is_available(&self, index: usize) -> bool {
-        self.has_room(index, self.subflow(index).room())
+        let subflow = self.subflow(index);
+        index == self.me || (!subflow.info().timed_out && self.has_room(index, subflow.room()))
     }
 
-    /// Whether the subflow takes data up to its send memory, `memory` bytes.
+    /// Whether the subflow has room for a segment in a send memory of `memory` bytes.
     pub(super) fn has_memory(&self, index: usize, memory: u64) -> bool {
         self.has_room(index, memory.saturating_sub(self.subflow(index).queued()))
     }
 
-    /// Every subflow with room in its congestion window.
+    /// Every subflow that is available; the one that asks always is.
     pub(super) fn available(self) -> impl Iterator<Item = usize> {
         (0..self.view.subflows.len()).filter(move |&index| self.is_available(index))
     }
 
-    /// Of the subflows with room, that of least round-trip time: the rule that most others start
+    /// Of the available subflows, that of least round-trip time: the rule that most others start
     /// from. The first of equals.
-    pub(super) fn lowest_rtt(self) -> Option<usize> {
-        self.available().min_by_key(|&index| self.rtt(index))
+    pub(super) fn lowest_rtt(self) -> usize {
+        self.available().min_by_key(|&index| self.rtt(index)).unwrap_or(self.me)
     }
 
-    /// Of all usable subflows, that of least round-trip time.
-    pub(super) fn fastest(self) -> Option<usize> {
-        self.usable().min_by_key(|&index| self.rtt(index))
+    /// Of all live subflows, that of least round-trip time.
+    pub(super) fn fastest(self) -> usize {
+        self.live().min_by_key(|&index| self.rtt(index)).unwrap_or(self.me)
     }
 
     pub(super) fn rtt(&self, index: usize) -> Duration {
@@ -103,13 +100,15 @@ impl<'a> Choice<'a> {
 
 /// Which subflow the next segment goes on.
 pub(super) trait Rule: Send + std::fmt::Debug {
-    /// The subflow for the next segment, or `None` to wait for one without room. There is a
-    /// segment to send. The answer does not depend on who asks but for what it says of `me`.
-    fn pick(&mut self, choice: Choice<'_>) -> Option<usize>;
+    /// The subflow for the next segment; there is one to send. It may have no room: then the
+    /// others wait for it. The subflow that asks is always available, so there is an answer.
+    fn pick(&mut self, choice: Choice<'_>) -> usize;
 
-    /// Notes that `bytes` were given to the subflow `id`.
-    fn sent(&mut self, id: SubflowId, bytes: u64) {
+    /// Notes that `bytes` of new data were given to the subflow `id`. Returns whether it has had
+    /// its turn, so that others that wait should ask.
+    fn sent(&mut self, id: SubflowId, bytes: u64) -> bool {
         let _ = (id, bytes);
+        false
     }
 
     /// Notes that the send window was found full, or that bytes had to be sent again.
@@ -136,19 +135,19 @@ impl<R: Rule> Picking<R> {
         Self { rule, reopening: Some(Reopening::new()), wakes: VecDeque::new() }
     }
 
-    /// Whether the rule picks `me`; if it picks another that waits, that one should ask.
+    /// Whether the rule picks the one that asks; if not, the picked one should ask.
     fn is_picked(&mut self, choice: Choice<'_>) -> bool {
         let picked = self.rule.pick(choice);
-        if let Some(other) = picked.filter(|&index| index != choice.me) {
-            self.wakes.clear();
-            self.wakes.push_back(choice.subflow(other).id());
+        if picked != choice.me {
+            self.wakes.push_back(choice.subflow(picked).id());
         }
-        picked == Some(choice.me)
+        picked == choice.me
     }
 }
 
 impl<R: Rule> Scheduler for Picking<R> {
     fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
+        self.wakes.clear();
         let choice = Choice::new(view, me);
         let subflow = choice.subflow(me);
         if let Some(range) = view.silent_range(subflow, budget) {
@@ -159,14 +158,17 @@ impl<R: Rule> Scheduler for Picking<R> {
             if !self.is_picked(choice) {
                 return None;
             }
-            self.rule.sent(subflow.id(), next.range.end - next.range.start);
+            if self.rule.sent(subflow.id(), next.range.end - next.range.start) {
+                let others = choice.live().filter(|&index| index != me);
+                self.wakes.extend(others.map(|index| choice.subflow(index).id()));
+            }
             return Some(next);
         }
         if self.reopening.is_none() || !view.is_blocked() || !self.is_picked(choice) {
             return None;
         }
         self.rule.blocked();
-        let range = self.reopening.as_mut()?.head(choice, me, budget)?;
+        let range = self.reopening.as_mut()?.head(choice, budget)?;
         Some(Assignment { range, rescue: true })
     }
 

@@ -16,8 +16,10 @@ pub(super) const ENTRY: Entry = Entry::new(
 struct LargestCredits;
 
 impl Rule for LargestCredits {
-    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
+    fn pick(&mut self, choice: Choice<'_>) -> usize {
         // Whole segments, as the slides count; the first of equals.
-        choice.available().min_by_key(|&index| Reverse(choice.subflow(index).room() / SEGMENT))
+        let credits = |index: usize| choice.subflow(index).room() / SEGMENT;
+        let most = choice.available().min_by_key(|&index| Reverse(credits(index)));
+        most.unwrap_or(choice.me)
     }
 }

@@ -14,10 +14,9 @@ pub(super) const ENTRY: Entry = Entry::new(
 struct LargestThroughput;
 
 impl Rule for LargestThroughput {
-    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
+    fn pick(&mut self, choice: Choice<'_>) -> usize {
         // The first of equals stays.
-        choice
-            .available()
-            .reduce(|best, next| if choice.is_faster(next, best) { next } else { best })
+        let faster = |best, next| if choice.is_faster(next, best) { next } else { best };
+        choice.available().reduce(faster).unwrap_or(choice.me)
     }
 }

@@ -15,7 +15,7 @@ pub(super) const ENTRY: Entry = Entry::new(
 struct MinRtt;
 
 impl Rule for MinRtt {
-    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
+    fn pick(&mut self, choice: Choice<'_>) -> usize {
         choice.lowest_rtt()
     }
 }

@@ -3,11 +3,16 @@
 //! Sending is pulled: a subflow whose socket has room asks, and the scheduler answers with a range
 //! or with nothing. A scheduler is one file and one line in [`REGISTRY`].
 
+mod blest;
 mod choice;
+mod ecf;
 mod fbdt;
 mod largest_credits;
 mod largest_throughput;
+mod linux;
 mod min_rtt;
+mod musher;
+mod redundant;
 mod reopen;
 mod round_robin;
 mod single;
@@ -269,7 +274,12 @@ pub const REGISTRY: &[Entry] = &[
     sticky::THROUGHPUT_SOFT,
     sticky::THROUGHPUT_RTT,
     sticky::THROUGHPUT_RTT_SOFT,
+    blest::ENTRY,
+    ecf::ENTRY,
+    linux::ENTRY,
+    musher::ENTRY,
     round_robin::ENTRY,
+    redundant::ENTRY,
     single::ENTRY,
 ];
 

@@ -31,23 +31,18 @@ impl Reopening {
         Self { penalised_at: BTreeMap::new(), penalties: VecDeque::new() }
     }
 
-    /// The lowest unacknowledged bytes, if `me` should send them again. The send window is full.
-    pub(super) fn head(
-        &mut self,
-        choice: Choice<'_>,
-        me: usize,
-        budget: u64,
-    ) -> Option<Range<u64>> {
-        let view = choice.view;
+    /// The lowest unacknowledged bytes, if the one that asks should send them again. The send window is full.
+    pub(super) fn head(&mut self, choice: Choice<'_>, budget: u64) -> Option<Range<u64>> {
+        let (view, me) = (choice.view, choice.me);
         let carries = |index: usize| choice.subflow(index).on().range_at(view.una).is_some();
         let others = (0..view.subflows.len()).filter(|&index| index != me);
         let holders: Vec<_> = others.filter(|&index| carries(index)).collect();
         // While the application has yet to wake for memory that has come free, the segment is sent
         // again to pass the time, without a penalty.
         if view.is_credit_spent() || view.memory_left == Some(0) {
-            self.penalise(choice, me, &holders);
+            self.penalise(choice, &holders);
         }
-        if !is_worthwhile(choice, me, &holders) {
+        if !is_worthwhile(choice, &holders) {
             return None;
         }
         let subflow = choice.subflow(me);
@@ -57,8 +52,8 @@ impl Reopening {
     }
 
     /// Asks to halve the window of the slower holders, once per round-trip time of the fast one.
-    fn penalise(&mut self, choice: Choice<'_>, me: usize, holders: &[usize]) {
-        let now = choice.view.now;
+    fn penalise(&mut self, choice: Choice<'_>, holders: &[usize]) {
+        let (now, me) = (choice.view.now, choice.me);
         let id = choice.subflow(me).id();
         self.penalised_at.retain(|id, _| super::find(choice.view.subflows, *id).is_some());
         if self.penalised_at.get(&id).is_some_and(|at| now.since(*at) < choice.rtt(me)) {
@@ -78,14 +73,14 @@ impl Reopening {
     }
 }
 
-/// Whether those that carry the lowest segment are so slow that `me` should send it too. The
+/// Whether those that carry the lowest segment are so slow that the picked one should send it too. The
 /// first that has a small window, or is not far, decides.
-fn is_worthwhile(choice: Choice<'_>, me: usize, holders: &[usize]) -> bool {
+fn is_worthwhile(choice: Choice<'_>, holders: &[usize]) -> bool {
     for &slow in holders {
         if choice.cwnd(slow) <= SMALL_CWND {
             return true;
         }
-        if FAR * choice.rtt(me) >= choice.rtt(slow) {
+        if FAR * choice.rtt(choice.me) >= choice.rtt(slow) {
             return false;
         }
     }

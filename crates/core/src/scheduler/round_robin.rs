@@ -18,14 +18,15 @@ struct RoundRobin {
 }
 
 impl Rule for RoundRobin {
-    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
+    fn pick(&mut self, choice: Choice<'_>) -> usize {
         let id = |index: &usize| choice.subflow(*index).id();
         let after = |index: &usize| self.last.is_none_or(|last| id(index) > last);
         let next = choice.available().filter(after).min_by_key(id);
-        next.or_else(|| choice.available().min_by_key(id))
+        next.or_else(|| choice.available().min_by_key(id)).unwrap_or(choice.me)
     }
 
-    fn sent(&mut self, id: SubflowId, _bytes: u64) {
+    fn sent(&mut self, id: SubflowId, _bytes: u64) -> bool {
         self.last = Some(id);
+        true
     }
 }

@@ -82,18 +82,15 @@ impl Sticky {
 }
 
 impl Rule for Sticky {
-    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
-        let next = choice.lowest_rtt()?;
+    fn pick(&mut self, choice: Choice<'_>) -> usize {
+        let next = choice.lowest_rtt();
         let current = self.current.and_then(|id| super::find(choice.view.subflows, id));
         let Some(current) = current.filter(|&current| !self.leaves(choice, current, next)) else {
             self.current = Some(choice.subflow(next).id());
-            return Some(next);
+            return next;
         };
         let soft = matches!(self.stay, Stay::UntilFaster { soft: true, .. });
-        if choice.is_available(current) {
-            Some(current)
-        } else {
-            (soft || choice.subflow(current).is_silent()).then_some(next)
-        }
+        let lends = soft || choice.subflow(current).is_silent();
+        if lends && !choice.is_available(current) { next } else { current }
     }
 }

@@ -52,6 +52,8 @@ struct Pipe {
     link: Link,
     rtt: Duration,
     unsent_max: u64,
+    /// What the path holds at its mean rate, and the socket's share: a window that fits.
+    cwnd: u64,
     arrivals: VecDeque<(Instant, Bytes)>,
     last_arrival: Instant,
     /// Whether the writer filled the socket and waits for room.
@@ -296,7 +298,10 @@ impl World {
             return;
         }
         let session = &mut self.nodes[1 - to].session;
+        let in_flight: usize = pipe.arrivals.iter().map(|(_, bytes)| bytes.len()).sum();
         let info = PathInfo {
+            cwnd: ByteCount::new(pipe.cwnd),
+            in_flight: ByteCount::new(in_flight as u64),
             srtt: pipe.rtt,
             rttvar: pipe.rtt / 8,
             min_rtt: pipe.rtt,
@@ -362,6 +367,7 @@ impl World {
                 link,
                 rtt: 2 * spec.delay,
                 unsent_max: spec.unsent_max,
+                cwnd: spec.rate.mean().bytes_in(2 * spec.delay).as_u64() + spec.unsent_max,
                 arrivals: VecDeque::new(),
                 last_arrival: self.now,
                 full: false,

@@ -119,10 +119,20 @@ impl Bench {
         self.ask_for(index, SEGMENT)
     }
 
-    pub(super) fn ask_for(&mut self, index: usize, budget: u64) -> Option<Assignment> {
+    /// What the subflow would get; nothing is given.
+    pub(super) fn would(&mut self, index: usize) -> Option<Assignment> {
+        self.answer(index, SEGMENT)
+    }
+
+    fn answer(&mut self, index: usize, budget: u64) -> Option<Assignment> {
         let mut scheduler = std::mem::replace(&mut self.scheduler, Box::new(Nothing));
         let next = scheduler.next(index, &self.view(), budget);
         self.scheduler = scheduler;
+        next
+    }
+
+    pub(super) fn ask_for(&mut self, index: usize, budget: u64) -> Option<Assignment> {
+        let next = self.answer(index, budget);
         if let Some(next) = &next {
             self.unassigned.remove(next.range.clone());
             self.subflows[index].assign(next.range.clone(), next.rescue, self.now);
@@ -151,16 +161,6 @@ impl Bench {
         }
     }
 
-    /// Everything that `index` carries has arrived and is acknowledged, the window emptied.
-    pub(super) fn ack_all(&mut self, index: usize) {
-        let sent = self.subflows[index].sent();
-        self.subflows[index].echo(sent, self.now).expect("was sent");
-        let carried: Vec<_> = self.subflows[index].on().iter().collect();
-        carried.into_iter().for_each(|range| self.ack(range));
-        let info = PathInfo { in_flight: ByteCount::ZERO, ..*self.subflows[index].info() };
-        self.subflows[index].set_info(info);
-    }
-
     /// The peer has `range`.
     pub(super) fn ack(&mut self, range: std::ops::Range<u64>) {
         self.unassigned.remove(range.clone());
@@ -170,6 +170,19 @@ impl Bench {
             self.acked.remove_below(self.una);
             self.subflows.iter_mut().for_each(|subflow| subflow.release_below(first.end));
         }
+    }
+
+    /// The subflow is gone; what only it carried is unassigned again.
+    pub(super) fn down(&mut self, index: usize) {
+        let dead = self.subflows.remove(index);
+        for range in dead.on().iter() {
+            self.unassigned.insert(range.start.max(self.una)..range.end.max(self.una));
+        }
+        let known = self.acked.iter().chain(self.subflows.iter().flat_map(|s| s.on().iter()));
+        let known: Vec<_> = known.collect();
+        known.into_iter().for_each(|range| {
+            self.unassigned.remove(range);
+        });
     }
 
     /// Lets the subflow fall silent: time passes while it has data outstanding.

@@ -3,3 +3,4 @@
 mod builder;
 mod properties;
 mod rules;
+mod window;

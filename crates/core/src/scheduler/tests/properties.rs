@@ -1,1 +1,249 @@
 //! What holds of every scheduler, whatever happens around it.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::builder::{Bench, Figures};
+use crate::path::PathInfo;
+use crate::ranges::RangeSet;
+use crate::scheduler::REGISTRY;
+use crate::scheduler::choice::SEGMENT;
+use crate::{Bitrate, ByteCount};
+
+/// What may happen. Indices are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u64),
+    Ask {
+        index: usize,
+        budget: u64,
+    },
+    /// A share of what is outstanding arrives, and what arrived is acknowledged.
+    Arrive {
+        index: usize,
+        percent: u64,
+    },
+    /// Part of what is on its way anywhere is acknowledged, as through another subflow.
+    Ack {
+        index: usize,
+        percent: u64,
+    },
+    Info {
+        index: usize,
+        info: PathInfo,
+    },
+    Idle {
+        index: usize,
+        idle: bool,
+    },
+    Up,
+    Down(usize),
+    Wait(u64),
+    Credit(u64),
+    Memory(Option<u64>),
+}
+
+fn any_info() -> impl Strategy<Value = PathInfo> {
+    let figures = (0u64..200, 0u64..200, 0u64..300).prop_map(|(c, f, s)| Figures::new(c, f, s));
+    let rest = (any::<bool>(), prop::option::of(0u64..300), 0u64..200, any::<bool>(), 0u64..50);
+    (figures, rest).prop_map(|(figures, (exact, ssthresh, mbps, timed_out, unsent))| PathInfo {
+        exact,
+        ssthresh: ssthresh.map(|n| ByteCount::new(n * SEGMENT)),
+        pacing_rate: Bitrate::mbps(mbps),
+        timed_out,
+        unsent: ByteCount::new(unsent * 100),
+        ..figures.info()
+    })
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let index = 0usize..4;
+    prop_oneof![
+        3 => (1u64..200_000).prop_map(Step::Write),
+        12 => (index.clone(), 1u64..70_000).prop_map(|(index, budget)| Step::Ask { index, budget }),
+        4 => (index.clone(), 0u64..101).prop_map(|(index, percent)| Step::Arrive { index, percent }),
+        2 => (index.clone(), 0u64..101).prop_map(|(index, percent)| Step::Ack { index, percent }),
+        4 => (index.clone(), any_info()).prop_map(|(index, info)| Step::Info { index, info }),
+        2 => (index.clone(), any::<bool>()).prop_map(|(index, idle)| Step::Idle { index, idle }),
+        1 => Just(Step::Up),
+        1 => index.prop_map(Step::Down),
+        3 => (0u64..400).prop_map(Step::Wait),
+        2 => (0u64..300_000).prop_map(Step::Credit),
+        1 => prop::option::of(0u64..10_000).prop_map(Step::Memory),
+    ]
+}
+
+/// A bench under random steps.
+struct World {
+    bench: Bench,
+    next_id: u64,
+    /// Everything that was ever given to a subflow.
+    sent: RangeSet,
+}
+
+impl World {
+    fn new(scheduler: &str) -> Self {
+        let two = [Figures::new(20, 0, 30), Figures::new(20, 0, 80)];
+        let mut bench = Bench::new(scheduler, 0, &two);
+        bench.credit = 200_000;
+        Self { bench, next_id: 2, sent: RangeSet::new() }
+    }
+
+    fn index(&self, index: usize) -> Option<usize> {
+        index.checked_rem(self.bench.subflows.len())
+    }
+
+    fn apply(&mut self, step: Step) {
+        let bench = &mut self.bench;
+        match step {
+            Step::Write(bytes) => bench.write(bytes),
+            Step::Wait(ms) => {
+                bench.now += Duration::from_millis(ms);
+                let now = bench.now;
+                bench.subflows.iter_mut().for_each(|subflow| {
+                    subflow.judge(now);
+                });
+            }
+            Step::Credit(bytes) => bench.credit += bytes,
+            Step::Memory(left) => bench.memory_left = left,
+            Step::Up if bench.subflows.len() < 4 => {
+                bench.up(self.next_id);
+                self.next_id += 1;
+            }
+            Step::Up => {}
+            Step::Down(index) => {
+                if let Some(index) = self.index(index) {
+                    self.bench.down(index);
+                }
+            }
+            Step::Info { index, info } => {
+                if let Some(index) = self.index(index) {
+                    self.bench.subflows[index].set_info(info);
+                }
+            }
+            Step::Idle { index, idle } => {
+                if let Some(index) = self.index(index) {
+                    self.bench.subflows[index].set_idle(idle);
+                }
+            }
+            Step::Arrive { index, percent } => self.arrive(index, percent),
+            Step::Ack { index, percent } => self.ack(index, percent),
+            Step::Ask { index, budget } => {
+                if let Some(index) = self.index(index) {
+                    self.ask(index, budget);
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, index: usize, percent: u64) {
+        let Some(index) = self.index(index) else { return };
+        let subflow = &mut self.bench.subflows[index];
+        let received = subflow.echoed() + subflow.outstanding() * percent / 100;
+        subflow.echo(received, self.bench.now).expect("no more than was sent");
+        self.ack(index, percent);
+    }
+
+    /// Acknowledges the lower share of what the subflow carries.
+    fn ack(&mut self, index: usize, percent: u64) {
+        let Some(index) = self.index(index) else { return };
+        let carried: Vec<_> = self.bench.subflows[index].on().iter().collect();
+        for range in carried {
+            let end = range.start + (range.end - range.start) * percent / 100;
+            self.bench.ack(range.start..end);
+        }
+    }
+
+    /// Asks, and checks what a driver relies on. Returns whether anything was given.
+    fn ask(&mut self, index: usize, budget: u64) -> bool {
+        if self.bench.subflows[index].is_silent() {
+            // A session does not ask for a silent subflow.
+            return false;
+        }
+        let (una, limit) = (self.bench.una, self.bench.end.min(self.bench.credit));
+        let unassigned = self.bench.unassigned.clone();
+        let Some(next) = self.bench.ask_for(index, budget) else {
+            self.drain();
+            return false;
+        };
+        let range = next.range;
+        assert!(range.start < range.end && range.end - range.start <= budget, "{range:?}");
+        assert!(una <= range.start && range.end <= limit, "{range:?} beyond {una}..{limit}");
+        assert_eq!(self.bench.acked.first_in(&range), None, "{range:?} has arrived");
+        if next.rescue {
+            assert_eq!(unassigned.first_in(&range), None, "{range:?} is new");
+            assert!(self.sent.contains(&range), "{range:?} was never sent");
+        } else {
+            assert!(unassigned.contains(&range), "{range:?} is not new");
+        }
+        self.sent.insert(range);
+        self.drain();
+        true
+    }
+
+    /// What the scheduler wants besides is bounded, and names live subflows.
+    fn drain(&mut self) {
+        for _ in 0..16 {
+            let wants = [self.bench.scheduler.poll_wake(), self.bench.scheduler.poll_penalty()];
+            if wants == [None, None] {
+                return;
+            }
+            for id in wants.into_iter().flatten() {
+                assert!(self.bench.subflows.iter().any(|subflow| subflow.id() == id), "{id:?}");
+            }
+        }
+        panic!("the scheduler wants something for ever");
+    }
+
+    /// With everything delivered and acknowledged, and all subflows idle with room, one of them
+    /// takes new data.
+    fn check_liveness(&mut self, exact: bool) {
+        for index in 0..self.bench.subflows.len() {
+            self.arrive(index, 100);
+        }
+        let bench = &mut self.bench;
+        if bench.subflows.is_empty() {
+            bench.up(self.next_id);
+            self.next_id += 1;
+        }
+        bench.write(SEGMENT);
+        bench.credit = bench.credit.max(bench.end);
+        let now = bench.now;
+        for (n, subflow) in (1..).zip(&mut bench.subflows) {
+            subflow.judge(now);
+            let info = Figures::new(10 * n, 0, 20 * n).info();
+            subflow.set_info(PathInfo { exact, ..info });
+            subflow.set_idle(true);
+        }
+        for _round in 0..2 {
+            for index in 0..self.bench.subflows.len() {
+                if self.ask(index, 50_000) {
+                    return;
+                }
+            }
+        }
+        panic!("{:?}: nobody takes what waits", self.bench.scheduler);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn every_scheduler_keeps_its_promises(
+        steps in prop::collection::vec(any_step(), 1..120),
+        exact in any::<bool>(),
+    ) {
+        for entry in REGISTRY {
+            let mut world = World::new(entry.name);
+            for (n, step) in steps.iter().enumerate() {
+                world.apply(step.clone());
+                if n % 40 == 39 {
+                    world.check_liveness(exact);
+                }
+            }
+            world.check_liveness(exact);
+        }
+    }
+}

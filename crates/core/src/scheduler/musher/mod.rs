@@ -1,0 +1,103 @@
+//! `musher` (Saha et al., MobiCom 2019): two paths get shares of the segments in a ratio that a
+//! search adapts to the rates, for WiGig beside WiFi.
+//!
+//! The stream is cut into rounds of 100 segments, r of them for the first path and 100 − r for the
+//! second. A path that has used its part waits until the other has used its own, room or not; then
+//! the next round begins. Constants and the order of steps are those of the published kernel
+//! module; where it steps on after a first gain as long as the rate does not fall, here every step
+//! must gain, as the paper says.
+//!
+//! A connection needs exactly two paths to begin with. With one path silent or gone, the other
+//! carries everything.
+
+mod search;
+#[cfg(test)]
+mod tests;
+
+use self::search::Search;
+use super::choice::{Choice, Picking, Rule, SEGMENT};
+use super::{CHUNK, Entry, Fills};
+use crate::path::{PathId, SubflowId};
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "musher",
+    about: "segments in a ratio between exactly two paths, searched for at run time (MuSher)",
+    make: |_| Box::new(Picking::new(Musher::new())),
+    chunk: CHUNK,
+    paths: Some(2),
+    fills: Fills::Window,
+};
+
+/// Segments in a round: `num_segments` of the module.
+const ROUND: u64 = 100;
+
+#[derive(Debug)]
+struct Musher {
+    search: Search,
+    /// The paths of the first and the second part, lowest number first.
+    paths: Option<[PathId; 2]>,
+    /// Bytes of the round left to each. A chunk may overdraw its part; the next rounds pay.
+    left: [i64; 2],
+    /// The subflows of the two paths at the last pick.
+    subflows: Option<[SubflowId; 2]>,
+}
+
+impl Musher {
+    const fn new() -> Self {
+        Self { search: Search::new(), paths: None, left: [0; 2], subflows: None }
+    }
+
+    /// The two flows: the live subflows of the two lowest paths, the latest of each.
+    fn flows(choice: Choice<'_>) -> Option<[usize; 2]> {
+        let path = |index: usize| choice.subflow(index).path();
+        let lowest = choice.live().map(path).min()?;
+        let second = choice.live().map(path).filter(|&path| path != lowest).min()?;
+        let on = |wanted: PathId| {
+            let of_path = choice.live().filter(|&index| path(index) == wanted);
+            of_path.max_by_key(|&index| choice.subflow(index).id())
+        };
+        Some([on(lowest)?, on(second)?])
+    }
+
+    /// Begins a round once both parts are used.
+    fn refill(&mut self) {
+        let ratio = self.search.ratio();
+        while self.left.iter().all(|&left| left <= 0) {
+            self.left[0] += (ratio * SEGMENT).cast_signed();
+            self.left[1] += ((ROUND - ratio) * SEGMENT).cast_signed();
+        }
+    }
+}
+
+impl Rule for Musher {
+    fn pick(&mut self, choice: Choice<'_>) -> usize {
+        let Some(flows) = Self::flows(choice) else {
+            self.search.restart();
+            return choice.lowest_rtt();
+        };
+        let paths = flows.map(|index| choice.subflow(index).path());
+        if self.paths != Some(paths) {
+            self.paths = Some(paths);
+            self.left = [0; 2];
+            self.search.restart();
+        }
+        self.subflows = Some(flows.map(|index| choice.subflow(index).id()));
+        let queued = flows.map(|index| choice.subflow(index).queued());
+        self.search.look(queued.iter().sum(), choice.view.now);
+        self.refill();
+        let [first, second] = flows;
+        match (self.left[0] > 0, self.left[1] > 0) {
+            (true, true) if choice.me == second => second,
+            (true, _) => first,
+            _ => second,
+        }
+    }
+
+    fn sent(&mut self, id: SubflowId, bytes: u64) -> bool {
+        self.search.sent(bytes);
+        let part = self.subflows.and_then(|ids| ids.iter().position(|&flow| flow == id));
+        let Some(part) = part else { return false };
+        self.left[part] -= bytes.cast_signed();
+        self.left[part] <= 0
+    }
+}
