@@ -200,6 +200,7 @@ fn the_lab_names_what_it_does_not_know() {
         (&["demo", "--repeat", "0"], "--repeat: at least 1"),
         (&["demo", "--cut", "wigig"], "'wigig' is no cut; write it like wigig@5s..8s"),
         (&["/nonexistent.toml"], "/nonexistent.toml"),
+        (&["tcp-shared", "--scheme", "min-rtt"], "use 'weftline sim run tcp-shared'"),
     ] {
         let line = failure(2, &[&["lab", "run"], args].concat());
         assert!(line.contains(message), "{line}");
@@ -209,6 +210,13 @@ fn the_lab_names_what_it_does_not_know() {
     fs::write(&scenario, "name = \"mine\"\nduration = \"5s\"\nspeed = 3\n").unwrap();
     let line = failure(2, &["lab", "run", scenario.to_str().unwrap()]);
     assert!(line.contains("mine.toml"), "{line}");
+}
+
+/// Without the rights for a lab this is not possible either.
+#[test]
+fn the_lab_has_the_kernels_congestion_controls_only() {
+    let line = failure(3, &["lab", "run", "demo", "--duration", "100ms", "--congestion", "olia"]);
+    assert!(line.contains("; "), "what and the remedy: {line}");
 }
 
 #[test]

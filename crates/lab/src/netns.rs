@@ -116,20 +116,25 @@ impl Netns {
             }
             Err(_) => Err(LabError::not_possible(
                 format!("this kernel has no congestion control '{congestion}'"),
-                remedy(congestion),
+                format!("load it with 'modprobe tcp_{congestion}', or choose another"),
             )),
         }
     }
 }
 
-/// What to do about a congestion control that the kernel has not.
-fn remedy(congestion: &str) -> String {
-    match congestion.parse().is_ok_and(Congestion::is_in_linux) {
-        true => format!("load it with 'modprobe tcp_{congestion}', or choose another"),
-        false => "Linux as published has none; run it in the simulator with 'weftline sim run', \
-                  or choose another"
-            .to_owned(),
+/// Checks that the kernel may have a congestion control, before any run.
+///
+/// # Errors
+/// [`LabError::NotPossible`] if no module of Linux has it and this kernel was not built with it.
+pub(crate) fn check_congestion(congestion: Congestion) -> Result<(), LabError> {
+    let here = || weftline::congestion_controls().iter().any(|have| have == congestion.name());
+    if congestion.is_in_linux() || here() {
+        return Ok(());
     }
+    Err(LabError::not_possible(
+        format!("this kernel has no congestion control '{congestion}', and Linux no module for it"),
+        "run it in the simulator with 'weftline sim run', or choose another",
+    ))
 }
 
 fn ip_missing(error: io::Error) -> LabError {

@@ -85,6 +85,11 @@ pub(crate) fn check_scenario(scenario: &Scenario) -> Result<(), LabError> {
     Err(LabError::Usage(message))
 }
 
+/// The refusal of a workload that only the simulator has.
+pub(crate) fn no_workload(workload: Workload) -> LabError {
+    LabError::Usage(format!("the lab has no workload '{workload}'"))
+}
+
 impl Plan<'_> {
     /// The names of the paths this scheme uses, in order.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &weftline_scenario::PathSpec> {
@@ -126,7 +131,7 @@ impl Plan<'_> {
             }
             Workload::Transfer(size) => transfer(size, false),
             Workload::Burst(size) => transfer(size, true),
-            other => Err(LabError::Usage(format!("the lab has no workload '{other}'"))),
+            other => Err(no_workload(other)),
         }
     }
 

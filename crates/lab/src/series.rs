@@ -4,17 +4,18 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use weftline_scenario::{
-    Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme,
+    Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme, Workload,
 };
 
 use crate::LabError;
 use crate::child::StopFlag;
 use crate::emulator::Cut;
 use crate::load::LoadMeter;
+use crate::netns::check_congestion;
 use crate::privilege;
 use crate::progress::Progress;
 use crate::record;
-use crate::run::{Outcome, Plan, check_scenario};
+use crate::run::{Outcome, Plan, check_scenario, no_workload};
 use crate::table;
 
 /// How often a run whose emulator was late is done again before it is kept, marked invalid.
@@ -81,6 +82,10 @@ impl LabOptions {
 /// recorded before stay recorded.
 pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     check_scenario(&options.scenario)?;
+    if let Workload::Video(_) = options.scenario.workload {
+        return Err(no_workload(options.scenario.workload));
+    }
+    check_congestion(options.congestion)?;
     for scheme in &options.schemes {
         scheme.check(&options.scenario).map_err(|error| LabError::Usage(error.to_string()))?;
     }

@@ -9,6 +9,7 @@ use weftline_scenario::{Congestion, Scenario, Scheme};
 use crate::LabError;
 use crate::emulator::Start;
 use crate::mptcp;
+use crate::netns::check_congestion;
 use crate::privilege;
 use crate::run::{Plan, check_scenario};
 use crate::testbed::Testbed;
@@ -26,6 +27,7 @@ const DATA_FROM: usize = 1024;
 /// What this machine cannot do, or a shell that does not start.
 pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(), LabError> {
     check_scenario(scenario)?;
+    check_congestion(congestion)?;
     privilege::ensure()?;
     let scheme = Scheme::FBDT; // all paths
     let program = std::path::Path::new("");
