@@ -18,6 +18,8 @@ mod hystart;
 mod lia;
 mod olia;
 mod reno;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::time::Duration;
