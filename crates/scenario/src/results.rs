@@ -3,12 +3,13 @@
 //! They grow run by run and are complete after each, so that what was measured survives a run that
 //! fails. A directory may be used again: later runs are added and counted on.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::{RunRecord, Scenario};
+use crate::{RunRecord, Scenario, Sweep};
 
 /// The first line of `series.csv`.
 pub const SERIES_HEADER: &str = "time_s,run,path,metric,value";
@@ -18,6 +19,9 @@ const RUNS: &str = "runs.jsonl";
 
 /// The series' file.
 const SERIES: &str = "series.csv";
+
+/// The sweep that a directory belongs to.
+const SWEEP: &str = "sweep.toml";
 
 /// The longest line that a reader takes, in bytes.
 const MAX_LINE: u64 = 1 << 20;
@@ -33,6 +37,12 @@ pub enum ResultsError {
         file: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// The directory has the results of another sweep.
+    #[error("{file} is another sweep; write the results to a directory of their own")]
+    OtherSweep {
+        /// The sweep that is there.
+        file: PathBuf,
     },
     /// A line is not what it should be.
     #[error("{file}:{line}: {message}")]
@@ -111,6 +121,25 @@ impl ResultsWriter {
         }
         let file = self.dir.join(format!("{}.toml", scenario.name));
         fs::write(&file, scenario.to_string()).map_err(ResultsError::io(&file))
+    }
+
+    /// Begins or resumes a sweep: keeps its text as `sweep.toml`, and gives the
+    /// [`case_id`](RunRecord::case_id) of every run that is there already.
+    ///
+    /// # Errors
+    ///
+    /// If the directory has another sweep, or its files cannot be read or written.
+    pub fn resume(&self, sweep: &Sweep) -> Result<BTreeSet<String>, ResultsError> {
+        let file = self.dir.join(SWEEP);
+        match fs::read_to_string(&file) {
+            Ok(text) if text == sweep.text() => {}
+            Ok(_) => return Err(ResultsError::OtherSweep { file }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::write(&file, sweep.text()).map_err(ResultsError::io(&file))?;
+            }
+            Err(error) => return Err(ResultsError::io(&file)(error)),
+        }
+        Ok(read_runs(&self.dir)?.iter().map(RunRecord::case_id).collect())
     }
 
     /// Adds a run and its series, and gives the run's number in `runs.jsonl`, from 0.
@@ -323,6 +352,25 @@ mod tests {
             runs.push(row.run);
         }
         assert_eq!(runs, [0, 1]);
+    }
+
+    #[test]
+    fn a_sweep_is_resumed_where_it_stopped() {
+        let sweep = |text| Sweep::parse("mine.toml", text, None).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let mine = sweep("scenario = 'demo'\nscheme = 'fbdt'\nseed = [1, 2]");
+        let mut writer = ResultsWriter::open(dir).unwrap();
+        assert_eq!(writer.resume(&mine).unwrap(), BTreeSet::new());
+        let case = mine.cases().next().unwrap().unwrap();
+        let (scenario, congestion) = (case.scenario.name.clone(), case.congestion.to_string());
+        writer.write_run(&RunRecord { scenario, congestion, ..record(1) }, &[]).unwrap();
+        let done = ResultsWriter::open(dir).unwrap().resume(&mine).unwrap();
+        let left: Vec<_> =
+            mine.cases().flatten().filter(|case| !done.contains(&case.id())).collect();
+        assert_eq!(left.iter().map(|case| case.seed).collect::<Vec<_>>(), [2]);
+        let other = writer.resume(&sweep("scenario = 'demo'\nscheme = 'fbdt'")).unwrap_err();
+        assert!(other.to_string().contains("sweep.toml is another sweep"), "{other}");
     }
 
     #[test]
