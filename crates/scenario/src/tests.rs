@@ -205,17 +205,25 @@ fn the_return_direction_has_its_defaults() {
     assert_eq!(up.rate, RateTrace::constant(Bitrate::mbps(1000)));
 }
 
+/// The errors of these texts, one a line, without the names of a registry, which grows.
+fn errors(texts: &[String]) -> String {
+    let congestions = Congestion::all().map(Congestion::name).collect::<Vec<_>>().join(", ");
+    let error = |text: &String| match parse(text) {
+        Ok(_) => panic!("no error in:\n{text}"),
+        Err(error) => error.to_string().replace(&congestions, "…"),
+    };
+    let errors: Vec<_> = texts.iter().map(error).collect();
+    assert!(errors.iter().all(|error| !error.contains('\n')), "one line each");
+    errors.join("\n")
+}
+
 #[test]
 fn wrong_scenarios_name_file_line_key_and_remedy() {
     let head = "name = \"x\"\nduration = \"9s\"\n";
     let path = |lines: &str| format!("{head}[[path]]\nname = \"a\"\n{lines}\n");
     let rate = "rate = \"1Mbps\"\n";
     let good = path(rate);
-    let shares = "[[path]]\nname = \"b\"\nshares = \"a\"\n";
-    let flow = |lines: &str| format!("{good}[[flow]]\nname = \"f\"\n{lines}");
-    let video = |line: &str| format!("{good}[workload]\nkind = \"video\"\n{line}");
     let trace = |table: &str| path(&format!("trace = {{ {table} }}"));
-    let congestions = Congestion::all().map(Congestion::name).collect::<Vec<_>>().join(", ");
     let texts = [
         "name = ".to_owned(),
         "duration = \"9s\"".to_owned(),
@@ -229,26 +237,6 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
         format!("{head}flows = 1\n[[path]]\nname = \"a\"\n{rate}"),
         format!("{head}flow = 1\n[[path]]\nname = \"a\"\n{rate}"),
         format!("{head}flow = []\n[[path]]\nname = \"a\"\n{rate}"),
-        path("shares = \"a\""),
-        format!("{good}[[path]]\nname = \"b\"\nshares = \"a\"\ndelay = \"1ms\""),
-        format!("{good}{shares}[[path]]\nname = \"c\"\nshares = \"b\""),
-        flow("paths = []"),
-        flow("paths = [\"b\"]"),
-        flow("paths = [\"a\", \"a\"]"),
-        flow("scheme = \"single:b\""),
-        flow("scheme = 4"),
-        flow("congestion = \"warp\""),
-        flow("workload = \"cbr\""),
-        flow("start = \"9s\""),
-        flow("start = \"2s\"\nstop = \"1s\""),
-        flow("speed = 3"),
-        flow("[[flow]]\nname = \"f\""),
-        video("rate = \"1kbps\""),
-        video("fps = 0.5"),
-        video("gop = \"2h\""),
-        video("caching = \"2h\""),
-        video("read_ahead = \"0B\""),
-        video("player = \"mpv\""),
         format!("{good}[[path]]\nname = \"a\"\n{rate}"),
         path(""),
         path("rate = \"0Mbps\""),
@@ -283,13 +271,39 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
         format!("{good}[workload]\nkind = \"bulk\"\nrate = 3"),
         (0..9).fold(head.to_owned(), |text, k| format!("{text}[[path]]\nname = \"p{k}\"\n{rate}")),
     ];
-    let errors = texts.map(|text| match parse(&text) {
-        Ok(_) => panic!("no error in:\n{text}"),
-        // Without the names of a registry, which grows.
-        Err(error) => error.to_string().replace(&congestions, "…"),
-    });
-    assert!(errors.iter().all(|error| !error.contains('\n')), "one line each");
-    insta::assert_snapshot!(errors.join("\n"));
+    insta::assert_snapshot!(errors(&texts));
+}
+
+#[test]
+fn wrong_flows_and_videos_name_file_line_key_and_remedy() {
+    let good = "name = \"x\"\nduration = \"9s\"\n[[path]]\nname = \"a\"\nrate = \"1Mbps\"\n";
+    let path = |name: &str, lines: &str| format!("[[path]]\nname = \"{name}\"\n{lines}\n");
+    let shares = path("b", "shares = \"a\"");
+    let flow = |lines: &str| format!("{good}[[flow]]\nname = \"f\"\n{lines}");
+    let video = |line: &str| format!("{good}[workload]\nkind = \"video\"\n{line}");
+    let texts = [
+        format!("{good}{}", path("b", "shares = \"b\"")),
+        format!("{good}{}", path("b", "shares = \"a\"\ndelay = \"1ms\"")),
+        format!("{good}{shares}{}", path("c", "shares = \"b\"")),
+        flow("paths = []"),
+        flow("paths = [\"b\"]"),
+        flow("paths = [\"a\", \"a\"]"),
+        flow("scheme = \"single:b\""),
+        flow("scheme = 4"),
+        flow("congestion = \"warp\""),
+        flow("workload = \"cbr\""),
+        flow("start = \"9s\""),
+        flow("start = \"2s\"\nstop = \"1s\""),
+        flow("speed = 3"),
+        flow("[[flow]]\nname = \"f\""),
+        video("rate = \"1kbps\""),
+        video("fps = 0.5"),
+        video("gop = \"2h\""),
+        video("caching = \"2h\""),
+        video("read_ahead = \"0B\""),
+        video("player = \"mpv\""),
+    ];
+    insta::assert_snapshot!(errors(&texts));
 }
 
 #[test]

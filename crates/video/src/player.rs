@@ -382,8 +382,13 @@ impl Player {
             Mode::Finished => {}
             Mode::Playing(clock) => {
                 let due = clock.shown(point);
-                if due < now && !ended {
+                if due < now {
                     self.underflow(late_since.unwrap_or(due), now.since(due), now);
+                    if ended {
+                        // Nothing is left to wait for.
+                        let stream = point.min(self.clip.duration());
+                        self.start(Reference { stream, shown: now + self.rules.wakeup });
+                    }
                 }
             }
             Mode::Unset => self.start(Reference { stream: point, shown: now + self.caching }),

@@ -142,6 +142,24 @@ fn too_much_jitter_is_ignored() {
 }
 
 #[test]
+fn a_stall_before_the_very_end_counts() {
+    let clip = clip(5);
+    let mut player = Player::new(clip.clone(), PlayerRules::default(), Instant::ZERO);
+    player.handle_bytes(clip.total_bytes() - 1, Instant::ZERO);
+    while let Some(due) = player.poll_timeout() {
+        player.handle_timeout(due);
+    }
+    player.handle_bytes(clip.total_bytes(), Instant::from_millis(9000));
+    while let Some(due) = player.poll_timeout() {
+        player.handle_timeout(due);
+    }
+    let stats = player.stats(Instant::FAR);
+    assert!(player.is_finished());
+    assert_eq!((stats.buffer_underflows, stats.played + stats.picture_discards), (1, 150));
+    assert!(stats.underflow > 3990 * MS && stats.underflow < 4100 * MS, "{stats:?}");
+}
+
+#[test]
 fn a_download_that_ends_is_one_long_underflow() {
     let mut player = Player::new(clip(60), PlayerRules::default(), Instant::ZERO);
     let stats = play(&mut player, 40_000, &mut |ms| if ms < 10_000 { 700 } else { 0 });
