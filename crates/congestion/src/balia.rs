@@ -3,7 +3,7 @@
 use crate::Coupling;
 use crate::coupled::{Relative, Rule};
 
-/// The least a window shrinks by is half of itself, the most is this much more (§3.2 of the draft).
+/// The least a window shrinks by is half of itself, the most so many times that.
 const MAX_DECREASE: f64 = 1.5;
 
 /// BALIA's rule, in which `A` is the rate of the fastest subflow over the own one.

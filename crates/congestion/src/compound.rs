@@ -1,5 +1,5 @@
 //! Compound TCP: Reno's window and beside it one that grows fast while there is no queue
-//! (draft-sridharan-tcpm-ctcp-02; Tan et al., INFOCOM 2006).
+//! (draft-sridharan-tcpm-ctcp-02; Tan et al., INFOCOM 2006). The constants are the draft's.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use crate::hystart::SlowStarter;
 use crate::window::Window;
 use crate::{AckSample, Config, CongestionControl, Coupling, LossEvent, Phase};
 
-/// The delay window's increase per round trip is `ALPHA × win^0.75 − 1` segments (draft §3).
+/// The delay window's increase per round trip is `ALPHA × win^0.75 − 1` segments.
 const ALPHA: f64 = 1.0 / 8.0;
-/// The share of the window that goes on loss (draft §3).
+/// The share of the window that goes on loss.
 const BETA: f64 = 0.5;
-/// Segments of delay window that go for each segment of queue (draft §3).
+/// Segments of delay window that go for each segment of queue.
 const ZETA: f64 = 1.0;
 /// A queue of so many segments ends the increase, to begin with and at most, and at least
-/// (`γ`, draft §5).
+/// (`γ`).
 pub(crate) const GAMMA_MAX: f64 = 30.0;
 const GAMMA_MIN: f64 = 5.0;
-/// The share of its queue at loss that Reno's would have to leave room for (draft §5).
+/// The share of its queue at loss that Reno's would have to leave room for.
 const GAMMA_SHARE: f64 = 0.75;
-/// The weight of the newest measurement in `γ` (draft §5).
+/// The weight of the newest measurement in `γ`.
 const GAMMA_WEIGHT: f64 = 0.8;
-/// Below so many segments the delay window stays shut: Reno does as well there (`W_low`, draft §3).
+/// Below so many segments the delay window stays shut: Reno does as well there (`W_low`).
 const LOW_WINDOW: f64 = 38.0;
-/// A round with fewer round-trip times says nothing (draft §4).
+/// A round with fewer round-trip times says nothing.
 const MIN_SAMPLES: u32 = 3;
 
 /// The delay window's increase for a round without queue, in segments. `win^0.75` is taken by

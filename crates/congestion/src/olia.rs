@@ -3,7 +3,7 @@
 use crate::coupled::{Relative, Rule};
 use crate::{Coupling, Member};
 
-/// OLIA's rule (§2 of the draft), and the bytes between losses that it compares paths by.
+/// OLIA's rule, and the bytes between losses that it compares paths by.
 #[derive(Debug, Default)]
 pub(crate) struct Olia {
     /// Delivered since the last loss.

@@ -31,6 +31,35 @@ fn every_line_holds() {
     }
 }
 
+/// What the file says, from the formulas, at parameters of our own: holds where the file is not.
+#[test]
+fn the_formulas_hold_without_the_file() {
+    for p in [3e-4_f64, 5e-3] {
+        reno_periodic(p, (1.5 / p).sqrt());
+        reno_iid(p, 1.31 / p.sqrt());
+    }
+    for (rtt_s, p) in [(0.02_f64, 5e-4_f64), (0.05, 2e-5), (0.2, 5e-5)] {
+        // RFC 9438 §5.1 with its constant and powers written out.
+        let pure = 1.0537 * rtt_s.powf(0.75) / p.powf(0.75);
+        let friendly = (1.5 / p).sqrt();
+        cubic_mean(rtt_s, p, &[pure, friendly, pure.max(friendly)]);
+    }
+    for p in [5e-4_f64, 2e-5] {
+        let high = (1.0 / p / 6.4 / (1.0 - 0.5_f64.powf(1.25))).powf(0.8);
+        let rounds = 32.0 * high.powf(0.25) * (1.0 - 0.5_f64.powf(0.25));
+        compound_periodic(p, &[high, rounds, 1.0 / p / rounds, (1.5 / p).sqrt()]);
+    }
+    let p = 2e-3_f64;
+    equal_equilibrium(p, &[(0.5 / p).sqrt(), (2.0 / p).sqrt()]);
+    lia_equilibrium(
+        4.0 * p,
+        p,
+        &[(2.0 / p).sqrt(), (2.0 / p).sqrt() / 5.0, (2.0 / p).sqrt() * 0.8],
+    );
+    bbr_path(&[250_000.0, 172.65, 4.11, 2.0, 345.3, 2.2]);
+    bbr_loss();
+}
+
 fn check(name: &str, parameters: &str, value: &str) {
     let line = format!("{name};{parameters};{value}");
     let given = numbers(parameters);
@@ -141,7 +170,7 @@ fn cubic_constant() -> f64 {
     (cubic::C * 3.7 / (4.0 * 0.3)).sqrt().sqrt()
 }
 
-/// RFC 9438 §5.1, figure 5, and Reno's window. Driven with equally many segments between losses,
+/// RFC 9438 §5.1 and Reno's window. Driven with equally many segments between losses,
 /// the control is within 15 % of the larger: above it where both regions contribute, below where
 /// fast convergence sees a loss a little before the last one's window, and in windows of ten
 /// segments, which are counted in whole ones.
@@ -149,9 +178,9 @@ fn cubic_mean(rtt_s: f64, p: f64, expected: &[f64]) {
     let &[pure, friendly, larger] = expected else { panic!("pure, friendly, larger") };
     let root = (rtt_s / p).sqrt();
     let by_formula = cubic_constant() * root * root.sqrt();
-    close("pure CUBIC", by_formula, pure, 6e-3);
+    close("pure CUBIC", by_formula, pure, 6e-3 + 2e-4 * pure);
     close("Reno", (1.5 / p).sqrt(), friendly, 6e-3);
-    close("larger", by_formula.max(friendly), larger, 6e-3);
+    close("larger", by_formula.max(friendly), larger, 6e-3 + 2e-4 * larger);
     let mut acks = Acks::one("cubic", Duration::from_secs_f64(rtt_s));
     let driven = acks.mean_periodic(p, if p < 5e-6 { 4 } else { 20 });
     near(&format!("cubic, rtt {rtt_s}, every 1/{p}"), driven, larger, 0.15);
