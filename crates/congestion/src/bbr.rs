@@ -4,7 +4,7 @@
 //! round-trip time of the last ten seconds. Sending is paced at a gain times the rate, and the
 //! window bounds what is in flight at a gain times their product.
 
-mod aggregation;
+pub(crate) mod aggregation;
 mod policer;
 #[cfg(test)]
 mod tests;

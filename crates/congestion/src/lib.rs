@@ -10,6 +10,7 @@
 
 mod balia;
 mod bbr;
+mod bbr3;
 mod compound;
 mod coupled;
 mod cubic;
@@ -289,5 +290,11 @@ pub const REGISTRY: &[Entry] = &[
         about: "BALIA: balances friendliness and responsiveness (draft-walid)",
         coupled: true,
         make: coupled::Coupled::<balia::Balia>::make,
+    },
+    Entry {
+        name: "bbr3",
+        about: "BBR v3, experimental: bounds what is in flight by loss (draft-ietf-ccwg-bbr)",
+        coupled: false,
+        make: bbr3::Bbr3::make,
     },
 ];

@@ -16,7 +16,7 @@ const MAX_S: f64 = 0.1;
 
 /// The greatest recent excess.
 #[derive(Debug, Default)]
-pub(super) struct Aggregation {
+pub(crate) struct Aggregation {
     epoch: Instant,
     epoch_acked: f64,
     /// The greatest excess of the current and of the former window, in segments.
@@ -26,7 +26,7 @@ pub(super) struct Aggregation {
 
 impl Aggregation {
     /// Takes an acknowledgement; `bw` in segments per second, `cwnd` in segments.
-    pub(super) fn on_ack(&mut self, ack: &AckSample, round_start: bool, bw: f64, cwnd: f64) {
+    pub(crate) fn on_ack(&mut self, ack: &AckSample, round_start: bool, bw: f64, cwnd: f64) {
         if ack.delivered == 0 || ack.rate.delivered == 0 || ack.rate.interval.is_zero() {
             return;
         }
@@ -49,13 +49,13 @@ impl Aggregation {
     }
 
     /// Begins a new epoch.
-    pub(super) fn restart(&mut self, now: Instant) {
+    pub(crate) fn restart(&mut self, now: Instant) {
         self.epoch = now;
         self.epoch_acked = 0.0;
     }
 
     /// What to add to the window, in segments.
-    pub(super) fn cwnd(&self, bw: f64) -> f64 {
+    pub(crate) fn cwnd(&self, bw: f64) -> f64 {
         self.extra[0].max(self.extra[1]).min(bw * MAX_S)
     }
 }

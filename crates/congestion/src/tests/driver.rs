@@ -150,7 +150,7 @@ impl Default for PipeConfig {
 /// known to be lost when one sent later is acknowledged, and goes again before anything new.
 /// Segments of 1500 bytes on the wire carry [`MSS`] bytes.
 pub(crate) struct Pipe<C: CongestionControl + ?Sized = dyn CongestionControl> {
-    config: PipeConfig,
+    pub(crate) config: PipeConfig,
     pub(crate) control: Box<C>,
     pub(crate) now: Instant,
     /// Segments in flight, oldest first; `None` in place of an arrival is a loss.
