@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use weftline_core::scheduler::REGISTRY;
-use weftline_scenario::{BUILTIN, Congestion, Scheme};
+use weftline_scenario::{BUILTIN, Congestion, SWEEPS, Scheme, Sweep};
 
 use crate::failure::Failure;
 use crate::output;
@@ -14,10 +14,12 @@ pub(crate) enum What {
     Schedulers,
     /// For `--congestion`
     Congestion,
-    /// For `lab run`
+    /// For `lab run` and `sim run`
     Scenarios,
-    /// For `lab run --scheme`
+    /// For `--scheme` of `lab run` and `sim run`
     Schemes,
+    /// For `sim sweep`
+    Sweeps,
 }
 
 /// Prints a list, a name and what it is on each line.
@@ -27,6 +29,7 @@ pub(crate) fn run(what: What) -> Result<(), Failure> {
         What::Schemes => output::columns(Scheme::all().map(|scheme| (scheme.name, scheme.about))),
         What::Congestion => congestion(),
         What::Scenarios => scenarios()?,
+        What::Sweeps => sweeps()?,
     };
     output::print(&text)
 }
@@ -53,4 +56,14 @@ pub(crate) fn scenarios() -> Result<String, Failure> {
     let scenarios: Result<Vec<_>, _> = BUILTIN.iter().map(|builtin| builtin.scenario()).collect();
     let scenarios = scenarios?;
     Ok(output::columns(scenarios.iter().map(|s| (s.name.as_str(), s.about.as_str()))))
+}
+
+/// The built-in sweeps.
+pub(crate) fn sweeps() -> Result<String, Failure> {
+    let mut rows = Vec::new();
+    for builtin in SWEEPS {
+        let sweep = Sweep::find(builtin.name)?;
+        rows.push((builtin.name, format!("{} runs; {}", sweep.len(), sweep.about())));
+    }
+    Ok(output::columns(rows.iter().map(|(name, about)| (*name, about.as_str()))))
 }

@@ -6,8 +6,10 @@ mod failure;
 mod lab;
 mod list;
 mod output;
+mod run_args;
 mod serve;
 mod signals;
+mod sim;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,9 +37,12 @@ enum Command {
     /// Run schemes and programs over emulated links on the real kernel (needs root)
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    /// Run schemes in the simulator, one run or thousands
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// Draw the results in a directory as one HTML file
     Report {
-        /// Where `lab run --out` wrote its results
+        /// Where `--out` of `lab run`, `sim run` or `sim sweep` wrote its results
         dir: PathBuf,
     },
     /// List what can be named on the command line
@@ -72,6 +77,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(*args),
         Command::Connect(args) => connect::run(*args),
         Command::Lab(command) => lab::run(command),
+        Command::Sim(command) => sim::run(command),
         Command::Report { dir } => {
             let page = weftline_report::write_report(&dir)?;
             output::print(&format!("{}\n", page.display()))

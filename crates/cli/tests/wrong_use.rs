@@ -71,6 +71,7 @@ fn wrong_paths_and_names_are_listed_with_the_right_ones() {
         (&["--server", "a:1", "b:1"], "2 server addresses for 1 paths"),
         (&["--server", "nowhere"], "'nowhere' is no server address; write host:port"),
         (&["--scheduler", "fastest"], "unknown scheduler 'fastest' (known: fbdt, "),
+        (&["--scheduler", "musher"], "'musher' needs exactly 2 paths and there are 1"),
         (&["--congestion", "warp"], "unknown congestion control 'warp' (this kernel has: "),
         (&["--forward-path", "two"], "no path is called 'two'"),
         (&["--socks", "127.0.0.1:0"], "cannot be used with"),

@@ -26,7 +26,6 @@ mod run;
 mod series;
 mod shell;
 mod sys;
-mod table;
 pub mod testbed;
 pub mod topology;
 mod tun;

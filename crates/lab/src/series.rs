@@ -16,7 +16,6 @@ use crate::privilege;
 use crate::progress::Progress;
 use crate::record;
 use crate::run::{Outcome, Plan, check_scenario, no_workload};
-use crate::table;
 
 /// How often a run whose emulator was late is done again before it is kept, marked invalid.
 const RETRIES: usize = 2;
@@ -130,7 +129,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     }
     drop(progress);
     if !options.json {
-        let table = table::render(&Comparison::all(&records));
+        let table = weftline_scenario::render_table(&Comparison::all(&records));
         ignore_closed_pipe(writeln!(io::stdout(), "{table}"))?;
     }
     Ok(records)

@@ -19,6 +19,7 @@ mod scenario;
 mod scheme;
 mod summary;
 mod sweep;
+mod table;
 #[cfg(test)]
 mod tests;
 mod trace_file;
@@ -41,6 +42,7 @@ pub use scenario::Scenario;
 pub use scheme::{Congestion, Scheme, SchemeInfo};
 pub use summary::{Comparison, ComparisonRow, MeanCi, mean_ci95};
 pub use sweep::{Case, Sweep};
+pub use table::render_table;
 pub use video::VideoSpec;
 pub use weftline_video::{ClipConfig, PlayerRules};
 pub use workload::{WORKLOADS, Workload, WorkloadInfo};

@@ -34,6 +34,7 @@ pub struct Sweep {
     /// What errors call the file.
     file: String,
     name: String,
+    about: String,
     text: String,
     scenarios: Vec<Base>,
     schemes: Vec<Scheme>,
@@ -172,10 +173,8 @@ impl Sweep {
     /// If the text or a scenario is wrong, or the first case cannot be built.
     pub fn parse(file: &str, text: &str, folder: Option<&Path>) -> Result<Self, ScenarioError> {
         let mut table = Source { file, text }.parse()?;
-        // Not needed to run; a title for people.
-        if let Some(about) = table.take("about") {
-            about.text()?;
-        }
+        let about = table.take("about").map(|about| about.text().map(str::to_owned));
+        let about = about.transpose()?.unwrap_or_default();
         let scenarios = table.need("scenario", "scenario = \"demo\"")?.one_or_more()?;
         let scenarios = scenarios.iter().map(|name| Base::find(name, folder));
         let scenarios = scenarios.collect::<Result<_, _>>()?;
@@ -209,6 +208,7 @@ impl Sweep {
         let sweep = Self {
             file: file.to_owned(),
             name: Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            about,
             text: text.to_owned(),
             scenarios,
             schemes,
@@ -242,6 +242,11 @@ impl Sweep {
     /// The file's name, without folder and extension.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What it is, in one line; empty if the file does not say.
+    pub fn about(&self) -> &str {
+        &self.about
     }
 
     /// The file's text: a directory of results keeps it, to see that it is resumed with the same.

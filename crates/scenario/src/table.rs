@@ -1,7 +1,7 @@
 //! The comparison at the end of a series of runs, as a table for people.
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use crate::{Comparison, ComparisonRow, MeanCi};
+use comfy_table::{Cell, CellAlignment, Table, presets};
 
 /// One table per experiment.
 pub fn render_table(comparisons: &[Comparison]) -> String {

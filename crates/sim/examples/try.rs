@@ -13,7 +13,13 @@ fn main() {
     for scheme in args {
         let scheme: Scheme = scheme.parse().expect("a scheme");
         let at = std::time::Instant::now();
-        let outcome = weftline_sim::simulate(&scenario, &scheme, congestion, 1, std::env::var_os("SERIES").is_some());
+        let outcome = weftline_sim::simulate(
+            &scenario,
+            &scheme,
+            congestion,
+            1,
+            std::env::var_os("SERIES").is_some(),
+        );
         let outcome = outcome.expect("a run");
         let took = at.elapsed().as_secs_f64();
         let record = &outcome.record;

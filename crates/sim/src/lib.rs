@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod flow;
 mod net;
 mod plan;
@@ -15,6 +16,7 @@ mod tcp;
 mod wire;
 mod world;
 
+pub use batch::{Job, run_all};
 pub use flow::{FlowPlan, Traffic};
 pub use plan::{PathPlan, Plan};
 pub use record::{Outcome, run, simulate};

@@ -30,6 +30,11 @@ struct Series {
 }
 
 impl Outcome {
+    /// The outcome of a run that did not take place.
+    pub(crate) const fn without_run(record: RunRecord) -> Self {
+        Self { record, packets: 0, series: Vec::new() }
+    }
+
     /// Events that happened.
     pub fn events(&self) -> u64 {
         self.record.events.unwrap_or(0)
@@ -96,7 +101,7 @@ pub fn simulate(
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 ..named
             };
-            Ok(Outcome { record, packets: 0, series: Vec::new() })
+            Ok(Outcome::without_run(record))
         }
         Err(error) => Err(error),
     }
@@ -126,9 +131,8 @@ fn outcome(world: &World) -> Outcome {
         duration_s: plan.duration.as_secs_f64(),
         warmup_s: plan.warmup.as_secs_f64(),
         completed,
-        error: (!completed).then(|| {
-            format!("the transfer was not finished after {:?}", plan.duration)
-        }),
+        error: (!completed)
+            .then(|| format!("the transfer was not finished after {:?}", plan.duration)),
         goodput_mbps: first.goodput_mbps,
         goodput_total_mbps: if sized { first.goodput_mbps } else { Some(total) },
         bytes_delivered: first.bytes_delivered,

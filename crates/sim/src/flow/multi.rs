@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use weftline_core::path::{PathId, SubflowId};
+use weftline_core::path::{PathId, PathInfo, SubflowId};
 use weftline_core::scheduler::Entry;
 use weftline_core::session::{Event, SessionStats};
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
@@ -13,7 +13,6 @@ use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 use super::pipe::Pipe;
 use super::{Sink, Source};
 use crate::net::Net;
-use crate::tcp::Endpoint;
 
 /// Bytes of the record that opens a subflow, and of its answer: a hello or a join with its token.
 const GREETING: usize = 64;
@@ -53,6 +52,12 @@ struct Subflow {
     greeting_sent: bool,
     /// Whether the sessions of client and server know it.
     up: [bool; 2],
+    /// Whether the sessions want to be asked for more, whatever room there is.
+    woken: [bool; 2],
+    /// Whether an endpoint may have changed since its session was told of it.
+    stale: [bool; 2],
+    /// Payload bytes that the endpoints had room for then.
+    room: [u64; 2],
 }
 
 /// A connection over several subflows.
@@ -62,6 +67,8 @@ pub(super) struct Multi {
     subflows: Vec<Subflow>,
     scheduler: &'static Entry,
     out: VecDeque<Bytes>,
+    /// When the sessions have something to do.
+    due_ns: [Option<u64>; 2],
 }
 
 impl Multi {
@@ -80,12 +87,16 @@ impl Multi {
             inputs: [BytesMut::new(), BytesMut::new()],
             greeting_sent: false,
             up: [false; 2],
+            woken: [true; 2],
+            stale: [true; 2],
+            room: [0; 2],
         };
         Self {
             sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
             subflows: paths.iter().zip(ends).enumerate().map(subflow).collect(),
             scheduler: entry,
             out: VecDeque::new(),
+            due_ns: [None; 2],
         }
     }
 
@@ -124,6 +135,7 @@ impl Multi {
         let end = usize::from(server);
         self.greet(net);
         let subflow = &mut self.subflows[index];
+        subflow.stale[end] = true;
         let endpoint = net.endpoint_mut(subflow.ends[end]);
         let arrived = endpoint.in_order();
         let pipe = &mut subflow.pipes[1 - end];
@@ -200,6 +212,7 @@ impl Multi {
                 net.endpoint_mut(subflow.ends[end]).penalise();
             }
         }
+        self.due_ns[end] = self.sessions[end].poll_timeout(now).map(Instant::as_nanos);
     }
 
     fn read(&mut self, source: &mut Source, sink: &mut Sink, now: Instant) {
@@ -232,49 +245,67 @@ impl Multi {
     }
 
     /// Offers every subflow of one end what room it has. Returns whether any took something.
+    ///
+    /// The server's subflows are asked whenever they have room: what a kernel's scheduler answers
+    /// may change with every acknowledgement. The client sends only control records, and asks when
+    /// the session says so.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
-        let session = &mut self.sessions[end];
-        // Everyone is asked below: the list of those to wake holds no news.
-        while session.poll_wake().is_some() {}
-        for subflow in self.subflows.iter().filter(|subflow| subflow.up[end]) {
-            session.handle_path_info(subflow.id, net.endpoint(subflow.ends[end]).info(MSS));
+        let Self { sessions, subflows, scheduler, out, .. } = self;
+        let session = &mut sessions[end];
+        while let Some(id) = session.poll_wake() {
+            let woken = subflows.iter_mut().find(|subflow| subflow.id == id);
+            woken.expect("a session knows its subflows").woken[end] = true;
+        }
+        for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end] && subflow.stale[end]) {
+            subflow.tell(end, session, scheduler, net);
         }
         let mut moved = false;
-        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.up[end]) {
-            let index = subflow.ends[end];
-            let room = room(self.scheduler, net.endpoint(index));
-            let bytes = session.poll_transmit(subflow.id, room, &mut self.out, now);
+        for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end]) {
+            let room = subflow.room[end];
+            if !(std::mem::take(&mut subflow.woken[end]) || (end == SERVER && room > 0)) {
+                continue;
+            }
+            let bytes = session.poll_transmit(subflow.id, room, out, now);
             if bytes == 0 {
                 continue;
             }
             moved = true;
-            subflow.pipes[end].write(&mut self.out);
-            net.endpoint_mut(index).write(bytes);
-            net.transmit(index);
-            session.handle_path_info(subflow.id, net.endpoint(index).info(MSS));
+            subflow.pipes[end].write(out);
+            net.endpoint_mut(subflow.ends[end]).write(bytes);
+            net.transmit(subflow.ends[end]);
+            subflow.tell(end, session, scheduler, net);
         }
         moved
     }
 
     // ---- timers ----
 
-    pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        let now = Instant::from_nanos(now_ns);
-        let due = self.sessions.iter().filter_map(|session| session.poll_timeout(now));
-        due.map(Instant::as_nanos).min()
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.due_ns.into_iter().flatten().min()
     }
 
     /// Does what is due. Returns whether anything was.
     pub(super) fn expire(&mut self, net: &Net) -> bool {
         let now = Instant::from_nanos(net.now_ns());
         let mut any = false;
-        for session in &mut self.sessions {
-            if session.poll_timeout(now).is_some_and(|at| at <= now) {
+        for (session, due) in self.sessions.iter_mut().zip(self.due_ns) {
+            if due.is_some_and(|at| at <= now.as_nanos()) {
                 session.handle_timeout(now);
                 any = true;
             }
         }
         any
+    }
+}
+
+impl Subflow {
+    /// Tells the session how the endpoint stands, and notes what room it has.
+    fn tell(&mut self, end: usize, session: &mut Session, scheduler: &Entry, net: &Net) {
+        let endpoint = net.endpoint(self.ends[end]);
+        let info = endpoint.info(MSS);
+        session.handle_path_info(self.id, info);
+        self.room[end] = room(scheduler, &info);
+        self.stale[end] = false;
     }
 }
 
@@ -285,14 +316,13 @@ fn write_greeting(subflow: &mut Subflow, end: usize, net: &mut Net) {
 }
 
 /// Payload bytes that a subflow may be given now.
-fn room(scheduler: &Entry, endpoint: &Endpoint) -> u64 {
-    let info = endpoint.info(MSS);
+fn room(scheduler: &Entry, info: &PathInfo) -> u64 {
     if !runs_in_daemons(scheduler) {
-        let fits = scheduler.room(&info).as_u64() >= MSS;
+        let fits = scheduler.room(info).as_u64() >= MSS;
         return if fits { SEGMENT_PAYLOAD } else { 0 };
     }
     let mark = info.delivery_rate.bytes_in(LOW_WATER_TIME).as_u64();
     let mark = mark.clamp(LOW_WATER.0, LOW_WATER.1);
-    let unsent = endpoint.unsent();
+    let unsent = info.unsent.as_u64();
     if unsent < mark / 2 { mark - unsent } else { 0 }
 }

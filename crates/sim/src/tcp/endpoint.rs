@@ -75,11 +75,6 @@ impl Endpoint {
         self.tx.set_end(self.tx.end() + bytes);
     }
 
-    /// Bytes written and not sent.
-    pub(crate) const fn unsent(&self) -> u64 {
-        self.tx.unsent()
-    }
-
     /// Bytes written in all.
     pub(crate) const fn written(&self) -> u64 {
         self.tx.end()

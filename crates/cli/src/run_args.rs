@@ -1,0 +1,86 @@
+//! The options that runs have in the lab and in the simulator alike.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use weftline_scenario::{Congestion, Scenario, Scheme};
+
+use crate::failure::Failure;
+use crate::serve::parse_duration;
+
+/// What to run.
+#[derive(Debug, Args)]
+pub(crate) struct CommonArgs {
+    /// A built-in scenario or a TOML file
+    scenario: String,
+    /// What to compare, see `weftline list schemes` [default: each path alone, linux-mptcp and
+    /// fbdt]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    scheme: Vec<String>,
+    /// The congestion control of every connection
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+    /// What is sent, instead of the scenario's workload: bulk, cbr:20Mbps, transfer:1MiB, …
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+    /// How long, instead of the scenario's duration
+    #[arg(long, value_name = "DURATION")]
+    duration: Option<String>,
+    /// How much of that is left out of the goodput, instead of the scenario's
+    #[arg(long, value_name = "DURATION")]
+    warmup: Option<String>,
+    /// Seed of the links' randomness
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How often each scheme runs, each time with the next seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) repeat: u64,
+    /// Where to write results: runs.jsonl, series.csv and the scenario
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// One JSON object per run on standard output and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl CommonArgs {
+    /// The scenario with what the options say otherwise.
+    pub(crate) fn scenario(&self) -> Result<Scenario, Failure> {
+        let mut scenario = Scenario::find(&self.scenario)?;
+        if let Some(text) = &self.workload {
+            scenario.workload = text.parse().map_err(Failure::wrong_use)?;
+        }
+        if let Some(text) = &self.duration {
+            scenario.duration = parse_duration("--duration", text)?;
+        }
+        if let Some(text) = &self.warmup {
+            scenario.warmup = parse_duration("--warmup", text)?;
+        }
+        if scenario.warmup >= scenario.duration {
+            let (warmup, duration) = (scenario.warmup, scenario.duration);
+            return Err(Failure::wrong_use(format!(
+                "the warm-up of {warmup:?} is not shorter than the duration of {duration:?}; \
+                 give --warmup or a longer --duration"
+            )));
+        }
+        if self.repeat == 0 {
+            return Err(Failure::wrong_use("--repeat: at least 1"));
+        }
+        Ok(scenario)
+    }
+
+    /// The schemes to compare.
+    pub(crate) fn schemes(&self, scenario: &Scenario) -> Result<Vec<Scheme>, Failure> {
+        if self.scheme.is_empty() {
+            let alone = scenario.paths.iter().map(|path| Scheme::Single(path.name.clone()));
+            return Ok(alone.chain([Scheme::LinuxMptcp, Scheme::FBDT]).collect());
+        }
+        let schemes: Result<Vec<Scheme>, _> = self.scheme.iter().map(|s| s.parse()).collect();
+        Ok(schemes?)
+    }
+
+    /// The congestion control.
+    pub(crate) fn congestion(&self) -> Result<Congestion, Failure> {
+        Ok(self.congestion.parse()?)
+    }
+}

@@ -1,0 +1,252 @@
+//! `weftline sim`: experiments in the simulator.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weftline_scenario::{
+    Case, Comparison, ResultsError, ResultsWriter, RunRecord, Sweep, read_runs, render_table,
+};
+use weftline_sim::{Job, Outcome, Plan, run_all};
+
+use crate::failure::Failure;
+use crate::run_args::CommonArgs;
+use crate::{list, output};
+
+/// What the simulator can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// List the built-in scenarios and sweeps
+    List,
+    /// Run schemes over a scenario and compare them
+    Run(Box<RunArgs>),
+    /// Do every run of a sweep file, on all cores; goes on where an interrupted one stopped
+    Sweep(SweepArgs),
+}
+
+/// Options of `sim run`.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// How many runs at once [default: one per core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+}
+
+/// Options of `sim sweep`.
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// A built-in sweep or a TOML file
+    sweep: String,
+    /// Where to write results [default: results/NAME]; the runs found there are not done again
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How many runs at once [default: one per core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+    /// One JSON object per run on standard output and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// Cases of a sweep that are built and run together: a scenario is some kilobytes.
+const BATCH: usize = 1 << 12;
+/// Failed runs that are named one by one.
+const NAMED: usize = 20;
+/// How often progress is told where there is no terminal.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// Does what was asked of the simulator.
+pub(crate) fn run(command: SimCommand) -> Result<(), Failure> {
+    match command {
+        SimCommand::List => output::print(&(list::scenarios()? + "\n" + &list::sweeps()?)),
+        SimCommand::Run(args) => run_schemes(&args),
+        SimCommand::Sweep(args) => run_sweep(&args),
+    }
+}
+
+fn threads(jobs: Option<NonZero<usize>>) -> usize {
+    jobs.or(available_parallelism().ok()).map_or(1, NonZero::get)
+}
+
+// ---- sim run ----
+
+fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
+    let common = &args.common;
+    let scenario = common.scenario()?;
+    let congestion = common.congestion()?;
+    let schemes = common.schemes(&scenario)?;
+    for scheme in &schemes {
+        // What makes no sense is said before anything runs.
+        Plan::new(&scenario, scheme, congestion, common.seed).map_err(Failure::wrong_use)?;
+    }
+    let mut writer = common.out.as_deref().map(ResultsWriter::open).transpose()?;
+    if let Some(writer) = &mut writer {
+        writer.write_scenario(&scenario)?;
+    }
+    let mut jobs = Vec::new();
+    for repeat in 0..common.repeat {
+        jobs.extend(schemes.iter().map(|scheme| Job {
+            scenario: scenario.clone(),
+            scheme: scheme.clone(),
+            congestion,
+            seed: common.seed + repeat,
+            case: BTreeMap::new(),
+            series: common.out.is_some(),
+        }));
+    }
+    let mut runs = Runs::new(jobs.len(), writer, common.json);
+    run_all(jobs.into_iter(), threads(args.jobs), |outcome| runs.take(&outcome));
+    let records = runs.finish()?;
+    if !common.json {
+        output::print(&(render_table(&Comparison::all(&records)) + "\n"))?;
+    }
+    tell_failed(&records, &[])
+}
+
+// ---- sim sweep ----
+
+fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
+    let sweep = Sweep::find(&args.sweep)?;
+    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(sweep.name()));
+    let writer = ResultsWriter::open(&out)?;
+    let done = writer.resume(&sweep)?;
+    let mut records = read_runs(&out)?;
+    if !done.is_empty() {
+        eprintln!("{}: {} of {} runs are there already", out.display(), done.len(), sweep.len());
+    }
+    let mut refused = Vec::new();
+    let mut runs = Runs::new(sweep.len().saturating_sub(done.len()), Some(writer), args.json);
+    let mut cases = sweep.cases();
+    while runs.error.is_none() {
+        let mut jobs = Vec::new();
+        let mut any = false;
+        for case in cases.by_ref().take(BATCH) {
+            any = true;
+            match case {
+                Ok(case) if done.contains(&case.id()) => {}
+                Ok(case) => jobs.push(job(case)),
+                Err(error) => refused.push(error.to_string()),
+            }
+        }
+        if !any {
+            break;
+        }
+        run_all(jobs.into_iter(), threads(args.jobs), |outcome| runs.take(&outcome));
+    }
+    let took = runs.began.elapsed().as_secs_f64();
+    let fresh = runs.finish()?;
+    if !args.json {
+        let line = format!("{}: {} runs in {took:.1} s\n", out.display(), fresh.len());
+        output::print(&line)?;
+    }
+    records.extend(fresh);
+    tell_failed(&records, &refused)
+}
+
+fn job(case: Case) -> Job {
+    let Case { scenario, scheme, congestion, seed, case, .. } = case;
+    Job { scenario, scheme, congestion, seed, case, series: false }
+}
+
+// ---- both ----
+
+/// The runs as they come in.
+struct Runs {
+    began: Instant,
+    told: Instant,
+    total: usize,
+    writer: Option<ResultsWriter>,
+    json: bool,
+    bar: Option<ProgressBar>,
+    records: Vec<RunRecord>,
+    error: Option<Failure>,
+}
+
+impl Runs {
+    fn new(total: usize, writer: Option<ResultsWriter>, json: bool) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let target = ProgressDrawTarget::stderr();
+            let bar = ProgressBar::with_draw_target(Some(total as u64), target);
+            let style = "{wide_bar} {pos}/{len} runs, {eta} left";
+            bar.with_style(ProgressStyle::with_template(style).expect("it is well formed"))
+        });
+        let now = Instant::now();
+        let records = Vec::new();
+        Self { began: now, told: now, total, writer, json, bar, records, error: None }
+    }
+
+    /// Takes a run that is over. Returns whether to go on.
+    fn take(&mut self, outcome: &Outcome) -> bool {
+        if let Err(error) = self.keep(outcome) {
+            self.error = Some(error);
+            return false;
+        }
+        self.tell();
+        true
+    }
+
+    fn keep(&mut self, outcome: &Outcome) -> Result<(), Failure> {
+        if let Some(writer) = &mut self.writer {
+            let samples: Vec<_> = outcome.samples().collect();
+            writer.write_run(&outcome.record, &samples)?;
+        }
+        if self.json {
+            let line = serde_json::to_string(&outcome.record).map_err(Failure::failed)?;
+            output::print(&(line + "\n"))?;
+        }
+        self.records.push(outcome.record.clone());
+        Ok(())
+    }
+
+    fn tell(&mut self) {
+        let done = self.records.len();
+        if let Some(bar) = &self.bar {
+            bar.set_position(done as u64);
+        } else if self.told.elapsed() >= TELL_EVERY {
+            self.told = Instant::now();
+            let left =
+                self.began.elapsed().as_secs_f64() / done as f64 * (self.total - done) as f64;
+            eprintln!("{done}/{} runs, {left:.0} s left", self.total);
+        }
+    }
+
+    fn finish(self) -> Result<Vec<RunRecord>, Failure> {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.records),
+        }
+    }
+}
+
+/// Names the runs that failed and the cases that could not be built; any is a failure.
+fn tell_failed(records: &[RunRecord], refused: &[String]) -> Result<(), Failure> {
+    let failed: Vec<_> = records.iter().filter(|record| record.error.is_some()).collect();
+    for record in failed.iter().take(NAMED) {
+        let error = record.error.as_deref().unwrap_or_default();
+        eprintln!("weftline: {}: {error}", record.case_id());
+    }
+    refused.iter().take(NAMED).for_each(|error| eprintln!("weftline: {error}"));
+    match failed.len() + refused.len() {
+        0 => Ok(()),
+        n => Err(Failure::failed(format!("{n} of {} runs failed", records.len() + refused.len()))),
+    }
+}
+
+impl From<ResultsError> for Failure {
+    fn from(error: ResultsError) -> Self {
+        match error {
+            ResultsError::OtherSweep { .. } => Self::wrong_use(error),
+            _ => Self::failed(error),
+        }
+    }
+}
