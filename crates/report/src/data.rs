@@ -1,6 +1,6 @@
 //! What a report is made of: the records, their comparisons and their time series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use weftline_scenario::{
@@ -8,6 +8,7 @@ use weftline_scenario::{
 };
 
 use crate::ReportError;
+use crate::sweep::Sweeps;
 
 /// The most rows of `series.csv` that are read: some 200 MB in memory.
 const MAX_ROWS: usize = 10_000_000;
@@ -33,7 +34,10 @@ impl Data {
         if records.is_empty() {
             return Err(ReportError::NoRuns(dir.join("runs.jsonl")));
         }
-        let comparisons = Comparison::all(&records);
+        let series = read_series(dir)?;
+        let runs_with_series: BTreeSet<usize> = series.keys().map(|(run, _, _)| *run).collect();
+        let (_, single) = Sweeps::split(&records, &|run| runs_with_series.contains(&run));
+        let comparisons = compare(&records, &single);
         let mut scenarios = BTreeMap::new();
         for comparison in &comparisons {
             let name = &comparison.scenario;
@@ -46,7 +50,13 @@ impl Data {
         }
         let full = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let name = full.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, records, comparisons, scenarios, series: read_series(dir)? })
+        Ok(Self { name, records, comparisons, scenarios, series })
+    }
+
+    /// The sweeps among the records.
+    pub(crate) fn sweeps(&self) -> Sweeps<'_> {
+        // Which runs have series matters to the comparisons only.
+        Sweeps::split(&self.records, &|_| false).0
     }
 
     /// The series of a run; empty if there is none.
@@ -62,6 +72,22 @@ impl Data {
         let of_run = from.take_while(|((number, name, _), _)| *number == run && name == metric);
         of_run.map(|((_, _, path), _)| path.as_str()).filter(|path| !path.is_empty()).collect()
     }
+}
+
+/// Compares those of the records that are not part of a sweep.
+fn compare(records: &[RunRecord], runs: &[usize]) -> Vec<Comparison> {
+    if runs.len() == records.len() {
+        return Comparison::all(records);
+    }
+    let chosen: Vec<RunRecord> = runs.iter().map(|&run| records[run].clone()).collect();
+    let mut comparisons = Comparison::all(&chosen);
+    // Runs are known by their line in the file.
+    for row in comparisons.iter_mut().flat_map(|comparison| &mut comparison.rows) {
+        for run in &mut row.runs {
+            *run = runs[*run];
+        }
+    }
+    comparisons
 }
 
 fn read_series(dir: &Path) -> Result<BTreeMap<(usize, String, String), Points>, ReportError> {

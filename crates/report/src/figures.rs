@@ -4,7 +4,7 @@ use weftline_scenario::{Comparison, ComparisonRow};
 
 use crate::data::{Data, Points, per_second, thin};
 use crate::format::escape;
-use crate::plot::{Bar, Line, Plot, bars};
+use crate::plot::{Bar, Line, Plot, XAxis, bars};
 use crate::tables::put;
 
 /// The most points of a line: more than the page has dots across.
@@ -36,7 +36,7 @@ pub(crate) fn all(data: &Data, comparison: &Comparison, colours: &[String]) -> S
 }
 
 /// A figure with its caption and legend; `entries` are classes and names.
-fn figure(caption: &str, entries: &[(String, String)], content: &str) -> String {
+pub(crate) fn figure(caption: &str, entries: &[(String, String)], content: &str) -> String {
     let mut html = format!("<figure><figcaption>{}</figcaption>\n", escape(caption));
     if !entries.is_empty() {
         html.push_str("<ul class=\"legend\">");
@@ -127,9 +127,10 @@ fn distribution(data: &Data, comparison: &Comparison, colours: &[String]) -> Str
         height: 270.0,
         x_label: "goodput of a second (Mb/s)",
         y_label: "share of seconds (%)",
-        x_max: x_max * 1.02,
+        x_axis: XAxis::to(x_max * 1.02),
         y_max: 1.0,
         percent: true,
+        bands: Vec::new(),
         lines,
     };
     figure(caption, &legend, &plot.render())
@@ -137,7 +138,7 @@ fn distribution(data: &Data, comparison: &Comparison, colours: &[String]) -> Str
 
 /// The empirical distribution function of sorted values, thinned where it has more steps than can
 /// be seen.
-fn steps(sorted: &[f64]) -> Points {
+pub(crate) fn steps(sorted: &[f64]) -> Points {
     let n = sorted.len();
     let stride = n.div_ceil(MAX_POINTS);
     let mut points = vec![(sorted[0], 0.0)];
@@ -209,9 +210,10 @@ fn over_time(data: &Data, comparison: &Comparison, colours: &[String], seed: u64
         height: 340.0,
         x_label: "time (s)",
         y_label: "goodput (Mb/s)",
-        x_max: x_max(&lines),
+        x_axis: XAxis::to(x_max(&lines)),
         y_max: y_max(&lines),
         percent: false,
+        bands: Vec::new(),
         lines,
     };
     figure(&caption, &legend, &format!("<div class=\"wide\">{}</div>\n", plot.render()))
@@ -257,9 +259,10 @@ fn by_path(data: &Data, comparison: &Comparison, seed: u64) -> String {
             height: 240.0,
             x_label: "time (s)",
             y_label: "delivered (Mb/s)",
-            x_max,
+            x_axis: XAxis::to(x_max),
             y_max,
             percent: false,
+            bands: Vec::new(),
             lines,
         };
         put(

@@ -1,13 +1,19 @@
 //! The report: a results directory as one HTML page with tables and figures.
 //!
 //! The page needs nothing else: no script, no font, no picture from elsewhere. Figures are inline
-//! SVG in colours that follow the reader's light or dark mode.
+//! SVG in colours that follow the reader's light or dark mode. Experiments with time series get
+//! tables and lines over time; sweeps are summed up, however many runs they have.
 
+mod beside;
 mod data;
 mod figures;
 mod format;
+mod heat;
 mod page;
 mod plot;
+mod quantity;
+mod ratio;
+mod sweep;
 mod tables;
 
 use std::fs;
@@ -17,13 +23,16 @@ use std::path::{Path, PathBuf};
 use weftline_scenario::ResultsError;
 
 use data::Data;
+pub use ratio::{Ratio, ratios};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
     /// The directory holds no runs.
-    #[error("{0} has no runs; write some with `weftline lab run SCENARIO --out DIR`")]
+    #[error(
+        "{0} has no runs; write some with `weftline lab run SCENARIO --out DIR` or `weftline sim sweep FILE --out DIR`"
+    )]
     NoRuns(PathBuf),
     /// The results cannot be read.
     #[error(transparent)]

@@ -1,10 +1,14 @@
 //! The page: head, overview, and a section for each comparison.
 
+use std::collections::BTreeSet;
+
 use weftline_scenario::{Comparison, RunRecord, Scenario};
 
+use crate::beside;
 use crate::data::Data;
 use crate::figures;
 use crate::format::{escape, number};
+use crate::sweep::count;
 use crate::tables::{self, put, variant};
 
 /// The page's style: colours for light and dark, tables, figures.
@@ -30,6 +34,9 @@ pub(crate) fn render(data: &Data) -> String {
         html.push_str(&tables::overview(data));
         html.push_str("</section>\n");
     }
+    let sweeps = data.sweeps();
+    html.push_str(&beside::section(&data.records));
+    html.push_str(&sweeps.render(html.len()));
     for (index, comparison) in data.comparisons.iter().enumerate() {
         html.push_str(&section(data, index, comparison));
     }
@@ -43,7 +50,8 @@ const METHOD: &str = "<footer>\n<h2>How to read this</h2>\n<p>Goodput is what th
     application got in order, from the end of the warm-up to the end of the run. Intervals are 95 % \
     confidence intervals of the mean by Student's t over the runs; a single run has none. Ratios \
     compare runs of the same seed, which meet the same links. A run whose link emulator delivered \
-    more than 1 % of the packets over 1 ms late counts for nothing. The numbers behind every table \
+    more than 1 % of the packets over 1 ms late counts for nothing; one that failed counts with what \
+    it measured, and is marked. The numbers behind every table \
     and figure are in <code>runs.jsonl</code> and <code>series.csv</code> beside this file.</p>\n\
     </footer>\n";
 
@@ -52,13 +60,23 @@ fn lead(data: &Data) -> String {
     let mut versions: Vec<&str> = data.records.iter().map(|run| run.version.as_str()).collect();
     versions.sort_unstable();
     versions.dedup();
-    let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    format!(
-        "{} in {}; weftline {}",
-        count(data.records.len(), "run"),
-        count(data.comparisons.len(), "experiment"),
-        versions.join(", ")
-    )
+    let runs = count(data.records.len(), "run");
+    let distinct = |value: fn(&RunRecord) -> &str| {
+        data.records.iter().map(value).collect::<BTreeSet<_>>().len()
+    };
+    let seeds: BTreeSet<u64> = data.records.iter().map(|run| run.seed).collect();
+    let what = match data.comparisons.len() {
+        // Only sweeps.
+        0 => format!(
+            "{}, {}, {}, {}",
+            count(distinct(|run| &run.scenario), "scenario"),
+            count(distinct(|run| &run.scheme), "scheme"),
+            count(distinct(|run| &run.congestion), "congestion control"),
+            count(seeds.len(), "seed")
+        ),
+        n => count(n, "experiment"),
+    };
+    format!("{runs} in {what}; weftline {}", versions.join(", "))
 }
 
 fn section(data: &Data, index: usize, comparison: &Comparison) -> String {

@@ -19,6 +19,37 @@ pub(crate) struct Line {
     pub(crate) filled: bool,
 }
 
+/// An area around a line, such as its confidence interval.
+pub(crate) struct Band {
+    /// Classes of its colour.
+    pub(crate) class: String,
+    /// x, low and high y.
+    pub(crate) points: Vec<(f64, f64, f64)>,
+}
+
+/// Where x begins and ends, and where it has ticks.
+pub(crate) struct XAxis {
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    /// Places and labels; empty for round numbers.
+    pub(crate) ticks: Vec<(f64, String)>,
+}
+
+impl XAxis {
+    /// From zero to `max`, with round numbers.
+    pub(crate) const fn to(max: f64) -> Self {
+        Self { min: 0.0, max, ticks: Vec::new() }
+    }
+
+    fn ticks(&self, count: usize) -> Vec<(f64, String)> {
+        if !self.ticks.is_empty() {
+            return self.ticks.clone();
+        }
+        let step = tick_step(self.max, count);
+        ticks(self.max, step).map(|tick| (tick, number(tick, step_decimals(step)))).collect()
+    }
+}
+
 /// A line plot.
 pub(crate) struct Plot<'a> {
     /// What it shows, for those who cannot see it.
@@ -27,11 +58,12 @@ pub(crate) struct Plot<'a> {
     pub(crate) height: f64,
     pub(crate) x_label: &'a str,
     pub(crate) y_label: &'a str,
-    /// The largest x and y; both begin at 0.
-    pub(crate) x_max: f64,
+    pub(crate) x_axis: XAxis,
+    /// The largest y; it begins at 0.
     pub(crate) y_max: f64,
     /// Whether y is a share from 0 to 1, shown in percent.
     pub(crate) percent: bool,
+    pub(crate) bands: Vec<Band>,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -39,10 +71,10 @@ impl Plot<'_> {
     pub(crate) fn render(&self) -> String {
         let (width, height) = (self.width, self.height);
         let (bottom, right) = (height - BOTTOM, width - RIGHT);
-        let x_step = tick_step(self.x_max, (width / 110.0) as usize);
         let y_step = if self.percent { 0.25 } else { tick_step(self.y_max, 5) };
         let y_top = (self.y_max / y_step - 1e-9).ceil().max(1.0) * y_step;
-        let x = |value: f64| LEFT + (right - LEFT) * value / self.x_max;
+        let span = self.x_axis.max - self.x_axis.min;
+        let x = |value: f64| LEFT + (right - LEFT) * (value - self.x_axis.min) / span;
         let y = |value: f64| bottom - (bottom - TOP) * value.min(y_top) / y_top;
         let mut svg = open(width, height, self.description);
         let scale = if self.percent { 100.0 } else { 1.0 };
@@ -51,10 +83,12 @@ impl Plot<'_> {
             line(&mut svg, "grid", (LEFT, y(tick)), (right, y(tick)));
             text(&mut svg, "tick", "end", (LEFT - 7.0, y(tick) + 4.0), &label);
         }
-        for tick in ticks(self.x_max, x_step) {
+        for (tick, label) in self.x_axis.ticks((width / 110.0) as usize) {
             line(&mut svg, "axis", (x(tick), bottom), (x(tick), bottom + 5.0));
-            let label = number(tick, step_decimals(x_step));
             text(&mut svg, "tick", "middle", (x(tick), bottom + 18.0), &label);
+        }
+        for band in &self.bands {
+            draw_band(&mut svg, band, &x, &y);
         }
         for line in &self.lines {
             draw_line(&mut svg, line, &x, &y, bottom);
@@ -72,6 +106,25 @@ impl Plot<'_> {
         svg.push_str("</svg>\n");
         svg
     }
+}
+
+fn draw_band(
+    svg: &mut String,
+    Band { class, points }: &Band,
+    x: &impl Fn(f64) -> f64,
+    y: &impl Fn(f64) -> f64,
+) {
+    if points.len() < 2 {
+        return;
+    }
+    let mut path = String::new();
+    let there = points.iter().map(|(at, low, _)| (at, low));
+    let back = points.iter().rev().map(|(at, _, high)| (at, high));
+    for (index, (at, value)) in there.chain(back).enumerate() {
+        let command = if index == 0 { 'M' } else { 'L' };
+        put(&mut path, format_args!("{command}{:.1} {:.1}", x(*at), y(value.max(0.0))));
+    }
+    put(svg, format_args!("<path class=\"band {class}\" d=\"{path}Z\"/>"));
 }
 
 fn draw_line(
@@ -248,9 +301,10 @@ mod tests {
             height: 300.0,
             x_label: "time (s)",
             y_label: "Mb/s",
-            x_max: 9.0,
+            x_axis: XAxis::to(9.0),
             y_max: 80.0,
             percent: false,
+            bands: Vec::new(),
             lines: vec![line],
         };
         let svg = plot.render();

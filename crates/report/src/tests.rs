@@ -150,7 +150,7 @@ fn a_report_shows_tables_figures_and_notes() {
 }
 
 /// Checks that every element that is opened is closed, in order.
-fn balanced(html: &str) {
+pub(crate) fn balanced(html: &str) {
     let mut open: Vec<&str> = Vec::new();
     let start = html.find("<html").unwrap();
     for tag in html[start..].split('<').skip(1) {

@@ -1,0 +1,145 @@
+//! The lab beside the simulator: experiments that ran in both worlds.
+
+use std::collections::BTreeMap;
+
+use weftline_scenario::{MeanCi, RunRecord, mean_ci95};
+
+use crate::format::{escape, number};
+use crate::quantity::shorten;
+use crate::sweep::exact;
+use crate::tables::put;
+
+/// The most rows.
+const MAX_ROWS: usize = 500;
+
+/// What is compared: its name, its unit and its value.
+type Column = (&'static str, &'static str, fn(&RunRecord) -> Option<f64>);
+
+const COLUMNS: [Column; 6] = [
+    ("Goodput", "Mb/s", |run| run.goodput_mbps),
+    ("Completion", "s", |run| run.completion_s),
+    ("Delay p50", "ms", |run| Some(run.in_order_delay_ms?.p50)),
+    ("Picture discards", "", |run| Some(run.video?.picture_discards as f64)),
+    ("Buffer underflows", "", |run| Some(run.video?.buffer_underflows as f64)),
+    ("Retransmitted", "packets", |run| Some(run.retransmitted_packets()? as f64)),
+];
+
+/// What both worlds must have in common.
+type Experiment<'a> = ([&'a str; 4], bool, &'a BTreeMap<String, String>);
+
+/// Runs in the lab and in the simulator.
+type Worlds<'a> = [Vec<&'a RunRecord>; 2];
+
+/// A section with a table; empty if no experiment ran in both worlds.
+pub(crate) fn section(records: &[RunRecord]) -> String {
+    let both = both(records);
+    if both.is_empty() {
+        return String::new();
+    }
+    let mean = |runs: &[&RunRecord], value: fn(&RunRecord) -> Option<f64>| {
+        let valid = runs.iter().filter(|run| run.is_valid()).filter_map(|run| value(run));
+        mean_ci95(&valid.filter(|value| value.is_finite()).collect::<Vec<_>>())
+    };
+    let shown: Vec<&Column> = COLUMNS
+        .iter()
+        .filter(|(_, _, value)| {
+            both.iter()
+                .any(|(_, [lab, sim])| mean(lab, *value).is_some() && mean(sim, *value).is_some())
+        })
+        .collect();
+    let mut html = "<section id=\"beside\">\n<h2>The lab beside the simulator</h2>\n\
+                    <p>The same scenario, scheme and congestion control in both worlds: the mean in \
+                    each with its 95 % confidence interval, and the simulator's ÷ the lab's. An \
+                    asterisk marks a ratio outside 0.9 to 1.1.</p>\n\
+                    <div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Scenario</th>\
+                    <th scope=\"col\">Scheme</th><th scope=\"col\">Congestion</th>\
+                    <th scope=\"col\">Runs <span class=\"unit\">lab, sim</span></th>"
+        .to_owned();
+    for (name, unit, _) in &shown {
+        let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
+        put(
+            &mut html,
+            format_args!(
+                "<th scope=\"col\">{name} <span class=\"unit\">lab{unit}</span></th>\
+                 <th scope=\"col\">{name} <span class=\"unit\">sim{unit}</span></th>\
+                 <th scope=\"col\">ratio <span class=\"unit\">sim ÷ lab</span></th>"
+            ),
+        );
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for (([scenario, workload, scheme, congestion], tls, case), [lab, sim]) in
+        both.iter().take(MAX_ROWS).map(|(experiment, worlds)| (*experiment, worlds))
+    {
+        let tls = if tls { ", TLS" } else { "" };
+        let set: String = case.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
+        put(
+            &mut html,
+            format_args!(
+                "<tr><th scope=\"row\">{} <span class=\"unit\">{}{tls}{}</span></th><td>{}</td>\
+                 <td>{}</td><td>{}, {}</td>",
+                escape(&shorten(scenario, 60)),
+                escape(&shorten(workload, 40)),
+                escape(&shorten(&set, 200)),
+                escape(&shorten(scheme, 60)),
+                escape(&shorten(congestion, 60)),
+                lab.len(),
+                sim.len()
+            ),
+        );
+        for (_, _, value) in &shown {
+            let (lab, sim) = (mean(lab, *value), mean(sim, *value));
+            let text = |value: &Option<MeanCi>| value.as_ref().map_or("–".to_owned(), interval);
+            put(
+                &mut html,
+                format_args!(
+                    "<td>{}</td><td>{}</td><td>{}</td>",
+                    text(&lab),
+                    text(&sim),
+                    ratio(lab, sim)
+                ),
+            );
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table></div>\n");
+    if both.len() > MAX_ROWS {
+        let more = both.len() - MAX_ROWS;
+        put(&mut html, format_args!("<p class=\"facts\">{more} more rows are left out.</p>\n"));
+    }
+    html.push_str("</section>\n");
+    html
+}
+
+/// The experiments that ran in both worlds, in their order.
+fn both(records: &[RunRecord]) -> Vec<(Experiment<'_>, Worlds<'_>)> {
+    let mut all: BTreeMap<Experiment<'_>, Worlds<'_>> = BTreeMap::new();
+    for record in records {
+        let RunRecord { scenario, workload, scheme, congestion, tls, case, .. } = record;
+        let world = match record.world.as_str() {
+            "lab" => 0,
+            "sim" => 1,
+            _ => continue,
+        };
+        let experiment = ([scenario.as_str(), workload, scheme, congestion], *tls, case);
+        all.entry(experiment).or_default()[world].push(record);
+    }
+    all.into_iter().filter(|(_, worlds)| worlds.iter().all(|runs| !runs.is_empty())).collect()
+}
+
+fn interval(value: &MeanCi) -> String {
+    let mean = exact(value.mean);
+    match value.half_width.filter(|width| width.is_finite()) {
+        Some(width) => format!("{mean}<span class=\"ci\"> ± {}</span>", exact(width)),
+        None => mean,
+    }
+}
+
+fn ratio(lab: Option<MeanCi>, sim: Option<MeanCi>) -> String {
+    let (Some(lab), Some(sim)) = (lab, sim) else { return "–".to_owned() };
+    let ratio = sim.mean / lab.mean;
+    if !ratio.is_finite() {
+        return "–".to_owned();
+    }
+    let far = if (0.9..=1.1).contains(&ratio) { "" } else { "*" };
+    format!("<b>{}</b>{far}", number(ratio, 3))
+}

@@ -1,0 +1,193 @@
+//! What is measured of a run of a sweep, and what several runs say together.
+
+use weftline_scenario::{MeanCi, RunRecord, mean_ci95};
+
+use super::Sweeps;
+use crate::format::{decimals, number};
+
+/// A number of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    Discards,
+    Underflows,
+    Standstill,
+    /// Packets on a path.
+    Packets(String),
+    /// Packets sent again on a path, or on all.
+    Retransmitted(Option<String>),
+    Goodput,
+    ToSum,
+    ToBest,
+    Completion,
+}
+
+impl Measure {
+    /// The name of the figure; paths share one.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Discards => "Picture discards",
+            Self::Underflows => "Buffer underflows",
+            Self::Standstill => "Standstill",
+            Self::Packets(_) => "Packets",
+            Self::Retransmitted(Some(_)) => "Retransmitted packets",
+            Self::Retransmitted(None) => "Retransmitted packets, all paths",
+            Self::Goodput => "In-order goodput",
+            Self::ToSum => "Goodput ÷ sum of single paths",
+            Self::ToBest => "Goodput ÷ best single path",
+            Self::Completion => "Completion time",
+        }
+    }
+
+    pub(crate) fn unit(&self) -> &'static str {
+        match self {
+            Self::Goodput => "Mb/s",
+            Self::Completion | Self::Standstill => "s",
+            // The name says what is counted.
+            _ => "",
+        }
+    }
+
+    pub(crate) fn path(&self) -> Option<&str> {
+        match self {
+            Self::Packets(path) | Self::Retransmitted(Some(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The name with its unit.
+    pub(crate) fn label(&self) -> String {
+        match self.unit() {
+            "" => self.name().to_owned(),
+            unit => format!("{} ({unit})", self.name()),
+        }
+    }
+
+    /// Whether more is worse.
+    pub(crate) fn is_bad(&self) -> bool {
+        !matches!(self, Self::Packets(_) | Self::Goodput | Self::ToSum | Self::ToBest)
+    }
+
+    /// The value of a run; `None` if it has none or does not count.
+    pub(crate) fn of(&self, sweeps: &Sweeps<'_>, run: usize) -> Option<f64> {
+        let record = &sweeps.records[run];
+        let ratio = || sweeps.ratios.get(&run);
+        let value = match self {
+            Self::Discards => record.video?.picture_discards as f64,
+            Self::Underflows => record.video?.buffer_underflows as f64,
+            Self::Standstill => record.video?.underflow_s,
+            Self::Packets(path) => of_path(record, path)?.packets? as f64,
+            Self::Retransmitted(Some(path)) => of_path(record, path)?.retransmitted_packets? as f64,
+            Self::Retransmitted(None) => record.retransmitted_packets()? as f64,
+            Self::Goodput => record.goodput_mbps?,
+            Self::ToSum => ratio()?.0,
+            Self::ToBest => ratio()?.1,
+            Self::Completion => record.completion_s?,
+        };
+        (value.is_finite() && record.is_valid()).then_some(value)
+    }
+}
+
+fn of_path<'a>(record: &'a RunRecord, path: &str) -> Option<&'a weftline_scenario::PathRecord> {
+    record.paths.iter().find(|other| other.name == path)
+}
+
+/// What the runs of one cell say.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Stat {
+    pub(crate) value: Option<MeanCi>,
+    low: f64,
+    high: f64,
+    pub(crate) runs: usize,
+    pub(crate) failed: usize,
+    invalid: usize,
+}
+
+impl Stat {
+    pub(crate) fn new(sweeps: &Sweeps<'_>, runs: &[usize], measure: &Measure) -> Self {
+        let values: Vec<f64> = runs.iter().filter_map(|&run| measure.of(sweeps, run)).collect();
+        let records = || runs.iter().map(|&run| &sweeps.records[run]);
+        Self {
+            value: mean_ci95(&values).filter(|value| value.mean.is_finite()),
+            low: values.iter().copied().fold(f64::INFINITY, f64::min),
+            high: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            runs: runs.len(),
+            failed: records().filter(|record| !record.completed).count(),
+            invalid: records().filter(|record| !record.is_valid()).count(),
+        }
+    }
+
+    pub(crate) fn half_width(&self) -> Option<f64> {
+        self.value?.half_width.filter(|width| width.is_finite())
+    }
+
+    /// All numbers in a line.
+    pub(crate) fn describe(&self, unit: &str) -> String {
+        let mut text = match (&self.value, self.half_width()) {
+            (None, _) => "no value".to_owned(),
+            (Some(value), None) => format!("{} {unit}", exact(value.mean)),
+            (Some(value), Some(width)) => {
+                format!("{} ± {} {unit}", exact(value.mean), exact(width))
+            }
+        };
+        text.truncate(text.trim_end().len());
+        text.push_str(&match self.value {
+            Some(value) if value.count > 1 => {
+                format!("; n = {}, {} to {}", value.count, exact(self.low), exact(self.high))
+            }
+            Some(_) => "; n = 1".to_owned(),
+            None => format!("; {} runs", self.runs),
+        });
+        if self.failed > 0 {
+            text.push_str(&format!("; {} of {} failed", self.failed, self.runs));
+        }
+        if self.invalid > 0 {
+            text.push_str(&format!("; {} invalid", self.invalid));
+        }
+        text
+    }
+}
+
+/// A number with the digits that matter in a tooltip or table.
+pub(crate) fn exact(value: f64) -> String {
+    if value.abs() >= 1e9 {
+        return format!("{value:.3e}");
+    }
+    let places = if value.abs() >= 1000.0 && value.fract() != 0.0 { 1 } else { decimals(value) };
+    number(value, if value.fract() == 0.0 { 0 } else { places })
+}
+
+/// A number that fits a cell.
+pub(crate) fn compact(value: f64) -> String {
+    compact_as(value, value)
+}
+
+/// A number in the form that `like` has, such as the half-width below its mean.
+pub(crate) fn compact_as(value: f64, like: f64) -> String {
+    match like.abs() {
+        v if v >= 1e9 => format!("{value:.1e}"),
+        v if v >= 1e7 => format!("{:.0}M", value / 1e6),
+        v if v >= 1e6 => format!("{:.1}M", value / 1e6),
+        v if v >= 1e5 => format!("{:.0}k", value / 1e3),
+        v if v >= 1e4 => format!("{:.1}k", value / 1e3),
+        v if v >= 100.0 || value == 0.0 => number(value, 0),
+        v if v >= 10.0 => number(value, 1),
+        v if v >= 0.0995 => number(value, 2),
+        _ => number(value, 3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_fit_their_place() {
+        let short = [0.0, 0.004, 0.4, 3.25, 12.34, 123.4, 4321.0, 12_345.0, 123_456.0, 2.5e6];
+        let short = short.map(compact);
+        let wanted = ["0", "0.004", "0.40", "3.25", "12.3", "123", "4321", "12.3k", "123k", "2.5M"];
+        assert_eq!(short, wanted);
+        assert_eq!([compact_as(900.0, 38_000.0), compact_as(0.0, 9.0)], ["0.9k", "0"]);
+        assert_eq!(exact(12_345.67), "12\u{202f}345.7");
+        assert_eq!([exact(5.0), exact(0.25)], ["5", "0.250"]);
+    }
+}
