@@ -1,6 +1,6 @@
 //! Lines over one swept quantity, a line for each scheme, a panel for each congestion control.
 
-use super::{Group, Measure, Place, Stat, Sweeps, colour, table};
+use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, colour, table};
 use std::collections::BTreeMap;
 
 use crate::figures::figure;
@@ -156,6 +156,10 @@ fn lines_of(
     let caption = format!("{}, mean with 95 % confidence interval", measure.label());
     let mut content = "<div class=\"panels\">\n".to_owned();
     for Panel { title, bands, lines } in panels {
+        if content.len() > MAX_FIGURE {
+            content.push_str(TOO_LARGE);
+            break;
+        }
         let plot = Plot {
             description: &format!("{caption}, {title}"),
             width: 520.0,

@@ -1,7 +1,7 @@
 //! Heat maps of schemes by congestion controls, a panel for each scenario and path.
 
 use super::{
-    Cells, Group, Measure, Stat, Sweeps, TOO_LARGE, exact,
+    Cells, Group, MAX_FIGURE, Measure, Stat, Sweeps, TOO_LARGE, exact,
     measure::{compact, compact_as},
     table,
 };
@@ -14,9 +14,6 @@ use crate::tables::put;
 /// The size of a cell with a mean and its interval.
 const CELL: (f64, f64) = (66.0, 37.0);
 
-/// Maps stop here, so that a directory of very many scenarios makes a page at all.
-const MAX_MAPS: usize = 3_000_000;
-
 /// One section with the maps of all groups, measure by measure.
 pub(super) fn section(sweeps: &Sweeps<'_>, groups: &[&Group<'_>]) -> String {
     let mut html = "<section id=\"grid\">\n<h2>Schemes by congestion controls</h2>\n\
@@ -26,7 +23,7 @@ pub(super) fn section(sweeps: &Sweeps<'_>, groups: &[&Group<'_>]) -> String {
         .to_owned();
     let cells: Vec<Cells> = groups.iter().map(|group| group.cells(sweeps.records)).collect();
     for maps in measures(sweeps, groups) {
-        if html.len() > MAX_MAPS {
+        if html.len() > MAX_FIGURE {
             html.push_str(TOO_LARGE);
             break;
         }
@@ -34,7 +31,7 @@ pub(super) fn section(sweeps: &Sweeps<'_>, groups: &[&Group<'_>]) -> String {
     }
     html.push_str("<details><summary>The same numbers as tables</summary>\n");
     for (group, cells) in groups.iter().zip(&cells) {
-        if html.len() > MAX_MAPS {
+        if html.len() > MAX_FIGURE {
             html.push_str(TOO_LARGE);
             break;
         }
@@ -106,6 +103,10 @@ fn maps_of(
     let mut content = scale.legend(first.unit());
     content.push_str("<div class=\"panels\">\n");
     for (title, group, stats) in &panels {
+        if content.len() > MAX_FIGURE {
+            content.push_str(TOO_LARGE);
+            break;
+        }
         let names = |names: &[&str]| names.iter().map(|name| shorten(name, 24)).collect();
         let (rows, columns): (Vec<String>, Vec<String>) =
             (names(&group.schemes), names(&group.congestions));

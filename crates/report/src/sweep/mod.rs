@@ -27,6 +27,9 @@ pub(crate) use measure::{Measure, Stat, exact};
 /// Figures are left out, with a word on it, when the page has grown to this many bytes.
 const MAX_PAGE: usize = 5_000_000;
 
+/// No figure with its panels grows much beyond this.
+const MAX_FIGURE: usize = 2_000_000;
+
 /// The most values that a key may have to be the side of a heat map.
 const MAX_SIDE: usize = 24;
 
@@ -117,20 +120,22 @@ impl<'a> Sweeps<'a> {
         }
         let others = self.groups.iter().enumerate().filter(|(_, group)| group.shape != Shape::Grid);
         for (index, group) in others {
+            if before + html.len() > MAX_PAGE {
+                html.push_str(TOO_LARGE);
+                break;
+            }
             put(
                 &mut html,
                 format_args!("<section id=\"g{index}\">\n<h2>{}</h2>\n", group.heading()),
             );
             put(&mut html, format_args!("<p class=\"facts\">{}</p>\n", escape(&self.facts(group))));
-            if before + html.len() > MAX_PAGE {
-                html.push_str(TOO_LARGE);
-            } else {
-                html.push_str(&match group.shape {
-                    Shape::Curves => curves::all(self, group),
-                    Shape::Planes => planes::all(self, group, MAX_PAGE - before - html.len()),
-                    Shape::Grid | Shape::Spread => spread::all(self, group),
-                });
-            }
+            html.push_str(&match group.shape {
+                Shape::Curves => curves::all(self, group),
+                Shape::Planes => {
+                    planes::all(self, group, MAX_PAGE.saturating_sub(before + html.len()))
+                }
+                Shape::Grid | Shape::Spread => spread::all(self, group),
+            });
             html.push_str(&self.failures(&[group]));
             html.push_str("</section>\n");
         }

@@ -1,6 +1,6 @@
 //! Two swept keys: a small heat map for each scheme and congestion control.
 
-use super::{Group, Measure, Stat, Sweeps, TOO_LARGE, grid::cell, table};
+use super::{Group, MAX_FIGURE, Measure, Stat, Sweeps, TOO_LARGE, grid::cell, table};
 use std::collections::BTreeMap;
 
 use super::Place;
@@ -61,6 +61,9 @@ fn maps_of(group: &Group<'_>, measure: &Measure, stats: &BTreeMap<Place, Stat>) 
     );
     for scheme in (0..group.schemes.len()).filter(|&scheme| wanted(scheme)) {
         for congestion in 0..group.congestions.len() {
+            if content.len() > MAX_FIGURE {
+                continue;
+            }
             let title = format!(
                 "{}, {}",
                 shorten(group.schemes[scheme], 40),
@@ -92,6 +95,9 @@ fn maps_of(group: &Group<'_>, measure: &Measure, stats: &BTreeMap<Place, Stat>) 
                 format_args!("<div><h4>{}</h4>\n{}</div>\n", escape(&title), map.render(&scale)),
             );
         }
+    }
+    if content.len() > MAX_FIGURE {
+        content.push_str(TOO_LARGE);
     }
     content.push_str("</div>\n");
     figure(&measure.label(), &[], &content)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Group, Measure, Sweeps, colour, count, exact};
+use super::{Group, MAX_FIGURE, Measure, Sweeps, TOO_LARGE, colour, count, exact};
 use crate::figures::{figure, steps};
 use crate::format::escape;
 use crate::plot::{Line, Plot, XAxis};
@@ -35,6 +35,10 @@ pub(super) fn all(sweeps: &Sweeps<'_>, group: &Group<'_>) -> String {
         );
     }
     for congestion in &group.congestions {
+        if html.len() > MAX_FIGURE {
+            html.push_str(TOO_LARGE);
+            break;
+        }
         if group.congestions.len() > 1 {
             put(&mut html, format_args!("<h3>{}</h3>\n", escape(&shorten(congestion, 60))));
         }

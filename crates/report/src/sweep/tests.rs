@@ -342,6 +342,72 @@ fn odd_records_never_break_the_page() {
     }
 }
 
+/// What a reader finds on a page, in its order.
+fn outline(html: &str) -> String {
+    let mut lines = Vec::new();
+    for piece in html.split('<').skip(1) {
+        let (tag, text) = piece.split_once('>').unwrap();
+        let name = tag.split(' ').next().unwrap();
+        let said = match name {
+            "h1" | "h2" | "h3" | "h4" | "figcaption" | "summary" | "th" | "aside" => text,
+            "svg" => {
+                tag.split("aria-label=\"").nth(1).map_or("", |label| label.trim_end_matches('"'))
+            }
+            _ => continue,
+        };
+        // The directory's name is another in each run.
+        let said = if name == "h1" { "Weftline report" } else { said.trim() };
+        lines.push(format!("{name} {said}"));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn a_page_of_all_kinds_keeps_its_structure() {
+    let mut records = Vec::new();
+    for scheme in ["min-rtt", "lpc"] {
+        for congestion in ["cubic", "bbr"] {
+            records.push(video("mptcp-a1", scheme, congestion, 1));
+        }
+        for (one, two) in [("5Mbps", "10ms"), ("50Mbps", "10ms"), ("5Mbps", "20ms")] {
+            let mut line = bulk(scheme, "cubic", 1, 5.0, &[("path.one.rate", one)]);
+            line.scenario = "line".to_owned();
+            let case = [("path.one.rate", one), ("path.two.delay", two)];
+            let mut plane = bulk(scheme, "cubic", 1, 5.0, &case);
+            plane.scenario = "plane".to_owned();
+            let mut draw = bulk(scheme, "cubic", 1, 5.0, &[("draw", two), ("path.one.rate", one)]);
+            draw.scenario = "draw".to_owned();
+            records.extend([line, plane, draw]);
+        }
+        for world in ["lab", "sim"] {
+            let world = world.to_owned();
+            records.push(RunRecord { world, ..bulk(scheme, "cubic", 1, 5.0, &[]) });
+        }
+    }
+    insta::assert_snapshot!(outline(&report(&records)));
+}
+
+#[test]
+fn very_many_of_anything_still_make_a_page() {
+    let mut records = Vec::new();
+    for number in 0..1500 {
+        let name = format!("n{number}");
+        for congestion in ["cubic", "bbr"] {
+            for scheme in ["fbdt", "lpc"] {
+                records.push(video(&name, scheme, congestion, 1));
+                let rate = format!("{number}Mbps");
+                let mut swept = bulk(scheme, &name, 1, 5.0, &[("path.one.rate", &rate)]);
+                records.push(swept.clone());
+                swept.case.insert("draw".to_owned(), number.to_string());
+                records.push(swept);
+            }
+        }
+    }
+    let html = report(&records);
+    assert!(html.len() < 12_000_000, "{} bytes", html.len());
+    assert!(html.contains("Not drawn: the page is large enough."));
+}
+
 #[test]
 fn text_on_every_colour_can_be_read() {
     let style = include_str!("../style.css");
