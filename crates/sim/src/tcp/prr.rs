@@ -70,7 +70,8 @@ mod tests {
     #[test]
     fn reno_sends_one_for_two() {
         let (sent, pipe) = recover(50);
-        assert!(sent[1..].windows(2).all(|pair| pair.iter().sum::<u64>() == 1), "{sent:?}");
+        // Down to the threshold; there each acknowledgement lets one go.
+        assert!(sent[1..95].windows(2).all(|pair| pair.iter().sum::<u64>() == 1), "{sent:?}");
         assert!(pipe.abs_diff(50) <= 1, "{pipe}");
     }
 

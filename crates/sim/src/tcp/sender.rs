@@ -235,7 +235,7 @@ impl Sender {
     /// The slow start threshold in bytes, once there is one.
     pub(super) fn ssthresh_bytes(&self) -> Option<u64> {
         let ssthresh = self.control.ssthresh();
-        ssthresh.is_finite().then_some(ssthresh as u64 * self.mss)
+        ssthresh.is_finite().then_some((ssthresh as u64).saturating_mul(self.mss))
     }
 
     /// The latest delivery rate that the application did not limit, or the highest that it did.
@@ -642,6 +642,8 @@ impl Sender {
                     }
                 };
                 self.probe = Some(Probe { end: self.nxt, resent: !new });
+                // One probe at a time: what comes next is the retransmission timer.
+                self.probe_at_ns = None;
                 Some(segment)
             }
         }
