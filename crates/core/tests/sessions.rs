@@ -65,14 +65,18 @@ fn every_scheduler_survives_a_path_that_dies() {
                 (at(1200), Step::Kill(path)),
                 (at(1500), Step::Revive(path)),
             ];
-            let mut world = World::new(&config(entry.name), paths(), [100_000, 2 << 20], 1);
-            world.script(script);
-            let done = world.run(at(20_000));
-            assert!(done, "{} without path {path} stalls at {}", entry.name, world.now);
-            assert_eq!((world.read(0), world.read(1)), (2 << 20, 100_000), "{}", entry.name);
-            // The path left carries 2 MiB within a second.
-            let took = world.last_read_at(0).since(START);
-            assert!(took < ms(2500), "{} without path {path} takes {took:?}", entry.name);
+            for exact in [false, true] {
+                let what = format!("{} without path {path}, exact {exact}", entry.name);
+                let mut world = World::new(&config(entry.name), paths(), [100_000, 2 << 20], 1);
+                world.exact = exact;
+                world.script(script.clone());
+                let done = world.run(at(20_000));
+                assert!(done, "{what}, stalls at {}", world.now);
+                assert_eq!((world.read(0), world.read(1)), (2 << 20, 100_000), "{what}");
+                // The path left carries 2 MiB within a second.
+                let took = world.last_read_at(0).since(START);
+                assert!(took < ms(2500), "{what}, takes {took:?}");
+            }
         }
     }
 }
@@ -98,6 +102,7 @@ proptest! {
     #[test]
     fn any_path_behaviour(seed in any::<u64>(),
                           scheduler in prop::sample::select(REGISTRY.iter().map(|entry| entry.name).collect::<Vec<_>>()),
+                          exact in any::<bool>(),
                           rates in prop::collection::vec(5u64..400, 1..4),
                           delays in prop::collection::vec(0u64..60, 3),
                           losses in prop::collection::vec(0.0f64..0.05, 3),
@@ -108,6 +113,7 @@ proptest! {
             .collect();
         let n = paths.len();
         let mut world = World::new(&config(scheduler), paths, [totals.0, totals.1], seed);
+        world.exact = exact;
         let mut script: Vec<_> = steps.into_iter().map(|(at, path, kind, node)| {
             let path = path % n;
             let step = match kind {

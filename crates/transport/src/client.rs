@@ -269,6 +269,7 @@ impl ClientBuilder {
         let forward = self.forward_number()?;
         let scheduler =
             Entry::find(&self.scheduler).map_err(|_| unknown_scheduler(&self.scheduler))?;
+        scheduler.check_paths(paths.len()).map_err(|error| Error::Invalid(error.to_string()))?;
         let session = SessionConfig {
             scheduler,
             scheduler_config: SchedulerConfig {

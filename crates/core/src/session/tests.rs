@@ -265,3 +265,39 @@ fn nothing_is_sent_to_a_peer_that_has_reset() {
     let resets = std::iter::from_fn(|| session.poll_event());
     assert_eq!(resets.filter(|event| matches!(event, Event::Reset(..))).count(), 1);
 }
+
+#[test]
+fn a_subflow_that_holds_up_a_full_window_is_to_be_penalised() {
+    let config = SessionConfig {
+        scheduler: Entry::find("min-rtt").expect("registered"),
+        ..SessionConfig::default()
+    };
+    let (slow, fast) = (PEER, SubflowId(1));
+    let mut session = Session::new(&config, Instant::ZERO);
+    for id in [slow, fast] {
+        session.subflow_up(id, PathId(id.0), Instant::ZERO);
+    }
+    session.write(&vec![7; 1 << 20], Instant::ZERO);
+    let ask = |session: &mut Session, id: SubflowId, room| {
+        let mut out = VecDeque::new();
+        let _ = session.poll_transmit(id, room, &mut out, Instant::from_millis(1));
+        let mut bytes: BytesMut = out.iter().flatten().copied().collect();
+        let records = std::iter::from_fn(|| Record::decode(&mut bytes).expect("our own"));
+        let data = records.filter_map(|record| match record {
+            Record::Data(data) => Some(data.offset..data.offset + data.payload.len() as u64),
+            _ => None,
+        });
+        data.collect::<Vec<_>>()
+    };
+    // The slow subflow carries the lowest byte, the fast one the rest that the credit allows; then
+    // the lowest byte again.
+    assert_eq!(ask(&mut session, slow, 1).first(), Some(&(0..1)));
+    let info = PathInfo { srtt: Duration::from_millis(10), ..PathInfo::default() };
+    session.handle_path_info(fast, info);
+    let mut sent = ask(&mut session, fast, 1 << 20);
+    assert_eq!(sent.pop(), Some(0..1));
+    assert_eq!(sent.last().map(|range| range.end), Some(INITIAL_CREDIT));
+    assert_eq!(session.stats().paths[&PathId(1)].rescued, 1);
+    let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
+    assert!(events.contains(&Event::Penalise(slow)), "{events:?}");
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
+use weftline_core::scheduler::Entry;
 use weftline_core::session::Event;
 use weftline_core::{Bitrate, ByteCount, Instant, Session, SessionConfig};
 use weftline_link::{Link, LinkConfig, LossModel, QueueLimit, RateTrace, Verdict};
@@ -54,6 +55,8 @@ struct Pipe {
     unsent_max: u64,
     /// What the path holds at its mean rate, and the socket's share: a window that fits.
     cwnd: u64,
+    /// Bytes that have not arrived.
+    in_flight: u64,
     arrivals: VecDeque<(Instant, Bytes)>,
     last_arrival: Instant,
     /// Whether the writer filled the socket and waits for room.
@@ -64,6 +67,20 @@ struct Pipe {
 impl Pipe {
     fn room(&mut self, now: Instant) -> u64 {
         self.unsent_max.saturating_sub(self.link.backlog(now).0.as_u64())
+    }
+
+    /// What the endpoint would tell of its connection.
+    fn info(&self, exact: bool) -> PathInfo {
+        PathInfo {
+            exact,
+            cwnd: ByteCount::new(self.cwnd),
+            in_flight: ByteCount::new(self.in_flight),
+            srtt: self.rtt,
+            rttvar: self.rtt / 8,
+            min_rtt: self.rtt,
+            ssthresh: Some(ByteCount::new(self.cwnd / 2)),
+            ..PathInfo::default()
+        }
     }
 
     fn push(&mut self, bytes: Bytes, now: Instant) {
@@ -78,6 +95,7 @@ impl Pipe {
                 }
             };
             self.last_arrival = self.last_arrival.max(arrives);
+            self.in_flight += part.len() as u64;
             self.arrivals.push_back((self.last_arrival, part));
         }
     }
@@ -118,6 +136,10 @@ pub(crate) struct World {
     next_subflow: u64,
     script: VecDeque<(Instant, Step)>,
     seed: u64,
+    scheduler: &'static Entry,
+    /// Whether the sessions know every window exactly and are asked for all subflows whenever
+    /// anything has happened, a segment at a time, as a simulator does.
+    pub(crate) exact: bool,
     pub(crate) silent_events: u32,
     /// At most this rate is written, in steps of a millisecond; as fast as possible if `None`.
     pub(crate) pace: Option<Bitrate>,
@@ -154,6 +176,8 @@ impl World {
             next_subflow: 0,
             script: VecDeque::new(),
             seed,
+            scheduler: config.scheduler,
+            exact: false,
             silent_events: 0,
             pace: None,
         };
@@ -238,6 +262,7 @@ impl World {
         for (&(id, to), pipe) in &mut self.pipes {
             while !pipe.cut && pipe.arrivals.front().is_some_and(|(at, _)| *at <= now) {
                 let (_, bytes) = pipe.arrivals.pop_front().expect("looked at");
+                pipe.in_flight -= bytes.len() as u64;
                 let node = &mut self.nodes[to];
                 let input = node.input.get_mut(&id).expect("the subflow is up");
                 input.extend_from_slice(&bytes);
@@ -271,6 +296,9 @@ impl World {
                     moved = true;
                     self.pump((id, to));
                 }
+                if self.exact {
+                    moved |= self.offer_windows(to);
+                }
                 while let Some(event) = self.nodes[from].session.poll_event() {
                     moved = true;
                     match event {
@@ -298,20 +326,42 @@ impl World {
             return;
         }
         let session = &mut self.nodes[1 - to].session;
-        let in_flight: usize = pipe.arrivals.iter().map(|(_, bytes)| bytes.len()).sum();
-        let info = PathInfo {
-            cwnd: ByteCount::new(pipe.cwnd),
-            in_flight: ByteCount::new(in_flight as u64),
-            srtt: pipe.rtt,
-            rttvar: pipe.rtt / 8,
-            min_rtt: pipe.rtt,
-            ..PathInfo::default()
-        };
-        session.handle_path_info(id, info);
+        // Of windows, only control records pass by themselves.
+        let room = if self.exact { 0 } else { room };
+        session.handle_path_info(id, pipe.info(self.exact));
         let sent = session.poll_transmit(id, room, &mut out, now);
-        pipe.full = sent >= room;
+        pipe.full = !self.exact && sent >= room;
         for bytes in out {
             pipe.push(bytes, now);
+        }
+    }
+
+    /// Asks for all subflows toward node `to` that have room in their windows until none takes
+    /// anything. Returns whether any did.
+    fn offer_windows(&mut self, to: usize) -> bool {
+        let now = self.now;
+        let session = &mut self.nodes[1 - to].session;
+        let mut moved = false;
+        loop {
+            let mut taken = false;
+            for asked in self.subflows.values() {
+                for id in self.subflows.values() {
+                    let info = self.pipes[&(*id, to)].info(true);
+                    session.handle_path_info(*id, info);
+                }
+                let pipe = self.pipes.get_mut(&(*asked, to)).expect("the subflow is up");
+                let room = self.scheduler.room(&pipe.info(true)).as_u64();
+                if room < SEGMENT as u64 {
+                    continue;
+                }
+                let mut out = VecDeque::new();
+                taken |= session.poll_transmit(*asked, SEGMENT as u64, &mut out, now) > 0;
+                out.into_iter().for_each(|bytes| pipe.push(bytes, now));
+            }
+            if !taken {
+                return moved;
+            }
+            moved = true;
         }
     }
 
@@ -368,6 +418,7 @@ impl World {
                 rtt: 2 * spec.delay,
                 unsent_max: spec.unsent_max,
                 cwnd: spec.rate.mean().bytes_in(2 * spec.delay).as_u64() + spec.unsent_max,
+                in_flight: 0,
                 arrivals: VecDeque::new(),
                 last_arrival: self.now,
                 full: false,
