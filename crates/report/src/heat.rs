@@ -92,7 +92,7 @@ impl Scale {
 fn steps(low: f64, high: f64) -> [f64; LEVELS + 1] {
     let base = if low < 0.0 || (low > 0.6 * high && low < high) { low } else { 0.0 };
     let raw = (high - base) / LEVELS as f64;
-    let step = if raw > 0.0 && raw.is_normal() { round_up(raw) } else { 1.0 / LEVELS as f64 };
+    let step = if raw > 0.0 && raw.is_normal() { round_up(raw) } else { 1.0 };
     let base = (base / step).floor() * step;
     // Rounding the base down may leave the highest value out.
     let reaches = base + step * LEVELS as f64 >= high;

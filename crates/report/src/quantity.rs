@@ -105,9 +105,19 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     format!("{head}…")
 }
 
-/// A finite number and its unit; a unit that is not known stays as it is (`bdp`, `packets`).
+/// A finite number and its unit; a unit that is not known stays as it is (`bdp`, `packets`). Times
+/// may have several parts (`3ms 341us`).
 fn quantity(text: &str) -> Option<(f64, String)> {
-    let text = text.trim();
+    let mut parts = text.split_whitespace().map(simple_quantity);
+    let (mut sum, unit) = parts.next()??;
+    for part in parts {
+        let (value, _) = part.filter(|(_, other)| unit == "ms" && *other == unit)?;
+        sum += value;
+    }
+    Some((sum, unit))
+}
+
+fn simple_quantity(text: &str) -> Option<(f64, String)> {
     let is_digit = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+');
     let mut end = text.find(|c| !is_digit(c)).unwrap_or(text.len());
     // An exponent belongs to the number.
@@ -140,6 +150,7 @@ mod tests {
         assert_eq!([axis.tick(0), axis.tick(2)], ["0.5", "1000"]);
         let axis = Axis::new("d", ["2s", "10ms", "10ms"].map(String::from));
         assert_eq!(axis.numbers, Some(vec![10.0, 2000.0]));
+        assert_eq!(quantity("3ms 250us"), Some((3.25, "ms".to_owned())));
         let axis = Axis::new("loss", ["0.0", "1e-3", "0.05"].map(String::from));
         assert_eq!((axis.numbers, axis.unit.as_str()), (Some(vec![0.0, 0.001, 0.05]), ""));
     }
@@ -147,7 +158,7 @@ mod tests {
     #[test]
     fn everything_else_keeps_its_order_as_text() {
         for odd in
-            [["1bdp", "20packets"], ["", "5Mbps"], ["[{ at = \"0s\" }]", "0"], ["1s 5ms", "1s"]]
+            [["1bdp", "20packets"], ["", "5Mbps"], ["[{ at = \"0s\" }]", "0"], ["1s 5kB", "1s"]]
         {
             let axis = Axis::new("k", odd.map(String::from));
             assert_eq!((axis.numbers, axis.texts), (None, odd.map(String::from).to_vec()));

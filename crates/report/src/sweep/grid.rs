@@ -2,7 +2,7 @@
 
 use super::{
     Cells, Group, MAX_FIGURE, Measure, Stat, Sweeps, TOO_LARGE, exact,
-    measure::{compact, compact_as},
+    measure::{compact, compact_width},
     table,
 };
 use crate::figures::figure;
@@ -171,7 +171,7 @@ pub(super) fn cell(stat: &Stat, who: &str, unit: &str, wide: bool) -> Cell {
         value,
         text: value.map_or(missing.to_owned(), compact),
         below: width
-            .map_or(String::new(), |(width, mean)| format!("± {}", compact_as(width, mean))),
+            .map_or(String::new(), |(width, mean)| format!("± {}", compact_width(width, mean))),
         failed: stat.failed > 0,
         title: format!("{}: {}", shorten(who, 200), stat.describe(unit)),
     }

@@ -161,8 +161,14 @@ pub(crate) fn compact(value: f64) -> String {
     compact_as(value, value)
 }
 
-/// A number in the form that `like` has, such as the half-width below its mean.
-pub(crate) fn compact_as(value: f64, like: f64) -> String {
+/// A half-width that fits a cell below its mean, with the mean's decimals if it is of its size.
+pub(crate) fn compact_width(width: f64, mean: f64) -> String {
+    let alike = width <= mean.abs() && width >= 0.01 * mean.abs();
+    compact_as(width, if alike { mean } else { width })
+}
+
+/// A number in the form that `like` has.
+fn compact_as(value: f64, like: f64) -> String {
     match like.abs() {
         v if v >= 1e9 => format!("{value:.1e}"),
         v if v >= 1e7 => format!("{:.0}M", value / 1e6),
@@ -186,7 +192,9 @@ mod tests {
         let short = short.map(compact);
         let wanted = ["0", "0.004", "0.40", "3.25", "12.3", "123", "4321", "12.3k", "123k", "2.5M"];
         assert_eq!(short, wanted);
-        assert_eq!([compact_as(900.0, 38_000.0), compact_as(0.0, 9.0)], ["0.9k", "0"]);
+        let widths = [(900.0, 38_000.0), (0.0, 9.0), (73_047.0, 8503.0), (41.0, 38_000.0)];
+        let widths = widths.map(|(width, mean)| compact_width(width, mean));
+        assert_eq!(widths, ["0.9k", "0", "73.0k", "41.0"]);
         assert_eq!(exact(12_345.67), "12\u{202f}345.7");
         assert_eq!([exact(5.0), exact(0.25)], ["5", "0.250"]);
     }
