@@ -30,13 +30,16 @@ pub(crate) struct Net {
     armed: Vec<Option<u64>>,
     /// Endpoints of flows whose controls look at each other, by flow: the server's ends.
     coupled: Vec<Vec<u32>>,
+    /// Whether the controls of a flow look at each other.
+    coupled_flows: Vec<bool>,
     members: Vec<Member>,
 }
 
 impl Net {
-    /// Room for the flow's coupled endpoints; flows are numbered from 0 in this order.
-    pub(crate) fn add_flow(&mut self) {
+    /// Adds a flow, whose controls look at each other if `coupled`. Flows are numbered from 0.
+    pub(crate) fn add_flow(&mut self, coupled: bool) {
         self.coupled.push(Vec::new());
+        self.coupled_flows.push(coupled);
     }
 
     /// Adds an endpoint of a flow. `wire` is the one it sends on.
@@ -45,14 +48,13 @@ impl Net {
         endpoint: Endpoint,
         place: (u32, u32, bool),
         wire: u32,
-        coupled: bool,
     ) -> u32 {
         let index = self.next_endpoint();
         let (flow, subflow, server) = place;
         self.endpoints.push(endpoint);
         self.places.push(Place { flow, subflow, server, wire });
         self.armed.push(None);
-        if coupled && server {
+        if self.coupled_flows[flow as usize] && server {
             self.coupled[flow as usize].push(index);
         }
         index
@@ -105,23 +107,25 @@ impl Net {
     }
 
     /// Gathers what the endpoint's control sees of its connection; gives its own place in it.
+    /// Controls that look at no other see an empty connection.
     fn look_around(&mut self, index: u32) -> usize {
-        let flow = self.place(index).flow as usize;
+        let place = self.places[index as usize];
+        let flow = &self.coupled[place.flow as usize];
         self.members.clear();
         let mut me = 0;
-        for &other in &self.coupled[flow] {
-            let endpoint = &self.endpoints[other as usize];
-            if other == index {
-                me = self.members.len();
-            } else if !endpoint.is_established() {
-                continue;
+        if place.server && !flow.is_empty() {
+            for &other in flow {
+                let endpoint = &self.endpoints[other as usize];
+                if other == index {
+                    me = self.members.len();
+                } else if !endpoint.is_established() {
+                    continue;
+                }
+                self.members.push(endpoint.member());
             }
-            self.members.push(endpoint.member());
-        }
-        if self.members.is_empty() || !self.coupled[flow].contains(&index) {
-            self.members.clear();
+        } else if self.coupled_flows[place.flow as usize] {
+            // The client's end of a coupled flow: it sends a little, on its own.
             self.members.push(self.endpoints[index as usize].member());
-            me = 0;
         }
         me
     }

@@ -67,7 +67,7 @@ impl World {
         }
         let mut flows = Vec::new();
         for (index, flow) in plan.flows.iter().enumerate() {
-            net.add_flow();
+            net.add_flow(flow.congestion.coupled);
             let index = u32::try_from(index).expect("a run has few flows");
             let ends = (0..flow.paths.len()).map(|k| add_ends(&mut net, &plan, index, k));
             let ends = ends.collect();
@@ -238,7 +238,7 @@ fn add_ends(net: &mut Net, plan: &Plan, index: u32, k: usize) -> [u32; 2] {
         });
         let out = wire(usize::from(!is_server));
         let place = (index, subflow, is_server);
-        net.add_endpoint(Endpoint::new(&config, control), place, out, flow.congestion.coupled);
+        net.add_endpoint(Endpoint::new(&config, control), place, out);
     }
     [client, server]
 }

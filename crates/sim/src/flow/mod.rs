@@ -181,7 +181,7 @@ impl Flow {
         }
         self.armed = None;
         let read = self.sink.handle_timeout(now_ns);
-        let source = self.source.next_ns().is_some_and(|at| at <= now_ns);
+        let source = self.source.is_due(now_ns);
         let session = match &mut self.carrier {
             Carrier::Plain(_) => false,
             Carrier::Multi(multi) => multi.expire(net),
@@ -208,7 +208,7 @@ impl Flow {
             Carrier::Plain(_) => None,
             Carrier::Multi(multi) => multi.next_ns(),
         };
-        let own = self.source.next_ns().into_iter().chain(self.sink.next_ns());
+        let own = self.source.next_ns(now_ns).into_iter().chain(self.sink.next_ns());
         let Some(at) = own.chain(session).min() else { return };
         let at = at.max(now_ns);
         if self.armed.is_none_or(|armed| at < armed) {

@@ -7,19 +7,23 @@ use crate::net::Net;
 const SEND_BUFFER_MIN: u64 = 64 << 10;
 /// The most, as in the lab's namespaces.
 const SEND_BUFFER_MAX: u64 = 32 << 20;
-/// Segment payload that the buffer is counted in.
-const SEGMENT: f64 = 1448.0;
+/// What a segment of the window counts for in the buffer: payload, headers and the kernel's own
+/// data about it (Linux, `tcp_sndbuf_expand`).
+const SEGMENT: f64 = 2304.0;
 
 /// A TCP connection with nothing above it.
 #[derive(Debug)]
 pub(super) struct Plain {
     client: u32,
     server: u32,
+    /// The most bytes written and not acknowledged. It grows with the window and never shrinks: a
+    /// sender in recovery must not run dry for want of room.
+    buffer: u64,
 }
 
 impl Plain {
     pub(super) const fn new([client, server]: [u32; 2]) -> Self {
-        Self { client, server }
+        Self { client, server, buffer: SEND_BUFFER_MIN }
     }
 
     pub(super) const fn ends(&self) -> [u32; 2] {
@@ -35,7 +39,13 @@ impl Plain {
         self.ends().iter().all(|&end| net.endpoint(end).is_established())
     }
 
-    pub(super) fn handle(&self, server: bool, source: &mut Source, sink: &mut Sink, net: &mut Net) {
+    pub(super) fn handle(
+        &mut self,
+        server: bool,
+        source: &mut Source,
+        sink: &mut Sink,
+        net: &mut Net,
+    ) {
         if server {
             self.write(source, net);
             net.transmit(self.server);
@@ -45,21 +55,21 @@ impl Plain {
         }
     }
 
-    pub(super) fn pump(&self, source: &mut Source, sink: &mut Sink, net: &mut Net) {
+    pub(super) fn pump(&mut self, source: &mut Source, sink: &mut Sink, net: &mut Net) {
         self.handle(true, source, sink, net);
         self.handle(false, source, sink, net);
     }
 
     /// The application fills the socket: room for two windows, as Linux gives it.
-    fn write(&self, source: &mut Source, net: &mut Net) {
+    fn write(&mut self, source: &mut Source, net: &mut Net) {
         let now_ns = net.now_ns();
         let endpoint = net.endpoint_mut(self.server);
         if !endpoint.is_established() {
             return;
         }
         let windows = (2.0 * endpoint.cwnd() * SEGMENT) as u64;
-        let buffer = windows.clamp(SEND_BUFFER_MIN, SEND_BUFFER_MAX);
-        let room = buffer.saturating_sub(endpoint.written() - endpoint.acknowledged());
+        self.buffer = self.buffer.max(windows).min(SEND_BUFFER_MAX);
+        let room = self.buffer.saturating_sub(endpoint.written() - endpoint.acknowledged());
         let bytes = source.ready(now_ns).min(room);
         if bytes > 0 {
             source.wrote(bytes, now_ns);

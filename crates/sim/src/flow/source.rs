@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount};
 
+use crate::tcp::MS;
+
 /// An application that sends. Times are nanoseconds from the start of the run.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -28,8 +30,11 @@ enum Kind {
     Cbr(Bitrate),
 }
 
-/// A constant rate is written in pieces of this size: a full segment's payload.
-const PIECE: u64 = 1448;
+/// How often a source of constant rate produces a block: as a camera's encoder hands over slices,
+/// and as the lab's sender does.
+const TICK_NS: u64 = MS;
+/// The least that it produces at once.
+const BLOCK_MIN: u64 = 16;
 
 impl Source {
     pub(crate) const fn bulk() -> Self {
@@ -68,26 +73,43 @@ impl Source {
             Kind::Bulk => u64::MAX,
             Kind::Size(size) => size - self.written,
             Kind::Cbr(rate) => {
-                let due = bytes_at(rate, now_ns - began) / PIECE * PIECE;
-                due.saturating_sub(self.written)
+                let due = bytes_at(rate, (now_ns - began) / TICK_NS * TICK_NS) - self.written;
+                if due < BLOCK_MIN { 0 } else { due }
             }
         }
     }
 
-    /// When there will be more, if nothing else happens.
-    pub(crate) fn next_ns(&self) -> Option<u64> {
+    /// Whether a constant rate has something to write now.
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        matches!(self.kind, Kind::Cbr(_)) && self.ready(now_ns) > 0
+    }
+
+    /// When there will be more after `now_ns`, if nothing else happens.
+    pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
         let (Some(began), None, Kind::Cbr(rate)) = (self.began_ns, self.stopped_ns, &self.kind)
         else {
             return None;
         };
-        let next = ByteCount::new((self.written / PIECE + 1) * PIECE);
-        rate.time_for(next).map(|time| began + nanos(time))
+        let more = tick_of(*rate, self.written + BLOCK_MIN)?;
+        let next = ((now_ns - began) / TICK_NS + 1) * TICK_NS;
+        Some(began + more.max(next))
     }
 
-    /// Notes that `n` bytes were written.
+    /// Notes that `n` bytes were written. Those of a constant rate count from when they were
+    /// produced, even when the connection takes them later: a camera does not wait.
     pub(crate) fn wrote(&mut self, n: u64, now_ns: u64) {
         let start = self.written;
         self.written += n;
+        if let (Kind::Cbr(rate), Some(began)) = (&self.kind, self.began_ns) {
+            let mut at = start;
+            while at < self.written
+                && let Some(tick) = tick_of(*rate, at + 1)
+            {
+                at = bytes_at(*rate, tick).min(self.written);
+                self.marks.push_back((at, began + tick));
+            }
+            return;
+        }
         match self.marks.back_mut() {
             Some((end, at)) if *at == now_ns && *end == start => *end = self.written,
             _ => self.marks.push_back((self.written, now_ns)),
@@ -114,7 +136,42 @@ impl Source {
     }
 }
 
+/// The tick, in nanoseconds, at which a rate has produced `bytes`.
+fn tick_of(rate: Bitrate, bytes: u64) -> Option<u64> {
+    let time = rate.time_for(ByteCount::new(bytes))?;
+    Some(nanos(time).div_ceil(TICK_NS) * TICK_NS)
+}
+
 /// Bytes of a rate in a time.
 fn bytes_at(rate: Bitrate, ns: u64) -> u64 {
     (u128::from(rate.as_bps()) * u128::from(ns) / 8_000_000_000) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_rate_comes_in_ticks_and_ages_from_its_making() {
+        let mut source = Source::cbr(Bitrate::mbps(8));
+        source.begin(0);
+        assert_eq!((source.ready(MS - 1), source.next_ns(0)), (0, Some(MS)));
+        assert_eq!((source.ready(MS), source.is_due(MS)), (1000, true));
+        // The connection takes half of it, late.
+        source.wrote(500, 5 * MS);
+        assert_eq!(source.ready(5 * MS), 4500);
+        assert_eq!(source.next_ns(5 * MS), Some(6 * MS), "what waits needs no timer");
+        source.wrote(1500, 6 * MS);
+        let mut ages = Vec::new();
+        source.released(0, 2000, |bytes, at| ages.push((bytes, at / MS)));
+        assert_eq!(ages, [(500, 1), (500, 1), (1000, 2)]);
+    }
+
+    #[test]
+    fn slow_rates_wait_for_a_block() {
+        let mut source = Source::cbr(Bitrate::bps(8_000));
+        source.begin(0);
+        assert_eq!((source.ready(15 * MS), source.next_ns(0)), (0, Some(16 * MS)));
+        assert_eq!(source.ready(16 * MS), 16);
+    }
 }

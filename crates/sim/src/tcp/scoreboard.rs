@@ -336,10 +336,12 @@ impl Scoreboard {
 
     /// The segment of an entry of `order`, if the entry still stands for it.
     fn current(&self, xmit_ns: u64, seq: u64) -> Option<usize> {
-        if self.segs.front().is_none_or(|head| seq < head.seq) {
-            return None;
-        }
-        let index = self.index(seq)?;
+        let head = self.segs.front()?;
+        let index = match seq {
+            _ if seq < head.seq => return None,
+            _ if seq == head.seq => 0,
+            _ => self.index(seq)?,
+        };
         let sent = &self.segs[index];
         let waits = !sent.is(SACKED) && (!sent.is(LOST) || sent.is(RESENT));
         (waits && sent.xmit_ns == xmit_ns).then_some(index)

@@ -198,6 +198,7 @@ impl Sender {
     pub(super) fn add_rtt(&mut self, sample_ns: u64) {
         self.rtt.add(sample_ns);
         self.rtt.add_min(sample_ns);
+        self.control.on_established(Duration::from_nanos(sample_ns));
     }
 
     // ---- what is known ----
@@ -422,8 +423,8 @@ impl Sender {
             self.stats.spurious += 1;
             self.phase = Phase::Open;
             self.forced = None;
+            self.resent_since_ns = None;
         }
-        self.resent_since_ns = None;
     }
 
     fn take_probe(&mut self, ack: &Segment, moved: bool) -> bool {
@@ -543,8 +544,11 @@ impl Sender {
     }
 
     fn expire(&mut self, now_ns: u64, coupling: &Coupling<'_>) {
-        // Further expiries of the same loss reduce nothing again.
-        let first = self.phase != Phase::Loss || self.una >= self.recovery_point;
+        // A loss that has been answered is not answered again, unless what was sent again since got
+        // through and was followed by another (Linux, `tcp_enter_loss`).
+        let first = self.phase == Phase::Open
+            || self.una >= self.recovery_point
+            || (self.phase == Phase::Loss && self.rto_backoff == 0);
         self.stats.timeouts += 1;
         self.board.mark_timeout(now_ns, &self.rtt);
         self.phase = Phase::Loss;
