@@ -36,10 +36,6 @@ pub(crate) fn section(records: &[RunRecord]) -> String {
     if both.is_empty() {
         return String::new();
     }
-    let mean = |runs: &[&RunRecord], value: fn(&RunRecord) -> Option<f64>| {
-        let valid = runs.iter().filter(|run| run.is_valid()).filter_map(|run| value(run));
-        mean_ci95(&valid.filter(|value| value.is_finite()).collect::<Vec<_>>())
-    };
     let shown: Vec<&Column> = COLUMNS
         .iter()
         .filter(|(_, _, value)| {
@@ -67,39 +63,8 @@ pub(crate) fn section(records: &[RunRecord]) -> String {
         );
     }
     html.push_str("</tr></thead>\n<tbody>\n");
-    for (([scenario, workload, scheme, congestion], tls, case), [lab, sim]) in
-        both.iter().take(MAX_ROWS).map(|(experiment, worlds)| (*experiment, worlds))
-    {
-        let tls = if tls { ", TLS" } else { "" };
-        let set: String = case.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
-        put(
-            &mut html,
-            format_args!(
-                "<tr><th scope=\"row\">{} <span class=\"unit\">{}{tls}{}</span></th><td>{}</td>\
-                 <td>{}</td><td>{}, {}</td>",
-                escape(&shorten(scenario, 60)),
-                escape(&shorten(workload, 40)),
-                escape(&shorten(&set, 200)),
-                escape(&shorten(scheme, 60)),
-                escape(&shorten(congestion, 60)),
-                lab.len(),
-                sim.len()
-            ),
-        );
-        for (_, _, value) in &shown {
-            let (lab, sim) = (mean(lab, *value), mean(sim, *value));
-            let text = |value: &Option<MeanCi>| value.as_ref().map_or("–".to_owned(), interval);
-            put(
-                &mut html,
-                format_args!(
-                    "<td>{}</td><td>{}</td><td>{}</td>",
-                    text(&lab),
-                    text(&sim),
-                    ratio(lab, sim)
-                ),
-            );
-        }
-        html.push_str("</tr>\n");
+    for (experiment, worlds) in both.iter().take(MAX_ROWS) {
+        html.push_str(&row(experiment, worlds, &shown));
     }
     html.push_str("</tbody></table></div>\n");
     if both.len() > MAX_ROWS {
@@ -108,6 +73,44 @@ pub(crate) fn section(records: &[RunRecord]) -> String {
     }
     html.push_str("</section>\n");
     html
+}
+
+fn row(experiment: &Experiment<'_>, [lab, sim]: &Worlds<'_>, columns: &[&Column]) -> String {
+    let ([scenario, workload, scheme, congestion], tls, case) = experiment;
+    let tls = if *tls { ", TLS" } else { "" };
+    let set: String = case.iter().map(|(key, value)| format!(", {key} = {value}")).collect();
+    let mut html = format!(
+        "<tr><th scope=\"row\">{} <span class=\"unit\">{}{tls}{}</span></th><td>{}</td>\
+         <td>{}</td><td>{}, {}</td>",
+        escape(&shorten(scenario, 60)),
+        escape(&shorten(workload, 40)),
+        escape(&shorten(&set, 200)),
+        escape(&shorten(scheme, 60)),
+        escape(&shorten(congestion, 60)),
+        lab.len(),
+        sim.len()
+    );
+    for (_, _, value) in columns {
+        let (lab, sim) = (mean(lab, *value), mean(sim, *value));
+        let text = |value: &Option<MeanCi>| value.as_ref().map_or("–".to_owned(), interval);
+        put(
+            &mut html,
+            format_args!(
+                "<td>{}</td><td>{}</td><td>{}</td>",
+                text(&lab),
+                text(&sim),
+                ratio(lab, sim)
+            ),
+        );
+    }
+    html.push_str("</tr>\n");
+    html
+}
+
+/// The mean over the runs that count.
+fn mean(runs: &[&RunRecord], value: fn(&RunRecord) -> Option<f64>) -> Option<MeanCi> {
+    let valid = runs.iter().filter(|run| run.is_valid()).filter_map(|run| value(run));
+    mean_ci95(&valid.filter(|value| value.is_finite()).collect::<Vec<_>>())
 }
 
 /// The experiments that ran in both worlds, in their order.

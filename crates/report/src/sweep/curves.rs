@@ -1,8 +1,8 @@
 //! Lines over one swept quantity, a line for each scheme, a panel for each congestion control.
 
-use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, colour, table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, colour, table};
 use crate::figures::figure;
 use crate::format::escape;
 use crate::plot::{Band, Line, Plot, XAxis};
@@ -93,11 +93,75 @@ fn own_ticks(axis: &Axis, at: &[f64]) -> Vec<(f64, String)> {
     ticks
 }
 
-/// A panel and its lines.
+/// The names of a figure's lines and of its panels.
+struct Layout<'g> {
+    lines: &'g [&'g str],
+    panels: &'g [&'g str],
+    by_scheme: bool,
+}
+
+impl<'g> Layout<'g> {
+    /// With one scheme the lines are the congestion controls.
+    fn of(group: &'g Group<'_>) -> Self {
+        let by_scheme = group.schemes.len() > 1 || group.congestions.len() == 1;
+        let (schemes, congestions) = (&group.schemes[..], &group.congestions[..]);
+        let (lines, panels) =
+            if by_scheme { (schemes, congestions) } else { (congestions, schemes) };
+        Self { lines, panels, by_scheme }
+    }
+
+    fn key(&self, line: usize, panel: usize, place: usize) -> Place {
+        let (scheme, congestion) = if self.by_scheme { (line, panel) } else { (panel, line) };
+        (scheme, congestion, [place, 0])
+    }
+}
+
+/// A panel and its lines, and which they are.
 struct Panel {
     title: String,
+    used: Vec<usize>,
     bands: Vec<Band>,
     lines: Vec<Line>,
+    y_max: f64,
+}
+
+impl Panel {
+    fn new(
+        index: usize,
+        layout: &Layout<'_>,
+        measure: &Measure,
+        stats: &BTreeMap<Place, Stat>,
+        x: &XScale,
+    ) -> Self {
+        let title = shorten(layout.panels[index], 60);
+        let mut panel =
+            Self { title, used: Vec::new(), bands: Vec::new(), lines: Vec::new(), y_max: 0.0 };
+        for (number, name) in layout.lines.iter().enumerate() {
+            // The ratio of a single path to the sum says nothing of a scheme.
+            if *measure == Measure::ToSum && is_single(name) {
+                continue;
+            }
+            let (mut points, mut band) = (Vec::new(), Vec::new());
+            for (place, &at) in x.at.iter().enumerate() {
+                let stat = stats.get(&layout.key(number, index, place));
+                let Some((stat, value)) = stat.and_then(|stat| Some((stat, stat.value?))) else {
+                    continue;
+                };
+                let half = stat.half_width().unwrap_or(0.0);
+                points.push((at, value.mean));
+                band.push((at, value.mean - half, value.mean + half));
+                // An interval of few seeds can be far larger than what it is of.
+                panel.y_max = panel.y_max.max((value.mean + half).min(1.5 * value.mean));
+            }
+            if !points.is_empty() {
+                let class = colour(number, name);
+                panel.used.push(number);
+                panel.bands.push(Band { class: class.clone(), points: band });
+                panel.lines.push(Line { class, points, filled: false });
+            }
+        }
+        panel
+    }
 }
 
 fn lines_of(
@@ -106,56 +170,20 @@ fn lines_of(
     stats: &BTreeMap<Place, Stat>,
     x: &XScale,
 ) -> String {
-    // With one scheme the lines are the congestion controls.
-    let by_scheme = group.schemes.len() > 1 || group.congestions.len() == 1;
-    let (names, titles) = if by_scheme {
-        (&group.schemes, &group.congestions)
-    } else {
-        (&group.congestions, &group.schemes)
-    };
-    let of = |name: usize, title: usize, place: usize| {
-        let key = if by_scheme { (name, title) } else { (title, name) };
-        stats.get(&(key.0, key.1, [place, 0]))
-    };
-    let (mut panels, mut used, mut y_max) = (Vec::new(), vec![false; names.len()], 0.0_f64);
-    for (title, text) in titles.iter().enumerate() {
-        let mut panel = Panel { title: shorten(text, 60), bands: Vec::new(), lines: Vec::new() };
-        for (name, text) in names.iter().enumerate() {
-            // The ratio of a single path to the sum says nothing of a scheme.
-            if *measure == Measure::ToSum && is_single(text) {
-                continue;
-            }
-            let (mut points, mut band) = (Vec::new(), Vec::new());
-            for (place, &at) in x.at.iter().enumerate() {
-                let Some(stat) = of(name, title, place) else { continue };
-                let Some(value) = stat.value else { continue };
-                points.push((at, value.mean));
-                let half = stat.half_width().unwrap_or(0.0);
-                band.push((at, value.mean - half, value.mean + half));
-                // An interval of few seeds can be far larger than what it is of.
-                y_max = y_max.max((value.mean + half).min(1.5 * value.mean));
-            }
-            if points.is_empty() {
-                continue;
-            }
-            used[name] = true;
-            let class = colour(name, text);
-            panel.bands.push(Band { class: class.clone(), points: band });
-            panel.lines.push(Line { class, points, filled: false });
-        }
-        if !panel.lines.is_empty() {
-            panels.push(panel);
-        }
-    }
+    let layout = Layout::of(group);
+    let panels =
+        (0..layout.panels.len()).map(|index| Panel::new(index, &layout, measure, stats, x));
+    let panels: Vec<Panel> = panels.filter(|panel| !panel.lines.is_empty()).collect();
+    let y_max = panels.iter().map(|panel| panel.y_max).fold(1e-3, f64::max);
+    let used: BTreeSet<usize> = panels.iter().flat_map(|panel| &panel.used).copied().collect();
+    let entry = |&line: &usize| (colour(line, layout.lines[line]), shorten(layout.lines[line], 60));
+    let legend: Vec<_> = used.iter().map(entry).collect();
     if panels.is_empty() {
         return String::new();
     }
-    let legend = names.iter().enumerate().filter(|(index, _)| used[*index]);
-    let legend: Vec<_> =
-        legend.map(|(index, name)| (colour(index, name), shorten(name, 60))).collect();
     let caption = format!("{}, mean with 95 % confidence interval", measure.label());
     let mut content = "<div class=\"panels\">\n".to_owned();
-    for Panel { title, bands, lines } in panels {
+    for Panel { title, bands, lines, .. } in panels {
         if content.len() > MAX_FIGURE {
             content.push_str(TOO_LARGE);
             break;
@@ -167,7 +195,7 @@ fn lines_of(
             x_label: &x.label,
             y_label: &measure.label(),
             x_axis: x.axis(),
-            y_max: y_max.max(1e-3),
+            y_max,
             percent: false,
             bands,
             lines,

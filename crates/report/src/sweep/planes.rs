@@ -1,9 +1,8 @@
 //! Two swept keys: a small heat map for each scheme and congestion control.
 
-use super::{Group, MAX_FIGURE, Measure, Stat, Sweeps, TOO_LARGE, grid::cell, table};
 use std::collections::BTreeMap;
 
-use super::Place;
+use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, grid::cell, table};
 use crate::figures::figure;
 use crate::format::escape;
 use crate::heat::{Cell, Map, Scale};
