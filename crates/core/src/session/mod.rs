@@ -146,6 +146,8 @@ struct Control {
     ping_at: Instant,
     ping: Option<(u64, Instant)>,
     woken: bool,
+    /// What had changed when the scheduler last had nothing for the subflow.
+    refused_at: u64,
 }
 
 /// Most memory a session may be given: offsets within it stay numbers that the wire carries.
@@ -249,7 +251,7 @@ impl Session {
     /// Takes the kernel's figures of a subflow.
     pub fn handle_path_info(&mut self, id: SubflowId, info: PathInfo) {
         if let Some(index) = self.send.index(id) {
-            self.send.subflows[index].set_info(info);
+            self.send.set_info(index, info);
         }
     }
 
@@ -446,6 +448,11 @@ impl Session {
         }
         let was_idle = self.send.subflows[index].is_idle();
         self.send.subflows[index].set_idle(left > 0);
+        if left > 0
+            && let Some(control) = self.control.get_mut(&id)
+        {
+            control.refused_at = self.send.changes();
+        }
         if was_idle && left == 0 {
             // Others may have held back because this one had room; now it has none.
             self.wake_idle();
@@ -455,11 +462,15 @@ impl Session {
         bytes
     }
 
-    /// Does what the scheduler wanted when it was asked for `asker`.
+    /// Does what the scheduler wanted when it was asked for `asker`. A subflow that had its answer
+    /// since anything changed is not asked again, lest two wake each other for ever.
     fn obey_scheduler(&mut self, asker: SubflowId) {
+        let changes = self.send.changes();
         while let Some(id) = self.send.poll_wake() {
             let index = self.send.index(id).filter(|_| id != asker);
-            if index.is_some_and(|index| self.send.subflows[index].is_idle()) {
+            let waits = index.is_some_and(|index| self.send.subflows[index].is_idle());
+            let answered = self.control.get(&id).is_some_and(|c| c.refused_at == changes);
+            if waits && !answered {
                 self.wake(id);
             }
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::{SessionConfig, SessionError};
-use crate::path::{PathId, PathMeter, SubflowId};
+use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
 use crate::scheduler::{Scheduler, SendView};
@@ -51,6 +51,8 @@ pub(super) struct SendHalf {
     refused: bool,
     pub(super) subflows: Vec<Subflow>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
+    /// Counts what may change the scheduler's answers.
+    changes: u64,
     /// `None` only while it is being asked.
     scheduler: Option<Box<dyn Scheduler>>,
     chunk: (u64, u64),
@@ -78,6 +80,7 @@ impl SendHalf {
             refused: false,
             subflows: Vec::new(),
             meters: BTreeMap::new(),
+            changes: 0,
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
             chunk: config.chunk.unwrap_or(config.scheduler.chunk()),
             headers: BytesMut::new(),
@@ -97,6 +100,7 @@ impl SendHalf {
         self.unassigned.insert(start..start + n as u64);
         self.fresh.insert(start..start + n as u64);
         self.refused = n < data.len();
+        self.changes += 1;
         n
     }
 
@@ -141,6 +145,7 @@ impl SendHalf {
 
     pub(super) fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
         self.subflows.push(Subflow::new(id, path, self.chunk, now));
+        self.changes += 1;
         self.meters.entry(path).or_default();
     }
 
@@ -148,6 +153,7 @@ impl SendHalf {
     pub(super) fn subflow_down(&mut self, id: SubflowId) -> Option<Subflow> {
         let index = self.index(id)?;
         let dead = self.subflows.remove(index);
+        self.changes += 1;
         for range in dead.on().iter() {
             let mut at = range.start.max(self.una);
             while let Some(open) = self.acked.first_missing(&(at..range.end)) {
@@ -167,6 +173,18 @@ impl SendHalf {
         self.subflows.iter().position(|subflow| subflow.id() == id)
     }
 
+    /// Takes the kernel's figures of a subflow.
+    pub(super) fn set_info(&mut self, index: usize, info: PathInfo) {
+        let subflow = &mut self.subflows[index];
+        self.changes += u64::from(*subflow.info() != info);
+        subflow.set_info(info);
+    }
+
+    /// How much has changed so far that the scheduler's answers may depend on.
+    pub(super) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
     // ---- the peer's side ----
 
     /// Takes an acknowledgement. Returns whether the in-order point moved.
@@ -180,6 +198,7 @@ impl SendHalf {
                 return Err(SessionError::AckOfUnsent(unsent.end));
             }
         }
+        self.changes += 1;
         self.take_echoes(ack, now)?;
         for range in &ack.ranges {
             let new = range.start.max(self.una)..range.end;
@@ -322,6 +341,7 @@ impl SendHalf {
         self.unassigned.remove(start..end);
         self.fresh.remove(start..end);
         self.subflows[index].assign(start..end, next.rescue, now);
+        self.changes += 1;
         Some(bytes)
     }
 
@@ -338,6 +358,7 @@ impl SendHalf {
             }
             changed.extend(subflow.judge(now).map(|silent| (subflow.id(), silent)));
         }
+        self.changes += changed.len() as u64;
         changed
     }
 

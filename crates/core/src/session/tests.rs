@@ -301,3 +301,40 @@ fn a_subflow_that_holds_up_a_full_window_is_to_be_penalised() {
     let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
     assert!(events.contains(&Event::Penalise(slow)), "{events:?}");
 }
+
+#[test]
+fn subflows_that_wait_for_each_other_do_not_wake_each_other_for_ever() {
+    let config = SessionConfig {
+        scheduler: Entry::find("round-robin").expect("registered"),
+        chunk: Some((1448, 1448)),
+        ..SessionConfig::default()
+    };
+    let mut session = Session::new(&config, Instant::ZERO);
+    let both = [PEER, SubflowId(1)];
+    for id in both {
+        session.subflow_up(id, PathId(id.0), Instant::ZERO);
+    }
+    // More than the credit allows: both end with room and nothing they may send.
+    session.write(&vec![7; 1 << 20], Instant::ZERO);
+    let cwnd = ByteCount::mib(4);
+    for turn in 0.. {
+        assert!(turn < 1000, "they wake each other for ever");
+        let mut sent = 0;
+        for id in both {
+            for known in both {
+                let info = PathInfo { exact: true, cwnd, ..PathInfo::default() };
+                session.handle_path_info(known, info);
+            }
+            sent += session.poll_transmit(id, 1448, &mut VecDeque::new(), Instant::ZERO);
+        }
+        let mut woken = false;
+        while let Some(id) = session.poll_wake() {
+            woken = true;
+            sent += session.poll_transmit(id, 0, &mut VecDeque::new(), Instant::ZERO);
+        }
+        if sent == 0 && !woken {
+            break;
+        }
+    }
+    assert_eq!(session.stats().paths.values().map(|path| path.sent).sum::<u64>(), INITIAL_CREDIT);
+}

@@ -286,7 +286,10 @@ impl World {
 
     /// Applications and writers run until nothing more happens at this instant.
     fn settle(&mut self) {
+        let mut turns = 0;
         loop {
+            turns += 1;
+            assert!(turns < 10_000, "{} spins at {}", self.scheduler.name, self.now);
             let mut moved = false;
             for node in &mut self.nodes {
                 moved |= node.run_application(self.now, self.pace);
