@@ -122,15 +122,20 @@ impl Classic {
         base: Duration,
         cwnd: f64,
     ) -> bool {
-        if self.found || cwnd < LOW_WINDOW {
+        if self.found {
             return false;
         }
+        // Rounds are counted in small windows too, so that each begins with a flight's first
+        // acknowledgement.
         if self.round_end.is_none_or(|end| ack.una > end) {
             self.round_end = Some(ack.nxt);
             self.round_start = ack.now;
             self.last_ack = ack.now;
             self.round_rtt = Duration::MAX;
             self.samples = 0;
+        }
+        if cwnd < LOW_WINDOW {
+            return false;
         }
         self.found = self.train(ack, base, cwnd) || self.delay(rtt, base);
         self.found
