@@ -1,0 +1,223 @@
+//! `weftline sim` through the built program: what it prints, refuses, survives and resumes.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+
+use common::{failure, run, weftline};
+
+/// A scenario on which every run is short.
+const SMALL: &str = r#"
+name = "small"
+duration = "1s"
+[[path]]
+name = "one"
+rate = "10Mbps"
+delay = "5ms"
+[[path]]
+name = "two"
+rate = "5Mbps"
+delay = "10ms"
+[workload]
+kind = "bulk"
+"#;
+
+/// A directory with the scenario `small.toml` and the sweep `sweep.toml`.
+fn folder(sweep: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("small.toml"), SMALL).unwrap();
+    fs::write(folder.path().join("sweep.toml"), sweep).unwrap();
+    folder
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_str().unwrap().to_owned()
+}
+
+/// Runs a sweep to its end, and gives the status and what it said.
+fn sweep(file: &str, out: &str) -> (Option<i32>, String) {
+    let output = run(&["sim", "sweep", file, "--out", out]);
+    (output.status.code(), text(&output.stderr))
+}
+
+#[test]
+fn what_there_is_is_listed() {
+    let output = run(&["sim", "list"]);
+    let list = text(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty());
+    for name in ["tcp-reference", "mptcp-a1", "fbdt-eq1", "tcp-shared", "mptcp-video"] {
+        assert!(list.lines().any(|line| line.starts_with(name)), "{name}: {list}");
+    }
+}
+
+#[test]
+fn a_run_is_a_table() {
+    let folder = folder("");
+    let small = path(folder.path(), "small.toml");
+    let output = run(&["sim", "run", &small, "--scheme", "fbdt,single:one", "--duration", "2s"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    for word in ["fbdt", "single:one", "cubic"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+}
+
+#[test]
+fn json_is_one_object_per_run_and_nothing_else() {
+    let folder = folder("");
+    let small = path(folder.path(), "small.toml");
+    let args = ["sim", "run", &small, "--scheme", "fbdt,min-rtt", "--repeat", "2", "--json"];
+    let output = run(&args);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let lines = text(&output.stdout);
+    let runs: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |key: &str| runs.iter().map(|run| run[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("scheme"), ["fbdt", "min-rtt", "fbdt", "min-rtt"]);
+    assert_eq!(of("seed"), [1, 1, 2, 2]);
+    assert!(of("world").iter().all(|world| world == "sim"));
+    assert!(of("goodput_mbps").iter().all(|goodput| goodput.as_f64().unwrap() > 5.0));
+    let again = run(&args);
+    assert_eq!(output.stdout, again.stdout, "the same seed gives the same, to the byte");
+}
+
+#[test]
+fn wrong_use_is_one_line_with_the_remedy() {
+    let folder = folder("");
+    let three =
+        SMALL.to_owned() + "[[path]]\nname = \"three\"\nrate = \"1Mbps\"\ndelay = \"5ms\"\n";
+    fs::write(folder.path().join("three.toml"), three).unwrap();
+    let (small, three) = (path(folder.path(), "small.toml"), path(folder.path(), "three.toml"));
+    for (args, message) in [
+        (&["sim", "run", "nowhere"][..], "there is no scenario 'nowhere'; known: demo, "),
+        (&["sim", "run", &small, "--scheme", "fastest"], "there is no scheme 'fastest'; known: "),
+        (
+            &["sim", "run", &small, "--scheme", "single:six"],
+            "there is no path 'six'; known: one, two",
+        ),
+        (&["sim", "run", &small, "--congestion", "warp"], "there is no congestion control 'warp'"),
+        (&["sim", "run", &three, "--scheme", "musher"], "'musher' needs exactly 2 paths"),
+        (&["sim", "run", &small, "--workload", "iperf3"], "the simulator has no workload 'iperf3'"),
+        (&["sim", "run", &small, "--warmup", "5s"], "give --warmup or a longer --duration"),
+        (&["sim", "run", &small, "--repeat", "0"], "--repeat: at least 1"),
+        (&["sim", "sweep", "nowhere"], "there is no sweep 'nowhere'; known: "),
+        (&["sim", "sweep", "nowhere.toml"], "nowhere.toml"),
+    ] {
+        let line = failure(2, args);
+        assert!(line.contains(message), "{line}");
+    }
+}
+
+#[test]
+fn a_wrong_scenario_is_named_with_key_and_reason() {
+    let folder = folder(
+        "scenario = \"small.toml\"\nscheme = \"fbdt\"\n[set]\n\"path.one.rate\" = [\"1Mbps\", \"fast\"]\n",
+    );
+    let wrong = path(folder.path(), "wrong.toml");
+    for (from, to, message) in [
+        (
+            "rate = \"10Mbps\"",
+            "rate = \"ten\"",
+            "wrong.toml:6: key 'path[0].rate': 'ten' is no rate",
+        ),
+        ("delay = \"5ms\"", "dellay = \"5ms\"", "dellay"),
+        ("kind = \"bulk\"", "kind = \"bulky\"", "bulky"),
+    ] {
+        fs::write(&wrong, SMALL.replacen(from, to, 1)).unwrap();
+        let line = failure(2, &["sim", "run", &wrong]);
+        assert!(line.contains("wrong.toml:") && line.contains(message), "{line}");
+    }
+    // A case of a sweep that cannot be built fails alone, and is named with the line that sets it.
+    let (file, out) = (path(folder.path(), "sweep.toml"), path(folder.path(), "out"));
+    let (status, said) = sweep(&file, &out);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("sweep.toml:4") && said.contains("fast"), "{said}");
+    assert!(said.contains("1 of 2 runs failed"), "{said}");
+    assert_eq!(fs::read_to_string(Path::new(&out).join("runs.jsonl")).unwrap().lines().count(), 1);
+}
+
+#[test]
+fn a_run_that_fails_leaves_the_others() {
+    // A path that is dark for the whole of the set-up: no connection is made.
+    let folder = folder(
+        "scenario = \"small.toml\"\nscheme = [\"single:one\", \"single:two\"]\nseed = [1, 2]\n\
+         [set]\n\"path.one.loss\" = [0.0, 1.0]\n",
+    );
+    let (file, out) = (path(folder.path(), "sweep.toml"), path(folder.path(), "out"));
+    let (status, said) = sweep(&file, &out);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("small/single:one/cubic/1/path.one.loss=1"), "{said}");
+    assert!(said.contains("2 of 8 runs failed"), "{said}");
+    let runs = fs::read_to_string(Path::new(&out).join("runs.jsonl")).unwrap();
+    assert_eq!(runs.lines().count(), 8, "those that failed are records too");
+}
+
+#[test]
+fn a_killed_sweep_leaves_whole_records_and_goes_on() {
+    let folder = folder(
+        "scenario = \"small.toml\"\nscheme = [\"fbdt\", \"min-rtt\", \"single:one\"]\n\
+         seed = { from = 1, to = 20 }\nduration = \"3s\"\n",
+    );
+    let file = path(folder.path(), "sweep.toml");
+    let (whole, cut) = (path(folder.path(), "whole"), path(folder.path(), "cut"));
+    let (status, said) = sweep(&file, &whole);
+    assert_eq!(status, Some(0), "{said}");
+    let mut kills = 0;
+    for _ in 0..3 {
+        let args = ["sim", "sweep", &file, "--out", &cut, "--json"];
+        let mut child =
+            weftline(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        // Killed once it has written some records.
+        let mut records = std::io::BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        for _ in 0..5 {
+            std::io::BufRead::read_line(&mut records, &mut line).unwrap();
+        }
+        child.kill().unwrap();
+        kills += usize::from(!child.wait().unwrap().success());
+        let runs = fs::read_to_string(Path::new(&cut).join("runs.jsonl")).unwrap();
+        let complete = &runs[..runs.rfind('\n').map_or(0, |end| end + 1)];
+        for line in complete.lines() {
+            serde_json::from_str::<serde_json::Value>(line).unwrap();
+        }
+        assert!(complete.lines().count() >= 5);
+    }
+    assert!(kills > 0, "the sweep was over each time before it could be killed");
+    // Half a record, as a crash of the machine may leave it.
+    let runs = Path::new(&cut).join("runs.jsonl");
+    let mut text = fs::read_to_string(&runs).unwrap();
+    text.push_str("{\"schema\":1,\"wor");
+    fs::write(&runs, text).unwrap();
+    let (status, said) = sweep(&file, &cut);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("of 60 runs are there already"), "{said}");
+    let read = |out: &str| fs::read(Path::new(out).join("runs.jsonl")).unwrap();
+    assert!(read(&whole) == read(&cut), "a resumed sweep ends as an uninterrupted one");
+    // There is nothing left to do.
+    let (status, said) = sweep(&file, &cut);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(read(&whole) == read(&cut));
+}
+
+#[test]
+fn another_sweep_in_the_same_directory_is_refused() {
+    let folder = folder("scenario = \"small.toml\"\nscheme = \"fbdt\"\n");
+    let (file, out) = (path(folder.path(), "sweep.toml"), path(folder.path(), "out"));
+    assert_eq!(sweep(&file, &out).0, Some(0));
+    let before = fs::read(Path::new(&out).join("runs.jsonl")).unwrap();
+    let other = path(folder.path(), "other.toml");
+    fs::write(&other, "scenario = \"small.toml\"\nscheme = \"min-rtt\"\n").unwrap();
+    let line = failure(2, &["sim", "sweep", &other, "--out", &out]);
+    assert!(
+        line.contains("sweep.toml is another sweep; write the results to a directory of their own"),
+        "{line}"
+    );
+    assert_eq!(before, fs::read(Path::new(&out).join("runs.jsonl")).unwrap());
+}
