@@ -74,6 +74,9 @@ pub(super) struct Delivery {
     pub(super) rate: Option<(RateStamp, u64)>,
     /// Whether a segment arrived before one sent earlier.
     reordered: bool,
+    /// The highest end acknowledged in any way before this acknowledgement: what it tells of both
+    /// below and above a new hole is no reordering (Linux, `prior_fack` in `tcp_ack`).
+    prior_fack: u64,
 }
 
 impl Delivery {
@@ -199,6 +202,11 @@ impl Scoreboard {
 
     // ---- acknowledgements ----
 
+    /// Begins to take an acknowledgement.
+    pub(super) fn begin_ack(&self) -> Delivery {
+        Delivery { prior_fack: self.rack.fack, ..Delivery::default() }
+    }
+
     /// Takes a SACK block that lies within what is outstanding.
     pub(super) fn take_sack(
         &mut self,
@@ -233,7 +241,7 @@ impl Scoreboard {
         self.sacked_out += 1;
         self.segs[index].flags = SACKED | (sent.flags & EVER_RESENT);
         if !sent.is(EVER_RESENT) {
-            delivery.reordered |= sent.end() < self.rack.fack;
+            delivery.reordered |= sent.end() < delivery.prior_fack;
             delivery.sacked_ns = delivery.sacked_ns.or(Some(sent.xmit_ns));
         }
         delivery.newly_sacked += 1;
@@ -258,7 +266,7 @@ impl Scoreboard {
             }
             self.forget_loss(&sent);
             if !sent.is(EVER_RESENT) {
-                delivery.reordered |= sent.end() < self.rack.fack;
+                delivery.reordered |= sent.end() < delivery.prior_fack;
                 delivery.oldest_ns = delivery.oldest_ns.or(Some(sent.xmit_ns));
                 delivery.newest_ns = Some(sent.xmit_ns);
             }

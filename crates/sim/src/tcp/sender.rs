@@ -295,7 +295,7 @@ impl Sender {
         assert!(ack.ack <= self.nxt, "bytes are acknowledged that were never sent");
         self.limit = self.limit.max(ack.limit);
         let prior_pipe = self.board.pipe();
-        let mut delivery = Delivery::default();
+        let mut delivery = self.board.begin_ack();
         for (index, block) in ack.blocks().enumerate() {
             if index == 0 && ack.dsack {
                 self.board.widen_reordering();
