@@ -109,6 +109,22 @@ fn a_lost_retransmission_is_repaired_in_a_round_trip() {
 }
 
 #[test]
+fn a_hole_behind_a_delayed_acknowledgement_is_no_reordering() {
+    // Numbers 40 and 41 differ in whether the segment before them had been acknowledged when the
+    // one after them arrived; where it had not, one acknowledgement tells of both.
+    for first in [40, 41] {
+        let lost = move |departure: &Departure| {
+            [first, 100].iter().any(|&k| is_copy(departure, k, 0))
+        };
+        let mut pair = Pair::new(wide(), losing(lost));
+        pair.write_each_ms(0..=160);
+        pair.run_to(SECOND);
+        let [_, again] = pair.sent_ms(100)[..] else { panic!("{:?}", pair.sent_ms(100)) };
+        assert_eq!(again, 123.0, "the third SACK is enough while nothing was reordered");
+    }
+}
+
+#[test]
 fn reordering_within_the_window_is_no_loss() {
     // Number 5 takes 3 ms longer than the others and is overtaken by two.
     let mut pair = Pair::new(
