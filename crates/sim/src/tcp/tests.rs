@@ -113,9 +113,8 @@ fn a_hole_behind_a_delayed_acknowledgement_is_no_reordering() {
     // Numbers 40 and 41 differ in whether the segment before them had been acknowledged when the
     // one after them arrived; where it had not, one acknowledgement tells of both.
     for first in [40, 41] {
-        let lost = move |departure: &Departure| {
-            [first, 100].iter().any(|&k| is_copy(departure, k, 0))
-        };
+        let lost =
+            move |departure: &Departure| [first, 100].iter().any(|&k| is_copy(departure, k, 0));
         let mut pair = Pair::new(wide(), losing(lost));
         pair.write_each_ms(0..=160);
         pair.run_to(SECOND);
