@@ -17,6 +17,7 @@ const CASES: [(&str, &str, &str, &str, u64); 4] = [
     ("video", "mptcp-a1", "min-rtt", "olia", 240),
 ];
 
+#[expect(clippy::disallowed_methods, reason = "a benchmark may look at its environment")]
 fn main() {
     match std::env::var("WEFTLINE_CASE") {
         Ok(name) => {
