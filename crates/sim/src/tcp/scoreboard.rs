@@ -77,6 +77,8 @@ pub(super) struct Delivery {
     /// The highest end acknowledged in any way before this acknowledgement: what it tells of both
     /// below and above a new hole is no reordering (Linux, `prior_fack` in `tcp_ack`).
     prior_fack: u64,
+    /// `sent_ns` of the segment that moved SND.UNA (TSecr); 0 if none did.
+    echo_ns: u64,
 }
 
 impl Delivery {
@@ -202,9 +204,10 @@ impl Scoreboard {
 
     // ---- acknowledgements ----
 
-    /// Begins to take an acknowledgement.
-    pub(super) fn begin_ack(&self) -> Delivery {
-        Delivery { prior_fack: self.rack.fack, ..Delivery::default() }
+    /// Begins to take an acknowledgement; `echo_ns` is its time stamp if it moves SND.UNA.
+    pub(super) fn begin_ack(&self, echo_ns: Option<u64>) -> Delivery {
+        let prior_fack = self.rack.fack;
+        Delivery { prior_fack, echo_ns: echo_ns.unwrap_or(0), ..Delivery::default() }
     }
 
     /// Takes a SACK block that lies within what is outstanding.
@@ -300,8 +303,10 @@ impl Scoreboard {
         let rack = &mut self.rack;
         rack.fack = rack.fack.max(sent.end());
         let elapsed = now_ns - sent.xmit_ns;
-        if sent.is(EVER_RESENT) && rtt.min_ns().is_some_and(|least| elapsed < least) {
-            // The answer may be to the first transmission.
+        let soon = rtt.min_ns().is_some_and(|least| elapsed < least);
+        let to_earlier = delivery.echo_ns > 0 && delivery.echo_ns < sent.xmit_ns;
+        if sent.is(EVER_RESENT) && (soon || to_earlier) {
+            // The answer may be, or is, to the first transmission (RFC 8985 §6.2, step 2).
             return;
         }
         rack.rtt_ns = elapsed;

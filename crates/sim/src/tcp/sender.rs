@@ -295,7 +295,8 @@ impl Sender {
         assert!(ack.ack <= self.nxt, "bytes are acknowledged that were never sent");
         self.limit = self.limit.max(ack.limit);
         let prior_pipe = self.board.pipe();
-        let mut delivery = self.board.begin_ack();
+        let moved = ack.ack > self.una;
+        let mut delivery = self.board.begin_ack(moved.then_some(ack.echo_ns));
         for (index, block) in ack.blocks().enumerate() {
             if index == 0 && ack.dsack {
                 self.board.widen_reordering();
@@ -304,7 +305,6 @@ impl Sender {
                 self.board.take_sack(block, now_ns, &self.rtt, &mut delivery);
             }
         }
-        let moved = ack.ack > self.una;
         if moved {
             self.board.take_ack(ack.ack, now_ns, &self.rtt, &mut delivery);
             self.una = ack.ack;
