@@ -33,8 +33,7 @@ fn case(rate_kbps: u64, delay_ms: u64) -> Vec<Job> {
 
 #[test]
 fn the_split_follows_the_rates_and_the_sum_is_reached() {
-    let cases: Vec<_> =
-        RATES.iter().flat_map(|&rate| DELAYS.map(|delay| (rate, delay))).collect();
+    let cases: Vec<_> = RATES.iter().flat_map(|&rate| DELAYS.map(|delay| (rate, delay))).collect();
     let jobs: Vec<Job> = cases.iter().flat_map(|&(rate, delay)| case(rate, delay)).collect();
     let mut records: Vec<RunRecord> = Vec::new();
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
