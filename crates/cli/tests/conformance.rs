@@ -338,11 +338,16 @@ fn the_simulator_agrees_with_the_kernel() {
     };
     let all: Vec<usize> = (0..cases.len()).collect();
     run_all(&cases, every(&all, 1..=seeds), &done);
-    let again: Vec<usize> = {
-        let done = done.lock().unwrap();
-        all.into_iter().filter(|&index| !done[index].holds(&cases[index])).collect()
-    };
-    run_all(&cases, every(&again, seeds + 1..=SEEDS_MAX), &done);
+    // Runs that the emulator was too late for are no runs: the last seeds are for them.
+    for (from, until) in [(seeds + 1, SEEDS_MAX), (SEEDS_MAX + 1, 2 * SEEDS_MAX)] {
+        let again: Vec<usize> = {
+            let done = done.lock().unwrap();
+            let few = |&index: &usize| (done[index].runs.len() as u64) < SEEDS_MAX;
+            let held = |index: usize| done[index].holds(&cases[index]);
+            all.iter().copied().filter(few).filter(|&index| !held(index)).collect()
+        };
+        run_all(&cases, every(&again, from..=until), &done);
+    }
     let done = done.into_inner().unwrap();
     eprint!("{}", table(&cases, &done));
     let failed = cases.iter().zip(&done).filter(|(case, done)| !done.holds(case));
