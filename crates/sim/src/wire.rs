@@ -16,11 +16,12 @@ pub(crate) struct Wire {
     link: Link,
     on_way: VecDeque<(u64, Segment)>,
     arrived: u64,
+    arrived_bytes: u64,
 }
 
 impl Wire {
     pub(crate) fn new(index: u32, link: Link) -> Self {
-        Self { index, link, on_way: VecDeque::new(), arrived: 0 }
+        Self { index, link, on_way: VecDeque::new(), arrived: 0, arrived_bytes: 0 }
     }
 
     /// Begins the link's trace and schedules.
@@ -45,10 +46,16 @@ impl Wire {
         let (at, segment) = self.on_way.pop_front().expect("an arrival has its packet");
         debug_assert_eq!(at, queue.now_ns());
         self.arrived += 1;
+        self.arrived_bytes += segment.wire_bytes();
         if let Some(&(next, _)) = self.on_way.front() {
             queue.push(next, Event::Arrival(self.index));
         }
         segment
+    }
+
+    /// Bytes of the packets that have arrived, headers included.
+    pub(crate) const fn arrived_bytes(&self) -> u64 {
+        self.arrived_bytes
     }
 
     /// What the link has done.

@@ -185,7 +185,7 @@ impl World {
             series.push(flow.sink.take_step());
         }
         for (index, series) in self.series.paths.iter_mut().enumerate() {
-            let delivered = self.net.wires[2 * index].stats().scheduled.bytes.as_u64();
+            let delivered = self.net.wires[2 * index].arrived_bytes();
             series.push(delivered - self.delivered_before[index]);
             self.delivered_before[index] = delivered;
         }

@@ -304,7 +304,8 @@ impl Subflow {
         let endpoint = net.endpoint(self.ends[end]);
         let info = endpoint.info(MSS);
         session.handle_path_info(self.id, info);
-        self.room[end] = room(scheduler, &info);
+        let holds = !runs_in_daemons(scheduler) && endpoint.waits_for_burst(net.now_ns());
+        self.room[end] = if holds { 0 } else { room(scheduler, &info) };
         self.stale[end] = false;
     }
 }

@@ -95,6 +95,12 @@ impl Endpoint {
         self.rx.set_read(offset);
     }
 
+    /// Whether it holds new data back for a larger burst, as segmentation offload makes it, though
+    /// the window has room. The next acknowledgement ends it.
+    pub(crate) fn waits_for_burst(&self, now_ns: u64) -> bool {
+        self.is_established() && self.tx.waits_for_burst(u64::MAX, now_ns)
+    }
+
     // ---- what is known ----
 
     /// The figures that a kernel would give as `TCP_INFO`.
@@ -176,6 +182,8 @@ impl Endpoint {
         }
         if segment.len > 0 {
             self.rx.handle(segment, now_ns);
+        } else if segment.wants_answer {
+            self.rx.force_ack();
         }
         fresh
     }

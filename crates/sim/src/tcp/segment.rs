@@ -30,6 +30,8 @@ pub(crate) struct Segment {
     pub(crate) sack_count: u8,
     /// Whether the first of `sacks` reports a duplicate (RFC 2883).
     pub(crate) dsack: bool,
+    /// Whether it is to be acknowledged though it carries nothing.
+    pub(crate) wants_answer: bool,
     /// A connection request.
     pub(crate) syn: bool,
     /// Whether `ack` counts; not in the first segment of a connection.

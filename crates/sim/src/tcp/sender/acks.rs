@@ -63,7 +63,11 @@ impl Sender {
             ..self.ack_sample(&delivery, now_ns)
         };
         if delivery.segments > 0 || lost > 0 {
-            self.control.on_ack(&sample, coupling);
+            // A window that counts acknowledgements does not grow on selective ones alone (Linux,
+            // `tcp_may_raise_cwnd`).
+            let counts = moved || self.control.owns_recovery();
+            let delivered = if counts { sample.delivered } else { 0 };
+            self.control.on_ack(&AckSample { delivered, ..sample }, coupling);
         }
         if let Some(prr) = &mut self.prr
             && (delivery.segments > 0 || lost > 0)

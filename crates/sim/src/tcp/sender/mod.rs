@@ -58,6 +58,8 @@ enum Forced {
     Head,
     /// A loss probe.
     Probe,
+    /// A question for the peer's window, which is closed.
+    Window,
 }
 
 /// The sending half of an endpoint.

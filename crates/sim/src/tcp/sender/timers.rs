@@ -24,8 +24,14 @@ impl Sender {
             && (self.board.next_lost().is_some() || (self.nxt < self.end && self.nxt < self.limit))
     }
 
+    /// Whether data wait for the peer's window to open, and nothing is on its way whose answer
+    /// would tell.
+    fn is_shut_out(&self) -> bool {
+        self.board.outstanding() == 0 && self.nxt < self.end && self.next_len() == 0
+    }
+
     pub(super) fn rto_at_ns(&self) -> Option<u64> {
-        if self.board.outstanding() == 0 {
+        if self.board.outstanding() == 0 && !self.is_shut_out() {
             return None;
         }
         Some(self.rto_from_ns + self.rtt.rto_ns(self.rto_backoff))
@@ -67,6 +73,12 @@ impl Sender {
             self.rto_from_ns = now_ns;
             self.forced = Some(Forced::Probe);
         } else if self.rto_at_ns().is_some_and(|at| at <= now_ns) {
+            if self.is_shut_out() {
+                self.rto_backoff += 1;
+                self.rto_from_ns = now_ns;
+                self.forced = Some(Forced::Window);
+                return;
+            }
             self.expire(now_ns, coupling);
         }
     }

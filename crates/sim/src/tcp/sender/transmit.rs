@@ -44,6 +44,11 @@ impl Sender {
     /// a millisecond at the pacing rate takes, rather than single segments, while acknowledgements
     /// come quickly (Linux, `tcp_tso_should_defer`).
     pub(super) fn defers(&self, now_ns: u64) -> bool {
+        self.waits_for_burst((self.end - self.nxt).div_ceil(self.mss), now_ns)
+    }
+
+    /// As [`defers`](Self::defers), with `waiting` segments to send.
+    pub(in crate::tcp) fn waits_for_burst(&self, waiting: u64, now_ns: u64) -> bool {
         if self.phase != Phase::Open || self.control.pacing_rate().is_some() {
             return false;
         }
@@ -56,8 +61,7 @@ impl Sender {
             return false;
         }
         let window = self.window();
-        let open = window - self.board.pipe();
-        let waiting = (self.end - self.nxt).div_ceil(self.mss);
+        let open = window.saturating_sub(self.board.pipe());
         let open = open.min((self.limit - self.nxt) / self.mss);
         open < self.burst(self.pacing_rate()).min(waiting).min(window / DEFER_DIVISOR)
     }
@@ -75,6 +79,7 @@ impl Sender {
 
     pub(super) fn send_forced(&mut self, forced: Forced, now_ns: u64) -> Option<Segment> {
         match forced {
+            Forced::Window => Some(self.ask_window(now_ns)),
             Forced::Head => {
                 let seq = self.board.head()?.seq;
                 Some(self.resend(seq, now_ns))
@@ -95,6 +100,13 @@ impl Sender {
                 Some(segment)
             }
         }
+    }
+
+    /// A segment that the peer answers with its window, and that carries nothing (RFC 9293
+    /// §3.8.6.1; Linux, `tcp_xmit_probe_skb`).
+    fn ask_window(&mut self, now_ns: u64) -> Segment {
+        self.last_send_ns = now_ns;
+        Segment { seq: self.nxt, wants_answer: true, sent_ns: now_ns, ..Segment::default() }
     }
 
     /// Whether pacing lets a segment go now; takes it from the burst.
