@@ -4,24 +4,12 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::{all, mean};
-use weftline_link::LossModel;
 use weftline_scenario::{Scenario, Scheme};
 
 /// The multipath connection's goodput over that of the TCP connection beside it, by seed.
-///
-/// Both go through the same transport, so that only the controls differ: a socket that is always
-/// full sends in bursts, which a short queue punishes more than the segments that a scheduler hands
-/// out one by one. One loss in 3,000 is the same for all packets, as the law has it: with drop-tail
-/// alone the flows lose in step.
 fn ratios(congestion: &str) -> Vec<f64> {
-    let mut scenario = Scenario::find("tcp-shared").unwrap();
-    scenario.duration = Duration::from_secs(120);
-    scenario.warmup = Duration::from_secs(20);
-    scenario.paths[0].loss = LossModel::Bernoulli(3e-4);
-    scenario.flows[1].scheme = Some("weft-single:a".parse().unwrap());
+    let scenario = Scenario::find("tcp-shared").unwrap();
     let scheme: Scheme = "min-rtt".parse().unwrap();
     let congestion = congestion.parse().unwrap();
     all((1..=5).collect(), |seed| {

@@ -67,6 +67,8 @@ pub(super) struct Multi {
     subflows: Vec<Subflow>,
     scheduler: &'static Entry,
     out: VecDeque<Bytes>,
+    /// The subflow that is asked first, which changes: the daemons' writers wake in any order.
+    first: usize,
     /// When the sessions have something to do.
     due_ns: [Option<u64>; 2],
 }
@@ -96,6 +98,7 @@ impl Multi {
             subflows: paths.iter().zip(ends).enumerate().map(subflow).collect(),
             scheduler: entry,
             out: VecDeque::new(),
+            first: 0,
             due_ns: [None; 2],
         }
     }
@@ -250,7 +253,7 @@ impl Multi {
     /// may change with every acknowledgement. The client sends only control records, and asks when
     /// the session says so.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
-        let Self { sessions, subflows, scheduler, out, .. } = self;
+        let Self { sessions, subflows, scheduler, out, first, .. } = self;
         let session = &mut sessions[end];
         while let Some(id) = session.poll_wake() {
             let woken = subflows.iter_mut().find(|subflow| subflow.id == id);
@@ -260,7 +263,13 @@ impl Multi {
             subflow.tell(end, session, scheduler, net);
         }
         let mut moved = false;
-        for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end]) {
+        *first = (*first + 1) % subflows.len();
+        for turn in 0..subflows.len() {
+            let at = (*first + turn) % subflows.len();
+            let subflow = &mut subflows[at];
+            if !subflow.up[end] {
+                continue;
+            }
             let room = subflow.room[end];
             if !(std::mem::take(&mut subflow.woken[end]) || (end == SERVER && room > 0)) {
                 continue;
