@@ -1,6 +1,8 @@
 //! FBDT's split and sum (FBDT §3.2, Eq. 1 and 2): the forward path carries the share of its rate,
 //! and both together nearly the sum of what they carry alone.
 
+#![allow(clippy::unwrap_used, reason = "test code")]
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
