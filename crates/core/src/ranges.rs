@@ -54,6 +54,9 @@ impl RangeSet {
         if range.is_empty() {
             return 0;
         }
+        if let Some(added) = self.append(&range) {
+            return added;
+        }
         let (mut start, mut end) = (range.start, range.end);
         let mut held = 0;
         if let Some((&s, &e)) = self.ranges.range(..range.start).next_back()
@@ -75,6 +78,18 @@ impl RangeSet {
         let added = (range.end - range.start) - held;
         self.bytes += added;
         added
+    }
+
+    /// [`insert`](Self::insert) of what lies above everything held or continues it, the usual case.
+    fn append(&mut self, range: &Range<u64>) -> Option<u64> {
+        match self.ranges.last_key_value() {
+            Some((_, &end)) if end > range.start => return None,
+            Some((&start, &end)) if end == range.start => self.ranges.insert(start, range.end),
+            Some(_) | None => self.ranges.insert(range.start, range.end),
+        };
+        let added = range.end - range.start;
+        self.bytes += added;
+        Some(added)
     }
 
     /// Removes `range` and returns how many of its offsets were in the set.
@@ -152,8 +167,14 @@ impl RangeSet {
 
     /// Drops every offset below `offset`.
     pub fn remove_below(&mut self, offset: u64) {
-        if offset > 0 {
-            self.remove(0..offset);
+        while let Some(first) = self.ranges.first_entry()
+            && *first.key() < offset
+        {
+            let (start, end) = first.remove_entry();
+            self.bytes -= end.min(offset) - start;
+            if end > offset {
+                self.ranges.insert(offset, end);
+            }
         }
     }
 }
@@ -198,6 +219,11 @@ mod tests {
                 prop_assert_eq!(reported, changed);
             }
             prop_assert_eq!(set.bytes(), flags.iter().filter(|&&f| f).count() as u64);
+            let mut above = set.clone();
+            above.remove_below(query.0);
+            let mut expected = set.clone();
+            expected.remove(0..query.0);
+            prop_assert_eq!(above, expected);
             let ranges: Vec<_> = set.iter().collect();
             for pair in ranges.windows(2) {
                 prop_assert!(pair[0].end < pair[1].start, "adjacent ranges are joined");

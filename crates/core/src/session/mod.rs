@@ -152,6 +152,9 @@ struct Control {
 
 /// Most memory a session may be given: offsets within it stay numbers that the wire carries.
 const MOST_MEMORY: u64 = 64 << 30;
+/// Space for control records is taken in blocks of this size, while so much of one is left.
+const CONTROL_BLOCK: usize = 4 << 10;
+const CONTROL_REST: usize = 256;
 /// Answers to pings kept for a subflow that cannot send; more than one is rare.
 const MAX_PONGS: usize = 8;
 impl Control {
@@ -179,6 +182,8 @@ pub struct Session {
     peer_reset: bool,
     next_ping: u64,
     ping_interval: Duration,
+    /// Space for control records.
+    blocks: BytesMut,
     write_blocked: bool,
     last_tick: Instant,
     finished_told: bool,
@@ -203,6 +208,7 @@ impl Session {
             peer_reset: false,
             next_ping: 0,
             ping_interval: config.ping_interval,
+            blocks: BytesMut::new(),
             write_blocked: false,
             last_tick: now,
             finished_told: false,
@@ -481,7 +487,11 @@ impl Session {
 
     fn put_control(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {
         let Some(control) = self.control.get_mut(&id) else { return 0 };
-        let mut block = BytesMut::new();
+        // Taken from a larger block: control records are small and many.
+        let mut block = std::mem::take(&mut self.blocks);
+        if block.capacity() < CONTROL_REST {
+            block = BytesMut::with_capacity(CONTROL_BLOCK);
+        }
         if std::mem::take(&mut control.reset)
             && let Some(refusal) = &self.reset
         {
@@ -510,8 +520,9 @@ impl Session {
         }
         let bytes = block.len() as u64;
         if bytes > 0 {
-            out.push_back(block.freeze());
+            out.push_back(block.split().freeze());
         }
+        self.blocks = block;
         bytes
     }
 

@@ -208,6 +208,12 @@ impl Multi {
                 self.write(source, now);
             }
         }
+        for subflow in self.subflows.iter().filter(|subflow| subflow.up[end]) {
+            // Nobody had anything for it, though it had room.
+            if subflow.room[end] > 0 {
+                net.endpoint_mut(subflow.ends[end]).note_app_limited();
+            }
+        }
         while let Some(event) = self.sessions[end].poll_event() {
             if let Event::Penalise(id) = event
                 && let Some(subflow) = self.subflows.iter().find(|subflow| subflow.id == id)

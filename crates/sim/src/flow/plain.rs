@@ -49,6 +49,7 @@ impl Plain {
         if server {
             self.write(source, net);
             net.transmit(self.server);
+            net.endpoint_mut(self.server).note_app_limited();
         } else {
             self.read(source, sink, net);
             net.transmit(self.client);

@@ -95,6 +95,13 @@ impl Endpoint {
         self.rx.set_read(offset);
     }
 
+    /// The application has no more to send for now.
+    pub(crate) fn note_app_limited(&mut self) {
+        if self.is_established() {
+            self.tx.note_app_limited();
+        }
+    }
+
     /// Whether it holds new data back for a larger burst, as segmentation offload makes it, though
     /// the window has room. The next acknowledgement ends it.
     pub(crate) fn waits_for_burst(&self, now_ns: u64) -> bool {

@@ -354,6 +354,38 @@ fn the_receive_window_stops_the_sender_and_opens_again() {
 }
 
 #[test]
+fn a_paced_sender_waits_for_a_window_of_less_than_a_segment() {
+    let setup = Setup { control: "bbr", receive_buffer: 20 * MSS + MSS / 2, ..wide() };
+    let mut pair = Pair::new(setup, Box::new(steady));
+    pair.reads = false;
+    pair.write_at(0, 50);
+    pair.run_to(SECOND);
+    assert_eq!(pair.sent.len(), 20, "half a segment of room is none");
+    pair.ends[CLIENT].set_read(20 * MSS);
+    pair.reads = true;
+    pair.run_to(3 * SECOND);
+    assert!(pair.is_done());
+}
+
+#[test]
+fn a_window_whose_opening_was_lost_is_asked_for() {
+    // Everything that the client sends between 1 s and 1.1 s is lost.
+    let lost = |departure: &Departure| {
+        departure.from == CLIENT && (SECOND..SECOND + 100 * MS).contains(&(departure.at_ns as u64))
+    };
+    let setup = Setup { receive_buffer: 20 * MSS, ..wide() };
+    let mut pair = Pair::new(setup, losing(lost));
+    pair.reads = false;
+    pair.write_at(0, 50);
+    pair.run_to(SECOND);
+    pair.ends[CLIENT].set_read(20 * MSS);
+    pair.reads = true;
+    pair.run_to(10 * SECOND);
+    assert!(pair.is_done());
+    assert_eq!(pair.ends[SERVER].stats().resent, 0);
+}
+
+#[test]
 fn an_idle_connection_starts_again_with_a_smaller_window() {
     let mut pair = Pair::new(Setup::default(), Box::new(steady));
     pair.write_at(0, 300);

@@ -21,13 +21,13 @@ impl Sender {
         self.burst_left == 0
             && self.control.pacing_rate().is_some()
             && self.board.pipe() < self.window()
-            && (self.board.next_lost().is_some() || (self.nxt < self.end && self.nxt < self.limit))
+            && (self.board.next_lost().is_some() || self.has_new())
     }
 
     /// Whether data wait for the peer's window to open, and nothing is on its way whose answer
     /// would tell.
     fn is_shut_out(&self) -> bool {
-        self.board.outstanding() == 0 && self.nxt < self.end && self.next_len() == 0
+        self.board.outstanding() == 0 && self.nxt < self.end && !self.has_new()
     }
 
     pub(super) fn rto_at_ns(&self) -> Option<u64> {

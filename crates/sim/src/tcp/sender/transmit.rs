@@ -23,12 +23,9 @@ impl Sender {
             return None;
         }
         let lost = self.board.next_lost();
-        let new = self.nxt < self.end && self.next_len() > 0;
+        let new = self.has_new();
         if lost.is_none() && !new {
             self.note_limited(false);
-            if self.nxt == self.end {
-                self.app_limited_until = (self.delivered + self.board.pipe()).max(1);
-            }
             return None;
         }
         if !self.paced(now_ns) || (lost.is_none() && self.defers(now_ns)) {
@@ -72,6 +69,11 @@ impl Sender {
         (bytes.min(BURST_MAX) / self.mss).max(BURST_MIN_SEGMENTS)
     }
 
+    /// Whether there is a new segment that the peer's window lets go.
+    pub(super) fn has_new(&self) -> bool {
+        self.nxt < self.end && self.next_len() > 0
+    }
+
     pub(super) fn next_len(&self) -> u64 {
         let len = self.mss.min(self.end - self.nxt);
         if self.nxt + len > self.limit { 0 } else { len }
@@ -86,7 +88,7 @@ impl Sender {
             }
             Forced::Probe => {
                 self.stats.probes += 1;
-                let new = self.nxt < self.end && self.next_len() > 0;
+                let new = self.has_new();
                 let segment = match new {
                     true => self.send_new(now_ns),
                     false => {
@@ -163,7 +165,7 @@ impl Sender {
 
     /// State of the rate estimator for a segment sent now.
     pub(super) fn stamp(&mut self, now_ns: u64) -> RateStamp {
-        if self.board.pipe() == 0 {
+        if self.board.outstanding() == 0 {
             self.first_ns = now_ns;
             self.delivered_ns = now_ns;
         }

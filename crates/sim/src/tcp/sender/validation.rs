@@ -3,6 +3,15 @@
 use super::*;
 
 impl Sender {
+    /// The application has no more for now. If the window has room, the rates measured from here on
+    /// are the application's, until what is in flight has been delivered (Linux,
+    /// `tcp_rate_check_app_limited`).
+    pub(in crate::tcp) fn note_app_limited(&mut self) {
+        if self.nxt == self.end && self.board.pipe() < self.window() {
+            self.app_limited_until = (self.delivered + self.board.pipe()).max(1);
+        }
+    }
+
     /// Notes whether the window was what stopped sending (Linux, `tcp_cwnd_validate`).
     pub(super) fn note_limited(&mut self, limited: bool) {
         let out = self.board.outstanding();
