@@ -95,7 +95,7 @@ impl Endpoint {
         self.rx.set_read(offset);
     }
 
-    /// The application has no more to send for now.
+    /// The application has no more to send at the moment.
     pub(crate) fn note_app_limited(&mut self) {
         if self.is_established() {
             self.tx.note_app_limited();

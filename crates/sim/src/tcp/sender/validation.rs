@@ -3,7 +3,7 @@
 use super::*;
 
 impl Sender {
-    /// The application has no more for now. If the window has room, the rates measured from here on
+    /// The application has no more to send. If the window has room, the rates measured from here on
     /// are the application's, until what is in flight has been delivered (Linux,
     /// `tcp_rate_check_app_limited`).
     pub(in crate::tcp) fn note_app_limited(&mut self) {
