@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weftline_congestion::Config;
+use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
 use weftline_link::{Link, LinkConfig, LinkStats};
 
@@ -71,7 +72,8 @@ impl World {
             let index = u32::try_from(index).expect("a run has few flows");
             let ends = (0..flow.paths.len()).map(|k| add_ends(&mut net, &plan, index, k));
             let ends = ends.collect();
-            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup));
+            let wakes = Rng::stream(plan.seed, &format!("flow/{index}/wakes"));
+            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, wakes));
         }
         let series = Series {
             flows: vec![Vec::new(); flows.len()],

@@ -9,6 +9,7 @@ mod source;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weftline_core::rng::Rng;
 use weftline_core::session::SessionStats;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant, scheduler};
@@ -88,7 +89,13 @@ pub(crate) struct Flow {
 impl Flow {
     /// A flow over endpoints that `ends` gives for each of its paths: the client's and the
     /// server's.
-    pub(crate) fn new(index: u32, plan: FlowPlan, ends: Vec<[u32; 2]>, warmup: Duration) -> Self {
+    pub(crate) fn new(
+        index: u32,
+        plan: FlowPlan,
+        ends: Vec<[u32; 2]>,
+        warmup: Duration,
+        wakes: Rng,
+    ) -> Self {
         let (source, size) = match &plan.traffic {
             Traffic::Bulk => (Source::bulk(), None),
             Traffic::Cbr(rate) => (Source::cbr(*rate), None),
@@ -102,7 +109,7 @@ impl Flow {
         };
         let carrier = match plan.scheduler {
             None => Carrier::Plain(Plain::new(ends[0])),
-            Some(entry) => Carrier::Multi(Box::new(Multi::new(entry, &plan.paths, ends))),
+            Some(entry) => Carrier::Multi(Box::new(Multi::new(entry, &plan.paths, ends, wakes))),
         };
         Self {
             index,

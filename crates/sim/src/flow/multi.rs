@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
+use weftline_core::rng::Rng;
 use weftline_core::scheduler::Entry;
 use weftline_core::session::{Event, SessionStats};
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
@@ -67,14 +68,19 @@ pub(super) struct Multi {
     subflows: Vec<Subflow>,
     scheduler: &'static Entry,
     out: VecDeque<Bytes>,
-    /// The subflow that is asked first, which changes: the daemons' writers wake in any order.
-    first: usize,
+    /// Draws the subflow that is asked first: the daemons' writers wake in any order.
+    wakes: Rng,
     /// When the sessions have something to do.
     due_ns: [Option<u64>; 2],
 }
 
 impl Multi {
-    pub(super) fn new(entry: &'static Entry, paths: &[usize], ends: Vec<[u32; 2]>) -> Self {
+    pub(super) fn new(
+        entry: &'static Entry,
+        paths: &[usize],
+        ends: Vec<[u32; 2]>,
+        wakes: Rng,
+    ) -> Self {
         let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
         if !runs_in_daemons(entry) {
             config.chunk = Some((SEGMENT_PAYLOAD, SEGMENT_PAYLOAD));
@@ -98,7 +104,7 @@ impl Multi {
             subflows: paths.iter().zip(ends).enumerate().map(subflow).collect(),
             scheduler: entry,
             out: VecDeque::new(),
-            first: 0,
+            wakes,
             due_ns: [None; 2],
         }
     }
@@ -259,7 +265,7 @@ impl Multi {
     /// may change with every acknowledgement. The client sends only control records, and asks when
     /// the session says so.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
-        let Self { sessions, subflows, scheduler, out, first, .. } = self;
+        let Self { sessions, subflows, scheduler, out, wakes, .. } = self;
         let session = &mut sessions[end];
         while let Some(id) = session.poll_wake() {
             let woken = subflows.iter_mut().find(|subflow| subflow.id == id);
@@ -269,9 +275,9 @@ impl Multi {
             subflow.tell(end, session, scheduler, net);
         }
         let mut moved = false;
-        *first = (*first + 1) % subflows.len();
+        let begin = wakes.below(subflows.len() as u64) as usize;
         for turn in 0..subflows.len() {
-            let at = (*first + turn) % subflows.len();
+            let at = (begin + turn) % subflows.len();
             let subflow = &mut subflows[at];
             if !subflow.up[end] {
                 continue;
