@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::path::{PathId, PathInfo, SubflowId, TimeEstimate};
 use crate::ranges::RangeSet;
-use crate::{Bitrate, Instant};
+use crate::{Bitrate, ByteCount, Instant};
 
 /// A subflow without progress for this long is silent, unless its own times are longer: some
 /// acknowledgement intervals and timer ticks, so that a busy machine is not taken for a dead path.
@@ -20,6 +20,10 @@ const FIRST_DELIVERY: Duration = Duration::from_millis(500);
 const FIRST_RTT: Duration = Duration::from_millis(100);
 /// Data committed to a path at a time, in time: the chunk of an assignment.
 const CHUNK_TIME: Duration = Duration::from_millis(1);
+
+/// What slow start makes of a congestion window in the round trip and a half that a wish for credit
+/// and its answer take.
+const SLOW_START_AHEAD: u64 = 3;
 
 /// A range given to a subflow.
 #[derive(Clone, Debug)]
@@ -171,6 +175,18 @@ impl Subflow {
     pub fn sent_at(&self, offset: u64) -> Option<Instant> {
         let (_, &(end, at)) = self.by_offset.range(..=offset).next_back()?;
         (end > offset).then_some(at)
+    }
+
+    /// The rate that the congestion window allows for, or will when credit that is asked for now
+    /// has come: slow start doubles it in that round trip. Zero while nothing is measured.
+    pub fn prospect(&self) -> Bitrate {
+        if self.info.srtt.is_zero() {
+            return Bitrate::default();
+        }
+        let cwnd = self.info.cwnd.as_u64();
+        let slow_start = self.info.ssthresh.is_none_or(|ssthresh| cwnd < ssthresh.as_u64());
+        let cwnd = if slow_start { cwnd.saturating_mul(SLOW_START_AHEAD) } else { cwnd };
+        Bitrate::from_transfer(ByteCount::new(cwnd), self.info.srtt)
     }
 
     /// How many bytes to assign at once: a millisecond's worth, so that the end of a window is

@@ -15,7 +15,7 @@ use crate::scheduler::{Scheduler, SendView};
 use crate::send_buffer::SendBuffer;
 use crate::subflow::Subflow;
 use crate::wire::{Ack, INITIAL_CREDIT, MAX_PAYLOAD, data_header};
-use crate::{ByteCount, Instant};
+use crate::{Bitrate, ByteCount, Instant};
 
 /// Bytes taken from the application ahead of sending: enough for every socket to be filled once
 /// while the application is not running.
@@ -249,8 +249,9 @@ impl SendHalf {
     }
 
     /// The credit that would let every path be full: 1.25 × the sum of the rates × the longest
-    /// delivery time, and two windows (transport.md). After a stop for lack of credit the
-    /// measured rates are too low, so the wish doubles instead.
+    /// delivery time, and two windows. A rate is the measured one, or that which a growing
+    /// congestion window is about to reach: credit that followed the past would end slow start.
+    /// After a stop for lack of credit both are too low, so the wish doubles instead.
     fn update_wish(&mut self, now: Instant) {
         if now.since(self.wish_at) < WISH_INTERVAL {
             return;
@@ -259,7 +260,8 @@ impl SendHalf {
         let live = || self.subflows.iter().filter(|subflow| !subflow.is_silent());
         let slowest = live().map(Subflow::delivery_time).max().unwrap_or_default();
         let view = self.view(now);
-        let bytes = view.total_rate().bytes_in(slowest).as_u64();
+        let rate: Bitrate = live().map(|subflow| view.rate(subflow).max(subflow.prospect())).sum();
+        let bytes = rate.bytes_in(slowest).as_u64();
         let window = self.scheduler().window().unwrap_or(0);
         let mut wish = bytes + bytes / 4 + 2 * window;
         let blocked = self.credit_blocked.is_some_and(|at| now.since(at) < 2 * WISH_INTERVAL);
