@@ -9,6 +9,7 @@
 //! comes together.
 
 pub mod path;
+pub mod policy;
 pub mod ranges;
 pub mod reassembly;
 pub mod rng;
@@ -21,6 +22,7 @@ pub mod units;
 pub mod wire;
 
 pub use path::{PathId, PathInfo, SubflowId};
+pub use policy::{PathPolicy, RateCap, Role};
 pub use session::{Session, SessionConfig};
 pub use time::Instant;
 pub use units::{Bitrate, ByteCount};

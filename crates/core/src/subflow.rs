@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::path::{PathId, PathInfo, SubflowId, TimeEstimate};
+use crate::policy::Role;
 use crate::ranges::RangeSet;
 use crate::{Bitrate, ByteCount, Instant};
 
@@ -39,6 +40,13 @@ struct Sent {
 pub struct Subflow {
     id: SubflowId,
     path: PathId,
+    role: Role,
+    /// Its role keeps it from new data at this moment.
+    standby: bool,
+    /// The most its path may carry.
+    cap: Option<Bitrate>,
+    /// The cap let nothing through when it last asked.
+    capped: bool,
     info: PathInfo,
     /// Payload bytes given to the subflow since `info` was taken.
     given: u64,
@@ -65,6 +73,10 @@ impl Subflow {
         Self {
             id,
             path,
+            role: Role::Active,
+            standby: false,
+            cap: None,
+            capped: false,
             info: PathInfo::default(),
             given: 0,
             in_flight: VecDeque::new(),
@@ -139,6 +151,48 @@ impl Subflow {
     /// Whether it has data outstanding and makes no progress.
     pub const fn is_silent(&self) -> bool {
         self.silent
+    }
+
+    /// What its path is for.
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether its role keeps it from new data at this moment. The scheduler is not asked for it.
+    pub const fn is_standby(&self) -> bool {
+        self.standby
+    }
+
+    /// Whether new data may be counted on to go here: neither silent nor standing by.
+    pub const fn is_usable(&self) -> bool {
+        !self.silent && !self.standby
+    }
+
+    /// The most its path may carry.
+    pub const fn cap(&self) -> Option<Bitrate> {
+        self.cap
+    }
+
+    /// Whether it asked last and its path's cap let nothing through: for some milliseconds it is
+    /// as if its socket were full.
+    pub const fn is_capped(&self) -> bool {
+        self.capped
+    }
+
+    /// Takes its path's policy.
+    pub const fn set_policy(&mut self, role: Role, cap: Option<Bitrate>) {
+        self.role = role;
+        self.cap = cap;
+    }
+
+    /// Notes whether its role keeps it from new data.
+    pub const fn set_standby(&mut self, standby: bool) {
+        self.standby = standby;
+    }
+
+    /// Notes whether its path's cap lets nothing through.
+    pub const fn set_capped(&mut self, capped: bool) {
+        self.capped = capped;
     }
 
     /// Whether it asked for data last and there was none: its socket has room.

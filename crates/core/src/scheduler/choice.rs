@@ -38,10 +38,16 @@ impl<'a> Choice<'a> {
         &self.view.subflows[index]
     }
 
-    /// Every subflow that is not silent, with room or without.
+    /// Every usable subflow, with room or without, but not one whose path has used up its cap: to
+    /// wait for that would be to limit all to it.
     pub(super) fn live(self) -> impl Iterator<Item = usize> {
+        self.usable().filter(move |&index| index == self.me || !self.subflow(index).is_capped())
+    }
+
+    /// Every subflow that is neither silent nor standing by.
+    pub(super) fn usable(self) -> impl Iterator<Item = usize> {
         let all = 0..self.view.subflows.len();
-        all.filter(move |&index| index == self.me || !self.subflow(index).is_silent())
+        all.filter(move |&index| index == self.me || self.subflow(index).is_usable())
     }
 
     /// Whether a segment can be given to the live subflow now, `room` being what it has by the
@@ -49,7 +55,7 @@ impl<'a> Choice<'a> {
     fn has_room(&self, index: usize, room: u64) -> bool {
         let subflow = self.subflow(index);
         let told = if subflow.info().exact { room >= SEGMENT } else { subflow.is_idle() };
-        index == self.me || (told && !subflow.is_silent())
+        index == self.me || (told && subflow.is_usable() && !subflow.is_capped())
     }
 
     /// Whether the subflow has room for a segment in its congestion window and is not recovering

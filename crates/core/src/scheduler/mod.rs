@@ -66,15 +66,22 @@ pub struct SendView<'a> {
 }
 
 impl SendView<'_> {
-    /// The rate at which a subflow delivers: measured, else the kernel's figure.
+    /// The rate at which a subflow delivers: measured, else the kernel's figure; at most the cap of
+    /// its path, which the measurement does not see, as it counts the busy time only.
     pub fn rate(&self, subflow: &Subflow) -> Bitrate {
         let measured = self.meters.get(&subflow.path()).and_then(PathMeter::rate);
-        measured.unwrap_or(subflow.info().delivery_rate)
+        let rate = measured.unwrap_or(subflow.info().delivery_rate);
+        subflow.cap().map_or(rate, |cap| cap.min(rate))
     }
 
-    /// The sum of the rates of the subflows that are not silent.
+    /// The subflows that new data may be counted on to go to: neither silent nor standing by.
+    pub fn usable(&self) -> impl Iterator<Item = &Subflow> {
+        self.subflows.iter().filter(|subflow| subflow.is_usable())
+    }
+
+    /// The sum of the rates of the usable subflows.
     pub fn total_rate(&self) -> Bitrate {
-        self.subflows.iter().filter(|s| !s.is_silent()).map(|s| self.rate(s)).sum()
+        self.usable().map(|s| self.rate(s)).sum()
     }
 
     /// Whether there are bytes to send and the receiver's credit lets none of them go.

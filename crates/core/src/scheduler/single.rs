@@ -3,6 +3,7 @@
 
 use super::choice::next_unsent;
 use super::{Assignment, Entry, Scheduler, SendView};
+use crate::subflow::Subflow;
 
 pub(super) const ENTRY: Entry = Entry::new(
     "single",
@@ -15,7 +16,7 @@ struct Single;
 
 impl Scheduler for Single {
     fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
-        let chosen = view.subflows.iter().position(|s| !s.is_silent()).unwrap_or(0);
+        let chosen = view.subflows.iter().position(Subflow::is_usable).unwrap_or(0);
         if me != chosen {
             return None;
         }

@@ -9,8 +9,8 @@
 //! The slides do not say what happens when the current subflow has no room and `next` does not
 //! qualify. `tp-sty` and `tr-sty` wait, which keeps them on a path for as long as its estimate is
 //! the best; `tp-sty-soft` and `tr-sty-soft` send that one segment on `next` without changing. So
-//! do all of them while the current subflow is silent, for it may be dead; they change when it is
-//! gone.
+//! do all of them while the current subflow is silent, for it may be dead, or its path has used up
+//! its cap; they change when it is gone or stands by.
 
 use super::Entry;
 use super::choice::{Choice, Picking, Rule};
@@ -85,12 +85,14 @@ impl Rule for Sticky {
     fn pick(&mut self, choice: Choice<'_>) -> usize {
         let next = choice.lowest_rtt();
         let current = self.current.and_then(|id| super::find(choice.view.subflows, id));
+        let current = current.filter(|&index| !choice.subflow(index).is_standby());
         let Some(current) = current.filter(|&current| !self.leaves(choice, current, next)) else {
             self.current = Some(choice.subflow(next).id());
             return next;
         };
         let soft = matches!(self.stay, Stay::UntilFaster { soft: true, .. });
-        let lends = soft || choice.subflow(current).is_silent();
+        let held_up = choice.subflow(current).is_silent() || choice.subflow(current).is_capped();
+        let lends = soft || held_up;
         if lends && !choice.is_available(current) { next } else { current }
     }
 }

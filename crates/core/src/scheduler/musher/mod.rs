@@ -47,13 +47,14 @@ impl Musher {
         Self { search: Search::new(), paths: None, left: [0; 2], subflows: None }
     }
 
-    /// The two flows: the live subflows of the two lowest paths, the latest of each.
+    /// The two flows: the usable subflows of the two lowest paths, the latest of each. A path that
+    /// has used up its cap stays: the search finds its share.
     fn flows(choice: Choice<'_>) -> Option<[usize; 2]> {
         let path = |index: usize| choice.subflow(index).path();
-        let lowest = choice.live().map(path).min()?;
-        let second = choice.live().map(path).filter(|&path| path != lowest).min()?;
+        let lowest = choice.usable().map(path).min()?;
+        let second = choice.usable().map(path).filter(|&path| path != lowest).min()?;
         let on = |wanted: PathId| {
-            let of_path = choice.live().filter(|&index| path(index) == wanted);
+            let of_path = choice.usable().filter(|&index| path(index) == wanted);
             of_path.max_by_key(|&index| choice.subflow(index).id())
         };
         Some([on(lowest)?, on(second)?])
