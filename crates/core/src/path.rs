@@ -91,6 +91,11 @@ impl TimeEstimate {
         (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns))
     }
 
+    /// Mean plus one mean deviation: most samples are below.
+    pub fn usual(&self) -> Option<Duration> {
+        (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns + self.deviation_ns))
+    }
+
     /// Mean plus four mean deviations: later than that is overdue.
     pub fn late(&self) -> Option<Duration> {
         (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns + 4 * self.deviation_ns))

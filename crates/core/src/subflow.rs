@@ -15,6 +15,8 @@ use crate::{Bitrate, ByteCount, Instant};
 const SILENCE_FLOOR: Duration = Duration::from_millis(60);
 /// What a delivery may be late because of timers and acknowledgement intervals.
 const LATE_FLOOR: Duration = Duration::from_millis(5);
+/// What a range waits in the socket before it is sent, for drivers that keep little there.
+const UNSENT_TIME: Duration = Duration::from_millis(10);
 /// Assumed for a path of which nothing has been measured.
 const FIRST_DELIVERY: Duration = Duration::from_millis(500);
 /// The round-trip time assumed for a path of which nothing has been measured.
@@ -25,6 +27,9 @@ const CHUNK_TIME: Duration = Duration::from_millis(1);
 /// What slow start makes of a congestion window in the round trip and a half that a wish for credit
 /// and its answer take.
 const SLOW_START_AHEAD: u64 = 3;
+
+/// The present rate is that of one to two least round-trip times, or of this time if those are shorter.
+const PRESENT: Duration = Duration::from_millis(100);
 
 /// A range given to a subflow.
 #[derive(Clone, Debug)]
@@ -60,6 +65,8 @@ pub struct Subflow {
     echoed: u64,
     rescued: u64,
     delivery: TimeEstimate,
+    /// When how many bytes had arrived, one to two round-trip times ago, and since then.
+    marks: [(Instant, u64); 2],
     last_progress: Instant,
     silent: bool,
     idle: bool,
@@ -86,6 +93,7 @@ impl Subflow {
             echoed: 0,
             rescued: 0,
             delivery: TimeEstimate::default(),
+            marks: [(now, 0); 2],
             last_progress: now,
             silent: false,
             idle: false,
@@ -225,10 +233,26 @@ impl Subflow {
         self.delivery.late().map_or(FIRST_DELIVERY, |late| late + LATE_FLOOR)
     }
 
+    /// The age that a range does not reach unless it, or one before it, was lost: by the times
+    /// measured, which repairs inflate, or by the kernel's, which leave repairs out.
+    pub fn usual_delivery(&self) -> Duration {
+        let measured = self.delivery.usual().unwrap_or(FIRST_DELIVERY);
+        let kernel = self.rtt() + 2 * self.info.rttvar + UNSENT_TIME;
+        measured.min(kernel) + LATE_FLOOR
+    }
+
     /// When `offset` was given to this subflow, if it is on its way.
     pub fn sent_at(&self, offset: u64) -> Option<Instant> {
         let (_, &(end, at)) = self.by_offset.range(..=offset).next_back()?;
         (end > offset).then_some(at)
+    }
+
+    /// The rate of the last round trip or two; `None` in the first.
+    pub fn present_rate(&self, now: Instant) -> Option<Bitrate> {
+        let (at, echoed) = self.marks[0];
+        let time = now.since(at);
+        let bytes = ByteCount::new(self.echoed - echoed);
+        (time >= self.info.min_rtt.max(PRESENT)).then(|| Bitrate::from_transfer(bytes, time))
     }
 
     /// The rate that the congestion window allows for, or will when credit that is asked for now
@@ -255,6 +279,7 @@ impl Subflow {
         let len = range.end - range.start;
         if self.in_flight.is_empty() {
             self.last_progress = now;
+            self.marks = [(now, self.echoed); 2];
         }
         self.sent += len;
         self.given += len;
@@ -279,6 +304,9 @@ impl Subflow {
         let new = received - self.echoed;
         self.echoed = received;
         self.last_progress = now;
+        if now.since(self.marks[1].0) >= self.info.min_rtt.max(PRESENT) {
+            self.marks = [self.marks[1], (now, received)];
+        }
         let mut oldest = None;
         while let Some(front) = self.in_flight.front()
             && front.cumulative <= received

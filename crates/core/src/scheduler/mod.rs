@@ -59,6 +59,11 @@ pub struct SendView<'a> {
     /// What is left of the send memory, in bytes, if the application was refused for lack of it and
     /// less than a third has come free since.
     pub memory_left: Option<u64>,
+    /// The most memory there is for bytes that are sent and not acknowledged.
+    pub max_memory: u64,
+    /// Bytes of the stream so far that the application has written, if it was refused room for
+    /// more: as many again may be expected. Zero when it has said all that it has.
+    pub expected: u64,
     /// The live subflows, in the order they came up.
     pub subflows: &'a [Subflow],
     /// Measurements of each path.
@@ -156,9 +161,19 @@ impl SendView<'_> {
     /// The lowest range of a silent subflow that `me` can carry instead: the lowest byte is what
     /// blocks the application.
     pub fn silent_range(&self, me: &Subflow, budget: u64) -> Option<Range<u64>> {
+        self.lowest_on(me, budget, Subflow::is_silent)
+    }
+
+    /// The lowest range of the other subflows that are `stalled` that `me` can carry instead.
+    pub fn lowest_on(
+        &self,
+        me: &Subflow,
+        budget: u64,
+        stalled: impl Fn(&Subflow) -> bool,
+    ) -> Option<Range<u64>> {
         self.subflows
             .iter()
-            .filter(|other| other.is_silent() && other.id() != me.id())
+            .filter(|other| stalled(other) && other.id() != me.id())
             .filter_map(|other| {
                 let mut at = self.una;
                 loop {

@@ -104,6 +104,11 @@ impl SendHalf {
         n
     }
 
+    /// Whether the application seems to have more than it was let write.
+    fn is_kept_full(&self) -> bool {
+        !self.finished && (self.refused || self.unassigned.bytes() > SEND_AHEAD / 2)
+    }
+
     /// Bytes that [`write`](Self::write) would take.
     pub(super) fn room(&self) -> u64 {
         let ahead = SEND_AHEAD.max(2 * self.scheduler().window().unwrap_or(0));
@@ -298,6 +303,8 @@ impl SendHalf {
             credit_window: self.credit_window,
             credit_bound: bound,
             memory_left: self.memory_left(),
+            max_memory: self.max_memory,
+            expected: if self.is_kept_full() { self.buffer.end() } else { 0 },
             subflows: &self.subflows,
             meters: &self.meters,
         }

@@ -7,6 +7,7 @@
 //! [`strict::Strict`] is the paper's one-window-at-a-time behaviour, for the comparison.
 
 mod direction;
+mod forecast;
 mod strict;
 #[cfg(test)]
 mod tests;
@@ -16,11 +17,12 @@ use std::ops::Range;
 use std::time::Duration;
 
 use self::direction::Direction;
+use self::forecast::Collapsed;
 use self::windows::Windows;
 use super::{Assignment, Entry, Fills, Scheduler, SchedulerConfig, SendView};
 use crate::path::PathId;
 use crate::subflow::Subflow;
-use crate::{ByteCount, Instant};
+use crate::Instant;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "fbdt",
@@ -63,6 +65,7 @@ struct Fbdt {
     direction: Direction,
     windows: Windows,
     budget: RescueBudget,
+    collapsed: Collapsed,
 }
 
 impl Fbdt {
@@ -72,23 +75,37 @@ impl Fbdt {
             direction: Direction::new(config.forward_pin, config.direction_hold),
             windows: Windows::default(),
             budget: RescueBudget::new(config.rescue_budget_permille),
+            collapsed: Collapsed::default(),
         }
     }
 
-    /// What is left of the oldest window with a gap, from the end that belongs to the path.
-    fn take_gap(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+    /// What is left of the oldest window with a gap; a new one is opened when there is none.
+    fn gap(&mut self, view: &SendView<'_>) -> Option<Range<u64>> {
+        let open = |end: u64| view.unassigned.first_in(&(view.una..end.min(view.limit)));
+        open(self.windows.end()).or_else(|| {
+            let opened = self.open_window(view);
+            opened.then(|| open(self.windows.end())).flatten()
+        })
+    }
+
+    /// Of the gap, what lies at the end that belongs to the path; nothing if the others are better
+    /// off without it.
+    fn take_gap(
+        &self,
+        me: usize,
+        gap: Range<u64>,
+        view: &SendView<'_>,
+        budget: u64,
+    ) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
-        let gap = view.unassigned.first_in(&(view.una..self.windows.end().min(view.limit)))?;
         let window = self.windows.at(gap.start)?;
         let chunk = view.chunk(subflow, budget);
-        let alone = view.subflows.iter().filter(|s| !s.is_silent()).count() <= 1;
+        if !forecast::helps(me, view, chunk.min(gap.end - gap.start)) {
+            return None;
+        }
+        let alone = view.usable().count() <= 1;
         if alone || window.forward == subflow.path() {
             return Some(gap.start..gap.end.min(gap.start + chunk));
-        }
-        let whole = window.range.end - window.range.start;
-        if whole <= chunk && forward_has_room(view, window.forward) {
-            // Data smaller than a chunk has no backward side; the forward path is about to ask.
-            return None;
         }
         let gap = view.unassigned.last_in(&window.range)?;
         Some(gap.start.max(gap.end.saturating_sub(chunk))..gap.end)
@@ -106,16 +123,27 @@ impl Fbdt {
         true
     }
 
-    /// A range of another path that is overdue, in the oldest windows whose part of `me` is done:
-    /// rules (a) and (b).
-    fn rescue_overdue(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+    /// What is due from another path before any new data: rules (a) and (b), and within the budget
+    /// what is later than usual and much nearer on this path: a lossy path of long round-trip
+    /// times else holds up a fast one for as long as its repairs take.
+    fn rescue_due(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
-        if let Some(range) = view.silent_range(subflow, budget) {
+        let stalled = |other: &Subflow| other.is_silent() || self.collapsed.contains(other);
+        if let Some(range) = view.lowest_on(subflow, budget, stalled) {
             return Some(range);
         }
-        self.rescuable(me, view, budget, |sent_at, overdue_after, _| {
-            view.now.since(sent_at) >= overdue_after
-        })
+        let mine = forecast::arrival(view, subflow, view.chunk(subflow, budget));
+        let allowed = self.budget.available(view.now);
+        let mut charged = false;
+        let range = self.rescuable(me, view, budget, |age, other| {
+            let overdue = age >= other.overdue_after();
+            charged = !overdue;
+            overdue || (allowed > 0 && age >= other.usual_delivery() && mine * 2 <= other.rtt())
+        })?;
+        if charged {
+            self.budget.spend(range.end - range.start);
+        }
+        Some(range)
     }
 
     /// Rule (c), for a path that has nothing else to do: one round-trip time of the other path
@@ -125,20 +153,19 @@ impl Fbdt {
         if allowed == 0 {
             return None;
         }
-        let range =
-            self.rescuable(me, view, allowed, |sent_at, _, rtt| view.now.since(sent_at) >= rtt)?;
+        let range = self.rescuable(me, view, allowed, |age, other| age >= other.rtt())?;
         self.budget.spend(range.end - range.start);
         Some(range)
     }
 
     /// The range that the path comes upon first from its side of the meeting point, in the oldest
-    /// window where it has nothing of its own outstanding, if `due(sent at, overdue after, rtt)`.
+    /// window where it has nothing of its own outstanding, if it is `due(age, subflow)`.
     fn rescuable(
         &self,
         me: usize,
         view: &SendView<'_>,
         budget: u64,
-        due: impl Fn(Instant, Duration, Duration) -> bool,
+        mut due: impl FnMut(Duration, &Subflow) -> bool,
     ) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
         for window in self.windows.iter_from(view.una).take(RESCUE_DEPTH) {
@@ -162,27 +189,11 @@ impl Fbdt {
             let latest = view.subflows.iter().filter(|other| other.id() != subflow.id());
             let latest = latest.filter_map(|other| Some((other.sent_at(edge)?, other)));
             let Some((sent_at, other)) = latest.max_by_key(|(at, _)| *at) else { continue };
-            if due(sent_at, other.overdue_after(), other.rtt()) {
+            if due(view.now.since(sent_at), other) {
                 return Some(range);
             }
         }
         None
-    }
-
-    /// Whether `me` may take new data: when the receiver's memory binds, a path whose delivery
-    /// time times the sum of the rates does not fit it would hold the others up, so that the
-    /// total fell below the best path alone; it then serves only for rescue.
-    fn fits_memory(me: usize, view: &SendView<'_>) -> bool {
-        if !view.credit_bound {
-            return true;
-        }
-        let subflow = &view.subflows[me];
-        let fastest = view.subflows.iter().filter(|s| !s.is_silent()).map(|s| view.rate(s)).max();
-        if fastest.is_none_or(|fastest| view.rate(subflow) >= fastest) {
-            return true;
-        }
-        let needed = view.total_rate().bytes_in(subflow.delivery_time());
-        needed <= ByteCount::new(view.credit_window)
     }
 }
 
@@ -190,20 +201,19 @@ impl Scheduler for Fbdt {
     fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
         self.windows.forget_below(view.una);
         self.budget.refill(view);
-        if let Some(range) = self.rescue_overdue(me, view, budget) {
+        self.collapsed.judge(view);
+        if self.collapsed.contains(&view.subflows[me]) {
+            return None;
+        }
+        if let Some(range) = self.rescue_due(me, view, budget) {
             return Some(Assignment { range, rescue: true });
         }
-        if Self::fits_memory(me, view) {
-            if let Some(range) = self.take_gap(me, view, budget) {
-                return Some(Assignment { range, rescue: false });
-            }
-            let no_gap = view.unassigned.first_in(&(view.una..self.windows.end())).is_none();
-            if no_gap
-                && self.open_window(view)
-                && let Some(range) = self.take_gap(me, view, budget)
-            {
-                return Some(Assignment { range, rescue: false });
-            }
+        if !forecast::may_hold_more(me, view, None) {
+            return None;
+        }
+        if let Some(gap) = self.gap(view) {
+            let range = self.take_gap(me, gap, view, budget)?;
+            return Some(Assignment { range, rescue: false });
         }
         let range = self.rescue_idle(me, view, budget)?;
         Some(Assignment { range, rescue: true })
@@ -231,13 +241,6 @@ impl Scheduler for Fbdt {
             .filter_map(|at| later(at?))
             .min()
     }
-}
-
-/// Whether the subflow on path `forward` is live, waiting for data, and will take them.
-fn forward_has_room(view: &SendView<'_>, forward: PathId) -> bool {
-    let waits = |s: &Subflow| s.path() == forward && s.is_idle() && !s.is_silent();
-    let mut subflows = view.subflows.iter().enumerate();
-    subflows.any(|(index, s)| waits(s) && Fbdt::fits_memory(index, view))
 }
 
 /// The window for the measured rates; the paper's before they are known.

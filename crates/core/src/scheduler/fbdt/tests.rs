@@ -64,6 +64,8 @@ impl Example {
             credit_window: self.end,
             credit_bound: false,
             memory_left: None,
+            max_memory: 256 << 20,
+            expected: 0,
             subflows: &self.subflows,
             meters: &BTreeMap::new(),
         };
@@ -200,6 +202,8 @@ fn little_data_do_not_wait_for_a_forward_path_that_memory_keeps_out() {
         credit_window: 10 * PACKET,
         credit_bound: true,
         memory_left: None,
+        max_memory: 256 << 20,
+        expected: 0,
         subflows,
         meters: &BTreeMap::new(),
     };

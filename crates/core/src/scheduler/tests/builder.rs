@@ -109,6 +109,8 @@ impl Bench {
             credit_window: self.credit.saturating_sub(self.una),
             credit_bound: false,
             memory_left: self.memory_left,
+            max_memory: 256 << 20,
+            expected: 0,
             subflows: &self.subflows,
             meters: &self.meters,
         }
