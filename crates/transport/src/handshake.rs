@@ -148,7 +148,7 @@ pub(crate) async fn join(
     let tag = keys.tag(&channel, subflow)?;
     let proof = tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes");
     let path_name = path_name.to_owned();
-    let join = Join { session: keys.id.0, subflow, path, path_name, proof };
+    let join = Join { session: keys.id.0, subflow, path, path_name, proof, ..Join::default() };
     channel.send(&Record::Join(join)).await?;
     match channel.receive().await? {
         Record::JoinReply(JoinReply {}) => Ok(channel.into_parts()),

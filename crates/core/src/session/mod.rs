@@ -14,6 +14,7 @@
 //! A writer calls `poll_transmit` whenever its socket has room, and writes what it gets, whole and
 //! in order, or reports the subflow down.
 
+mod policy;
 mod recv;
 mod send;
 mod stats;
@@ -31,7 +32,7 @@ pub use self::stats::{PathStats, SessionStats, SubflowStats};
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
 use crate::scheduler::{Entry, SchedulerConfig};
-use crate::wire::{INITIAL_CREDIT, Record, Refusal, WireError};
+use crate::wire::{INITIAL_CREDIT, PolicyNote, Record, Refusal, WireError};
 use crate::{ByteCount, Instant};
 
 /// How a session behaves. Both ends use the same scheduler; the client's choice travels in its
@@ -53,6 +54,9 @@ pub struct SessionConfig {
     pub chunk: Option<(u64, u64)>,
     /// How often each subflow is pinged for its application-level round-trip time.
     pub ping_interval: Duration,
+    /// Whether the peer says what paths are for: the server's side. A client that followed its
+    /// server would let it spend the client's money.
+    pub follow_policy: bool,
 }
 
 impl Default for SessionConfig {
@@ -64,6 +68,7 @@ impl Default for SessionConfig {
             first_window: ByteCount::mib(4),
             chunk: None,
             ping_interval: Duration::from_secs(5),
+            follow_policy: false,
         }
     }
 }
@@ -119,6 +124,9 @@ pub enum Event {
     Closed,
     /// The peer has finished its direction: after the bytes at hand comes the end.
     Finished,
+    /// The peer has changed what a path is for. The session has taken it; a driver with a rate cap
+    /// that sessions share sets it with [`Session::set_policy`].
+    PathPolicy(PathId, PolicyNote),
     /// The scheduler wants the subflow's congestion window halved, for it holds up the others
     /// (MPTCP 0.9x: `max(cwnd / 2, 1)` segments, and the slow start threshold likewise unless the
     /// window is below it). A driver that cannot do that, as with a kernel's sockets, ignores it.
@@ -141,6 +149,7 @@ struct Control {
     ack: bool,
     fin: bool,
     wish: bool,
+    policy: bool,
     reset: bool,
     pongs: Vec<u64>,
     ping_at: Instant,
@@ -182,6 +191,7 @@ pub struct Session {
     peer_reset: bool,
     next_ping: u64,
     ping_interval: Duration,
+    follow_policy: bool,
     /// Space for control records.
     blocks: BytesMut,
     write_blocked: bool,
@@ -208,6 +218,7 @@ impl Session {
             peer_reset: false,
             next_ping: 0,
             ping_interval: config.ping_interval,
+            follow_policy: config.follow_policy,
             blocks: BytesMut::new(),
             write_blocked: false,
             last_tick: now,
@@ -228,6 +239,7 @@ impl Session {
             ack: true,
             fin,
             wish: self.send.wish() > 0,
+            policy: true,
             reset,
             ping_at: now,
             ..Control::default()
@@ -237,6 +249,7 @@ impl Session {
         self.send.subflow_up(id, path, now);
         self.recv.subflow_up(id);
         self.paths.entry(path).or_default();
+        self.review(now);
         self.wake_all();
     }
 
@@ -251,6 +264,7 @@ impl Session {
                 meter.idle(now);
             }
         }
+        self.review(now);
         self.wake_idle();
     }
 
@@ -322,6 +336,7 @@ impl Session {
                 self.recv.handle_data(id, &data, now)?;
             }
             Record::Fin(offset) => self.recv.handle_fin(offset, now)?,
+            Record::PathPolicy(change) => self.handle_policy(change, now),
             Record::Ping(number) => {
                 if let Some(control) = self.control.get_mut(&id)
                     && control.pongs.len() < MAX_PONGS
@@ -444,7 +459,7 @@ impl Session {
             control.woken = false;
         }
         let mut bytes = self.put_control(id, out, now);
-        let mut left = room;
+        let mut left = self.send.allowed(index, room, now);
         if !self.is_reset() && !self.send.subflows[index].is_silent() {
             while left > 0 {
                 let Some(sent) = self.send.next_record(index, left, out, now) else { break };
@@ -507,6 +522,11 @@ impl Session {
         if std::mem::take(&mut control.wish) {
             Record::CreditWish(self.send.wish()).encode(&mut block);
         }
+        if std::mem::take(&mut control.policy) {
+            for change in self.send.policy_changes() {
+                Record::PathPolicy(change).encode(&mut block);
+            }
+        }
         if std::mem::take(&mut control.fin)
             && let Some(offset) = self.send.final_offset()
         {
@@ -562,6 +582,7 @@ impl Session {
             self.events.push_back(event);
         }
         self.wake_idle();
+        self.send.take_uncapped(now).into_iter().for_each(|id| self.wake(id));
         self.wake_pings(now);
         self.after(now);
     }
@@ -602,10 +623,12 @@ impl Session {
         ids.into_iter().for_each(|id| self.wake(id));
     }
 
-    /// Wakes the writers that found nothing to send last time; the others ask anyway.
+    /// Wakes the writers that found nothing to send last time; the others ask anyway. Those that
+    /// stand by wait until they are of use.
     fn wake_idle(&mut self) {
         for index in 0..self.send.subflows.len() {
-            if self.send.subflows[index].is_idle() {
+            let subflow = &self.send.subflows[index];
+            if subflow.is_idle() && self.send.is_needed(subflow) {
                 self.wake(self.send.subflows[index].id());
             }
         }
@@ -620,7 +643,8 @@ impl Session {
     }
 
     /// Draws the conclusions of any change: events, closing, and records that have become due.
-    fn after(&mut self, _now: Instant) {
+    fn after(&mut self, now: Instant) {
+        self.review(now);
         if std::mem::take(&mut self.send.wish_pending) {
             for control in self.control.values_mut() {
                 control.wish = true;

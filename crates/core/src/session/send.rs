@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::policy::Policies;
 use super::{SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
-use crate::scheduler::{Scheduler, SendView};
+use crate::scheduler::{Assignment, Scheduler, SendView};
 use crate::send_buffer::SendBuffer;
 use crate::subflow::Subflow;
 use crate::wire::{Ack, INITIAL_CREDIT, MAX_PAYLOAD, data_header};
@@ -50,6 +51,7 @@ pub(super) struct SendHalf {
     /// Whether the application was refused room for something it last offered.
     refused: bool,
     pub(super) subflows: Vec<Subflow>,
+    pub(super) policies: Policies,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
     /// Counts what may change the scheduler's answers.
     changes: u64,
@@ -79,6 +81,7 @@ impl SendHalf {
             max_memory: config.memory(),
             refused: false,
             subflows: Vec::new(),
+            policies: Policies::default(),
             meters: BTreeMap::new(),
             changes: 0,
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
@@ -144,7 +147,9 @@ impl SendHalf {
     // ---- subflows ----
 
     pub(super) fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
-        self.subflows.push(Subflow::new(id, path, self.chunk, now));
+        let mut subflow = Subflow::new(id, path, self.chunk, now);
+        self.adopt_policy(&mut subflow);
+        self.subflows.push(subflow);
         self.changes += 1;
         self.meters.entry(path).or_default();
     }
@@ -183,6 +188,11 @@ impl SendHalf {
     /// How much has changed so far that the scheduler's answers may depend on.
     pub(super) const fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Notes that something has changed that they depend on.
+    pub(super) const fn note_change(&mut self) {
+        self.changes += 1;
     }
 
     // ---- the peer's side ----
@@ -256,9 +266,8 @@ impl SendHalf {
             return;
         }
         self.wish_at = now;
-        let live = || self.subflows.iter().filter(|subflow| !subflow.is_silent());
-        let slowest = live().map(Subflow::delivery_time).max().unwrap_or_default();
         let view = self.view(now);
+        let slowest = view.usable().map(Subflow::delivery_time).max().unwrap_or_default();
         let bytes = view.total_rate().bytes_in(slowest).as_u64();
         let window = self.scheduler().window().unwrap_or(0);
         let mut wish = bytes + bytes / 4 + 2 * window;
@@ -317,17 +326,11 @@ impl SendHalf {
         out: &mut VecDeque<Bytes>,
         now: Instant,
     ) -> Option<u64> {
-        // The scheduler looks at all of us while it changes: it steps out for the call.
-        let mut scheduler = self.scheduler.take().expect("put back below");
         let room = room.min(MAX_PAYLOAD);
-        let next = scheduler.next(index, &self.view(now), room);
-        self.scheduler = Some(scheduler);
-        let Some(next) = next else {
-            if self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit) {
-                self.credit_blocked = Some(now);
-            }
-            return None;
-        };
+        let next = match self.subflows[index].is_standby() {
+            true => self.standby_rescue(index, room, now),
+            false => self.ask_scheduler(index, room, now),
+        }?;
         let Range { start, end } = next.range;
         debug_assert!(start < end && end - start <= room, "assignments keep to the budget");
         if self.headers.capacity() < 32 {
@@ -341,8 +344,22 @@ impl SendHalf {
         self.unassigned.remove(start..end);
         self.fresh.remove(start..end);
         self.subflows[index].assign(start..end, next.rescue, now);
+        self.spend(index, bytes, now);
         self.changes += 1;
         Some(bytes)
+    }
+
+    /// What the scheduler has for the subflow.
+    fn ask_scheduler(&mut self, index: usize, room: u64, now: Instant) -> Option<Assignment> {
+        // It looks at all of us while it changes: it steps out for the call.
+        let mut scheduler = self.scheduler.take().expect("put back below");
+        let next = scheduler.next(index, &self.view(now), room);
+        self.scheduler = Some(scheduler);
+        let starved = self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit);
+        if next.is_none() && starved {
+            self.credit_blocked = Some(now);
+        }
+        next
     }
 
     fn has_unassigned_below(&self, offset: u64) -> bool {
@@ -364,15 +381,16 @@ impl SendHalf {
 
     /// When something changes by itself: a subflow falls silent, or a range may be rescued.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let policy = self.policy_timeout();
         if self.subflows.iter().all(|subflow| subflow.outstanding() == 0) {
-            return None;
+            return policy;
         }
         let silent = self.subflows.iter().filter_map(Subflow::silent_at).min();
         let rescue = match self.subflows.iter().any(Subflow::is_idle) {
             true => self.scheduler().next_timeout(&self.view(now)),
             false => None,
         };
-        silent.into_iter().chain(rescue).min()
+        silent.into_iter().chain(rescue).chain(policy).min()
     }
 
     /// The next subflow that the scheduler wants to ask.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::handshake::{Hello, HelloReply, Join, JoinReply, Refusal};
+use super::policy::PolicyChange;
 use super::varint::{self, Reader};
 use super::{
     MAX_ACK_ECHOES, MAX_ACK_RANGES, MAX_BODY, MAX_HANDSHAKE_BODY, MAX_PAYLOAD, VARINT_MAX,
@@ -26,6 +27,7 @@ mod kind {
     pub(super) const PING: u64 = 0x18;
     pub(super) const PONG: u64 = 0x1a;
     pub(super) const CREDIT_WISH: u64 = 0x21;
+    pub(super) const PATH_POLICY: u64 = 0x31;
 }
 
 /// A range of the stream.
@@ -82,6 +84,8 @@ pub enum Record {
     Join(Join),
     /// Accepts a join.
     JoinReply(JoinReply),
+    /// Changes what a path is for.
+    PathPolicy(PolicyChange),
     /// Asks for a [`Record::Pong`] with the same number on the same subflow.
     Ping(u64),
     /// Answers a [`Record::Ping`].
@@ -149,6 +153,9 @@ impl Record {
             }
             kind::JOIN => (Join::read(&mut reader).map(Self::Join), "join"),
             kind::JOIN_REPLY => (Some(Self::JoinReply(JoinReply {})), "join reply"),
+            kind::PATH_POLICY => {
+                (PolicyChange::read(&mut reader).map(Self::PathPolicy), "path policy")
+            }
             kind::PING => (reader.varint().map(Self::Ping), "ping"),
             kind::PONG => (reader.varint().map(Self::Pong), "pong"),
             kind::REFUSAL => (Refusal::read(&mut reader).map(Self::Refusal), "refusal"),
@@ -169,6 +176,7 @@ impl Record {
             Self::HelloReply(_) => kind::HELLO_REPLY,
             Self::Join(_) => kind::JOIN,
             Self::JoinReply(_) => kind::JOIN_REPLY,
+            Self::PathPolicy(_) => kind::PATH_POLICY,
             Self::Ping(_) => kind::PING,
             Self::Pong(_) => kind::PONG,
             Self::Refusal(_) => kind::REFUSAL,
@@ -191,6 +199,7 @@ impl Record {
             Self::HelloReply(reply) => reply.put(out),
             Self::Join(join) => join.put(out),
             Self::JoinReply(JoinReply {}) => {}
+            Self::PathPolicy(change) => change.put(out),
             Self::Refusal(refusal) | Self::Reset(refusal) => refusal.put(out),
         }
     }
