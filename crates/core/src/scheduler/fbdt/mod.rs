@@ -96,10 +96,9 @@ impl Fbdt {
 
     /// Opens the next window over what has been written and may be sent.
     fn open_window(&mut self, view: &SendView<'_>) -> bool {
-        let start = self.windows.end().max(view.una);
-        if start >= view.limit {
-            return false;
-        }
+        // Offsets that were given up before they were sent are passed over.
+        let ahead = self.windows.end().max(view.una)..view.limit;
+        let Some(Range { start, .. }) = view.unassigned.first_in(&ahead) else { return false };
         let size = self.config.fixed_window().unwrap_or_else(|| adaptive_window(view));
         let forward = self.direction.choose(view);
         self.windows.open(start..view.limit.min(start + size), forward);
