@@ -54,7 +54,11 @@ impl SessionKeys {
 
     /// The server's answer to a hello.
     pub(crate) fn reply(&self) -> Record {
-        Record::HelloReply(HelloReply { session: self.id.0, join_secret: self.secret })
+        Record::HelloReply(HelloReply {
+            session: self.id.0,
+            join_secret: self.secret,
+            messages: 0,
+        })
     }
 
     fn tag(&self, channel: &Channel, subflow: u64) -> Result<hmac::Tag, Error> {

@@ -14,6 +14,7 @@
 //! A writer calls `poll_transmit` whenever its socket has room, and writes what it gets, whole and
 //! in order, or reports the subflow down.
 
+mod messages;
 mod policy;
 mod recv;
 mod send;
@@ -26,13 +27,17 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+pub use self::messages::{
+    DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,
+    MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
+};
 use self::recv::RecvHalf;
 use self::send::SendHalf;
-pub use self::stats::{PathStats, SessionStats, SubflowStats};
+pub use self::stats::{MessageStats, PathStats, SessionStats, SubflowStats};
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
 use crate::scheduler::{Entry, SchedulerConfig};
-use crate::wire::{INITIAL_CREDIT, PolicyNote, Record, Refusal, WireError};
+use crate::wire::{Fate, INITIAL_CREDIT, PolicyNote, Record, Refusal, WireError};
 use crate::{ByteCount, Instant};
 
 /// How a session behaves. Both ends use the same scheduler; the client's choice travels in its
@@ -57,6 +62,8 @@ pub struct SessionConfig {
     /// Whether the peer says what paths are for: the server's side. A client that followed its
     /// server would let it spend the client's money.
     pub follow_policy: bool,
+    /// What was agreed upon if the connection carries messages; `None` for a byte stream.
+    pub messages: Option<MessageLimits>,
 }
 
 impl Default for SessionConfig {
@@ -69,6 +76,7 @@ impl Default for SessionConfig {
             chunk: None,
             ping_interval: Duration::from_secs(5),
             follow_policy: false,
+            messages: None,
         }
     }
 }
@@ -106,9 +114,32 @@ pub enum SessionError {
     /// Two different ends of the stream, or one below bytes already received.
     #[error("the peer moved the end of its stream to {0}")]
     EndMoved(u64),
+    /// Two messages at one offset.
+    #[error("the peer changed the length or tag of its message at {0}")]
+    MessageChanged(u64),
+    /// A message over offsets of another.
+    #[error("the peer's message at {0} overlaps another")]
+    MessageOverlap(u64),
+    /// A message longer than this side has said it takes.
+    #[error("the peer announced a message of {len} bytes, more than the {longest} taken here")]
+    MessageTooLong {
+        /// Its length.
+        len: u64,
+        /// The longest taken.
+        longest: u64,
+    },
+    /// Bytes that belong to no message.
+    #[error("the peer sent bytes at {0} that belong to no message it announced")]
+    NoSuchMessage(u64),
     /// More holes in the stream than any honest sender leaves.
     #[error("the peer's stream has more than {0} holes")]
     TooFragmented(usize),
+    /// More messages, or cancels, than may be open at once.
+    #[error("the peer has more than {0} messages open")]
+    TooManyMessages(usize),
+    /// A record about messages in a connection that carries a byte stream.
+    #[error("the peer sent a record about messages on a byte stream")]
+    NoMessages,
     /// A record that has no place in an open connection.
     #[error("the peer sent a handshake record on an open subflow")]
     UnexpectedRecord,
@@ -131,7 +162,7 @@ pub enum Event {
     /// (MPTCP 0.9x: `max(cwnd / 2, 1)` segments, and the slow start threshold likewise unless the
     /// window is below it). A driver that cannot do that, as with a kernel's sockets, ignores it.
     Penalise(SubflowId),
-    /// There are bytes to read.
+    /// There are bytes to read, or messages.
     Readable,
     /// The peer ended the connection at once, with its code and reason.
     Reset(u64, String),
@@ -139,7 +170,7 @@ pub enum Event {
     SubflowRecovered(SubflowId),
     /// A subflow has data outstanding and makes no progress; its data are rescued by the others.
     SubflowSilent(SubflowId),
-    /// There is room to write again after a short write.
+    /// There is room to write again after a short write, or for the message refused last.
     Writable,
 }
 
@@ -152,6 +183,9 @@ struct Control {
     policy: bool,
     reset: bool,
     pongs: Vec<u64>,
+    /// Answers to the peer's cancels, and the number of the next cancel of ours.
+    fates: Vec<Fate>,
+    next_cancel: u64,
     ping_at: Instant,
     ping: Option<(u64, Instant)>,
     woken: bool,
@@ -265,6 +299,7 @@ impl Session {
             }
         }
         self.review(now);
+        self.expire(now);
         self.wake_idle();
     }
 
@@ -336,6 +371,9 @@ impl Session {
                 self.recv.handle_data(id, &data, now)?;
             }
             Record::Fin(offset) => self.recv.handle_fin(offset, now)?,
+            Record::Cancel(cancel) => self.handle_cancel(id, &cancel, now)?,
+            Record::Fate(fate) => self.handle_fate(fate)?,
+            Record::Message(bounds) => self.recv.handle_bounds(&bounds)?,
             Record::PathPolicy(change) => self.handle_policy(change, now),
             Record::Ping(number) => {
                 if let Some(control) = self.control.get_mut(&id)
@@ -428,7 +466,8 @@ impl Session {
     /// Whether the peer's stream has ended and every byte of it has been read.
     pub fn is_read_to_end(&self) -> bool {
         let stream: &Reassembly = &self.recv.stream;
-        self.recv.is_complete() && stream.read_offset() == stream.in_order()
+        let read = stream.read_offset() == stream.in_order() && !self.recv.is_readable();
+        self.recv.is_complete() && read
     }
 
     /// Whether [`finish`](Self::finish) was called.
@@ -519,6 +558,12 @@ impl Session {
         for number in control.pongs.drain(..) {
             Record::Pong(number).encode(&mut block);
         }
+        for fate in control.fates.drain(..) {
+            Record::Fate(fate).encode(&mut block);
+        }
+        if let Some(outbox) = &self.send.outbox {
+            outbox.put_cancels(&mut control.next_cancel, &mut block);
+        }
         if std::mem::take(&mut control.wish) {
             Record::CreditWish(self.send.wish()).encode(&mut block);
         }
@@ -568,7 +613,8 @@ impl Session {
         // A writer that has been woken is waited for: its socket may be full for long.
         let pings = self.control.values().filter(|control| !control.woken);
         let ping = pings.filter_map(Control::ping_due).min();
-        self.recv.ack_at().into_iter().chain(tick).chain(ping).min()
+        let deadline = self.send.outbox.as_ref().and_then(|outbox| outbox.next_deadline());
+        self.recv.ack_at().into_iter().chain(tick).chain(ping).chain(deadline).min()
     }
 
     /// Does what is due at `now`.
@@ -581,6 +627,7 @@ impl Session {
             let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
             self.events.push_back(event);
         }
+        self.expire(now);
         self.wake_idle();
         self.send.take_uncapped(now).into_iter().for_each(|id| self.wake(id));
         self.wake_pings(now);
@@ -604,6 +651,7 @@ impl Session {
 
     fn judge(&mut self, now: Instant) {
         for (id, silent) in self.send.judge(now) {
+            self.expire(now);
             let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
             self.events.push_back(event);
             // It may have waited with room while it was silent.
@@ -651,8 +699,10 @@ impl Session {
             }
             self.wake_idle();
         }
-        let chunk = !self.recv.stream.chunk().is_empty();
-        if chunk && !std::mem::replace(&mut self.readable_told, true) {
+        if self.send.outbox.is_some() {
+            self.after_messages();
+        }
+        if self.recv.is_readable() && !std::mem::replace(&mut self.readable_told, true) {
             self.events.push_back(Event::Readable);
         }
         if self.write_blocked && self.send.room() >= WRITABLE_ROOM {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::messages::outbox::Outbox;
 use super::policy::Policies;
 use super::{SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
@@ -52,6 +53,8 @@ pub(super) struct SendHalf {
     refused: bool,
     pub(super) subflows: Vec<Subflow>,
     pub(super) policies: Policies,
+    /// Our messages, in a connection that carries them.
+    pub(super) outbox: Option<Box<Outbox>>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
     /// Counts what may change the scheduler's answers.
     changes: u64,
@@ -82,6 +85,7 @@ impl SendHalf {
             refused: false,
             subflows: Vec::new(),
             policies: Policies::default(),
+            outbox: config.messages.map(|limits| Box::new(Outbox::new(limits))),
             meters: BTreeMap::new(),
             changes: 0,
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
@@ -97,6 +101,7 @@ impl SendHalf {
     /// Takes as much of `data` as there is room for and returns how much that is.
     pub(super) fn write(&mut self, data: &[u8]) -> usize {
         assert!(!self.finished, "nothing is written after finish");
+        assert!(self.outbox.is_none(), "messages are written by send_message");
         let start = self.buffer.end();
         let n = data.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX));
         self.buffer.write(&data[..n]);
@@ -105,6 +110,50 @@ impl SendHalf {
         self.refused = n < data.len();
         self.changes += 1;
         n
+    }
+
+    /// Takes a whole message, for which there is room, and returns where it lies.
+    pub(super) fn append(&mut self, payload: Bytes) -> Range<u64> {
+        let range = self.buffer.end()..self.buffer.end() + payload.len() as u64;
+        self.buffer.write_bytes(payload);
+        self.unassigned.insert(range.clone());
+        self.fresh.insert(range.clone());
+        self.changes += 1;
+        range
+    }
+
+    /// Leaves `range` out: nothing of it is sent any more, as if it were acknowledged.
+    pub(super) fn give_up(&mut self, range: Range<u64>) {
+        self.unassigned.remove(range.clone());
+        self.fresh.remove(range.clone());
+        self.acked.insert(range.start.max(self.una)..range.end.max(self.una));
+        self.changes += 1;
+    }
+
+    /// Whether all of `range` that the peer is not known to have is on subflows that make progress.
+    pub(super) fn is_on_its_way(&self, range: &Range<u64>) -> bool {
+        let mut at = range.start.max(self.una);
+        while let Some(open) = self.acked.first_missing(&(at..range.end)) {
+            let live = self.subflows.iter().filter(|subflow| !subflow.is_silent());
+            let carried = live.filter_map(|subflow| subflow.on().range_at(open.start)).next();
+            let Some(carried) = carried else { return false };
+            at = carried.end.min(open.end);
+        }
+        true
+    }
+
+    /// Bytes in memory: written and not acknowledged in order.
+    pub(super) fn held(&self) -> u64 {
+        self.buffer.end() - self.una
+    }
+
+    /// Bytes that no subflow has been given.
+    pub(super) const fn unsent(&self) -> u64 {
+        self.fresh.bytes()
+    }
+
+    pub(super) const fn max_memory(&self) -> u64 {
+        self.max_memory
     }
 
     /// Bytes that [`write`](Self::write) would take.
@@ -129,7 +178,8 @@ impl SendHalf {
 
     /// Whether the peer has everything and knows that it is everything.
     pub(super) fn is_done(&self) -> bool {
-        self.finished && self.fin_acked && self.una == self.buffer.end()
+        let waits = self.outbox.as_ref().is_some_and(|outbox| outbox.awaits_fate());
+        self.finished && self.fin_acked && self.una == self.buffer.end() && !waits
     }
 
     pub(super) const fn fin_acked(&self) -> bool {
@@ -214,6 +264,9 @@ impl SendHalf {
             let new = range.start.max(self.una)..range.end;
             if !new.is_empty() && !self.acked.contains(&new) {
                 self.unassigned.remove(new.clone());
+                if let Some(outbox) = &mut self.outbox {
+                    outbox.note_acked(new.clone());
+                }
                 self.acked.insert(new);
             }
         }
@@ -222,6 +275,9 @@ impl SendHalf {
         }
         let moved = ack.in_order > self.una;
         if moved {
+            if let Some(outbox) = &mut self.outbox {
+                outbox.note_acked(self.una..ack.in_order);
+            }
             self.una = ack.in_order;
             self.acked.remove_below(self.una);
             self.unassigned.remove_below(self.una);
@@ -229,6 +285,9 @@ impl SendHalf {
             for subflow in &mut self.subflows {
                 subflow.release_below(self.una);
             }
+        }
+        if let Some(outbox) = &mut self.outbox {
+            outbox.settle(ack, self.una, &self.acked);
         }
         if ack.credit > self.credit {
             self.credit = ack.credit;
@@ -301,13 +360,19 @@ impl SendHalf {
             una: self.una,
             acked: &self.acked,
             unassigned: &self.unassigned,
-            limit: self.buffer.end().min(self.credit),
+            limit: self.limit(),
             credit_window: self.credit_window,
             credit_bound: bound,
             memory_left: self.memory_left(),
             subflows: &self.subflows,
             meters: &self.meters,
         }
+    }
+
+    /// Nothing at or above this offset may be sent.
+    fn limit(&self) -> u64 {
+        let limit = self.buffer.end().min(self.credit);
+        self.outbox.as_ref().map_or(limit, |outbox| limit.min(outbox.limit()))
     }
 
     /// What is left of the memory for an application that was refused, while it is under a third:
@@ -335,6 +400,9 @@ impl SendHalf {
         debug_assert!(start < end && end - start <= room, "assignments keep to the budget");
         if self.headers.capacity() < 32 {
             self.headers = BytesMut::with_capacity(HEADER_BLOCK);
+        }
+        if let Some(outbox) = &self.outbox {
+            outbox.announce(&next.range, self.subflows[index].on(), &mut self.headers);
         }
         data_header(&mut self.headers, start, end - start);
         let header = self.headers.split().freeze();

@@ -81,6 +81,9 @@ pub struct Hello {
     /// A random number that the client's connections have in common, whose caps hold for all of
     /// them together; zeros for none.
     pub group: [u8; 16],
+    /// The longest message that the client takes, in bytes, for a connection of messages; 0 for a
+    /// byte stream.
+    pub messages: u64,
 }
 
 /// Accepts a [`Hello`] (server to client).
@@ -90,6 +93,8 @@ pub struct HelloReply {
     pub session: [u8; 16],
     /// The secret from which later subflows prove that they belong to the connection.
     pub join_secret: [u8; 32],
+    /// The longest message that the server takes, in bytes, as [`Hello::messages`].
+    pub messages: u64,
 }
 
 /// Adds a subflow to a connection (client to server).
@@ -137,6 +142,7 @@ impl Hello {
         varint::put_bytes(out, &self.token);
         self.policy.put(out);
         out.put_slice(&self.group);
+        put_messages(out, self.messages);
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
@@ -151,6 +157,7 @@ impl Hello {
             token: Bytes::copy_from_slice(body.bytes(MAX_TOKEN)?),
             policy: PolicyNote::read_if_any(body)?,
             group: if body.0.is_empty() { [0; 16] } else { body.array()? },
+            messages: read_messages(body)?,
         })
     }
 }
@@ -159,11 +166,24 @@ impl HelloReply {
     pub(super) fn put(&self, out: &mut impl BufMut) {
         out.put_slice(&self.session);
         out.put_slice(&self.join_secret);
+        put_messages(out, self.messages);
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { session: body.array()?, join_secret: body.array()? })
+        let (session, join_secret) = (body.array()?, body.array()?);
+        Some(Self { session, join_secret, messages: read_messages(body)? })
     }
+}
+
+/// The longest message is said in connections of messages only.
+fn put_messages(out: &mut impl BufMut, longest: u64) {
+    if longest > 0 {
+        varint::put(out, longest);
+    }
+}
+
+fn read_messages(body: &mut Reader<'_>) -> Option<u64> {
+    if body.0.is_empty() { Some(0) } else { body.varint() }
 }
 
 impl Join {

@@ -5,6 +5,7 @@
 //! "incomplete" or an error, never a panic, and never an allocation larger than the input.
 
 mod handshake;
+mod message;
 mod policy;
 mod record;
 mod varint;
@@ -13,6 +14,7 @@ mod varint;
 mod tests;
 
 pub use handshake::{Hello, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal};
+pub use message::{Bounds, Cancel, Fate};
 pub use policy::{PolicyChange, PolicyNote};
 pub use record::{Ack, Data, Echo, Record, data_header};
 pub use varint::VARINT_MAX;

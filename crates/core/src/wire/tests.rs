@@ -20,8 +20,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 fn ack() -> impl Strategy<Value = Ack> {
     let ranges = proptest::collection::vec((1u64..1 << 30, 1u64..1 << 30), 0..8);
     let echoes = proptest::collection::vec((number(), number()), 0..4);
-    (0u64..1 << 40, number(), any::<bool>(), ranges, echoes).prop_map(
-        |(in_order, credit, fin, gaps, echoes)| {
+    (0u64..1 << 40, number(), any::<bool>(), ranges, echoes, number()).prop_map(
+        |(in_order, credit, fin, gaps, echoes, taken)| {
             let mut at = in_order;
             let ranges = gaps
                 .into_iter()
@@ -32,7 +32,7 @@ fn ack() -> impl Strategy<Value = Ack> {
                 })
                 .collect();
             let echoes = echoes.into_iter().map(|(subflow, received)| Echo { subflow, received });
-            Ack { in_order, credit, fin, ranges, echoes: echoes.collect() }
+            Ack { in_order, credit, fin, ranges, echoes: echoes.collect(), taken }
         },
     )
 }
@@ -46,7 +46,7 @@ fn note() -> impl Strategy<Value = PolicyNote> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let first = (number(), number(), name(), name(), name(), number(), number(), any::<Vec<u8>>());
-    (first, note(), any::<[u8; 16]>()).prop_map(|(first, policy, group)| {
+    (first, note(), any::<[u8; 16]>(), number()).prop_map(|(first, policy, group, messages)| {
         let (subflow, path, path_name, scheduler, congestion, window, forward_pin, token) = first;
         Hello {
             subflow,
@@ -59,7 +59,25 @@ fn hello() -> impl Strategy<Value = Hello> {
             token: Bytes::from(token),
             policy,
             group,
+            messages,
         }
+    })
+}
+
+fn bounds() -> impl Strategy<Value = Bounds> {
+    (0u64..1 << 60, 1u64..1 << 60, number()).prop_map(|(offset, len, tag)| Bounds {
+        offset,
+        len,
+        tag,
+    })
+}
+
+fn cancel() -> impl Strategy<Value = Cancel> {
+    (number(), number(), any::<bool>(), bounds()).prop_map(|(a, b, expired, message)| Cancel {
+        number: a.max(b),
+        oldest: a.min(b),
+        expired,
+        message,
     })
 }
 
@@ -79,10 +97,15 @@ fn record() -> impl Strategy<Value = Record> {
     );
     let change =
         (number(), note()).prop_map(|(path, note)| Record::PathPolicy(PolicyChange { path, note }));
-    let reply = any::<([u8; 16], [u8; 32])>()
-        .prop_map(|(session, join_secret)| HelloReply { session, join_secret });
+    let reply = (any::<([u8; 16], [u8; 32])>(), number()).prop_map(
+        |((session, join_secret), messages)| HelloReply { session, join_secret, messages },
+    );
     prop_oneof![
         ack().prop_map(Record::Ack),
+        bounds().prop_map(Record::Message),
+        cancel().prop_map(Record::Cancel),
+        (number(), any::<bool>())
+            .prop_map(|(number, delivered)| Record::Fate(Fate { number, delivered })),
         number().prop_map(Record::CreditWish),
         (0u64..1 << 60, payload)
             .prop_map(|(offset, p)| Record::Data(Data { offset, payload: Bytes::from(p) })),
