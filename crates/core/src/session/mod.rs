@@ -498,7 +498,8 @@ impl Session {
             control.woken = false;
         }
         let mut bytes = self.put_control(id, out, now);
-        let mut left = self.send.allowed(index, room, now);
+        let allowed = self.send.allowed(index, room, now);
+        let mut left = allowed;
         if !self.is_reset() && !self.send.subflows[index].is_silent() {
             while left > 0 {
                 let Some(sent) = self.send.next_record(index, left, out, now) else { break };
@@ -506,8 +507,10 @@ impl Session {
                 left = left.saturating_sub(sent);
             }
         }
-        let was_idle = self.send.subflows[index].is_idle();
-        self.send.subflows[index].set_idle(left > 0);
+        let subflow = &mut self.send.subflows[index];
+        let was_idle = subflow.is_idle();
+        subflow.set_idle(left > 0);
+        subflow.set_capped(left == 0 && allowed < room);
         if left > 0
             && let Some(control) = self.control.get_mut(&id)
         {

@@ -101,12 +101,9 @@ impl SendHalf {
     }
 
     /// How many bytes of `room` the cap of the subflow's path lets through.
-    pub(super) fn allowed(&mut self, index: usize, room: u64, now: Instant) -> u64 {
-        let subflow = &mut self.subflows[index];
-        let cap = self.policies.cap(subflow.path());
-        let allowed = cap.map_or(room, |cap| cap.available(now).min(room));
-        subflow.set_capped(room > 0 && allowed == 0);
-        allowed
+    pub(super) fn allowed(&self, index: usize, room: u64, now: Instant) -> u64 {
+        let cap = self.policies.cap(self.subflows[index].path());
+        cap.map_or(room, |cap| cap.available(now).min(room))
     }
 
     /// Notes that a subflow has been given `bytes`.
