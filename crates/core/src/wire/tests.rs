@@ -97,9 +97,10 @@ fn record() -> impl Strategy<Value = Record> {
     );
     let change =
         (number(), note()).prop_map(|(path, note)| Record::PathPolicy(PolicyChange { path, note }));
-    let reply = (any::<([u8; 16], [u8; 32])>(), number()).prop_map(
-        |((session, join_secret), messages)| HelloReply { session, join_secret, messages },
-    );
+    let reply =
+        (any::<([u8; 16], [u8; 32])>(), number()).prop_map(|((session, join_secret), messages)| {
+            HelloReply { session, join_secret, messages }
+        });
     prop_oneof![
         ack().prop_map(Record::Ack),
         bounds().prop_map(Record::Message),

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::BytesMut;
 
 use super::super::SessionError;
-use super::{
-    Incoming, MAX_OPEN_MESSAGES, Message, MessageFate, MessageId, MessageLimits, Outcome,
-};
+use super::{Incoming, MAX_OPEN_MESSAGES, Message, MessageFate, MessageId, MessageLimits, Outcome};
 use crate::ranges::RangeSet;
 use crate::reassembly::Reassembly;
 use crate::wire::{Bounds, Cancel, Data, Fate, INITIAL_CREDIT, VARINT_MAX};
