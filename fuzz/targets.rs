@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use weftline_core::path::{PathId, SubflowId};
+use weftline_core::session::{MessageId, MessageLimits, MessageOptions};
 use weftline_core::wire::{Preamble, Record};
 use weftline_core::{Instant, Session, SessionConfig};
 
@@ -16,6 +17,51 @@ pub fn wire(bytes: &[u8]) {
         let mut again = BytesMut::new();
         record.encode(&mut again);
         assert_eq!(Record::decode(&mut again), Ok(Some(record)));
+    }
+}
+
+/// As [`session`], of messages: the session sends some, with and without deadlines, cancels some,
+/// and takes what comes.
+pub fn messages(bytes: &[u8]) {
+    let limits = MessageLimits { longest_sent: 1 << 20, longest_received: 1 << 20 };
+    let config = SessionConfig {
+        messages: Some(limits),
+        max_memory: weftline_core::ByteCount::mib(4),
+        ..SessionConfig::default()
+    };
+    let mut session = Session::new(&config, Instant::ZERO);
+    let mut inputs = [BytesMut::new(), BytesMut::new()];
+    for id in 0..2 {
+        session.subflow_up(SubflowId(id), PathId(id), Instant::ZERO);
+    }
+    let mut rest = bytes;
+    let mut now = Instant::ZERO;
+    let mut last = MessageId(0);
+    while let Some((&op, after)) = rest.split_first() {
+        let (piece, after) = after.split_at(after.len().min(usize::from(op >> 2)));
+        rest = after;
+        now += std::time::Duration::from_millis(u64::from(op & 3) * 7);
+        let id = usize::from(op & 1);
+        inputs[id].extend_from_slice(piece);
+        if session.handle_input(SubflowId(id as u64), &mut inputs[id], now).is_err() {
+            return;
+        }
+        let deadline = (op & 4 != 0).then(|| now + std::time::Duration::from_millis(20));
+        let options = MessageOptions { deadline, tag: u64::from(op) };
+        let payload = bytes::Bytes::copy_from_slice(piece);
+        if op & 8 != 0 {
+            session.cancel_message(last, now);
+        }
+        last = session.send_message(payload, options, now).unwrap_or(last);
+        if op & 16 != 0 {
+            let _ = session.poll_message(now);
+        }
+        session.handle_timeout(now);
+        let mut out = VecDeque::new();
+        let _ = session.poll_transmit(SubflowId(id as u64), 1 << 14, &mut out, now);
+        while session.poll_event().is_some() || session.poll_wake().is_some() {}
+        while session.poll_fate().is_some() {}
+        assert!(session.stats().receive_memory.as_u64() <= 5 << 20, "memory is bounded");
     }
 }
 

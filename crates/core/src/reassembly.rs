@@ -88,6 +88,32 @@ impl Reassembly {
         new
     }
 
+    /// The lowest part of `range` that has not been received.
+    pub fn first_missing(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        self.above.first_missing(&(range.start.max(self.in_order)..range.end))
+    }
+
+    /// Marks `range` as received though its bytes are kept elsewhere or are of no use, and returns
+    /// how many of its offsets are new. What has been marked counts as read; such a stream takes
+    /// no [`insert`](Self::insert).
+    pub fn mark(&mut self, range: Range<u64>) -> u64 {
+        let new = self.above.insert(range.start.max(self.in_order)..range.end.max(self.in_order));
+        if let Some(first) = self.above.first()
+            && first.start == self.in_order
+        {
+            self.in_order = first.end;
+            self.above.remove(first);
+        }
+        self.read = self.in_order;
+        self.first_block = self.read / BLOCK;
+        new
+    }
+
+    /// Counts bytes that came again and were not offered to [`insert`](Self::insert).
+    pub const fn count_duplicates(&mut self, bytes: u64) {
+        self.duplicates += bytes;
+    }
+
     /// In-order bytes that can be read now; empty when there are none.
     pub fn chunk(&self) -> &[u8] {
         if self.read == self.in_order {

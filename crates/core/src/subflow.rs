@@ -264,7 +264,8 @@ impl Subflow {
         let cwnd = self.info.cwnd.as_u64();
         let slow_start = self.info.ssthresh.is_none_or(|ssthresh| cwnd < ssthresh.as_u64());
         let cwnd = if slow_start { cwnd.saturating_mul(SLOW_START_AHEAD) } else { cwnd };
-        Bitrate::from_transfer(ByteCount::new(cwnd), self.info.srtt)
+        let rate = Bitrate::from_transfer(ByteCount::new(cwnd), self.info.srtt);
+        self.cap.map_or(rate, |cap| cap.min(rate))
     }
 
     /// How many bytes to assign at once: a millisecond's worth, so that the end of a window is

@@ -4,7 +4,9 @@
 #[path = "../../../fuzz/targets.rs"]
 mod targets;
 
+use bytes::BytesMut;
 use proptest::prelude::*;
+use weftline_core::wire::{Ack, Bounds, Cancel, Data, Fate, Record};
 
 /// Runs `target` over its corpus; returns how many files it has.
 #[expect(clippy::disallowed_methods, reason = "a test reads its corpus")]
@@ -27,9 +29,50 @@ fn the_session_corpus() {
     replay("session", targets::session);
 }
 
+#[test]
+fn the_messages_corpus() {
+    replay("messages", targets::messages);
+}
+
 proptest! {
+    #[test]
+    fn sessions_of_messages_survive_any_input(
+        bytes in proptest::collection::vec(any::<u8>(), 0..2000),
+    ) {
+        targets::messages(&bytes);
+    }
+
+    /// Records that are right by themselves and wrong together, in pieces of any size.
+    #[test]
+    fn sessions_of_messages_survive_any_records(
+        records in proptest::collection::vec(
+            (0u8..5, 0u64..40, 1u64..30, 0u64..4, any::<bool>(), 0u8..64), 1..60),
+    ) {
+        targets::messages(&written(&records));
+    }
     #[test]
     fn sessions_survive_any_input(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         targets::session(&bytes);
     }
+}
+
+/// Input of the target `messages` that holds records about a few messages.
+fn written(records: &[(u8, u64, u64, u64, bool, u8)]) -> Vec<u8> {
+    let mut input = Vec::new();
+    for &(kind, offset, len, number, flag, op) in records {
+        let message = Bounds { offset, len, tag: number };
+        let record = match kind {
+            0 => Record::Message(message),
+            1 => Record::Cancel(Cancel { number, oldest: 0, expired: flag, message }),
+            2 => Record::Fate(Fate { number, delivered: flag }),
+            3 => Record::Ack(Ack { in_order: offset, taken: number, ..Ack::default() }),
+            _ => Record::Data(Data { offset, payload: vec![number as u8; len as usize].into() }),
+        };
+        let mut bytes = BytesMut::new();
+        record.encode(&mut bytes);
+        // Two bits of time, the subflow and so on, and the length of the piece.
+        input.push((bytes.len() as u8) << 2 | op & 3);
+        input.extend_from_slice(&bytes);
+    }
+    input
 }

@@ -3,11 +3,15 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
+use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 
 use crate::error::Error;
 use crate::socket::Bind;
+
+/// Addresses of one family that are tried at most.
+const MAX_ADDRESSES: usize = 4;
 
 /// Where a server listens: `host:port`, the host a name, an IPv4 address or an IPv6 address in
 /// brackets.
@@ -62,24 +66,58 @@ impl ServerAddr {
         ServerName::try_from(self.host.clone()).expect("checked when the address was made")
     }
 
-    /// The address to connect to from `bind`, looked up anew if it is a name.
+    /// The addresses to connect to from `bind`, in the order to try them in: as the resolver
+    /// sorted them, families taking turns (RFC 8305 §4).
     ///
     /// # Errors
-    /// When the name is unknown, or has no address of the family that `bind` is of.
-    pub(crate) async fn resolve(&self, bind: &Bind) -> Result<SocketAddr, Error> {
+    /// When the name is unknown, has no address of the family that `bind` is of, or the resolver
+    /// does not answer within `limit`.
+    pub(crate) async fn resolve(
+        &self,
+        bind: &Bind,
+        limit: Duration,
+    ) -> Result<Vec<SocketAddr>, Error> {
         if let Ok(ip) = self.host.parse::<IpAddr>() {
-            return Ok(SocketAddr::new(ip, self.port));
+            return Ok(vec![SocketAddr::new(ip, self.port)]);
         }
         let failed = |reason: String| Error::Resolve { name: self.host.clone(), reason };
-        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
+        let lookup = tokio::net::lookup_host((self.host.as_str(), self.port));
+        let found = tokio::time::timeout(limit, lookup)
+            .await
+            .map_err(|_| failed(format!("no answer within {limit:?}")))?
+            .map_err(|error| failed(error.to_string()))?;
         let family = match bind {
             Bind::Address(address) => Some(address.is_ipv4()),
             Bind::Any | Bind::Interface(_) => None,
         };
-        found
-            .map_err(|error| failed(error.to_string()))?
-            .find(|address| family.is_none_or(|v4| address.is_ipv4() == v4))
-            .ok_or_else(|| failed(format!("no address that can be reached from {bind}")))
+        let found = found.filter(|address| family.is_none_or(|v4| address.is_ipv4() == v4));
+        match take_turns(found) {
+            none if none.is_empty() => {
+                Err(failed(format!("no address that can be reached from {bind}")))
+            }
+            some => Ok(some),
+        }
+    }
+}
+
+/// Distinct addresses, one of each family after the other, the first one's family first.
+fn take_turns(found: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let (mut first, mut second): (Vec<SocketAddr>, Vec<SocketAddr>) = (Vec::new(), Vec::new());
+    for address in found {
+        let same = first.first().is_none_or(|other| other.is_ipv4() == address.is_ipv4());
+        let family = if same { &mut first } else { &mut second };
+        if !family.contains(&address) && family.len() < MAX_ADDRESSES {
+            family.push(address);
+        }
+    }
+    let mut sorted = Vec::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    loop {
+        let (a, b) = (first.next(), second.next());
+        if a.is_none() && b.is_none() {
+            return sorted;
+        }
+        sorted.extend(a.into_iter().chain(b));
     }
 }
 
@@ -101,8 +139,18 @@ mod tests {
     async fn a_name_is_resolved_in_the_family_of_the_path() {
         let server: ServerAddr = "localhost:7000".parse().unwrap();
         let v4 = Bind::Address("127.0.0.1".parse().unwrap());
-        assert!(server.resolve(&v4).await.unwrap().is_ipv4());
+        let limit = Duration::from_secs(30);
+        let found = server.resolve(&v4, limit).await.unwrap();
+        assert!(!found.is_empty() && found.iter().all(SocketAddr::is_ipv4));
         let unknown: ServerAddr = "no-such-host.invalid:1".parse().unwrap();
-        assert!(matches!(unknown.resolve(&Bind::Any).await, Err(Error::Resolve { .. })));
+        assert!(matches!(unknown.resolve(&Bind::Any, limit).await, Err(Error::Resolve { .. })));
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let parse = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let found = ["[::1]:7", "[::2]:7", "[::1]:7", "192.0.2.1:7", "192.0.2.2:7", "192.0.2.3:7"];
+        let wanted = ["[::1]:7", "192.0.2.1:7", "[::2]:7", "192.0.2.2:7", "192.0.2.3:7"];
+        assert_eq!(take_turns(found.map(parse).into_iter()), wanted.map(parse));
     }
 }

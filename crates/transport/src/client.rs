@@ -1,7 +1,7 @@
 //! The client: what to connect over, and connecting.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
@@ -16,7 +16,9 @@ use crate::address::ServerAddr;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::Token;
+use crate::links::LinkWatch;
 use crate::path::{Dialer, Report};
+use crate::redial::PathKnowledge;
 use crate::socket::{Bind, SocketOptions, check_congestion};
 use crate::tls::ClientSecurity;
 
@@ -55,6 +57,17 @@ pub(crate) struct Settings {
     pub(crate) handshake_timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) seed: u64,
+    /// What the connections know of each path.
+    pub(crate) knowledge: Vec<PathKnowledge>,
+    /// The machine's links, watched since the first connection.
+    pub(crate) links: OnceLock<Option<LinkWatch>>,
+}
+
+impl Settings {
+    /// The machine's links from here on; `None` where they cannot be watched.
+    pub(crate) fn links(&self) -> Option<LinkWatch> {
+        self.links.get_or_init(LinkWatch::start).as_ref().map(LinkWatch::subscribe)
+    }
 }
 
 /// Makes connections to one server over the same paths. Cloning is cheap.
@@ -288,6 +301,8 @@ impl ClientBuilder {
             ..Hello::default()
         };
         let settings = Settings {
+            knowledge: paths.iter().map(|_| PathKnowledge::default()).collect(),
+            links: OnceLock::new(),
             paths,
             security,
             server_name: self.server_name.as_deref().map(parse_name).transpose()?,

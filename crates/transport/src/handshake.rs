@@ -54,7 +54,7 @@ impl SessionKeys {
 
     /// The server's answer to a hello.
     pub(crate) fn reply(&self) -> Record {
-        Record::HelloReply(HelloReply { session: self.id.0, join_secret: self.secret })
+        Record::HelloReply(HelloReply { session: self.id.0, join_secret: self.secret, messages: 0 })
     }
 
     fn tag(&self, channel: &Channel, subflow: u64) -> Result<hmac::Tag, Error> {
@@ -148,7 +148,7 @@ pub(crate) async fn join(
     let tag = keys.tag(&channel, subflow)?;
     let proof = tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes");
     let path_name = path_name.to_owned();
-    let join = Join { session: keys.id.0, subflow, path, path_name, proof };
+    let join = Join { session: keys.id.0, subflow, path, path_name, proof, ..Join::default() };
     channel.send(&Record::Join(join)).await?;
     match channel.receive().await? {
         Record::JoinReply(JoinReply {}) => Ok(channel.into_parts()),

@@ -66,7 +66,9 @@ mod error;
 mod events;
 mod forward;
 mod handshake;
+mod links;
 mod path;
+mod redial;
 mod server;
 mod shared;
 mod socket;
@@ -74,6 +76,7 @@ mod stats;
 mod subflow;
 mod sys;
 mod tls;
+mod vigil;
 
 pub mod refusal;
 

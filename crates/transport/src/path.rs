@@ -1,15 +1,18 @@
 //! The path manager: brings each path of a connection up, and up again.
 //!
 //! A path that cannot be reached is left out and tried again. A subflow that makes no progress is
-//! not waited for, as the kernel's retransmission timer backs off exponentially: a fresh TCP
-//! connection is tried beside it on the same path and takes its place.
+//! not waited for, as the kernel's retransmission timer backs off exponentially: fresh TCP
+//! connections are tried beside it on the same path, and the first that answers takes its place. A
+//! subflow whose interface or address is gone is closed at once.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use tokio::sync::{OnceCell, mpsc};
+use tokio::task::JoinSet;
 use weftline_core::rng::Rng;
 use weftline_core::session::RESET_ABANDONED;
 use weftline_core::{Instant, PathId, SubflowId};
@@ -20,18 +23,29 @@ use crate::clock;
 use crate::error::Error;
 use crate::events::PathEventKind;
 use crate::handshake::{self, SessionKeys};
+use crate::links::LinkWatch;
+use crate::redial::{self, Backoff, Pace};
 use crate::refusal;
 use crate::shared::{Shared, path_event};
-use crate::socket;
-use crate::subflow::{self, Running};
+use crate::socket::TcpInfo;
+use crate::subflow::{self, Running, SubflowEnd};
+use crate::vigil::{LOOK_INTERVAL, Look, Verdict, Vigil};
 
-/// Waits between attempts: doubling from the first to the last, each up to a quarter shorter.
-const BACKOFF_MIN: Duration = Duration::from_millis(250);
-const BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// A subflow without progress for this long is replaced.
-const SILENCE: Duration = Duration::from_secs(2);
-/// How often a subflow's progress is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// A subflow that goes on within this time after it was found stalled is kept. One that took
+/// longer is replaced all the same: its other direction may wait for a timer yet.
+const SHORT_STALL: Duration = Duration::from_millis(400);
+/// A subflow that goes on after a longer stall is kept if nothing has taken its place by then.
+const LONG_STALL: Duration = Duration::from_secs(3);
+/// What the handshake of a fresh connection may take at least, and in round-trip times, before
+/// the path counts as dark again.
+const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
+const HANDSHAKE_RTTS: u32 = 10;
+/// Attempts under way at once on one path.
+const MAX_DIALS: usize = 16;
+/// The least time between two attempts, however often links and routes change.
+const LEAST_WAIT: Duration = Duration::from_millis(50);
+/// The same failure of a path is told again after this long.
+const TELL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a path tells the one who waits for the connection.
 pub(crate) enum Report {
@@ -74,50 +88,76 @@ impl Dialer {
 
     /// Keeps the path `index` up until the connection is over.
     pub(crate) async fn run_path(self: Arc<Self>, index: usize, reports: mpsc::Sender<Report>) {
-        let name = &self.settings.paths[index].0.name;
-        let stream = format!("connection/{}/path/{name}", self.number);
-        let mut backoff = Backoff::new(Rng::stream(self.settings.seed, &stream));
-        loop {
+        let mut backoff = self.backoff(index);
+        let mut running = loop {
             match self.attempt(index).await {
                 Ok(None) => return,
-                Ok(Some(running)) => {
-                    backoff.reset();
-                    if let Some(open) = self.open.get() {
-                        let up = Report::Up(Arc::clone(&open.shared), running.peer());
-                        // Only the first is waited for; later nobody is there any more.
-                        let _ = reports.send(up).await;
-                    }
-                    self.supervise(index, running, &mut backoff).await;
-                }
+                Ok(Some(running)) => break Some(running),
                 Err(error) => {
                     self.failed(index, &error);
                     let _ = reports.send(Report::Failed(index, error)).await;
                 }
             }
-            let wait = tokio::time::sleep(backoff.next());
-            let Some(open) = self.open.get() else {
-                wait.await;
-                continue;
-            };
-            tokio::select! {
-                () = wait => {}
-                () = open.shared.ended() => {}
+            if self.open.get().is_some() {
+                break None;
+            }
+            tokio::time::sleep(backoff.next()).await;
+        };
+        let Some(open) = self.open.get() else { return };
+        if let Some(running) = &running {
+            let up = Report::Up(Arc::clone(&open.shared), running.peer());
+            // Only the first is waited for; later nobody is there any more.
+            let _ = reports.send(up).await;
+        }
+        drop(reports);
+        loop {
+            let mut vigil = Vigil::default();
+            if let Some(subflow) = &mut running
+                && self.watch(index, open, subflow, &mut vigil).await == Dark::Down
+            {
+                running = None;
             }
             if !open.shared.wants_path() {
                 return;
             }
+            match self.redial(index, open, running.as_mut(), &mut vigil).await {
+                Redial::Fresh(fresh) => {
+                    if let Some(old) = running.replace(fresh) {
+                        old.replace();
+                    }
+                }
+                Redial::Recovered => {}
+                Redial::Over => return,
+            }
         }
+    }
+
+    fn backoff(&self, index: usize) -> Backoff {
+        let name = &self.settings.paths[index].0.name;
+        let stream = format!("connection/{}/path/{name}", self.number);
+        Backoff::new(Rng::stream(self.settings.seed, &stream))
     }
 
     /// One attempt to bring a subflow up; `None` when the connection is over.
     async fn attempt(&self, index: usize) -> Result<Option<Running>, Error> {
+        let stream = redial::dial(&self.settings, index).await?;
+        self.enter(index, stream, self.settings.handshake_timeout).await
+    }
+
+    /// Makes a TCP connection a subflow; `None` when the connection is over. TLS, then hello or
+    /// join, may take `limit` each.
+    async fn enter(
+        &self,
+        index: usize,
+        stream: TcpStream,
+        limit: Duration,
+    ) -> Result<Option<Running>, Error> {
         let settings = &*self.settings;
         let (path, server) = &settings.paths[index];
-        let address = server.resolve(&path.bind).await?;
-        let stream = socket::connect(&path.bind, address, &settings.socket).await?;
+        let address = stream.peer_addr().map_err(Error::Socket)?;
         let name = settings.server_name.clone().unwrap_or_else(|| server.certificate_name());
         let channel = Channel::connect(stream, &settings.security, &name);
-        let channel = self.in_time(address, channel).await?;
+        let channel = in_time(limit, address, channel).await?;
         let subflow = SubflowId(self.next_subflow.fetch_add(1, Ordering::Relaxed));
         let path_id = PathId(index as u64);
         let mut channel = Some(channel);
@@ -133,7 +173,7 @@ impl Dialer {
             (Some(parts), _) => parts,
             (None, Some(channel)) => {
                 let join = handshake::join(channel, &open.keys, subflow.0, path_id.0, &path.name);
-                self.in_time(address, join).await.inspect_err(|error| open.check(error))?
+                in_time(limit, address, join).await.inspect_err(|error| open.check(error))?
             }
             (None, None) => unreachable!("a failed hello has returned"),
         };
@@ -152,53 +192,110 @@ impl Dialer {
         (hello.subflow, hello.path, hello.path_name) = (subflow.0, path.0, name.to_owned());
         let peer = channel.peer();
         let hello = handshake::hello(channel, hello, settings.token.as_ref());
-        let (parts, keys) = self.in_time(peer, hello).await?;
+        let (parts, keys) = in_time(settings.handshake_timeout, peer, hello).await?;
         Ok((parts, Open { shared: Shared::start(&settings.session, settings.grace), keys }))
     }
 
-    async fn in_time<T>(
+    /// Watches a subflow until it is down or stalled.
+    async fn watch(
         &self,
-        peer: SocketAddr,
-        step: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        let after = self.settings.handshake_timeout;
-        let result = tokio::time::timeout(after, step).await;
-        result.unwrap_or(Err(Error::HandshakeTimeout { peer, after }))
-    }
-
-    /// Watches a subflow until its path is down, replacing it when it makes no progress.
-    async fn supervise(&self, index: usize, mut running: Running, backoff: &mut Backoff) {
-        let Some(open) = self.open.get() else { return };
-        let mut watch = Watch::default();
+        index: usize,
+        open: &Open,
+        running: &mut Running,
+        vigil: &mut Vigil,
+    ) -> Dark {
+        let bind = &self.settings.paths[index].0.bind;
+        let local = running.local().ip();
+        let mut links = self.settings.links();
+        // Not every address that works is on an interface, such as those of 127.0.0.0/8.
+        let is_listed = links.as_ref().is_some_and(|links| links.carry(bind, local));
+        let mut resting = false;
         loop {
             let health = Arc::clone(&running.health);
             tokio::select! {
-                () = running.ended() => return,
+                () = running.ended() => return Dark::Down,
                 () = health.notified() => {}
-                () = tokio::time::sleep(LOOK_INTERVAL) => {}
-            }
-            if !watch.is_dead(&running, &open.shared) {
-                continue;
-            }
-            tokio::select! {
-                () = running.ended() => return,
-                fresh = self.attempt(index) => match fresh {
-                    Ok(Some(fresh)) => {
-                        std::mem::replace(&mut running, fresh).replace();
-                        backoff.reset();
-                        watch = Watch::default();
+                () = changed(&mut links), if is_listed => {
+                    if links.as_ref().is_some_and(|links| !links.carry(bind, local)) {
+                        running.stop(SubflowEnd::NoLink(local));
                     }
-                    Ok(None) => return,
-                    Err(error) => {
-                        self.failed(index, &error);
-                        tokio::select! {
-                            () = running.ended() => return,
-                            () = tokio::time::sleep(backoff.next()) => {}
-                        }
-                    }
-                },
+                }
+                () = tokio::time::sleep(LOOK_INTERVAL), if !resting => {}
+            }
+            resting = false;
+            match look(running, &open.shared, vigil) {
+                Verdict::Idle => {
+                    running.rest();
+                    // What was written before that counts as seen.
+                    resting = look(running, &open.shared, vigil) == Verdict::Idle;
+                }
+                Verdict::Alive | Verdict::Quiet => {}
+                Verdict::Stalled => return Dark::Stalled,
             }
         }
+    }
+
+    /// Dials a path again and again that has no subflow, or a stalled one, until one of the
+    /// connections has become a subflow.
+    async fn redial(
+        &self,
+        index: usize,
+        open: &Open,
+        mut old: Option<&mut Running>,
+        vigil: &mut Vigil,
+    ) -> Redial {
+        let knowledge = &self.settings.knowledge[index];
+        let mut pace = Pace::new(self.backoff(index), clock::now());
+        let (mut answers, mut links) = (knowledge.answers(), self.settings.links());
+        let mut stall = Stall::new(clock::now());
+        let mut over = false;
+        let mut dials = JoinSet::new();
+        let mut teller = Teller::default();
+        let mut last = tokio::time::Instant::now();
+        let mut next = last;
+        while open.shared.wants_path() {
+            tokio::select! {
+                // One that has closed may still want a subflow for its last words.
+                () = open.shared.ended(), if !over => over = true,
+                Some(dial) = dials.join_next() => match dial.unwrap_or_else(|error| {
+                    Err(Error::Socket(std::io::Error::other(error)))
+                }) {
+                    Ok(stream) => {
+                        answers.mark_unchanged();
+                        if stall.is_short() {
+                            return Redial::Recovered;
+                        }
+                        let limit = handshake_limit(&stream, self.settings.handshake_timeout);
+                        match self.enter(index, stream, limit).await {
+                            Ok(Some(running)) => return Redial::Fresh(running),
+                            Ok(None) => return Redial::Over,
+                            Err(error) => {
+                                self.failed(index, &error);
+                                next = tokio::time::Instant::now() + pace.wait_after_refusal();
+                            }
+                        }
+                    }
+                    Err(error) => teller.tell(self, index, &error),
+                },
+                () = changed(&mut links) => next = next.min(last + LEAST_WAIT),
+                _ = answers.changed() => next = next.min(last + LEAST_WAIT),
+                () = tokio::time::sleep_until(next) => {
+                    last = tokio::time::Instant::now();
+                    if dials.len() < MAX_DIALS {
+                        let settings = Arc::clone(&self.settings);
+                        dials.spawn(async move { redial::dial(&settings, index).await });
+                    }
+                    next = last + pace.wait(knowledge, open.moved(), clock::now());
+                    if let Some(old) = &mut old {
+                        stall.note(look(old, &open.shared, vigil), clock::now());
+                    }
+                    if stall.is_past(clock::now()) {
+                        return Redial::Recovered;
+                    }
+                }
+            }
+        }
+        Redial::Over
     }
 
     fn failed(&self, index: usize, error: &Error) {
@@ -214,6 +311,12 @@ impl Dialer {
 }
 
 impl Open {
+    /// Bytes delivered in both directions so far.
+    fn moved(&self) -> u64 {
+        let (stats, _) = self.shared.stats();
+        stats.acknowledged + stats.delivered
+    }
+
     /// A server that does not know the connection any more will not know it later: without a
     /// living subflow there is nothing to wait for.
     fn check(&self, error: &Error) {
@@ -226,49 +329,98 @@ impl Open {
     }
 }
 
-/// Tells a subflow that makes no progress from one that has nothing to do.
-#[derive(Default)]
-struct Watch {
-    /// The kernel's count of acknowledged bytes, and since when it has stood still with bytes on
-    /// their way.
-    stalled: Option<(u64, Instant)>,
+/// Why a subflow is of no use.
+#[derive(PartialEq, Eq)]
+enum Dark {
+    Down,
+    Stalled,
 }
 
-impl Watch {
-    fn is_dead(&mut self, running: &Running, shared: &Shared) -> bool {
-        let now = clock::now();
-        // The session judges the data it sent; the kernel also knows of acknowledgements that do
-        // not get through, which is all that a receiver sends.
-        let silent = shared.silent_since(running.id).is_some_and(|at| now.since(at) >= SILENCE);
-        let Some((unacked, acked)) = running.progress() else { return silent };
-        self.stalled = match self.stalled {
-            _ if unacked == 0 => None,
-            Some((at, since)) if at == acked => Some((acked, since)),
-            _ => Some((acked, now)),
+/// What dialling a dark path again has come to.
+enum Redial {
+    /// It has a new subflow.
+    Fresh(Running),
+    /// The stalled subflow goes on.
+    Recovered,
+    /// The connection is over.
+    Over,
+}
+
+/// A stalled subflow while its path is dialled again.
+struct Stall {
+    began: Instant,
+    /// Since when it goes on.
+    recovered: Option<Instant>,
+}
+
+impl Stall {
+    const fn new(now: Instant) -> Self {
+        Self { began: now, recovered: None }
+    }
+
+    fn note(&mut self, verdict: Verdict, now: Instant) {
+        self.recovered = match verdict {
+            Verdict::Stalled => None,
+            _ => Some(self.recovered.unwrap_or(now)),
         };
-        silent || self.stalled.is_some_and(|(_, since)| now.since(since) >= SILENCE)
+    }
+
+    /// Whether the subflow goes on so soon that it is better than a fresh one.
+    fn is_short(&self) -> bool {
+        self.recovered.is_some_and(|at| at.since(self.began) < SHORT_STALL)
+    }
+
+    /// Whether to be content with the subflow.
+    fn is_past(&self, now: Instant) -> bool {
+        self.is_short() || self.recovered.is_some_and(|at| now.since(at) >= LONG_STALL)
     }
 }
 
-/// Waits that double, with jitter so that many clients do not come back at once.
-struct Backoff {
-    next: Duration,
-    rng: Rng,
+/// Tells of failed attempts, of the same one not too often.
+#[derive(Default)]
+struct Teller {
+    last: Option<(String, Instant)>,
 }
 
-impl Backoff {
-    fn new(rng: Rng) -> Self {
-        Self { next: BACKOFF_MIN, rng }
+impl Teller {
+    fn tell(&mut self, dialer: &Dialer, index: usize, error: &Error) {
+        let (reason, now) = (error.to_string(), clock::now());
+        let known =
+            |(last, at): &(String, Instant)| *last == reason && now.since(*at) < TELL_INTERVAL;
+        if !self.last.as_ref().is_some_and(known) {
+            self.last = Some((reason, now));
+            dialer.failed(index, error);
+        }
     }
+}
 
-    fn reset(&mut self) {
-        self.next = BACKOFF_MIN;
-    }
+/// Looks at a subflow; one whose socket is gone is stalled.
+fn look(running: &Running, shared: &Shared, vigil: &mut Vigil) -> Verdict {
+    let Some(info) = running.info() else { return Verdict::Stalled };
+    let silent_since = shared.silent_since(running.id);
+    vigil.judge(&Look { info, silent_since }, clock::now())
+}
 
-    fn next(&mut self) -> Duration {
-        let full = self.next;
-        self.next = (full * 2).min(BACKOFF_MAX);
-        full.mul_f64(1.0 - 0.25 * self.rng.unit_f64())
+/// How long the handshake of a fresh connection on a path that was dark may take.
+fn handshake_limit(stream: &TcpStream, most: Duration) -> Duration {
+    let rtt = TcpInfo::of(stream).map(|info| info.srtt).unwrap_or_default();
+    (rtt * HANDSHAKE_RTTS).max(HANDSHAKE_MIN).min(most)
+}
+
+async fn in_time<T>(
+    after: Duration,
+    peer: SocketAddr,
+    step: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let result = tokio::time::timeout(after, step).await;
+    result.unwrap_or(Err(Error::HandshakeTimeout { peer, after }))
+}
+
+/// Waits for a change of the machine's links; for ever where they are not watched.
+async fn changed(links: &mut Option<LinkWatch>) {
+    match links {
+        Some(links) => links.changed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -277,15 +429,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_up_to_the_limit_and_start_again() {
-        let mut backoff = Backoff::new(Rng::stream(1, "test"));
-        let mut full = BACKOFF_MIN;
-        for _ in 0..10 {
-            let wait = backoff.next();
-            assert!(wait <= full && wait >= full.mul_f64(0.75), "{wait:?} of {full:?}");
-            full = (full * 2).min(BACKOFF_MAX);
-        }
-        backoff.reset();
-        assert!(backoff.next() <= BACKOFF_MIN);
+    fn a_short_stall_keeps_the_subflow_and_a_long_one_only_in_the_end() {
+        let at = Instant::from_millis;
+        let mut short = Stall::new(at(0));
+        short.note(Verdict::Stalled, at(200));
+        assert!(!short.is_past(at(200)));
+        short.note(Verdict::Alive, at(399));
+        assert!(short.is_short() && short.is_past(at(399)));
+        let mut long = Stall::new(at(0));
+        long.note(Verdict::Alive, at(600));
+        assert!(!long.is_short() && !long.is_past(at(3599)) && long.is_past(at(3600)));
+        long.note(Verdict::Stalled, at(3600));
+        assert!(!long.is_past(at(9000)));
     }
 }

@@ -542,7 +542,7 @@ impl Inner {
                 Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
                 // No program can set the congestion window of a kernel's socket.
-                Event::Penalise(_) => {}
+                Event::PathPolicy(..) | Event::Penalise(_) => {}
             }
         }
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 use weftline_core::Bitrate;
 
 use crate::error::Error;
@@ -27,6 +28,8 @@ const LOWAT_MIN: u32 = 16 << 10;
 const LOWAT_MAX: u32 = 256 << 10;
 /// The unsent data a socket may hold, as time at the path's delivery rate.
 const LOWAT_TIME: Duration = Duration::from_millis(5);
+/// How long a server may take to answer before the next address is tried beside it (RFC 8305 §8).
+const STAGGER: Duration = Duration::from_millis(250);
 /// Connections the kernel completes before we accept them.
 const BACKLOG: i32 = 1024;
 
@@ -129,6 +132,40 @@ pub(crate) async fn connect(
             io::ErrorKind::TimedOut,
             format!("no answer within {:?}", options.connect_timeout),
         ))),
+    }
+}
+
+/// Connects from `bind` to the first of `servers` that answers. They are tried in order, the next
+/// one when the last has failed or has not answered for [`STAGGER`] (RFC 8305 §5).
+///
+/// # Errors
+/// That of the first server, when all have failed.
+pub(crate) async fn connect_any(
+    bind: &Bind,
+    servers: &[SocketAddr],
+    options: &SocketOptions,
+) -> Result<TcpStream, Error> {
+    let mut dials = JoinSet::new();
+    let mut rest = servers.iter().copied();
+    let mut errors: Vec<(SocketAddr, Error)> = Vec::new();
+    loop {
+        if let Some(server) = rest.next() {
+            let (bind, options) = (bind.clone(), options.clone());
+            dials.spawn(async move { (server, connect(&bind, server, &options).await) });
+        } else if dials.is_empty() {
+            let place = |server: &SocketAddr| servers.iter().position(|other| other == server);
+            let told = errors.into_iter().min_by_key(|(server, _)| place(server));
+            let none = || Error::Invalid("no address to connect to".to_owned());
+            return Err(told.map_or_else(none, |(_, error)| error));
+        }
+        tokio::select! {
+            Some(dial) = dials.join_next() => match dial {
+                Ok((_, Ok(stream))) => return Ok(stream),
+                Ok((server, Err(error))) => errors.push((server, error)),
+                Err(error) => return Err(Error::Socket(io::Error::other(error))),
+            },
+            () = tokio::time::sleep(STAGGER), if rest.len() > 0 => {}
+        }
     }
 }
 
@@ -298,6 +335,8 @@ pub(crate) struct TcpInfo {
     pub(crate) delivery_rate: Bitrate,
     /// Acknowledged by the peer's kernel so far, bytes.
     pub(crate) acked_bytes: u64,
+    /// Received in order so far, bytes.
+    pub(crate) received_bytes: u64,
     /// Segments retransmitted so far.
     pub(crate) retransmitted_segments: u64,
     /// Segments sent so far, retransmissions included.
@@ -347,6 +386,7 @@ impl TcpInfo {
             },
             delivery_rate: Bitrate::bps(raw.tcpi_delivery_rate.saturating_mul(8)),
             acked_bytes: raw.tcpi_bytes_acked,
+            received_bytes: raw.tcpi_bytes_received,
             retransmitted_segments: u64::from(raw.tcpi_total_retrans),
             segments_sent: u64::from(raw.tcpi_segs_out),
             timeouts: raw.tcpi_backoff,
@@ -389,5 +429,36 @@ impl LowWater {
         {
             self.set_bytes = wanted;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_next_address_is_tried_when_one_is_dead() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let alive = listener.local_addr().unwrap();
+        let refusing = "127.0.0.1:1".parse().unwrap();
+        let options = SocketOptions::default();
+        let stream = connect_any(&Bind::Any, &[refusing, alive], &options).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), alive);
+        // A listener whose queue is full lets connections wait, as a path without an end does.
+        let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        full.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        full.listen(0).unwrap();
+        let silent = full.local_addr().unwrap().as_socket().unwrap();
+        let _in_queue = std::net::TcpStream::connect(silent).unwrap();
+        let stream = connect_any(&Bind::Any, &[silent, alive], &options).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), alive);
+    }
+
+    #[tokio::test]
+    async fn the_error_is_that_of_the_first_address() {
+        let servers = ["127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap()];
+        let error = connect_any(&Bind::Any, &servers, &SocketOptions::default()).await;
+        let Err(Error::Unreachable { server, .. }) = error else { panic!("{error:?}") };
+        assert_eq!(server, servers[0]);
     }
 }

@@ -6,7 +6,8 @@
 //! other control records do not wait for that.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{fmt, io};
@@ -42,9 +43,11 @@ const RESET_TIME: Duration = Duration::from_secs(2);
 
 /// Why a subflow ended.
 #[derive(Debug)]
-enum SubflowEnd {
+pub(crate) enum SubflowEnd {
     /// The connection is over and everything has been said.
     Done,
+    /// Nothing can leave from its address any more.
+    NoLink(IpAddr),
     /// The connection is over, and the peer did not close in time.
     Overdue,
     /// The peer closed it.
@@ -59,6 +62,7 @@ impl fmt::Display for SubflowEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done => f.write_str("the connection is over"),
+            Self::NoLink(address) => write!(f, "the interface with {address} is down or gone"),
             Self::Overdue => f.write_str("not closed by the peer in time"),
             Self::PeerClosed => f.write_str("closed by the peer"),
             Self::Replaced => f.write_str("replaced by a new one"),
@@ -72,18 +76,40 @@ struct Socket {
     stream: TcpStream,
     cipher: Option<Cipher>,
     peer: SocketAddr,
+    /// Tells the path manager of the first write after it has found nothing on its way.
+    health: Arc<Notify>,
+    is_watched: AtomicBool,
+}
+
+impl Socket {
+    /// Notes that something was written.
+    fn written(&self) {
+        if !self.is_watched.load(Ordering::SeqCst) && !self.is_watched.swap(true, Ordering::SeqCst)
+        {
+            self.health.notify_one();
+        }
+    }
+
+    /// Lets the kernel forget what it has not sent or got acknowledged when the socket closes: it
+    /// goes another way, and here it would only be in the way of a fresh connection.
+    fn drop_unsent(&self) {
+        // An error means that the socket is gone already.
+        let _ = self.stream.set_zero_linger();
+    }
 }
 
 /// A running subflow, as the path manager sees it.
 pub(crate) struct Running {
     /// Its number.
     pub(crate) id: SubflowId,
-    /// Notified when the session's judgement of it changes.
+    /// Notified when the session's judgement of it changes, and of a write after
+    /// [`rest`](Self::rest).
     pub(crate) health: Arc<Notify>,
     /// The socket, which closes when the subflow's own tasks end.
     socket: Weak<Socket>,
+    local: SocketAddr,
     peer: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
+    stop: Option<oneshot::Sender<SubflowEnd>>,
     ended: oneshot::Receiver<()>,
 }
 
@@ -96,9 +122,19 @@ impl Running {
 
     /// Ends the subflow: another has taken its place.
     pub(crate) fn replace(mut self) {
+        self.stop(SubflowEnd::Replaced);
+    }
+
+    /// Ends the subflow without waiting for anything that was sent on it.
+    pub(crate) fn stop(&mut self, why: SubflowEnd) {
         if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
+            let _ = stop.send(why);
         }
+    }
+
+    /// This side's address.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
     }
 
     /// The server's or client's address.
@@ -106,11 +142,16 @@ impl Running {
         self.peer
     }
 
-    /// Bytes that the peer's kernel has not yet and has ever acknowledged; `None` when the socket
-    /// is gone.
-    pub(crate) fn progress(&self) -> Option<(u64, u64)> {
-        let info = TcpInfo::of(&self.socket.upgrade()?.stream).ok()?;
-        Some((info.unacked_bytes, info.acked_bytes))
+    /// The kernel's figures; `None` when the socket is gone.
+    pub(crate) fn info(&self) -> Option<TcpInfo> {
+        TcpInfo::of(&self.socket.upgrade()?.stream).ok()
+    }
+
+    /// Asks for a notification of the next write. Look at the figures once more after this.
+    pub(crate) fn rest(&self) {
+        if let Some(socket) = self.socket.upgrade() {
+            socket.is_watched.store(false, Ordering::SeqCst);
+        }
     }
 }
 
@@ -126,8 +167,10 @@ pub(crate) fn start(
     let local = parts.stream.local_addr().unwrap_or(parts.peer);
     let peer = parts.peer;
     let cipher = parts.tls.map(Cipher::new);
-    let socket = Arc::new(Socket { stream: parts.stream, cipher, peer });
     let attached = shared.attach(id, path, name)?;
+    let health = Arc::clone(&attached.health);
+    let is_watched = AtomicBool::new(true);
+    let socket = Arc::new(Socket { stream: parts.stream, cipher, peer, health, is_watched });
     let up = PathEventKind::Up { subflow: id.0, local, peer };
     shared.publish(path_event(clock::now(), path, name, up));
     COUNTERS.subflow_up();
@@ -143,7 +186,7 @@ pub(crate) fn start(
         shared.publish(path_event(clock::now(), path, &name, down));
         drop(end);
     });
-    Some(Running { id, health, socket: weak, peer, stop: Some(stop), ended })
+    Some(Running { id, health, socket: weak, local, peer, stop: Some(stop), ended })
 }
 
 /// Runs the subflow's two tasks until one of them ends it.
@@ -153,16 +196,17 @@ async fn run(
     wake: Arc<Notify>,
     socket: Arc<Socket>,
     input: BytesMut,
-    stopped: oneshot::Receiver<()>,
+    stopped: oneshot::Receiver<SubflowEnd>,
 ) -> SubflowEnd {
+    let closing = Arc::clone(&socket);
     let reading = read(Arc::clone(shared), id, Arc::clone(&wake), Arc::clone(&socket), input);
     let mut reader = AbortOnDrop(tokio::spawn(reading));
     let mut writer = AbortOnDrop(tokio::spawn(write(Arc::clone(shared), id, wake, socket)));
-    let replaced = async {
+    let stopped = async {
         // Dropping the sender does not stop the subflow.
-        if stopped.await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        let Ok(why) = stopped.await else { return std::future::pending().await };
+        closing.drop_unsent();
+        why
     };
     let overdue = async {
         shared.ended().await;
@@ -186,7 +230,7 @@ async fn run(
     };
     tokio::select! {
         end = both => end,
-        () = replaced => SubflowEnd::Replaced,
+        why = stopped => why,
         () = overdue => SubflowEnd::Overdue,
     }
 }
@@ -351,6 +395,7 @@ impl Writer<'_> {
             match self.try_write() {
                 Ok((written, left)) => {
                     self.unsent += written as u64;
+                    self.socket.written();
                     self.turn.moved(written).await;
                     if !left {
                         return Ok(());

@@ -1,8 +1,15 @@
-//! The one system call that no crate wraps: `getsockopt(TCP_INFO)`.
-#![expect(unsafe_code, reason = "getsockopt(TCP_INFO) has no safe wrapper in socket2 or rustix")]
+//! What no crate wraps safely: `getsockopt(TCP_INFO)`, and waiting for a descriptor of our own.
+#![expect(
+    unsafe_code,
+    reason = "getsockopt(TCP_INFO) has no safe wrapper in socket2 or rustix, and tokio's AsyncFd \
+              cannot know that a descriptor stays the same"
+)]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// Linux's `struct tcp_info` of the socket `fd`.
 ///
@@ -27,6 +34,15 @@ pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
         )
     };
     if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets tasks wait until `fd`, which does not block, can be read.
+///
+/// # Errors
+/// When the system cannot watch it.
+pub(crate) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is open and names the same file until it is dropped.
+    unsafe { Ok(AsyncFd::register_with_interest(fd, Interest::READABLE)?) }
 }
 
 #[cfg(test)]

@@ -240,7 +240,14 @@ async fn an_unknown_critical_record_ends_the_connection_and_an_optional_one_does
 }
 
 fn join(session: [u8; 16], subflow: u64, proof: [u8; 32]) -> Record {
-    Record::Join(Join { session, subflow, path: 1, path_name: "raw".into(), proof })
+    Record::Join(Join {
+        session,
+        subflow,
+        path: 1,
+        path_name: "raw".into(),
+        proof,
+        ..Join::default()
+    })
 }
 
 /// The proof of a plaintext join (docs/protocol.md): the exporter's material is zeros.

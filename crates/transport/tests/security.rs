@@ -1,194 +1,277 @@
-//! Who is let in: certificates, fingerprints, tokens, and the two ends' settings that must fit.
+//! An attacker who sees and changes everything on the wire, or comes from elsewhere: each attempt is
+//! refused by name, and the victim's connection goes on, byte for byte.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
 
-use common::{PATHS, Security, check_echo, echo, pair, patiently, two_paths};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use weftline::{
-    ClientBuilder, ClientSecurity, ClientTls, Error, Fingerprint, Identity, Server, ServerBuilder,
-    ServerSecurity, ServerTls, Token, Trust,
-};
+use common::attack::{Log, Tap, TlsPeer, hello, hello_reply, say_all, tls_client};
+use common::{Security, check_echo, echo, event, pair, patiently, pattern, two_paths};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use weftline::{Connection, Control, PathEventKind, ReadHalf, Server, WriteHalf, refusal};
+use weftline_core::wire::{Join, Record};
 
-/// Binds `server` on loopback, lets it echo, and points `client` to it.
-fn start(server: ServerBuilder, client: ClientBuilder) -> ClientBuilder {
+/// What a subflow begins with, under whatever there is around it.
+const PREAMBLE: &[u8] = b"WEFT\x01\x00";
+
+/// A server that echoes, and a victim's connection to it on two paths through a relay that hears
+/// everything. `wires[0]` carried the hello.
+struct Scene {
+    tap: Tap,
+    server: SocketAddr,
+    victim: Victim,
+    client: weftline::Client,
+}
+
+/// A connection in use, whose bytes are counted from one check to the next.
+struct Victim {
+    reader: ReadHalf,
+    writer: WriteHalf,
+    control: Control,
+    rounds: u64,
+}
+
+impl Victim {
+    fn new(connection: Connection) -> Self {
+        let control = connection.control();
+        let (reader, writer) = connection.into_split();
+        Self { reader, writer, control, rounds: 0 }
+    }
+
+    /// Sends some, and reads the same back.
+    async fn goes_on(&mut self) {
+        self.rounds += 1;
+        let data = pattern(3_000_000, self.rounds);
+        let mut back = vec![0; data.len()];
+        let (written, read) =
+            tokio::join!(self.writer.write_all(&data), self.reader.read_exact(&mut back));
+        written.unwrap();
+        read.unwrap();
+        assert!(back == data, "round {} differs", self.rounds);
+    }
+}
+
+impl Scene {
+    async fn set() -> Self {
+        Log::start();
+        let (server, client) = pair(Security::Tls);
+        let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let address = server.local_addrs()[0];
+        echo(server);
+        let tap = Tap::start(address).await;
+        let client = two_paths(client).server(tap.address).build().unwrap();
+        let connection = client.connect().await.unwrap();
+        let mut events = connection.events();
+        if connection.stats().names.len() < 2 {
+            let second = |e: &PathEventKind| matches!(e, PathEventKind::Up { .. });
+            while !second(&events.recv().await.unwrap().kind) {}
+        }
+        let mut victim = Victim::new(connection);
+        victim.goes_on().await;
+        Self { tap, server: address, victim, client }
+    }
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_worth_nothing() {
+    patiently(async {
+        let mut scene = Scene::set().await;
+        for number in 0..2 {
+            let wire = scene.tap.wire(number).await;
+            let recorded = wire.said_by_client();
+            assert!(recorded.len() > 1_000_000 || number > 0, "the victim's data are in it");
+            // The secrets and the data never pass in the clear.
+            assert!(!contains(&recorded, PREAMBLE) && !contains(&wire.said_by_server(), PREAMBLE));
+            let answer = say_all("127.0.0.66", scene.server, &recorded).await;
+            // The handshake fails before the server has said anything but its part of it.
+            assert!(answer.len() < 8 << 10, "{} bytes", answer.len());
+            scene.victim.goes_on().await;
+        }
+        Log::start().line(&["TLS with 127.0.0.66", "cannot decrypt peer's message"]).await;
+        check_echo(&scene.client, 10_000).await;
+    })
+    .await;
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[tokio::test]
+async fn older_tls_and_other_protocols_in_tls_are_refused() {
+    use rustls::version::{TLS12, TLS13};
+    patiently(async {
+        let mut scene = Scene::set().await;
+        let old = tls_client(&[&TLS12], &[b"weftline"]);
+        let error = TlsPeer::connect_from("127.0.0.67", scene.server, old).await.err().unwrap();
+        assert!(error.to_string().contains("ProtocolVersion"), "{error}");
+        let web = tls_client(&[&TLS13], &[b"h2", b"http/1.1"]);
+        let error = TlsPeer::connect_from("127.0.0.68", scene.server, web).await.err().unwrap();
+        assert!(error.to_string().contains("NoApplicationProtocol"), "{error}");
+        let log = Log::start();
+        log.line(&["TLS with 127.0.0.67", "peer is incompatible"]).await;
+        log.line(&["TLS with 127.0.0.68", "any known protocol"]).await;
+        scene.victim.goes_on().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn plaintext_is_no_way_round_tls() {
+    patiently(async {
+        let mut scene = Scene::set().await;
+        let mut said = PREAMBLE.to_vec();
+        let mut record = bytes::BytesMut::new();
+        Record::Hello(hello()).encode(&mut record);
+        said.extend_from_slice(&record);
+        let answer = say_all("127.0.0.66", scene.server, &said).await;
+        assert!(contains(&answer, b"this server wants TLS"), "{}", answer.escape_ascii());
+        // Nor does a client that was told to use TLS give in to a relay that speaks plaintext.
+        let relay = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let fake = relay.local_addr().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = relay.accept().await.unwrap();
+                let mut record = bytes::BytesMut::from(PREAMBLE);
+                let reply = hello_reply([1; 16], [2; 32]);
+                Record::HelloReply(reply).encode(&mut record);
+                let _ = stream.write_all(&record).await;
+                let mut heard = Vec::new();
+                let _ = stream.read_to_end(&mut heard).await;
+                assert!(!contains(&heard, PREAMBLE), "the client spoke plaintext");
+            }
+        });
+        let (_, trust) = pair(Security::Tls);
+        let error = two_paths(trust).server(fake).build().unwrap().connect().await.unwrap_err();
+        assert!(matches!(error, weftline::Error::PeerNotTls { .. }), "{error}");
+        scene.victim.goes_on().await;
+    })
+    .await;
+}
+
+/// Garbage at a record's border, inside a record, and a record that was heard before.
+#[tokio::test]
+async fn what_is_slipped_in_costs_a_subflow_and_no_byte() {
+    patiently(async {
+        let mut scene = Scene::set().await;
+        let mut next = 2;
+        let replayed = {
+            let said = scene.tap.wire(0).await.said_by_client();
+            said[said.len() / 2..][..20_000].to_vec()
+        };
+        let forged = [&[0x17, 3, 3, 0, 64][..], &[0x5a; 64]].concat();
+        for garbage in [&b"\0garbage that is no record\0"[..], &replayed, &forged] {
+            for to_server in [true, false] {
+                let mut events = scene.victim.control.events();
+                // The newest wire carries a live subflow.
+                let wire = scene.tap.wire(next - 1).await;
+                match to_server {
+                    true => wire.inject_to_server(garbage),
+                    false => wire.inject_to_client(garbage),
+                }
+                scene.victim.goes_on().await;
+                let down = |kind: &PathEventKind| matches!(kind, PathEventKind::Down { .. });
+                let ended = loop {
+                    let event = events.recv().await.unwrap();
+                    if down(&event.kind) {
+                        break event;
+                    }
+                };
+                if !to_server {
+                    let PathEventKind::Down { reason, .. } = &ended.kind else { unreachable!() };
+                    let named = ["corrupt message", "cannot decrypt", "unexpected message"];
+                    assert!(named.iter().any(|name| reason.contains(name)), "{reason}");
+                }
+                let up = |kind: &PathEventKind| matches!(kind, PathEventKind::Up { .. });
+                event(&mut events, &ended.name, up).await;
+                next += 1;
+                scene.victim.goes_on().await;
+            }
+        }
+    })
+    .await;
+}
+
+/// A server that is asked by hand, and its connections.
+fn tls_server() -> (Server, SocketAddr) {
+    let (server, _) = pair(Security::Tls);
     let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let address = server.local_addrs()[0];
-    echo(server);
-    client.server(address)
-}
-
-async fn refused(client: ClientBuilder) -> Error {
-    patiently(client.build().unwrap().connect()).await.unwrap_err()
+    (server, address)
 }
 
 #[tokio::test]
-async fn another_fingerprint_is_refused() {
-    let (server, _) = pair(Security::Tls);
-    let other = Fingerprint::of(b"another certificate");
-    let tls = ClientTls::new(&Trust::Pinned(other), None).unwrap();
-    let error = refused(start(server, two_paths(ClientSecurity::Tls(tls)))).await;
-    let Error::WrongFingerprint { expected, found, .. } = &error else { panic!("{error}") };
-    assert_eq!(*expected, other);
-    assert_ne!(*found, other);
-    assert!(error.to_string().contains("compare with what the server prints"), "{error}");
+async fn a_join_belongs_to_its_secret_and_its_channel() {
+    patiently(async {
+        let (mut server, address) = tls_server();
+        let mut first = TlsPeer::connect(address).await;
+        let reply = first.hello(hello()).await.unwrap();
+        let mut victim = server.accept().await;
+        let mut stranger = TlsPeer::connect(address).await;
+        let stranger_reply = stranger.hello(hello()).await.unwrap();
+        let _strangers = server.accept().await;
+
+        let mut refusals = Vec::new();
+        // A guess; the victim's number with the stranger's own secret; a proof made on another
+        // channel; the proof for another subflow.
+        let mut guess = TlsPeer::connect(address).await;
+        let made_up = hello_reply([7; 16], [8; 32]);
+        refusals.push(guess.join(guess.proven(&made_up, 1)).await.unwrap_err());
+        let mut thief = TlsPeer::connect(address).await;
+        let mixed = hello_reply(reply.session, stranger_reply.join_secret);
+        refusals.push(thief.join(thief.proven(&mixed, 1)).await.unwrap_err());
+        let mut moved = TlsPeer::connect(address).await;
+        refusals.push(moved.join(first.proven(&reply, 1)).await.unwrap_err());
+        let mut renumbered = TlsPeer::connect(address).await;
+        let join = Join { subflow: 2, ..renumbered.proven(&reply, 1) };
+        refusals.push(renumbered.join(join).await.unwrap_err());
+        // Nothing tells one from another.
+        assert_eq!(refusals[0].code, refusal::JOIN);
+        assert!(refusals.iter().all(|other| *other == refusals[0]), "{refusals:?}");
+
+        let mut second = TlsPeer::connect(address).await;
+        let join = second.proven(&reply, 1);
+        second.join(join.clone()).await.unwrap();
+        // The same again, on the same secret: not even the owner may use a number twice.
+        let mut again = TlsPeer::connect(address).await;
+        assert_eq!(again.join(join).await.unwrap_err().code, refusal::JOIN);
+        let mut reused = TlsPeer::connect(address).await;
+        let join = reused.proven(&reply, 1);
+        assert_eq!(reused.join(join).await.unwrap_err().code, refusal::SUBFLOW);
+        // The victim did not notice.
+        assert!(victim.error().is_none());
+        let payload = bytes::Bytes::from_static(b"still here");
+        first.say(&[Record::Data(weftline_core::wire::Data { offset: 0, payload })]).await;
+        let mut got = [0; 10];
+        victim.read_exact(&mut got).await.unwrap();
+        assert_eq!(&got, b"still here");
+    })
+    .await;
 }
 
+/// A captive portal, or a relay that breaks TLS open with a certificate of its own.
 #[tokio::test]
-async fn a_plaintext_client_is_told_that_the_server_wants_tls() {
-    let (server, _) = pair(Security::Tls);
-    let error = refused(start(server, two_paths(ClientSecurity::InsecurePlaintext))).await;
-    assert!(matches!(error, Error::WantsTls { .. }), "{error}");
-    assert!(error.to_string().ends_with("wants TLS: leave out --insecure-plaintext"), "{error}");
-}
-
-#[tokio::test]
-async fn a_tls_client_is_told_that_the_server_speaks_plaintext() {
-    let (server, _) = pair(Security::Plain);
-    let (_, trust) = pair(Security::Tls);
-    let error = refused(start(server, two_paths(trust))).await;
-    assert!(matches!(error, Error::PeerNotTls { .. }), "{error}");
-    assert!(error.to_string().contains("--insecure-plaintext"), "{error}");
-}
-
-#[tokio::test]
-async fn an_identity_is_made_once_and_only_its_owner_may_read_it() {
-    use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::tempdir().unwrap();
-    let state = dir.path().join("a/b");
-    let first = Identity::from_state_dir(&state).unwrap().fingerprint();
-    assert_eq!(Identity::from_state_dir(&state).unwrap().fingerprint(), first);
-    let files: Vec<_> = fs::read_dir(&state).unwrap().map(|file| file.unwrap().path()).collect();
-    assert_eq!(files, [state.join("identity.pem")]);
-    assert_eq!(fs::metadata(&files[0]).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
-    let text = first.to_string();
-    assert_eq!(text.parse::<Fingerprint>().unwrap(), first);
-    assert_eq!(text.to_uppercase().parse::<Fingerprint>().unwrap(), first);
-    for bad in ["", "sha256:", "sha1:00", &text[..70], &text.replace(':', " ")] {
-        assert!(bad.parse::<Fingerprint>().is_err(), "{bad}");
-    }
-}
-
-#[tokio::test]
-async fn a_broken_identity_is_an_error_that_names_the_file() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("identity.pem"), "nothing of use").unwrap();
-    let error = Identity::from_state_dir(dir.path()).unwrap_err().to_string();
-    assert!(error.contains("identity.pem") && error.contains("no private key"), "{error}");
-    let error = Identity::from_state_dir(Path::new("/proc/weftline")).unwrap_err().to_string();
-    assert!(error.contains("give --state-dir"), "{error}");
-}
-
-/// A certificate authority with files to show.
-struct Authority {
-    dir: tempfile::TempDir,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new([]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Self { dir, issuer: Issuer::new(params, key) }
-    }
-
-    fn file(&self) -> PathBuf {
-        self.dir.path().join("ca.pem")
-    }
-
-    fn issue(&self, names: &[&str]) -> Identity {
-        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let key = KeyPair::generate().unwrap();
-        let cert = CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap();
-        let (cert_file, key_file) = (self.dir.path().join("c.pem"), self.dir.path().join("k.pem"));
-        fs::write(&cert_file, cert.pem()).unwrap();
-        fs::write(&key_file, key.serialize_pem()).unwrap();
-        Identity::from_files(&cert_file, &key_file).unwrap()
-    }
-}
-
-#[tokio::test]
-async fn a_certificate_of_an_authority_is_accepted_for_its_names_only() {
-    let authority = Authority::new();
-    let tls = ServerTls::new(&authority.issue(&["127.0.0.1", "relay.example"]), None).unwrap();
-    let trust = ClientTls::new(&Trust::Authority(authority.file()), None).unwrap();
-    let server = Server::builder().security(ServerSecurity::Tls(tls));
-    let client = start(server, two_paths(ClientSecurity::Tls(trust)));
-    patiently(check_echo(&client.clone().build().unwrap(), 100_000)).await;
-    patiently(check_echo(&client.clone().server_name("relay.example").build().unwrap(), 10)).await;
-    let error = refused(client.server_name("other.example")).await;
-    assert!(error.to_string().contains("not valid for name"), "{error}");
-}
-
-#[tokio::test]
-async fn a_certificate_of_another_authority_is_refused() {
-    let (ours, other) = (Authority::new(), Authority::new());
-    let tls = ServerTls::new(&other.issue(&PATHS), None).unwrap();
-    let trust = ClientTls::new(&Trust::Authority(ours.file()), None).unwrap();
-    let server = Server::builder().security(ServerSecurity::Tls(tls));
-    let error = refused(start(server, two_paths(ClientSecurity::Tls(trust)))).await;
-    assert!(matches!(error, Error::Tls { .. }), "{error}");
-}
-
-#[tokio::test]
-async fn a_server_with_client_certificates_refuses_clients_without() {
-    let authority = Authority::new();
-    let identity = authority.issue(&["127.0.0.1"]);
-    let tls = ServerTls::new(&identity, Some(&authority.file())).unwrap();
-    let trust = Trust::Pinned(tls.fingerprint());
-    let server = Server::builder().security(ServerSecurity::Tls(tls));
-    let with = ClientTls::new(&trust, Some(&authority.issue(&["client"]))).unwrap();
-    let client = start(server, two_paths(ClientSecurity::Tls(with)));
-    patiently(check_echo(&client.clone().build().unwrap(), 1000)).await;
-    let without = ClientTls::new(&trust, None).unwrap();
-    let error = refused(client.security(ClientSecurity::Tls(without))).await;
-    assert!(error.to_string().contains("CertificateRequired"), "{error}");
-}
-
-#[tokio::test]
-async fn a_token_lets_in_and_its_lack_does_not() {
-    for security in [Security::Plain, Security::Tls] {
-        let token = |text: &str| Token::new(text).unwrap();
-        let (server, trust) = pair(security);
-        let server = server.token(token("correct horse battery\n"));
-        let client = start(server, two_paths(trust));
-        let right = client.clone().token(token("correct horse battery"));
-        patiently(check_echo(&right.build().unwrap(), 1000)).await;
-        for wrong in [client.clone(), client.clone().token(token("correct horse cattery"))] {
-            let error = refused(wrong).await;
-            let Error::Refused { code, .. } = error else { panic!("{error}") };
-            assert_eq!(code, weftline::refusal::TOKEN);
-        }
-    }
-    assert!(Token::new("short").is_err());
-}
-
-#[tokio::test]
-async fn settings_that_do_not_fit_are_named() {
-    let client = two_paths(ClientSecurity::InsecurePlaintext);
-    let server: weftline::ServerAddr = "127.0.0.1:7000".parse().unwrap();
-    let one = || client.clone().server(server.clone());
-    let path = weftline::PathConfig::new("one", weftline::Bind::Any);
-    let wrong = [
-        (client.clone(), "no server address"),
-        (one().server(server.clone()).server(server.clone()), "3 server addresses for 2 paths"),
-        (one().path(path), "two paths are called 'one'"),
-        (one().scheduler("fastest"), "unknown scheduler 'fastest' (known: fbdt, "),
-        (one().congestion("vegas9"), "unknown congestion control 'vegas9' (this kernel has: "),
-        (one().forward("three"), "no path is called 'three'"),
-        (one().server_name("not a name"), "'not a name' is no name"),
-    ];
-    for (builder, message) in wrong {
-        let error = builder.build().map(drop).unwrap_err().to_string();
-        assert!(error.contains(message), "{error}");
-    }
-    let error = weftline::Client::builder().server(server).build().map(drop).unwrap_err();
-    assert!(matches!(error, Error::NoTrust), "{error}");
+async fn a_relay_with_its_own_certificate_is_named_and_gets_no_path() {
+    patiently(async {
+        let (server, trust) = pair(Security::Tls);
+        let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let (portal, _) = pair(Security::Tls);
+        let portal = portal.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let client =
+            two_paths(trust).server(server.local_addrs()[0]).server(portal.local_addrs()[0]);
+        echo(server);
+        echo(portal);
+        let connection = client.build().unwrap().connect().await.unwrap();
+        let mut events = connection.events();
+        let mut victim = Victim::new(connection);
+        victim.goes_on().await;
+        let failed = |kind: &PathEventKind| matches!(kind, PathEventKind::AttemptFailed { .. });
+        let told = event(&mut events, "two", failed).await;
+        assert!(told.to_string().contains("has the fingerprint"), "{told}");
+        victim.goes_on().await;
+        assert_eq!(victim.control.stats().names.len(), 1);
+    })
+    .await;
 }

@@ -236,6 +236,9 @@ pub struct SchedulerConfig {
     pub rescue_budget_permille: u64,
     /// Least time between two changes of direction.
     pub direction_hold: Duration,
+    /// The aim `latency`: a path that cannot deliver within this time serves only to rescue what
+    /// others are late with. `None` is the aim `throughput`: no path's contribution is given up.
+    pub latency: Option<Duration>,
 }
 
 impl SchedulerConfig {
@@ -253,6 +256,7 @@ impl Default for SchedulerConfig {
             forward_pin: None,
             rescue_budget_permille: 20,
             direction_hold: Duration::from_secs(2),
+            latency: None,
         }
     }
 }

@@ -14,6 +14,8 @@
 //! A writer calls `poll_transmit` whenever its socket has room, and writes what it gets, whole and
 //! in order, or reports the subflow down.
 
+mod messages;
+mod policy;
 mod recv;
 mod send;
 mod stats;
@@ -25,13 +27,17 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+pub use self::messages::{
+    DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,
+    MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
+};
 use self::recv::RecvHalf;
 use self::send::SendHalf;
-pub use self::stats::{PathStats, SessionStats, SubflowStats};
+pub use self::stats::{MessageStats, PathStats, SessionStats, SubflowStats};
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
 use crate::scheduler::{Entry, SchedulerConfig};
-use crate::wire::{INITIAL_CREDIT, Record, Refusal, WireError};
+use crate::wire::{Fate, INITIAL_CREDIT, PolicyNote, Record, Refusal, WireError};
 use crate::{ByteCount, Instant};
 
 /// How a session behaves. Both ends use the same scheduler; the client's choice travels in its
@@ -53,6 +59,11 @@ pub struct SessionConfig {
     pub chunk: Option<(u64, u64)>,
     /// How often each subflow is pinged for its application-level round-trip time.
     pub ping_interval: Duration,
+    /// Whether the peer says what paths are for: the server's side. A client that followed its
+    /// server would let it spend the client's money.
+    pub follow_policy: bool,
+    /// What was agreed upon if the connection carries messages; `None` for a byte stream.
+    pub messages: Option<MessageLimits>,
 }
 
 impl Default for SessionConfig {
@@ -64,6 +75,8 @@ impl Default for SessionConfig {
             first_window: ByteCount::mib(4),
             chunk: None,
             ping_interval: Duration::from_secs(5),
+            follow_policy: false,
+            messages: None,
         }
     }
 }
@@ -101,9 +114,32 @@ pub enum SessionError {
     /// Two different ends of the stream, or one below bytes already received.
     #[error("the peer moved the end of its stream to {0}")]
     EndMoved(u64),
+    /// Two messages at one offset.
+    #[error("the peer changed the length or tag of its message at {0}")]
+    MessageChanged(u64),
+    /// A message over offsets of another.
+    #[error("the peer's message at {0} overlaps another")]
+    MessageOverlap(u64),
+    /// A message longer than this side has said it takes.
+    #[error("the peer announced a message of {len} bytes, more than the {longest} taken here")]
+    MessageTooLong {
+        /// Its length.
+        len: u64,
+        /// The longest taken.
+        longest: u64,
+    },
+    /// Bytes that belong to no message.
+    #[error("the peer sent bytes at {0} that belong to no message it announced")]
+    NoSuchMessage(u64),
     /// More holes in the stream than any honest sender leaves.
     #[error("the peer's stream has more than {0} holes")]
     TooFragmented(usize),
+    /// More messages, or cancels, than may be open at once.
+    #[error("the peer has more than {0} messages open")]
+    TooManyMessages(usize),
+    /// A record about messages in a connection that carries a byte stream.
+    #[error("the peer sent a record about messages on a byte stream")]
+    NoMessages,
     /// A record that has no place in an open connection.
     #[error("the peer sent a handshake record on an open subflow")]
     UnexpectedRecord,
@@ -119,11 +155,14 @@ pub enum Event {
     Closed,
     /// The peer has finished its direction: after the bytes at hand comes the end.
     Finished,
+    /// The peer has changed what a path is for. The session has taken it; a driver with a rate cap
+    /// that sessions share sets it with [`Session::set_policy`].
+    PathPolicy(PathId, PolicyNote),
     /// The scheduler wants the subflow's congestion window halved, for it holds up the others
     /// (MPTCP 0.9x: `max(cwnd / 2, 1)` segments, and the slow start threshold likewise unless the
     /// window is below it). A driver that cannot do that, as with a kernel's sockets, ignores it.
     Penalise(SubflowId),
-    /// There are bytes to read.
+    /// There are bytes to read, or messages.
     Readable,
     /// The peer ended the connection at once, with its code and reason.
     Reset(u64, String),
@@ -131,7 +170,7 @@ pub enum Event {
     SubflowRecovered(SubflowId),
     /// A subflow has data outstanding and makes no progress; its data are rescued by the others.
     SubflowSilent(SubflowId),
-    /// There is room to write again after a short write.
+    /// There is room to write again after a short write, or for the message refused last.
     Writable,
 }
 
@@ -141,8 +180,12 @@ struct Control {
     ack: bool,
     fin: bool,
     wish: bool,
+    policy: bool,
     reset: bool,
     pongs: Vec<u64>,
+    /// Answers to the peer's cancels, and the number of the next cancel of ours.
+    fates: Vec<Fate>,
+    next_cancel: u64,
     ping_at: Instant,
     ping: Option<(u64, Instant)>,
     woken: bool,
@@ -182,6 +225,7 @@ pub struct Session {
     peer_reset: bool,
     next_ping: u64,
     ping_interval: Duration,
+    follow_policy: bool,
     /// Space for control records.
     blocks: BytesMut,
     write_blocked: bool,
@@ -208,6 +252,7 @@ impl Session {
             peer_reset: false,
             next_ping: 0,
             ping_interval: config.ping_interval,
+            follow_policy: config.follow_policy,
             blocks: BytesMut::new(),
             write_blocked: false,
             last_tick: now,
@@ -228,6 +273,7 @@ impl Session {
             ack: true,
             fin,
             wish: self.send.wish() > 0,
+            policy: true,
             reset,
             ping_at: now,
             ..Control::default()
@@ -237,6 +283,7 @@ impl Session {
         self.send.subflow_up(id, path, now);
         self.recv.subflow_up(id);
         self.paths.entry(path).or_default();
+        self.review(now);
         self.wake_all();
     }
 
@@ -251,6 +298,8 @@ impl Session {
                 meter.idle(now);
             }
         }
+        self.review(now);
+        self.expire(now);
         self.wake_idle();
     }
 
@@ -322,6 +371,10 @@ impl Session {
                 self.recv.handle_data(id, &data, now)?;
             }
             Record::Fin(offset) => self.recv.handle_fin(offset, now)?,
+            Record::Cancel(cancel) => self.handle_cancel(id, &cancel, now)?,
+            Record::Fate(fate) => self.handle_fate(fate)?,
+            Record::Message(bounds) => self.recv.handle_bounds(&bounds)?,
+            Record::PathPolicy(change) => self.handle_policy(change, now),
             Record::Ping(number) => {
                 if let Some(control) = self.control.get_mut(&id)
                     && control.pongs.len() < MAX_PONGS
@@ -413,7 +466,8 @@ impl Session {
     /// Whether the peer's stream has ended and every byte of it has been read.
     pub fn is_read_to_end(&self) -> bool {
         let stream: &Reassembly = &self.recv.stream;
-        self.recv.is_complete() && stream.read_offset() == stream.in_order()
+        let read = stream.read_offset() == stream.in_order() && !self.recv.is_readable();
+        self.recv.is_complete() && read
     }
 
     /// Whether [`finish`](Self::finish) was called.
@@ -444,7 +498,8 @@ impl Session {
             control.woken = false;
         }
         let mut bytes = self.put_control(id, out, now);
-        let mut left = room;
+        let allowed = self.send.allowed(index, room, now);
+        let mut left = allowed;
         if !self.is_reset() && !self.send.subflows[index].is_silent() {
             while left > 0 {
                 let Some(sent) = self.send.next_record(index, left, out, now) else { break };
@@ -452,8 +507,10 @@ impl Session {
                 left = left.saturating_sub(sent);
             }
         }
-        let was_idle = self.send.subflows[index].is_idle();
-        self.send.subflows[index].set_idle(left > 0);
+        let subflow = &mut self.send.subflows[index];
+        let was_idle = subflow.is_idle();
+        subflow.set_idle(left > 0);
+        subflow.set_capped(left == 0 && allowed < room);
         if left > 0
             && let Some(control) = self.control.get_mut(&id)
         {
@@ -504,8 +561,19 @@ impl Session {
         for number in control.pongs.drain(..) {
             Record::Pong(number).encode(&mut block);
         }
+        for fate in control.fates.drain(..) {
+            Record::Fate(fate).encode(&mut block);
+        }
+        if let Some(outbox) = &self.send.outbox {
+            outbox.put_cancels(&mut control.next_cancel, &mut block);
+        }
         if std::mem::take(&mut control.wish) {
             Record::CreditWish(self.send.wish()).encode(&mut block);
+        }
+        if std::mem::take(&mut control.policy) {
+            for change in self.send.policy_changes() {
+                Record::PathPolicy(change).encode(&mut block);
+            }
         }
         if std::mem::take(&mut control.fin)
             && let Some(offset) = self.send.final_offset()
@@ -548,7 +616,8 @@ impl Session {
         // A writer that has been woken is waited for: its socket may be full for long.
         let pings = self.control.values().filter(|control| !control.woken);
         let ping = pings.filter_map(Control::ping_due).min();
-        self.recv.ack_at().into_iter().chain(tick).chain(ping).min()
+        let deadline = self.send.outbox.as_ref().and_then(|outbox| outbox.next_deadline());
+        self.recv.ack_at().into_iter().chain(tick).chain(ping).chain(deadline).min()
     }
 
     /// Does what is due at `now`.
@@ -561,7 +630,9 @@ impl Session {
             let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
             self.events.push_back(event);
         }
+        self.expire(now);
         self.wake_idle();
+        self.send.take_uncapped(now).into_iter().for_each(|id| self.wake(id));
         self.wake_pings(now);
         self.after(now);
     }
@@ -583,6 +654,7 @@ impl Session {
 
     fn judge(&mut self, now: Instant) {
         for (id, silent) in self.send.judge(now) {
+            self.expire(now);
             let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
             self.events.push_back(event);
             // It may have waited with room while it was silent.
@@ -602,10 +674,12 @@ impl Session {
         ids.into_iter().for_each(|id| self.wake(id));
     }
 
-    /// Wakes the writers that found nothing to send last time; the others ask anyway.
+    /// Wakes the writers that found nothing to send last time; the others ask anyway. Those that
+    /// stand by wait until they are of use.
     fn wake_idle(&mut self) {
         for index in 0..self.send.subflows.len() {
-            if self.send.subflows[index].is_idle() {
+            let subflow = &self.send.subflows[index];
+            if subflow.is_idle() && self.send.is_needed(subflow) {
                 self.wake(self.send.subflows[index].id());
             }
         }
@@ -620,15 +694,18 @@ impl Session {
     }
 
     /// Draws the conclusions of any change: events, closing, and records that have become due.
-    fn after(&mut self, _now: Instant) {
+    fn after(&mut self, now: Instant) {
+        self.review(now);
         if std::mem::take(&mut self.send.wish_pending) {
             for control in self.control.values_mut() {
                 control.wish = true;
             }
             self.wake_idle();
         }
-        let chunk = !self.recv.stream.chunk().is_empty();
-        if chunk && !std::mem::replace(&mut self.readable_told, true) {
+        if self.send.outbox.is_some() {
+            self.after_messages();
+        }
+        if self.recv.is_readable() && !std::mem::replace(&mut self.readable_told, true) {
             self.events.push_back(Event::Readable);
         }
         if self.write_blocked && self.send.room() >= WRITABLE_ROOM {

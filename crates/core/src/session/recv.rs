@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{SessionConfig, SessionError};
+use super::messages::inbox::Inbox;
+use super::{Incoming, MAX_OPEN_MESSAGES, SessionConfig, SessionError};
 use crate::Instant;
 use crate::path::SubflowId;
 use crate::reassembly::{MAX_PIECES, Reassembly};
-use crate::wire::{Ack, Data, Echo, INITIAL_CREDIT, MAX_ACK_ECHOES, MAX_ACK_RANGES};
+use crate::wire::{
+    Ack, Bounds, Cancel, Data, Echo, Fate, INITIAL_CREDIT, MAX_ACK_ECHOES, MAX_ACK_RANGES,
+};
 
 /// At most one acknowledgement per subflow in this time, unless [`ACK_BYTES`] have come: a quarter
 /// of the round-trip time of a nearby access point.
@@ -19,6 +22,10 @@ const ACK_BYTES: u64 = 256 << 10;
 #[derive(Debug)]
 pub(super) struct RecvHalf {
     pub(super) stream: Reassembly,
+    /// The peer's messages, in a connection that carries them.
+    pub(super) inbox: Option<Box<Inbox>>,
+    /// Of these, how many the peer knows to have been taken.
+    told_taken: u64,
     /// How much the peer may have outstanding above the application's read offset.
     window: u64,
     max_window: u64,
@@ -34,10 +41,15 @@ pub(super) struct RecvHalf {
 
 impl RecvHalf {
     pub(super) fn new(config: &SessionConfig) -> Self {
-        let max_memory = config.memory();
+        let inbox = config.messages.map(|limits| Box::new(Inbox::new(limits)));
+        // There is always room for one message more.
+        let longest = inbox.as_ref().map_or(0, |inbox| inbox.longest());
+        let max_memory = config.memory().max(longest);
         Self {
             stream: Reassembly::new(),
-            window: config.first_window.as_u64().clamp(INITIAL_CREDIT, max_memory),
+            inbox,
+            told_taken: 0,
+            window: config.first_window.as_u64().max(longest).clamp(INITIAL_CREDIT, max_memory),
             max_window: max_memory,
             advertised: INITIAL_CREDIT,
             final_offset: None,
@@ -75,7 +87,12 @@ impl RecvHalf {
             *received += len;
         }
         let before = self.stream.in_order();
-        self.stream.insert(data.offset, &data.payload);
+        match &mut self.inbox {
+            None => {
+                self.stream.insert(data.offset, &data.payload);
+            }
+            Some(inbox) => inbox.handle_data(&mut self.stream, data)?,
+        }
         if self.stream.above().len() > MAX_PIECES {
             return Err(SessionError::TooFragmented(MAX_PIECES));
         }
@@ -86,6 +103,7 @@ impl RecvHalf {
 
     pub(super) fn handle_fin(&mut self, offset: u64, now: Instant) -> Result<(), SessionError> {
         let received = self.stream.above().last().map_or(self.stream.in_order(), |r| r.end);
+        let received = received.max(self.inbox.as_ref().map_or(0, |inbox| inbox.end()));
         if self.final_offset.is_some_and(|known| known != offset) || offset < received {
             return Err(SessionError::EndMoved(offset));
         }
@@ -111,7 +129,67 @@ impl RecvHalf {
         }
     }
 
-    fn credit(&self) -> u64 {
+    /// Takes the bounds of a message.
+    pub(super) fn handle_bounds(&mut self, bounds: &Bounds) -> Result<(), SessionError> {
+        self.check_end(bounds)?;
+        let inbox = self.inbox.as_mut().ok_or(SessionError::NoMessages)?;
+        inbox.handle_bounds(&self.stream, bounds, self.advertised)
+    }
+
+    /// Drops a message of the peer's; returns the answer, if there is to be one.
+    pub(super) fn handle_cancel(
+        &mut self,
+        cancel: &Cancel,
+        now: Instant,
+    ) -> Result<Option<Fate>, SessionError> {
+        self.check_end(&cancel.message)?;
+        let inbox = self.inbox.as_mut().ok_or(SessionError::NoMessages)?;
+        let fate = inbox.handle_cancel(&mut self.stream, cancel)?;
+        if self.stream.above().len() > MAX_PIECES {
+            return Err(SessionError::TooFragmented(MAX_PIECES));
+        }
+        self.schedule_ack(self.is_complete(), now);
+        Ok(fate)
+    }
+
+    fn check_end(&self, message: &Bounds) -> Result<(), SessionError> {
+        match self.final_offset {
+            Some(last) if message.end() > last => Err(SessionError::BeyondEnd(message.end())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The next message for the application. What it held goes back to the peer when an eighth of
+    /// the credit or of the messages allowed is new.
+    pub(super) fn take_message(&mut self, now: Instant) -> Option<Incoming> {
+        let inbox = self.inbox.as_mut()?;
+        let incoming = inbox.take()?;
+        let taken = inbox.taken() - self.told_taken;
+        if self.credit() - self.advertised >= self.window / 8
+            || taken >= MAX_OPEN_MESSAGES as u64 / 8
+        {
+            self.schedule_ack(false, now);
+        }
+        Some(incoming)
+    }
+
+    /// Whether there is anything for the application.
+    pub(super) fn is_readable(&self) -> bool {
+        match &self.inbox {
+            None => !self.stream.chunk().is_empty(),
+            Some(inbox) => inbox.is_ready(),
+        }
+    }
+
+    /// Memory held for received bytes.
+    pub(super) fn memory(&self) -> u64 {
+        self.inbox.as_ref().map_or_else(|| self.stream.memory(), |inbox| inbox.memory())
+    }
+
+    fn credit(&mut self) -> u64 {
+        if let Some(inbox) = &mut self.inbox {
+            return inbox.credit(self.window).max(self.advertised);
+        }
         (self.stream.read_offset() + self.window).max(self.advertised)
     }
 
@@ -138,6 +216,8 @@ impl RecvHalf {
     /// The state to acknowledge.
     pub(super) fn ack(&mut self) -> Ack {
         self.advertised = self.credit();
+        let taken = self.inbox.as_ref().map_or(0, |inbox| inbox.taken());
+        self.told_taken = taken;
         let echoes = self.received.iter().rev().take(MAX_ACK_ECHOES);
         Ack {
             in_order: self.stream.in_order(),
@@ -145,6 +225,7 @@ impl RecvHalf {
             fin: self.final_offset.is_some(),
             ranges: self.stream.above().iter().take(MAX_ACK_RANGES).collect(),
             echoes: echoes.map(|(id, &received)| Echo { subflow: id.0, received }).collect(),
+            taken,
         }
     }
 

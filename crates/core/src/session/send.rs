@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::messages::outbox::Outbox;
+use super::policy::Policies;
 use super::{SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
-use crate::scheduler::{Scheduler, SendView};
+use crate::scheduler::{Assignment, Scheduler, SendView};
 use crate::send_buffer::SendBuffer;
 use crate::subflow::Subflow;
 use crate::wire::{Ack, INITIAL_CREDIT, MAX_PAYLOAD, data_header};
@@ -50,6 +52,9 @@ pub(super) struct SendHalf {
     /// Whether the application was refused room for something it last offered.
     refused: bool,
     pub(super) subflows: Vec<Subflow>,
+    pub(super) policies: Policies,
+    /// Our messages, in a connection that carries them.
+    pub(super) outbox: Option<Box<Outbox>>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
     /// Counts what may change the scheduler's answers.
     changes: u64,
@@ -79,6 +84,8 @@ impl SendHalf {
             max_memory: config.memory(),
             refused: false,
             subflows: Vec::new(),
+            policies: Policies::default(),
+            outbox: config.messages.map(|limits| Box::new(Outbox::new(limits))),
             meters: BTreeMap::new(),
             changes: 0,
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
@@ -94,6 +101,7 @@ impl SendHalf {
     /// Takes as much of `data` as there is room for and returns how much that is.
     pub(super) fn write(&mut self, data: &[u8]) -> usize {
         assert!(!self.finished, "nothing is written after finish");
+        assert!(self.outbox.is_none(), "messages are written by send_message");
         let start = self.buffer.end();
         let n = data.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX));
         self.buffer.write(&data[..n]);
@@ -107,6 +115,50 @@ impl SendHalf {
     /// Whether the application seems to have more than it was let write.
     fn is_kept_full(&self) -> bool {
         !self.finished && (self.refused || self.unassigned.bytes() > SEND_AHEAD / 2)
+    }
+
+    /// Takes a whole message, for which there is room, and returns where it lies.
+    pub(super) fn append(&mut self, payload: Bytes) -> Range<u64> {
+        let range = self.buffer.end()..self.buffer.end() + payload.len() as u64;
+        self.buffer.write_bytes(payload);
+        self.unassigned.insert(range.clone());
+        self.fresh.insert(range.clone());
+        self.changes += 1;
+        range
+    }
+
+    /// Leaves `range` out: nothing of it is sent any more, as if it were acknowledged.
+    pub(super) fn give_up(&mut self, range: Range<u64>) {
+        self.unassigned.remove(range.clone());
+        self.fresh.remove(range.clone());
+        self.acked.insert(range.start.max(self.una)..range.end.max(self.una));
+        self.changes += 1;
+    }
+
+    /// Whether all of `range` that the peer is not known to have is on subflows that make progress.
+    pub(super) fn is_on_its_way(&self, range: &Range<u64>) -> bool {
+        let mut at = range.start.max(self.una);
+        while let Some(open) = self.acked.first_missing(&(at..range.end)) {
+            let live = self.subflows.iter().filter(|subflow| !subflow.is_silent());
+            let carried = live.filter_map(|subflow| subflow.on().range_at(open.start)).next();
+            let Some(carried) = carried else { return false };
+            at = carried.end.min(open.end);
+        }
+        true
+    }
+
+    /// Bytes in memory: written and not acknowledged in order.
+    pub(super) fn held(&self) -> u64 {
+        self.buffer.end() - self.una
+    }
+
+    /// Bytes that no subflow has been given.
+    pub(super) const fn unsent(&self) -> u64 {
+        self.fresh.bytes()
+    }
+
+    pub(super) const fn max_memory(&self) -> u64 {
+        self.max_memory
     }
 
     /// Bytes that [`write`](Self::write) would take.
@@ -131,7 +183,8 @@ impl SendHalf {
 
     /// Whether the peer has everything and knows that it is everything.
     pub(super) fn is_done(&self) -> bool {
-        self.finished && self.fin_acked && self.una == self.buffer.end()
+        let waits = self.outbox.as_ref().is_some_and(|outbox| outbox.awaits_fate());
+        self.finished && self.fin_acked && self.una == self.buffer.end() && !waits
     }
 
     pub(super) const fn fin_acked(&self) -> bool {
@@ -149,7 +202,9 @@ impl SendHalf {
     // ---- subflows ----
 
     pub(super) fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
-        self.subflows.push(Subflow::new(id, path, self.chunk, now));
+        let mut subflow = Subflow::new(id, path, self.chunk, now);
+        self.adopt_policy(&mut subflow);
+        self.subflows.push(subflow);
         self.changes += 1;
         self.meters.entry(path).or_default();
     }
@@ -190,6 +245,11 @@ impl SendHalf {
         self.changes
     }
 
+    /// Notes that something has changed that they depend on.
+    pub(super) const fn note_change(&mut self) {
+        self.changes += 1;
+    }
+
     // ---- the peer's side ----
 
     /// Takes an acknowledgement. Returns whether the in-order point moved.
@@ -209,6 +269,9 @@ impl SendHalf {
             let new = range.start.max(self.una)..range.end;
             if !new.is_empty() && !self.acked.contains(&new) {
                 self.unassigned.remove(new.clone());
+                if let Some(outbox) = &mut self.outbox {
+                    outbox.note_acked(new.clone());
+                }
                 self.acked.insert(new);
             }
         }
@@ -217,6 +280,9 @@ impl SendHalf {
         }
         let moved = ack.in_order > self.una;
         if moved {
+            if let Some(outbox) = &mut self.outbox {
+                outbox.note_acked(self.una..ack.in_order);
+            }
             self.una = ack.in_order;
             self.acked.remove_below(self.una);
             self.unassigned.remove_below(self.una);
@@ -224,6 +290,9 @@ impl SendHalf {
             for subflow in &mut self.subflows {
                 subflow.release_below(self.una);
             }
+        }
+        if let Some(outbox) = &mut self.outbox {
+            outbox.settle(ack, self.una, &self.acked);
         }
         if ack.credit > self.credit {
             self.credit = ack.credit;
@@ -262,10 +331,10 @@ impl SendHalf {
             return;
         }
         self.wish_at = now;
-        let live = || self.subflows.iter().filter(|subflow| !subflow.is_silent());
-        let slowest = live().map(Subflow::delivery_time).max().unwrap_or_default();
         let view = self.view(now);
-        let rate: Bitrate = live().map(|subflow| view.rate(subflow).max(subflow.prospect())).sum();
+        let slowest = view.usable().map(Subflow::delivery_time).max().unwrap_or_default();
+        let ahead = |subflow: &Subflow| view.rate(subflow).max(subflow.prospect());
+        let rate: Bitrate = view.usable().map(ahead).sum();
         let bytes = rate.bytes_in(slowest).as_u64();
         let window = self.scheduler().window().unwrap_or(0);
         let mut wish = bytes + bytes / 4 + 2 * window;
@@ -299,7 +368,7 @@ impl SendHalf {
             una: self.una,
             acked: &self.acked,
             unassigned: &self.unassigned,
-            limit: self.buffer.end().min(self.credit),
+            limit: self.limit(),
             credit_window: self.credit_window,
             credit_bound: bound,
             memory_left: self.memory_left(),
@@ -308,6 +377,12 @@ impl SendHalf {
             subflows: &self.subflows,
             meters: &self.meters,
         }
+    }
+
+    /// Nothing at or above this offset may be sent.
+    fn limit(&self) -> u64 {
+        let limit = self.buffer.end().min(self.credit);
+        self.outbox.as_ref().map_or(limit, |outbox| limit.min(outbox.limit()))
     }
 
     /// What is left of the memory for an application that was refused, while it is under a third:
@@ -326,21 +401,18 @@ impl SendHalf {
         out: &mut VecDeque<Bytes>,
         now: Instant,
     ) -> Option<u64> {
-        // The scheduler looks at all of us while it changes: it steps out for the call.
-        let mut scheduler = self.scheduler.take().expect("put back below");
         let room = room.min(MAX_PAYLOAD);
-        let next = scheduler.next(index, &self.view(now), room);
-        self.scheduler = Some(scheduler);
-        let Some(next) = next else {
-            if self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit) {
-                self.credit_blocked = Some(now);
-            }
-            return None;
-        };
+        let next = match self.subflows[index].is_standby() {
+            true => self.standby_rescue(index, room, now),
+            false => self.ask_scheduler(index, room, now),
+        }?;
         let Range { start, end } = next.range;
         debug_assert!(start < end && end - start <= room, "assignments keep to the budget");
         if self.headers.capacity() < 32 {
             self.headers = BytesMut::with_capacity(HEADER_BLOCK);
+        }
+        if let Some(outbox) = &self.outbox {
+            outbox.announce(&next.range, self.subflows[index].on(), &mut self.headers);
         }
         data_header(&mut self.headers, start, end - start);
         let header = self.headers.split().freeze();
@@ -350,8 +422,22 @@ impl SendHalf {
         self.unassigned.remove(start..end);
         self.fresh.remove(start..end);
         self.subflows[index].assign(start..end, next.rescue, now);
+        self.spend(index, bytes, now);
         self.changes += 1;
         Some(bytes)
+    }
+
+    /// What the scheduler has for the subflow.
+    fn ask_scheduler(&mut self, index: usize, room: u64, now: Instant) -> Option<Assignment> {
+        // It looks at all of us while it changes: it steps out for the call.
+        let mut scheduler = self.scheduler.take().expect("put back below");
+        let next = scheduler.next(index, &self.view(now), room);
+        self.scheduler = Some(scheduler);
+        let starved = self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit);
+        if next.is_none() && starved {
+            self.credit_blocked = Some(now);
+        }
+        next
     }
 
     fn has_unassigned_below(&self, offset: u64) -> bool {
@@ -373,15 +459,16 @@ impl SendHalf {
 
     /// When something changes by itself: a subflow falls silent, or a range may be rescued.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
+        let policy = self.policy_timeout();
         if self.subflows.iter().all(|subflow| subflow.outstanding() == 0) {
-            return None;
+            return policy;
         }
         let silent = self.subflows.iter().filter_map(Subflow::silent_at).min();
         let rescue = match self.subflows.iter().any(Subflow::is_idle) {
             true => self.scheduler().next_timeout(&self.view(now)),
             false => None,
         };
-        silent.into_iter().chain(rescue).min()
+        silent.into_iter().chain(rescue).chain(policy).min()
     }
 
     /// The next subflow that the scheduler wants to ask.

@@ -45,6 +45,21 @@ pub struct SubflowStats {
     pub silent: bool,
 }
 
+/// What has become of messages, in a connection that carries them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageStats {
+    /// Messages of ours.
+    pub sent: u64,
+    /// Of these, known to have arrived whole.
+    pub delivered: u64,
+    /// Of these, cancelled or expired.
+    pub dropped: u64,
+    /// Messages of the peer that have arrived whole.
+    pub received: u64,
+    /// Messages that the peer has dropped.
+    pub lost: u64,
+}
+
 /// A session's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionStats {
@@ -60,6 +75,8 @@ pub struct SessionStats {
     pub forward: Option<PathId>,
     /// The transmission window, for schedulers that have one.
     pub window: Option<ByteCount>,
+    /// What has become of messages.
+    pub messages: MessageStats,
     /// Each path, by its number.
     pub paths: BTreeMap<PathId, PathStats>,
 }
@@ -100,9 +117,22 @@ pub(super) fn collect(
         acknowledged: send.acknowledged(),
         delivered: recv.stream.in_order(),
         duplicates: recv.stream.duplicates(),
-        receive_memory: ByteCount::new(recv.stream.memory()),
+        receive_memory: ByteCount::new(recv.memory()),
         forward: send.forward(),
         window: send.window(),
+        messages: messages(send, recv),
         paths,
     }
+}
+
+fn messages(send: &SendHalf, recv: &RecvHalf) -> MessageStats {
+    let mut stats = MessageStats::default();
+    if let Some(outbox) = &send.outbox {
+        stats.sent = outbox.count();
+        (stats.delivered, stats.dropped) = outbox.ended();
+    }
+    if let Some(inbox) = &recv.inbox {
+        (stats.received, stats.lost) = inbox.counts();
+    }
+    stats
 }

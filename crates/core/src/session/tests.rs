@@ -37,7 +37,8 @@ fn data(offset: u64, payload: &'static [u8]) -> Record {
 fn acknowledgements_of_what_was_never_sent() {
     let ack = |in_order, ranges: &[std::ops::Range<u64>], received| {
         let echoes = vec![Echo { subflow: 0, received }];
-        Record::Ack(Ack { in_order, credit: 1 << 20, fin: false, ranges: ranges.to_vec(), echoes })
+        let ranges = ranges.to_vec();
+        Record::Ack(Ack { in_order, credit: 1 << 20, ranges, echoes, ..Ack::default() })
     };
     let with_data = || {
         let mut session = session();

@@ -2,6 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::policy::PolicyNote;
 use super::varint::{self, Reader};
 use super::{VERSION, WireError};
 
@@ -75,6 +76,14 @@ pub struct Hello {
     pub forward_pin: u64,
     /// Proof of who the client is; empty for none.
     pub token: Bytes,
+    /// What the path is for.
+    pub policy: PolicyNote,
+    /// A random number that the client's connections have in common, whose caps hold for all of
+    /// them together; zeros for none.
+    pub group: [u8; 16],
+    /// The longest message that the client takes, in bytes, for a connection of messages; 0 for a
+    /// byte stream.
+    pub messages: u64,
 }
 
 /// Accepts a [`Hello`] (server to client).
@@ -84,6 +93,8 @@ pub struct HelloReply {
     pub session: [u8; 16],
     /// The secret from which later subflows prove that they belong to the connection.
     pub join_secret: [u8; 32],
+    /// The longest message that the server takes, in bytes, as [`Hello::messages`].
+    pub messages: u64,
 }
 
 /// Adds a subflow to a connection (client to server).
@@ -99,6 +110,11 @@ pub struct Join {
     pub path_name: String,
     /// Keyed hash over channel, connection and subflow.
     pub proof: [u8; 32],
+    /// What the path is for.
+    pub policy: PolicyNote,
+    /// The congestion control the server's socket uses, empty for its own default; that of the
+    /// hello if it is not said.
+    pub congestion: Option<String>,
 }
 
 /// Accepts a [`Join`] (server to client).
@@ -124,6 +140,9 @@ impl Hello {
         varint::put(out, self.window.min(varint::VARINT_MAX));
         varint::put(out, self.forward_pin);
         varint::put_bytes(out, &self.token);
+        self.policy.put(out);
+        out.put_slice(&self.group);
+        put_messages(out, self.messages);
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
@@ -136,6 +155,9 @@ impl Hello {
             window: body.varint()?,
             forward_pin: body.varint()?,
             token: Bytes::copy_from_slice(body.bytes(MAX_TOKEN)?),
+            policy: PolicyNote::read_if_any(body)?,
+            group: if body.0.is_empty() { [0; 16] } else { body.array()? },
+            messages: read_messages(body)?,
         })
     }
 }
@@ -144,11 +166,24 @@ impl HelloReply {
     pub(super) fn put(&self, out: &mut impl BufMut) {
         out.put_slice(&self.session);
         out.put_slice(&self.join_secret);
+        put_messages(out, self.messages);
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { session: body.array()?, join_secret: body.array()? })
+        let (session, join_secret) = (body.array()?, body.array()?);
+        Some(Self { session, join_secret, messages: read_messages(body)? })
     }
+}
+
+/// The longest message is said in connections of messages only.
+fn put_messages(out: &mut impl BufMut, longest: u64) {
+    if longest > 0 {
+        varint::put(out, longest);
+    }
+}
+
+fn read_messages(body: &mut Reader<'_>) -> Option<u64> {
+    if body.0.is_empty() { Some(0) } else { body.varint() }
 }
 
 impl Join {
@@ -158,6 +193,10 @@ impl Join {
         varint::put(out, self.path);
         varint::put_bytes(out, self.path_name.as_bytes());
         out.put_slice(&self.proof);
+        self.policy.put(out);
+        if let Some(congestion) = &self.congestion {
+            varint::put_bytes(out, congestion.as_bytes());
+        }
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
@@ -167,6 +206,8 @@ impl Join {
             path: body.varint()?,
             path_name: body.text(MAX_NAME)?,
             proof: body.array()?,
+            policy: PolicyNote::read_if_any(body)?,
+            congestion: if body.0.is_empty() { None } else { Some(body.text(MAX_NAME)?) },
         })
     }
 }

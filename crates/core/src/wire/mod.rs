@@ -5,6 +5,8 @@
 //! "incomplete" or an error, never a panic, and never an allocation larger than the input.
 
 mod handshake;
+mod message;
+mod policy;
 mod record;
 mod varint;
 
@@ -12,12 +14,14 @@ mod varint;
 mod tests;
 
 pub use handshake::{Hello, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal};
+pub use message::{Bounds, Cancel, Fate};
+pub use policy::{PolicyChange, PolicyNote};
 pub use record::{Ack, Data, Echo, Record, data_header};
 pub use varint::VARINT_MAX;
 
 /// The version of the protocol spoken here: peers of another major version are refused, a higher
 /// minor version only adds records and fields that may be ignored.
-pub const VERSION: (u8, u8) = (1, 0);
+pub const VERSION: (u8, u8) = (1, 1);
 
 /// The longest record body: a data record's largest payload and its offset.
 pub const MAX_BODY: u64 = MAX_PAYLOAD + 16;

@@ -5,6 +5,8 @@ use std::ops::Range;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::handshake::{Hello, HelloReply, Join, JoinReply, Refusal};
+use super::message::{Bounds, Cancel, Fate};
+use super::policy::PolicyChange;
 use super::varint::{self, Reader};
 use super::{
     MAX_ACK_ECHOES, MAX_ACK_RANGES, MAX_BODY, MAX_HANDSHAKE_BODY, MAX_PAYLOAD, VARINT_MAX,
@@ -26,7 +28,15 @@ mod kind {
     pub(super) const PING: u64 = 0x18;
     pub(super) const PONG: u64 = 0x1a;
     pub(super) const CREDIT_WISH: u64 = 0x21;
+    pub(super) const MESSAGE: u64 = 0x30;
+    pub(super) const PATH_POLICY: u64 = 0x31;
+    pub(super) const CANCEL: u64 = 0x32;
+    pub(super) const FATE: u64 = 0x34;
 }
+
+/// Flags of an acknowledgement: the stream's end is known; the number of messages taken follows.
+const ACK_FIN: u64 = 1;
+const ACK_TAKEN: u64 = 2;
 
 /// A range of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +71,8 @@ pub struct Ack {
     pub ranges: Vec<Range<u64>>,
     /// Progress of each subflow.
     pub echoes: Vec<Echo>,
+    /// Messages taken by the receiving application; 0 in a byte stream.
+    pub taken: u64,
 }
 
 /// Anything said on a subflow.
@@ -68,10 +80,14 @@ pub struct Ack {
 pub enum Record {
     /// An acknowledgement.
     Ack(Ack),
+    /// Drops a message.
+    Cancel(Cancel),
     /// The sender would use this much credit (bytes above the in-order point) if it had it.
     CreditWish(u64),
     /// Stream bytes.
     Data(Data),
+    /// What became of a message that was to be dropped.
+    Fate(Fate),
     /// The stream ends at this offset.
     Fin(u64),
     /// Opens a connection.
@@ -82,6 +98,10 @@ pub enum Record {
     Join(Join),
     /// Accepts a join.
     JoinReply(JoinReply),
+    /// A message of the stream.
+    Message(Bounds),
+    /// Changes what a path is for.
+    PathPolicy(PolicyChange),
     /// Asks for a [`Record::Pong`] with the same number on the same subflow.
     Ping(u64),
     /// Answers a [`Record::Ping`].
@@ -140,8 +160,10 @@ impl Record {
         let mut reader = Reader(&body);
         let (record, name) = match kind {
             kind::ACK => (Ack::read(&mut reader).map(Self::Ack), "ack"),
+            kind::CANCEL => (Cancel::read(&mut reader).map(Self::Cancel), "cancel"),
             kind::CREDIT_WISH => (reader.varint().map(Self::CreditWish), "credit wish"),
             kind::DATA => (Data::read(body).map(Self::Data), "data"),
+            kind::FATE => (Fate::read(&mut reader).map(Self::Fate), "fate"),
             kind::FIN => (reader.varint().map(Self::Fin), "fin"),
             kind::HELLO => (Hello::read(&mut reader).map(Self::Hello), "hello"),
             kind::HELLO_REPLY => {
@@ -149,6 +171,10 @@ impl Record {
             }
             kind::JOIN => (Join::read(&mut reader).map(Self::Join), "join"),
             kind::JOIN_REPLY => (Some(Self::JoinReply(JoinReply {})), "join reply"),
+            kind::MESSAGE => (Bounds::read(&mut reader).map(Self::Message), "message"),
+            kind::PATH_POLICY => {
+                (PolicyChange::read(&mut reader).map(Self::PathPolicy), "path policy")
+            }
             kind::PING => (reader.varint().map(Self::Ping), "ping"),
             kind::PONG => (reader.varint().map(Self::Pong), "pong"),
             kind::REFUSAL => (Refusal::read(&mut reader).map(Self::Refusal), "refusal"),
@@ -162,13 +188,17 @@ impl Record {
     const fn kind(&self) -> u64 {
         match self {
             Self::Ack(_) => kind::ACK,
+            Self::Cancel(_) => kind::CANCEL,
             Self::CreditWish(_) => kind::CREDIT_WISH,
             Self::Data(_) => kind::DATA,
+            Self::Fate(_) => kind::FATE,
             Self::Fin(_) => kind::FIN,
             Self::Hello(_) => kind::HELLO,
             Self::HelloReply(_) => kind::HELLO_REPLY,
             Self::Join(_) => kind::JOIN,
             Self::JoinReply(_) => kind::JOIN_REPLY,
+            Self::Message(_) => kind::MESSAGE,
+            Self::PathPolicy(_) => kind::PATH_POLICY,
             Self::Ping(_) => kind::PING,
             Self::Pong(_) => kind::PONG,
             Self::Refusal(_) => kind::REFUSAL,
@@ -179,6 +209,7 @@ impl Record {
     fn put_body(&self, out: &mut BytesMut) {
         match self {
             Self::Ack(ack) => ack.put(out),
+            Self::Cancel(cancel) => cancel.put(out),
             Self::CreditWish(number)
             | Self::Fin(number)
             | Self::Ping(number)
@@ -187,10 +218,13 @@ impl Record {
                 varint::put(out, data.offset);
                 out.put_slice(&data.payload);
             }
+            Self::Fate(fate) => fate.put(out),
             Self::Hello(hello) => hello.put(out),
             Self::HelloReply(reply) => reply.put(out),
             Self::Join(join) => join.put(out),
             Self::JoinReply(JoinReply {}) => {}
+            Self::Message(message) => message.put(out),
+            Self::PathPolicy(change) => change.put(out),
             Self::Refusal(refusal) | Self::Reset(refusal) => refusal.put(out),
         }
     }
@@ -222,7 +256,9 @@ impl Ack {
         assert!(self.ranges.len() <= MAX_ACK_RANGES && self.echoes.len() <= MAX_ACK_ECHOES);
         varint::put(out, self.in_order);
         varint::put(out, self.credit);
-        varint::put(out, u64::from(self.fin));
+        let counts = if self.taken > 0 { ACK_TAKEN } else { 0 };
+        let fin = if self.fin { ACK_FIN } else { 0 };
+        varint::put(out, fin | counts);
         varint::put(out, self.ranges.len() as u64);
         let mut at = self.in_order;
         for range in &self.ranges {
@@ -235,12 +271,15 @@ impl Ack {
             varint::put(out, echo.subflow);
             varint::put(out, echo.received);
         }
+        if self.taken > 0 {
+            varint::put(out, self.taken);
+        }
     }
 
     fn read(body: &mut Reader<'_>) -> Option<Self> {
         let in_order = body.varint()?;
         let credit = body.varint()?;
-        let fin = body.varint()? & 1 == 1;
+        let flags = body.varint()?;
         let count = usize::try_from(body.varint()?).ok().filter(|&n| n <= MAX_ACK_RANGES)?;
         let mut ranges = Vec::with_capacity(count);
         let mut at = in_order;
@@ -256,6 +295,7 @@ impl Ack {
         for _ in 0..count {
             echoes.push(Echo { subflow: body.varint()?, received: body.varint()? });
         }
-        Some(Self { in_order, credit, fin, ranges, echoes })
+        let taken = if flags & ACK_TAKEN == 0 { 0 } else { body.varint()? };
+        Some(Self { in_order, credit, fin: flags & ACK_FIN != 0, ranges, echoes, taken })
     }
 }

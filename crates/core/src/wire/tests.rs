@@ -2,6 +2,8 @@ use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
 use super::*;
+use crate::Bitrate;
+use crate::policy::{PathPolicy, Role};
 
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..100, 0u64..70_000, 0..=VARINT_MAX]
@@ -18,8 +20,8 @@ fn refusal() -> impl Strategy<Value = Refusal> {
 fn ack() -> impl Strategy<Value = Ack> {
     let ranges = proptest::collection::vec((1u64..1 << 30, 1u64..1 << 30), 0..8);
     let echoes = proptest::collection::vec((number(), number()), 0..4);
-    (0u64..1 << 40, number(), any::<bool>(), ranges, echoes).prop_map(
-        |(in_order, credit, fin, gaps, echoes)| {
+    (0u64..1 << 40, number(), any::<bool>(), ranges, echoes, number()).prop_map(
+        |(in_order, credit, fin, gaps, echoes, taken)| {
             let mut at = in_order;
             let ranges = gaps
                 .into_iter()
@@ -30,14 +32,23 @@ fn ack() -> impl Strategy<Value = Ack> {
                 })
                 .collect();
             let echoes = echoes.into_iter().map(|(subflow, received)| Echo { subflow, received });
-            Ack { in_order, credit, fin, ranges, echoes: echoes.collect() }
+            Ack { in_order, credit, fin, ranges, echoes: echoes.collect(), taken }
         },
     )
 }
 
+fn note() -> impl Strategy<Value = PolicyNote> {
+    let roles = vec![Role::Active, Role::Backup, Role::Metered, Role::Retired];
+    let cap = proptest::option::of((1000u64..1_000_000_000_000).prop_map(Bitrate::bps));
+    (number(), proptest::sample::select(roles), cap)
+        .prop_map(|(revision, role, cap)| PolicyNote { revision, policy: PathPolicy { role, cap } })
+}
+
 fn hello() -> impl Strategy<Value = Hello> {
-    (number(), number(), name(), name(), name(), number(), number(), any::<Vec<u8>>()).prop_map(
-        |(subflow, path, path_name, scheduler, congestion, window, forward_pin, token)| Hello {
+    let first = (number(), number(), name(), name(), name(), number(), number(), any::<Vec<u8>>());
+    (first, note(), any::<[u8; 16]>(), number()).prop_map(|(first, policy, group, messages)| {
+        let (subflow, path, path_name, scheduler, congestion, window, forward_pin, token) = first;
+        Hello {
             subflow,
             path,
             path_name,
@@ -46,25 +57,56 @@ fn hello() -> impl Strategy<Value = Hello> {
             window,
             forward_pin,
             token: Bytes::from(token),
-        },
-    )
+            policy,
+            group,
+            messages,
+        }
+    })
+}
+
+fn bounds() -> impl Strategy<Value = Bounds> {
+    (0u64..1 << 60, 1u64..1 << 60, number()).prop_map(|(offset, len, tag)| Bounds {
+        offset,
+        len,
+        tag,
+    })
+}
+
+fn cancel() -> impl Strategy<Value = Cancel> {
+    (number(), number(), any::<bool>(), bounds()).prop_map(|(a, b, expired, message)| Cancel {
+        number: a.max(b),
+        oldest: a.min(b),
+        expired,
+        message,
+    })
 }
 
 fn record() -> impl Strategy<Value = Record> {
     let payload = proptest::collection::vec(any::<u8>(), 0..2000);
-    let join = (any::<[u8; 16]>(), number(), number(), name(), any::<[u8; 32]>()).prop_map(
-        |(session, subflow, path, path_name, proof)| Join {
+    let first = (any::<[u8; 16]>(), number(), number(), name(), any::<[u8; 32]>());
+    let join = (first, note(), proptest::option::of(name())).prop_map(
+        |((session, subflow, path, path_name, proof), policy, congestion)| Join {
             session,
             subflow,
             path,
             path_name,
             proof,
+            policy,
+            congestion,
         },
     );
-    let reply = any::<([u8; 16], [u8; 32])>()
-        .prop_map(|(session, join_secret)| HelloReply { session, join_secret });
+    let change =
+        (number(), note()).prop_map(|(path, note)| Record::PathPolicy(PolicyChange { path, note }));
+    let reply =
+        (any::<([u8; 16], [u8; 32])>(), number()).prop_map(|((session, join_secret), messages)| {
+            HelloReply { session, join_secret, messages }
+        });
     prop_oneof![
         ack().prop_map(Record::Ack),
+        bounds().prop_map(Record::Message),
+        cancel().prop_map(Record::Cancel),
+        (number(), any::<bool>())
+            .prop_map(|(number, delivered)| Record::Fate(Fate { number, delivered })),
         number().prop_map(Record::CreditWish),
         (0u64..1 << 60, payload)
             .prop_map(|(offset, p)| Record::Data(Data { offset, payload: Bytes::from(p) })),
@@ -73,6 +115,7 @@ fn record() -> impl Strategy<Value = Record> {
         reply.prop_map(Record::HelloReply),
         join.prop_map(Record::Join),
         Just(Record::JoinReply(JoinReply {})),
+        change,
         number().prop_map(Record::Ping),
         number().prop_map(Record::Pong),
         refusal().prop_map(Record::Refusal),
@@ -159,4 +202,33 @@ fn long_and_unknown_records() {
     assert_eq!(decode(&[0x23, 2, 9, 9, 0x18, 1, 7]), Ok(Some(Record::Ping(7))));
     assert_eq!(decode(&[0x3e, 0]), Err(WireError::UnknownCritical(0x3e)));
     assert_eq!(decode(&[0x12, 1, 0]), Err(WireError::Malformed("ack")));
+}
+
+/// A peer of version 1.0 ends hello and join before what 1.1 adds.
+#[test]
+fn records_of_version_1_0_are_understood() {
+    let hello = Hello { path: 3, token: Bytes::from_static(b"proof"), ..Hello::default() };
+    let join = Join { path: 3, proof: [7; 32], ..Join::default() };
+    for (record, added) in [(Record::Hello(hello), 3 + 16), (Record::Join(join), 3)] {
+        let mut whole = BytesMut::new();
+        record.encode(&mut whole);
+        // Type, length (one or two bytes), body: written anew without the added end.
+        let header = if whole[1] < 0x40 { 2 } else { 3 };
+        let body = &whole[header..whole.len() - added];
+        let mut old = BytesMut::from(&whole[..1]);
+        varint::put(&mut old, body.len() as u64);
+        old.extend_from_slice(body);
+        assert_eq!(Record::decode(&mut old), Ok(Some(record)));
+    }
+}
+
+#[test]
+fn policies_out_of_range_are_malformed() {
+    let body = |role: u8, cap: &[u8]| [&[0x31, 3 + cap.len() as u8, 1, 0, role][..], cap].concat();
+    let read = |bytes: Vec<u8>| Record::decode(&mut BytesMut::from(&bytes[..]));
+    assert!(matches!(read(body(2, &[0])), Ok(Some(Record::PathPolicy(_)))));
+    let malformed = Err(WireError::Malformed("path policy"));
+    assert_eq!(read(body(4, &[0])), malformed, "an unknown role");
+    assert_eq!(read(body(0, &[1])), malformed, "one bit per second");
+    assert_eq!(read(body(0, &[0xff; 8])), malformed, "more than any path has");
 }

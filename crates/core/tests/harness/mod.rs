@@ -4,14 +4,17 @@
 //! segment that the link loses comes again a round-trip time later and holds up what follows.
 //! Writers run only when the session wakes them or their socket gets room, so that a wake-up the
 //! session forgets shows as a stall.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
+use weftline_core::policy::PathPolicy;
 use weftline_core::scheduler::Entry;
 use weftline_core::session::Event;
+use weftline_core::wire::PolicyNote;
 use weftline_core::{Bitrate, ByteCount, Instant, Session, SessionConfig};
 use weftline_link::{Link, LinkConfig, LossModel, QueueLimit, RateTrace, Verdict};
 
@@ -112,6 +115,8 @@ pub(crate) enum Step {
     Cut(usize, usize),
     /// It moves again.
     Mend(usize, usize),
+    /// The client says anew what the path is for.
+    Policy(usize, PolicyNote),
 }
 
 struct Node {
@@ -185,6 +190,16 @@ impl World {
             world.revive(path);
         }
         world
+    }
+
+    /// What the paths are for from the beginning; both ends know.
+    pub(crate) fn policies(&mut self, policies: &[PathPolicy]) {
+        for (path, &policy) in (0..).zip(policies) {
+            for node in &mut self.nodes {
+                let note = PolicyNote { revision: 0, policy };
+                node.session.set_policy(PathId(path), note, None, self.now);
+            }
+        }
     }
 
     pub(crate) fn script(&mut self, mut steps: Vec<(Instant, Step)>) {
@@ -386,6 +401,10 @@ impl World {
             }
             Step::Cut(path, from) => self.set_cut(path, from, true),
             Step::Mend(path, from) => self.set_cut(path, from, false),
+            Step::Policy(path, note) => {
+                let client = &mut self.nodes[0].session;
+                client.change_policy(PathId(path as u64), note, None, self.now);
+            }
         }
     }
 
@@ -443,7 +462,8 @@ impl Node {
         let paced = |rate: Bitrate| rate.bytes_in(written_for).as_u64();
         let allowed = self.write_total.min(pace.map_or(u64::MAX, paced));
         while now >= START && self.written < allowed {
-            let end = allowed.min(self.written + (64 << 10));
+            // A little more than there is room for, so that it is refused and waits.
+            let end = allowed.min(self.written + (64 << 10).min(self.session.room() + 1));
             let data: Vec<u8> = (self.written..end).map(byte_at).collect();
             let n = self.session.write(&data, now) as u64;
             self.written += n;

@@ -6,6 +6,8 @@
     reason = "test code; each test binary uses its own part"
 )]
 
+pub mod attack;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 

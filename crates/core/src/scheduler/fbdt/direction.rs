@@ -37,14 +37,14 @@ impl Direction {
 
     /// The forward path for a window that opens now.
     pub(super) fn choose(&mut self, view: &SendView<'_>) -> PathId {
-        let live = |path: PathId| view.subflows.iter().any(|s| s.path() == path && !s.is_silent());
+        let live = |path: PathId| view.usable().any(|s| s.path() == path);
         if let Some(pin) = self.pin
             && live(pin)
         {
             return self.set(pin, view.now);
         }
         // Without history the client's first path leads: it lists the most reliable first.
-        let usable = view.subflows.iter().filter(|s| !s.is_silent()).map(Subflow::path);
+        let usable = view.usable().map(Subflow::path);
         let first = usable.min().or_else(|| view.subflows.iter().map(Subflow::path).min());
         let first = first.expect("a subflow asked");
         let Some(current) = self.forward.filter(|&path| live(path)) else {
@@ -58,7 +58,7 @@ impl Direction {
             (meter.intervals() >= LEAST_HISTORY).then(|| PathMeter::unreliability(meter))
         };
         let Some(present) = judged(current) else { return current };
-        let candidates = view.subflows.iter().filter(|s| !s.is_silent()).map(Subflow::path);
+        let candidates = view.usable().map(Subflow::path);
         let best = candidates
             .filter_map(|path| Some((judged(path)?, path)))
             .min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));

@@ -26,15 +26,16 @@ const COLLAPSE: u32 = 2;
 /// path's rate.
 pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Duration {
     let (info, rtt) = (subflow.info(), subflow.rtt());
-    let cwnd = info.cwnd.as_u64().max(1);
+    let cwnd = info.cwnd.as_u64();
     let waiting = subflow.queued().saturating_add(bytes).saturating_sub(cwnd);
     let one_way = rtt / 2;
-    if waiting == 0 {
+    // Without a window nothing is known yet.
+    if waiting == 0 || cwnd == 0 {
         return one_way;
     }
     if info.ssthresh.is_none_or(|ssthresh| cwnd < ssthresh.as_u64()) {
         // cwnd × (2 + 4 + … + 2^k) covers what waits.
-        let rounds = (waiting / cwnd + 2).next_power_of_two().ilog2().max(1);
+        let rounds = (waiting.div_ceil(cwnd) + 2).next_power_of_two().ilog2() - 1;
         return one_way + rtt * rounds;
     }
     let rate = match view.rate(subflow) {
@@ -70,11 +71,7 @@ fn drain(view: &SendView<'_>, subflow: &Subflow) -> Option<Duration> {
 /// The path of the highest rate always may. Another may while what it holds is delivered before
 /// the other paths have filled the memory (the receiver's while that is what binds), within
 /// `latency` if there is such an aim, and within the time that any path may queue.
-pub(super) fn may_hold_more(
-    me: usize,
-    view: &SendView<'_>,
-    latency: Option<Duration>,
-) -> bool {
+pub(super) fn may_hold_more(me: usize, view: &SendView<'_>, latency: Option<Duration>) -> bool {
     let subflow = &view.subflows[me];
     let rate = view.rate(subflow);
     let fastest = view.usable().map(|other| view.rate(other)).max();

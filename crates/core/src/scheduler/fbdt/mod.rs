@@ -20,9 +20,9 @@ use self::direction::Direction;
 use self::forecast::Collapsed;
 use self::windows::Windows;
 use super::{Assignment, Entry, Fills, Scheduler, SchedulerConfig, SendView};
+use crate::Instant;
 use crate::path::PathId;
 use crate::subflow::Subflow;
-use crate::Instant;
 
 pub(super) const ENTRY: Entry = Entry {
     name: "fbdt",
@@ -113,10 +113,9 @@ impl Fbdt {
 
     /// Opens the next window over what has been written and may be sent.
     fn open_window(&mut self, view: &SendView<'_>) -> bool {
-        let start = self.windows.end().max(view.una);
-        if start >= view.limit {
-            return false;
-        }
+        // Offsets that were given up before they were sent are passed over.
+        let ahead = self.windows.end().max(view.una)..view.limit;
+        let Some(Range { start, .. }) = view.unassigned.first_in(&ahead) else { return false };
         let size = self.config.fixed_window().unwrap_or_else(|| adaptive_window(view));
         let forward = self.direction.choose(view);
         self.windows.open(start..view.limit.min(start + size), forward);
@@ -208,7 +207,7 @@ impl Scheduler for Fbdt {
         if let Some(range) = self.rescue_due(me, view, budget) {
             return Some(Assignment { range, rescue: true });
         }
-        if !forecast::may_hold_more(me, view, None) {
+        if !forecast::may_hold_more(me, view, self.config.latency) {
             return None;
         }
         if let Some(gap) = self.gap(view) {

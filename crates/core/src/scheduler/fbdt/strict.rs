@@ -31,10 +31,9 @@ impl Strict {
     }
 
     fn load_window(&mut self, view: &SendView<'_>) -> bool {
-        let start = self.windows.end().max(view.una);
-        if start >= view.limit {
-            return false;
-        }
+        // Offsets that were given up before they were sent are passed over.
+        let ahead = self.windows.end().max(view.una)..view.limit;
+        let Some(Range { start, .. }) = view.unassigned.first_in(&ahead) else { return false };
         let forward = self.direction.choose(view);
         self.windows.open(start..view.limit.min(start + self.size), forward);
         self.finished.clear();

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::{Entry, Scheduler, SchedulerConfig, SendView};
+use super::forecast::{self, Collapsed};
 use super::{ENTRY, STRICT_ENTRY};
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::ranges::RangeSet;
 use crate::subflow::Subflow;
-use crate::{Bitrate, Instant};
+use crate::{Bitrate, ByteCount, Instant};
 
 const PACKET: u64 = 1000;
 const RTT: Duration = Duration::from_millis(10);
@@ -184,30 +185,149 @@ fn ten_packets_pipelined() {
     insta::assert_snapshot!(example.log);
 }
 
-#[test]
-fn little_data_do_not_wait_for_a_forward_path_that_memory_keeps_out() {
-    let mut example = Example::new(&ENTRY, 1, 1);
-    for (subflow, mbps) in example.subflows.iter_mut().zip([20, 200]) {
-        let delivery_rate = Bitrate::mbps(mbps);
-        subflow.set_info(PathInfo { srtt: RTT, delivery_rate, ..PathInfo::default() });
-        subflow.set_idle(true);
+/// What the forecasts are asked about, with figures as a simulator gives them.
+struct Outlook {
+    subflows: Vec<Subflow>,
+    unassigned: RangeSet,
+    expected: u64,
+    max_memory: u64,
+    now: Instant,
+}
+
+impl Outlook {
+    /// A path for each round-trip time, cwnd and ssthresh, with nothing in flight.
+    fn new(paths: &[(u64, u64, Option<u64>)]) -> Self {
+        let subflow = |(number, &(rtt_ms, cwnd, ssthresh)): (usize, &(u64, u64, Option<u64>))| {
+            let number = number as u64;
+            let chunk = (PACKET, PACKET);
+            let mut subflow = Subflow::new(SubflowId(number), PathId(number), chunk, Instant::ZERO);
+            subflow.set_info(PathInfo {
+                exact: true,
+                cwnd: ByteCount::new(cwnd),
+                ssthresh: ssthresh.map(ByteCount::new),
+                srtt: Duration::from_millis(rtt_ms),
+                min_rtt: Duration::from_millis(rtt_ms),
+                delivery_rate: Bitrate::mbps(8),
+                ..PathInfo::default()
+            });
+            subflow
+        };
+        Self {
+            subflows: paths.iter().enumerate().map(subflow).collect(),
+            unassigned: RangeSet::new(),
+            expected: 0,
+            max_memory: 1 << 30,
+            now: Instant::ZERO,
+        }
     }
-    let Example { scheduler, acked, unassigned, end, subflows, now, .. } = &mut example;
-    let view = SendView {
-        now: *now,
-        una: 0,
-        acked,
-        unassigned,
-        limit: *end,
-        credit_window: 10 * PACKET,
-        credit_bound: true,
-        memory_left: None,
-        max_memory: 256 << 20,
-        expected: 0,
-        subflows,
-        meters: &BTreeMap::new(),
+
+    fn with<R>(&self, ask: impl FnOnce(&SendView<'_>) -> R) -> R {
+        ask(&SendView {
+            now: self.now,
+            una: 0,
+            acked: &RangeSet::new(),
+            unassigned: &self.unassigned,
+            limit: u64::MAX,
+            credit_window: self.max_memory,
+            credit_bound: false,
+            memory_left: None,
+            max_memory: self.max_memory,
+            expected: self.expected,
+            subflows: &self.subflows,
+            meters: &BTreeMap::new(),
+        })
+    }
+
+    fn arrival(&self, bytes: u64) -> Duration {
+        self.with(|view| forecast::arrival(view, &self.subflows[0], bytes))
+    }
+
+    fn helps(&self, me: usize) -> bool {
+        self.with(|view| forecast::helps(me, view, PACKET))
+    }
+
+    fn may_hold_more(&self, latency: Option<Duration>) -> bool {
+        self.with(|view| forecast::may_hold_more(0, view, latency))
+    }
+
+    /// The first subflow is given `held` bytes and delivers `rate` for half a second.
+    fn deliver(&mut self, held: u64, rate: Bitrate) {
+        self.subflows[0].assign(0..held, false, self.now);
+        let step = Duration::from_millis(50);
+        for _ in 0..10 {
+            self.now += step;
+            let arrived = self.subflows[0].echoed() + rate.bytes_in(step).as_u64();
+            self.subflows[0].echo(arrived, self.now).expect("was sent");
+        }
+    }
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+#[test]
+fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
+    // Half a round-trip time while the window has room, a round trip more for each doubling.
+    let doubling = Outlook::new(&[(40, 10_000, None)]);
+    assert_eq!(doubling.arrival(10_000), ms(20));
+    assert_eq!(doubling.arrival(30_000), ms(60));
+    assert_eq!(doubling.arrival(30_001), ms(100));
+    // 8 Mb/s: a byte each microsecond.
+    let steady = Outlook::new(&[(40, 10_000, Some(5000))]);
+    assert_eq!(steady.arrival(10_000), ms(20));
+    assert_eq!(steady.arrival(60_000), ms(70));
+}
+
+#[test]
+fn a_path_joins_only_if_it_brings_completion_forward() {
+    let mut outlook = Outlook::new(&[(500, 10_000, None), (20, 10_000, None)]);
+    outlook.unassigned.insert(0..100_000);
+    assert!(!outlook.helps(0), "the near path alone is done before");
+    assert!(outlook.helps(1));
+    outlook.expected = 1 << 30;
+    assert!(outlook.helps(0) && outlook.helps(1), "much more is to come");
+    outlook.expected = 0;
+    outlook.subflows.pop();
+    assert!(outlook.helps(0), "there is no other");
+}
+
+#[test]
+fn what_a_path_holds_fits_its_time_the_memory_and_the_aim() {
+    let outlook = |held: u64, memory| {
+        let mut outlook = Outlook::new(&[(20, 10_000, None), (20, 10_000, None)]);
+        let fast = PathInfo { delivery_rate: Bitrate::mbps(800), ..*outlook.subflows[1].info() };
+        outlook.subflows[1].set_info(fast);
+        outlook.max_memory = memory;
+        // A megabyte a second, half of it gone: the rest takes what is left of `held`.
+        outlook.deliver(500_000 + held, Bitrate::mbps(8));
+        outlook
     };
-    // Both wait with room; the forward path's delivery time does not fit the receiver's memory.
-    assert_eq!(scheduler.next(FWD, &view, PACKET), None);
-    assert!(scheduler.next(BWD, &view, PACKET).is_some());
+    assert!(outlook(200_000, 1 << 30).may_hold_more(None));
+    assert!(!outlook(300_000, 1 << 30).may_hold_more(None), "more than a quarter of a second");
+    assert!(!outlook(200_000, 10 << 20).may_hold_more(None), "the other sends 20 MB meanwhile");
+    assert!(!outlook(200_000, 1 << 30).may_hold_more(Some(ms(100))), "not within the aim");
+    assert!(outlook(50_000, 1 << 30).may_hold_more(Some(ms(100))));
+}
+
+#[test]
+fn a_path_has_collapsed_until_what_it_held_has_drained() {
+    let mut outlook = Outlook::new(&[(20, 10_000, None), (20, 10_000, None)]);
+    let mut collapsed = Collapsed::default();
+    let mut judge = |outlook: &Outlook| {
+        outlook.with(|view| collapsed.judge(view));
+        collapsed.contains(&outlook.subflows[0])
+    };
+    outlook.deliver(1_500_000, Bitrate::mbps(8));
+    // The other path needs as long for it as this one: no use.
+    assert!(!judge(&outlook));
+    let fast = PathInfo { delivery_rate: Bitrate::mbps(80), ..*outlook.subflows[1].info() };
+    outlook.subflows[1].set_info(fast);
+    assert!(judge(&outlook));
+    outlook.now += ms(800);
+    outlook.subflows[0].echo(1_300_000, outlook.now).expect("was sent");
+    assert!(judge(&outlook), "a fifth of a second is left");
+    outlook.now += ms(150);
+    outlook.subflows[0].echo(1_450_000, outlook.now).expect("was sent");
+    assert!(!judge(&outlook));
 }

@@ -1,0 +1,292 @@
+//! The policies of a session's paths, for whichever scheduler: which subflows stand by, what they
+//! may still send again, and how much a rate cap lets through.
+//!
+//! * *Backup* subflows are asked for new data only while no active and no metered subflow is up. A
+//!   subflow is up while it is not silent, so that a backup takes over at the moment at which the
+//!   last one is judged silent or is gone, and goes back at the moment at which one makes progress
+//!   or comes up. What silent subflows hold a backup sends again at any time.
+//! * *Metered* subflows are asked while data have waited for [`METERED_AFTER`] without a break, or
+//!   while no active subflow is up. Data wait while something may be sent and no subflow has taken
+//!   it: the active paths' sockets are full, or their caps are used up. A burst that they carry off
+//!   in that time costs nothing on a metered path, nor does a stream that they keep up with.
+//! * *Retired* subflows are asked only while nothing else is up.
+//!
+//! Everything else is the schedulers' affair, who see [`Subflow::is_usable`].
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::send::SendHalf;
+use super::{Event, Session};
+use crate::path::{PathId, SubflowId};
+use crate::policy::{METERED_AFTER, PathPolicy, RateCap, Role};
+use crate::scheduler::{Assignment, SendView};
+use crate::subflow::Subflow;
+use crate::wire::{PolicyChange, PolicyNote};
+use crate::{Bitrate, Instant};
+
+/// Changes of policy kept for a peer at most: one for each path, and no client has that many.
+const MAX_CHANGED: usize = 256;
+
+/// The policies of all paths.
+#[derive(Debug, Default)]
+pub(super) struct Policies {
+    paths: BTreeMap<PathId, Applied>,
+    /// Since when, without a break, data have waited that no subflow took.
+    waiting_since: Option<Instant>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Applied {
+    revision: u64,
+    role: Role,
+    cap: Option<RateCap>,
+    /// Whether the peer is to be told.
+    announced: bool,
+}
+
+impl Applied {
+    fn note(&self) -> PolicyNote {
+        let policy = PathPolicy { role: self.role, cap: self.rate() };
+        PolicyNote { revision: self.revision, policy }
+    }
+
+    fn rate(&self) -> Option<Bitrate> {
+        self.cap.as_ref().map(RateCap::rate)
+    }
+}
+
+impl Policies {
+    /// Whether there is anything to apply: without, sessions cost nothing more.
+    fn is_any(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    fn cap(&self, path: PathId) -> Option<&RateCap> {
+        self.paths.get(&path)?.cap.as_ref()
+    }
+}
+
+impl SendHalf {
+    /// Takes a path's policy, unless it is older than what is known. Returns whether it was taken.
+    fn set_policy(&mut self, path: PathId, note: PolicyNote, shared: Option<RateCap>) -> bool {
+        let applied = self.policies.paths.entry(path).or_default();
+        if note.revision < applied.revision {
+            return false;
+        }
+        applied.revision = note.revision;
+        applied.role = note.policy.role;
+        applied.cap = match (note.policy.cap, shared, applied.cap.take()) {
+            (None, ..) => None,
+            (Some(_), Some(shared), _) => Some(shared),
+            (Some(rate), None, Some(cap)) => {
+                cap.set_rate(rate);
+                Some(cap)
+            }
+            (Some(rate), None, None) => Some(RateCap::new(rate)),
+        };
+        let (role, rate) = (applied.role, applied.rate());
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.path() == path) {
+            subflow.set_policy(role, rate);
+            subflow.set_capped(false);
+        }
+        true
+    }
+
+    /// Gives a new subflow its path's policy.
+    pub(super) fn adopt_policy(&self, subflow: &mut Subflow) {
+        if let Some(applied) = self.policies.paths.get(&subflow.path()) {
+            subflow.set_policy(applied.role, applied.rate());
+        }
+    }
+
+    /// How many bytes of `room` the cap of the subflow's path lets through.
+    pub(super) fn allowed(&self, index: usize, room: u64, now: Instant) -> u64 {
+        let cap = self.policies.cap(self.subflows[index].path());
+        cap.map_or(room, |cap| cap.available(now).min(room))
+    }
+
+    /// Notes that a subflow has been given `bytes`.
+    pub(super) fn spend(&self, index: usize, bytes: u64, now: Instant) {
+        if let Some(cap) = self.policies.cap(self.subflows[index].path()) {
+            cap.spend(bytes, now);
+        }
+    }
+
+    /// Re-judges which subflows stand by; returns those whose judgement changed.
+    pub(super) fn review(&mut self, now: Instant) -> Vec<SubflowId> {
+        if !self.policies.is_any() {
+            return Vec::new();
+        }
+        let waits = self.has_waiting(now);
+        let since = self.policies.waiting_since.take_if(|_| waits);
+        self.policies.waiting_since = waits.then(|| since.unwrap_or(now));
+        let is_up = |role| self.subflows.iter().any(|s| s.role() == role && !s.is_silent());
+        let [active, metered, backup] = [Role::Active, Role::Metered, Role::Backup].map(is_up);
+        let behind = self.metered_at().is_some_and(|at| at <= now);
+        let mut changed = Vec::new();
+        for subflow in &mut self.subflows {
+            let standby = match subflow.role() {
+                Role::Active => false,
+                Role::Metered => active && !behind,
+                Role::Backup => active || metered,
+                Role::Retired => active || metered || backup,
+            };
+            if standby != subflow.is_standby() {
+                subflow.set_standby(standby);
+                changed.push(subflow.id());
+            }
+        }
+        changed
+    }
+
+    /// Whether something may be sent that no subflow has taken.
+    fn has_waiting(&self, now: Instant) -> bool {
+        let view = self.view(now);
+        view.unassigned.first_in(&(view.una..view.limit)).is_some()
+    }
+
+    /// When metered paths begin to help.
+    fn metered_at(&self) -> Option<Instant> {
+        self.policies.waiting_since.map(|since| since + METERED_AFTER)
+    }
+
+    /// Whether a subflow that stands by may have something to do.
+    pub(super) fn is_needed(&self, subflow: &Subflow) -> bool {
+        !subflow.is_standby()
+            || (subflow.role() == Role::Backup && self.subflows.iter().any(Subflow::is_silent))
+    }
+
+    /// What a subflow that stands by may send again: the lowest bytes that only silent subflows
+    /// carry. Of the standing by, only backups do.
+    pub(super) fn standby_rescue(
+        &self,
+        index: usize,
+        room: u64,
+        now: Instant,
+    ) -> Option<Assignment> {
+        let me = &self.subflows[index];
+        if !self.is_needed(me) {
+            return None;
+        }
+        let view = self.view(now);
+        let silent =
+            view.subflows.iter().filter(|other| other.is_silent() && other.id() != me.id());
+        let range = silent.filter_map(|other| only_silent(&view, other)).min_by_key(|r| r.start)?;
+        let end = range.end.min(range.start + view.chunk(me, room));
+        Some(Assignment { range: range.start..end, rescue: true })
+    }
+
+    /// What the peer must be told of the policies.
+    pub(super) fn policy_changes(&self) -> impl Iterator<Item = PolicyChange> {
+        let all = self.policies.paths.iter().filter(|(_, applied)| applied.announced);
+        let changes = all.map(|(path, a)| PolicyChange { path: path.0, note: a.note() });
+        changes.take(MAX_CHANGED)
+    }
+
+    /// When something changes by itself on account of a policy.
+    pub(super) fn policy_timeout(&self) -> Option<Instant> {
+        if !self.policies.is_any() {
+            return None;
+        }
+        let waits = self.subflows.iter().any(|s| s.role() == Role::Metered && s.is_standby());
+        let metered = if waits { self.metered_at() } else { None };
+        let capped = self.subflows.iter().filter(|subflow| subflow.is_capped());
+        let ready = capped.filter_map(|s| Some(self.policies.cap(s.path())?.ready_at()));
+        ready.chain(metered).min()
+    }
+
+    /// The subflows whose caps let something through again.
+    pub(super) fn take_uncapped(&mut self, now: Instant) -> Vec<SubflowId> {
+        let mut ready = Vec::new();
+        for subflow in self.subflows.iter_mut().filter(|subflow| subflow.is_capped()) {
+            let cap = self.policies.cap(subflow.path());
+            if cap.is_none_or(|cap| cap.ready_at() <= now) {
+                subflow.set_capped(false);
+                ready.push(subflow.id());
+            }
+        }
+        ready
+    }
+}
+
+/// The lowest range of a silent subflow that is unacknowledged and on no subflow that is up.
+fn only_silent(view: &SendView<'_>, silent: &Subflow) -> Option<Range<u64>> {
+    let mut at = view.una;
+    'search: while let Some(part) = silent.on().first_in(&(at..u64::MAX)) {
+        let Some(mut open) = view.acked.first_missing(&part) else {
+            at = part.end;
+            continue;
+        };
+        for other in view.subflows.iter().filter(|other| !other.is_silent()) {
+            let Some(left) = other.on().first_missing(&open) else {
+                at = open.end;
+                continue 'search;
+            };
+            open = left;
+        }
+        return Some(open);
+    }
+    None
+}
+
+impl Session {
+    /// Says what a path may be used for. Takes effect at once on subflows that are up, and on later
+    /// ones. With `shared`, the path's cap is that one, which other sessions have too. A note that
+    /// is older than the one known is ignored.
+    pub fn set_policy(
+        &mut self,
+        path: PathId,
+        note: PolicyNote,
+        shared: Option<RateCap>,
+        now: Instant,
+    ) {
+        if self.send.set_policy(path, note, shared) {
+            self.wake_all();
+            self.after(now);
+        }
+    }
+
+    /// As [`set_policy`](Self::set_policy), for a path that the peer may know by an older policy:
+    /// tells it on every subflow, present and future.
+    pub fn change_policy(
+        &mut self,
+        path: PathId,
+        note: PolicyNote,
+        shared: Option<RateCap>,
+        now: Instant,
+    ) {
+        self.set_policy(path, note, shared, now);
+        if let Some(applied) = self.send.policies.paths.get_mut(&path) {
+            applied.announced = true;
+        }
+        for control in self.control.values_mut() {
+            control.policy = true;
+        }
+        self.wake_all();
+    }
+
+    /// A path's policy.
+    pub fn policy(&self, path: PathId) -> PathPolicy {
+        self.send.policies.paths.get(&path).map(Applied::note).unwrap_or_default().policy
+    }
+
+    /// Takes the peer's word on a path, if this side follows it, and the path has been there.
+    pub(super) fn handle_policy(&mut self, change: PolicyChange, now: Instant) {
+        let path = PathId(change.path);
+        if self.follow_policy && self.paths.contains_key(&path) {
+            self.set_policy(path, change.note, None, now);
+            self.events.push_back(Event::PathPolicy(path, change.note));
+        }
+    }
+
+    /// Wakes the subflows that have become of use, or of none, since the last look.
+    pub(super) fn review(&mut self, now: Instant) {
+        let changed = self.send.review(now);
+        if !changed.is_empty() {
+            self.send.note_change();
+            changed.into_iter().for_each(|id| self.wake(id));
+            self.wake_idle();
+        }
+    }
+}

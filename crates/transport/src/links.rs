@@ -1,0 +1,173 @@
+//! The machine's interfaces and addresses as they come and go.
+//!
+//! A routing socket (rtnetlink(7)) says that a link, an address or a route has changed; what there
+//! is then is asked anew, so that a message lost for want of buffer space costs nothing. Where
+//! there is no such socket, paths are watched by their progress alone.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+
+use crate::socket::Bind;
+use crate::sys;
+
+/// The groups of messages wanted: links, addresses, and routes, which follow their addresses by a
+/// moment and without which nothing can be sent from them.
+const GROUPS: u32 = (libc::RTMGRP_LINK
+    | libc::RTMGRP_IPV4_IFADDR
+    | libc::RTMGRP_IPV6_IFADDR
+    | libc::RTMGRP_IPV4_ROUTE
+    | libc::RTMGRP_IPV6_ROUTE) as u32;
+/// The least time between two looks, for machines whose routes change all the time.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// One address of one interface.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    interface: String,
+    address: IpAddr,
+    /// Whether the interface is up and has a carrier.
+    running: bool,
+}
+
+/// What there is at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Links(Vec<Entry>);
+
+impl Links {
+    /// Asks the system.
+    fn now() -> Self {
+        let all = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
+        Self(
+            all.map(|interface| Entry {
+                address: interface.ip(),
+                running: interface.is_oper_up(),
+                interface: interface.name,
+            })
+            .collect(),
+        )
+    }
+
+    /// Whether packets can leave from `local` by `bind`: the address is on an interface that is
+    /// up, and on the right one.
+    fn carry(&self, bind: &Bind, local: IpAddr) -> bool {
+        self.0.iter().any(|entry| {
+            let fits = match bind {
+                Bind::Interface(name) => entry.interface == *name,
+                Bind::Any | Bind::Address(_) => true,
+            };
+            fits && entry.address == local && entry.running
+        })
+    }
+}
+
+/// Keeps watch over the machine's links until it is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkWatch(watch::Receiver<Links>);
+
+impl LinkWatch {
+    /// Starts watching; `None`, with a line in the log, where the system does not let us.
+    pub(crate) fn start() -> Option<Self> {
+        let socket = open().and_then(sys::readable);
+        let socket =
+            socket.inspect_err(|error| tracing::info!("links are not watched: {error}")).ok()?;
+        let (sender, receiver) = watch::channel(Links::now());
+        tokio::spawn(async move {
+            if let Err(error) = follow(&socket, &sender).await {
+                tracing::warn!("links are not watched any more: {error}");
+            }
+        });
+        Some(Self(receiver))
+    }
+
+    /// The same watch, for one who wants to hear of changes from here on.
+    pub(crate) fn subscribe(&self) -> Self {
+        let mut receiver = self.0.clone();
+        receiver.mark_unchanged();
+        Self(receiver)
+    }
+
+    /// Whether packets can leave from `local` by `bind` now.
+    pub(crate) fn carry(&self, bind: &Bind, local: IpAddr) -> bool {
+        self.0.borrow().carry(bind, local)
+    }
+
+    /// Waits until something has changed since the last call; for ever when nobody watches.
+    pub(crate) async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    // Protocol 0 is `NETLINK_ROUTE`.
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+    Ok(socket)
+}
+
+/// Publishes what there is after every change, until nobody listens.
+async fn follow(socket: &AsyncFd<OwnedFd>, sender: &watch::Sender<Links>) -> io::Result<()> {
+    loop {
+        let mut guard = tokio::select! {
+            () = sender.closed() => return Ok(()),
+            ready = socket.readable() => ready?,
+        };
+        drain(socket.get_ref())?;
+        guard.clear_ready();
+        sender.send_replace(Links::now());
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Reads all messages that wait. What they say is of no matter.
+fn drain(socket: &OwnedFd) -> io::Result<()> {
+    let mut scratch = [0; 8 << 10];
+    loop {
+        match rustix::net::recv(socket, &mut scratch, RecvFlags::TRUNC) {
+            Ok(_) | Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_carries_on_its_own_running_interface_only() {
+        let entry = |interface: &str, address: &str, running| Entry {
+            interface: interface.to_owned(),
+            address: address.parse().unwrap(),
+            running,
+        };
+        let links = Links(vec![
+            entry("wifi", "192.0.2.1", true),
+            entry("lte", "192.0.2.2", false),
+            entry("lte", "192.0.2.3", false),
+        ]);
+        let wifi = Bind::Interface("wifi".to_owned());
+        let at = |address: &str| address.parse().unwrap();
+        assert!(links.carry(&wifi, at("192.0.2.1")));
+        assert!(links.carry(&Bind::Any, at("192.0.2.1")));
+        assert!(!links.carry(&Bind::Interface("lte".to_owned()), at("192.0.2.1")));
+        assert!(!links.carry(&Bind::Any, at("192.0.2.2")), "its interface is down");
+        assert!(!links.carry(&wifi, at("192.0.2.9")), "it is gone");
+    }
+
+    #[tokio::test]
+    async fn loopback_is_there_and_watched() {
+        let watch = LinkWatch::start().unwrap();
+        assert!(watch.carry(&Bind::Any, "127.0.0.1".parse().unwrap()));
+    }
+}

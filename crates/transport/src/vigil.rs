@@ -1,0 +1,161 @@
+//! Tells a subflow that makes no progress from one that has nothing to do.
+//!
+//! Progress is what counts: what the peer's kernel acknowledges and what it sends. The kernel's
+//! retransmission timer is not asked, as it doubles while a path is dead.
+
+use std::time::Duration;
+
+use weftline_core::Instant;
+
+use crate::socket::TcpInfo;
+
+/// How often a subflow in use is looked at.
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// What the kernel waits at least before it sends again by its timer (`TCP_RTO_MIN`).
+const RTO_MIN: Duration = Duration::from_millis(200);
+/// No subflow is given longer, whatever its round-trip time has been.
+const LONGEST: Duration = Duration::from_secs(2);
+/// The session's judgement stands for this long before the subflow is replaced: the peer may just
+/// not have had the processor.
+const SILENCE: Duration = Duration::from_secs(1);
+/// A subflow on which data came and come no more is asked for a sign of life after this long.
+const QUIET: Duration = Duration::from_millis(200);
+
+/// What is known of a subflow at one look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// The kernel's figures.
+    pub(crate) info: TcpInfo,
+    /// Since when the session finds that its data do not arrive.
+    pub(crate) silent_since: Option<Instant>,
+}
+
+/// What a look comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing is on its way: no need to look before something is written.
+    Idle,
+    /// Nothing speaks against it.
+    Alive,
+    /// The peer has fallen quiet in the middle of sending; a ping will tell.
+    Quiet,
+    /// No progress for longer than the kernel takes to repair a loss.
+    Stalled,
+}
+
+/// A watch over one subflow.
+#[derive(Debug, Default)]
+pub(crate) struct Vigil {
+    /// The kernel's count of acknowledged bytes, and since when it has stood still with bytes in
+    /// the socket.
+    still: Option<(u64, Instant)>,
+    /// The kernel's count of received bytes, since when, and whether the peer was asked since.
+    received: Option<(u64, Instant, bool)>,
+}
+
+impl Vigil {
+    /// Judges the subflow at `now`.
+    pub(crate) fn judge(&mut self, look: &Look, now: Instant) -> Verdict {
+        let TcpInfo { unacked_bytes, unsent_bytes, acked_bytes, received_bytes, .. } = look.info;
+        self.still = match self.still {
+            _ if unacked_bytes + unsent_bytes == 0 => None,
+            Some((at, since)) if at == acked_bytes => Some((at, since)),
+            _ => Some((acked_bytes, now)),
+        };
+        // With nothing on its way the peer's window is shut, which is its good right for a while.
+        let patience = if unacked_bytes == 0 { LONGEST } else { repair_time(&look.info) };
+        let still = self.still.is_some_and(|(_, since)| now.since(since) >= patience);
+        if still || look.silent_since.is_some_and(|since| now.since(since) >= SILENCE) {
+            return Verdict::Stalled;
+        }
+        let (count, since, asked) = self.received.unwrap_or((received_bytes, now, true));
+        if count != received_bytes {
+            self.received = Some((received_bytes, now, false));
+        } else if !asked && now.since(since) >= QUIET {
+            self.received = Some((count, since, true));
+            return Verdict::Quiet;
+        } else {
+            self.received = Some((count, since, asked));
+            if asked && self.still.is_none() && look.silent_since.is_none() {
+                return Verdict::Idle;
+            }
+        }
+        Verdict::Alive
+    }
+}
+
+/// How long the kernel takes to repair a lost segment by its timer, the answer included.
+fn repair_time(info: &TcpInfo) -> Duration {
+    (2 * info.srtt + RTO_MIN.max(4 * info.rttvar)).min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn look(acked: u64, unacked: u64, received: u64) -> Look {
+        let info = TcpInfo {
+            acked_bytes: acked,
+            unacked_bytes: unacked,
+            received_bytes: received,
+            srtt: Duration::from_millis(20),
+            rttvar: Duration::from_millis(5),
+            ..TcpInfo::default()
+        };
+        Look { info, silent_since: None }
+    }
+
+    #[test]
+    fn a_subflow_that_has_nothing_to_do_is_idle() {
+        let mut vigil = Vigil::default();
+        for ms in [0, 100, 10_000] {
+            assert_eq!(vigil.judge(&look(500, 0, 70), at(ms)), Verdict::Idle);
+        }
+    }
+
+    #[test]
+    fn no_acknowledgement_for_a_repair_is_a_stall() {
+        let mut vigil = Vigil::default();
+        assert_eq!(vigil.judge(&look(0, 100, 0), at(0)), Verdict::Alive);
+        assert_eq!(vigil.judge(&look(100, 100, 0), at(100)), Verdict::Alive);
+        assert_eq!(vigil.judge(&look(100, 100, 0), at(339)), Verdict::Alive);
+        assert_eq!(vigil.judge(&look(100, 100, 0), at(340)), Verdict::Stalled);
+        assert_eq!(vigil.judge(&look(200, 100, 0), at(350)), Verdict::Alive);
+        assert_eq!(vigil.judge(&look(300, 0, 0), at(700)), Verdict::Idle);
+    }
+
+    #[test]
+    fn a_shut_window_is_waited_for() {
+        let mut vigil = Vigil::default();
+        let mut shut = look(100, 0, 0);
+        shut.info.unsent_bytes = 4000;
+        for (ms, verdict) in [(0, Verdict::Alive), (1999, Verdict::Alive), (2000, Verdict::Stalled)]
+        {
+            assert_eq!(vigil.judge(&shut, at(ms)), verdict);
+        }
+    }
+
+    #[test]
+    fn a_sender_that_stops_is_asked_once() {
+        let mut vigil = Vigil::default();
+        vigil.judge(&look(0, 0, 10), at(0));
+        assert_eq!(vigil.judge(&look(0, 0, 20), at(100)), Verdict::Alive);
+        assert_eq!(vigil.judge(&look(0, 0, 20), at(200)), Verdict::Alive);
+        assert_eq!(vigil.judge(&look(0, 0, 20), at(300)), Verdict::Quiet);
+        assert_eq!(vigil.judge(&look(0, 0, 20), at(400)), Verdict::Idle);
+        assert_eq!(vigil.judge(&look(0, 0, 30), at(500)), Verdict::Alive);
+    }
+
+    #[test]
+    fn the_sessions_judgement_counts_after_a_second() {
+        let mut vigil = Vigil::default();
+        let mut silent = look(0, 0, 0);
+        silent.silent_since = Some(at(0));
+        assert_eq!(vigil.judge(&silent, at(999)), Verdict::Alive);
+        assert_eq!(vigil.judge(&silent, at(1000)), Verdict::Stalled);
+    }
+}
