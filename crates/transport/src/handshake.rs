@@ -24,7 +24,11 @@ pub(crate) fn random_seed() -> Result<u64, Error> {
     Ok(u64::from_ne_bytes(random()?))
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+/// Secret random bytes.
+///
+/// # Errors
+/// When the system has no randomness to give.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     SystemRandom::new()
         .fill(&mut bytes)
@@ -54,11 +58,7 @@ impl SessionKeys {
 
     /// The server's answer to a hello.
     pub(crate) fn reply(&self) -> Record {
-        Record::HelloReply(HelloReply {
-            session: self.id.0,
-            join_secret: self.secret,
-            messages: 0,
-        })
+        Record::HelloReply(HelloReply { session: self.id.0, join_secret: self.secret, messages: 0 })
     }
 
     fn tag(&self, channel: &Channel, subflow: u64) -> Result<hmac::Tag, Error> {
@@ -138,21 +138,19 @@ pub(crate) async fn hello(
     }
 }
 
-/// Adds a subflow on `channel` to the connection of `keys` (client).
+/// Adds a subflow on `channel` to the connection of `keys` (client); `join` says all but number and
+/// proof.
 ///
 /// # Errors
 /// As for [`hello`].
 pub(crate) async fn join(
     mut channel: Channel,
     keys: &SessionKeys,
-    subflow: u64,
-    path: u64,
-    path_name: &str,
+    join: Join,
 ) -> Result<Parts, Error> {
-    let tag = keys.tag(&channel, subflow)?;
+    let tag = keys.tag(&channel, join.subflow)?;
     let proof = tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes");
-    let path_name = path_name.to_owned();
-    let join = Join { session: keys.id.0, subflow, path, path_name, proof, ..Join::default() };
+    let join = Join { session: keys.id.0, proof, ..join };
     channel.send(&Record::Join(join)).await?;
     match channel.receive().await? {
         Record::JoinReply(JoinReply {}) => Ok(channel.into_parts()),

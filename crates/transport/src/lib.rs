@@ -68,7 +68,9 @@ mod forward;
 mod handshake;
 mod links;
 mod path;
+mod policy;
 mod redial;
+mod roster;
 mod server;
 mod shared;
 mod socket;
@@ -94,3 +96,4 @@ pub use tls::{
     ClientSecurity, ClientTls, Fingerprint, Identity, ParseFingerprintError, ServerSecurity,
     ServerTls, Trust, default_state_dir,
 };
+pub use weftline_core::{PathPolicy, Role};

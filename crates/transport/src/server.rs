@@ -20,6 +20,7 @@ use crate::clock;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{SessionId, SessionKeys, Token};
+use crate::policy::Groups;
 use crate::refusal::{self, printable};
 use crate::shared::Shared;
 use crate::socket::{self, SocketOptions, congestion_controls};
@@ -149,6 +150,7 @@ impl ServerBuilder {
             socket: self.socket,
             handshakes: Arc::new(Semaphore::new(self.limits.handshakes)),
             tables: Mutex::new(Tables::default()),
+            groups: Groups::default(),
             accepted,
             refusals: RefusalLog::default(),
         });
@@ -199,6 +201,8 @@ struct State {
     socket: SocketOptions,
     handshakes: Arc<Semaphore>,
     tables: Mutex<Tables>,
+    /// The rate caps of each client.
+    groups: Groups,
     accepted: mpsc::Sender<Connection>,
     refusals: RefusalLog,
 }
@@ -369,7 +373,8 @@ impl State {
         };
         let options = self.socket_options(&hello.congestion);
         socket::configure(channel.socket().into(), &options)?;
-        let shared = Shared::start(&config, self.grace);
+        let shared = Shared::start(&config, self.grace, self.groups.of(hello.group));
+        shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer);
         self.register(&keys, &shared, options.congestion, peer.ip(), hello.subflow);
         if let Err(error) = channel.send(&keys.reply()).await {
@@ -398,12 +403,7 @@ impl State {
             let reason = unknown_scheduler(&printable(&hello.scheduler)).to_string();
             Refused::new(refusal::SCHEDULER, reason)
         })?;
-        if !hello.congestion.is_empty() && !congestion_controls().contains(&hello.congestion) {
-            let known = congestion_controls().join(" ");
-            let name = printable(&hello.congestion);
-            let error = Error::UnknownCongestion { name, known };
-            return Err(Refused::new(refusal::CONGESTION, format!("server: {error}")));
-        }
+        check_congestion(&hello.congestion)?;
         let source = channel.peer().ip();
         let tables = self.tables();
         let of_source = tables.sources.get(&source).map_or(0, |counts| counts.sessions);
@@ -421,6 +421,7 @@ impl State {
                 ..SchedulerConfig::default()
             },
             max_memory: self.max_memory,
+            follow_policy: true,
             ..SessionConfig::default()
         };
         Ok((permit, SessionKeys::random().map_err(internal)?, config))
@@ -470,6 +471,7 @@ impl State {
             channel.socket().into(),
             &self.socket_options(congestion.as_deref().unwrap_or_default()),
         )?;
+        shared.set_policy(PathId(join.path), join.policy);
         channel.send(&Record::JoinReply(JoinReply {})).await?;
         self.start(&id, &shared, channel, join.subflow, join.path, &join.path_name);
         Ok(())
@@ -501,9 +503,16 @@ impl State {
         {
             return Err(Refused::new(refusal::BUSY, "too many subflows in this connection"));
         }
+        let congestion = match &join.congestion {
+            None => session.congestion.clone(),
+            Some(name) => {
+                check_congestion(name)?;
+                Some(name.clone()).filter(|name| !name.is_empty())
+            }
+        };
         session.used.insert(number..number + 1);
         session.paths.entry(PathId(join.path)).or_default();
-        Ok((Arc::clone(&session.shared), session.congestion.clone()))
+        Ok((Arc::clone(&session.shared), congestion))
     }
 
     /// Brings a subflow whose handshake is done into its connection. An older subflow of the same
@@ -532,6 +541,16 @@ impl State {
         let congestion = (!congestion.is_empty()).then(|| congestion.to_owned());
         SocketOptions { congestion, ..self.socket.clone() }
     }
+}
+
+/// Whether the kernel has the congestion control that a client names.
+fn check_congestion(name: &str) -> Result<(), Refused> {
+    let known = congestion_controls();
+    if name.is_empty() || known.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    let error = Error::UnknownCongestion { name: printable(name), known: known.join(" ") };
+    Err(Refused::new(refusal::CONGESTION, format!("server: {error}")))
 }
 
 async fn refuse(channel: Channel, refused: Refused) -> Result<(), Error> {

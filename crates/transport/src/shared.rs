@@ -13,11 +13,13 @@ use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, watch};
 use weftline_core::session::{Event, RESET_ABANDONED, Session, SessionConfig, SessionStats};
+use weftline_core::wire::PolicyNote;
 use weftline_core::{Instant, PathId, PathInfo, SubflowId};
 
 use crate::clock;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
+use crate::policy::Caps;
 use crate::refusal::printable;
 use crate::socket::TcpInfo;
 use crate::stats::COUNTERS;
@@ -42,6 +44,8 @@ pub(crate) struct Shared {
 
 struct Inner {
     session: Session,
+    /// The rate caps of its paths, shared with other connections of the client.
+    caps: Arc<Caps>,
     slots: Vec<Slot>,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -72,6 +76,8 @@ struct Slot {
     wake: Arc<Notify>,
     /// Wakes its supervisor when it falls silent or recovers.
     health: Arc<Notify>,
+    /// Tells it to close.
+    leave: Arc<Notify>,
     silent_since: Option<Instant>,
 }
 
@@ -84,10 +90,21 @@ pub(crate) enum End {
     Failed(Arc<Error>),
 }
 
+/// What is still on a path.
+pub(crate) struct Carried {
+    /// Bytes sent on it and not known to have arrived.
+    pub(crate) outstanding: u64,
+    /// Bytes received on it so far.
+    pub(crate) received: u64,
+    /// Whether other paths have subflows, too.
+    pub(crate) is_spare: bool,
+}
+
 /// A subflow that the session has been told of.
 pub(crate) struct Attached {
     pub(crate) wake: Arc<Notify>,
     pub(crate) health: Arc<Notify>,
+    pub(crate) leave: Arc<Notify>,
 }
 
 /// What to do after the lock is released.
@@ -104,10 +121,11 @@ struct Effects {
 impl Shared {
     /// A connection without subflows, its timer running. It fails when it is without subflows for
     /// `grace`.
-    pub(crate) fn start(config: &SessionConfig, grace: Duration) -> Arc<Self> {
+    pub(crate) fn start(config: &SessionConfig, grace: Duration, caps: Arc<Caps>) -> Arc<Self> {
         let now = clock::now();
         let inner = Inner {
             session: Session::new(config, now),
+            caps,
             slots: Vec::new(),
             reader: None,
             writer: None,
@@ -193,18 +211,20 @@ impl Shared {
             }
             let wake = Arc::new(Notify::new());
             let health = Arc::new(Notify::new());
+            let leave = Arc::new(Notify::new());
             inner.slots.push(Slot {
                 id,
                 path,
                 name: Arc::clone(name),
                 wake: Arc::clone(&wake),
                 health: Arc::clone(&health),
+                leave: Arc::clone(&leave),
                 silent_since: None,
             });
             inner.names.insert(path, Arc::clone(name));
             inner.no_path_since = None;
             inner.session.subflow_up(id, path, now);
-            Some(Attached { wake, health })
+            Some(Attached { wake, health, leave })
         })
     }
 
@@ -236,6 +256,47 @@ impl Shared {
             inner.fail(error, RESET_ABANDONED, &reason, now);
         });
         self.timer.notify_one();
+    }
+
+    /// Says what a path is for, before it is up.
+    pub(crate) fn set_policy(&self, path: PathId, note: PolicyNote) {
+        self.with(|inner, now| {
+            inner.session.set_policy(path, note, inner.caps.of(path, note), now);
+        });
+    }
+
+    /// As [`set_policy`](Self::set_policy), for a path that the peer knows by an older policy.
+    pub(crate) fn change_policy(&self, path: PathId, note: PolicyNote) {
+        self.with(|inner, now| {
+            inner.session.change_policy(path, note, inner.caps.of(path, note), now);
+        });
+    }
+
+    /// What is still on a path's subflows; `None` if it has none.
+    pub(crate) fn carried(&self, path: PathId) -> Option<Carried> {
+        self.with(|inner, _| {
+            let of_path = inner.slots.iter().filter(|slot| slot.path == path).count();
+            let stats = inner.session.stats();
+            let stats = stats.paths.get(&path).filter(|_| of_path > 0)?;
+            Some(Carried {
+                outstanding: stats.subflow.as_ref().map_or(0, |subflow| subflow.outstanding),
+                received: stats.received,
+                is_spare: inner.slots.len() > of_path,
+            })
+        })
+    }
+
+    /// Closes a path's subflows.
+    pub(crate) fn close_path(&self, path: PathId) {
+        self.with(|inner, _| {
+            let of_path = inner.slots.iter().filter(|slot| slot.path == path);
+            of_path.for_each(|slot| slot.leave.notify_one());
+        });
+    }
+
+    /// What was said last of a path.
+    pub(crate) fn policy(&self, path: PathId) -> PolicyNote {
+        self.with(|inner, _| inner.session.policy(path))
     }
 
     /// Live subflows.
@@ -542,7 +603,10 @@ impl Inner {
                 Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
                 // No program can set the congestion window of a kernel's socket.
-                Event::PathPolicy(..) | Event::Penalise(_) => {}
+                Event::Penalise(_) => {}
+                Event::PathPolicy(path, note) => {
+                    self.session.set_policy(path, note, self.caps.of(path, note), now);
+                }
             }
         }
     }
