@@ -270,7 +270,8 @@ impl Dialer {
                     // What was written before that counts as seen.
                     resting = look(running, &open.shared, vigil) == Verdict::Idle;
                 }
-                Verdict::Alive | Verdict::Quiet => {}
+                Verdict::Alive => {}
+                Verdict::Quiet => open.shared.probe(running.id),
                 Verdict::Stalled => return Dark::Stalled,
             }
         }
@@ -311,8 +312,11 @@ impl Dialer {
                             Ok(Some(running)) => return Redial::Fresh(running),
                             Ok(None) => return Redial::Over,
                             Err(error) => {
-                                self.failed(index, &error);
-                                next = tokio::time::Instant::now() + pace.wait_after_refusal();
+                                let is_refusal = matches!(error, Error::Refused { .. });
+                                if is_refusal || error.is_permanent() {
+                                    next = tokio::time::Instant::now() + pace.wait_after_refusal();
+                                }
+                                teller.tell(self, index, &error);
                             }
                         }
                     }

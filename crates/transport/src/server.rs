@@ -33,7 +33,8 @@ const ACCEPT_QUEUE: usize = 128;
 /// Live subflows of one connection, and paths it may have had.
 const MAX_SUBFLOWS: usize = 32;
 const MAX_PATHS: usize = 64;
-/// Runs of adjacent subflow numbers used in a connection; clients count up, which makes one run.
+/// Runs of adjacent subflow numbers that are told apart in a connection. Clients count up, and a
+/// join that does not get here leaves a gap.
 const MAX_NUMBER_RUNS: usize = 256;
 /// The wait after the system refused to accept a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -498,7 +499,6 @@ impl State {
         }
         let fresh_path = !session.paths.contains_key(&PathId(join.path));
         if session.shared.subflow_count() >= MAX_SUBFLOWS
-            || session.used.len() >= MAX_NUMBER_RUNS
             || (fresh_path && session.paths.len() >= MAX_PATHS)
         {
             return Err(Refused::new(refusal::BUSY, "too many subflows in this connection"));
@@ -510,7 +510,7 @@ impl State {
                 Some(name.clone()).filter(|name| !name.is_empty())
             }
         };
-        session.used.insert(number..number + 1);
+        use_number(&mut session.used, number);
         session.paths.entry(PathId(join.path)).or_default();
         Ok((Arc::clone(&session.shared), congestion))
     }
@@ -531,7 +531,6 @@ impl State {
         let running = subflow::start(shared, subflow, path, &name, channel.into_parts());
         let mut tables = self.tables();
         let Some(session) = tables.sessions.get_mut(id) else { return };
-        session.used.insert(subflow.0..subflow.0 + 1);
         if let Some(old) = session.paths.insert(path, running).flatten() {
             old.replace();
         }
@@ -553,8 +552,35 @@ fn check_congestion(name: &str) -> Result<(), Refused> {
     Err(Refused::new(refusal::CONGESTION, format!("server: {error}")))
 }
 
+/// Notes that `number` is used. Where there are too many gaps, the lowest counts as used, too: a
+/// client that counts up does not come back to it.
+fn use_number(used: &mut RangeSet, number: u64) {
+    used.insert(number..number + 1);
+    if used.len() > MAX_NUMBER_RUNS
+        && let (Some(lowest), Some(last)) = (used.first(), used.last())
+        && let Some(gap) = used.first_missing(&(lowest.start..last.end))
+    {
+        used.insert(gap);
+    }
+}
+
 async fn refuse(channel: Channel, refused: Refused) -> Result<(), Error> {
     let peer = channel.peer();
     channel.refuse(refused.code, &refused.reason).await;
     Err(Error::RefusedPeer { peer, code: refused.code, reason: refused.reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_joins_cost_bounded_memory_and_no_later_join() {
+        let mut used = RangeSet::new();
+        for number in (0..100_000).step_by(3) {
+            assert!(!used.contains(&(number..number + 1)), "{number} is new");
+            use_number(&mut used, number);
+            assert!(used.contains(&(number..number + 1)) && used.len() <= MAX_NUMBER_RUNS);
+        }
+    }
 }

@@ -309,6 +309,11 @@ impl Shared {
         self.with(|inner, _| inner.slots.iter().find(|slot| slot.id == id)?.silent_since)
     }
 
+    /// Asks the peer for a sign of life on a subflow.
+    pub(crate) fn probe(&self, id: SubflowId) {
+        self.with(|inner, now| inner.session.probe(id, now));
+    }
+
     /// Feeds what a subflow has received; a peer that breaks the protocol ends the connection.
     pub(crate) fn handle_input(&self, id: SubflowId, input: &mut BytesMut, peer: SocketAddr) {
         self.with(|inner, now| {

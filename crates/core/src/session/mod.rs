@@ -310,6 +310,15 @@ impl Session {
         }
     }
 
+    /// Asks the peer for a sign of life on subflow `id`, ahead of the next ping: for a driver that
+    /// wants to know whether a peer that sends no more can be reached. Unknown numbers are ignored.
+    pub fn probe(&mut self, id: SubflowId, now: Instant) {
+        if let Some(control) = self.control.get_mut(&id) {
+            control.ping_at = now;
+        }
+        self.wake_pings(now);
+    }
+
     // ---- input ----
 
     /// Consumes the complete records at the front of `input`, which arrived on subflow `id`.
