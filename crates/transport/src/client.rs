@@ -15,14 +15,17 @@ use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
 use crate::address::ServerAddr;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::handshake::{Token, random};
+use crate::handshake::random;
 use crate::links::LinkWatch;
+use crate::memory::MemoryBudget;
 use crate::path::{Dialer, Report};
 use crate::policy::Caps;
 use crate::redial::PathKnowledge;
 use crate::roster;
+use crate::server::check_max_memory;
 use crate::socket::{Bind, SocketOptions, check_congestion};
 use crate::tls::ClientSecurity;
+use crate::token::Token;
 
 /// The longest name of a path on the wire, in bytes.
 const MAX_NAME: usize = 64;
@@ -87,6 +90,7 @@ pub(crate) struct Settings {
     pub(crate) token: Option<Token>,
     pub(crate) socket: SocketOptions,
     pub(crate) session: SessionConfig,
+    pub(crate) memory: MemoryBudget,
     /// What the first subflow says; the dialer fills in path and subflow.
     pub(crate) hello: Hello,
     pub(crate) handshake_timeout: Duration,
@@ -233,7 +237,7 @@ impl Client {
                 Report::Up(shared, peer) => {
                     tasks.detach_all();
                     tokio::spawn(roster::follow(dialer, running, changes));
-                    return Ok(Connection::new(shared, peer));
+                    return Ok(Connection::new(shared, peer, None));
                 }
                 Report::Failed(index, error) => {
                     attempts[index] += if error.is_permanent() { ATTEMPTS } else { 1 };
@@ -267,6 +271,7 @@ pub struct ClientBuilder {
     forward: Option<String>,
     beside: Option<Arc<Common>>,
     max_memory: ByteCount,
+    memory: MemoryBudget,
     socket: SocketOptions,
     handshake_timeout: Duration,
     grace: Duration,
@@ -287,6 +292,7 @@ impl Default for ClientBuilder {
             forward: None,
             beside: None,
             max_memory: session.max_memory,
+            memory: MemoryBudget::default(),
             socket: SocketOptions::default(),
             handshake_timeout: Duration::from_secs(5),
             grace: Duration::from_secs(30),
@@ -341,7 +347,8 @@ impl ClientBuilder {
         self
     }
 
-    /// A fixed transmission window for FBDT; by default it follows the measured rates.
+    /// A fixed transmission window for FBDT, 1,448 B (a segment) to 1 GiB; by default it follows the
+    /// measured rates.
     #[must_use]
     pub fn window(mut self, window: ByteCount) -> Self {
         self.window = Some(window);
@@ -372,11 +379,19 @@ impl ClientBuilder {
         self
     }
 
-    /// Most memory for received bytes of a connection, and again for bytes to send; default
-    /// 256 MiB.
+    /// Most memory for received bytes of a connection, and again for bytes to send: 256 KiB to
+    /// 64 GiB; default 256 MiB.
     #[must_use]
     pub fn max_memory(mut self, memory: ByteCount) -> Self {
         self.max_memory = memory;
+        self
+    }
+
+    /// What all connections may use together; by default they share half of the machine's memory
+    /// with all others of the process. When it is used up, connecting fails and none grows.
+    #[must_use]
+    pub fn memory(mut self, memory: MemoryBudget) -> Self {
+        self.memory = memory;
         self
     }
 
@@ -421,6 +436,8 @@ impl ClientBuilder {
         if self.paths.is_empty() {
             self.paths.push(PathConfig::new("default", Bind::Any));
         }
+        check_max_memory(self.max_memory)?;
+        self.check_window()?;
         let security = self.security.take().ok_or(Error::NoTrust)?;
         let paths = self.match_paths()?;
         let of_paths = paths.iter().filter_map(|(path, _)| path.congestion.as_ref());
@@ -468,6 +485,7 @@ impl ClientBuilder {
             token: self.token,
             socket: self.socket,
             session,
+            memory: self.memory,
             hello,
             handshake_timeout: self.handshake_timeout,
             grace: self.grace,
@@ -497,6 +515,17 @@ impl ClientBuilder {
                 many.len(),
                 self.paths.len()
             ))),
+        }
+    }
+
+    /// Refuses a window that a scheduler would silently change.
+    fn check_window(&self) -> Result<(), Error> {
+        let (least, most) = (ByteCount::new(1448), ByteCount::mib(1024));
+        match self.window {
+            Some(window) if !(least..=most).contains(&window) => Err(Error::Invalid(format!(
+                "a window is {least} to {most}, {window} is not; without one it follows the rates"
+            ))),
+            _ => Ok(()),
         }
     }
 

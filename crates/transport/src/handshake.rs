@@ -11,10 +11,10 @@ use weftline_core::wire::{Hello, HelloReply, Join, JoinReply, Record, WireError}
 use crate::channel::{Channel, Parts};
 use crate::error::Error;
 use crate::refusal::{self, printable};
+use crate::token::Token;
 
-/// The exporter labels (RFC 8446 §7.5) under which each kind of proof is bound to its channel.
+/// The exporter label (RFC 8446 §7.5) under which a join's proof is bound to its channel.
 const JOIN_LABEL: &str = "EXPORTER-weftline-join";
-const TOKEN_LABEL: &str = "EXPORTER-weftline-token";
 
 /// A number to seed random streams that need not be secret.
 ///
@@ -77,42 +77,6 @@ impl SessionKeys {
         let message = self.proof_message(channel, join.subflow)?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.secret);
         Ok(hmac::verify(&key, &message, &join.proof).is_ok())
-    }
-}
-
-/// A secret that server and clients share; clients without it are refused.
-#[derive(Clone)]
-pub struct Token(hmac::Key);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token")
-    }
-}
-
-impl Token {
-    /// From its text, as it stands in a file without the line's end.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if it is shorter than 16 bytes: such a secret can be guessed.
-    pub fn new(text: &str) -> Result<Self, Error> {
-        let text = text.trim();
-        if text.len() < 16 {
-            let length = text.len();
-            let message = format!("a token needs 16 characters or more, this one has {length}");
-            return Err(Error::Invalid(message));
-        }
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes())))
-    }
-
-    /// The proof that the holder is at the other end of `channel`.
-    pub(crate) fn prove(&self, channel: &Channel) -> Result<Vec<u8>, Error> {
-        Ok(hmac::sign(&self.0, &channel.keying_material(TOKEN_LABEL)?).as_ref().to_vec())
-    }
-
-    /// Whether `proof`, received on `channel`, comes from a holder.
-    pub(crate) fn verify(&self, channel: &Channel, proof: &[u8]) -> Result<bool, Error> {
-        Ok(hmac::verify(&self.0, &channel.keying_material(TOKEN_LABEL)?, proof).is_ok())
     }
 }
 

@@ -14,11 +14,12 @@ use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, watch};
 use weftline_core::session::{Event, RESET_ABANDONED, Session, SessionConfig, SessionStats};
 use weftline_core::wire::PolicyNote;
-use weftline_core::{Instant, PathId, PathInfo, SubflowId};
+use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 
 use crate::clock;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
+use crate::memory::Lease;
 use crate::policy::Caps;
 use crate::refusal::printable;
 use crate::socket::TcpInfo;
@@ -32,6 +33,9 @@ const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_TICK: Duration = Duration::from_millis(50);
 /// How long a closed connection that lost its last subflow waits for another one.
 const LAST_WORDS_TIME: Duration = Duration::from_secs(5);
+/// Memory for bytes to send is asked for in such steps, and given back when twice as much as is
+/// held, and two steps, are not needed.
+const SEND_STEP: u64 = 512 << 10;
 
 /// One connection, shared by the application's handle, its subflows' tasks and its timer.
 pub(crate) struct Shared {
@@ -46,6 +50,8 @@ struct Inner {
     session: Session,
     /// The rate caps of its paths, shared with other connections of the client.
     caps: Arc<Caps>,
+    /// The connection's part of the process's memory.
+    lease: Lease,
     slots: Vec<Slot>,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -120,11 +126,22 @@ struct Effects {
 
 impl Shared {
     /// A connection without subflows, its timer running. It fails when it is without subflows for
-    /// `grace`.
-    pub(crate) fn start(config: &SessionConfig, grace: Duration, caps: Arc<Caps>) -> Arc<Self> {
+    /// `grace`. It keeps to the memory of `lease`.
+    pub(crate) fn start(
+        config: &SessionConfig,
+        grace: Duration,
+        caps: Arc<Caps>,
+        mut lease: Lease,
+    ) -> Arc<Self> {
         let now = clock::now();
+        let first_window = lease.grow_receive(config.first_window.as_u64());
+        let first_window = ByteCount::new(first_window);
+        let mut session = Session::new(&SessionConfig { first_window, ..config.clone() }, now);
+        session.set_receive_limit(lease.receive(), now);
+        session.set_send_limit(lease.send(), now);
         let inner = Inner {
-            session: Session::new(config, now),
+            session,
+            lease,
             caps,
             slots: Vec::new(),
             reader: None,
@@ -157,6 +174,7 @@ impl Shared {
             let mut inner = self.inner.lock().expect("the session does not panic");
             let now = clock::now();
             let result = f(&mut inner, now);
+            inner.balance_memory(now);
             inner.drain(now, self.grace, &mut effects);
             result
         };
@@ -223,6 +241,7 @@ impl Shared {
             });
             inner.names.insert(path, Arc::clone(name));
             inner.no_path_since = None;
+            inner.lease.add_subflow();
             inner.session.subflow_up(id, path, now);
             Some(Attached { wake, health, leave })
         })
@@ -233,7 +252,10 @@ impl Shared {
     pub(crate) fn detach(&self, id: SubflowId, answered: bool) {
         self.with(|inner, now| {
             inner.answered |= answered;
-            inner.slots.retain(|slot| slot.id != id);
+            if let Some(at) = inner.slots.iter().position(|slot| slot.id == id) {
+                inner.slots.remove(at);
+                inner.lease.remove_subflow();
+            }
             inner.session.subflow_down(id, now);
             if inner.slots.is_empty() {
                 inner.no_path_since = Some(now);
@@ -397,6 +419,7 @@ impl Shared {
                 None if inner.session.is_finished() => return Some(Err(WriteError::Finished)),
                 None => {}
             }
+            inner.reserve_send(data.len() as u64, now);
             let n = inner.session.write(data, now);
             inner.written += n as u64;
             if n == 0 && !data.is_empty() {
@@ -513,6 +536,33 @@ impl Inner {
         if self.end.is_none() {
             self.session.reset(code, reason, now);
             self.end = Some(End::Failed(Arc::new(error)));
+        }
+    }
+
+    /// Sees to it that there is memory for `more` bytes to send, as far as there is.
+    fn reserve_send(&mut self, more: u64, now: Instant) {
+        let wanted = self.session.send_held() + more.max(SEND_STEP / 2);
+        if wanted > self.lease.send() {
+            let limit = self.lease.grow_send(wanted.next_multiple_of(SEND_STEP));
+            self.session.set_send_limit(limit, now);
+        }
+    }
+
+    /// Lets the peer send as much as it would, as far as there is memory, and gives back what is
+    /// not needed to send.
+    fn balance_memory(&mut self, now: Instant) {
+        let wanted = self.session.receive_wanted();
+        let has = self.lease.receive();
+        if wanted > has {
+            let limit = self.lease.grow_receive(wanted);
+            if limit > has {
+                self.session.set_receive_limit(limit, now);
+            }
+        }
+        let held = self.session.send_held();
+        if self.lease.send() > 2 * (held + SEND_STEP) {
+            let limit = self.lease.shrink_send((held + SEND_STEP / 2).next_multiple_of(SEND_STEP));
+            self.session.set_send_limit(limit, now);
         }
     }
 
@@ -663,15 +713,15 @@ pub(crate) fn path_event(
 fn path_info(info: &TcpInfo) -> PathInfo {
     PathInfo {
         exact: false,
-        cwnd: weftline_core::ByteCount::new(info.cwnd_bytes),
-        in_flight: weftline_core::ByteCount::new(info.in_flight_bytes),
-        unsent: weftline_core::ByteCount::new(info.unsent_bytes),
+        cwnd: ByteCount::new(info.cwnd_bytes),
+        in_flight: ByteCount::new(info.in_flight_bytes),
+        unsent: ByteCount::new(info.unsent_bytes),
         srtt: info.srtt,
         rttvar: info.rttvar,
         min_rtt: info.min_rtt,
         delivery_rate: info.delivery_rate,
         retransmitted: info.retransmitted_segments,
-        ssthresh: info.ssthresh_bytes.map(weftline_core::ByteCount::new),
+        ssthresh: info.ssthresh_bytes.map(ByteCount::new),
         pacing_rate: info.pacing_rate,
         timed_out: info.timed_out,
     }

@@ -489,6 +489,34 @@ impl Session {
         self.send.room()
     }
 
+    // ---- memory shared with other sessions ----
+
+    /// Bytes that the peer would like to have outstanding, within
+    /// [`max_memory`](SessionConfig::max_memory); it gets them up to
+    /// [`set_receive_limit`](Self::set_receive_limit).
+    pub const fn receive_wanted(&self) -> u64 {
+        self.recv.wished()
+    }
+
+    /// The driver has memory for `limit` received bytes. What the peer has been granted before
+    /// stays granted. Without any call only `max_memory` limits.
+    pub fn set_receive_limit(&mut self, limit: u64, now: Instant) {
+        self.recv.set_limit(limit, now);
+        self.after(now);
+    }
+
+    /// Bytes held to send, or to send again.
+    pub fn send_held(&self) -> u64 {
+        self.send.held()
+    }
+
+    /// The driver has memory for `limit` bytes to send. What is held already stays. Without any
+    /// call only `max_memory` limits.
+    pub fn set_send_limit(&mut self, limit: u64, now: Instant) {
+        self.send.set_memory_limit(limit);
+        self.after(now);
+    }
+
     // ---- output ----
 
     /// Appends what subflow `id` should send now to `out`: control records always, and data
@@ -744,3 +772,5 @@ pub const RESET_ABANDONED: u64 = 2;
 pub const RESET_FORWARD: u64 = 3;
 /// Reset code: the daemon is shutting down.
 pub const RESET_SHUTDOWN: u64 = 4;
+/// Reset code: the server does not let this client in any more.
+pub const RESET_REVOKED: u64 = 5;
