@@ -238,8 +238,8 @@ fn the_client_changes_roles_of_a_connection_under_way() {
     assert!(carried(2100, 3000, 1) > Bitrate::mbps(15));
     let rate = carried(3050, 4000, 0);
     assert!((Bitrate::kbps(800)..Bitrate::kbps(1100)).contains(&rate), "{rate}");
-    assert_eq!(world.session(1).policy(PathId(0)), capped);
-    assert_eq!(world.session(1).policy(PathId(1)), ACTIVE);
+    assert_eq!(world.session(1).policy(PathId(0)).policy, capped);
+    assert_eq!(world.session(1).policy(PathId(1)).policy, ACTIVE);
 }
 
 #[test]

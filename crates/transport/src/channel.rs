@@ -13,7 +13,7 @@ use weftline_core::wire::{Preamble, Record, Refusal, WireError};
 
 use crate::error::Error;
 use crate::refusal;
-use crate::tls::{self, ClientSecurity, ServerSecurity};
+use crate::tls::{self, ClientSecurity, Fingerprint, ServerSecurity};
 
 /// The most bytes read from a peer before it has said a whole handshake record.
 const MAX_HANDSHAKE_BYTES: usize = 4 << 10;
@@ -70,6 +70,7 @@ impl Channel {
                 let connector = TlsConnector::from(client.config());
                 let connected = connector.connect(name.clone(), stream).await;
                 let tls = connected.map_err(|error| tls::handshake_error(peer, &error))?;
+                check_protocol(peer, tls.get_ref().1.alpn_protocol())?;
                 Stream::Tls(Box::new(tls.into()))
             }
         };
@@ -95,6 +96,7 @@ impl Channel {
             (ServerSecurity::Tls(server), TLS_HANDSHAKE) => {
                 let accepted = TlsAcceptor::from(server.config()).accept(stream).await;
                 let tls = accepted.map_err(|error| tls::handshake_error(peer, &error))?;
+                check_protocol(peer, tls.get_ref().1.alpn_protocol())?;
                 let stream = Stream::Tls(Box::new(tls.into()));
                 Ok(Self::new(stream, peer))
             }
@@ -120,6 +122,12 @@ impl Channel {
     /// The other end.
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The fingerprint of the peer's certificate, if it has shown one.
+    pub(crate) fn peer_certificate(&self) -> Option<Fingerprint> {
+        let Stream::Tls(tls) = &self.stream else { return None };
+        Some(Fingerprint::of(tls.get_ref().1.peer_certificates()?.first()?))
     }
 
     /// The socket, to set its options.
@@ -252,6 +260,12 @@ impl Channel {
         };
         Parts { stream, tls, input: self.input, peer: self.peer }
     }
+}
+
+/// TLS ends that speak of something else, or of nothing, are none of ours (RFC 7301): what is said
+/// to one service must not be understood by another.
+fn check_protocol(peer: SocketAddr, named: Option<&[u8]>) -> Result<(), Error> {
+    if named == Some(tls::ALPN) { Ok(()) } else { Err(Error::OtherProtocol { peer }) }
 }
 
 /// Says that nothing more comes and waits for the peer to do the same.

@@ -1,31 +1,38 @@
 //! The client: what to connect over, and connecting.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::session::SessionConfig;
-use weftline_core::wire::Hello;
-use weftline_core::{ByteCount, PathId};
+use weftline_core::wire::{Hello, PolicyNote};
+use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
 
 use crate::address::ServerAddr;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::handshake::Token;
+use crate::handshake::random;
 use crate::links::LinkWatch;
+use crate::memory::MemoryBudget;
 use crate::path::{Dialer, Report};
+use crate::policy::Caps;
 use crate::redial::PathKnowledge;
+use crate::roster;
+use crate::server::check_max_memory;
 use crate::socket::{Bind, SocketOptions, check_congestion};
 use crate::tls::ClientSecurity;
+use crate::token::Token;
 
 /// The longest name of a path on the wire, in bytes.
 const MAX_NAME: usize = 64;
 /// Attempts of every path after which connecting fails.
 const ATTEMPTS: u32 = 2;
+/// How long paths that are not active wait for the others to open a connection.
+const HEAD_START: Duration = Duration::from_millis(250);
 
 /// One way to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,12 +41,38 @@ pub struct PathConfig {
     pub name: String,
     /// Where it leaves this machine.
     pub bind: Bind,
+    /// What it is for, and the most it may carry in each direction, all connections together.
+    pub policy: PathPolicy,
+    /// The kernel's congestion control on it, in both directions; that of the client if `None`.
+    pub congestion: Option<String>,
 }
 
 impl PathConfig {
-    /// A path called `name` that leaves through `bind`.
+    /// A path called `name` that leaves through `bind`: active, without a cap.
     pub fn new(name: impl Into<String>, bind: Bind) -> Self {
-        Self { name: name.into(), bind }
+        Self { name: name.into(), bind, policy: PathPolicy::default(), congestion: None }
+    }
+
+    /// The same path for another use.
+    #[must_use]
+    pub fn role(mut self, role: Role) -> Self {
+        self.policy.role = role;
+        self
+    }
+
+    /// The same path, carrying at most `rate` in each direction: bytes of streams and the headers
+    /// of their records, all connections of the client together.
+    #[must_use]
+    pub fn cap(mut self, rate: Bitrate) -> Self {
+        self.policy.cap = Some(rate);
+        self
+    }
+
+    /// The same path under another congestion control of the kernel, in both directions.
+    #[must_use]
+    pub fn congestion(mut self, name: impl Into<String>) -> Self {
+        self.congestion = Some(name.into());
+        self
     }
 }
 
@@ -47,41 +80,122 @@ impl PathConfig {
 pub(crate) struct Settings {
     /// Each path with the server's address on it.
     pub(crate) paths: Vec<(PathConfig, ServerAddr)>,
+    /// The number of each path, the same in all connections.
+    pub(crate) ids: Vec<PathId>,
+    /// Counts the changes of the client's paths.
+    pub(crate) revision: u64,
+    pub(crate) common: Arc<Common>,
     pub(crate) security: ClientSecurity,
     pub(crate) server_name: Option<ServerName<'static>>,
     pub(crate) token: Option<Token>,
     pub(crate) socket: SocketOptions,
     pub(crate) session: SessionConfig,
+    pub(crate) memory: MemoryBudget,
     /// What the first subflow says; the dialer fills in path and subflow.
     pub(crate) hello: Hello,
     pub(crate) handshake_timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) seed: u64,
     /// What the connections know of each path.
-    pub(crate) knowledge: Vec<PathKnowledge>,
-    /// The machine's links, watched since the first connection.
-    pub(crate) links: OnceLock<Option<LinkWatch>>,
+    pub(crate) knowledge: Vec<Arc<PathKnowledge>>,
 }
 
 impl Settings {
     /// The machine's links from here on; `None` where they cannot be watched.
     pub(crate) fn links(&self) -> Option<LinkWatch> {
-        self.links.get_or_init(LinkWatch::start).as_ref().map(LinkWatch::subscribe)
+        self.common.links.get_or_init(LinkWatch::start).as_ref().map(LinkWatch::subscribe)
+    }
+
+    /// Whether a server of these settings is one of the others'.
+    pub(crate) fn shares_server(&self, other: &Self) -> bool {
+        self.paths.iter().any(|(_, server)| other.paths.iter().any(|(_, theirs)| theirs == server))
+    }
+
+    /// The settings of sockets on a path.
+    pub(crate) fn socket_options(&self, path: &PathConfig) -> SocketOptions {
+        let congestion = path.congestion.clone().or_else(|| self.socket.congestion.clone());
+        SocketOptions { congestion, ..self.socket.clone() }
+    }
+
+    /// What is said of the path `index`.
+    pub(crate) fn note(&self, index: usize) -> PolicyNote {
+        PolicyNote { revision: self.revision, policy: self.paths[index].0.policy }
+    }
+
+    /// Whether the path `index` leaves the first word to others: it is not active, and others are.
+    pub(crate) fn is_reserve(&self, index: usize) -> bool {
+        let is_active = |(path, _): &(PathConfig, ServerAddr)| path.policy.role == Role::Active;
+        !is_active(&self.paths[index]) && self.paths.iter().any(is_active)
+    }
+}
+
+/// What clients of the same paths have in common, whatever becomes of their settings.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    /// By this number the server knows their connections as one client's.
+    group: [u8; 16],
+    /// The rate caps of what is sent.
+    pub(crate) caps: Arc<Caps>,
+    /// Every path there has been: the index is its number.
+    paths: Mutex<Vec<KnownPath>>,
+    revisions: AtomicU64,
+    /// Numbers the connections, each of which has random streams of its own.
+    connections: AtomicU64,
+    /// The machine's links, watched since the first connection.
+    links: OnceLock<Option<LinkWatch>>,
+}
+
+#[derive(Debug)]
+struct KnownPath {
+    name: String,
+    bind: Bind,
+    server: ServerAddr,
+    knowledge: Arc<PathKnowledge>,
+}
+
+impl Common {
+    /// The number and the knowledge of a path: the same if name and both ends are.
+    fn path(&self, path: &PathConfig, server: &ServerAddr) -> (PathId, Arc<PathKnowledge>) {
+        let mut known = self.paths.lock().expect("nobody panics with it");
+        let is_it =
+            |k: &KnownPath| k.name == path.name && k.bind == path.bind && k.server == *server;
+        let index = known.iter().position(is_it).unwrap_or(known.len());
+        if index == known.len() {
+            known.push(KnownPath {
+                name: path.name.clone(),
+                bind: path.bind.clone(),
+                server: server.clone(),
+                knowledge: Arc::default(),
+            });
+        }
+        (PathId(index as u64), Arc::clone(&known[index].knowledge))
     }
 }
 
 /// Makes connections to one server over the same paths. Cloning is cheap.
 #[derive(Clone)]
 pub struct Client {
-    settings: Arc<Settings>,
-    /// Numbers the connections, each of which has random streams of its own.
-    connections: Arc<AtomicU64>,
+    settings: Arc<watch::Sender<Arc<Settings>>>,
 }
 
 impl Client {
     /// Starts describing a client.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
+    }
+
+    /// Takes another description, of which all holds for connections to come, and that of the paths
+    /// for those under way as well: a path that is new is dialled; another role or cap holds at
+    /// once, at both ends; a path that is not there any more carries no new data, and is closed
+    /// when what it carries has arrived and another path is up. A path is the same as before if its
+    /// name, its interface or address, and the server's address are.
+    ///
+    /// # Errors
+    /// As for [`ClientBuilder::build`]; then everything stays as it was.
+    pub fn reload(&self, builder: ClientBuilder) -> Result<(), Error> {
+        let settings = builder.beside(self).settings()?;
+        self.settings.send_replace(Arc::new(settings));
+        Ok(())
     }
 
     /// Opens a connection. Returns when its first subflow is up; every other path joins when it
@@ -91,13 +205,29 @@ impl Client {
     /// When every path has failed twice, or in a way that cannot get better: the most telling of
     /// their errors.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        let dialer = Arc::new(Dialer::new(Arc::clone(&self.settings), number));
-        let paths = self.settings.paths.len();
+        let mut changes = self.settings.subscribe();
+        let settings = Arc::clone(&changes.borrow_and_update());
+        let number = settings.common.connections.fetch_add(1, Ordering::Relaxed);
+        let dialer = Arc::new(Dialer::new(Arc::clone(&settings), number));
+        let paths = settings.paths.len();
         let (reports, mut inbox) = mpsc::channel(paths * ATTEMPTS as usize);
         let mut tasks = JoinSet::new();
-        for index in 0..paths {
-            tasks.spawn(Arc::clone(&dialer).run_path(index, reports.clone()));
+        // Those in reserve wait a moment for the others to open the connection.
+        let wanted = watch::Sender::new(false);
+        let mut running = Vec::new();
+        for (index, &id) in settings.ids.iter().enumerate() {
+            let (dialer, reports) = (Arc::clone(&dialer), reports.clone());
+            let mut wanted = settings.is_reserve(index).then(|| wanted.subscribe());
+            running.push((
+                id,
+                tasks.spawn(async move {
+                    if let Some(wanted) = &mut wanted {
+                        let wanted = wanted.wait_for(|wanted| *wanted);
+                        let _ = tokio::time::timeout(HEAD_START, wanted).await;
+                    }
+                    dialer.run_path(index, reports).await;
+                }),
+            ));
         }
         drop(reports);
         let mut attempts = vec![0; paths];
@@ -106,10 +236,15 @@ impl Client {
             match report {
                 Report::Up(shared, peer) => {
                     tasks.detach_all();
-                    return Ok(Connection::new(shared, peer));
+                    tokio::spawn(roster::follow(dialer, running, changes));
+                    return Ok(Connection::new(shared, peer, None));
                 }
                 Report::Failed(index, error) => {
                     attempts[index] += if error.is_permanent() { ATTEMPTS } else { 1 };
+                    let mut all = attempts.iter().enumerate();
+                    if all.all(|(index, &n)| n > 0 || settings.is_reserve(index)) {
+                        wanted.send_replace(true);
+                    }
                     if told.as_ref().is_none_or(|old| !old.is_permanent()) {
                         told = Some(error);
                     }
@@ -134,7 +269,9 @@ pub struct ClientBuilder {
     scheduler: String,
     window: Option<ByteCount>,
     forward: Option<String>,
+    beside: Option<Arc<Common>>,
     max_memory: ByteCount,
+    memory: MemoryBudget,
     socket: SocketOptions,
     handshake_timeout: Duration,
     grace: Duration,
@@ -153,7 +290,9 @@ impl Default for ClientBuilder {
             scheduler: session.scheduler.name.to_owned(),
             window: None,
             forward: None,
+            beside: None,
             max_memory: session.max_memory,
+            memory: MemoryBudget::default(),
             socket: SocketOptions::default(),
             handshake_timeout: Duration::from_secs(5),
             grace: Duration::from_secs(30),
@@ -208,7 +347,8 @@ impl ClientBuilder {
         self
     }
 
-    /// A fixed transmission window for FBDT; by default it follows the measured rates.
+    /// A fixed transmission window for FBDT, 1,448 B (a segment) to 1 GiB; by default it follows the
+    /// measured rates.
     #[must_use]
     pub fn window(mut self, window: ByteCount) -> Self {
         self.window = Some(window);
@@ -222,6 +362,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Makes the client share the paths of `client`: what is known of them, and their rate caps,
+    /// which hold for the connections of both together. A path is the same if its name, its
+    /// interface or address, and the server's address are.
+    #[must_use]
+    pub fn beside(mut self, client: &Client) -> Self {
+        self.beside = Some(Arc::clone(&client.settings.borrow().common));
+        self
+    }
+
     /// The kernel's congestion control on every subflow, in both directions; by default the
     /// system's own.
     #[must_use]
@@ -230,11 +379,19 @@ impl ClientBuilder {
         self
     }
 
-    /// Most memory for received bytes of a connection, and again for bytes to send; default
-    /// 256 MiB.
+    /// Most memory for received bytes of a connection, and again for bytes to send: 256 KiB to
+    /// 64 GiB; default 256 MiB.
     #[must_use]
     pub fn max_memory(mut self, memory: ByteCount) -> Self {
         self.max_memory = memory;
+        self
+    }
+
+    /// What all connections may use together; by default they share half of the machine's memory
+    /// with all others of the process. When it is used up, connecting fails and none grows.
+    #[must_use]
+    pub fn memory(mut self, memory: MemoryBudget) -> Self {
+        self.memory = memory;
         self
     }
 
@@ -270,24 +427,40 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// When a setting is missing, unknown or does not fit the others; the error names it.
-    pub fn build(mut self) -> Result<Client, Error> {
+    pub fn build(self) -> Result<Client, Error> {
+        let settings = self.settings()?;
+        Ok(Client { settings: Arc::new(watch::Sender::new(Arc::new(settings))) })
+    }
+
+    fn settings(mut self) -> Result<Settings, Error> {
         if self.paths.is_empty() {
             self.paths.push(PathConfig::new("default", Bind::Any));
         }
+        check_max_memory(self.max_memory)?;
+        self.check_window()?;
         let security = self.security.take().ok_or(Error::NoTrust)?;
         let paths = self.match_paths()?;
-        if let Some(name) = &self.socket.congestion {
+        let of_paths = paths.iter().filter_map(|(path, _)| path.congestion.as_ref());
+        for name in self.socket.congestion.iter().chain(of_paths) {
             check_congestion(name)?;
         }
-        let forward = self.forward_number()?;
+        let forward = self.forward_index()?;
         let scheduler =
             Entry::find(&self.scheduler).map_err(|_| unknown_scheduler(&self.scheduler))?;
-        scheduler.check_paths(paths.len()).map_err(|error| Error::Invalid(error.to_string()))?;
+        let active = paths.iter().filter(|(path, _)| path.policy.role == Role::Active).count();
+        scheduler.check_paths(active).map_err(|error| Error::Invalid(error.to_string()))?;
+        let common = match self.beside.take() {
+            Some(common) => common,
+            None => Arc::new(Common { group: random()?, ..Common::default() }),
+        };
+        let known = paths.iter().map(|(path, server)| common.path(path, server));
+        let (ids, knowledge): (Vec<_>, Vec<_>) = known.unzip();
+        let forward = forward.map(|index| ids[index]);
         let session = SessionConfig {
             scheduler,
             scheduler_config: SchedulerConfig {
                 window: self.window.map(ByteCount::as_u64),
-                forward_pin: forward.map(PathId),
+                forward_pin: forward,
                 ..SchedulerConfig::default()
             },
             max_memory: self.max_memory,
@@ -297,25 +470,27 @@ impl ClientBuilder {
             scheduler: self.scheduler,
             congestion: self.socket.congestion.clone().unwrap_or_default(),
             window: self.window.map_or(0, ByteCount::as_u64),
-            forward_pin: forward.map_or(0, |number| number + 1),
+            forward_pin: forward.map_or(0, |PathId(number)| number + 1),
+            group: common.group,
             ..Hello::default()
         };
-        let settings = Settings {
-            knowledge: paths.iter().map(|_| PathKnowledge::default()).collect(),
-            links: OnceLock::new(),
+        Ok(Settings {
+            knowledge,
+            ids,
+            revision: common.revisions.fetch_add(1, Ordering::Relaxed),
+            common,
             paths,
             security,
             server_name: self.server_name.as_deref().map(parse_name).transpose()?,
             token: self.token,
             socket: self.socket,
             session,
+            memory: self.memory,
             hello,
             handshake_timeout: self.handshake_timeout,
             grace: self.grace,
             seed: self.seed.map_or_else(crate::handshake::random_seed, Ok)?,
-        };
-        let connections = Arc::new(AtomicU64::new(0));
-        Ok(Client { settings: Arc::new(settings), connections })
+        })
     }
 
     /// Each path with its server.
@@ -343,10 +518,21 @@ impl ClientBuilder {
         }
     }
 
-    fn forward_number(&self) -> Result<Option<u64>, Error> {
+    /// Refuses a window that a scheduler would silently change.
+    fn check_window(&self) -> Result<(), Error> {
+        let (least, most) = (ByteCount::new(1448), ByteCount::mib(1024));
+        match self.window {
+            Some(window) if !(least..=most).contains(&window) => Err(Error::Invalid(format!(
+                "a window is {least} to {most}, {window} is not; without one it follows the rates"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn forward_index(&self) -> Result<Option<usize>, Error> {
         let Some(forward) = &self.forward else { return Ok(None) };
         match self.paths.iter().position(|path| path.name == *forward) {
-            Some(index) => Ok(Some(index as u64)),
+            Some(index) => Ok(Some(index)),
             None => Err(Error::Invalid(format!("no path is called '{forward}' to be forward"))),
         }
     }

@@ -64,6 +64,7 @@ impl Drop for Handle {
 pub struct Control {
     shared: Arc<Shared>,
     peer: SocketAddr,
+    client: Option<Arc<str>>,
 }
 
 impl fmt::Debug for Control {
@@ -90,8 +91,9 @@ pub struct ConnectionStats {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>, peer: SocketAddr) -> Self {
-        let handle = Arc::new(Handle(Control { shared, peer }));
+    pub(crate) fn new(shared: Arc<Shared>, peer: SocketAddr, client: Option<String>) -> Self {
+        let client = client.map(Arc::from);
+        let handle = Arc::new(Handle(Control { shared, peer, client }));
         let read = ReadHalf { handle: Arc::clone(&handle), buffer: Vec::new(), at: 0 };
         Self { read, write: WriteHalf { handle } }
     }
@@ -111,6 +113,12 @@ impl Control {
     /// The peer's address on the connection's first subflow.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Who the client is (server): the name of its token, or the fingerprint of its certificate;
+    /// `None` where the server asks for neither, and on the client's side.
+    pub fn client(&self) -> Option<&str> {
+        self.client.as_deref()
     }
 
     /// The counters now.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weftline_core::ByteCount;
 use weftline_core::session::SessionError;
 
 use crate::socket::Bind;
@@ -37,6 +38,12 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The handshake had to make room for others (server).
+    #[error("{peer} was slow in the handshake, others wait: given up")]
+    GivenUp {
+        /// The other end.
+        peer: SocketAddr,
+    },
     /// The peer did not finish the handshake in time.
     #[error("{peer} did not finish the handshake within {after:?}")]
     HandshakeTimeout {
@@ -55,6 +62,15 @@ pub enum Error {
         address: SocketAddr,
         /// The system's reason.
         source: io::Error,
+    },
+    /// All the memory that connections may use is promised to others.
+    #[error(
+        "the memory for connections is used up ({total} in all); try again later, close some, or \
+         give --max-total-memory more"
+    )]
+    MemoryUsedUp {
+        /// What they may use together.
+        total: ByteCount,
     },
     /// The interface has no address to reach the server from.
     #[error("interface '{name}' has no {family} address and binding to it needs CAP_NET_RAW")]
@@ -103,6 +119,12 @@ pub enum Error {
     PortInUse {
         /// The address.
         address: SocketAddr,
+    },
+    /// The peer speaks TLS for something else.
+    #[error("{peer} speaks another protocol over TLS (no ALPN 'weftline'); check address and port")]
+    OtherProtocol {
+        /// The other end.
+        peer: SocketAddr,
     },
     /// The peer broke the protocol.
     #[error("{peer}: {source}")]
@@ -253,7 +275,9 @@ impl Error {
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::ClosedInHandshake { .. }
+            | Self::GivenUp { .. }
             | Self::HandshakeTimeout { .. }
+            | Self::MemoryUsedUp { .. }
             | Self::NoInterfaceAddress { .. }
             | Self::NoPath { .. }
             | Self::Reset { .. }

@@ -11,10 +11,10 @@ use weftline_core::wire::{Hello, HelloReply, Join, JoinReply, Record, WireError}
 use crate::channel::{Channel, Parts};
 use crate::error::Error;
 use crate::refusal::{self, printable};
+use crate::token::Token;
 
-/// The exporter labels (RFC 8446 §7.5) under which each kind of proof is bound to its channel.
+/// The exporter label (RFC 8446 §7.5) under which a join's proof is bound to its channel.
 const JOIN_LABEL: &str = "EXPORTER-weftline-join";
-const TOKEN_LABEL: &str = "EXPORTER-weftline-token";
 
 /// A number to seed random streams that need not be secret.
 ///
@@ -24,7 +24,11 @@ pub(crate) fn random_seed() -> Result<u64, Error> {
     Ok(u64::from_ne_bytes(random()?))
 }
 
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+/// Secret random bytes.
+///
+/// # Errors
+/// When the system has no randomness to give.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     SystemRandom::new()
         .fill(&mut bytes)
@@ -76,42 +80,6 @@ impl SessionKeys {
     }
 }
 
-/// A secret that server and clients share; clients without it are refused.
-#[derive(Clone)]
-pub struct Token(hmac::Key);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token")
-    }
-}
-
-impl Token {
-    /// From its text, as it stands in a file without the line's end.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if it is shorter than 16 bytes: such a secret can be guessed.
-    pub fn new(text: &str) -> Result<Self, Error> {
-        let text = text.trim();
-        if text.len() < 16 {
-            let length = text.len();
-            let message = format!("a token needs 16 characters or more, this one has {length}");
-            return Err(Error::Invalid(message));
-        }
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, text.as_bytes())))
-    }
-
-    /// The proof that the holder is at the other end of `channel`.
-    pub(crate) fn prove(&self, channel: &Channel) -> Result<Vec<u8>, Error> {
-        Ok(hmac::sign(&self.0, &channel.keying_material(TOKEN_LABEL)?).as_ref().to_vec())
-    }
-
-    /// Whether `proof`, received on `channel`, comes from a holder.
-    pub(crate) fn verify(&self, channel: &Channel, proof: &[u8]) -> Result<bool, Error> {
-        Ok(hmac::verify(&self.0, &channel.keying_material(TOKEN_LABEL)?, proof).is_ok())
-    }
-}
-
 /// Opens a connection on `channel` (client).
 ///
 /// # Errors
@@ -134,21 +102,19 @@ pub(crate) async fn hello(
     }
 }
 
-/// Adds a subflow on `channel` to the connection of `keys` (client).
+/// Adds a subflow on `channel` to the connection of `keys` (client); `join` says all but number and
+/// proof.
 ///
 /// # Errors
 /// As for [`hello`].
 pub(crate) async fn join(
     mut channel: Channel,
     keys: &SessionKeys,
-    subflow: u64,
-    path: u64,
-    path_name: &str,
+    join: Join,
 ) -> Result<Parts, Error> {
-    let tag = keys.tag(&channel, subflow)?;
+    let tag = keys.tag(&channel, join.subflow)?;
     let proof = tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes");
-    let path_name = path_name.to_owned();
-    let join = Join { session: keys.id.0, subflow, path, path_name, proof, ..Join::default() };
+    let join = Join { session: keys.id.0, proof, ..join };
     channel.send(&Record::Join(join)).await?;
     match channel.receive().await? {
         Record::JoinReply(JoinReply {}) => Ok(channel.into_parts()),

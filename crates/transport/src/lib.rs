@@ -66,9 +66,13 @@ mod error;
 mod events;
 mod forward;
 mod handshake;
+mod limits;
 mod links;
+mod memory;
 mod path;
+mod policy;
 mod redial;
+mod roster;
 mod server;
 mod shared;
 mod socket;
@@ -76,6 +80,7 @@ mod stats;
 mod subflow;
 mod sys;
 mod tls;
+mod token;
 mod vigil;
 
 pub mod refusal;
@@ -86,11 +91,14 @@ pub use connection::{Connection, ConnectionStats, Control, ReadHalf, WriteHalf};
 pub use error::Error;
 pub use events::{PathEvent, PathEventKind};
 pub use forward::{Forwarder, LocalService, Relayed, Target, relay, serve};
-pub use handshake::Token;
-pub use server::{Limits, Server, ServerBuilder};
+pub use limits::Limits;
+pub use memory::MemoryBudget;
+pub use server::{Server, ServerBuilder, ServerControl};
 pub use socket::{Bind, check_congestion, congestion_controls};
 pub use stats::{ProcessStats, process_stats};
 pub use tls::{
     ClientSecurity, ClientTls, Fingerprint, Identity, ParseFingerprintError, ServerSecurity,
     ServerTls, Trust, default_state_dir,
 };
+pub use token::Token;
+pub use weftline_core::{PathPolicy, Role};

@@ -15,7 +15,8 @@ use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinSet;
 use weftline_core::rng::Rng;
 use weftline_core::session::RESET_ABANDONED;
-use weftline_core::{Instant, PathId, SubflowId};
+use weftline_core::wire::{Hello, Join};
+use weftline_core::{Instant, SubflowId};
 
 use crate::channel::{Channel, Parts};
 use crate::client::Settings;
@@ -24,6 +25,7 @@ use crate::error::Error;
 use crate::events::PathEventKind;
 use crate::handshake::{self, SessionKeys};
 use crate::links::LinkWatch;
+use crate::memory::LEAST_RECEIVE;
 use crate::redial::{self, Backoff, Pace};
 use crate::refusal;
 use crate::shared::{Shared, path_event};
@@ -58,6 +60,11 @@ pub(crate) enum Report {
 /// Brings up the paths of one connection.
 pub(crate) struct Dialer {
     settings: Arc<Settings>,
+    origin: Arc<Origin>,
+}
+
+/// What all paths of a connection have in common, whenever they were added.
+struct Origin {
     /// Which of the client's connections this is.
     number: u64,
     next_subflow: AtomicU64,
@@ -71,7 +78,7 @@ struct Open {
     keys: SessionKeys,
 }
 
-impl Drop for Dialer {
+impl Drop for Origin {
     fn drop(&mut self) {
         // Opened, and then given up before anybody got the connection.
         if let Some(open) = self.open.get() {
@@ -83,7 +90,23 @@ impl Drop for Dialer {
 
 impl Dialer {
     pub(crate) fn new(settings: Arc<Settings>, number: u64) -> Self {
-        Self { settings, number, next_subflow: AtomicU64::new(0), open: OnceCell::new() }
+        let (next_subflow, open) = (AtomicU64::new(0), OnceCell::new());
+        Self { settings, origin: Arc::new(Origin { number, next_subflow, open }) }
+    }
+
+    /// For the same connection, of which paths have been added or changed.
+    pub(crate) fn with(&self, settings: Arc<Settings>) -> Self {
+        Self { settings, origin: Arc::clone(&self.origin) }
+    }
+
+    /// How the client's paths are set up.
+    pub(crate) fn settings(&self) -> &Arc<Settings> {
+        &self.settings
+    }
+
+    /// The connection, once it is open.
+    pub(crate) fn connection(&self) -> Option<&Arc<Shared>> {
+        Some(&self.origin.open.get()?.shared)
     }
 
     /// Keeps the path `index` up until the connection is over.
@@ -98,12 +121,12 @@ impl Dialer {
                     let _ = reports.send(Report::Failed(index, error)).await;
                 }
             }
-            if self.open.get().is_some() {
+            if self.origin.open.get().is_some() {
                 break None;
             }
             tokio::time::sleep(backoff.next()).await;
         };
-        let Some(open) = self.open.get() else { return };
+        let Some(open) = self.origin.open.get() else { return };
         if let Some(running) = &running {
             let up = Report::Up(Arc::clone(&open.shared), running.peer());
             // Only the first is waited for; later nobody is there any more.
@@ -134,7 +157,7 @@ impl Dialer {
 
     fn backoff(&self, index: usize) -> Backoff {
         let name = &self.settings.paths[index].0.name;
-        let stream = format!("connection/{}/path/{name}", self.number);
+        let stream = format!("connection/{}/path/{name}", self.origin.number);
         Backoff::new(Rng::stream(self.settings.seed, &stream))
     }
 
@@ -158,21 +181,29 @@ impl Dialer {
         let name = settings.server_name.clone().unwrap_or_else(|| server.certificate_name());
         let channel = Channel::connect(stream, &settings.security, &name);
         let channel = in_time(limit, address, channel).await?;
-        let subflow = SubflowId(self.next_subflow.fetch_add(1, Ordering::Relaxed));
-        let path_id = PathId(index as u64);
+        let subflow = SubflowId(self.origin.next_subflow.fetch_add(1, Ordering::Relaxed));
+        let path_id = settings.ids[index];
         let mut channel = Some(channel);
         let mut first = None;
         let hello = async {
             let channel = channel.take().expect("said once");
-            let (parts, open) = self.hello(channel, subflow, path_id, &path.name).await?;
+            let (parts, open) = self.hello(channel, subflow, index).await?;
             first = Some(parts);
             Ok::<_, Error>(open)
         };
-        let open = self.open.get_or_try_init(|| hello).await?;
+        let open = self.origin.open.get_or_try_init(|| hello).await?;
         let parts = match (first, channel) {
             (Some(parts), _) => parts,
             (None, Some(channel)) => {
-                let join = handshake::join(channel, &open.keys, subflow.0, path_id.0, &path.name);
+                let join = Join {
+                    subflow: subflow.0,
+                    path: path_id.0,
+                    path_name: path.name.clone(),
+                    policy: open.shared.policy(path_id),
+                    congestion: Some(settings.socket_options(path).congestion.unwrap_or_default()),
+                    ..Join::default()
+                };
+                let join = handshake::join(channel, &open.keys, join);
                 in_time(limit, address, join).await.inspect_err(|error| open.check(error))?
             }
             (None, None) => unreachable!("a failed hello has returned"),
@@ -184,16 +215,28 @@ impl Dialer {
         &self,
         channel: Channel,
         subflow: SubflowId,
-        path: PathId,
-        name: &str,
+        index: usize,
     ) -> Result<(Parts, Open), Error> {
         let settings = &*self.settings;
-        let mut hello = settings.hello.clone();
-        (hello.subflow, hello.path, hello.path_name) = (subflow.0, path.0, name.to_owned());
+        let lease = settings.memory.connection(LEAST_RECEIVE)?;
+        let path = &settings.paths[index].0;
+        let hello = Hello {
+            subflow: subflow.0,
+            path: settings.ids[index].0,
+            path_name: path.name.clone(),
+            policy: settings.note(index),
+            congestion: settings.socket_options(path).congestion.unwrap_or_default(),
+            ..settings.hello.clone()
+        };
         let peer = channel.peer();
         let hello = handshake::hello(channel, hello, settings.token.as_ref());
         let (parts, keys) = in_time(settings.handshake_timeout, peer, hello).await?;
-        Ok((parts, Open { shared: Shared::start(&settings.session, settings.grace), keys }))
+        let caps = Arc::clone(&settings.common.caps);
+        let shared = Shared::start(&settings.session, settings.grace, caps, lease);
+        for (index, &id) in settings.ids.iter().enumerate() {
+            shared.set_policy(id, settings.note(index));
+        }
+        Ok((parts, Open { shared, keys }))
     }
 
     /// Watches a subflow until it is down or stalled.
@@ -229,7 +272,8 @@ impl Dialer {
                     // What was written before that counts as seen.
                     resting = look(running, &open.shared, vigil) == Verdict::Idle;
                 }
-                Verdict::Alive | Verdict::Quiet => {}
+                Verdict::Alive => {}
+                Verdict::Quiet => open.shared.probe(running.id),
                 Verdict::Stalled => return Dark::Stalled,
             }
         }
@@ -270,8 +314,11 @@ impl Dialer {
                             Ok(Some(running)) => return Redial::Fresh(running),
                             Ok(None) => return Redial::Over,
                             Err(error) => {
-                                self.failed(index, &error);
-                                next = tokio::time::Instant::now() + pace.wait_after_refusal();
+                                let is_refusal = matches!(error, Error::Refused { .. });
+                                if is_refusal || error.is_permanent() {
+                                    next = tokio::time::Instant::now() + pace.wait_after_refusal();
+                                }
+                                teller.tell(self, index, &error);
                             }
                         }
                     }
@@ -301,12 +348,13 @@ impl Dialer {
     fn failed(&self, index: usize, error: &Error) {
         let name = self.settings.paths[index].0.name.as_str();
         let reason = error.to_string();
-        let Some(open) = self.open.get() else {
+        let Some(open) = self.origin.open.get() else {
             tracing::debug!("path {name}: cannot come up: {reason}");
             return;
         };
         let kind = PathEventKind::AttemptFailed { reason };
-        open.shared.publish(path_event(clock::now(), PathId(index as u64), &name.into(), kind));
+        let id = self.settings.ids[index];
+        open.shared.publish(path_event(clock::now(), id, &name.into(), kind));
     }
 }
 

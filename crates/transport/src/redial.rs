@@ -124,7 +124,8 @@ pub(crate) async fn dial(settings: &Arc<Settings>, index: usize) -> Result<TcpSt
             settings.knowledge[index].take_names(found.ok());
         });
     }
-    let stream = socket::connect_any(&path.bind, &candidates, &settings.socket).await?;
+    let options = settings.socket_options(path);
+    let stream = socket::connect_any(&path.bind, &candidates, &options).await?;
     knowledge.names().good = stream.peer_addr().ok();
     knowledge.answered.send_replace(());
     Ok(stream)

@@ -1,76 +1,57 @@
 //! The server: listens, brings subflows into their connections, and keeps to its limits.
 
-use std::collections::{BTreeMap, btree_map};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weftline_core::ranges::RangeSet;
 use weftline_core::scheduler::{Entry, SchedulerConfig};
+use weftline_core::session::RESET_REVOKED;
 use weftline_core::session::SessionConfig;
 use weftline_core::wire::{Hello, Join, JoinReply, Record, WireError};
-use weftline_core::{ByteCount, Instant, PathId, SubflowId};
+use weftline_core::{ByteCount, PathId, SubflowId};
 
 use crate::channel::Channel;
 use crate::client::unknown_scheduler;
 use crate::clock;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::handshake::{SessionId, SessionKeys, Token};
-use crate::refusal::{self, printable};
+use crate::handshake::{SessionId, SessionKeys};
+use crate::limits::{ClientId, Full, Gate, Handshake, Limits, SessionPlace, Source};
+use crate::memory::{LEAST_RECEIVE, Lease, MemoryBudget};
+use crate::policy::Groups;
+use crate::refusal::{self, RefusalLog, printable};
 use crate::shared::Shared;
 use crate::socket::{self, SocketOptions, congestion_controls};
 use crate::stats::COUNTERS;
 use crate::subflow::{self, Running};
 use crate::tls::ServerSecurity;
+use crate::token::Token;
 
 /// Connections that wait to be accepted by the application.
 const ACCEPT_QUEUE: usize = 128;
 /// Live subflows of one connection, and paths it may have had.
 const MAX_SUBFLOWS: usize = 32;
 const MAX_PATHS: usize = 64;
-/// Runs of adjacent subflow numbers used in a connection; clients count up, which makes one run.
+/// Runs of adjacent subflow numbers that are told apart in a connection. Clients count up, and a
+/// join that does not get here leaves a gap.
 const MAX_NUMBER_RUNS: usize = 256;
 /// The wait after the system refused to accept a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How much a server lets peers do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Handshakes under way at once; later ones wait in the kernel's queue.
-    pub handshakes: usize,
-    /// Handshakes under way at once from one address; more are closed.
-    pub handshakes_per_source: usize,
-    /// How long a handshake may take.
-    pub handshake_timeout: Duration,
-    /// Open connections.
-    pub sessions: usize,
-    /// Open connections whose first subflow came from one address.
-    pub sessions_per_source: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            handshakes: 256,
-            handshakes_per_source: 64,
-            handshake_timeout: Duration::from_secs(5),
-            sessions: 4096,
-            sessions_per_source: 1024,
-        }
-    }
-}
 
 /// Describes a [`Server`].
 #[derive(Clone, Debug)]
 pub struct ServerBuilder {
     security: Option<ServerSecurity>,
-    token: Option<Token>,
+    tokens: Vec<Token>,
     limits: Limits,
     max_memory: ByteCount,
+    memory: MemoryBudget,
     grace: Duration,
     socket: SocketOptions,
 }
@@ -79,9 +60,10 @@ impl Default for ServerBuilder {
     fn default() -> Self {
         Self {
             security: None,
-            token: None,
+            tokens: Vec::new(),
             limits: Limits::default(),
             max_memory: SessionConfig::default().max_memory,
+            memory: MemoryBudget::default(),
             grace: Duration::from_secs(30),
             socket: SocketOptions::default(),
         }
@@ -96,10 +78,11 @@ impl ServerBuilder {
         self
     }
 
-    /// The secret that every client must have; by default clients need none.
+    /// Lets in whoever has this secret, or another one that was given; by default clients need
+    /// none.
     #[must_use]
     pub fn token(mut self, token: Token) -> Self {
-        self.token = Some(token);
+        self.tokens.push(token);
         self
     }
 
@@ -110,11 +93,19 @@ impl ServerBuilder {
         self
     }
 
-    /// Most memory for received bytes of a connection, and again for bytes to send; default
-    /// 256 MiB.
+    /// Most memory for received bytes of a connection, and again for bytes to send: 256 KiB to
+    /// 64 GiB; default 256 MiB.
     #[must_use]
     pub fn max_memory(mut self, memory: ByteCount) -> Self {
         self.max_memory = memory;
+        self
+    }
+
+    /// What all connections may use together; by default they share half of the machine's memory
+    /// with all others of the process. When it is used up, new ones are refused and none grows.
+    #[must_use]
+    pub fn memory(mut self, memory: MemoryBudget) -> Self {
+        self.memory = memory;
         self
     }
 
@@ -128,11 +119,14 @@ impl ServerBuilder {
     /// Starts listening on `addresses`.
     ///
     /// # Errors
-    /// When the security is not given, there is no address, or one is not there or taken.
+    /// When the security is not given, a limit makes no sense, there is no address, or one is not
+    /// there or taken.
     pub fn bind(self, addresses: &[SocketAddr]) -> Result<Server, Error> {
         let security = self.security.ok_or_else(|| {
             Error::Invalid("a server needs a certificate or insecure plaintext".to_owned())
         })?;
+        self.limits.check()?;
+        check_max_memory(self.max_memory)?;
         let listeners: Vec<TcpListener> =
             addresses.iter().map(|&a| socket::listen(a)).collect::<Result<_, _>>()?;
         let local: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
@@ -142,13 +136,16 @@ impl ServerBuilder {
         let (accepted, incoming) = mpsc::channel(ACCEPT_QUEUE);
         let state = Arc::new(State {
             security,
-            token: self.token,
-            limits: self.limits,
+            handshake_timeout: self.limits.handshake_timeout,
+            gate: Gate::new(self.limits),
             max_memory: self.max_memory,
+            memory: self.memory,
             grace: self.grace,
             socket: self.socket,
-            handshakes: Arc::new(Semaphore::new(self.limits.handshakes)),
-            tables: Mutex::new(Tables::default()),
+            decoy: SessionKeys::random()?,
+            wants_token: !self.tokens.is_empty(),
+            tables: Mutex::new(Tables { sessions: BTreeMap::new(), tokens: self.tokens.into() }),
+            groups: Groups::default(),
             accepted,
             refusals: RefusalLog::default(),
         });
@@ -156,7 +153,7 @@ impl ServerBuilder {
         for listener in listeners {
             tasks.spawn(listen(Arc::clone(&state), listener));
         }
-        Ok(Server { incoming, local: local.map_err(Error::Socket)?, _tasks: tasks })
+        Ok(Server { incoming, local: local.map_err(Error::Socket)?, state, _tasks: tasks })
     }
 }
 
@@ -166,6 +163,7 @@ impl ServerBuilder {
 pub struct Server {
     incoming: mpsc::Receiver<Connection>,
     local: Vec<SocketAddr>,
+    state: Arc<State>,
     _tasks: JoinSet<()>,
 }
 
@@ -180,6 +178,11 @@ impl Server {
         &self.local
     }
 
+    /// What can be changed while the server runs, wherever it is.
+    pub fn control(&self) -> ServerControl {
+        ServerControl(Arc::clone(&self.state))
+    }
+
     /// The next connection. Cancel safe.
     pub async fn accept(&mut self) -> Connection {
         match self.incoming.recv().await {
@@ -190,56 +193,71 @@ impl Server {
     }
 }
 
+/// What can be changed of a running server. A clone does not keep it running.
+#[derive(Clone, Debug)]
+pub struct ServerControl(Arc<State>);
+
+impl ServerControl {
+    /// From now on lets in whoever has one of `tokens`. Connections of clients that have none of
+    /// them are reset; how many those are.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the server was started without tokens or is to be left without: that
+    /// would let in everybody, or nobody, and is no change to make in passing.
+    pub fn set_tokens(&self, tokens: Vec<Token>) -> Result<usize, Error> {
+        if tokens.is_empty() || !self.0.wants_token {
+            let message =
+                "a server that was started with tokens keeps some, and one without has none";
+            return Err(Error::Invalid(message.to_owned()));
+        }
+        let mut tables = self.0.tables();
+        tables.tokens = tokens.into();
+        let revoked: Vec<_> = tables
+            .sessions
+            .values()
+            .filter(|session| !tables.admits(&session.client))
+            .map(|session| Arc::clone(&session.shared))
+            .collect();
+        drop(tables);
+        for shared in &revoked {
+            shared.abort(RESET_REVOKED, "this client is not let in any more");
+        }
+        Ok(revoked.len())
+    }
+}
+
 struct State {
     security: ServerSecurity,
-    token: Option<Token>,
-    limits: Limits,
+    handshake_timeout: Duration,
+    gate: Arc<Gate>,
     max_memory: ByteCount,
+    memory: MemoryBudget,
     grace: Duration,
     socket: SocketOptions,
-    handshakes: Arc<Semaphore>,
+    /// What a join to an unknown connection is compared with, so that it takes as long.
+    decoy: SessionKeys,
+    wants_token: bool,
     tables: Mutex<Tables>,
+    /// The rate caps of each client.
+    groups: Groups,
     accepted: mpsc::Sender<Connection>,
     refusals: RefusalLog,
 }
 
-/// Says in the log whom the server turned away and why, at most so often in a second: anybody can
-/// make it say so.
-#[derive(Default)]
-struct RefusalLog(Mutex<(u64, u32)>);
-
-impl RefusalLog {
-    const PER_SECOND: u32 = 10;
-
-    fn log(&self, error: &Error) {
-        // Clients come and go, and a path may come up just when its connection is over.
-        let ordinary = matches!(error, Error::ClosedInHandshake { .. })
-            || matches!(error, Error::RefusedPeer { code: refusal::JOIN, .. });
-        let second = clock::now().since(Instant::ZERO).as_secs();
-        let mut said = self.0.lock().expect("the log's users do not panic");
-        if said.0 != second {
-            *said = (second, 0);
-        }
-        said.1 = said.1.saturating_add(1);
-        if ordinary || said.1 > Self::PER_SECOND {
-            tracing::debug!("{error}");
-        } else {
-            tracing::warn!("{error}");
-        }
-    }
-}
-
-#[derive(Default)]
 struct Tables {
     sessions: BTreeMap<SessionId, Session>,
-    /// Handshakes under way and open connections of each address that has any.
-    sources: BTreeMap<IpAddr, Source>,
+    /// Whoever has one of these is let in; whoever comes, if there are none.
+    tokens: Arc<[Token]>,
 }
 
-#[derive(Default)]
-struct Source {
-    handshakes: usize,
-    sessions: usize,
+impl Tables {
+    /// Whether a client that was let in before would be let in now.
+    fn admits(&self, client: &ClientId) -> bool {
+        match client {
+            ClientId::Anybody | ClientId::Certificate(_) => true,
+            token @ ClientId::Token(..) => self.tokens.iter().any(|known| known.id() == *token),
+        }
+    }
 }
 
 /// A connection that later subflows may join.
@@ -247,7 +265,11 @@ struct Session {
     keys: SessionKeys,
     shared: Arc<Shared>,
     congestion: Option<String>,
-    source: IpAddr,
+    client: ClientId,
+    /// Joins that were accepted and are not live yet.
+    joining: usize,
+    /// What it counts for, as long as it is here.
+    _place: SessionPlace,
     /// The numbers of all subflows there have been.
     used: RangeSet,
     /// The newest subflow of each path.
@@ -257,7 +279,6 @@ struct Session {
 /// Accepts TCP connections for ever.
 async fn listen(state: Arc<State>, listener: TcpListener) {
     loop {
-        let permit = Arc::clone(&state.handshakes).acquire_owned().await;
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -266,58 +287,31 @@ async fn listen(state: Arc<State>, listener: TcpListener) {
                 continue;
             }
         };
-        let Some(counted) = SourceGuard::handshake(&state, peer.ip()) else {
-            COUNTERS.refused();
-            tracing::debug!("{peer}: too many handshakes at once from this address");
-            continue;
-        };
-        let state = Arc::clone(&state);
-        tokio::spawn(async move {
-            let after = state.limits.handshake_timeout;
-            let result = tokio::time::timeout(after, state.handshake(stream)).await;
-            drop((permit, counted));
-            if let Err(error) = result.unwrap_or(Err(Error::HandshakeTimeout { peer, after })) {
+        match state.gate.handshake(peer.ip().into()) {
+            Ok(counted) => {
+                tokio::spawn(let_in(Arc::clone(&state), stream, peer, counted));
+            }
+            Err(full) => {
                 COUNTERS.refused();
-                state.refusals.log(&error);
-            }
-        });
-    }
-}
-
-/// Counts a handshake of an address while it lives.
-struct SourceGuard {
-    state: Arc<State>,
-    source: IpAddr,
-}
-
-impl SourceGuard {
-    /// `None` when the address has too many.
-    fn handshake(state: &Arc<State>, source: IpAddr) -> Option<Self> {
-        let mut tables = state.tables();
-        let counts = tables.sources.entry(source).or_default();
-        if counts.handshakes >= state.limits.handshakes_per_source {
-            return None;
-        }
-        counts.handshakes += 1;
-        Some(Self { state: Arc::clone(state), source })
-    }
-}
-
-impl Drop for SourceGuard {
-    fn drop(&mut self) {
-        self.state.tables().release(self.source, |counts| counts.handshakes -= 1);
-    }
-}
-
-impl Tables {
-    /// Changes an address's counts, and forgets the address when it has none.
-    fn release(&mut self, source: IpAddr, change: impl FnOnce(&mut Source)) {
-        if let btree_map::Entry::Occupied(mut counts) = self.sources.entry(source) {
-            change(counts.get_mut());
-            if counts.get().handshakes == 0 && counts.get().sessions == 0 {
-                counts.remove();
+                tracing::debug!("{peer}: {full}");
             }
         }
+    }
+}
+
+/// Does the handshake with a peer that has just come.
+async fn let_in(state: Arc<State>, stream: TcpStream, peer: SocketAddr, counted: Handshake) {
+    let after = state.handshake_timeout;
+    let result = tokio::select! {
+        result = tokio::time::timeout(after, state.handshake(stream)) => {
+            result.unwrap_or(Err(Error::HandshakeTimeout { peer, after }))
+        }
+        () = counted.given_up() => Err(Error::GivenUp { peer }),
+    };
+    drop(counted);
+    if let Err(error) = result {
+        COUNTERS.refused();
+        state.refusals.log(&error);
     }
 }
 
@@ -330,6 +324,42 @@ struct Refused {
 impl Refused {
     fn new(code: u64, reason: impl Into<String>) -> Self {
         Self { code, reason: reason.into() }
+    }
+
+    fn busy(reason: impl fmt::Display) -> Self {
+        Self::new(refusal::BUSY, reason.to_string())
+    }
+}
+
+/// What a connection that may be opened has.
+struct Admitted {
+    permit: mpsc::OwnedPermit<Connection>,
+    keys: SessionKeys,
+    config: SessionConfig,
+    client: ClientId,
+    place: SessionPlace,
+    lease: Lease,
+}
+
+/// A join that was accepted and is not live yet.
+struct Joining {
+    state: Arc<State>,
+    id: SessionId,
+    shared: Arc<Shared>,
+    congestion: Option<String>,
+}
+
+impl Drop for Joining {
+    fn drop(&mut self) {
+        if let Some(session) = self.state.tables().sessions.get_mut(&self.id) {
+            session.joining -= 1;
+        }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("State")
     }
 }
 
@@ -363,15 +393,36 @@ impl State {
 
     async fn hello(self: &Arc<Self>, mut channel: Channel, hello: Hello) -> Result<(), Error> {
         let peer = channel.peer();
-        let (permit, keys, config) = match self.admit(&channel, &hello) {
+        let admitted = self.identify(&channel, &hello).and_then(|client| {
+            let config = self.session_config(&hello)?;
+            self.admit(peer.ip().into(), client, config)
+        });
+        let Admitted { permit, keys, config, client, place, lease } = match admitted {
             Ok(admitted) => admitted,
             Err(refused) => return refuse(channel, refused).await,
         };
         let options = self.socket_options(&hello.congestion);
         socket::configure(channel.socket().into(), &options)?;
-        let shared = Shared::start(&config, self.grace);
-        let connection = Connection::new(Arc::clone(&shared), peer);
-        self.register(&keys, &shared, options.congestion, peer.ip(), hello.subflow);
+        let shared = Shared::start(&config, self.grace, self.groups.of(hello.group), lease);
+        shared.set_policy(PathId(hello.path), hello.policy);
+        let connection = Connection::new(Arc::clone(&shared), peer, client.name());
+        // The first subflow's number is taken before the reply lets anyone join with it.
+        let mut used = RangeSet::new();
+        used.insert(hello.subflow..hello.subflow + 1);
+        let registered = self.register(Session {
+            keys: keys.clone(),
+            shared: Arc::clone(&shared),
+            congestion: options.congestion,
+            client,
+            joining: 0,
+            _place: place,
+            used,
+            paths: BTreeMap::new(),
+        });
+        if let Err(refused) = registered {
+            connection.abort(RESET_REVOKED, &refused.reason);
+            return refuse(channel, refused).await;
+        }
         if let Err(error) = channel.send(&keys.reply()).await {
             connection.abort(weftline_core::session::RESET_ABANDONED, "the client is gone");
             return Err(error);
@@ -381,39 +432,33 @@ impl State {
         Ok(())
     }
 
-    /// Whether a connection may be opened, and how it will behave.
-    fn admit(
-        &self,
-        channel: &Channel,
-        hello: &Hello,
-    ) -> Result<(mpsc::OwnedPermit<Connection>, SessionKeys, SessionConfig), Refused> {
-        let internal = |error: Error| Refused::new(refusal::BUSY, error.to_string());
-        if let Some(token) = &self.token
-            && !token.verify(channel, &hello.token).map_err(internal)?
-        {
-            let reason = "this server wants a token and yours is missing or another one";
-            return Err(Refused::new(refusal::TOKEN, reason));
+    /// Who says hello. A wrong token, one of nobody and none at all are refused alike.
+    fn identify(&self, channel: &Channel, hello: &Hello) -> Result<ClientId, Refused> {
+        let certificate = || channel.peer_certificate().map(ClientId::Certificate);
+        if !self.wants_token {
+            return Ok(certificate().unwrap_or(ClientId::Anybody));
         }
+        let source = Source::from(channel.peer().ip());
+        let now = clock::now();
+        self.gate.may_try(source, now).map_err(Refused::busy)?;
+        let tokens = Arc::clone(&self.tables().tokens);
+        match Token::find(&tokens, channel, &hello.token).map_err(Refused::busy)? {
+            Some(token) => Ok(token.id()),
+            None => {
+                self.gate.failed(source, now);
+                Err(no_token())
+            }
+        }
+    }
+
+    /// How the connection will behave that a hello asks for.
+    fn session_config(&self, hello: &Hello) -> Result<SessionConfig, Refused> {
         let scheduler = Entry::find(&hello.scheduler).map_err(|_| {
             let reason = unknown_scheduler(&printable(&hello.scheduler)).to_string();
             Refused::new(refusal::SCHEDULER, reason)
         })?;
-        if !hello.congestion.is_empty() && !congestion_controls().contains(&hello.congestion) {
-            let known = congestion_controls().join(" ");
-            let name = printable(&hello.congestion);
-            let error = Error::UnknownCongestion { name, known };
-            return Err(Refused::new(refusal::CONGESTION, format!("server: {error}")));
-        }
-        let source = channel.peer().ip();
-        let tables = self.tables();
-        let of_source = tables.sources.get(&source).map_or(0, |counts| counts.sessions);
-        let full = tables.sessions.len() >= self.limits.sessions
-            || of_source >= self.limits.sessions_per_source;
-        let permit = self.accepted.clone().try_reserve_owned();
-        let (false, Ok(permit)) = (full, permit) else {
-            return Err(Refused::new(refusal::BUSY, "too many connections; try again later"));
-        };
-        let config = SessionConfig {
+        check_congestion(&hello.congestion)?;
+        Ok(SessionConfig {
             scheduler,
             scheduler_config: SchedulerConfig {
                 window: (hello.window > 0).then_some(hello.window),
@@ -421,89 +466,103 @@ impl State {
                 ..SchedulerConfig::default()
             },
             max_memory: self.max_memory,
+            follow_policy: true,
             ..SessionConfig::default()
-        };
-        Ok((permit, SessionKeys::random().map_err(internal)?, config))
+        })
+    }
+
+    /// Takes a connection's place within each limit, or none.
+    fn admit(
+        &self,
+        source: Source,
+        client: ClientId,
+        config: SessionConfig,
+    ) -> Result<Admitted, Refused> {
+        let place = self.gate.session(source, &client).map_err(Refused::busy)?;
+        let lease = self.memory.connection(LEAST_RECEIVE).map_err(Refused::busy)?;
+        let permit = self.accepted.clone().try_reserve_owned();
+        let permit = permit.map_err(|_| Refused::busy(Full::Sessions))?;
+        let keys = SessionKeys::random().map_err(Refused::busy)?;
+        Ok(Admitted { permit, keys, config, client, place, lease })
     }
 
     /// Makes the connection known to joins until it is over.
-    fn register(
-        self: &Arc<Self>,
-        keys: &SessionKeys,
-        shared: &Arc<Shared>,
-        congestion: Option<String>,
-        source: IpAddr,
-        first: u64,
-    ) {
-        // The first subflow's number is taken before the reply lets anyone join with it.
-        let mut used = RangeSet::new();
-        used.insert(first..first + 1);
-        let session = Session {
-            keys: keys.clone(),
-            shared: Arc::clone(shared),
-            congestion,
-            source,
-            used,
-            paths: BTreeMap::new(),
-        };
+    fn register(self: &Arc<Self>, session: Session) -> Result<(), Refused> {
+        let (id, shared) = (session.keys.id, Arc::clone(&session.shared));
         let mut tables = self.tables();
-        tables.sources.entry(source).or_default().sessions += 1;
-        tables.sessions.insert(keys.id, session);
+        // Its token may have been withdrawn since it was looked at.
+        if !tables.admits(&session.client) {
+            return Err(no_token());
+        }
+        tables.sessions.insert(id, session);
         drop(tables);
-        let (state, id, shared) = (Arc::clone(self), keys.id, Arc::clone(shared));
+        let state = Arc::clone(self);
         tokio::spawn(async move {
             shared.gone().await;
-            let mut tables = state.tables();
-            if let Some(session) = tables.sessions.remove(&id) {
-                tables.release(session.source, |counts| counts.sessions -= 1);
-            }
+            let session = state.tables().sessions.remove(&id);
+            drop(session);
         });
+        Ok(())
     }
 
     async fn join(self: &Arc<Self>, mut channel: Channel, join: Join) -> Result<(), Error> {
         let id = SessionId(join.session);
-        let (shared, congestion) = match self.check_join(&channel, id, &join) {
-            Ok(checked) => checked,
+        let joining = match self.check_join(&channel, id, &join) {
+            Ok(joining) => joining,
             Err(refused) => return refuse(channel, refused).await,
         };
-        socket::configure(
-            channel.socket().into(),
-            &self.socket_options(congestion.as_deref().unwrap_or_default()),
-        )?;
+        let congestion = joining.congestion.as_deref().unwrap_or_default();
+        socket::configure(channel.socket().into(), &self.socket_options(congestion))?;
+        joining.shared.set_policy(PathId(join.path), join.policy);
         channel.send(&Record::JoinReply(JoinReply {})).await?;
-        self.start(&id, &shared, channel, join.subflow, join.path, &join.path_name);
+        self.start(&id, &joining.shared, channel, join.subflow, join.path, &join.path_name);
         Ok(())
     }
 
     /// Finds the connection to join and takes the subflow's number.
     fn check_join(
-        &self,
+        self: &Arc<Self>,
         channel: &Channel,
         id: SessionId,
         join: &Join,
-    ) -> Result<(Arc<Shared>, Option<String>), Refused> {
-        // A guessed number and a wrong proof look the same.
+    ) -> Result<Joining, Refused> {
+        // A guessed number and a wrong proof look the same and take as long. No work is done under
+        // the lock that all handshakes want.
         let wrong = || Refused::new(refusal::JOIN, "no such connection, or not yours");
-        let mut tables = self.tables();
-        let session = tables.sessions.get_mut(&id).ok_or_else(wrong)?;
-        if !session.keys.verify(channel, join).unwrap_or(false) {
+        let keys = self.tables().sessions.get(&id).map(|session| session.keys.clone());
+        let proven = keys.as_ref().unwrap_or(&self.decoy).verify(channel, join);
+        if !(proven.unwrap_or(false) & keys.is_some()) {
             return Err(wrong());
         }
+        check_congestion(join.congestion.as_deref().unwrap_or_default())?;
+        let mut tables = self.tables();
+        let session = tables.sessions.get_mut(&id).ok_or_else(wrong)?;
         let number = join.subflow;
         if session.used.contains(&(number..number + 1)) {
             let reason = format!("subflow number {number} was used before");
             return Err(Refused::new(refusal::SUBFLOW, reason));
         }
+        let full = || Refused::busy("too many subflows in this connection");
         let fresh_path = !session.paths.contains_key(&PathId(join.path));
-        if session.shared.subflow_count() >= MAX_SUBFLOWS
-            || session.used.len() >= MAX_NUMBER_RUNS
-            || (fresh_path && session.paths.len() >= MAX_PATHS)
-        {
-            return Err(Refused::new(refusal::BUSY, "too many subflows in this connection"));
+        if fresh_path && session.paths.len() >= MAX_PATHS {
+            return Err(full());
         }
-        session.used.insert(number..number + 1);
+        let congestion = match &join.congestion {
+            None => session.congestion.clone(),
+            Some(name) => Some(name.clone()).filter(|name| !name.is_empty()),
+        };
+        use_number(&mut session.used, number);
         session.paths.entry(PathId(join.path)).or_default();
-        Ok((Arc::clone(&session.shared), session.congestion.clone()))
+        session.joining += 1;
+        let (waiting, shared) = (session.joining, Arc::clone(&session.shared));
+        drop(tables);
+        let joining = Joining { state: Arc::clone(self), id, shared, congestion };
+        // One that goes live between the two counts is in both, never in none.
+        if joining.shared.subflow_count() + waiting > MAX_SUBFLOWS {
+            return Err(full());
+        }
+        self.memory.check_subflow().map_err(Refused::busy)?;
+        Ok(joining)
     }
 
     /// Brings a subflow whose handshake is done into its connection. An older subflow of the same
@@ -522,7 +581,6 @@ impl State {
         let running = subflow::start(shared, subflow, path, &name, channel.into_parts());
         let mut tables = self.tables();
         let Some(session) = tables.sessions.get_mut(id) else { return };
-        session.used.insert(subflow.0..subflow.0 + 1);
         if let Some(old) = session.paths.insert(path, running).flatten() {
             old.replace();
         }
@@ -534,8 +592,60 @@ impl State {
     }
 }
 
+/// Whether the kernel has the congestion control that a client names.
+fn check_congestion(name: &str) -> Result<(), Refused> {
+    let known = congestion_controls();
+    if name.is_empty() || known.iter().any(|known| known == name) {
+        return Ok(());
+    }
+    let error = Error::UnknownCongestion { name: printable(name), known: known.join(" ") };
+    Err(Refused::new(refusal::CONGESTION, format!("server: {error}")))
+}
+
+/// Notes that `number` is used. Where there are too many gaps, the lowest counts as used, too: a
+/// client that counts up does not come back to it.
+fn use_number(used: &mut RangeSet, number: u64) {
+    used.insert(number..number + 1);
+    if used.len() > MAX_NUMBER_RUNS
+        && let (Some(lowest), Some(last)) = (used.first(), used.last())
+        && let Some(gap) = used.first_missing(&(lowest.start..last.end))
+    {
+        used.insert(gap);
+    }
+}
+
+fn no_token() -> Refused {
+    let reason = "this server wants a token and yours is missing or another one";
+    Refused::new(refusal::TOKEN, reason)
+}
+
+/// Refuses a bound of memory that a session would silently change.
+pub(crate) fn check_max_memory(memory: ByteCount) -> Result<(), Error> {
+    let (least, most) = (ByteCount::new(LEAST_RECEIVE), ByteCount::mib(64 << 10));
+    if (least..=most).contains(&memory) {
+        return Ok(());
+    }
+    let message = format!("a connection's memory is {least} to {most}, {memory} is not");
+    Err(Error::Invalid(message))
+}
+
 async fn refuse(channel: Channel, refused: Refused) -> Result<(), Error> {
     let peer = channel.peer();
     channel.refuse(refused.code, &refused.reason).await;
     Err(Error::RefusedPeer { peer, code: refused.code, reason: refused.reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_joins_cost_bounded_memory_and_no_later_join() {
+        let mut used = RangeSet::new();
+        for number in (0..100_000).step_by(3) {
+            assert!(!used.contains(&(number..number + 1)), "{number} is new");
+            use_number(&mut used, number);
+            assert!(used.contains(&(number..number + 1)) && used.len() <= MAX_NUMBER_RUNS);
+        }
+    }
 }

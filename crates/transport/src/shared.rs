@@ -13,11 +13,14 @@ use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, watch};
 use weftline_core::session::{Event, RESET_ABANDONED, Session, SessionConfig, SessionStats};
-use weftline_core::{Instant, PathId, PathInfo, SubflowId};
+use weftline_core::wire::PolicyNote;
+use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 
 use crate::clock;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
+use crate::memory::Lease;
+use crate::policy::Caps;
 use crate::refusal::printable;
 use crate::socket::TcpInfo;
 use crate::stats::COUNTERS;
@@ -30,6 +33,9 @@ const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_TICK: Duration = Duration::from_millis(50);
 /// How long a closed connection that lost its last subflow waits for another one.
 const LAST_WORDS_TIME: Duration = Duration::from_secs(5);
+/// Memory for bytes to send is asked for in such steps, and given back when twice as much as is
+/// held, and two steps, are not needed.
+const SEND_STEP: u64 = 512 << 10;
 
 /// One connection, shared by the application's handle, its subflows' tasks and its timer.
 pub(crate) struct Shared {
@@ -42,6 +48,10 @@ pub(crate) struct Shared {
 
 struct Inner {
     session: Session,
+    /// The rate caps of its paths, shared with other connections of the client.
+    caps: Arc<Caps>,
+    /// The connection's part of the process's memory.
+    lease: Lease,
     slots: Vec<Slot>,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -72,6 +82,8 @@ struct Slot {
     wake: Arc<Notify>,
     /// Wakes its supervisor when it falls silent or recovers.
     health: Arc<Notify>,
+    /// Tells it to close.
+    leave: Arc<Notify>,
     silent_since: Option<Instant>,
 }
 
@@ -84,10 +96,21 @@ pub(crate) enum End {
     Failed(Arc<Error>),
 }
 
+/// What is still on a path.
+pub(crate) struct Carried {
+    /// Bytes sent on it and not known to have arrived.
+    pub(crate) outstanding: u64,
+    /// Bytes received on it so far.
+    pub(crate) received: u64,
+    /// Whether other paths have subflows, too.
+    pub(crate) is_spare: bool,
+}
+
 /// A subflow that the session has been told of.
 pub(crate) struct Attached {
     pub(crate) wake: Arc<Notify>,
     pub(crate) health: Arc<Notify>,
+    pub(crate) leave: Arc<Notify>,
 }
 
 /// What to do after the lock is released.
@@ -103,11 +126,23 @@ struct Effects {
 
 impl Shared {
     /// A connection without subflows, its timer running. It fails when it is without subflows for
-    /// `grace`.
-    pub(crate) fn start(config: &SessionConfig, grace: Duration) -> Arc<Self> {
+    /// `grace`. It keeps to the memory of `lease`.
+    pub(crate) fn start(
+        config: &SessionConfig,
+        grace: Duration,
+        caps: Arc<Caps>,
+        mut lease: Lease,
+    ) -> Arc<Self> {
         let now = clock::now();
+        let first_window = lease.grow_receive(config.first_window.as_u64());
+        let first_window = ByteCount::new(first_window);
+        let mut session = Session::new(&SessionConfig { first_window, ..config.clone() }, now);
+        session.set_receive_limit(lease.receive(), now);
+        session.set_send_limit(lease.send(), now);
         let inner = Inner {
-            session: Session::new(config, now),
+            session,
+            lease,
+            caps,
             slots: Vec::new(),
             reader: None,
             writer: None,
@@ -139,6 +174,7 @@ impl Shared {
             let mut inner = self.inner.lock().expect("the session does not panic");
             let now = clock::now();
             let result = f(&mut inner, now);
+            inner.balance_memory(now);
             inner.drain(now, self.grace, &mut effects);
             result
         };
@@ -193,18 +229,21 @@ impl Shared {
             }
             let wake = Arc::new(Notify::new());
             let health = Arc::new(Notify::new());
+            let leave = Arc::new(Notify::new());
             inner.slots.push(Slot {
                 id,
                 path,
                 name: Arc::clone(name),
                 wake: Arc::clone(&wake),
                 health: Arc::clone(&health),
+                leave: Arc::clone(&leave),
                 silent_since: None,
             });
             inner.names.insert(path, Arc::clone(name));
             inner.no_path_since = None;
+            inner.lease.add_subflow();
             inner.session.subflow_up(id, path, now);
-            Some(Attached { wake, health })
+            Some(Attached { wake, health, leave })
         })
     }
 
@@ -213,7 +252,10 @@ impl Shared {
     pub(crate) fn detach(&self, id: SubflowId, answered: bool) {
         self.with(|inner, now| {
             inner.answered |= answered;
-            inner.slots.retain(|slot| slot.id != id);
+            if let Some(at) = inner.slots.iter().position(|slot| slot.id == id) {
+                inner.slots.remove(at);
+                inner.lease.remove_subflow();
+            }
             inner.session.subflow_down(id, now);
             if inner.slots.is_empty() {
                 inner.no_path_since = Some(now);
@@ -238,6 +280,47 @@ impl Shared {
         self.timer.notify_one();
     }
 
+    /// Says what a path is for, before it is up.
+    pub(crate) fn set_policy(&self, path: PathId, note: PolicyNote) {
+        self.with(|inner, now| {
+            inner.session.set_policy(path, note, inner.caps.of(path, note), now);
+        });
+    }
+
+    /// As [`set_policy`](Self::set_policy), for a path that the peer knows by an older policy.
+    pub(crate) fn change_policy(&self, path: PathId, note: PolicyNote) {
+        self.with(|inner, now| {
+            inner.session.change_policy(path, note, inner.caps.of(path, note), now);
+        });
+    }
+
+    /// What is still on a path's subflows; `None` if it has none.
+    pub(crate) fn carried(&self, path: PathId) -> Option<Carried> {
+        self.with(|inner, _| {
+            let of_path = inner.slots.iter().filter(|slot| slot.path == path).count();
+            let stats = inner.session.stats();
+            let stats = stats.paths.get(&path).filter(|_| of_path > 0)?;
+            Some(Carried {
+                outstanding: stats.subflow.as_ref().map_or(0, |subflow| subflow.outstanding),
+                received: stats.received,
+                is_spare: inner.slots.len() > of_path,
+            })
+        })
+    }
+
+    /// Closes a path's subflows.
+    pub(crate) fn close_path(&self, path: PathId) {
+        self.with(|inner, _| {
+            let of_path = inner.slots.iter().filter(|slot| slot.path == path);
+            of_path.for_each(|slot| slot.leave.notify_one());
+        });
+    }
+
+    /// What was said last of a path.
+    pub(crate) fn policy(&self, path: PathId) -> PolicyNote {
+        self.with(|inner, _| inner.session.policy(path))
+    }
+
     /// Live subflows.
     pub(crate) fn subflow_count(&self) -> usize {
         self.with(|inner, _| inner.slots.len())
@@ -246,6 +329,11 @@ impl Shared {
     /// Since when the subflow has made no progress, if it makes none.
     pub(crate) fn silent_since(&self, id: SubflowId) -> Option<Instant> {
         self.with(|inner, _| inner.slots.iter().find(|slot| slot.id == id)?.silent_since)
+    }
+
+    /// Asks the peer for a sign of life on a subflow.
+    pub(crate) fn probe(&self, id: SubflowId) {
+        self.with(|inner, now| inner.session.probe(id, now));
     }
 
     /// Feeds what a subflow has received; a peer that breaks the protocol ends the connection.
@@ -331,6 +419,7 @@ impl Shared {
                 None if inner.session.is_finished() => return Some(Err(WriteError::Finished)),
                 None => {}
             }
+            inner.reserve_send(data.len() as u64, now);
             let n = inner.session.write(data, now);
             inner.written += n as u64;
             if n == 0 && !data.is_empty() {
@@ -450,6 +539,33 @@ impl Inner {
         }
     }
 
+    /// Sees to it that there is memory for `more` bytes to send, as far as there is.
+    fn reserve_send(&mut self, more: u64, now: Instant) {
+        let wanted = self.session.send_held() + more.max(SEND_STEP / 2);
+        if wanted > self.lease.send() {
+            let limit = self.lease.grow_send(wanted.next_multiple_of(SEND_STEP));
+            self.session.set_send_limit(limit, now);
+        }
+    }
+
+    /// Lets the peer send as much as it would, as far as there is memory, and gives back what is
+    /// not needed to send.
+    fn balance_memory(&mut self, now: Instant) {
+        let wanted = self.session.receive_wanted();
+        let has = self.lease.receive();
+        if wanted > has {
+            let limit = self.lease.grow_receive(wanted);
+            if limit > has {
+                self.session.set_receive_limit(limit, now);
+            }
+        }
+        let held = self.session.send_held();
+        if self.lease.send() > 2 * (held + SEND_STEP) {
+            let limit = self.lease.shrink_send((held + SEND_STEP / 2).next_multiple_of(SEND_STEP));
+            self.session.set_send_limit(limit, now);
+        }
+    }
+
     /// Whether a new subflow would be of use.
     fn wants_path(&self) -> bool {
         match self.end {
@@ -542,7 +658,10 @@ impl Inner {
                 Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
                 // No program can set the congestion window of a kernel's socket.
-                Event::PathPolicy(..) | Event::Penalise(_) => {}
+                Event::Penalise(_) => {}
+                Event::PathPolicy(path, note) => {
+                    self.session.set_policy(path, note, self.caps.of(path, note), now);
+                }
             }
         }
     }
@@ -594,15 +713,15 @@ pub(crate) fn path_event(
 fn path_info(info: &TcpInfo) -> PathInfo {
     PathInfo {
         exact: false,
-        cwnd: weftline_core::ByteCount::new(info.cwnd_bytes),
-        in_flight: weftline_core::ByteCount::new(info.in_flight_bytes),
-        unsent: weftline_core::ByteCount::new(info.unsent_bytes),
+        cwnd: ByteCount::new(info.cwnd_bytes),
+        in_flight: ByteCount::new(info.in_flight_bytes),
+        unsent: ByteCount::new(info.unsent_bytes),
         srtt: info.srtt,
         rttvar: info.rttvar,
         min_rtt: info.min_rtt,
         delivery_rate: info.delivery_rate,
         retransmitted: info.retransmitted_segments,
-        ssthresh: info.ssthresh_bytes.map(weftline_core::ByteCount::new),
+        ssthresh: info.ssthresh_bytes.map(ByteCount::new),
         pacing_rate: info.pacing_rate,
         timed_out: info.timed_out,
     }

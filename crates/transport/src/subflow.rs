@@ -52,6 +52,8 @@ pub(crate) enum SubflowEnd {
     Overdue,
     /// The peer closed it.
     PeerClosed,
+    /// Its path was taken out of use.
+    Removed,
     /// Another subflow took its place.
     Replaced,
     /// The socket or TLS failed.
@@ -65,6 +67,7 @@ impl fmt::Display for SubflowEnd {
             Self::NoLink(address) => write!(f, "the interface with {address} is down or gone"),
             Self::Overdue => f.write_str("not closed by the peer in time"),
             Self::PeerClosed => f.write_str("closed by the peer"),
+            Self::Removed => f.write_str("its path is no longer in use"),
             Self::Replaced => f.write_str("replaced by a new one"),
             Self::Socket(error) => error.fmt(f),
         }
@@ -179,7 +182,11 @@ pub(crate) fn start(
     let (health, name) = (attached.health, Arc::clone(name));
     let (weak, shared) = (Arc::downgrade(&socket), Arc::clone(shared));
     tokio::spawn(async move {
-        let reason = run(&shared, id, attached.wake, socket, parts.input, stopped).await;
+        let run = run(&shared, id, attached.wake, socket, parts.input, stopped);
+        let reason = tokio::select! {
+            reason = run => reason,
+            () = attached.leave.notified() => SubflowEnd::Removed,
+        };
         shared.detach(id, matches!(reason, SubflowEnd::Done));
         COUNTERS.subflow_down();
         let down = PathEventKind::Down { subflow: id.0, reason: reason.to_string() };

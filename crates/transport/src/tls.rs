@@ -26,14 +26,14 @@ use crate::error::Error;
 
 /// The protocol name both sides offer, so that a browser or a web server on the other end is told
 /// apart in the TLS handshake already (RFC 7301).
-const ALPN: &[u8] = b"weftline";
+pub(crate) const ALPN: &[u8] = b"weftline";
 /// The file in the state directory that holds certificate and key.
 const IDENTITY_FILE: &str = "identity.pem";
 /// The name in a self-made certificate; clients compare the fingerprint, not the name.
 const SELF_SIGNED_NAME: &str = "weftline";
 
 /// The SHA-256 hash of a certificate, written `sha256:` and 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {

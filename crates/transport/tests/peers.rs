@@ -223,13 +223,13 @@ async fn a_second_hello_ends_the_connection() {
 
 #[tokio::test]
 async fn an_unknown_critical_record_ends_the_connection_and_an_optional_one_does_not() {
-    let (error, _) = misbehave(vec![0x30, 0x00]).await;
-    assert!(error.contains("unknown record of critical type 0x30"), "{error}");
+    let (error, _) = misbehave(vec![0x3e, 0x00]).await;
+    assert!(error.contains("unknown record of critical type 0x3e"), "{error}");
     let (mut server, address) = plain_server();
     patiently(async {
         let (mut peer, _) = RawPeer::hello(address).await;
         let mut connection = server.accept().await;
-        peer.stream.write_all(&[0x31, 0x02, 1, 2]).await.unwrap();
+        peer.stream.write_all(&[0x3f, 0x02, 1, 2]).await.unwrap();
         let payload = bytes::Bytes::from_static(b"still here");
         peer.send(&[Record::Data(weftline_core::wire::Data { offset: 0, payload })]).await;
         let mut got = [0; 10];
@@ -332,7 +332,7 @@ async fn handshakes_are_limited_in_time_bytes_and_number() {
         }
         // Optional records may not be said for ever.
         let mut talker = RawPeer::connect(address).await;
-        let endless = [&Preamble::OURS.encode()[..], &[0x31, 0x43, 0xe8], &[0; 1000]].concat();
+        let endless = [&Preamble::OURS.encode()[..], &[0x3f, 0x43, 0xe8], &[0; 1000]].concat();
         talker.stream.write_all(&endless).await.unwrap();
         for _ in 0..4 {
             talker.stream.write_all(&endless[6..]).await.unwrap();

@@ -310,6 +310,15 @@ impl Session {
         }
     }
 
+    /// Asks the peer for a sign of life on subflow `id`, ahead of the next ping: for a driver that
+    /// wants to know whether a peer that sends no more can be reached. Unknown numbers are ignored.
+    pub fn probe(&mut self, id: SubflowId, now: Instant) {
+        if let Some(control) = self.control.get_mut(&id) {
+            control.ping_at = now;
+        }
+        self.wake_pings(now);
+    }
+
     // ---- input ----
 
     /// Consumes the complete records at the front of `input`, which arrived on subflow `id`.
@@ -478,6 +487,34 @@ impl Session {
     /// Bytes that can be written now.
     pub fn room(&self) -> u64 {
         self.send.room()
+    }
+
+    // ---- memory shared with other sessions ----
+
+    /// Bytes that the peer would like to have outstanding, within
+    /// [`max_memory`](SessionConfig::max_memory); it gets them up to
+    /// [`set_receive_limit`](Self::set_receive_limit).
+    pub const fn receive_wanted(&self) -> u64 {
+        self.recv.wished()
+    }
+
+    /// The driver has memory for `limit` received bytes. What the peer has been granted before
+    /// stays granted. Without any call only `max_memory` limits.
+    pub fn set_receive_limit(&mut self, limit: u64, now: Instant) {
+        self.recv.set_limit(limit, now);
+        self.after(now);
+    }
+
+    /// Bytes held to send, or to send again.
+    pub fn send_held(&self) -> u64 {
+        self.send.held()
+    }
+
+    /// The driver has memory for `limit` bytes to send. What is held already stays. Without any
+    /// call only `max_memory` limits.
+    pub fn set_send_limit(&mut self, limit: u64, now: Instant) {
+        self.send.set_memory_limit(limit);
+        self.after(now);
     }
 
     // ---- output ----
@@ -735,3 +772,5 @@ pub const RESET_ABANDONED: u64 = 2;
 pub const RESET_FORWARD: u64 = 3;
 /// Reset code: the daemon is shutting down.
 pub const RESET_SHUTDOWN: u64 = 4;
+/// Reset code: the server does not let this client in any more.
+pub const RESET_REVOKED: u64 = 5;

@@ -32,6 +32,8 @@ const MAX_CHANGED: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     paths: BTreeMap<PathId, Applied>,
+    /// Whether any of them is not just active: without, sessions cost nothing more.
+    is_any: bool,
     /// Since when, without a break, data have waited that no subflow took.
     waiting_since: Option<Instant>,
 }
@@ -57,9 +59,9 @@ impl Applied {
 }
 
 impl Policies {
-    /// Whether there is anything to apply: without, sessions cost nothing more.
-    fn is_any(&self) -> bool {
-        !self.paths.is_empty()
+    /// What was said last of a path.
+    pub(super) fn note(&self, path: PathId) -> PolicyNote {
+        self.paths.get(&path).map(Applied::note).unwrap_or_default()
     }
 
     fn cap(&self, path: PathId) -> Option<&RateCap> {
@@ -86,6 +88,8 @@ impl SendHalf {
             (Some(rate), None, None) => Some(RateCap::new(rate)),
         };
         let (role, rate) = (applied.role, applied.rate());
+        let ordinary = |applied: &Applied| applied.note().policy == PathPolicy::default();
+        self.policies.is_any = !self.policies.paths.values().all(ordinary);
         for subflow in self.subflows.iter_mut().filter(|subflow| subflow.path() == path) {
             subflow.set_policy(role, rate);
             subflow.set_capped(false);
@@ -115,7 +119,7 @@ impl SendHalf {
 
     /// Re-judges which subflows stand by; returns those whose judgement changed.
     pub(super) fn review(&mut self, now: Instant) -> Vec<SubflowId> {
-        if !self.policies.is_any() {
+        if !self.policies.is_any && !self.subflows.iter().any(Subflow::is_standby) {
             return Vec::new();
         }
         let waits = self.has_waiting(now);
@@ -186,7 +190,7 @@ impl SendHalf {
 
     /// When something changes by itself on account of a policy.
     pub(super) fn policy_timeout(&self) -> Option<Instant> {
-        if !self.policies.is_any() {
+        if !self.policies.is_any {
             return None;
         }
         let waits = self.subflows.iter().any(|s| s.role() == Role::Metered && s.is_standby());
@@ -266,9 +270,9 @@ impl Session {
         self.wake_all();
     }
 
-    /// A path's policy.
-    pub fn policy(&self, path: PathId) -> PathPolicy {
-        self.send.policies.paths.get(&path).map(Applied::note).unwrap_or_default().policy
+    /// What was said last of a path.
+    pub fn policy(&self, path: PathId) -> PolicyNote {
+        self.send.policies.note(path)
     }
 
     /// Takes the peer's word on a path, if this side follows it, and the path has been there.

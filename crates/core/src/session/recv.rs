@@ -29,6 +29,9 @@ pub(super) struct RecvHalf {
     /// How much the peer may have outstanding above the application's read offset.
     window: u64,
     max_window: u64,
+    /// What the peer would like outstanding, and what of that the driver has memory for.
+    wished: u64,
+    limit: u64,
     /// The credit the peer knows of.
     advertised: u64,
     final_offset: Option<u64>,
@@ -51,6 +54,8 @@ impl RecvHalf {
             told_taken: 0,
             window: config.first_window.as_u64().max(longest).clamp(INITIAL_CREDIT, max_memory),
             max_window: max_memory,
+            wished: 0,
+            limit: u64::MAX,
             advertised: INITIAL_CREDIT,
             final_offset: None,
             received: BTreeMap::new(),
@@ -114,7 +119,23 @@ impl RecvHalf {
 
     /// The peer would like this much outstanding; it gets it up to the configured memory.
     pub(super) fn handle_wish(&mut self, wish: u64, now: Instant) {
-        let granted = wish.clamp(self.window, self.max_window.max(self.window));
+        self.wished = wish.clamp(self.window, self.max_window.max(self.window));
+        self.grant(now);
+    }
+
+    /// What the peer would have outstanding if the driver had memory for it.
+    pub(super) const fn wished(&self) -> u64 {
+        self.wished
+    }
+
+    /// The driver has memory for this much; what was granted before stays granted.
+    pub(super) fn set_limit(&mut self, limit: u64, now: Instant) {
+        self.limit = limit;
+        self.grant(now);
+    }
+
+    fn grant(&mut self, now: Instant) {
+        let granted = self.wished.min(self.limit);
         if granted > self.window {
             self.window = granted;
             self.schedule_ack(true, now);

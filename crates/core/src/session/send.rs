@@ -49,6 +49,8 @@ pub(super) struct SendHalf {
     wish_at: Instant,
     pub(super) wish_pending: bool,
     max_memory: u64,
+    /// What of that the driver has memory for.
+    memory_limit: u64,
     /// Whether the application was refused room for something it last offered.
     refused: bool,
     pub(super) subflows: Vec<Subflow>,
@@ -82,6 +84,7 @@ impl SendHalf {
             wish_at: Instant::ZERO,
             wish_pending: false,
             max_memory: config.memory(),
+            memory_limit: u64::MAX,
             refused: false,
             subflows: Vec::new(),
             policies: Policies::default(),
@@ -164,8 +167,13 @@ impl SendHalf {
     /// Bytes that [`write`](Self::write) would take.
     pub(super) fn room(&self) -> u64 {
         let ahead = SEND_AHEAD.max(2 * self.scheduler().window().unwrap_or(0));
-        let held = self.buffer.end() - self.una;
-        ahead.saturating_sub(self.unassigned.bytes()).min(self.max_memory.saturating_sub(held))
+        let memory = self.max_memory.min(self.memory_limit);
+        ahead.saturating_sub(self.unassigned.bytes()).min(memory.saturating_sub(self.held()))
+    }
+
+    /// The driver has memory for this much to send; what is held already stays.
+    pub(super) const fn set_memory_limit(&mut self, limit: u64) {
+        self.memory_limit = limit;
     }
 
     pub(super) const fn finish(&mut self) {

@@ -6,12 +6,15 @@ use std::time::Duration;
 use super::recv::RecvHalf;
 use super::send::SendHalf;
 use crate::path::{PathId, PathInfo, SubflowId};
+use crate::policy::PathPolicy;
 use crate::subflow::Subflow;
 use crate::{Bitrate, ByteCount};
 
 /// One path's counters over all its subflows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathStats {
+    /// What the path is for.
+    pub policy: PathPolicy,
     /// Payload bytes given to the path.
     pub sent: u64,
     /// Payload bytes of these that were on another path already.
@@ -43,6 +46,8 @@ pub struct SubflowStats {
     pub delivery_time: Duration,
     /// Whether it makes no progress.
     pub silent: bool,
+    /// Whether its path's role keeps it from new data now.
+    pub standby: bool,
 }
 
 /// What has become of messages, in a connection that carries them.
@@ -108,10 +113,13 @@ pub(super) fn collect(
             outstanding: subflow.outstanding(),
             delivery_time: subflow.delivery_time(),
             silent: subflow.is_silent(),
+            standby: subflow.is_standby(),
         });
     }
     for (path, meter) in &send.meters {
-        paths.entry(*path).or_default().rate = meter.rate();
+        let stats = paths.entry(*path).or_default();
+        stats.rate = meter.rate();
+        stats.policy = send.policies.note(*path).policy;
     }
     SessionStats {
         acknowledged: send.acknowledged(),

@@ -339,3 +339,18 @@ fn subflows_that_wait_for_each_other_do_not_wake_each_other_for_ever() {
     }
     assert_eq!(session.stats().paths.values().map(|path| path.sent).sum::<u64>(), INITIAL_CREDIT);
 }
+
+#[test]
+fn a_probe_is_a_ping_ahead_of_time_and_only_one() {
+    let is_ping = |record: &Record| matches!(record, Record::Ping(_));
+    let mut session = session();
+    assert!(sent(&mut session, Instant::from_millis(1)).iter().any(is_ping));
+    let now = Instant::from_millis(2);
+    session.probe(PEER, now);
+    assert!(!sent(&mut session, now).iter().any(is_ping), "the first is not answered yet");
+    give(&mut session, &Record::Pong(0)).unwrap();
+    assert!(!sent(&mut session, now).iter().any(is_ping), "the next is not due");
+    session.probe(PEER, now);
+    assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
+    assert!(sent(&mut session, now).iter().any(is_ping));
+}

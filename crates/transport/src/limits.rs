@@ -1,0 +1,463 @@
+//! What peers may do at once, and the counts that hold them to it.
+//!
+//! Everything here is counted before or while a peer is let in, under one short lock of its own:
+//! nothing that a connection does can hold it up.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use weftline_core::Instant;
+
+use crate::error::Error;
+use crate::tls::Fingerprint;
+
+/// Addresses whose failed attempts are remembered; with more, those nearest to forgiveness go.
+const MAX_FAILING: usize = 4096;
+/// The time in which [`Limits::failures_per_source`] are counted.
+const FAILURE_TIME: Duration = Duration::from_secs(60);
+
+/// How much a server lets peers do. A source is an IPv4 address or an IPv6 network of 64 bits,
+/// which is what one customer has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Handshakes under way at once. With more, the oldest of the source that has most of them is
+    /// given up.
+    pub handshakes: usize,
+    /// Handshakes under way at once from one source; more are closed.
+    pub handshakes_per_source: usize,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+    /// Open connections.
+    pub sessions: usize,
+    /// Open connections whose first subflow came from one source.
+    pub sessions_per_source: usize,
+    /// Open connections of one client, known by its token or certificate.
+    pub sessions_per_client: usize,
+    /// Wrong tokens from one source in a minute. More, and whatever it says is not looked at until
+    /// the minute is over; its open connections are not touched.
+    pub failures_per_source: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshakes: 256,
+            handshakes_per_source: 64,
+            handshake_timeout: Duration::from_secs(5),
+            sessions: 4096,
+            sessions_per_source: 1024,
+            sessions_per_client: 1024,
+            failures_per_source: 10,
+        }
+    }
+}
+
+impl Limits {
+    /// Refuses limits that let nobody in.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], naming the limit.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        for (name, limit) in [
+            ("handshakes", self.handshakes),
+            ("handshakes per source", self.handshakes_per_source),
+            ("sessions", self.sessions),
+            ("sessions per source", self.sessions_per_source),
+            ("sessions per client", self.sessions_per_client),
+            ("failures per source", self.failures_per_source as usize),
+        ] {
+            if limit == 0 {
+                return Err(Error::Invalid(format!("a limit of 0 {name} lets nobody in")));
+            }
+        }
+        if self.handshake_timeout.is_zero() {
+            return Err(Error::Invalid("a handshake timeout of 0 lets nobody in".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Where a peer comes from, as far as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Source(IpAddr);
+
+impl From<IpAddr> for Source {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+            }
+            v4 @ IpAddr::V4(_) => v4,
+        })
+    }
+}
+
+/// Who a client is, as far as it has shown that.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ClientId {
+    /// The server asks for nothing.
+    Anybody,
+    /// The holder of a certificate.
+    Certificate(Fingerprint),
+    /// The holder of a token: its name, and a hash of its secret.
+    Token(Arc<str>, Fingerprint),
+}
+
+impl ClientId {
+    /// Its name for people.
+    pub(crate) fn name(&self) -> Option<String> {
+        match self {
+            Self::Anybody => None,
+            Self::Certificate(fingerprint) => Some(fingerprint.to_string()),
+            Self::Token(name, _) => Some(name.to_string()),
+        }
+    }
+
+    /// As what it is counted: a client that changes its token stays who it is.
+    fn counted(&self) -> Option<Counted> {
+        match self {
+            Self::Anybody => None,
+            Self::Certificate(fingerprint) => Some(Counted::Certificate(*fingerprint)),
+            Self::Token(name, _) => Some(Counted::Token(Arc::clone(name))),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Counted {
+    Certificate(Fingerprint),
+    Token(Arc<str>),
+}
+
+/// Why somebody has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Full {
+    #[error("too many handshakes at once from this address")]
+    Handshakes,
+    #[error("too many connections; try again later")]
+    Sessions,
+    #[error("too many connections from this address; try again later")]
+    SourceSessions,
+    #[error("too many connections of this client; try again later")]
+    ClientSessions,
+    #[error("too many wrong tokens from this address; try again in a minute")]
+    Failures,
+}
+
+/// Counts who is being let in and who is in.
+pub(crate) struct Gate {
+    limits: Limits,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    sources: BTreeMap<Source, OfSource>,
+    clients: BTreeMap<Counted, usize>,
+    handshakes: usize,
+    sessions: usize,
+    next_handshake: u64,
+    /// When a source's failed attempts are all forgotten; each moves that further away.
+    failing: BTreeMap<Source, Instant>,
+}
+
+#[derive(Default)]
+struct OfSource {
+    /// Handshakes under way, oldest first, and what tells each to give up.
+    handshakes: VecDeque<(u64, Arc<Notify>)>,
+    sessions: usize,
+}
+
+impl Gate {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+        Arc::new(Self { limits, counts: Mutex::default() })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().expect("counting does not panic")
+    }
+
+    /// Counts a handshake while the result lives. When there are too many in all, the oldest of the
+    /// source with most of them makes room, so that a flood keeps nobody out who is quick.
+    ///
+    /// # Errors
+    /// The source itself has too many.
+    pub(crate) fn handshake(self: &Arc<Self>, source: Source) -> Result<Handshake, Full> {
+        let mut counts = self.counts();
+        let of_source = counts.sources.get(&source).map_or(0, |of| of.handshakes.len());
+        if of_source >= self.limits.handshakes_per_source {
+            return Err(Full::Handshakes);
+        }
+        if counts.handshakes >= self.limits.handshakes {
+            counts.give_up_oldest();
+        }
+        let number = counts.next_handshake;
+        counts.next_handshake += 1;
+        counts.handshakes += 1;
+        let given_up = Arc::new(Notify::new());
+        let of = counts.sources.entry(source).or_default();
+        of.handshakes.push_back((number, Arc::clone(&given_up)));
+        drop(counts);
+        Ok(Handshake { gate: Arc::clone(self), source, number, given_up })
+    }
+
+    /// Counts a connection while the result lives: looking and taking are one step, however many
+    /// ask at once.
+    ///
+    /// # Errors
+    /// There are too many, of the source, of the client or in all.
+    pub(crate) fn session(
+        self: &Arc<Self>,
+        source: Source,
+        client: &ClientId,
+    ) -> Result<SessionPlace, Full> {
+        let mut counts = self.counts();
+        if counts.sessions >= self.limits.sessions {
+            return Err(Full::Sessions);
+        }
+        if counts.sources.get(&source).map_or(0, |of| of.sessions)
+            >= self.limits.sessions_per_source
+        {
+            return Err(Full::SourceSessions);
+        }
+        let client = client.counted();
+        if let Some(client) = &client {
+            let of_client = counts.clients.entry(client.clone()).or_default();
+            if *of_client >= self.limits.sessions_per_client {
+                return Err(Full::ClientSessions);
+            }
+            *of_client += 1;
+        }
+        counts.sessions += 1;
+        counts.sources.entry(source).or_default().sessions += 1;
+        drop(counts);
+        Ok(SessionPlace { gate: Arc::clone(self), source, client })
+    }
+
+    /// Whether what a source says about itself is looked at at `now`.
+    ///
+    /// # Errors
+    /// It was wrong too often.
+    pub(crate) fn may_try(&self, source: Source, now: Instant) -> Result<(), Full> {
+        let forgotten = self.counts().failing.get(&source).copied();
+        let wait = forgotten.map_or(Duration::ZERO, |at| at.since(now));
+        if wait > FAILURE_TIME - self.failure_cost() { Err(Full::Failures) } else { Ok(()) }
+    }
+
+    /// Notes a failed attempt of a source at `now`.
+    pub(crate) fn failed(&self, source: Source, now: Instant) {
+        let mut counts = self.counts();
+        let failing = &mut counts.failing;
+        if failing.len() >= MAX_FAILING && !failing.contains_key(&source) {
+            failing.retain(|_, forgotten| *forgotten > now);
+            let next = failing.iter().min_by_key(|(_, forgotten)| **forgotten);
+            if failing.len() >= MAX_FAILING
+                && let Some(next) = next.map(|(&next, _)| next)
+            {
+                failing.remove(&next);
+            }
+        }
+        let forgotten = failing.entry(source).or_insert(now);
+        *forgotten = (*forgotten).max(now) + self.failure_cost();
+    }
+
+    /// What one failed attempt takes of the time.
+    fn failure_cost(&self) -> Duration {
+        FAILURE_TIME / self.limits.failures_per_source.max(1)
+    }
+}
+
+impl Counts {
+    fn give_up_oldest(&mut self) {
+        let oldest = |of: &OfSource| of.handshakes.front().map(|(number, _)| Reverse(*number));
+        let most = self.sources.iter().max_by_key(|(_, of)| (of.handshakes.len(), oldest(of)));
+        let Some(source) = most.map(|(&source, _)| source) else { return };
+        let Some(of) = self.sources.get_mut(&source) else { return };
+        if let Some((_, given_up)) = of.handshakes.pop_front() {
+            given_up.notify_one();
+            self.handshakes -= 1;
+        }
+        self.forget_empty(source);
+    }
+
+    fn forget_empty(&mut self, source: Source) {
+        let is_empty = |of: &OfSource| of.handshakes.is_empty() && of.sessions == 0;
+        if self.sources.get(&source).is_some_and(is_empty) {
+            self.sources.remove(&source);
+        }
+    }
+}
+
+/// A handshake that is counted.
+pub(crate) struct Handshake {
+    gate: Arc<Gate>,
+    source: Source,
+    number: u64,
+    given_up: Arc<Notify>,
+}
+
+impl Handshake {
+    /// Waits until the handshake has to make room for another.
+    pub(crate) async fn given_up(&self) {
+        self.given_up.notified().await;
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        let mut counts = self.gate.counts();
+        let Some(of) = counts.sources.get_mut(&self.source) else { return };
+        if let Some(at) = of.handshakes.iter().position(|(number, _)| *number == self.number) {
+            of.handshakes.remove(at);
+            counts.handshakes -= 1;
+        }
+        counts.forget_empty(self.source);
+    }
+}
+
+/// A connection that is counted.
+pub(crate) struct SessionPlace {
+    gate: Arc<Gate>,
+    source: Source,
+    client: Option<Counted>,
+}
+
+impl Drop for SessionPlace {
+    fn drop(&mut self) {
+        let mut counts = self.gate.counts();
+        counts.sessions -= 1;
+        if let Some(of) = counts.sources.get_mut(&self.source) {
+            of.sessions -= 1;
+        }
+        counts.forget_empty(self.source);
+        if let Some(client) = self.client.take()
+            && let Some(of_client) = counts.clients.get_mut(&client)
+        {
+            *of_client -= 1;
+            if *of_client == 0 {
+                counts.clients.remove(&client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Source {
+        text.parse::<IpAddr>().unwrap().into()
+    }
+
+    fn token(name: &str) -> ClientId {
+        ClientId::Token(name.into(), Fingerprint::of(name.as_bytes()))
+    }
+
+    fn is_given_up(handshake: &Handshake) -> bool {
+        let mut waiting = std::pin::pin!(handshake.given_up());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        waiting.as_mut().poll(&mut context).is_ready()
+    }
+
+    #[test]
+    fn one_customer_is_one_source_and_two_are_two() {
+        assert_eq!(source("2001:db8::1"), source("2001:db8:0:0:ffff::9"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_eq!(source("::ffff:192.0.2.1"), source("192.0.2.1"));
+        assert_ne!(source("::ffff:192.0.2.1"), source("::ffff:192.0.2.2"));
+    }
+
+    #[test]
+    fn a_flood_displaces_itself() {
+        let limits = Limits { handshakes: 4, handshakes_per_source: 3, ..Limits::default() };
+        let gate = Gate::new(limits);
+        let (flood, other) = (source("192.0.2.1"), source("192.0.2.2"));
+        let slow: Vec<_> = (0..3).map(|_| gate.handshake(flood).unwrap()).collect();
+        assert!(matches!(gate.handshake(flood), Err(Full::Handshakes)));
+        let first = gate.handshake(other).unwrap();
+        let second = gate.handshake(other).unwrap();
+        assert_eq!(slow.iter().map(is_given_up).collect::<Vec<_>>(), [true, false, false]);
+        assert!(!is_given_up(&first) && !is_given_up(&second));
+        // What was given up has given its place back once only.
+        drop(slow);
+        assert_eq!(gate.counts().handshakes, 2);
+        drop((first, second));
+        assert!(gate.counts().sources.is_empty() && gate.counts().handshakes == 0);
+    }
+
+    #[test]
+    fn among_many_that_have_one_each_the_oldest_goes() {
+        let gate = Gate::new(Limits { handshakes: 3, ..Limits::default() });
+        let from = |last: u8| gate.handshake(source(&format!("192.0.2.{last}"))).unwrap();
+        let all = [5, 9, 1, 7, 3].map(from);
+        assert_eq!(all.each_ref().map(is_given_up), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn connections_are_counted_by_source_by_client_and_in_all() {
+        let limits = Limits {
+            sessions: 4,
+            sessions_per_source: 2,
+            sessions_per_client: 2,
+            ..Limits::default()
+        };
+        let gate = Gate::new(limits);
+        let (a, b, c) = (source("192.0.2.1"), source("192.0.2.2"), source("192.0.2.3"));
+        let one = gate.session(a, &token("alice")).unwrap();
+        let _two = gate.session(a, &token("bob")).unwrap();
+        assert_eq!(gate.session(a, &token("carol")).err(), Some(Full::SourceSessions));
+        let _three = gate.session(b, &token("alice")).unwrap();
+        assert_eq!(gate.session(b, &token("alice")).err(), Some(Full::ClientSessions));
+        let _four = gate.session(b, &ClientId::Anybody).unwrap();
+        assert_eq!(gate.session(c, &token("dave")).err(), Some(Full::Sessions));
+        drop(one);
+        let _five = gate.session(c, &token("alice")).unwrap();
+        // Refusals leave nothing behind.
+        assert_eq!(gate.counts().clients.len(), 2);
+        assert_eq!(gate.counts().sessions, 4);
+    }
+
+    #[test]
+    fn wrong_tokens_are_forgiven_one_by_one() {
+        let gate = Gate::new(Limits { failures_per_source: 3, ..Limits::default() });
+        let (guesser, other) = (source("192.0.2.1"), source("192.0.2.2"));
+        let start = Instant::ZERO;
+        for _ in 0..3 {
+            assert_eq!(gate.may_try(guesser, start), Ok(()));
+            gate.failed(guesser, start);
+        }
+        assert_eq!(gate.may_try(guesser, start), Err(Full::Failures));
+        assert_eq!(gate.may_try(other, start), Ok(()));
+        let later = start + FAILURE_TIME / 3;
+        assert_eq!(gate.may_try(guesser, later), Ok(()));
+        gate.failed(guesser, later);
+        assert_eq!(gate.may_try(guesser, later), Err(Full::Failures));
+        assert_eq!(gate.may_try(guesser, later + FAILURE_TIME), Ok(()));
+    }
+
+    #[test]
+    fn the_memory_of_failures_is_bounded_and_keeps_the_worst() {
+        let gate = Gate::new(Limits::default());
+        let worst = source("192.0.2.1");
+        for _ in 0..10 {
+            gate.failed(worst, Instant::ZERO);
+        }
+        for number in 0..2 * MAX_FAILING as u32 {
+            gate.failed(IpAddr::from(number.to_be_bytes()).into(), Instant::ZERO);
+        }
+        assert!(gate.counts().failing.len() <= MAX_FAILING);
+        assert_eq!(gate.may_try(worst, Instant::ZERO), Err(Full::Failures));
+    }
+
+    #[test]
+    fn limits_that_let_nobody_in_are_named() {
+        let error = Limits { sessions: 0, ..Limits::default() }.check().unwrap_err();
+        assert_eq!(error.to_string(), "a limit of 0 sessions lets nobody in");
+        assert!(Limits::default().check().is_ok());
+    }
+}

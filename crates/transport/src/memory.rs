@@ -1,0 +1,260 @@
+//! The memory that all connections of a process may use together.
+//!
+//! What a peer may make a connection hold is promised to it ahead, as credit; so promises are
+//! counted, not bytes. A connection gets the least it can live on or is refused, and grows while
+//! there is something left: up to as much as it leaves free, so that there is always some for the
+//! next.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use weftline_core::ByteCount;
+use weftline_core::wire::INITIAL_CREDIT;
+
+use crate::error::Error;
+
+/// What a connection cannot do without: the bytes its peer may send unasked, and as many to send.
+pub(crate) const LEAST_RECEIVE: u64 = INITIAL_CREDIT;
+pub(crate) const LEAST_SEND: u64 = INITIAL_CREDIT;
+/// What a subflow's buffers take: a read of its socket, and the same again decrypted.
+pub(crate) const SUBFLOW: u64 = 512 << 10;
+/// The least that a process can be given.
+const LEAST_TOTAL: u64 = 16 << 20;
+
+/// Memory shared by connections. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MemoryBudget(Arc<Budget>);
+
+#[derive(Debug)]
+struct Budget {
+    total: u64,
+    reserved: AtomicU64,
+}
+
+impl Default for MemoryBudget {
+    /// The process's own, shared by all that are given no other: half of the machine's memory.
+    fn default() -> Self {
+        static PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
+        PROCESS.get_or_init(|| Self::with(machine_memory() / 2)).clone()
+    }
+}
+
+impl MemoryBudget {
+    /// One of its own, for `total` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if that is less than the 16 MiB that some connections need.
+    pub fn new(total: ByteCount) -> Result<Self, Error> {
+        if total.as_u64() < LEAST_TOTAL {
+            let least = ByteCount::new(LEAST_TOTAL);
+            let message = format!("{total} of memory in all is too little, give {least} or more");
+            return Err(Error::Invalid(message));
+        }
+        Ok(Self::with(total.as_u64()))
+    }
+
+    fn with(total: u64) -> Self {
+        Self(Arc::new(Budget { total: total.max(LEAST_TOTAL), reserved: AtomicU64::new(0) }))
+    }
+
+    /// What connections may use.
+    pub fn total(&self) -> ByteCount {
+        ByteCount::new(self.0.total)
+    }
+
+    /// What of it is promised to connections.
+    pub fn reserved(&self) -> ByteCount {
+        ByteCount::new(self.0.reserved.load(Ordering::Relaxed))
+    }
+
+    fn error(&self) -> Error {
+        Error::MemoryUsedUp { total: self.total() }
+    }
+
+    /// Whether one more subflow has room.
+    ///
+    /// # Errors
+    /// [`Error::MemoryUsedUp`].
+    pub(crate) fn check_subflow(&self) -> Result<(), Error> {
+        let reserved = self.0.reserved.load(Ordering::Relaxed);
+        if reserved.saturating_add(SUBFLOW) > self.0.total { Err(self.error()) } else { Ok(()) }
+    }
+
+    /// What a connection and its first subflow need, where the peer may send `receive` bytes
+    /// unasked.
+    ///
+    /// # Errors
+    /// [`Error::MemoryUsedUp`].
+    pub(crate) fn connection(&self, receive: u64) -> Result<Lease, Error> {
+        let mut lease = Lease { budget: self.clone(), receive: 0, send: 0, subflows: 0 };
+        let least = receive.saturating_add(LEAST_SEND);
+        let took = self.0.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+            let with_subflow = reserved.checked_add(least)?.checked_add(SUBFLOW)?;
+            (with_subflow <= self.0.total).then_some(reserved + least)
+        });
+        took.map_err(|_| self.error())?;
+        (lease.receive, lease.send) = (receive, LEAST_SEND);
+        Ok(lease)
+    }
+
+    /// Takes up to `wanted` more bytes for who has `own`, as long as that is no more than is left
+    /// free (the dynamic threshold of Choudhury and Hahne, 1998, for shared buffers); how many.
+    fn take(&self, wanted: u64, own: u64) -> u64 {
+        let mut took = 0;
+        if wanted == 0 {
+            return 0;
+        }
+        let _ = self.0.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+            let free = self.0.total.saturating_sub(reserved);
+            took = wanted.min(free.saturating_sub(own) / 2);
+            (took > 0).then_some(reserved + took)
+        });
+        took
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.0.reserved.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The machine's memory in bytes.
+fn machine_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "the field's type differs between machines"
+    )]
+    (info.totalram as u64).saturating_mul(u64::from(info.mem_unit.max(1)))
+}
+
+/// What one connection has of the budget; given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    budget: MemoryBudget,
+    receive: u64,
+    send: u64,
+    subflows: u64,
+}
+
+impl Lease {
+    /// Bytes that the peer may make this side hold.
+    pub(crate) const fn receive(&self) -> u64 {
+        self.receive
+    }
+
+    /// Bytes that may be held to send.
+    pub(crate) const fn send(&self) -> u64 {
+        self.send
+    }
+
+    /// Grows what may be received up to `wanted`, as far as there is memory; what it is then.
+    pub(crate) fn grow_receive(&mut self, wanted: u64) -> u64 {
+        self.receive +=
+            self.budget.take(wanted.saturating_sub(self.receive), self.receive + self.send);
+        self.receive
+    }
+
+    /// The same for what may be held to send.
+    pub(crate) fn grow_send(&mut self, wanted: u64) -> u64 {
+        self.send += self.budget.take(wanted.saturating_sub(self.send), self.receive + self.send);
+        self.send
+    }
+
+    /// Gives back what is not needed to hold `wanted` bytes to send.
+    pub(crate) fn shrink_send(&mut self, wanted: u64) -> u64 {
+        let kept = wanted.max(LEAST_SEND).min(self.send);
+        self.budget.give_back(self.send - kept);
+        self.send = kept;
+        kept
+    }
+
+    /// Counts a subflow's buffers. It has been asked before whether there is room
+    /// ([`MemoryBudget::check_subflow`]); those that asked at once may all come.
+    pub(crate) fn add_subflow(&mut self) {
+        self.budget.0.reserved.fetch_add(SUBFLOW, Ordering::Relaxed);
+        self.subflows += 1;
+    }
+
+    /// A subflow is gone.
+    pub(crate) fn remove_subflow(&mut self) {
+        self.budget.give_back(SUBFLOW);
+        self.subflows -= 1;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.budget.give_back(self.receive + self.send + self.subflows * SUBFLOW);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn connections_get_the_least_until_nothing_is_left_and_give_it_back() {
+        let budget = MemoryBudget::new(ByteCount::mib(16)).unwrap();
+        let mut leases = Vec::new();
+        let refused = loop {
+            match budget.connection(LEAST_RECEIVE) {
+                Ok(mut lease) => {
+                    lease.add_subflow();
+                    leases.push(lease);
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(leases.len(), 16, "1 MiB each");
+        assert!(refused.to_string().contains("16MiB"), "{refused}");
+        assert!(budget.check_subflow().is_err());
+        leases[0].remove_subflow();
+        assert!(budget.check_subflow().is_ok() && budget.connection(LEAST_RECEIVE).is_err());
+        drop(leases);
+        assert_eq!(budget.reserved(), ByteCount::new(0));
+    }
+
+    #[test]
+    fn nobody_grows_beyond_what_it_leaves_free() {
+        let budget = MemoryBudget::new(ByteCount::mib(64)).unwrap();
+        let (mut one, mut two) =
+            (budget.connection(LEAST_RECEIVE).unwrap(), budget.connection(LEAST_RECEIVE).unwrap());
+        for _ in 0..10 {
+            assert!(one.grow_receive(1 << 40) <= 32 << 20);
+        }
+        assert!(two.grow_send(1 << 40) <= 17 << 20);
+        assert!(budget.connection(LEAST_RECEIVE).is_ok(), "there is some for the next");
+        assert_eq!(two.shrink_send(0), LEAST_SEND);
+    }
+
+    #[test]
+    fn too_little_is_refused_and_the_process_has_one_of_its_own() {
+        let error = MemoryBudget::new(ByteCount::kib(1)).unwrap_err().to_string();
+        assert!(error.contains("give 16MiB or more"), "{error}");
+        assert!(MemoryBudget::default().total() >= ByteCount::mib(16));
+    }
+
+    proptest! {
+        /// Whatever connections do, the count stays within the total, and ends at nothing.
+        #[test]
+        fn the_count_is_exact(steps in proptest::collection::vec((0usize..4, 0u8..4, any::<u32>()), 0..200)) {
+            let budget = MemoryBudget::new(ByteCount::mib(32)).unwrap();
+            let mut leases: [Option<Lease>; 4] = Default::default();
+            for (who, what, amount) in steps {
+                let amount = u64::from(amount);
+                match (&mut leases[who], what) {
+                    (slot @ None, _) => *slot = budget.connection(LEAST_RECEIVE).ok(),
+                    (slot, 0) => *slot = None,
+                    (Some(lease), 1) => prop_assert!(lease.grow_receive(amount) >= LEAST_RECEIVE),
+                    (Some(lease), 2) => prop_assert!(lease.grow_send(amount) >= LEAST_SEND),
+                    (Some(lease), _) => prop_assert!(lease.shrink_send(amount) >= LEAST_SEND),
+                }
+                let held: u64 = leases.iter().flatten().map(|l| l.receive + l.send).sum();
+                prop_assert_eq!(budget.reserved().as_u64(), held);
+                prop_assert!(held <= budget.total().as_u64());
+            }
+        }
+    }
+}

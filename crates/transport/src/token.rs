@@ -1,0 +1,184 @@
+//! Tokens: secrets that a server shares with its clients, one with each, so that each can be told
+//! from the others and let in no more.
+//!
+//! A token is never sent. A client proves that it has it by a keyed hash over its TLS channel's
+//! keying material, which is worth nothing on another channel.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ring::hmac;
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::limits::ClientId;
+use crate::tls::Fingerprint;
+
+/// The exporter label (RFC 8446 §7.5) under which a token's proof is bound to its channel.
+const LABEL: &str = "EXPORTER-weftline-token";
+/// The shortest secret, in bytes: a shorter one can be guessed.
+const MIN_SECRET: usize = 16;
+const MAX_SECRET: usize = 512;
+const MAX_NAME: usize = 64;
+/// The most tokens of a server: all of them are tried for each client.
+const MAX_TOKENS: usize = 1024;
+/// What a token without a name is called.
+const UNNAMED: &str = "default";
+
+/// A secret that a client shares with its server, and the client's name.
+#[derive(Clone)]
+pub struct Token {
+    name: Arc<str>,
+    key: hmac::Key,
+    /// Tells secrets of one name apart.
+    digest: Fingerprint,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Token {
+    /// A token without a name, from its text. White space around it does not count.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is shorter than 16 bytes, as such a secret can be guessed, or
+    /// longer than 512.
+    pub fn new(secret: &str) -> Result<Self, Error> {
+        Self::named(UNNAMED, secret)
+    }
+
+    /// The token of the client `name`.
+    ///
+    /// # Errors
+    /// As [`Token::new`]; and if the name is empty, longer than 64 bytes or has other characters
+    /// than letters, digits and `-_.@`.
+    pub fn named(name: &str, secret: &str) -> Result<Self, Error> {
+        let secret = secret.trim();
+        let length = secret.len();
+        if !is_name(name) {
+            let message = "a client's name has 1 to 64 letters, digits or -_.@";
+            return Err(Error::Invalid(message.to_owned()));
+        }
+        if !(MIN_SECRET..=MAX_SECRET).contains(&length) {
+            let message =
+                format!("a token needs {MIN_SECRET} characters or more, this one has {length}");
+            let too_long = format!("a token has at most {MAX_SECRET} bytes, this one has {length}");
+            return Err(Error::Invalid(if length < MIN_SECRET { message } else { too_long }));
+        }
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+        Ok(Self { name: name.into(), key, digest: Fingerprint::of(secret.as_bytes()) })
+    }
+
+    /// The tokens in the text of a file: one on each line, with or without a name and a colon
+    /// before it. Empty lines and lines that begin with `#` do not count. A name may stand on
+    /// several lines: while a client changes its secret, both let it in.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the number of the line that is wrong; never with what is in it.
+    pub fn read_all(text: &str) -> Result<Vec<Self>, Error> {
+        let mut tokens: Vec<Self> = Vec::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let wrong =
+                |reason: &dyn fmt::Display| Error::Invalid(format!("line {number}: {reason}"));
+            let token = match line.split_once(':') {
+                Some((name, secret)) if is_name(name.trim()) => Self::named(name.trim(), secret),
+                _ => Self::new(line),
+            };
+            let token = token.map_err(|error| wrong(&error))?;
+            if let Some(other) = tokens.iter().find(|other| other.digest == token.digest) {
+                return Err(wrong(&format!("the same secret as that of '{}'", other.name)));
+            }
+            if tokens.len() == MAX_TOKENS {
+                return Err(wrong(&format!("more than {MAX_TOKENS} tokens")));
+            }
+            tokens.push(token);
+        }
+        if tokens.is_empty() {
+            return Err(Error::Invalid("there is no token in it".to_owned()));
+        }
+        Ok(tokens)
+    }
+
+    /// The client's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who its holder is.
+    pub(crate) fn id(&self) -> ClientId {
+        ClientId::Token(Arc::clone(&self.name), self.digest)
+    }
+
+    /// The proof that the holder is at the other end of `channel`.
+    pub(crate) fn prove(&self, channel: &Channel) -> Result<Vec<u8>, Error> {
+        Ok(hmac::sign(&self.key, &channel.keying_material(LABEL)?).as_ref().to_vec())
+    }
+
+    /// Whose `proof`, received on `channel`, is. Every token is tried whatever the proof, each in
+    /// constant time: how long it takes tells nothing.
+    pub(crate) fn find<'a>(
+        tokens: &'a [Self],
+        channel: &Channel,
+        proof: &[u8],
+    ) -> Result<Option<&'a Self>, Error> {
+        let material = channel.keying_material(LABEL)?;
+        let fits = |token: &Self| hmac::verify(&token.key, &material, proof).is_ok();
+        Ok(tokens.iter().fold(None, |found, token| if fits(token) { Some(token) } else { found }))
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.@".contains(&b);
+    (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(text: &str) -> Vec<String> {
+        Token::read_all(text).unwrap().iter().map(|token| token.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn files_of_one_and_of_many_are_read() {
+        assert_eq!(names("correct horse battery\n"), ["default"]);
+        let many = "# who may come\n\nalice: 0123456789abcdef\nbob:fedcba9876543210\r\n";
+        assert_eq!(names(many), ["alice", "bob"]);
+        // Both while she changes it.
+        assert_eq!(names("alice: 0123456789abcdef\nalice: 1123456789abcdef"), ["alice", "alice"]);
+        // What is no name is part of the secret.
+        assert_eq!(names("two words: and the rest of it"), ["default"]);
+    }
+
+    #[test]
+    fn a_name_changes_nothing_in_the_secret() {
+        let one = &Token::read_all("alice: 0123456789abcdef").unwrap()[0];
+        assert_eq!(one.digest, Token::new("0123456789abcdef").unwrap().digest);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_line_and_without_the_secret() {
+        for (text, message) in [
+            ("", "there is no token in it"),
+            ("# nothing\n", "there is no token in it"),
+            ("alice: tooshort!", "line 1: a token needs 16 characters or more, this one has 9"),
+            ("a: 0123456789abcdef\nb: 0123456789abcdef", "line 2: the same secret as that of 'a'"),
+        ] {
+            let error = Token::read_all(text).unwrap_err().to_string();
+            assert_eq!(error, message);
+        }
+        let long = Token::new(&"x".repeat(513)).unwrap_err().to_string();
+        assert!(long.contains("at most 512"), "{long}");
+        assert!(Token::named("a b", "0123456789abcdef").is_err());
+        let shown = format!("{:?}", Token::named("alice", "0123456789abcdef").unwrap());
+        assert_eq!(shown, "Token { name: \"alice\", .. }");
+    }
+}
