@@ -263,12 +263,7 @@ fn run(case: &Case, seed: u64) -> Result<Runs, NoRun> {
 
 /// Runs every job (a case's number and a seed), `at_once` of them beside each other, and adds the
 /// runs to `done`. Outside CI a case that this kernel cannot run is passed over.
-fn run_all(
-    cases: &[Case],
-    jobs: VecDeque<(usize, u64)>,
-    at_once: usize,
-    done: &Mutex<Vec<Done>>,
-) {
+fn run_all(cases: &[Case], jobs: VecDeque<(usize, u64)>, at_once: usize, done: &Mutex<Vec<Done>>) {
     let in_ci = std::env::var_os("CI").is_some();
     let jobs = Mutex::new(jobs);
     thread::scope(|scope| {
