@@ -1,20 +1,21 @@
 //! `weftline connect`: local TCP connections in, multipath connections out.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Forwarder, Identity, LocalService,
-    PathConfig, ServerAddr, Trust,
+    Client, ClientBuilder, ClientSecurity, ClientTls, Identity, LocalService, ServerAddr, Trust,
 };
 
 use crate::config;
 use crate::failure::Failure;
-use crate::output;
+use crate::listeners::{Listener, Listeners};
+use crate::paths::{self, PathTable};
 use crate::serve::{parse_duration, parse_size, read_token, runtime, start_log, warn_plaintext};
-use crate::signals::Stop;
+use crate::signals::{Reload, Stop};
 
 /// Connections kept ready unless told otherwise.
 const READY: usize = 2;
@@ -22,16 +23,18 @@ const READY: usize = 2;
 const MAX_READY: usize = 64;
 
 /// Options of `connect`, and the keys of its configuration file.
-#[derive(Debug, Default, Args, Deserialize)]
+#[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ConnectArgs {
     /// The server, such as 192.0.2.1:7000; once for all paths, or once for each in their order
     #[arg(long, value_name = "ADDR", num_args = 1..)]
     server: Vec<String>,
-    /// A path: a name of your choice and the interface or local address it leaves through
-    #[arg(long, value_name = "NAME=IFACE|ADDR", num_args = 1..)]
+    /// A path: a name of your choice and the interface or local address it leaves through. Options
+    /// of a path follow after commas: role=active|backup|metered, cap=20Mbps, congestion=bbr
+    #[arg(long, value_name = "NAME=IFACE|ADDR[,OPTION=VALUE]", num_args = 1..)]
     path: Vec<String>,
-    /// Where to take TCP connections, such as 127.0.0.1:8080
+    /// Where to take TCP connections, such as 127.0.0.1:8080; more, each with a scheduler of its
+    /// own, as [[forwards]] in a configuration file
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// Where to offer a SOCKS 5 proxy, such as 127.0.0.1:1080; the server has --socks
@@ -80,10 +83,28 @@ pub(crate) struct ConnectArgs {
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
-    /// A TOML file with any of these options by their long names
+    /// A TOML file with any of these options by their long names, and [[paths]] and [[forwards]];
+    /// read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     config: Option<PathBuf>,
+    #[arg(skip)]
+    paths: Vec<PathTable>,
+    #[arg(skip)]
+    forwards: Vec<ForwardTable>,
+}
+
+/// One of several places to take connections at, as a table of a configuration file. What it does
+/// not say is as for the others.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct ForwardTable {
+    listen: Option<SocketAddr>,
+    socks: Option<SocketAddr>,
+    scheduler: Option<String>,
+    window: Option<String>,
+    forward_path: Option<String>,
+    ready: Option<usize>,
 }
 
 impl ConnectArgs {
@@ -104,7 +125,9 @@ impl ConnectArgs {
         };
         Ok(Self {
             server: if self.server.is_empty() { from.server } else { self.server },
+            paths: if self.path.is_empty() { from.paths } else { Vec::new() },
             path: if self.path.is_empty() { from.path } else { self.path },
+            forwards: from.forwards,
             listen,
             socks,
             scheduler: self.scheduler.or(from.scheduler),
@@ -147,7 +170,7 @@ impl ConnectArgs {
         if self.server.is_empty() {
             return Err(Failure::wrong_use("no server given; give --server ADDR"));
         }
-        if self.path.is_empty() {
+        if self.path.is_empty() && self.paths.is_empty() {
             let example = "--path wifi=wlan0 --path lte=wwan0";
             return Err(Failure::wrong_use(format!("no path given; give them like {example}")));
         }
@@ -157,7 +180,10 @@ impl ConnectArgs {
             builder = builder.server(server);
         }
         for path in &self.path {
-            builder = builder.path(parse_path(path)?);
+            builder = builder.path(paths::parse(path)?);
+        }
+        for path in &self.paths {
+            builder = builder.path(path.path()?);
         }
         if let Some(name) = &self.scheduler {
             builder = builder.scheduler(name);
@@ -185,49 +211,109 @@ impl ConnectArgs {
         }
         Ok(builder.security(self.security()?))
     }
+
+    /// Where connections are taken, and how they are carried from there.
+    fn listeners(&self, client: &ClientBuilder) -> Result<Vec<Listener>, Failure> {
+        let mut listeners = Vec::new();
+        if self.listen.is_some() || self.socks.is_some() {
+            let (address, service) = place(self.listen, self.socks, "--listen and --socks")?;
+            let ready = ready(self.ready)?;
+            listeners.push(Listener { address, service, client: client.clone(), ready });
+        }
+        for table in &self.forwards {
+            let (address, service) =
+                place(table.listen, table.socks, "[[forwards]]: listen and socks")?;
+            let mut client = client.clone();
+            if let Some(name) = &table.scheduler {
+                client = client.scheduler(name);
+            }
+            if let Some(size) = &table.window {
+                client = client.window(parse_size("[[forwards]]: window", size)?);
+            }
+            if let Some(name) = &table.forward_path {
+                client = client.forward(name);
+            }
+            let ready = ready(table.ready.or(self.ready))?;
+            listeners.push(Listener { address, service, client, ready });
+        }
+        if listeners.is_empty() {
+            let message = "nowhere to take connections; give --listen ADDR or --socks ADDR";
+            return Err(Failure::wrong_use(message));
+        }
+        for (index, one) in listeners.iter().enumerate() {
+            if listeners[..index].iter().any(|other| other.address == one.address) {
+                let message = format!("{} is listed twice; leave one out", one.address);
+                return Err(Failure::wrong_use(message));
+            }
+        }
+        Ok(listeners)
+    }
 }
 
-/// A path as it stands on the command line, checked to be there.
-fn parse_path(text: &str) -> Result<PathConfig, Failure> {
-    let Some((name, bind)) = text.split_once('=').filter(|(_, bind)| !bind.is_empty()) else {
-        return Err(Failure::wrong_use(format!(
-            "'{text}' is no path; write NAME=INTERFACE or NAME=ADDRESS, such as wifi=wlan0"
-        )));
-    };
-    let Ok(bind) = bind.parse::<Bind>();
-    bind.check()?;
-    Ok(PathConfig::new(name, bind))
+fn ready(given: Option<usize>) -> Result<usize, Failure> {
+    match given.unwrap_or(READY) {
+        ready if ready > MAX_READY => {
+            Err(Failure::wrong_use(format!("--ready: at most {MAX_READY}")))
+        }
+        ready => Ok(ready),
+    }
+}
+
+/// The address, and what is there; `both` names the two ways to say it.
+fn place(
+    listen: Option<SocketAddr>,
+    socks: Option<SocketAddr>,
+    both: &str,
+) -> Result<(SocketAddr, LocalService), Failure> {
+    match (listen, socks) {
+        (Some(address), None) => Ok((address, LocalService::Forward)),
+        (None, Some(address)) => Ok((address, LocalService::Socks)),
+        (Some(_), Some(_)) => Err(Failure::wrong_use(format!("{both} exclude each other"))),
+        (None, None) => Err(Failure::wrong_use(format!("{both}: give one of them"))),
+    }
 }
 
 /// Forwards until a signal comes.
 pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
-    let args = args.complete()?;
+    let file = args.config.clone();
+    let first = args.clone().complete()?;
     start_log();
-    let (address, service) = match (args.listen, args.socks) {
-        (Some(address), None) => (address, LocalService::Forward),
-        (None, Some(address)) => (address, LocalService::Socks),
-        (Some(_), Some(_)) => {
-            return Err(Failure::wrong_use("--listen and --socks exclude each other"));
-        }
-        (None, None) => {
-            let message = "nowhere to take connections; give --listen ADDR or --socks ADDR";
-            return Err(Failure::wrong_use(message));
-        }
-    };
-    let ready = args.ready.unwrap_or(READY);
-    if ready > MAX_READY {
-        return Err(Failure::wrong_use(format!("--ready: at most {MAX_READY}")));
-    }
-    let client = args.builder()?.build()?;
+    let client = first.builder()?;
+    let wanted = first.listeners(&client)?;
+    let base = client.build()?;
     let runtime = runtime()?;
     runtime.block_on(async {
-        let stop = Stop::on_signals()?;
-        let forwarder = tokio::select! {
-            bound = Forwarder::bind(client, address, service, ready) => bound?,
+        let stop = Arc::new(Stop::on_signals()?);
+        let mut reload = Reload::on_signal(file.as_deref())?;
+        let mut listeners = Listeners::new(base, Arc::clone(&stop));
+        tokio::select! {
+            set = listeners.set(wanted) => set?,
             () = stop.nth(1) => return Ok(()),
-        };
-        output::print(&format!("listening on {}\n", forwarder.local_addr()))?;
-        forwarder.run(stop.nth(1), stop.nth(2)).await;
+        }
+        loop {
+            tokio::select! {
+                () = reload.wanted() => {}
+                () = stop.nth(1) => break,
+            }
+            let again = async {
+                let args = args.clone().complete()?;
+                listeners.set(args.listeners(&args.builder()?)?).await
+            };
+            tokio::select! {
+                set = again => log_reload(file.as_deref(), set),
+                () = stop.nth(1) => break,
+            }
+        }
+        listeners.ended().await;
         Ok(())
     })
+}
+
+/// Says what came of reading a configuration file again.
+pub(crate) fn log_reload(file: Option<&Path>, result: Result<(), Failure>) {
+    let file = file.unwrap_or(Path::new("the configuration")).display();
+    match result {
+        Ok(()) => tracing::info!("{file} has been read again"),
+        Err(error) => tracing::error!("{file} is left aside, nothing has changed: {error}"),
+    }
 }

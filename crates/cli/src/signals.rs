@@ -1,9 +1,36 @@
-//! Stopping by SIGINT or SIGTERM: once to finish, twice to stop at once.
+//! Stopping by SIGINT or SIGTERM: once to finish, twice to stop at once. Reading the configuration
+//! again by SIGHUP.
+
+use std::path::Path;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::failure::Failure;
+
+/// The wish to read the configuration again.
+pub(crate) struct Reload(Option<Signal>);
+
+impl Reload {
+    /// Starts to catch the signal if there is a configuration `file`; otherwise it does what it
+    /// does to other programs.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub(crate) fn on_signal(file: Option<&Path>) -> Result<Self, Failure> {
+        Ok(Self(file.map(|_| signal(SignalKind::hangup())).transpose()?))
+    }
+
+    /// Waits for the next signal. Cancel safe.
+    pub(crate) async fn wanted(&mut self) {
+        if let Some(signal) = &mut self.0
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
+    }
+}
 
 /// Counts the signals from here on.
 pub(crate) struct Stop(watch::Receiver<u32>);

@@ -198,6 +198,16 @@ impl Client {
         Ok(())
     }
 
+    /// Counts the changes of the client's settings.
+    pub(crate) fn revision(&self) -> u64 {
+        self.settings.borrow().revision
+    }
+
+    /// Changes when the client's settings do.
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<Settings>> {
+        self.settings.subscribe()
+    }
+
     /// Opens a connection. Returns when its first subflow is up; every other path joins when it
     /// can, and is tried again and again while it cannot.
     ///

@@ -55,8 +55,16 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(args: &[&str]) -> Self {
-        let mut child =
-            weftline(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::spawn(&mut weftline(args))
+    }
+
+    /// With a variable of the environment.
+    pub fn start_with(args: &[&str], name: &str, value: &str) -> Self {
+        Self::spawn(weftline(args).env(name, value))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let errors = BufReader::new(child.stderr.take().unwrap());
         let (lines, stderr) = mpsc::channel();

@@ -23,7 +23,7 @@ use crate::socket;
 const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What local programs find at the address of a [`Forwarder`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LocalService {
     /// The server's one target.
     Forward,
@@ -65,11 +65,22 @@ impl Forwarder {
     /// Forwards until `stop` completes. Connections under way then have 5 s to finish, or until
     /// `stop_now` completes.
     pub async fn run(self, stop: impl Future<Output = ()>, stop_now: impl Future<Output = ()>) {
+        self.run_until_removed(std::future::pending(), stop, stop_now).await;
+    }
+
+    /// As [`run`](Self::run). When `removed` completes no more connections are taken, and those
+    /// under way go on until they end, or until `stop` completes.
+    pub async fn run_until_removed(
+        self,
+        removed: impl Future<Output = ()>,
+        stop: impl Future<Output = ()>,
+        stop_now: impl Future<Output = ()>,
+    ) {
         let mut open = Open::new();
         let mut keeper = JoinSet::new();
         keeper.spawn(Arc::clone(&self.pool).keep());
-        tokio::pin!(stop);
-        loop {
+        tokio::pin!(stop, removed);
+        let is_removed = loop {
             let (local, peer) = tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok(accepted) => accepted,
@@ -80,11 +91,12 @@ impl Forwarder {
                     }
                 },
                 Some(_) = open.tasks.join_next() => continue,
-                () = &mut stop => break,
+                () = &mut stop => break false,
+                () = &mut removed => break true,
             };
             let (pool, stage) = (Arc::clone(&self.pool), open.stage.subscribe());
             open.tasks.spawn(forward_one(pool, self.service, local, peer, stage));
-        }
+        };
         drop(self.listener);
         keeper.shutdown().await;
         for unused in self.pool.empty() {
@@ -92,6 +104,12 @@ impl Forwarder {
                 unused.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
                 let _ = unused.closed().await;
             });
+        }
+        if is_removed {
+            tokio::select! {
+                () = open.finish() => return,
+                () = &mut stop => {}
+            }
         }
         open.drain(stop_now).await;
     }

@@ -134,16 +134,21 @@ impl Open {
         Self { tasks: JoinSet::new(), stage: watch::Sender::new(Stage::Running) }
     }
 
+    /// Waits until the connections have ended by themselves.
+    async fn finish(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+
     /// Lets the connections finish for a while and ends those that do not.
     async fn drain(mut self, stop_now: impl Future<Output = ()>) {
         self.stage.send_replace(Stage::Finishing);
         tokio::select! {
-            () = async { while self.tasks.join_next().await.is_some() {} } => return,
+            () = self.finish() => return,
             () = tokio::time::sleep(DRAIN_TIME) => {}
             () = stop_now => {}
         }
         self.stage.send_replace(Stage::Over);
-        while self.tasks.join_next().await.is_some() {}
+        self.finish().await;
     }
 }
 

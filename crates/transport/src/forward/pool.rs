@@ -22,7 +22,8 @@ const RETRY_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct Pool {
     client: Client,
     size: usize,
-    ready: Mutex<VecDeque<Connection>>,
+    /// With the revision of the client's settings each was made with.
+    ready: Mutex<VecDeque<(u64, Connection)>>,
     taken: Notify,
     paths: Arc<PathLog>,
 }
@@ -50,7 +51,7 @@ impl Pool {
     pub(super) async fn open(&self, opening: &Opening) -> Result<Connection, Error> {
         let mut connection = match self.take() {
             Some(ready) => ready,
-            None => self.connect().await?,
+            None => self.connect().await?.1,
         };
         match opening.write(&mut connection).await {
             Ok(()) => Ok(connection),
@@ -60,31 +61,39 @@ impl Pool {
 
     /// The connections that were never used.
     pub(super) fn empty(&self) -> Vec<Connection> {
-        self.ready().drain(..).collect()
+        self.ready().drain(..).map(|(_, connection)| connection).collect()
     }
 
-    fn ready(&self) -> MutexGuard<'_, VecDeque<Connection>> {
+    fn ready(&self) -> MutexGuard<'_, VecDeque<(u64, Connection)>> {
         self.ready.lock().expect("the pool's users do not panic")
     }
 
     fn take(&self) -> Option<Connection> {
         let mut ready = self.ready();
-        let live = std::iter::from_fn(|| ready.pop_front()).find(|c| c.error().is_none());
+        let live = std::iter::from_fn(|| ready.pop_front()).find(|one| self.is_fit(one));
         drop(ready);
         self.taken.notify_one();
-        live
+        Some(live?.1)
     }
 
-    async fn connect(&self) -> Result<Connection, Error> {
+    /// Whether a ready connection is alive and as the client would make it now.
+    fn is_fit(&self, (revision, connection): &(u64, Connection)) -> bool {
+        *revision == self.client.revision() && connection.error().is_none()
+    }
+
+    async fn connect(&self) -> Result<(u64, Connection), Error> {
+        let revision = self.client.revision();
         let connection = self.client.connect().await?;
         tokio::spawn(Arc::clone(&self.paths).follow(connection.events()));
-        Ok(connection)
+        Ok((revision, connection))
     }
 
     /// Keeps the wanted number of connections ready, for ever.
     pub(super) async fn keep(self: Arc<Self>) {
+        let mut changes = self.client.changes();
         loop {
-            self.ready().retain(|connection| connection.error().is_none());
+            changes.mark_unchanged();
+            self.ready().retain(|one| self.is_fit(one));
             let wait = if self.ready().len() >= self.size {
                 LOOK_INTERVAL
             } else {
@@ -102,6 +111,7 @@ impl Pool {
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = self.taken.notified() => {}
+                _ = changes.changed() => {}
             }
         }
     }

@@ -1,0 +1,207 @@
+//! A configuration file that is read again: paths, roles, caps and listeners of running daemons.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Daemon, serve};
+
+/// Echoes every connection.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
+        }
+    });
+    address
+}
+
+/// Sends `len` bytes there and back on a connection under way.
+fn exchange(stream: &mut TcpStream, len: usize) {
+    let sent: Vec<u8> = (0..len).map(|i| (i * 31 % 251) as u8).collect();
+    let mut writer = stream.try_clone().unwrap();
+    let mut got = vec![0; len];
+    thread::scope(|scope| {
+        let sent = &sent;
+        scope.spawn(move || writer.write_all(sent).unwrap());
+        stream.read_exact(&mut got).unwrap();
+    });
+    assert!(got == sent, "other bytes came back");
+}
+
+struct World {
+    _state: tempfile::TempDir,
+    _server: Daemon,
+    file: PathBuf,
+    head: String,
+}
+
+impl World {
+    fn new() -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let (server, address, fingerprint) = serve(state.path(), echo());
+        let file = state.path().join("connect.toml");
+        let head = format!("server = ['{address}']\nfingerprint = '{fingerprint}'\n");
+        Self { _state: state, _server: server, file, head }
+    }
+
+    fn write(&self, rest: &str) {
+        std::fs::write(&self.file, format!("{}{rest}", self.head)).unwrap();
+    }
+
+    fn connect(&self, rest: &str) -> (Daemon, SocketAddr) {
+        self.write(rest);
+        let mut client = weftline_with_debug_log(&self.file);
+        let address = client.listening();
+        (client, address)
+    }
+
+    /// Has the client read the file again, and waits until it has said all of `told`, too, in
+    /// whatever order.
+    fn reload(&self, client: &Daemon, rest: &str, told: &[&str]) {
+        self.write(rest);
+        client.signal("-HUP");
+        let mut waited: Vec<&str> = [&["has been read again"], told].concat();
+        while !waited.is_empty() {
+            let line = client.logs("");
+            waited.retain(|text| !line.contains(text));
+        }
+    }
+}
+
+fn weftline_with_debug_log(file: &std::path::Path) -> Daemon {
+    Daemon::start_with(
+        &["connect", "--config", file.to_str().unwrap()],
+        "RUST_LOG",
+        "weftline=debug",
+    )
+}
+
+#[test]
+fn paths_come_and_go_under_a_connection() {
+    let world = World::new();
+    let one = "[[paths]]\nname = 'one'\nvia = '127.0.0.1'\n";
+    let two = "[[paths]]\nname = 'two'\nvia = '127.0.0.2'\n";
+    let listen = "listen = '127.0.0.1:0'\nready = 0\n";
+    let (client, local) = world.connect(&format!("{listen}{one}"));
+    let mut stream = TcpStream::connect(local).unwrap();
+    exchange(&mut stream, 100_000);
+
+    // The second path joins the connection under way, and the first leaves it.
+    world.reload(&client, &format!("{listen}{one}{two}"), &["up, 127.0.0.2:"]);
+    exchange(&mut stream, 1_000_000);
+    world.reload(&client, &format!("{listen}{two}"), &["its path is no longer in use"]);
+    exchange(&mut stream, 1_000_000);
+
+    // A change of the only path left: the connection keeps it until the new one is up.
+    let told = ["up, 127.0.0.1:", "its path is no longer in use"];
+    world.reload(&client, &format!("{listen}{one}"), &told);
+    exchange(&mut stream, 1_000_000);
+
+    client.signal("-TERM");
+    drop(stream);
+    assert_eq!(client.end().0, Some(0));
+}
+
+#[test]
+fn a_broken_file_leaves_everything_as_it_is() {
+    let world = World::new();
+    let good = "listen = '127.0.0.1:0'\npath = ['one=127.0.0.1']\n";
+    let (client, local) = world.connect(good);
+    let mut stream = TcpStream::connect(local).unwrap();
+    for (rest, message) in [
+        ("listen = 5", "connect.toml: line 3: "),
+        (
+            "listen = '127.0.0.1:0'\nspeed = 1\npath = ['one=127.0.0.1']",
+            "line 4: unknown field `speed`",
+        ),
+        (
+            "listen = '127.0.0.1:0'\n[[paths]]\nname = 'one'\nvia = '127.0.0.1'\nrole = 'x'",
+            "'x' is no role; choose active, backup or metered",
+        ),
+        ("listen = '127.0.0.1:0'\npath = ['one=no-such-interface']", "unknown interface"),
+        (
+            "listen = '127.0.0.1:0'\npath = ['one=127.0.0.1']\nscheduler = 'x'",
+            "unknown scheduler 'x'",
+        ),
+        (
+            "listen = '127.0.0.1:0'\nsocks = '127.0.0.1:0'\npath = ['one=127.0.0.1']",
+            "exclude each other",
+        ),
+    ] {
+        world.write(rest);
+        client.signal("-HUP");
+        let line = client.logs("is left aside, nothing has changed: ");
+        assert!(line.contains(message), "{rest}: {line}");
+    }
+    // An address that cannot be had, beside others that could.
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap();
+    world.write(&format!(
+        "{good}[[forwards]]\nlisten = '127.0.0.2:0'\n[[forwards]]\nlisten = '{taken}'\n"
+    ));
+    client.signal("-HUP");
+    client.logs("is left aside, nothing has changed: ");
+    exchange(&mut stream, 100_000);
+    exchange(&mut TcpStream::connect(local).unwrap(), 100_000);
+}
+
+#[test]
+fn listeners_come_and_go_each_with_its_scheduler() {
+    let world = World::new();
+    let paths = "path = ['one=127.0.0.1', 'two=127.0.0.2']\nready = 0\n";
+    let first = "[[forwards]]\nlisten = '127.0.0.1:0'\nscheduler = 'min-rtt'\n";
+    let second = "[[forwards]]\nlisten = '127.0.0.2:0'\nscheduler = 'round-robin'\n";
+    let (mut client, one) = world.connect(&format!("{paths}{first}"));
+    world.reload(&client, &format!("{paths}{first}{second}"), &[]);
+    let two = client.listening();
+    let mut kept = TcpStream::connect(two).unwrap();
+    exchange(&mut kept, 300_000);
+    exchange(&mut TcpStream::connect(one).unwrap(), 300_000);
+
+    // The second goes; its connection under way does not.
+    world.reload(&client, &format!("{paths}{first}"), &[]);
+    while TcpStream::connect(two).is_ok() {
+        thread::yield_now();
+    }
+    exchange(&mut kept, 300_000);
+    exchange(&mut TcpStream::connect(one).unwrap(), 300_000);
+
+    client.signal("-TERM");
+    drop(kept);
+    assert_eq!(client.end().0, Some(0));
+}
+
+#[test]
+fn a_cap_holds_for_all_connections_together_in_both_directions() {
+    let world = World::new();
+    let with = |cap: &str| format!("listen = '127.0.0.1:0'\npath = ['one=127.0.0.1{cap}']\n");
+    let (client, local) = world.connect(&with(",cap=8Mbps"));
+    let len = 250_000;
+    let all = |n: usize| {
+        let began = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..n {
+                scope.spawn(|| exchange(&mut TcpStream::connect(local).unwrap(), len));
+            }
+        });
+        began.elapsed()
+    };
+    // 1 MB at 1 MB/s, less what bursts let through at once: a cap is a floor of the time taken.
+    let took = all(4);
+    assert!(took > Duration::from_millis(900), "{took:?}");
+    // Without the cap it takes less time than the cap would have asked for.
+    world.reload(&client, &with(""), &[]);
+    let began = Instant::now();
+    exchange(&mut TcpStream::connect(local).unwrap(), 100 * len);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(24), "{took:?}");
+}
