@@ -57,13 +57,10 @@ pub(super) fn helps(me: usize, view: &SendView<'_>, bytes: u64) -> bool {
     best.is_none_or(|best| arrival(view, subflow, bytes) <= best)
 }
 
-/// How long the subflow will take to deliver what it holds; `None` while its rate is unknown.
-fn drain(view: &SendView<'_>, subflow: &Subflow) -> Option<Duration> {
-    if subflow.outstanding() == 0 {
-        return Some(Duration::ZERO);
-    }
-    let rate = subflow.present_rate(view.now)?;
-    Some(rate.time_for(ByteCount::new(subflow.outstanding())).unwrap_or(Duration::MAX / 4))
+/// How long the subflow takes for what it holds at `rate`.
+fn drain(subflow: &Subflow, rate: Bitrate) -> Duration {
+    let time = rate.time_for(ByteCount::new(subflow.outstanding()));
+    if subflow.outstanding() == 0 { Duration::ZERO } else { time.unwrap_or(Duration::MAX / 4) }
 }
 
 /// Whether the subflow may hold more than it does.
@@ -79,8 +76,9 @@ pub(super) fn may_hold_more(me: usize, view: &SendView<'_>, latency: Option<Dura
         return true;
     }
     let least_rtt = subflow.info().min_rtt;
-    let Some(drain) = drain(view, subflow) else { return true };
-    let time = drain.max(least_rtt);
+    let Some(present) = subflow.present_rate(view.now) else { return true };
+    // While a loss is repaired nothing comes in order, though the path delivers as before.
+    let time = drain(subflow, present.max(subflow.info().delivery_rate)).max(least_rtt);
     let memory = if view.credit_bound { view.credit_window } else { view.max_memory };
     let memory = memory / 100 * MEMORY_SHARE;
     view.total_rate().bytes_in(time).as_u64() <= memory
@@ -113,12 +111,13 @@ impl Collapsed {
 }
 
 fn has_drained(view: &SendView<'_>, subflow: &Subflow) -> bool {
-    let time = drain(view, subflow).unwrap_or_default();
-    time <= (subflow.info().min_rtt * 2).max(QUEUE_TIME / 2)
+    let rate = subflow.present_rate(view.now);
+    rate.is_none_or(|rate| drain(subflow, rate) <= (subflow.info().min_rtt * 2).max(QUEUE_TIME / 2))
 }
 
 fn has_collapsed(view: &SendView<'_>, subflow: &Subflow) -> bool {
-    let Some(time) = drain(view, subflow) else { return false };
+    let Some(rate) = subflow.present_rate(view.now) else { return false };
+    let time = drain(subflow, rate);
     if time <= (subflow.info().min_rtt * QUEUE_ROUNDS).max(QUEUE_TIME) * COLLAPSE {
         return false;
     }

@@ -140,7 +140,8 @@ impl Fbdt {
             overdue || (allowed > 0 && age >= other.usual_delivery() && mine * 2 <= other.rtt())
         })?;
         if charged {
-            self.budget.spend(range.end - range.start);
+            // It takes the place of new data: that counts twice.
+            self.budget.spend(2 * (range.end - range.start));
         }
         Some(range)
     }
