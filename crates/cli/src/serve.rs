@@ -6,19 +6,22 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
-use weftline::{Identity, Server, ServerSecurity, ServerTls, Target, Token};
+use weftline::{
+    Identity, Server, ServerBuilder, ServerControl, ServerSecurity, ServerTls, Target, Token,
+};
 use weftline_core::ByteCount;
 
 use crate::config;
+use crate::connect::log_reload;
 use crate::failure::Failure;
 use crate::output;
-use crate::signals::Stop;
+use crate::signals::{Reload, Stop};
 
 /// The longest token file, in bytes.
 const MAX_TOKEN: u64 = 4096;
 
 /// Options of `serve`, and the keys of its configuration file.
-#[derive(Debug, Default, Args, Deserialize)]
+#[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ServeArgs {
     /// Addresses to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice)
@@ -41,7 +44,7 @@ pub(crate) struct ServeArgs {
     /// weftline in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// A file with the secret that clients must have, 16 characters or more
+    /// A file with the secret that clients must have, 16 characters or more; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Authorities (PEM) of which clients must have a certificate
@@ -57,7 +60,7 @@ pub(crate) struct ServeArgs {
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
-    /// A TOML file with any of these options by their long names
+    /// A TOML file with any of these options by their long names; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     config: Option<PathBuf>,
@@ -126,6 +129,42 @@ impl ServeArgs {
         };
         Ok(ServerSecurity::Tls(ServerTls::new(&identity, self.client_ca.as_deref())?))
     }
+
+    /// All but the addresses, and what to say of the certificate.
+    fn builder(&self) -> Result<(ServerBuilder, String), Failure> {
+        let security = self.security()?;
+        let mut greeting = String::new();
+        if let ServerSecurity::Tls(tls) = &security {
+            greeting = format!("fingerprint {}\n", tls.fingerprint());
+        }
+        let mut builder = Server::builder().security(security);
+        if let Some(file) = &self.token_file {
+            builder = builder.token(read_token(file)?);
+        }
+        if let Some(size) = &self.max_memory {
+            builder = builder.max_memory(parse_size("--max-memory", size)?);
+        }
+        if let Some(grace) = &self.grace {
+            builder = builder.grace(parse_duration("--grace", grace)?);
+        }
+        Ok((builder, greeting))
+    }
+
+    /// Takes over what may change while the server runs.
+    fn reload(&self, first: &Self, control: &ServerControl) -> Result<(), Failure> {
+        let fixed = |args: &Self| (args.listen.clone(), args.target().ok());
+        if fixed(self) != fixed(first) {
+            let message =
+                "listen, forward and socks hold from start to end; restart to change them";
+            return Err(Failure::wrong_use(message));
+        }
+        let (builder, _) = self.builder()?;
+        match control.reload(builder)? {
+            0 => {}
+            n => tracing::info!("{n} connections of clients whose token is gone were reset"),
+        }
+        Ok(())
+    }
 }
 
 /// Says on standard error what plaintext means.
@@ -179,36 +218,38 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 /// Serves until a signal comes.
 pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
-    let args = args.complete()?;
+    let first = args.clone().complete()?;
+    // A secret or a certificate can be replaced without any configuration file.
+    let named = [&args.config, &first.token_file, &first.cert];
+    let file = named.into_iter().flatten().next().cloned();
     start_log();
-    if args.listen.is_empty() {
+    if first.listen.is_empty() {
         return Err(Failure::wrong_use("nothing to listen on; give --listen ADDR"));
     }
-    let target = args.target()?;
-    let security = args.security()?;
-    let mut greeting = String::new();
-    if let ServerSecurity::Tls(tls) = &security {
-        greeting = format!("fingerprint {}\n", tls.fingerprint());
-    }
-    let mut builder = Server::builder().security(security);
-    if let Some(file) = &args.token_file {
-        builder = builder.token(read_token(file)?);
-    }
-    if let Some(size) = &args.max_memory {
-        builder = builder.max_memory(parse_size("--max-memory", size)?);
-    }
-    if let Some(grace) = &args.grace {
-        builder = builder.grace(parse_duration("--grace", grace)?);
-    }
+    let target = first.target()?;
+    let (builder, mut greeting) = first.builder()?;
     let runtime = runtime()?;
     runtime.block_on(async {
         let stop = Stop::on_signals()?;
-        let server = builder.bind(&args.listen)?;
+        let mut wanted = Reload::on_signal(file.as_deref())?;
+        let server = builder.bind(&first.listen)?;
         for address in server.local_addrs() {
             greeting += &format!("listening on {address}\n");
         }
         output::print(&greeting)?;
-        weftline::serve(server, target, stop.nth(1), stop.nth(2)).await;
+        let control = server.control();
+        let reloading = async {
+            loop {
+                wanted.wanted().await;
+                let again = args.clone().complete();
+                let result = again.and_then(|args| args.reload(&first, &control));
+                log_reload(file.as_deref(), result);
+            }
+        };
+        tokio::select! {
+            () = weftline::serve(server, target, stop.nth(1), stop.nth(2)) => {}
+            () = reloading => {}
+        }
         Ok(())
     })
 }

@@ -205,3 +205,48 @@ fn a_cap_holds_for_all_connections_together_in_both_directions() {
     let took = began.elapsed();
     assert!(took < Duration::from_secs(24), "{took:?}");
 }
+
+#[test]
+fn a_server_takes_another_token_and_resets_whoever_has_the_old_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let write = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
+    write("token", "the first secret of all");
+    write("mine", "the first secret of all");
+    let config = |rest: &str| {
+        let (token, state) = (at("token"), at(""));
+        let head = "listen = ['127.0.0.1:0']\n";
+        format!("{head}token-file = '{token}'\nstate-dir = '{state}'\n{rest}")
+    };
+    let target = format!("forward = '{}'\n", echo());
+    write("serve.toml", &config(&target));
+    let mut server = Daemon::start(&["serve", "--config", &at("serve.toml")]);
+    let fingerprint = server.says("fingerprint");
+    let address = server.listening().to_string();
+    let connect = || {
+        let mine = at("mine");
+        let args = ["connect", "--server", &address, "--path", "one=127.0.0.1"];
+        let more =
+            ["--listen", "127.0.0.1:0", "--fingerprint", &fingerprint, "--token-file", &mine];
+        Daemon::start(&[&args[..], &more].concat())
+    };
+    let mut client = connect();
+    let mut stream = TcpStream::connect(client.listening()).unwrap();
+    exchange(&mut stream, 10_000);
+
+    // What cannot change is refused, and nothing of it is taken.
+    write("token", "the second secret of all");
+    write("serve.toml", &config("forward = '127.0.0.1:9'\n"));
+    server.signal("-HUP");
+    let line = server.logs("is left aside, nothing has changed: ");
+    assert!(line.contains("listen, forward and socks hold from start to end"), "{line}");
+    exchange(&mut stream, 10_000);
+
+    write("serve.toml", &config(&target));
+    server.signal("-HUP");
+    server.logs("has been read again");
+    assert!(stream.read(&mut [0; 1]).is_err(), "the old secret is worth nothing any more");
+    write("mine", "the second secret of all");
+    let mut client = connect();
+    exchange(&mut TcpStream::connect(client.listening()).unwrap(), 10_000);
+}

@@ -32,6 +32,15 @@ const NAMES: [&str; 2] = ["near", "far"];
 const LONGEST_GAP: Duration = Duration::from_millis(200);
 /// How long a path may go unnoticed that is back, besides two round-trip times.
 const RETURN: Duration = Duration::from_millis(300);
+/// How long the paths carry data before one is cut: the times by which a subflow is judged take
+/// about a second to settle, and a younger one is given longer.
+const STEADY: Duration = Duration::from_millis(1200);
+/// What a cut path is left in before it is looked at: its subflow is stalled by then.
+const NOTICED: Duration = Duration::from_millis(700);
+/// How long it stays cut after that, and the packets that the client may send on it meanwhile:
+/// five attempts and what the kernel sends again on the old subflow.
+const DARK: Duration = Duration::from_secs(1);
+const MOST_PACKETS: u64 = 12;
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TRIES: usize = 3;
@@ -205,9 +214,18 @@ async fn cut(
     way: Option<Way>,
 ) -> (Duration, Duration) {
     settle(download).await;
+    download.read_for(STEADY).await;
+    let dropped = || world.emulator.report().unwrap().paths[path].up.counters.cut.packets;
     download.last = Instant::now();
     world.emulator.cut(NAMES[path], way, true).unwrap();
-    let gap = download.read_for(Duration::from_millis(1700)).await;
+    let gap = download.read_for(NOTICED).await;
+    let before = dropped();
+    let gap = gap.max(download.read_for(DARK).await);
+    if way.is_none() {
+        let packets = dropped() - before;
+        eprintln!("{}: {packets} packets into the dark in {DARK:?}", NAMES[path]);
+        assert!(packets <= MOST_PACKETS, "{packets} packets in {DARK:?}");
+    }
     world.emulator.cut(NAMES[path], way, false).unwrap();
     let back = Instant::now();
     let before = received(&download.connection, path);

@@ -143,7 +143,7 @@ impl Dialer {
             if !open.shared.wants_path() {
                 return;
             }
-            match self.redial(index, open, running.as_mut(), &mut vigil).await {
+            match self.redial(index, open, running.as_ref(), &mut vigil).await {
                 Redial::Fresh(fresh) => {
                     if let Some(old) = running.replace(fresh) {
                         old.replace();
@@ -285,7 +285,7 @@ impl Dialer {
         &self,
         index: usize,
         open: &Open,
-        mut old: Option<&mut Running>,
+        old: Option<&Running>,
         vigil: &mut Vigil,
     ) -> Redial {
         let knowledge = &self.settings.knowledge[index];
@@ -306,6 +306,9 @@ impl Dialer {
                 }) {
                     Ok(stream) => {
                         answers.mark_unchanged();
+                        if let Some(old) = &old {
+                            stall.note(look(old, &open.shared, vigil), clock::now());
+                        }
                         if stall.is_short() {
                             return Redial::Recovered;
                         }
@@ -333,7 +336,7 @@ impl Dialer {
                         dials.spawn(async move { redial::dial(&settings, index).await });
                     }
                     next = last + pace.wait(knowledge, open.moved(), clock::now());
-                    if let Some(old) = &mut old {
+                    if let Some(old) = &old {
                         stall.note(look(old, &open.shared, vigil), clock::now());
                     }
                     if stall.is_past(clock::now()) {

@@ -122,11 +122,8 @@ impl ServerBuilder {
     /// When the security is not given, a limit makes no sense, there is no address, or one is not
     /// there or taken.
     pub fn bind(self, addresses: &[SocketAddr]) -> Result<Server, Error> {
-        let security = self.security.ok_or_else(|| {
-            Error::Invalid("a server needs a certificate or insecure plaintext".to_owned())
-        })?;
+        let live = self.live()?;
         self.limits.check()?;
-        check_max_memory(self.max_memory)?;
         let listeners: Vec<TcpListener> =
             addresses.iter().map(|&a| socket::listen(a)).collect::<Result<_, _>>()?;
         let local: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
@@ -135,12 +132,10 @@ impl ServerBuilder {
         }
         let (accepted, incoming) = mpsc::channel(ACCEPT_QUEUE);
         let state = Arc::new(State {
-            security,
+            live: Mutex::new(live),
             handshake_timeout: self.limits.handshake_timeout,
             gate: Gate::new(self.limits),
-            max_memory: self.max_memory,
             memory: self.memory,
-            grace: self.grace,
             socket: self.socket,
             decoy: SessionKeys::random()?,
             wants_token: !self.tokens.is_empty(),
@@ -154,6 +149,15 @@ impl ServerBuilder {
             tasks.spawn(listen(Arc::clone(&state), listener));
         }
         Ok(Server { incoming, local: local.map_err(Error::Socket)?, state, _tasks: tasks })
+    }
+
+    /// What holds until the next [`ServerControl::reload`].
+    fn live(&self) -> Result<Live, Error> {
+        let security = self.security.clone().ok_or_else(|| {
+            Error::Invalid("a server needs a certificate or insecure plaintext".to_owned())
+        })?;
+        check_max_memory(self.max_memory)?;
+        Ok(Live { security, max_memory: self.max_memory, grace: self.grace })
     }
 }
 
@@ -198,6 +202,24 @@ impl Server {
 pub struct ServerControl(Arc<State>);
 
 impl ServerControl {
+    /// Takes another description, of which security, the memory of a connection, and the time it
+    /// lives without subflows hold for connections to come, and tokens at once, as with
+    /// [`set_tokens`](Self::set_tokens). Addresses, limits and the memory of all stay. Returns how
+    /// many connections were reset.
+    ///
+    /// # Errors
+    /// As for [`ServerBuilder::bind`] and [`set_tokens`](Self::set_tokens); then everything stays
+    /// as it was.
+    pub fn reload(&self, builder: ServerBuilder) -> Result<usize, Error> {
+        let live = builder.live()?;
+        let revoked = match builder.tokens.is_empty() && !self.0.wants_token {
+            true => 0,
+            false => self.set_tokens(builder.tokens)?,
+        };
+        *self.0.live.lock().expect("nobody panics with it") = live;
+        Ok(revoked)
+    }
+
     /// From now on lets in whoever has one of `tokens`. Connections of clients that have none of
     /// them are reset; how many those are.
     ///
@@ -226,13 +248,19 @@ impl ServerControl {
     }
 }
 
-struct State {
+/// What may change while the server runs, for connections to come.
+#[derive(Clone)]
+struct Live {
     security: ServerSecurity,
+    max_memory: ByteCount,
+    grace: Duration,
+}
+
+struct State {
+    live: Mutex<Live>,
     handshake_timeout: Duration,
     gate: Arc<Gate>,
-    max_memory: ByteCount,
     memory: MemoryBudget,
-    grace: Duration,
     socket: SocketOptions,
     /// What a join to an unknown connection is compared with, so that it takes as long.
     decoy: SessionKeys,
@@ -368,9 +396,13 @@ impl State {
         self.tables.lock().expect("the tables' users do not panic")
     }
 
+    fn live(&self) -> Live {
+        self.live.lock().expect("nobody panics with it").clone()
+    }
+
     async fn handshake(self: &Arc<Self>, stream: TcpStream) -> Result<(), Error> {
         socket::configure((&stream).into(), &self.socket)?;
-        let mut channel = Channel::accept(stream, &self.security).await?;
+        let mut channel = Channel::accept(stream, &self.live().security).await?;
         let peer = channel.peer();
         let record = match channel.receive().await {
             Ok(record) => record,
@@ -403,7 +435,7 @@ impl State {
         };
         let options = self.socket_options(&hello.congestion);
         socket::configure(channel.socket().into(), &options)?;
-        let shared = Shared::start(&config, self.grace, self.groups.of(hello.group), lease);
+        let shared = Shared::start(&config, self.live().grace, self.groups.of(hello.group), lease);
         shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer, client.name());
         // The first subflow's number is taken before the reply lets anyone join with it.
@@ -465,7 +497,7 @@ impl State {
                 forward_pin: hello.forward_pin.checked_sub(1).map(PathId),
                 ..SchedulerConfig::default()
             },
-            max_memory: self.max_memory,
+            max_memory: self.live().max_memory,
             follow_policy: true,
             ..SessionConfig::default()
         })
