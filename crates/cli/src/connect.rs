@@ -213,7 +213,12 @@ impl ConnectArgs {
     }
 
     /// Where connections are taken, and how they are carried from there.
-    fn listeners(&self, client: &ClientBuilder) -> Result<Vec<Listener>, Failure> {
+    fn listeners(&self) -> Result<Vec<Listener>, Failure> {
+        if self.listen.is_none() && self.socks.is_none() && self.forwards.is_empty() {
+            let message = "nowhere to take connections; give --listen ADDR or --socks ADDR";
+            return Err(Failure::wrong_use(message));
+        }
+        let client = self.builder()?;
         let mut listeners = Vec::new();
         if self.listen.is_some() || self.socks.is_some() {
             let (address, service) = place(self.listen, self.socks, "--listen and --socks")?;
@@ -235,10 +240,6 @@ impl ConnectArgs {
             }
             let ready = ready(table.ready.or(self.ready))?;
             listeners.push(Listener { address, service, client, ready });
-        }
-        if listeners.is_empty() {
-            let message = "nowhere to take connections; give --listen ADDR or --socks ADDR";
-            return Err(Failure::wrong_use(message));
         }
         for (index, one) in listeners.iter().enumerate() {
             if listeners[..index].iter().any(|other| other.address == one.address) {
@@ -278,14 +279,12 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let file = args.config.clone();
     let first = args.clone().complete()?;
     start_log();
-    let client = first.builder()?;
-    let wanted = first.listeners(&client)?;
-    let base = client.build()?;
+    let wanted = first.listeners()?;
     let runtime = runtime()?;
     runtime.block_on(async {
         let stop = Arc::new(Stop::on_signals()?);
         let mut reload = Reload::on_signal(file.as_deref())?;
-        let mut listeners = Listeners::new(base, Arc::clone(&stop));
+        let mut listeners = Listeners::new(Arc::clone(&stop));
         tokio::select! {
             set = listeners.set(wanted) => set?,
             () = stop.nth(1) => return Ok(()),
@@ -295,10 +294,7 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
                 () = reload.wanted() => {}
                 () = stop.nth(1) => break,
             }
-            let again = async {
-                let args = args.clone().complete()?;
-                listeners.set(args.listeners(&args.builder()?)?).await
-            };
+            let again = async { listeners.set(args.clone().complete()?.listeners()?).await };
             tokio::select! {
                 set = again => log_reload(file.as_deref(), set),
                 () = stop.nth(1) => break,

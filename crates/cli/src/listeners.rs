@@ -29,8 +29,8 @@ impl Listener {
 
 /// Those that are open.
 pub(crate) struct Listeners {
-    /// What the clients of all of them have in common.
-    base: Client,
+    /// The first client: the others have their paths in common with it.
+    base: Option<Client>,
     stop: Arc<Stop>,
     open: BTreeMap<(SocketAddr, LocalService), Open>,
     tasks: JoinSet<()>,
@@ -44,8 +44,8 @@ struct Open {
 
 impl Listeners {
     /// None yet. All run until `stop`.
-    pub(crate) fn new(base: Client, stop: Arc<Stop>) -> Self {
-        Self { base, stop, open: BTreeMap::new(), tasks: JoinSet::new() }
+    pub(crate) fn new(stop: Arc<Stop>) -> Self {
+        Self { base: None, stop, open: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
     /// Opens those that are new, closes those that are not in `wanted`, and lets the others go on
@@ -56,7 +56,12 @@ impl Listeners {
     pub(crate) async fn set(&mut self, wanted: Vec<Listener>) -> Result<(), Failure> {
         let mut fresh = Vec::new();
         for one in &wanted {
-            let client = one.client.clone().beside(&self.base).build()?;
+            let client = match &self.base {
+                Some(base) => one.client.clone().beside(base),
+                None => one.client.clone(),
+            };
+            let client = client.build()?;
+            self.base.get_or_insert_with(|| client.clone());
             if !self.open.contains_key(&one.place()) {
                 let bound = Forwarder::bind(client.clone(), one.address, one.service, one.ready);
                 fresh.push((one.place(), client, bound.await?));

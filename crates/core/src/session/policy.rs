@@ -294,3 +294,61 @@ impl Session {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::session::SessionConfig;
+    use crate::wire::Record;
+
+    const PATH: PathId = PathId(0);
+
+    fn session(follow_policy: bool) -> Session {
+        let config = SessionConfig { follow_policy, ..SessionConfig::default() };
+        let mut session = Session::new(&config, Instant::ZERO);
+        session.subflow_up(SubflowId(0), PATH, Instant::ZERO);
+        session
+    }
+
+    fn hears(session: &mut Session, path: u64, revision: u64, role: Role) {
+        let policy = PathPolicy { role, cap: None };
+        let change = PolicyChange { path, note: PolicyNote { revision, policy } };
+        let mut input = BytesMut::new();
+        Record::PathPolicy(change).encode(&mut input);
+        session.handle_input(SubflowId(0), &mut input, Instant::from_millis(1)).unwrap();
+    }
+
+    #[test]
+    fn a_client_does_not_follow_its_server() {
+        let mut client = session(false);
+        hears(&mut client, 0, 7, Role::Backup);
+        assert_eq!(client.policy(PATH), PolicyNote::default());
+        let mut server = session(true);
+        hears(&mut server, 0, 7, Role::Backup);
+        assert_eq!(server.policy(PATH).policy.role, Role::Backup);
+    }
+
+    #[test]
+    fn what_is_said_of_paths_that_never_were_is_not_kept() {
+        let mut server = session(true);
+        for path in 1..10_000 {
+            hears(&mut server, path, 1, Role::Metered);
+        }
+        assert!(server.send.policies.paths.is_empty());
+        assert_eq!(server.policy_events(), 0);
+        // The older of two words on a path does not count, whenever it comes.
+        hears(&mut server, 0, 5, Role::Backup);
+        hears(&mut server, 0, 4, Role::Metered);
+        assert_eq!(server.policy(PATH).policy.role, Role::Backup);
+        assert_eq!(server.policy_events(), 2);
+    }
+
+    impl Session {
+        fn policy_events(&mut self) -> usize {
+            let all = std::iter::from_fn(|| self.poll_event());
+            all.filter(|event| matches!(event, Event::PathPolicy(..))).count()
+        }
+    }
+}
