@@ -313,7 +313,9 @@ impl Session {
     /// Asks the peer for a sign of life on subflow `id`, ahead of the next ping: for a driver that
     /// wants to know whether a peer that sends no more can be reached. Unknown numbers are ignored.
     pub fn probe(&mut self, id: SubflowId, now: Instant) {
-        if let Some(control) = self.control.get_mut(&id) {
+        if let Some(control) = self.control.get_mut(&id)
+            && control.ping.is_none()
+        {
             control.ping_at = now;
         }
         self.wake_pings(now);
