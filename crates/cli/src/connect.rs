@@ -14,7 +14,8 @@ use crate::config;
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
 use crate::paths::{self, PathTable};
-use crate::serve::{parse_duration, parse_size, read_token, runtime, start_log, warn_plaintext};
+use crate::secrets;
+use crate::serve::{limit_memory, parse_duration, parse_size, runtime, start_log, warn_plaintext};
 use crate::signals::{Reload, Stop};
 
 /// Connections kept ready unless told otherwise.
@@ -40,6 +41,10 @@ pub(crate) struct ConnectArgs {
     /// Where to offer a SOCKS 5 proxy, such as 127.0.0.1:1080; the server has --socks
     #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
     socks: Option<SocketAddr>,
+    /// A file of user:password lines: only these may use the SOCKS proxies [default: whoever
+    /// reaches them]
+    #[arg(long, value_name = "FILE")]
+    socks_users: Option<PathBuf>,
     /// How bytes are spread over the paths, see `weftline list schedulers` [default: fbdt]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
@@ -80,6 +85,9 @@ pub(crate) struct ConnectArgs {
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<String>,
+    /// Most memory of all connections together [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    max_total_memory: Option<String>,
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
@@ -130,6 +138,7 @@ impl ConnectArgs {
             forwards: from.forwards,
             listen,
             socks,
+            socks_users: self.socks_users.or(from.socks_users),
             scheduler: self.scheduler.or(from.scheduler),
             congestion: self.congestion.or(from.congestion),
             window: self.window.or(from.window),
@@ -143,6 +152,7 @@ impl ConnectArgs {
             insecure_plaintext,
             ready: self.ready.or(from.ready),
             max_memory: self.max_memory.or(from.max_memory),
+            max_total_memory: self.max_total_memory.or(from.max_total_memory),
             grace: self.grace.or(from.grace),
             config: None,
         })
@@ -159,7 +169,11 @@ impl ConnectArgs {
             (None, None) => return Err(weftline::Error::NoTrust.into()),
         };
         let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Some(Identity::from_files(cert, key)?),
+            (Some(cert), Some(key)) => {
+                let identity = Identity::from_files(cert, key)?;
+                secrets::warn_if_others_can_read(key);
+                Some(identity)
+            }
             (None, None) => None,
             _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
         };
@@ -201,7 +215,7 @@ impl ConnectArgs {
             builder = builder.server_name(name);
         }
         if let Some(file) = &self.token_file {
-            builder = builder.token(read_token(file)?);
+            builder = builder.token(secrets::token(file)?);
         }
         if let Some(size) = &self.max_memory {
             builder = builder.max_memory(parse_size("--max-memory", size)?);
@@ -219,11 +233,13 @@ impl ConnectArgs {
             return Err(Failure::wrong_use(message));
         }
         let client = self.builder()?;
+        let users = self.socks_users.as_deref().map(secrets::users).transpose()?;
         let mut listeners = Vec::new();
         if self.listen.is_some() || self.socks.is_some() {
             let (address, service) = place(self.listen, self.socks, "--listen and --socks")?;
             let ready = ready(self.ready)?;
-            listeners.push(Listener { address, service, client: client.clone(), ready });
+            let (client, users) = (client.clone(), users.clone());
+            listeners.push(Listener { address, service, users, client, ready });
         }
         for table in &self.forwards {
             let (address, service) =
@@ -239,7 +255,11 @@ impl ConnectArgs {
                 client = client.forward(name);
             }
             let ready = ready(table.ready.or(self.ready))?;
-            listeners.push(Listener { address, service, client, ready });
+            let users = users.clone();
+            listeners.push(Listener { address, service, users, client, ready });
+        }
+        if users.is_some() && listeners.iter().all(|one| one.service == LocalService::Forward) {
+            return Err(Failure::wrong_use("--socks-users is for --socks, which is not given"));
         }
         for (index, one) in listeners.iter().enumerate() {
             if listeners[..index].iter().any(|other| other.address == one.address) {
@@ -279,6 +299,8 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let file = args.config.clone();
     let first = args.clone().complete()?;
     start_log();
+    secrets::raise_file_limit();
+    limit_memory(first.max_total_memory.as_deref())?;
     let wanted = first.listeners()?;
     let runtime = runtime()?;
     runtime.block_on(async {

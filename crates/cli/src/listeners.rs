@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use weftline::{Client, ClientBuilder, Forwarder, LocalService};
+use weftline::{Client, ClientBuilder, Forwarder, LocalService, SocksUsers};
 
 use crate::failure::Failure;
 use crate::output;
@@ -16,6 +16,8 @@ use crate::signals::Stop;
 pub(crate) struct Listener {
     pub(crate) address: SocketAddr,
     pub(crate) service: LocalService,
+    /// Who may use it, where that is asked.
+    pub(crate) users: Option<SocksUsers>,
     pub(crate) client: ClientBuilder,
     /// Connections kept ready.
     pub(crate) ready: usize,
@@ -64,7 +66,16 @@ impl Listeners {
             self.base.get_or_insert_with(|| client.clone());
             if !self.open.contains_key(&one.place()) {
                 let bound = Forwarder::bind(client.clone(), one.address, one.service, one.ready);
-                fresh.push((one.place(), client, bound.await?));
+                let mut bound = bound.await?;
+                if let Some(users) = one.users.clone() {
+                    bound = bound.socks_users(users);
+                } else if one.service == LocalService::Socks && !one.address.ip().is_loopback() {
+                    tracing::warn!(
+                        "whoever reaches {} can use it as a proxy; give --socks-users FILE",
+                        one.address
+                    );
+                }
+                fresh.push((one.place(), client, bound));
             }
         }
         self.open.retain(|place, open| {

@@ -9,6 +9,7 @@ mod listeners;
 mod output;
 mod paths;
 mod run_args;
+mod secrets;
 mod serve;
 mod signals;
 mod sim;

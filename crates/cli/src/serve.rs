@@ -2,12 +2,12 @@
 
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Identity, Server, ServerBuilder, ServerControl, ServerSecurity, ServerTls, Target, Token,
+    Identity, MemoryBudget, Server, ServerBuilder, ServerControl, ServerSecurity, ServerTls, Target,
 };
 use weftline_core::ByteCount;
 
@@ -15,10 +15,8 @@ use crate::config;
 use crate::connect::log_reload;
 use crate::failure::Failure;
 use crate::output;
+use crate::secrets;
 use crate::signals::{Reload, Stop};
-
-/// The longest token file, in bytes.
-const MAX_TOKEN: u64 = 4096;
 
 /// Options of `serve`, and the keys of its configuration file.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -44,7 +42,8 @@ pub(crate) struct ServeArgs {
     /// weftline in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// A file with the secret that clients must have, 16 characters or more; read again on SIGHUP
+    /// A file with the secrets of the clients that are let in, one a line, each of 16 characters or
+    /// more, with or without a name and a colon before it; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Authorities (PEM) of which clients must have a certificate
@@ -57,6 +56,9 @@ pub(crate) struct ServeArgs {
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<String>,
+    /// Most memory of all connections together [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    max_total_memory: Option<String>,
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
@@ -82,6 +84,7 @@ impl ServeArgs {
             client_ca: self.client_ca.or(from.client_ca),
             insecure_plaintext: self.insecure_plaintext || from.insecure_plaintext,
             max_memory: self.max_memory.or(from.max_memory),
+            max_total_memory: self.max_total_memory.or(from.max_total_memory),
             grace: self.grace.or(from.grace),
             config: None,
         })
@@ -113,7 +116,11 @@ impl ServeArgs {
             return Ok(ServerSecurity::InsecurePlaintext);
         }
         let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Identity::from_files(cert, key)?,
+            (Some(cert), Some(key)) => {
+                let identity = Identity::from_files(cert, key)?;
+                secrets::warn_if_others_can_read(key);
+                identity
+            }
             (None, None) => {
                 let default;
                 let dir = match &self.state_dir {
@@ -139,7 +146,7 @@ impl ServeArgs {
         }
         let mut builder = Server::builder().security(security);
         if let Some(file) = &self.token_file {
-            builder = builder.token(read_token(file)?);
+            builder = secrets::tokens(file)?.into_iter().fold(builder, |b, token| b.token(token));
         }
         if let Some(size) = &self.max_memory {
             builder = builder.max_memory(parse_size("--max-memory", size)?);
@@ -172,14 +179,6 @@ pub(crate) fn warn_plaintext() {
     eprintln!(
         "weftline: warning: --insecure-plaintext: anybody on the way can read and change the data"
     );
-}
-
-/// Reads the secret in `file`.
-pub(crate) fn read_token(file: &Path) -> Result<Token, Failure> {
-    let text = config::read_text(file, MAX_TOKEN)
-        .map_err(|error| Failure::wrong_use(format!("token file {}: {error}", file.display())))?;
-    Token::new(&text)
-        .map_err(|error| Failure::wrong_use(format!("token file {}: {error}", file.display())))
 }
 
 /// Reads a size such as 64MiB.
@@ -216,6 +215,14 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(builder.enable_all().event_interval(EVENT_INTERVAL).build()?)
 }
 
+/// Makes `--max-total-memory` the limit of all connections of this process.
+pub(crate) fn limit_memory(size: Option<&str>) -> Result<(), Failure> {
+    let Some(size) = size else { return Ok(()) };
+    let total = parse_size("--max-total-memory", size)?;
+    MemoryBudget::limit_process(total)
+        .map_err(|error| Failure::wrong_use(format!("--max-total-memory: {error}")))
+}
+
 /// Serves until a signal comes.
 pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let first = args.clone().complete()?;
@@ -223,6 +230,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let named = [&args.config, &first.token_file, &first.cert];
     let file = named.into_iter().flatten().next().cloned();
     start_log();
+    secrets::raise_file_limit();
+    limit_memory(first.max_total_memory.as_deref())?;
     if first.listen.is_empty() {
         return Err(Failure::wrong_use("nothing to listen on; give --listen ADDR"));
     }

@@ -331,3 +331,117 @@ fn plaintext_warns_on_both_sides() {
         daemon.logs("weftline: warning: --insecure-plaintext: anybody on the way can read");
     }
 }
+
+/// A server with `--socks` whose token file has the lines of `tokens`, and how to start clients of it.
+fn proxy_server(
+    dir: &std::path::Path,
+    tokens: &str,
+) -> (Daemon, impl Fn(&str, &[&str]) -> Daemon + use<>) {
+    let token_file = secret(dir, "tokens", tokens);
+    let state = dir.to_str().unwrap().to_owned();
+    let mut server = Daemon::start(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--socks",
+        "--token-file",
+        &token_file,
+        "--state-dir",
+        &state,
+    ]);
+    let fingerprint = server.says("fingerprint");
+    let address = server.listening().to_string();
+    let client = move |token: &str, more: &[&str]| {
+        let common = [
+            "connect",
+            "--server",
+            &address,
+            "--path",
+            "one=127.0.0.1",
+            "--socks",
+            "127.0.0.1:0",
+            "--fingerprint",
+            &fingerprint,
+            "--token-file",
+            token,
+        ];
+        let args: Vec<&str> = common.into_iter().chain(more.iter().copied()).collect();
+        Daemon::start(&args)
+    };
+    (server, client)
+}
+
+/// A file that only its owner can read.
+fn secret(dir: &std::path::Path, name: &str, text: &str) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = dir.join(name);
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_socks_proxy_with_users_lets_in_those_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_server, client) = proxy_server(dir.path(), "alice: a secret of some length\n");
+    let token = secret(dir.path(), "token", "a secret of some length\n");
+    let users = dir.path().join("users");
+    std::fs::write(&users, "bob:let me in\n").unwrap();
+    let mut proxy = client(&token, &["--socks-users", users.to_str().unwrap()]);
+    let local = proxy.listening();
+    let login = |password: &[u8]| {
+        let mut stream = TcpStream::connect(local).unwrap();
+        let length = password.len() as u8;
+        stream.write_all(&[&[5, 1, 2, 1, 3][..], b"bob", &[length], password].concat()).unwrap();
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer).unwrap();
+        (stream, answer)
+    };
+    let (mut stream, answer) = login(b"let me in");
+    assert_eq!(answer, [5, 2, 1, 0]);
+    let port = target(reversing).port().to_be_bytes();
+    stream.write_all(&[&b"\x05\x01\x00\x03\x09localhost"[..], &port].concat()).unwrap();
+    let mut reply = [0; 10];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[1], 0);
+    stream.write_all(b"there").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "ereht");
+    let (mut stream, answer) = login(b"let me out");
+    assert_eq!((answer, stream.read(&mut [0; 1]).unwrap_or(0)), ([5, 2, 1, 1], 0));
+    proxy.logs("a wrong SOCKS user name or password");
+}
+
+#[test]
+fn a_client_is_shut_out_by_taking_its_token_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = ("alice: the first of two secrets\n", "bob: the second of two secrets\n");
+    let (server, client) = proxy_server(dir.path(), &format!("# who may\n{alice}{bob}"));
+    let (hers, his) = (secret(dir.path(), "hers", alice), secret(dir.path(), "his", bob));
+    let (mut first, mut second) = (client(&hers, &[]), client(&his, &[]));
+    let (closed_to_her, open_to_him) = (first.listening(), second.listening());
+    let port = target(reversing).port().to_be_bytes();
+    let request = [&[1, 127, 0, 0, 1][..], &port].concat();
+    let (mut hers, code) = socks(closed_to_her, &request);
+    assert_eq!(code, 0);
+    secret(dir.path(), "tokens", bob);
+    server.signal("-HUP");
+    server.logs("connections of clients whose token is gone were reset");
+    // The connection that was open is cut, and she does not come back.
+    assert!(hers.read(&mut [0; 1]).is_err());
+    server.logs("this server wants a token");
+    let (mut stream, code) = socks(open_to_him, &request);
+    assert_eq!(code, 0);
+    stream.write_all(b"still").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "llits");
+    // Nonsense in the file changes nothing.
+    secret(dir.path(), "tokens", "short\n");
+    server.signal("-HUP");
+    server.logs("nothing has changed");
+    assert_eq!(socks(open_to_him, &request).1, 0);
+}

@@ -76,6 +76,13 @@ fn wrong_paths_and_names_are_listed_with_the_right_ones() {
         (&["--forward-path", "two"], "no path is called 'two'"),
         (&["--socks", "127.0.0.1:0"], "cannot be used with"),
         (&["--window", "much"], "--window: 'much' is no size"),
+        (&["--window", "0"], "a window is 1448B to 1GiB, 0B is not"),
+        (&["--max-memory", "0"], "a connection's memory is 256KiB to 64GiB, 0B is not"),
+        (
+            &["--max-total-memory", "1KiB"],
+            "--max-total-memory: 1KiB of memory in all is too little",
+        ),
+        (&["--socks-users", "/nonexistent"], "users file /nonexistent: No such file"),
         (&["--grace", "soon"], "--grace: 'soon' is no duration"),
         (&["--ready", "1000"], "--ready: at most 64"),
         (&["--fingerprint", "sha256:12"], "'sha256:12' is no fingerprint"),
@@ -143,6 +150,7 @@ fn certificates_tokens_and_directories_that_do_not_work_are_named() {
         path.to_str().unwrap().to_owned()
     };
     let (short, empty) = (file("short", "secret"), file("empty.pem", ""));
+    let twice = file("twice", "a: 0123456789abcdef\nb: 0123456789abcdef\n");
     let state = dir.path().to_str().unwrap();
     for (status, args, message) in [
         (2, vec!["--cert", &empty], "required arguments were not provided: --key <FILE>"),
@@ -159,6 +167,8 @@ fn certificates_tokens_and_directories_that_do_not_work_are_named() {
             vec!["--client-ca", &empty, "--state-dir", state],
             "no certificate in it (PEM expected)",
         ),
+        (2, vec!["--max-memory", "1TiB", "--state-dir", state], "256KiB to 64GiB, 1024GiB is not"),
+        (2, vec!["--token-file", &twice, "--state-dir", state], "line 2: the same secret as"),
         (2, vec!["--insecure-plaintext", "--client-ca", &empty], "cannot be used with"),
     ] {
         let all = [&["serve", "--listen", "127.0.0.1:0", "--forward", "127.0.0.1:1"], &args[..]];

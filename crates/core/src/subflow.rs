@@ -151,6 +151,11 @@ impl Subflow {
         self.rescued
     }
 
+    /// Ranges on their way: sent, and not known to have arrived on this subflow.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
     /// Payload bytes on their way.
     pub const fn outstanding(&self) -> u64 {
         self.sent - self.echoed

@@ -90,7 +90,7 @@ pub use client::{Client, ClientBuilder, PathConfig};
 pub use connection::{Connection, ConnectionStats, Control, ReadHalf, WriteHalf};
 pub use error::Error;
 pub use events::{PathEvent, PathEventKind};
-pub use forward::{Forwarder, LocalService, Relayed, Target, relay, serve};
+pub use forward::{Forwarder, LocalService, Relayed, SocksUsers, Target, relay, serve};
 pub use limits::Limits;
 pub use memory::MemoryBudget;
 pub use server::{Server, ServerBuilder, ServerControl};

@@ -34,10 +34,12 @@ struct Budget {
 impl Default for MemoryBudget {
     /// The process's own, shared by all that are given no other: half of the machine's memory.
     fn default() -> Self {
-        static PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
         PROCESS.get_or_init(|| Self::with(machine_memory() / 2)).clone()
     }
 }
+
+/// What [`MemoryBudget::default`] gives.
+static PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
 
 impl MemoryBudget {
     /// One of its own, for `total` bytes.
@@ -51,6 +53,16 @@ impl MemoryBudget {
             return Err(Error::Invalid(message));
         }
         Ok(Self::with(total.as_u64()))
+    }
+
+    /// Makes `total` what the process's own budget has, instead of half of the machine's memory.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] as for [`MemoryBudget::new`], and if the process's own is in use already.
+    pub fn limit_process(total: ByteCount) -> Result<(), Error> {
+        PROCESS.set(Self::new(total)?).map_err(|_| {
+            Error::Invalid("the process's memory is limited before its first connection".to_owned())
+        })
     }
 
     fn with(total: u64) -> Self {
@@ -211,7 +223,9 @@ mod tests {
         assert!(refused.to_string().contains("16MiB"), "{refused}");
         assert!(budget.check_subflow().is_err());
         leases[0].remove_subflow();
-        assert!(budget.check_subflow().is_ok() && budget.connection(LEAST_RECEIVE).is_err());
+        assert!(
+            budget.check_subflow().is_ok() && budget.connection(LEAST_RECEIVE).is_err()
+        );
         drop(leases);
         assert_eq!(budget.reserved(), ByteCount::new(0));
     }
@@ -219,8 +233,10 @@ mod tests {
     #[test]
     fn nobody_grows_beyond_what_it_leaves_free() {
         let budget = MemoryBudget::new(ByteCount::mib(64)).unwrap();
-        let (mut one, mut two) =
-            (budget.connection(LEAST_RECEIVE).unwrap(), budget.connection(LEAST_RECEIVE).unwrap());
+        let (mut one, mut two) = (
+            budget.connection(LEAST_RECEIVE).unwrap(),
+            budget.connection(LEAST_RECEIVE).unwrap(),
+        );
         for _ in 0..10 {
             assert!(one.grow_receive(1 << 40) <= 32 << 20);
         }

@@ -111,6 +111,10 @@ pub enum SessionError {
     /// An echo of more bytes than the subflow carried.
     #[error("the peer echoed {1} bytes on subflow {0}, more than were sent")]
     EchoOfUnsent(u64, u64),
+    /// Acknowledgements of the stream's bytes that leave out, again and again, what has come on the
+    /// subflow.
+    #[error("the peer does not say what has arrived on subflow {0}")]
+    EchoMissing(u64),
     /// Two different ends of the stream, or one below bytes already received.
     #[error("the peer moved the end of its stream to {0}")]
     EndMoved(u64),

@@ -51,6 +51,8 @@ pub(super) struct SendHalf {
     max_memory: u64,
     /// What of that the driver has memory for.
     memory_limit: u64,
+    /// Ranges on their way on a subflow beyond which its peer counts as hostile.
+    max_in_flight: usize,
     /// Whether the application was refused room for something it last offered.
     refused: bool,
     pub(super) subflows: Vec<Subflow>,
@@ -85,6 +87,7 @@ impl SendHalf {
             wish_pending: false,
             max_memory: config.memory(),
             memory_limit: u64::MAX,
+            max_in_flight: usize::try_from(config.memory() / 1024).map_or(1 << 18, |n| n.max(1 << 18)),
             refused: false,
             subflows: Vec::new(),
             policies: Policies::default(),
@@ -319,6 +322,9 @@ impl SendHalf {
             let new = subflow
                 .echo(echo.received, now)
                 .ok_or(SessionError::EchoOfUnsent(echo.subflow, echo.received))?;
+            if subflow.in_flight() > self.max_in_flight {
+                return Err(SessionError::EchoMissing(echo.subflow));
+            }
             let busy = subflow.outstanding() > 0;
             let meter = self.meters.entry(subflow.path()).or_default();
             if new > 0 || busy {

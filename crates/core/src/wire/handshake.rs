@@ -87,7 +87,7 @@ pub struct Hello {
 }
 
 /// Accepts a [`Hello`] (server to client).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct HelloReply {
     /// The connection's public number.
     pub session: [u8; 16],
@@ -95,6 +95,13 @@ pub struct HelloReply {
     pub join_secret: [u8; 32],
     /// The longest message that the server takes, in bytes, as [`Hello::messages`].
     pub messages: u64,
+}
+
+impl std::fmt::Debug for HelloReply {
+    /// Without the secret, which is nobody's business in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HelloReply").field("messages", &self.messages).finish_non_exhaustive()
+    }
 }
 
 /// Adds a subflow to a connection (client to server).

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use weftline_core::session::RESET_SHUTDOWN;
 
 use super::pool::Pool;
-use super::socks::{self, Reply};
+use super::socks::{self, Reply, SocksUsers};
 use super::{ACCEPT_PAUSE, Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
 use crate::client::Client;
 use crate::connection::Connection;
@@ -36,6 +36,7 @@ pub struct Forwarder {
     listener: TcpListener,
     local: SocketAddr,
     service: LocalService,
+    users: Option<SocksUsers>,
     pool: Arc<Pool>,
 }
 
@@ -54,7 +55,14 @@ impl Forwarder {
         let listener = socket::listen(address)?;
         let local = listener.local_addr().map_err(Error::Socket)?;
         let pool = Arc::new(Pool::start(client, ready).await?);
-        Ok(Self { listener, local, service, pool })
+        Ok(Self { listener, local, service, users: None, pool })
+    }
+
+    /// Lets only `users` use the proxy; without, whoever reaches its address may.
+    #[must_use]
+    pub fn socks_users(mut self, users: SocksUsers) -> Self {
+        self.users = Some(users);
+        self
     }
 
     /// The address listened on, with the port the system chose for port 0.
@@ -95,7 +103,8 @@ impl Forwarder {
                 () = &mut removed => break true,
             };
             let (pool, stage) = (Arc::clone(&self.pool), open.stage.subscribe());
-            open.tasks.spawn(forward_one(pool, self.service, local, peer, stage));
+            let users = self.users.clone();
+            open.tasks.spawn(forward_one(pool, self.service, users, local, peer, stage));
         };
         drop(self.listener);
         keeper.shutdown().await;
@@ -118,12 +127,13 @@ impl Forwarder {
 async fn forward_one(
     pool: Arc<Pool>,
     service: LocalService,
+    users: Option<SocksUsers>,
     mut local: TcpStream,
     peer: SocketAddr,
     mut stage: watch::Receiver<Stage>,
 ) {
     let opened = tokio::select! {
-        opened = open(&pool, service, &mut local) => opened,
+        opened = open(&pool, service, users.as_ref(), &mut local) => opened,
         () = reached(&mut stage, Stage::Over) => return,
     };
     match opened {
@@ -138,11 +148,17 @@ async fn forward_one(
 }
 
 /// A connection whose other end is where `local` wants to go.
-async fn open(pool: &Pool, service: LocalService, local: &mut TcpStream) -> io::Result<Connection> {
+async fn open(
+    pool: &Pool,
+    service: LocalService,
+    users: Option<&SocksUsers>,
+    local: &mut TcpStream,
+) -> io::Result<Connection> {
     if service == LocalService::Forward {
         return Ok(pool.open(&Opening::Forward).await?);
     }
-    let negotiation = tokio::time::timeout(NEGOTIATION_TIMEOUT, socks::negotiate(local)).await;
+    let negotiation = socks::negotiate(local, users);
+    let negotiation = tokio::time::timeout(NEGOTIATION_TIMEOUT, negotiation).await;
     let target = negotiation.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     let answer = async {
         let mut connection = pool.open(&Opening::Named(target.clone())).await?;

@@ -6,6 +6,7 @@
 //! and the server does not bother the target. A target that speaks first is heard at once.
 
 mod connect;
+mod dial;
 mod pool;
 mod relay;
 mod serve;
@@ -26,6 +27,7 @@ use crate::connection::Connection;
 pub use connect::{Forwarder, LocalService};
 pub use relay::{Relayed, relay};
 pub use serve::{Target, serve};
+pub use socks::SocksUsers;
 
 /// What a peer is told when its connection is stopped.
 const SHUTTING_DOWN: &str = "the other side is shutting down";

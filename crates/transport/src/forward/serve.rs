@@ -3,22 +3,19 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use weftline_core::session::{RESET_FORWARD, RESET_SHUTDOWN};
 
+use super::dial;
 use super::socks::Reply;
 use super::{Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
 use crate::address::ServerAddr;
 use crate::connection::Connection;
 use crate::refusal::printable;
 use crate::server::Server;
-
-/// How long the target may take to accept a connection.
-const TARGET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where a server forwards to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,12 +91,12 @@ async fn dial(
     opening: &Opening,
 ) -> Result<TcpStream, String> {
     match (target, opening) {
-        (Target::Fixed(target), Opening::Forward) => connect(target)
+        (Target::Fixed(target), Opening::Forward) => dial::connect(target)
             .await
             .map_err(|error| format!("cannot reach the forward target {target}: {error}")),
         (Target::Named, Opening::Named(name)) => {
             let dialled = match name.parse::<ServerAddr>() {
-                Ok(address) => connect(&address).await,
+                Ok(address) => dial::connect(&address).await,
                 Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error)),
             };
             let reply = dialled.as_ref().map_or_else(Reply::from, |_| Reply::SUCCEEDED);
@@ -122,10 +119,4 @@ async fn dial(
             Err("this server wants to be told where to; give connect --socks".to_owned())
         }
     }
-}
-
-async fn connect(address: &ServerAddr) -> io::Result<TcpStream> {
-    let connecting = TcpStream::connect(address.to_string());
-    let connected = tokio::time::timeout(TARGET_TIMEOUT, connecting).await;
-    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -1,0 +1,127 @@
+//! Connecting to a target by name: one of its addresses may be dead, and the others are not made to
+//! wait for it (RFC 8305).
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinSet;
+
+use crate::address::ServerAddr;
+
+/// How long the target may take to accept a connection, all its addresses together.
+const TARGET_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an address has before the next is tried beside it (RFC 8305 §5).
+const HEAD_START: Duration = Duration::from_millis(250);
+/// The most addresses tried.
+const MAX_ADDRESSES: usize = 16;
+
+/// A connection to the first address of the target that answers.
+///
+/// # Errors
+/// When the name is unknown, or no address answers: what the first of them had to say.
+pub(super) async fn connect(target: &ServerAddr) -> io::Result<TcpStream> {
+    let connecting = async {
+        let found = lookup_host(target.to_string()).await?;
+        race(by_turns(found)).await
+    };
+    let connected = tokio::time::timeout(TARGET_TIMEOUT, connecting).await;
+    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The addresses in the resolver's order, its families by turns (RFC 8305 §4).
+fn by_turns(found: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+    let mut found = found.peekable();
+    let first_is_v4 = found.peek().is_some_and(SocketAddr::is_ipv4);
+    let (first, second): (Vec<_>, Vec<_>) =
+        found.partition(|address| address.is_ipv4() == first_is_v4);
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut turns = Vec::new();
+    while turns.len() < MAX_ADDRESSES {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            break;
+        }
+        turns.extend(pair.into_iter().flatten());
+    }
+    turns
+}
+
+async fn race(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut waiting = addresses.into_iter();
+    let mut attempts = JoinSet::new();
+    let mut failed = None;
+    loop {
+        let more = match waiting.next() {
+            Some(address) => {
+                attempts.spawn(TcpStream::connect(address));
+                waiting.len() > 0
+            }
+            None => false,
+        };
+        // Until this one's head start is over or another attempt has come to something.
+        let head_start = async {
+            if more { tokio::time::sleep(HEAD_START).await } else { std::future::pending().await }
+        };
+        tokio::select! {
+            () = head_start => {}
+            done = attempts.join_next() => match done {
+                Some(Ok(Ok(stream))) => return Ok(stream),
+                Some(Ok(Err(error))) => failed = failed.or(Some(error)),
+                Some(Err(error)) => failed = failed.or(Some(io::Error::other(error))),
+                None => {
+                    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+                    return Err(failed.unwrap_or_else(none));
+                }
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An address that never answers: its queue of connections is full, and the kernel drops the
+    /// next ones' first packet.
+    fn dead() -> (socket2::Socket, Vec<std::net::TcpStream>, SocketAddr) {
+        use socket2::{Domain, Socket, Type};
+        let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let connect =
+            || std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok();
+        let filling = std::iter::from_fn(connect).collect();
+        (listener, filling, address)
+    }
+
+    #[tokio::test]
+    async fn a_dead_address_does_not_keep_from_the_others() {
+        let (_listener, _filling, dead) = dead();
+        let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let live = std::net::TcpListener::bind("[::1]:0").unwrap();
+        let live = live.local_addr().map(|address| (live, address)).unwrap();
+        let stream = race(vec![dead, refusing, live.1]).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), live.1);
+    }
+
+    #[tokio::test]
+    async fn when_none_answers_the_first_reason_is_told() {
+        let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let error = race(vec![refusing, refusing]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(race(Vec::new()).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let list = |text: &str| -> Vec<SocketAddr> {
+            text.split(' ').map(|one| format!("{one}:1").parse().unwrap()).collect()
+        };
+        let found = list("[::1] [::2] [::3] 127.0.0.1 127.0.0.2");
+        let turns = list("[::1] 127.0.0.1 [::2] 127.0.0.2 [::3]");
+        assert_eq!(by_turns(found.into_iter()), turns);
+    }
+}
