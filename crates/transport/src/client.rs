@@ -8,7 +8,7 @@ use rustls::pki_types::ServerName;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use weftline_core::scheduler::{Entry, SchedulerConfig};
-use weftline_core::session::SessionConfig;
+use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::{Hello, PolicyNote};
 use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
 
@@ -281,6 +281,7 @@ pub struct ClientBuilder {
     forward: Option<String>,
     beside: Option<Arc<Common>>,
     max_memory: ByteCount,
+    longest_message: Option<ByteCount>,
     memory: MemoryBudget,
     socket: SocketOptions,
     handshake_timeout: Duration,
@@ -302,6 +303,7 @@ impl Default for ClientBuilder {
             forward: None,
             beside: None,
             max_memory: session.max_memory,
+            longest_message: None,
             memory: MemoryBudget::default(),
             socket: SocketOptions::default(),
             handshake_timeout: Duration::from_secs(5),
@@ -397,6 +399,22 @@ impl ClientBuilder {
         self
     }
 
+    /// Connections carry messages instead of a byte stream: see
+    /// [`Connection::into_messages`](crate::Connection::into_messages). The server must take them.
+    #[must_use]
+    pub fn messages(mut self) -> Self {
+        self.longest_message.get_or_insert(ByteCount::new(DEFAULT_LONGEST_MESSAGE));
+        self
+    }
+
+    /// As [`messages`](Self::messages), with the longest message taken from the server, up to
+    /// 1 GiB; by default 16 MiB. A connection has memory for at least one such message.
+    #[must_use]
+    pub fn longest_message(mut self, longest: ByteCount) -> Self {
+        self.longest_message = Some(longest);
+        self
+    }
+
     /// What all connections may use together; by default they share half of the machine's memory
     /// with all others of the process. When it is used up, connecting fails and none grows.
     #[must_use]
@@ -466,6 +484,7 @@ impl ClientBuilder {
         let known = paths.iter().map(|(path, server)| common.path(path, server));
         let (ids, knowledge): (Vec<_>, Vec<_>) = known.unzip();
         let forward = forward.map(|index| ids[index]);
+        let longest = self.longest_message.map(crate::messages::checked).transpose()?;
         let session = SessionConfig {
             scheduler,
             scheduler_config: SchedulerConfig {
@@ -474,6 +493,11 @@ impl ClientBuilder {
                 ..SchedulerConfig::default()
             },
             max_memory: self.max_memory,
+            // The server says what it takes.
+            messages: longest.map(|longest| MessageLimits {
+                longest_sent: 0,
+                longest_received: longest.as_u64(),
+            }),
             ..SessionConfig::default()
         };
         let hello = Hello {
@@ -482,6 +506,7 @@ impl ClientBuilder {
             window: self.window.map_or(0, ByteCount::as_u64),
             forward_pin: forward.map_or(0, |PathId(number)| number + 1),
             group: common.group,
+            messages: longest.map_or(0, ByteCount::as_u64),
             ..Hello::default()
         };
         Ok(Settings {

@@ -20,7 +20,8 @@ use crate::shared::{End, Shared, WriteError};
 /// Bytes taken from the session at a time for [`AsyncBufRead`].
 const BUFFER: usize = 256 << 10;
 
-/// One ordered byte stream in each direction, over all the paths.
+/// One ordered byte stream in each direction, over all the paths; or messages, if the client was
+/// built for them, with [`Connection::into_messages`].
 ///
 /// It reads and writes like a TCP stream: [`AsyncWrite::poll_shutdown`] half-closes, after which
 /// the peer reads the end of the stream and may go on sending. Bytes written are on their way
@@ -51,7 +52,7 @@ pub struct WriteHalf {
 
 /// The application's hold on a connection: letting go of it ends the connection.
 #[derive(Debug)]
-struct Handle(Control);
+pub(crate) struct Handle(pub(crate) Control);
 
 impl Drop for Handle {
     fn drop(&mut self) {
@@ -62,7 +63,7 @@ impl Drop for Handle {
 /// A connection's counters, events and end. A clone does not keep the connection open.
 #[derive(Clone)]
 pub struct Control {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     peer: SocketAddr,
     client: Option<Arc<str>>,
 }
@@ -101,6 +102,11 @@ impl Connection {
     /// The two halves, for two tasks.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         (self.read, self.write)
+    }
+
+    /// The hold on the connection alone.
+    pub(crate) fn into_handle(self) -> Arc<Handle> {
+        self.write.handle
     }
 
     /// What outlives a split.

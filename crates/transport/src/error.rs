@@ -15,6 +15,9 @@ use crate::tls::Fingerprint;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The connection carries messages and was used as a byte stream.
+    #[error("the connection carries messages, not a byte stream: use Connection::into_messages")]
+    CarriesMessages,
     /// The certificate or key file cannot be used.
     #[error("cannot use the certificate or key {}: {reason}", path.display())]
     Certificate {
@@ -79,6 +82,12 @@ pub enum Error {
         name: String,
         /// IPv4 or IPv6.
         family: &'static str,
+    },
+    /// The server does not know connections of messages.
+    #[error("{peer} speaks an older protocol without messages: update it, or use a byte stream")]
+    NoMessages {
+        /// The server.
+        peer: SocketAddr,
     },
     /// No subflow lived for too long.
     #[error(
@@ -262,6 +271,7 @@ impl Error {
     /// The kind of I/O error that comes closest.
     pub(crate) fn io_kind(&self) -> io::ErrorKind {
         match self {
+            Self::CarriesMessages => io::ErrorKind::Unsupported,
             Self::NoPath { .. } => io::ErrorKind::TimedOut,
             Self::Protocol { .. } => io::ErrorKind::InvalidData,
             Self::Refused { .. } => io::ErrorKind::ConnectionRefused,

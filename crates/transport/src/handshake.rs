@@ -56,9 +56,11 @@ impl SessionKeys {
         Ok(Self { id: SessionId(random()?), secret: random()? })
     }
 
-    /// The server's answer to a hello.
-    pub(crate) fn reply(&self) -> Record {
-        Record::HelloReply(HelloReply { session: self.id.0, join_secret: self.secret, messages: 0 })
+    /// The server's answer to a hello; `messages` is the longest message taken, 0 in a connection
+    /// of a byte stream.
+    pub(crate) fn reply(&self, messages: u64) -> Record {
+        let (session, join_secret) = (self.id.0, self.secret);
+        Record::HelloReply(HelloReply { session, join_secret, messages })
     }
 
     fn tag(&self, channel: &Channel, subflow: u64) -> Result<hmac::Tag, Error> {
@@ -80,7 +82,8 @@ impl SessionKeys {
     }
 }
 
-/// Opens a connection on `channel` (client).
+/// Opens a connection on `channel` (client). Returns also the longest message that the server
+/// takes, 0 if the connection carries a byte stream.
 ///
 /// # Errors
 /// When the server refuses, goes away or speaks something else.
@@ -88,7 +91,7 @@ pub(crate) async fn hello(
     mut channel: Channel,
     mut hello: Hello,
     token: Option<&Token>,
-) -> Result<(Parts, SessionKeys), Error> {
+) -> Result<(Parts, SessionKeys, u64), Error> {
     if let Some(token) = token {
         hello.token = token.prove(&channel)?.into();
     }
@@ -96,7 +99,7 @@ pub(crate) async fn hello(
     match channel.receive().await? {
         Record::HelloReply(reply) => {
             let keys = SessionKeys { id: SessionId(reply.session), secret: reply.join_secret };
-            Ok((channel.into_parts(), keys))
+            Ok((channel.into_parts(), keys, reply.messages))
         }
         other => Err(unexpected(&channel, other, "hello reply")),
     }

@@ -69,6 +69,7 @@ mod handshake;
 mod limits;
 mod links;
 mod memory;
+mod messages;
 mod path;
 mod policy;
 mod redial;
@@ -93,6 +94,7 @@ pub use events::{PathEvent, PathEventKind};
 pub use forward::{Forwarder, LocalService, Relayed, SocksUsers, Target, relay, serve};
 pub use limits::Limits;
 pub use memory::MemoryBudget;
+pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};
 pub use server::{Server, ServerBuilder, ServerControl};
 pub use socket::{Bind, check_congestion, congestion_controls};
 pub use stats::{ProcessStats, process_stats};
@@ -101,4 +103,5 @@ pub use tls::{
     ServerTls, Trust, default_state_dir,
 };
 pub use token::Token;
+pub use weftline_core::session::{Incoming, Message, MessageFate, MessageId, Outcome, SendError};
 pub use weftline_core::{PathPolicy, Role};

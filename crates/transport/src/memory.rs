@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use weftline_core::ByteCount;
+use weftline_core::session::SessionConfig;
 use weftline_core::wire::INITIAL_CREDIT;
 
 use crate::error::Error;
@@ -20,6 +21,12 @@ pub(crate) const LEAST_SEND: u64 = INITIAL_CREDIT;
 pub(crate) const SUBFLOW: u64 = 512 << 10;
 /// The least that a process can be given.
 const LEAST_TOTAL: u64 = 16 << 20;
+
+/// What the peer of such a connection may send unasked: a first credit, or one message.
+pub(crate) fn unasked(config: &SessionConfig) -> u64 {
+    let longest = config.messages.map_or(0, |limits| limits.longest_received);
+    longest.max(LEAST_RECEIVE)
+}
 
 /// Memory shared by connections. Clones share it.
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::events::PathEventKind;
 use crate::handshake::{self, SessionKeys};
 use crate::links::LinkWatch;
-use crate::memory::LEAST_RECEIVE;
+use crate::memory::unasked;
 use crate::redial::{self, Backoff, Pace};
 use crate::refusal;
 use crate::shared::{Shared, path_event};
@@ -218,7 +218,7 @@ impl Dialer {
         index: usize,
     ) -> Result<(Parts, Open), Error> {
         let settings = &*self.settings;
-        let lease = settings.memory.connection(LEAST_RECEIVE)?;
+        let lease = settings.memory.connection(unasked(&settings.session))?;
         let path = &settings.paths[index].0;
         let hello = Hello {
             subflow: subflow.0,
@@ -230,9 +230,16 @@ impl Dialer {
         };
         let peer = channel.peer();
         let hello = handshake::hello(channel, hello, settings.token.as_ref());
-        let (parts, keys) = in_time(settings.handshake_timeout, peer, hello).await?;
+        let (parts, keys, longest) = in_time(settings.handshake_timeout, peer, hello).await?;
+        let mut session = settings.session.clone();
+        if let Some(limits) = &mut session.messages {
+            limits.longest_sent = longest;
+            if longest == 0 {
+                return Err(Error::NoMessages { peer });
+            }
+        }
         let caps = Arc::clone(&settings.common.caps);
-        let shared = Shared::start(&settings.session, settings.grace, caps, lease);
+        let shared = Shared::start(&session, settings.grace, caps, lease);
         for (index, &id) in settings.ids.iter().enumerate() {
             shared.set_policy(id, settings.note(index));
         }

@@ -24,6 +24,8 @@ pub const SUBFLOW: u64 = 6;
 pub const TLS_WANTED: u64 = 7;
 /// The server wants a token and the client's is missing or wrong.
 pub const TOKEN: u64 = 8;
+/// The client wants a connection of messages and the server takes byte streams only.
+pub const MESSAGES: u64 = 9;
 
 /// `text` from a peer, made fit for one line of a terminal.
 pub(crate) fn printable(text: &str) -> String {

@@ -11,8 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weftline_core::ranges::RangeSet;
 use weftline_core::scheduler::{Entry, SchedulerConfig};
-use weftline_core::session::RESET_REVOKED;
-use weftline_core::session::SessionConfig;
+use weftline_core::session::{
+    DEFAULT_LONGEST_MESSAGE, MessageLimits, RESET_REVOKED, SessionConfig,
+};
 use weftline_core::wire::{Hello, Join, JoinReply, Record, WireError};
 use weftline_core::{ByteCount, PathId, SubflowId};
 
@@ -23,7 +24,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, Full, Gate, Handshake, Limits, SessionPlace, Source};
-use crate::memory::{LEAST_RECEIVE, Lease, MemoryBudget};
+use crate::memory::{LEAST_RECEIVE, Lease, MemoryBudget, unasked};
 use crate::policy::Groups;
 use crate::refusal::{self, RefusalLog, printable};
 use crate::shared::Shared;
@@ -51,6 +52,7 @@ pub struct ServerBuilder {
     tokens: Vec<Token>,
     limits: Limits,
     max_memory: ByteCount,
+    longest_message: Option<ByteCount>,
     memory: MemoryBudget,
     grace: Duration,
     socket: SocketOptions,
@@ -63,6 +65,7 @@ impl Default for ServerBuilder {
             tokens: Vec::new(),
             limits: Limits::default(),
             max_memory: SessionConfig::default().max_memory,
+            longest_message: None,
             memory: MemoryBudget::default(),
             grace: Duration::from_secs(30),
             socket: SocketOptions::default(),
@@ -101,6 +104,23 @@ impl ServerBuilder {
         self
     }
 
+    /// Takes connections of messages as well as byte streams; a client that wants messages is
+    /// refused without this. [`Connection::carries_messages`](crate::Connection::carries_messages)
+    /// tells which an accepted connection is.
+    #[must_use]
+    pub fn messages(mut self) -> Self {
+        self.longest_message.get_or_insert(ByteCount::new(DEFAULT_LONGEST_MESSAGE));
+        self
+    }
+
+    /// As [`messages`](Self::messages), with the longest message taken, up to 1 GiB; by default
+    /// 16 MiB. A connection has memory for at least one such message.
+    #[must_use]
+    pub fn longest_message(mut self, longest: ByteCount) -> Self {
+        self.longest_message = Some(longest);
+        self
+    }
+
     /// What all connections may use together; by default they share half of the machine's memory
     /// with all others of the process. When it is used up, new ones are refused and none grows.
     #[must_use]
@@ -135,6 +155,7 @@ impl ServerBuilder {
             live: Mutex::new(live),
             handshake_timeout: self.limits.handshake_timeout,
             gate: Gate::new(self.limits),
+            longest_message: self.longest_message.map(crate::messages::checked).transpose()?,
             memory: self.memory,
             socket: self.socket,
             decoy: SessionKeys::random()?,
@@ -260,6 +281,7 @@ struct State {
     live: Mutex<Live>,
     handshake_timeout: Duration,
     gate: Arc<Gate>,
+    longest_message: Option<ByteCount>,
     memory: MemoryBudget,
     socket: SocketOptions,
     /// What a join to an unknown connection is compared with, so that it takes as long.
@@ -435,6 +457,7 @@ impl State {
         };
         let options = self.socket_options(&hello.congestion);
         socket::configure(channel.socket().into(), &options)?;
+        let longest = config.messages.map_or(0, |limits| limits.longest_received);
         let shared = Shared::start(&config, self.live().grace, self.groups.of(hello.group), lease);
         shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer, client.name());
@@ -455,7 +478,7 @@ impl State {
             connection.abort(RESET_REVOKED, &refused.reason);
             return refuse(channel, refused).await;
         }
-        if let Err(error) = channel.send(&keys.reply()).await {
+        if let Err(error) = channel.send(&keys.reply(longest)).await {
             connection.abort(weftline_core::session::RESET_ABANDONED, "the client is gone");
             return Err(error);
         }
@@ -498,6 +521,7 @@ impl State {
                 ..SchedulerConfig::default()
             },
             max_memory: self.live().max_memory,
+            messages: self.message_limits(hello)?,
             follow_policy: true,
             ..SessionConfig::default()
         })
@@ -511,11 +535,25 @@ impl State {
         config: SessionConfig,
     ) -> Result<Admitted, Refused> {
         let place = self.gate.session(source, &client).map_err(Refused::busy)?;
-        let lease = self.memory.connection(LEAST_RECEIVE).map_err(Refused::busy)?;
+        let lease = self.memory.connection(unasked(&config)).map_err(Refused::busy)?;
         let permit = self.accepted.clone().try_reserve_owned();
         let permit = permit.map_err(|_| Refused::busy(Full::Sessions))?;
         let keys = SessionKeys::random().map_err(Refused::busy)?;
         Ok(Admitted { permit, keys, config, client, place, lease })
+    }
+
+    /// What is agreed upon if the client wants messages.
+    fn message_limits(&self, hello: &Hello) -> Result<Option<MessageLimits>, Refused> {
+        match (hello.messages, self.longest_message) {
+            (0, _) => Ok(None),
+            (longest_sent, Some(longest)) => {
+                Ok(Some(MessageLimits { longest_sent, longest_received: longest.as_u64() }))
+            }
+            (_, None) => {
+                let reason = "this server takes byte streams only, not messages";
+                Err(Refused::new(refusal::MESSAGES, reason))
+            }
+        }
     }
 
     /// Makes the connection known to joins until it is over.

@@ -3,6 +3,8 @@
 //! The session sits in a mutex that is held for short calls only, never across a system call or an
 //! await: wake-ups are collected under the lock and sent after it.
 
+mod messages;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -11,8 +13,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
-use tokio::sync::{Notify, broadcast, watch};
-use weftline_core::session::{Event, RESET_ABANDONED, Session, SessionConfig, SessionStats};
+use tokio::sync::{Notify, broadcast, mpsc, watch};
+use weftline_core::session::{
+    Event, MessageFate, RESET_ABANDONED, Session, SessionConfig, SessionStats,
+};
 use weftline_core::wire::PolicyNote;
 use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 
@@ -56,6 +60,9 @@ struct Inner {
     reader: Option<Waker>,
     writer: Option<Waker>,
     end: Option<End>,
+    /// Where the ends of messages go, if anywhere, and whether some have been taken from there.
+    fates: Option<mpsc::Sender<MessageFate>>,
+    took_fate: bool,
     /// Bytes the application has written.
     written: u64,
     /// When the timer task wakes up next.
@@ -147,6 +154,8 @@ impl Shared {
             reader: None,
             writer: None,
             end: None,
+            fates: None,
+            took_fate: false,
             written: 0,
             armed: Instant::FAR,
             no_path_since: Some(now),
@@ -379,6 +388,9 @@ impl Shared {
         mut take: impl FnMut(&[u8]) -> usize,
     ) -> Option<Result<usize, Arc<Error>>> {
         self.with(|inner, now| {
+            if inner.session.has_messages() {
+                return Some(Err(Arc::new(Error::CarriesMessages)));
+            }
             let mut taken = 0;
             loop {
                 let chunk = inner.session.read_chunk();
@@ -417,6 +429,9 @@ impl Shared {
                 }
                 Some(End::Closed) => return Some(Err(WriteError::Finished)),
                 None if inner.session.is_finished() => return Some(Err(WriteError::Finished)),
+                None if inner.session.has_messages() => {
+                    return Some(Err(WriteError::Failed(Arc::new(Error::CarriesMessages))));
+                }
                 None => {}
             }
             inner.reserve_send(data.len() as u64, now);
@@ -625,6 +640,9 @@ impl Inner {
             self.discard_input(now);
         }
         self.drain_events(now, effects);
+        if self.session.has_messages() {
+            self.drain_fates(effects);
+        }
         while let Some(id) = self.session.poll_wake() {
             effects.notifies.extend(self.slot(id).map(|slot| Arc::clone(&slot.wake)));
         }
@@ -686,6 +704,7 @@ impl Inner {
 
     /// Nobody reads any more, but the peer's data must not hold up what is left to deliver.
     fn discard_input(&mut self, now: Instant) {
+        while self.session.poll_message(now).is_some() {}
         loop {
             let len = self.session.read_chunk().len();
             if len == 0 {

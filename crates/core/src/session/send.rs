@@ -163,8 +163,9 @@ impl SendHalf {
         self.fresh.bytes()
     }
 
-    pub(super) const fn max_memory(&self) -> u64 {
-        self.max_memory
+    /// The most that may be in memory, by the configuration and by the driver.
+    pub(super) const fn memory_limits(&self) -> (u64, u64) {
+        (self.max_memory, self.memory_limit)
     }
 
     /// Bytes that [`write`](Self::write) would take.

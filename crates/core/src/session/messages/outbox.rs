@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
+use super::super::WRITABLE_ROOM;
 use super::super::send::SendHalf;
 use super::{
     MAX_OPEN_MESSAGES, MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
@@ -43,8 +44,8 @@ pub(in crate::session) struct Outbox {
     /// Whether there are cancels that subflows have not been given.
     new_cancels: bool,
     fates: VecDeque<MessageFate>,
-    /// The length of a message that found no room.
-    refused: Option<u64>,
+    /// The length of a message that found no room, and how much was held then.
+    refused: Option<(u64, u64)>,
     delivered: u64,
     dropped: u64,
 }
@@ -292,7 +293,7 @@ impl SendHalf {
         now: Instant,
     ) -> Result<MessageId, SendError> {
         let len = payload.len() as u64;
-        let room = self.has_message_room(len);
+        let (held, room) = (self.held(), self.has_message_room(len));
         let finished = self.is_finished();
         let outbox = self.outbox.as_mut().ok_or(SendError::NotMessages)?;
         let longest = outbox.longest;
@@ -303,7 +304,7 @@ impl SendHalf {
             () if options.tag > VARINT_MAX => return Err(SendError::Tag(options.tag)),
             () if options.deadline.is_some_and(|at| at <= now) => return Err(SendError::Expired),
             () if !room => {
-                outbox.refused = Some(len);
+                outbox.refused = Some((len, held));
                 return Err(SendError::Full);
             }
             () => {}
@@ -319,13 +320,19 @@ impl SendHalf {
     fn has_message_room(&self, len: u64) -> bool {
         let held = self.held();
         let open = self.outbox.as_ref().map_or(0, |outbox| outbox.open.len());
-        open < MAX_OPEN_MESSAGES && (held == 0 || held + len <= self.max_memory())
+        let (most, limit) = self.memory_limits();
+        open < MAX_OPEN_MESSAGES && (held == 0 || held + len <= most.min(limit))
     }
 
-    /// Whether there is room now for the message that was refused last.
+    /// Whether there is room now for the message that was refused last, or may be if the driver
+    /// asks for more memory again: not before some has come free.
     pub(in crate::session) fn take_message_room(&mut self) -> bool {
-        let refused = self.outbox.as_ref().and_then(|outbox| outbox.refused);
-        let room = refused.is_some_and(|len| self.has_message_room(len));
+        let Some((len, before)) = self.outbox.as_ref().and_then(|outbox| outbox.refused) else {
+            return false;
+        };
+        let (held, (most, _)) = (self.held(), self.memory_limits());
+        let less = held + WRITABLE_ROOM <= before && held + len <= most;
+        let room = less || self.has_message_room(len);
         if room && let Some(outbox) = &mut self.outbox {
             outbox.refused = None;
         }

@@ -1,0 +1,292 @@
+//! The application's end of a connection of messages.
+
+use std::future::poll_fn;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use weftline_core::ByteCount;
+use weftline_core::session::{
+    Incoming, MAX_LONGEST_MESSAGE, MessageFate, MessageId, MessageOptions, SendError,
+};
+
+use crate::clock;
+use crate::connection::{Connection, Control, Handle};
+use crate::error::Error;
+use crate::shared::Shared;
+
+/// Whole messages in each direction, over all the paths.
+///
+/// A message is handed over as soon as all of it is there, even while an earlier one is missing.
+/// It may have a deadline, past which nothing of it is sent any more, and may be cancelled; the
+/// peer is told of it, and both ends agree on whether it was delivered. Messages leave in the
+/// order in which they were given to [`send`](Self::send).
+///
+/// Dropping it (both halves of it) does what dropping a [`Connection`] does.
+#[derive(Debug)]
+pub struct Messages {
+    sender: MessageSender,
+    receiver: MessageReceiver,
+}
+
+/// The sending half of [`Messages`].
+#[derive(Debug)]
+pub struct MessageSender {
+    handle: Arc<Handle>,
+}
+
+/// The receiving half of [`Messages`].
+#[derive(Debug)]
+pub struct MessageReceiver {
+    handle: Arc<Handle>,
+}
+
+/// How messages end, as it becomes known. Does not keep the connection open.
+pub struct Fates {
+    inbox: mpsc::Receiver<MessageFate>,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Fates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fates").finish_non_exhaustive()
+    }
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendOptions {
+    /// How long after the call of `send` the message is dropped if bytes of it would still have to
+    /// be sent, for the first time or again; by default never.
+    pub deadline: Option<Duration>,
+    /// What the application calls the message, below 2^62. The peer gets it with the message, or
+    /// with the notice that it was dropped.
+    pub tag: u64,
+}
+
+/// Why a message was not taken for sending.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MessageError {
+    /// The connection failed.
+    #[error(transparent)]
+    Failed(Arc<Error>),
+    /// This message cannot be sent, or not now.
+    #[error(transparent)]
+    Refused(#[from] SendError),
+}
+
+impl Messages {
+    /// Takes a message for sending; waits while there is no memory for it or too many are open.
+    /// What is given as [`Bytes`] is not copied. Cancel safe: a call that is dropped has sent
+    /// nothing.
+    ///
+    /// # Errors
+    /// The connection failed; or the message is empty, too long for the peer, has a tag too
+    /// large, or waited past its deadline: it was not sent, and has no fate.
+    pub async fn send(
+        &mut self,
+        payload: impl Into<Bytes>,
+        options: SendOptions,
+    ) -> Result<MessageId, MessageError> {
+        self.sender.send(payload, options).await
+    }
+
+    /// See [`MessageSender::try_send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_send(
+        &mut self,
+        payload: impl Into<Bytes>,
+        options: SendOptions,
+    ) -> Result<MessageId, MessageError> {
+        self.sender.try_send(payload, options)
+    }
+
+    /// The next message that is there, or notice of one that was dropped; `None` when the peer has
+    /// shut down its direction and everything was taken. Cancel safe.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub async fn recv(&mut self) -> Result<Option<Incoming>, Arc<Error>> {
+        self.receiver.recv().await
+    }
+
+    /// See [`MessageSender::cancel`].
+    pub fn cancel(&self, id: MessageId) -> bool {
+        self.sender.cancel(id)
+    }
+
+    /// See [`MessageSender::unsent`].
+    pub fn unsent(&self) -> ByteCount {
+        self.sender.unsent()
+    }
+
+    /// See [`MessageSender::fates`].
+    pub fn fates(&self) -> Fates {
+        self.sender.fates()
+    }
+
+    /// Half-closes: the peer gets what was sent so far, then the end.
+    pub fn shutdown(&mut self) {
+        self.sender.shutdown();
+    }
+
+    /// The two halves, for two tasks.
+    pub fn into_split(self) -> (MessageSender, MessageReceiver) {
+        (self.sender, self.receiver)
+    }
+}
+
+impl Deref for Messages {
+    type Target = Control;
+
+    fn deref(&self) -> &Control {
+        &self.sender.handle.0
+    }
+}
+
+impl MessageSender {
+    /// See [`Messages::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send(
+        &mut self,
+        payload: impl Into<Bytes>,
+        options: SendOptions,
+    ) -> Result<MessageId, MessageError> {
+        let payload = payload.into();
+        let deadline = options.deadline.map(|after| clock::now() + after);
+        let options = MessageOptions { deadline, tag: options.tag };
+        let shared = &self.handle.0.shared;
+        let sending =
+            poll_fn(|cx| match shared.send_message(Some(cx.waker()), &payload, options) {
+                Some(result) => Poll::Ready(result),
+                None => Poll::Pending,
+            });
+        match deadline {
+            None => sending.await,
+            Some(at) => tokio::time::timeout_at(clock::to_tokio(at), sending)
+                .await
+                .unwrap_or(Err(SendError::Expired.into())),
+        }
+    }
+
+    /// As [`send`](Self::send) without waiting.
+    ///
+    /// # Errors
+    /// As there, and [`SendError::Full`] when it would have to wait.
+    pub fn try_send(
+        &mut self,
+        payload: impl Into<Bytes>,
+        options: SendOptions,
+    ) -> Result<MessageId, MessageError> {
+        let deadline = options.deadline.map(|after| clock::now() + after);
+        let options = MessageOptions { deadline, tag: options.tag };
+        let sent = self.handle.0.shared.send_message(None, &payload.into(), options);
+        sent.unwrap_or(Err(SendError::Full.into()))
+    }
+
+    /// Drops a message, all of it that has not been sent. Returns whether its fate was open;
+    /// whether it was delivered nevertheless, [`fates`](Self::fates) tells.
+    pub fn cancel(&self, id: MessageId) -> bool {
+        self.handle.0.shared.cancel_message(id)
+    }
+
+    /// Bytes of messages that no path has been given yet.
+    pub fn unsent(&self) -> ByteCount {
+        ByteCount::new(self.handle.0.shared.unsent())
+    }
+
+    /// How messages end from here on. While it exists it has to be read: `send` waits when 16,384
+    /// ends have not been taken. A second call ends the first one's.
+    pub fn fates(&self) -> Fates {
+        let shared = Arc::clone(&self.handle.0.shared);
+        Fates { inbox: shared.open_fates(), shared }
+    }
+
+    /// Half-closes: the peer gets what was sent so far, then the end.
+    pub fn shutdown(&mut self) {
+        self.handle.0.shared.finish();
+    }
+
+    /// The connection's counters, events and end.
+    pub fn control(&self) -> Control {
+        self.handle.0.clone()
+    }
+}
+
+impl MessageReceiver {
+    /// See [`Messages::recv`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn recv(&mut self) -> Result<Option<Incoming>, Arc<Error>> {
+        let shared = &self.handle.0.shared;
+        poll_fn(|cx| match shared.receive(cx.waker()) {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// The connection's counters, events and end.
+    pub fn control(&self) -> Control {
+        self.handle.0.clone()
+    }
+}
+
+impl Fates {
+    /// The next message whose fate is known; `None` when the connection is over, or another
+    /// [`MessageSender::fates`] was called. Messages open when a connection fails have no fate.
+    /// Cancel safe.
+    pub async fn next(&mut self) -> Option<MessageFate> {
+        let fate = self.inbox.recv().await;
+        self.shared.took_fate();
+        fate
+    }
+}
+
+impl Drop for Fates {
+    fn drop(&mut self) {
+        self.inbox.close();
+        self.shared.took_fate();
+    }
+}
+
+impl Connection {
+    /// Whether the connection carries messages rather than a byte stream: whether the client was
+    /// built with [`ClientBuilder::messages`](crate::ClientBuilder::messages).
+    pub fn carries_messages(&self) -> bool {
+        self.shared.carries_messages()
+    }
+
+    /// The connection as what it is when it carries messages.
+    ///
+    /// # Errors
+    /// It carries a byte stream, and is given back.
+    pub fn into_messages(self) -> Result<Messages, Self> {
+        if !self.carries_messages() {
+            return Err(self);
+        }
+        let handle = self.into_handle();
+        let sender = MessageSender { handle: Arc::clone(&handle) };
+        Ok(Messages { sender, receiver: MessageReceiver { handle } })
+    }
+}
+
+/// The longest message that is to be taken, if it can be agreed upon.
+///
+/// # Errors
+/// [`Error::Invalid`] if it cannot.
+pub(crate) fn checked(longest: ByteCount) -> Result<ByteCount, Error> {
+    if (1..=MAX_LONGEST_MESSAGE).contains(&longest.as_u64()) {
+        return Ok(longest);
+    }
+    let most = ByteCount::new(MAX_LONGEST_MESSAGE);
+    Err(Error::Invalid(format!("the longest message has 1 B to {most}, {longest} is not in it")))
+}

@@ -1,0 +1,313 @@
+//! Connections of messages over loopback paths.
+#![expect(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use common::{Relay, Security, event, pair, patiently, pattern, server_and_client, two_paths};
+use weftline::{
+    Client, Connection, Error, Incoming, Message, MessageError, Messages, Outcome, PathEventKind,
+    SendError, SendOptions, Server, refusal,
+};
+use weftline_core::ByteCount;
+
+fn tagged(tag: u64) -> SendOptions {
+    SendOptions { tag, ..SendOptions::default() }
+}
+
+async fn ends(server: &mut Server, client: &Client) -> (Messages, Messages) {
+    let (ours, theirs) = tokio::join!(client.connect(), server.accept());
+    (ours.unwrap().into_messages().unwrap(), theirs.into_messages().unwrap())
+}
+
+async fn next(messages: &mut Messages) -> Message {
+    match messages.recv().await.unwrap() {
+        Some(Incoming::Message(message)) => message,
+        other => panic!("{other:?} where a message was due"),
+    }
+}
+
+/// Everything that comes until the end: tag → payload, `None` for a notice.
+async fn all(messages: &mut Messages) -> BTreeMap<u64, Option<Bytes>> {
+    let mut got = BTreeMap::new();
+    while let Some(incoming) = messages.recv().await.unwrap() {
+        let (tag, payload) = match incoming {
+            Incoming::Message(message) => (message.tag, Some(message.payload)),
+            Incoming::Dropped(fate) => (fate.tag, None),
+        };
+        assert!(got.insert(tag, payload).is_none(), "{tag} comes twice");
+    }
+    got
+}
+
+async fn both_directions(security: Security) {
+    let (server, client) = pair(security);
+    let mut server = server.messages().bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let client = two_paths(client).server(server.local_addrs()[0]).messages().build().unwrap();
+    let (mut ours, mut theirs) = ends(&mut server, &client).await;
+    let mut fates = ours.fates();
+    let asked = ours.send("which tiles?", tagged(1)).await.unwrap();
+    assert_eq!(next(&mut theirs).await.payload, "which tiles?");
+    for n in 0..50 {
+        theirs.send(pattern(1000 + 4000 * n as usize, n), tagged(n)).await.unwrap();
+    }
+    theirs.shutdown();
+    let got = all(&mut ours).await;
+    assert_eq!(got.len(), 50);
+    for (tag, payload) in got {
+        assert!(payload.unwrap() == pattern(1000 + 4000 * tag as usize, tag), "{tag} differs");
+    }
+    let fate = fates.next().await.unwrap();
+    assert_eq!((fate.id, fate.tag, fate.outcome), (asked, 1, Outcome::Delivered));
+    ours.shutdown();
+    assert!(theirs.recv().await.unwrap().is_none());
+    ours.closed().await.unwrap();
+    theirs.closed().await.unwrap();
+    assert!(fates.next().await.is_none());
+    let stats = theirs.stats().session.messages;
+    assert_eq!((stats.sent, stats.delivered, stats.dropped, stats.received), (50, 50, 0, 1));
+}
+
+#[tokio::test]
+async fn both_directions_plaintext() {
+    patiently(both_directions(Security::Plain)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_directions_tls() {
+    patiently(both_directions(Security::Tls)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_dies_takes_no_message_along() {
+    let (server, client) = pair(Security::Tls);
+    let mut server = server.messages().bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let relay = Relay::start(server.local_addrs()[0]).await;
+    let client = two_paths(client)
+        .server(server.local_addrs()[0])
+        .server(relay.address)
+        .messages()
+        .build()
+        .unwrap();
+    patiently(async {
+        let (ours, theirs) = ends(&mut server, &client).await;
+        let mut events = ours.events();
+        let path = |control: &weftline::Control, name: &str| {
+            let stats = control.stats();
+            let id = stats.names.iter().find(|(_, known)| &***known == name).map(|(id, _)| *id);
+            id.and_then(|id| stats.session.paths.get(&id).map(|path| path.delivered)).unwrap_or(0)
+        };
+        let (mut sender, _receiver) = ours.into_split();
+        let control = sender.control();
+        let mut fates = sender.fates();
+        let sizes = |tag: u64| 1 + (tag * 7919 % 200_000) as usize;
+        let sending = tokio::spawn(async move {
+            let mut tag = 0;
+            // The path is used, dies, comes back and is used again, all in the middle of it.
+            let mut phase = 0;
+            let mut before = 0;
+            while phase < 4 {
+                sender.send(pattern(sizes(tag), tag), tagged(tag)).await.unwrap();
+                tag += 1;
+                let delivered = path(&control, "two");
+                match phase {
+                    0 if delivered > 2_000_000 => {
+                        relay.cut();
+                        phase = 1;
+                    }
+                    1 if control.stats().session.messages.sent > 0 => {
+                        let down = |k: &PathEventKind| matches!(k, PathEventKind::Down { .. });
+                        if tag % 50 == 0 {
+                            event(&mut events, "two", down).await;
+                            relay.mend();
+                            before = path(&control, "two");
+                            phase = 2;
+                        }
+                    }
+                    2 if delivered > before + 2_000_000 => {
+                        relay.freeze();
+                        phase = 3;
+                        before = tag;
+                    }
+                    3 if tag > before + 100 => phase = 4,
+                    _ => {}
+                }
+            }
+            sender.shutdown();
+            (tag, sender)
+        });
+        let (theirs_sender, mut theirs) = theirs.into_split();
+        let mut count = 0;
+        let mut ahead = 0;
+        let mut highest = 0;
+        while let Some(incoming) = theirs.recv().await.unwrap() {
+            let Incoming::Message(message) = incoming else { panic!("none was dropped") };
+            let (tag, payload) = (message.tag, message.payload);
+            assert!(payload == pattern(sizes(tag), tag), "{tag} differs");
+            ahead += u64::from(tag < highest);
+            highest = highest.max(tag);
+            count += 1;
+        }
+        let (sent, sender) = sending.await.unwrap();
+        assert_eq!(count, sent);
+        assert!(ahead > 0, "two paths deliver some messages before earlier ones");
+        let mut theirs_sender = theirs_sender;
+        theirs_sender.shutdown();
+        sender.control().closed().await.unwrap();
+        let mut delivered = 0;
+        while let Some(fate) = fates.next().await {
+            assert_eq!(fate.outcome, Outcome::Delivered);
+            delivered += 1;
+        }
+        assert_eq!(delivered, sent);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deadlines_and_cancels_reach_both_ends() {
+    let (server, client) = pair(Security::Plain);
+    let mut server = server.messages().bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let relay = Relay::start(server.local_addrs()[0]).await;
+    let client = two_paths(client).server(relay.address).messages().build().unwrap();
+    patiently(async {
+        let (mut ours, mut theirs) = ends(&mut server, &client).await;
+        let mut fates = ours.fates();
+        // Without a path for a while, so that nothing of what follows is sent in time.
+        relay.cut();
+        while ours.stats().session.paths.values().any(|path| path.subflow.is_some()) {
+            tokio::task::yield_now().await;
+        }
+        let deadline = Some(Duration::from_millis(30));
+        let expired =
+            ours.send(pattern(500_000, 1), SendOptions { deadline, tag: 1 }).await.unwrap();
+        let kept = ours.send(pattern(100_000, 2), tagged(2)).await.unwrap();
+        let cancelled = ours.send(pattern(500_000, 3), tagged(3)).await.unwrap();
+        assert!(ours.cancel(cancelled));
+        assert!(!ours.cancel(cancelled));
+        // The deadline passes before there is a path again.
+        while ours.unsent() != ByteCount::new(100_000) {
+            tokio::task::yield_now().await;
+        }
+        relay.mend();
+        ours.shutdown();
+        let got = all(&mut theirs).await;
+        assert_eq!(got.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!((&got[&1], &got[&3]), (&None, &None));
+        assert!(got[&2].as_deref() == Some(&pattern(100_000, 2)));
+        theirs.shutdown();
+        ours.closed().await.unwrap();
+        let mut ended = BTreeMap::new();
+        while let Some(fate) = fates.next().await {
+            ended.insert(fate.id, fate.outcome);
+        }
+        let outcomes = [
+            (expired, Outcome::Expired),
+            (kept, Outcome::Delivered),
+            (cancelled, Outcome::Cancelled),
+        ];
+        assert_eq!(ended, BTreeMap::from(outcomes));
+        // Nothing of what was dropped was sent.
+        let paths = ours.stats().session.paths;
+        let sent: u64 = paths.values().map(|path| path.sent - path.rescued).sum();
+        assert_eq!(sent, 100_000);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sending_waits_for_memory_and_past_the_deadline_gives_up() {
+    let (server, client) = pair(Security::Plain);
+    let memory = ByteCount::kib(256);
+    let small = ByteCount::new(100_000);
+    let server = server.max_memory(memory).longest_message(small);
+    let mut server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let client = two_paths(client).server(server.local_addrs()[0]).max_memory(memory);
+    let client = client.longest_message(ByteCount::new(1)).build().unwrap();
+    patiently(async {
+        let (mut ours, mut theirs) = ends(&mut server, &client).await;
+        let too_long = ours.send(vec![0; 100_001], tagged(0)).await.unwrap_err();
+        assert!(
+            matches!(
+                too_long,
+                MessageError::Refused(SendError::TooLong { len: 100_001, longest: 100_000 })
+            ),
+            "{too_long}"
+        );
+        assert!(matches!(
+            theirs.send(vec![0; 2], tagged(0)).await,
+            Err(MessageError::Refused(SendError::TooLong { longest: 1, .. }))
+        ));
+        // Nobody takes what comes: in the end there is no room.
+        let deadline = Some(Duration::from_millis(100));
+        let mut taken = 0;
+        while ours.send(pattern(100_000, taken), tagged(taken)).await.is_ok() {
+            taken += 1;
+            let waited = ours.send(vec![0; 100_000], SendOptions { deadline, tag: 1000 + taken });
+            if let Err(error) = waited.await {
+                let expired = matches!(error, MessageError::Refused(SendError::Expired));
+                assert!(expired, "{error}");
+                break;
+            }
+        }
+        assert!(taken >= 2, "{taken}");
+        let full = ours.try_send(vec![0; 100_000], tagged(0)).unwrap_err();
+        assert!(matches!(full, MessageError::Refused(SendError::Full)), "{full}");
+        ours.shutdown();
+        assert!(matches!(
+            ours.send("x", tagged(0)).await,
+            Err(MessageError::Refused(SendError::Finished))
+        ));
+        let got = all(&mut theirs).await;
+        for tag in 0..taken {
+            assert!(got[&tag].as_deref() == Some(&pattern(100_000, tag)), "{tag} differs");
+        }
+        theirs.shutdown();
+        ours.closed().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn streams_and_messages_are_not_mixed_up() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let unsupported = |error: std::io::Error| {
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+        let text = error.to_string();
+        assert!(text.contains("into_messages"), "{text}");
+    };
+    patiently(async {
+        let (server, client) = pair(Security::Plain);
+        let mut server = server.messages().bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let client = two_paths(client).server(server.local_addrs()[0]);
+        // A server for messages takes byte streams, too.
+        let mut stream = client.clone().build().unwrap().connect().await.unwrap();
+        let accepted = server.accept().await;
+        assert!(!accepted.carries_messages() && !stream.carries_messages());
+        stream.write_all(b"bytes").await.unwrap();
+        let mut accepted: Connection = accepted.into_messages().unwrap_err();
+        let mut bytes = [0; 5];
+        accepted.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(&bytes, b"bytes");
+        let mut messages = client.messages().build().unwrap().connect().await.unwrap();
+        assert!(messages.carries_messages() && server.accept().await.carries_messages());
+        unsupported(messages.write_all(b"bytes").await.unwrap_err());
+        unsupported(messages.read(&mut bytes).await.unwrap_err());
+        // One for byte streams takes no messages.
+        let (_server, client) = server_and_client(Security::Plain);
+        let refused = client.messages().build().unwrap().connect().await.unwrap_err();
+        assert!(matches!(refused, Error::Refused { code: refusal::MESSAGES, .. }), "{refused}");
+        assert!(refused.to_string().ends_with("byte streams only, not messages"), "{refused}");
+        let (_, client) = pair(Security::Plain);
+        for longest in [ByteCount::ZERO, ByteCount::mib(1025)] {
+            let client = two_paths(client.clone())
+                .server("127.0.0.1:1".parse::<std::net::SocketAddr>().unwrap());
+            let error = client.longest_message(longest).build().err().unwrap();
+            assert!(matches!(&error, Error::Invalid(_)), "{error}");
+        }
+    })
+    .await;
+}
