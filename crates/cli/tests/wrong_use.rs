@@ -76,8 +76,8 @@ fn wrong_paths_and_names_are_listed_with_the_right_ones() {
         (&["--forward-path", "two"], "no path is called 'two'"),
         (&["--socks", "127.0.0.1:0"], "cannot be used with"),
         (&["--window", "much"], "--window: 'much' is no size"),
-        (&["--window", "0"], "a window is 1448B to 1GiB, 0B is not"),
-        (&["--max-memory", "0"], "a connection's memory is 256KiB to 64GiB, 0B is not"),
+        (&["--window", "0B"], "a window is 1448B to 1GiB, 0B is not"),
+        (&["--max-memory", "0B"], "a connection's memory is 256KiB to 64GiB, 0B is not"),
         (
             &["--max-total-memory", "1KiB"],
             "--max-total-memory: 1KiB of memory in all is too little",
@@ -167,7 +167,11 @@ fn certificates_tokens_and_directories_that_do_not_work_are_named() {
             vec!["--client-ca", &empty, "--state-dir", state],
             "no certificate in it (PEM expected)",
         ),
-        (2, vec!["--max-memory", "1TiB", "--state-dir", state], "256KiB to 64GiB, 1024GiB is not"),
+        (
+            2,
+            vec!["--max-memory", "1024GiB", "--state-dir", state],
+            "256KiB to 64GiB, 1024GiB is not",
+        ),
         (2, vec!["--token-file", &twice, "--state-dir", state], "line 2: the same secret as"),
         (2, vec!["--insecure-plaintext", "--client-ca", &empty], "cannot be used with"),
     ] {
