@@ -230,9 +230,7 @@ mod tests {
         assert!(refused.to_string().contains("16MiB"), "{refused}");
         assert!(budget.check_subflow().is_err());
         leases[0].remove_subflow();
-        assert!(
-            budget.check_subflow().is_ok() && budget.connection(LEAST_RECEIVE).is_err()
-        );
+        assert!(budget.check_subflow().is_ok() && budget.connection(LEAST_RECEIVE).is_err());
         drop(leases);
         assert_eq!(budget.reserved(), ByteCount::new(0));
     }
@@ -240,10 +238,8 @@ mod tests {
     #[test]
     fn nobody_grows_beyond_what_it_leaves_free() {
         let budget = MemoryBudget::new(ByteCount::mib(64)).unwrap();
-        let (mut one, mut two) = (
-            budget.connection(LEAST_RECEIVE).unwrap(),
-            budget.connection(LEAST_RECEIVE).unwrap(),
-        );
+        let (mut one, mut two) =
+            (budget.connection(LEAST_RECEIVE).unwrap(), budget.connection(LEAST_RECEIVE).unwrap());
         for _ in 0..10 {
             assert!(one.grow_receive(1 << 40) <= 32 << 20);
         }
