@@ -87,7 +87,8 @@ impl SendHalf {
             wish_pending: false,
             max_memory: config.memory(),
             memory_limit: u64::MAX,
-            max_in_flight: usize::try_from(config.memory() / 1024).map_or(1 << 18, |n| n.max(1 << 18)),
+            max_in_flight: usize::try_from(config.memory() / 1024)
+                .map_or(1 << 18, |n| n.max(1 << 18)),
             refused: false,
             subflows: Vec::new(),
             policies: Policies::default(),
