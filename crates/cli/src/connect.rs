@@ -54,6 +54,10 @@ pub(crate) struct ConnectArgs {
     /// A fixed transmission window, such as 1MiB [default: follows the measured rates]
     #[arg(long, value_name = "SIZE")]
     window: Option<String>,
+    /// Leave out paths that cannot deliver within this time, such as 50ms, but to rescue what
+    /// others are late with [default: every path contributes]
+    #[arg(long, value_name = "DURATION")]
+    latency: Option<String>,
     /// The path that sends forward [default: the most reliable]
     #[arg(long, value_name = "NAME")]
     forward_path: Option<String>,
@@ -111,6 +115,7 @@ struct ForwardTable {
     socks: Option<SocketAddr>,
     scheduler: Option<String>,
     window: Option<String>,
+    latency: Option<String>,
     forward_path: Option<String>,
     ready: Option<usize>,
 }
@@ -142,6 +147,7 @@ impl ConnectArgs {
             scheduler: self.scheduler.or(from.scheduler),
             congestion: self.congestion.or(from.congestion),
             window: self.window.or(from.window),
+            latency: self.latency.or(from.latency),
             forward_path: self.forward_path.or(from.forward_path),
             fingerprint,
             ca,
@@ -208,6 +214,9 @@ impl ConnectArgs {
         if let Some(size) = &self.window {
             builder = builder.window(parse_size("--window", size)?);
         }
+        if let Some(latency) = &self.latency {
+            builder = builder.latency(parse_duration("--latency", latency)?);
+        }
         if let Some(name) = &self.forward_path {
             builder = builder.forward(name);
         }
@@ -250,6 +259,9 @@ impl ConnectArgs {
             }
             if let Some(size) = &table.window {
                 client = client.window(parse_size("[[forwards]]: window", size)?);
+            }
+            if let Some(latency) = &table.latency {
+                client = client.latency(parse_duration("[[forwards]]: latency", latency)?);
             }
             if let Some(name) = &table.forward_path {
                 client = client.forward(name);

@@ -278,6 +278,7 @@ pub struct ClientBuilder {
     token: Option<Token>,
     scheduler: String,
     window: Option<ByteCount>,
+    latency: Option<Duration>,
     forward: Option<String>,
     beside: Option<Arc<Common>>,
     max_memory: ByteCount,
@@ -300,6 +301,7 @@ impl Default for ClientBuilder {
             token: None,
             scheduler: session.scheduler.name.to_owned(),
             window: None,
+            latency: None,
             forward: None,
             beside: None,
             max_memory: session.max_memory,
@@ -364,6 +366,15 @@ impl ClientBuilder {
     #[must_use]
     pub fn window(mut self, window: ByteCount) -> Self {
         self.window = Some(window);
+        self
+    }
+
+    /// The aim `latency` for FBDT, 1 ms to 60 s: a path that cannot deliver within this time gets no
+    /// new data and serves only to rescue what others are late with; the path of the highest rate
+    /// is always used. By default no path's contribution is given up.
+    #[must_use]
+    pub const fn latency(mut self, latency: Duration) -> Self {
+        self.latency = Some(latency);
         self
     }
 
@@ -466,6 +477,7 @@ impl ClientBuilder {
         }
         check_max_memory(self.max_memory)?;
         self.check_window()?;
+        self.check_latency()?;
         let security = self.security.take().ok_or(Error::NoTrust)?;
         let paths = self.match_paths()?;
         let of_paths = paths.iter().filter_map(|(path, _)| path.congestion.as_ref());
@@ -490,6 +502,7 @@ impl ClientBuilder {
             scheduler_config: SchedulerConfig {
                 window: self.window.map(ByteCount::as_u64),
                 forward_pin: forward,
+                latency: self.latency,
                 ..SchedulerConfig::default()
             },
             max_memory: self.max_memory,
@@ -507,6 +520,7 @@ impl ClientBuilder {
             forward_pin: forward.map_or(0, |PathId(number)| number + 1),
             group: common.group,
             messages: longest.map_or(0, ByteCount::as_u64),
+            latency_us: self.latency.map_or(0, |latency| latency.as_micros() as u64),
             ..Hello::default()
         };
         Ok(Settings {
@@ -550,6 +564,17 @@ impl ClientBuilder {
                 many.len(),
                 self.paths.len()
             ))),
+        }
+    }
+
+    fn check_latency(&self) -> Result<(), Error> {
+        let (least, most) = (Duration::from_millis(1), Duration::from_secs(60));
+        match self.latency {
+            Some(latency) if !(least..=most).contains(&latency) => Err(Error::Invalid(format!(
+                "a latency to aim at is 1 ms to 60 s, {latency:?} is not; without one no path is \
+                 left out"
+            ))),
+            _ => Ok(()),
         }
     }
 

@@ -518,6 +518,7 @@ impl State {
             scheduler_config: SchedulerConfig {
                 window: (hello.window > 0).then_some(hello.window),
                 forward_pin: hello.forward_pin.checked_sub(1).map(PathId),
+                latency: (hello.latency_us > 0).then(|| Duration::from_micros(hello.latency_us)),
                 ..SchedulerConfig::default()
             },
             max_memory: self.live().max_memory,

@@ -84,6 +84,9 @@ pub struct Hello {
     /// The longest message that the client takes, in bytes, for a connection of messages; 0 for a
     /// byte stream.
     pub messages: u64,
+    /// The time within which a path must deliver to be given new data, in microseconds; 0 for the
+    /// aim `throughput`.
+    pub latency_us: u64,
 }
 
 /// Accepts a [`Hello`] (server to client).
@@ -149,7 +152,12 @@ impl Hello {
         varint::put_bytes(out, &self.token);
         self.policy.put(out);
         out.put_slice(&self.group);
-        put_messages(out, self.messages);
+        if self.latency_us > 0 {
+            varint::put(out, self.messages);
+            varint::put(out, self.latency_us);
+        } else {
+            put_messages(out, self.messages);
+        }
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
@@ -165,6 +173,7 @@ impl Hello {
             policy: PolicyNote::read_if_any(body)?,
             group: if body.0.is_empty() { [0; 16] } else { body.array()? },
             messages: read_messages(body)?,
+            latency_us: if body.0.is_empty() { 0 } else { body.varint()? },
         })
     }
 }

@@ -46,7 +46,9 @@ fn note() -> impl Strategy<Value = PolicyNote> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let first = (number(), number(), name(), name(), name(), number(), number(), any::<Vec<u8>>());
-    (first, note(), any::<[u8; 16]>(), number()).prop_map(|(first, policy, group, messages)| {
+    let last = (number(), number());
+    (first, note(), any::<[u8; 16]>(), last).prop_map(|(first, policy, group, last)| {
+        let (messages, latency_us) = last;
         let (subflow, path, path_name, scheduler, congestion, window, forward_pin, token) = first;
         Hello {
             subflow,
@@ -60,6 +62,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             policy,
             group,
             messages,
+            latency_us,
         }
     })
 }
