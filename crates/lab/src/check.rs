@@ -120,6 +120,7 @@ fn self_test(program: &Path) -> Result<(), LabError> {
         congestion: Congestion::CUBIC,
         seed: 1,
         tls: false,
+        keep_stalled: false,
         cuts: &[],
         program,
     };

@@ -42,6 +42,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) seed: u64,
     /// Whether weftline's connections are encrypted.
     pub(crate) tls: bool,
+    /// Whether weftline's clients keep a stalled subflow instead of replacing it.
+    pub(crate) keep_stalled: bool,
     /// Cuts of paths; those of paths this scheme does not use are left out.
     pub(crate) cuts: &'a [Cut],
     /// The program to start as endpoint.
@@ -145,6 +147,7 @@ impl Plan<'_> {
                 paths: names.map(path).collect(),
                 scheduler: scheduler.to_owned(),
                 tls: self.tls,
+                keep_stalled: self.keep_stalled,
                 fingerprint: None,
             })
         };

@@ -31,6 +31,8 @@ pub struct LabOptions {
     pub congestion: Congestion,
     /// Whether weftline's connections are encrypted; those of other schemes never are.
     pub tls: bool,
+    /// Whether weftline's clients keep a stalled subflow instead of replacing it.
+    pub keep_stalled: bool,
     /// Seed of the first repeat; the next has the next number. Every scheme of a repeat gets the
     /// same.
     pub seed: u64,
@@ -60,6 +62,7 @@ impl LabOptions {
             schemes,
             congestion: Congestion::CUBIC,
             tls: false,
+            keep_stalled: false,
             seed: 1,
             repeat: 1,
             cuts: Vec::new(),
@@ -110,6 +113,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
                 scheme,
                 congestion: options.congestion,
                 tls: options.tls,
+                keep_stalled: options.keep_stalled,
                 seed: options.seed + repeat,
                 cuts: &options.cuts,
                 program: &options.program,

@@ -31,7 +31,9 @@ pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(
     privilege::ensure()?;
     let scheme = Scheme::FBDT; // all paths
     let program = std::path::Path::new("");
-    let plan = Plan { scenario, scheme: &scheme, congestion, seed, tls: false, cuts: &[], program };
+    let (tls, keep_stalled) = (false, false);
+    let plan =
+        Plan { scenario, scheme: &scheme, congestion, seed, tls, keep_stalled, cuts: &[], program };
     let testbed = plan.testbed(Start::FirstData(DATA_FROM))?;
     if mptcp::check_kernel().is_ok() {
         mptcp::configure(&testbed)?;

@@ -95,6 +95,7 @@ pub(crate) struct Settings {
     pub(crate) hello: Hello,
     pub(crate) handshake_timeout: Duration,
     pub(crate) grace: Duration,
+    pub(crate) replace_stalled: bool,
     pub(crate) seed: u64,
     /// What the connections know of each path.
     pub(crate) knowledge: Vec<Arc<PathKnowledge>>,
@@ -286,6 +287,7 @@ pub struct ClientBuilder {
     memory: MemoryBudget,
     socket: SocketOptions,
     handshake_timeout: Duration,
+    replace_stalled: bool,
     grace: Duration,
     seed: Option<u64>,
 }
@@ -310,6 +312,7 @@ impl Default for ClientBuilder {
             socket: SocketOptions::default(),
             handshake_timeout: Duration::from_secs(5),
             grace: Duration::from_secs(30),
+            replace_stalled: true,
             seed: None,
         }
     }
@@ -455,6 +458,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether a subflow that makes no progress is replaced by a fresh TCP connection over the same
+    /// path; the default. Without it the path waits for the kernel's retransmission timer, for
+    /// comparison with worlds where nothing is replaced.
+    #[must_use]
+    pub const fn replace_stalled(mut self, replace: bool) -> Self {
+        self.replace_stalled = replace;
+        self
+    }
+
     /// Where the jitter of retries begins; by default different in each process.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -538,6 +550,7 @@ impl ClientBuilder {
             hello,
             handshake_timeout: self.handshake_timeout,
             grace: self.grace,
+            replace_stalled: self.replace_stalled,
             seed: self.seed.map_or_else(crate::handshake::random_seed, Ok)?,
         })
     }

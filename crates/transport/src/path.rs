@@ -281,7 +281,8 @@ impl Dialer {
                 }
                 Verdict::Alive => {}
                 Verdict::Quiet => open.shared.probe(running.id),
-                Verdict::Stalled => return Dark::Stalled,
+                Verdict::Stalled if self.settings.replace_stalled => return Dark::Stalled,
+                Verdict::Stalled => {}
             }
         }
     }

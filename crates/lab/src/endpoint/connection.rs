@@ -11,8 +11,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use weftline::{
-    Bind, Client, ClientSecurity, ClientTls, Identity, PathConfig, Server, ServerSecurity,
-    ServerTls, Trust,
+    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Identity, PathConfig, Server,
+    ServerSecurity, ServerTls, Trust,
 };
 use weftline_core::PathId;
 use weftline_core::session::PathStats;
@@ -43,9 +43,10 @@ pub(crate) async fn connect(transport: &Transport, congestion: &str) -> io::Resu
         Transport::Mptcp { server } => {
             Ok(Connection::Mptcp(connect_kernel(*server, Protocol::MPTCP, congestion).await?))
         }
-        Transport::Weft { paths, scheduler, tls, fingerprint } => {
+        Transport::Weft { paths, scheduler, tls, keep_stalled, fingerprint } => {
             let trusted = fingerprint.as_deref().filter(|_| *tls);
             let client = weft_client(paths, scheduler, trusted, congestion)?;
+            let client = client.replace_stalled(!keep_stalled).build().map_err(io::Error::other)?;
             let connection = client.connect().await.map_err(io::Error::other)?;
             Ok(Connection::Weft(connection, paths.clone()))
         }
@@ -58,7 +59,7 @@ fn weft_client(
     scheduler: &str,
     fingerprint: Option<&str>,
     congestion: &str,
-) -> io::Result<Client> {
+) -> io::Result<ClientBuilder> {
     let security = match fingerprint {
         None => ClientSecurity::InsecurePlaintext,
         Some(text) => {
@@ -72,7 +73,7 @@ fn weft_client(
         let bind = Bind::Interface(name.clone());
         builder = builder.server(*server).path(PathConfig::new(name, bind));
     }
-    builder.build().map_err(io::Error::other)
+    Ok(builder)
 }
 
 async fn connect_kernel(
