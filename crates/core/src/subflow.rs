@@ -260,8 +260,8 @@ impl Subflow {
         (time >= self.info.min_rtt.max(PRESENT)).then(|| Bitrate::from_transfer(bytes, time))
     }
 
-    /// The rate that the congestion window allows for, or will when credit that is asked for now
-    /// has come: slow start doubles it in that round trip. Zero while nothing is measured.
+    /// The rate that the congestion window allows, or will allow by the time that credit asked for
+    /// at this moment has come: slow start goes on meanwhile. Zero before anything is measured.
     pub fn prospect(&self) -> Bitrate {
         if self.info.srtt.is_zero() {
             return Bitrate::default();
@@ -345,6 +345,12 @@ impl Subflow {
     /// When the oldest range on its way becomes overdue.
     pub fn overdue_at(&self) -> Option<Instant> {
         Some(self.in_flight.front()?.at + self.overdue_after())
+    }
+
+    /// Whether its oldest range on its way is later than usual: it was lost, or the path is dark.
+    pub fn is_late(&self, now: Instant) -> bool {
+        let oldest = self.in_flight.front();
+        oldest.is_some_and(|sent| now.since(sent.at) >= self.usual_delivery())
     }
 
     /// When the youngest range on its way was given to the subflow.

@@ -78,10 +78,11 @@ impl Scene {
 async fn what_was_recorded_is_worth_nothing() {
     patiently(async {
         let mut scene = Scene::set().await;
+        let mut heard = 0;
         for number in 0..2 {
             let wire = scene.tap.wire(number).await;
             let recorded = wire.said_by_client();
-            assert!(recorded.len() > 1_000_000 || number > 0, "the victim's data are in it");
+            heard += recorded.len();
             // The secrets and the data never pass in the clear.
             assert!(!contains(&recorded, PREAMBLE) && !contains(&wire.said_by_server(), PREAMBLE));
             let answer = say_all("127.0.0.66", scene.server, &recorded).await;
@@ -89,6 +90,8 @@ async fn what_was_recorded_is_worth_nothing() {
             assert!(answer.len() < 8 << 10, "{} bytes", answer.len());
             scene.victim.goes_on().await;
         }
+        // How the paths share them is the scheduler's business.
+        assert!(heard > 3_000_000, "the victim's data are in it, not {heard} bytes");
         Log::start().line(&["TLS with 127.0.0.66", "cannot decrypt peer's message"]).await;
         check_echo(&scene.client, 10_000).await;
     })

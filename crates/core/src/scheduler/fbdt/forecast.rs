@@ -48,13 +48,27 @@ pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Dur
 
 /// Whether `bytes` on `me` would be there before another path alone had delivered everything that
 /// waits and is to be expected: only then does the path bring completion forward
-/// (transport.md, small transfers). A path that is alone always does.
-pub(super) fn helps(me: usize, view: &SendView<'_>, bytes: u64) -> bool {
+/// (transport.md, small transfers). A path without an alternative always does.
+///
+/// An alternative is a path that `takes` new data and whose oldest bytes are not later than usual:
+/// one that may have gone dark is not counted on, however much its window would hold. While
+/// nothing more is to be expected such a path does not help either, if there is an alternative.
+pub(super) fn helps(
+    me: usize,
+    view: &SendView<'_>,
+    bytes: u64,
+    takes: impl Fn(usize, &Subflow) -> bool,
+) -> bool {
     let subflow = &view.subflows[me];
     let backlog = view.unassigned.bytes().saturating_add(view.expected);
-    let others = view.usable().filter(|other| other.id() != subflow.id());
-    let best = others.map(|other| arrival(view, other, backlog)).min();
-    best.is_none_or(|best| arrival(view, subflow, bytes) <= best)
+    let others = view.subflows.iter().enumerate().filter(|&(index, other)| {
+        index != me && other.is_usable() && !other.is_late(view.now) && takes(index, other)
+    });
+    let Some(best) = others.map(|(_, other)| arrival(view, other, backlog)).min() else {
+        return true;
+    };
+    let in_time = view.expected > 0 || !subflow.is_late(view.now);
+    in_time && arrival(view, subflow, bytes) <= best
 }
 
 /// How long the subflow takes for what it holds at `rate`.
@@ -96,14 +110,18 @@ impl Collapsed {
         self.0.contains(&subflow.id())
     }
 
-    /// Judges every subflow anew.
+    /// Judges every subflow anew. One at least that is usable is left to carry on.
     pub(super) fn judge(&mut self, view: &SendView<'_>) {
         self.0.retain(|&id| {
             let subflow = view.subflows.iter().find(|subflow| subflow.id() == id);
             subflow.is_some_and(|subflow| !has_drained(view, subflow))
         });
+        if view.usable().all(|subflow| self.contains(subflow)) {
+            self.0.clear();
+        }
         for subflow in view.subflows {
-            if !self.contains(subflow) && has_collapsed(view, subflow) {
+            let others = || view.usable().filter(|other| !self.contains(other));
+            if !self.contains(subflow) && has_collapsed(view, subflow, others) {
                 self.0.push(subflow.id());
             }
         }
@@ -115,13 +133,17 @@ fn has_drained(view: &SendView<'_>, subflow: &Subflow) -> bool {
     rate.is_none_or(|rate| drain(subflow, rate) <= (subflow.info().min_rtt * 2).max(QUEUE_TIME / 2))
 }
 
-fn has_collapsed(view: &SendView<'_>, subflow: &Subflow) -> bool {
+fn has_collapsed<'a, I: Iterator<Item = &'a Subflow>>(
+    view: &SendView<'_>,
+    subflow: &Subflow,
+    able: impl Fn() -> I,
+) -> bool {
     let Some(rate) = subflow.present_rate(view.now) else { return false };
     let time = drain(subflow, rate);
     if time <= (subflow.info().min_rtt * QUEUE_ROUNDS).max(QUEUE_TIME) * COLLAPSE {
         return false;
     }
-    let others = || view.usable().filter(|other| other.id() != subflow.id());
+    let others = || able().filter(|other| other.id() != subflow.id());
     let rate: Bitrate = others().map(|other| view.rate(other)).sum();
     let once_more = rate.time_for(ByteCount::new(subflow.outstanding()));
     let nearest = others().map(Subflow::rtt).min();

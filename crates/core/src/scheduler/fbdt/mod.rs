@@ -100,7 +100,11 @@ impl Fbdt {
         let subflow = &view.subflows[me];
         let window = self.windows.at(gap.start)?;
         let chunk = view.chunk(subflow, budget);
-        if !forecast::helps(me, view, chunk.min(gap.end - gap.start)) {
+        let takes = |index, other: &Subflow| {
+            !self.collapsed.contains(other)
+                && forecast::may_hold_more(index, view, self.config.latency)
+        };
+        if !forecast::helps(me, view, chunk.min(gap.end - gap.start), takes) {
             return None;
         }
         let alone = view.usable().count() <= 1;

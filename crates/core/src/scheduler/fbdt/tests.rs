@@ -243,7 +243,7 @@ impl Outlook {
     }
 
     fn helps(&self, me: usize) -> bool {
-        self.with(|view| forecast::helps(me, view, PACKET))
+        self.with(|view| forecast::helps(me, view, PACKET, |_, _| true))
     }
 
     fn may_hold_more(&self, latency: Option<Duration>) -> bool {
@@ -293,6 +293,20 @@ fn a_path_joins_only_if_it_brings_completion_forward() {
 }
 
 #[test]
+fn a_path_that_takes_nothing_new_is_no_alternative() {
+    let mut outlook = Outlook::new(&[(500, 10_000, None), (20, 10_000, None)]);
+    outlook.unassigned.insert(0..5000);
+    assert!(!outlook.helps(0));
+    assert!(outlook.with(|view| forecast::helps(0, view, PACKET, |_, _| false)));
+    // Its oldest bytes are late: the other is there for new ones, unless much more is to come.
+    outlook.subflows[1].assign(5000..6000, false, outlook.now);
+    outlook.now += ms(100);
+    assert!(outlook.helps(0) && !outlook.helps(1));
+    outlook.expected = 1 << 30;
+    assert!(outlook.helps(0) && outlook.helps(1));
+}
+
+#[test]
 fn what_a_path_holds_fits_its_time_the_memory_and_the_aim() {
     let outlook = |held: u64, memory| {
         let mut outlook = Outlook::new(&[(20, 10_000, None), (20, 10_000, None)]);
@@ -330,4 +344,18 @@ fn a_path_has_collapsed_until_what_it_held_has_drained() {
     outlook.now += ms(150);
     outlook.subflows[0].echo(1_450_000, outlook.now).expect("was sent");
     assert!(!judge(&outlook));
+}
+
+#[test]
+fn when_every_path_has_collapsed_or_gone_the_last_carries_on() {
+    let mut outlook = Outlook::new(&[(20, 10_000, None), (20, 10_000, None)]);
+    let fast = PathInfo { delivery_rate: Bitrate::mbps(80), ..*outlook.subflows[1].info() };
+    outlook.subflows[1].set_info(fast);
+    outlook.deliver(1_500_000, Bitrate::mbps(8));
+    let mut collapsed = Collapsed::default();
+    outlook.with(|view| collapsed.judge(view));
+    assert!(collapsed.contains(&outlook.subflows[0]));
+    outlook.subflows.pop();
+    outlook.with(|view| collapsed.judge(view));
+    assert!(!collapsed.contains(&outlook.subflows[0]), "there is no other");
 }
