@@ -50,9 +50,10 @@ pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Dur
 /// waits and is to be expected: only then does the path bring completion forward
 /// (transport.md, small transfers). A path without an alternative always does.
 ///
-/// An alternative is a path that `takes` new data and whose oldest bytes are not later than usual:
-/// one that may have gone dark is not counted on, however much its window would hold. While
-/// nothing more is to be expected such a path does not help either, if there is an alternative.
+/// An alternative is a path that `takes` new data. While no more is to be expected than waits, a
+/// path whose oldest bytes are later than usual is none, for it may have gone dark, however much
+/// its window would hold; nor does such a path itself help if there is an alternative. With more
+/// to come every path has something to do, and late is what a path with losses often is.
 pub(super) fn helps(
     me: usize,
     view: &SendView<'_>,
@@ -61,14 +62,12 @@ pub(super) fn helps(
 ) -> bool {
     let subflow = &view.subflows[me];
     let backlog = view.unassigned.bytes().saturating_add(view.expected);
+    let in_time = |subflow: &Subflow| view.expected > 0 || !subflow.is_late(view.now);
     let others = view.subflows.iter().enumerate().filter(|&(index, other)| {
-        index != me && other.is_usable() && !other.is_late(view.now) && takes(index, other)
+        index != me && other.is_usable() && in_time(other) && takes(index, other)
     });
-    let Some(best) = others.map(|(_, other)| arrival(view, other, backlog)).min() else {
-        return true;
-    };
-    let in_time = view.expected > 0 || !subflow.is_late(view.now);
-    in_time && arrival(view, subflow, bytes) <= best
+    let best = others.map(|(_, other)| arrival(view, other, backlog)).min();
+    best.is_none_or(|best| in_time(subflow) && arrival(view, subflow, bytes) <= best)
 }
 
 /// How long the subflow takes for what it holds at `rate`.
