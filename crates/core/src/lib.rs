@@ -10,6 +10,7 @@
 
 pub mod path;
 pub mod policy;
+pub mod pool;
 pub mod ranges;
 pub mod reassembly;
 pub mod rng;

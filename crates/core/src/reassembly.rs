@@ -7,17 +7,16 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use bytes::Bytes;
+
+use crate::pool::{self, Block, BlockPool};
 use crate::ranges::RangeSet;
 
 /// Bytes per block.
-const BLOCK: u64 = 64 << 10;
-/// Empty blocks kept for reuse.
-const SPARE_BLOCKS: usize = 64;
+const BLOCK: u64 = pool::BLOCK as u64;
 /// Disjoint pieces held above the in-order point before the peer counts as hostile. A window
 /// leaves a handful; the largest credit with the smallest windows leaves some thousands.
 pub const MAX_PIECES: usize = 1 << 16;
-
-type Block = Box<[u8]>;
 
 /// Received bytes, from the application's read offset on.
 #[derive(Debug, Default)]
@@ -25,7 +24,7 @@ pub struct Reassembly {
     /// Blocks from `first_block` on; `None` where nothing was received.
     blocks: VecDeque<Option<Block>>,
     first_block: u64,
-    spare: Vec<Block>,
+    pool: BlockPool,
     held_blocks: usize,
     /// Received ranges above the in-order point.
     above: RangeSet,
@@ -35,9 +34,14 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
-    /// An empty stream at offset 0.
+    /// An empty stream at offset 0 with memory of its own.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same with memory of `pool`.
+    pub fn with_pool(pool: BlockPool) -> Self {
+        Self { pool, ..Self::default() }
     }
 
     /// One past the last byte that can be read: everything below has been received.
@@ -125,18 +129,44 @@ impl Reassembly {
         &block.expect("in-order bytes are held")[from as usize..to as usize]
     }
 
+    /// Takes the rest of a block out, without copying it, if all of it can be read.
+    pub fn take_block(&mut self) -> Option<Bytes> {
+        let next = (self.read / BLOCK + 1) * BLOCK;
+        if self.in_order < next {
+            return None;
+        }
+        let block = self.blocks.pop_front().flatten().expect("in-order bytes are held");
+        self.held_blocks -= 1;
+        let from = (self.read % BLOCK) as usize;
+        self.read = next;
+        self.first_block += 1;
+        Some(Bytes::from_owner(block).slice(from..))
+    }
+
+    /// Copies what [`chunk`](Self::chunk) has into memory of its own, and frees it here.
+    pub fn copy_chunk(&mut self) -> Bytes {
+        let mut block = self.pool.take();
+        let chunk = self.chunk();
+        let n = chunk.len();
+        block[..n].copy_from_slice(chunk);
+        self.consume(n as u64);
+        Bytes::from_owner(block).slice(..n)
+    }
+
     /// Frees the next `n` bytes, which must have been readable.
     pub fn consume(&mut self, n: u64) {
         assert!(n <= self.in_order - self.read, "only in-order bytes are read");
         self.read += n;
         while self.first_block < self.read / BLOCK {
             self.first_block += 1;
-            if let Some(Some(block)) = self.blocks.pop_front() {
+            if let Some(Some(_)) = self.blocks.pop_front() {
                 self.held_blocks -= 1;
-                if self.spare.len() < SPARE_BLOCKS {
-                    self.spare.push(block);
-                }
             }
+        }
+        if self.read == self.in_order && self.above.is_empty() {
+            // What comes next takes another block: an idle stream has none.
+            self.blocks.clear();
+            self.held_blocks = 0;
         }
     }
 
@@ -151,8 +181,7 @@ impl Reassembly {
             let slot = &mut self.blocks[index];
             if slot.is_none() {
                 self.held_blocks += 1;
-                let fresh = || vec![0; BLOCK as usize].into_boxed_slice();
-                *slot = Some(self.spare.pop().unwrap_or_else(fresh));
+                *slot = Some(self.pool.take());
             }
             let block = slot.as_mut().expect("filled above");
             block[from..from + n].copy_from_slice(&data[..n]);
@@ -193,6 +222,14 @@ mod tests {
                 stream.insert(piece.start, &data);
                 prop_assert!(stream.has(&piece));
                 let mut left = want.min(stream.in_order() - stream.read_offset());
+                if stream.in_order() == total
+                    && let Some(block) = stream.take_block()
+                {
+                    let n = block.len() as u64;
+                    prop_assert!(block.iter().copied().eq((got..got + n).map(byte_at)));
+                    got += n;
+                    continue;
+                }
                 while left > 0 {
                     let chunk = stream.chunk();
                     let n = chunk.len().min(left as usize);

@@ -2,6 +2,7 @@
 //! order, handed out as cheap reference-counted slices.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -10,6 +11,10 @@ use bytes::{Bytes, BytesMut};
 const BLOCK: usize = 256 << 10;
 /// The rest of a block is used for further writes while at least this much is left of it.
 const BLOCK_REST: usize = BLOCK / 16;
+/// What [`SendBuffer::lend`] lends at least.
+pub const LEAST_LENT: usize = BLOCK_REST;
+/// Blocks kept for further writes after all that was in them has been acknowledged.
+const SPARE_BLOCKS: usize = 4;
 
 /// The bytes `[start, end)` of the stream.
 #[derive(Debug, Default)]
@@ -20,6 +25,9 @@ pub struct SendBuffer {
     sealed_end: u64,
     /// The tail still being written.
     open: BytesMut,
+    /// Holds on former `open` blocks, each with one past the last offset in it, lowest first. When
+    /// nothing else holds them any more they are filled anew.
+    full: VecDeque<(u64, BytesMut)>,
     start: u64,
 }
 
@@ -43,10 +51,7 @@ impl SendBuffer {
     pub fn write(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             if self.open.len() == self.open.capacity() {
-                self.seal();
-                if self.open.capacity() < BLOCK_REST {
-                    self.open = BytesMut::with_capacity(BLOCK);
-                }
+                self.make_room();
             }
             let room = self.open.capacity() - self.open.len();
             let (now, rest) = data.split_at(room.min(data.len()));
@@ -64,6 +69,31 @@ impl SendBuffer {
         let offset = self.sealed_end;
         self.sealed_end += data.len() as u64;
         self.sealed.push_back((offset, data));
+    }
+
+    /// Lends memory of at least [`LEAST_LENT`] bytes to be filled by the caller, so that nothing is
+    /// copied; empty, to be returned with [`take_back`](Self::take_back).
+    pub fn lend(&mut self) -> BytesMut {
+        self.make_room();
+        mem::take(&mut self.open)
+    }
+
+    /// Appends what lent memory was filled with at [`end`](Self::end).
+    pub fn take_back(&mut self, filled: BytesMut) {
+        self.seal();
+        self.open = filled;
+    }
+
+    /// Gives the memory that an idle stream does not need back to the system.
+    pub fn trim(&mut self) {
+        if self.start == self.end() {
+            self.seal();
+            self.open = BytesMut::new();
+            self.full.clear();
+            self.full.shrink_to_fit();
+            self.sealed.clear();
+            self.sealed.shrink_to_fit();
+        }
     }
 
     /// Appends the bytes of `range` to `out`, in order; `range` must be held.
@@ -96,6 +126,26 @@ impl SendBuffer {
         {
             self.sealed.pop_front();
         }
+        while self.full.get(SPARE_BLOCKS).is_some_and(|(end, _)| *end <= self.start) {
+            self.full.pop_front();
+        }
+    }
+
+    /// Seals what is written and sees to it that at least [`LEAST_LENT`] bytes more fit.
+    fn make_room(&mut self) {
+        self.seal();
+        if self.open.capacity() >= BLOCK_REST {
+            return;
+        }
+        self.full.push_back((self.sealed_end, mem::take(&mut self.open)));
+        while self.full.front().is_some_and(|(end, _)| *end <= self.start) {
+            let (_, mut block) = self.full.pop_front().expect("just seen");
+            if block.try_reclaim(BLOCK) {
+                self.open = block;
+                return;
+            }
+        }
+        self.open = BytesMut::with_capacity(BLOCK);
     }
 
     /// Makes the tail sendable. What is left of its block stays for later writes.
@@ -126,10 +176,22 @@ mod tests {
             let mut out = VecDeque::new();
             for (size, (a, b)) in sizes.into_iter().zip(cuts.into_iter().cycle()) {
                 let end = buffer.end();
+                let data_end = end + size as u64;
                 let data: Vec<u8> = (end..end + size as u64).map(byte_at).collect();
-                match data.len() % 2 {
+                match data.len() % 3 {
                     0 => buffer.write(&data),
-                    _ => buffer.write_bytes(Bytes::from(data)),
+                    1 => buffer.write_bytes(Bytes::from(data)),
+                    _ => {
+                        let mut left = &data[..];
+                        while !left.is_empty() {
+                            let mut lent = buffer.lend();
+                            prop_assert!(lent.is_empty() && lent.capacity() >= LEAST_LENT);
+                            let (now, rest) = left.split_at(left.len().min(lent.capacity()));
+                            lent.extend_from_slice(now);
+                            buffer.take_back(lent);
+                            left = rest;
+                        }
+                    }
                 }
                 let held = buffer.end() - buffer.start();
                 let (a, b) = (a.min(b), a.max(b));
@@ -140,7 +202,27 @@ mod tests {
                 prop_assert!(sent.iter().copied().eq(range.clone().map(byte_at)));
                 buffer.release(range.start);
                 prop_assert_eq!(buffer.start(), range.start);
+                if data_end % 5 == 0 {
+                    buffer.trim();
+                    prop_assert_eq!(buffer.end(), data_end);
+                }
             }
+        }
+
+        /// Memory that nobody refers to any more is filled anew.
+        #[test]
+        fn blocks_are_used_again(sizes in proptest::collection::vec(1usize..300_000, 40)) {
+            let mut buffer = SendBuffer::new();
+            let mut places = std::collections::BTreeSet::new();
+            for size in sizes {
+                let mut lent = buffer.lend();
+                places.insert(lent.as_ptr() as usize / BLOCK);
+                lent.resize(size.min(lent.capacity()), 7);
+                buffer.take_back(lent);
+                buffer.release(buffer.end());
+            }
+            // One block at a time, wherever its memory lies across two of these places.
+            prop_assert!(places.len() <= 4, "{} blocks", places.len());
         }
     }
 }

@@ -523,6 +523,7 @@ impl ClientBuilder {
                 longest_sent: 0,
                 longest_received: longest.as_u64(),
             }),
+            pool: crate::memory::blocks(),
             ..SessionConfig::default()
         };
         let hello = Hello {

@@ -1,6 +1,7 @@
 //! The application's end of a connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::{fmt, io};
 
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::broadcast;
 use weftline_core::PathId;
@@ -169,6 +171,49 @@ impl Control {
     }
 }
 
+impl ReadHalf {
+    /// Takes out what can be read in order, about `most` bytes of it, and appends it to `out`:
+    /// large parts in the memory they were received in, without copying. Waits until there is
+    /// something; returns how many bytes, 0 at the end of the stream.
+    ///
+    /// # Errors
+    /// When the connection has failed.
+    pub async fn read_bytes(
+        &mut self,
+        most: usize,
+        out: &mut VecDeque<Bytes>,
+    ) -> io::Result<usize> {
+        if self.at < self.buffer.len() {
+            out.push_back(Bytes::copy_from_slice(&self.buffer[self.at..]));
+            self.at = self.buffer.len();
+            return Ok(out.back().map_or(0, Bytes::len));
+        }
+        let shared = &self.handle.0.shared;
+        let read = poll_fn(|cx| match shared.read_bytes(cx.waker(), most, out) {
+            None => Poll::Pending,
+            Some(result) => Poll::Ready(result),
+        });
+        read.await.map_err(to_io)
+    }
+}
+
+impl WriteHalf {
+    /// Memory to be filled, with how many bytes of it there is room for.
+    pub(crate) async fn lend(&mut self) -> io::Result<(BytesMut, usize)> {
+        let shared = &self.handle.0.shared;
+        let lent = poll_fn(|cx| match shared.lend(cx.waker()) {
+            None => Poll::Pending,
+            Some(result) => Poll::Ready(result),
+        });
+        lent.await.map_err(write_error)
+    }
+
+    /// Writes what the lent memory was filled with.
+    pub(crate) fn take_back(&mut self, filled: BytesMut) -> io::Result<usize> {
+        self.handle.0.shared.take_back(filled).map_err(write_error)
+    }
+}
+
 impl AsyncRead for ReadHalf {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -236,11 +281,7 @@ impl AsyncWrite for WriteHalf {
         match self.handle.0.shared.write(cx.waker(), data) {
             None => Poll::Pending,
             Some(Ok(n)) => Poll::Ready(Ok(n)),
-            Some(Err(WriteError::Failed(error))) => Poll::Ready(Err(to_io(error))),
-            Some(Err(WriteError::Finished)) => {
-                let message = "this direction of the connection is shut down";
-                Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, message)))
-            }
+            Some(Err(error)) => Poll::Ready(Err(write_error(error))),
         }
     }
 
@@ -289,6 +330,16 @@ impl AsyncWrite for Connection {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.write).poll_shutdown(cx)
+    }
+}
+
+fn write_error(error: WriteError) -> io::Error {
+    match error {
+        WriteError::Failed(error) => to_io(error),
+        WriteError::Finished => {
+            let message = "this direction of the connection is shut down";
+            io::Error::new(io::ErrorKind::BrokenPipe, message)
+        }
     }
 }
 

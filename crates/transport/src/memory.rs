@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use weftline_core::ByteCount;
+use weftline_core::pool::{BLOCK, BlockPool};
 use weftline_core::session::SessionConfig;
 use weftline_core::wire::INITIAL_CREDIT;
 
@@ -26,6 +27,13 @@ const LEAST_TOTAL: u64 = 16 << 20;
 pub(crate) fn unasked(config: &SessionConfig) -> u64 {
     let longest = config.messages.map_or(0, |limits| limits.longest_received);
     longest.max(LEAST_RECEIVE)
+}
+
+/// Free memory for received bytes that the process keeps, 16 MiB, for whatever connection needs it
+/// next.
+pub(crate) fn blocks() -> BlockPool {
+    static BLOCKS: OnceLock<BlockPool> = OnceLock::new();
+    BLOCKS.get_or_init(|| BlockPool::new((16 << 20) / BLOCK)).clone()
 }
 
 /// Memory shared by connections. Clones share it.

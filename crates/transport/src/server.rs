@@ -524,6 +524,7 @@ impl State {
             max_memory: self.live().max_memory,
             messages: self.message_limits(hello)?,
             follow_policy: true,
+            pool: crate::memory::blocks(),
             ..SessionConfig::default()
         })
     }

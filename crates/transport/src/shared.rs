@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
+use weftline_core::send_buffer::LEAST_LENT;
 use weftline_core::session::{
     Event, MessageFate, RESET_ABANDONED, Session, SessionConfig, SessionStats,
 };
@@ -405,17 +406,7 @@ impl Shared {
                     break;
                 }
             }
-            if taken > 0 || inner.session.is_read_to_end() {
-                return Some(Ok(taken));
-            }
-            match &inner.end {
-                Some(End::Failed(error)) => Some(Err(Arc::clone(error))),
-                Some(End::Closed) => Some(Ok(0)),
-                None => {
-                    inner.reader = Some(waker.clone());
-                    None
-                }
-            }
+            if taken > 0 { Some(Ok(taken)) } else { inner.read_nothing(waker) }
         })
     }
 
@@ -423,16 +414,8 @@ impl Shared {
     /// when that changes.
     pub(crate) fn write(&self, waker: &Waker, data: &[u8]) -> Option<Result<usize, WriteError>> {
         self.with(|inner, now| {
-            match &inner.end {
-                Some(End::Failed(error)) => {
-                    return Some(Err(WriteError::Failed(Arc::clone(error))));
-                }
-                Some(End::Closed) => return Some(Err(WriteError::Finished)),
-                None if inner.session.is_finished() => return Some(Err(WriteError::Finished)),
-                None if inner.session.has_messages() => {
-                    return Some(Err(WriteError::Failed(Arc::new(Error::CarriesMessages))));
-                }
-                None => {}
+            if let Err(error) = inner.check_writable() {
+                return Some(Err(error));
             }
             inner.reserve_send(data.len() as u64, now);
             let n = inner.session.write(data, now);
@@ -442,6 +425,49 @@ impl Shared {
                 return None;
             }
             Some(Ok(n))
+        })
+    }
+
+    /// Takes out in-order bytes, about `most`, without copying most of them; otherwise as
+    /// [`read`](Self::read).
+    pub(crate) fn read_bytes(
+        &self,
+        waker: &Waker,
+        most: usize,
+        out: &mut VecDeque<Bytes>,
+    ) -> Option<Result<usize, Arc<Error>>> {
+        self.with(|inner, now| {
+            if inner.session.has_messages() {
+                return Some(Err(Arc::new(Error::CarriesMessages)));
+            }
+            let taken = inner.session.read_bytes(most, out, now);
+            if taken > 0 { Some(Ok(taken)) } else { inner.read_nothing(waker) }
+        })
+    }
+
+    /// Lends memory for bytes to write, with how many there is room for, and takes back what was
+    /// lent before; `None` when there is no room: `waker` is woken when that changes.
+    pub(crate) fn lend(&self, waker: &Waker) -> Option<Result<(BytesMut, usize), WriteError>> {
+        self.with(|inner, now| {
+            if let Err(error) = inner.check_writable() {
+                return Some(Err(error));
+            }
+            inner.reserve_send(LEAST_LENT as u64, now);
+            let lent = inner.session.lend(now);
+            if lent.is_none() {
+                inner.writer = Some(waker.clone());
+            }
+            lent.map(Ok)
+        })
+    }
+
+    /// Takes lent memory back and writes what it was filled with. Fails as writing does.
+    pub(crate) fn take_back(&self, filled: BytesMut) -> Result<usize, WriteError> {
+        self.with(|inner, now| {
+            inner.check_writable()?;
+            let n = inner.session.take_back(filled, now);
+            inner.written += n as u64;
+            Ok(n)
         })
     }
 
@@ -551,6 +577,33 @@ impl Inner {
         if self.end.is_none() {
             self.session.reset(code, reason, now);
             self.end = Some(End::Failed(Arc::new(error)));
+        }
+    }
+
+    /// What a read that found no bytes says; `None` when there may be some later.
+    fn read_nothing(&mut self, waker: &Waker) -> Option<Result<usize, Arc<Error>>> {
+        if self.session.is_read_to_end() {
+            return Some(Ok(0));
+        }
+        match &self.end {
+            Some(End::Failed(error)) => Some(Err(Arc::clone(error))),
+            Some(End::Closed) => Some(Ok(0)),
+            None => {
+                self.reader = Some(waker.clone());
+                None
+            }
+        }
+    }
+
+    fn check_writable(&self) -> Result<(), WriteError> {
+        match &self.end {
+            Some(End::Failed(error)) => Err(WriteError::Failed(Arc::clone(error))),
+            Some(End::Closed) => Err(WriteError::Finished),
+            None if self.session.is_finished() => Err(WriteError::Finished),
+            None if self.session.has_messages() => {
+                Err(WriteError::Failed(Arc::new(Error::CarriesMessages)))
+            }
+            None => Ok(()),
         }
     }
 

@@ -14,6 +14,7 @@
 //! A writer calls `poll_transmit` whenever its socket has room, and writes what it gets, whole and
 //! in order, or reports the subflow down.
 
+mod bulk;
 mod messages;
 mod policy;
 mod recv;
@@ -35,6 +36,7 @@ use self::recv::RecvHalf;
 use self::send::SendHalf;
 pub use self::stats::{MessageStats, PathStats, SessionStats, SubflowStats};
 use crate::path::{PathId, PathInfo, SubflowId};
+use crate::pool::BlockPool;
 use crate::reassembly::Reassembly;
 use crate::scheduler::{Entry, SchedulerConfig};
 use crate::wire::{Fate, INITIAL_CREDIT, PolicyNote, Record, Refusal, WireError};
@@ -64,6 +66,8 @@ pub struct SessionConfig {
     pub follow_policy: bool,
     /// What was agreed upon if the connection carries messages; `None` for a byte stream.
     pub messages: Option<MessageLimits>,
+    /// Memory for received bytes, which several sessions may share.
+    pub pool: BlockPool,
 }
 
 impl Default for SessionConfig {
@@ -77,6 +81,7 @@ impl Default for SessionConfig {
             ping_interval: Duration::from_secs(5),
             follow_policy: false,
             messages: None,
+            pool: BlockPool::default(),
         }
     }
 }
@@ -471,11 +476,7 @@ impl Session {
     /// Frees the first `n` bytes of what [`read_chunk`](Self::read_chunk) gave.
     pub fn consume(&mut self, n: usize, now: Instant) {
         self.recv.consume(n as u64, now);
-        self.readable_told = false;
-        if self.recv.take_due_ack(now) {
-            self.ack_everywhere();
-        }
-        self.after(now);
+        self.freed(now);
     }
 
     /// Whether the peer's stream has ended and every byte of it has been read.
@@ -692,6 +693,10 @@ impl Session {
         let due = |control: &Control| control.ping_due().is_some_and(|at| at <= now);
         let ids = self.control.iter().filter(|(_, control)| due(control));
         let ids: Vec<_> = ids.map(|(id, _)| *id).collect();
+        if !ids.is_empty() {
+            // As good a time as any to see what is not needed.
+            self.send.trim();
+        }
         ids.into_iter().for_each(|id| self.wake(id));
     }
 

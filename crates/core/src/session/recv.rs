@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::messages::inbox::Inbox;
 use super::{Incoming, MAX_OPEN_MESSAGES, SessionConfig, SessionError};
 use crate::Instant;
@@ -49,7 +51,7 @@ impl RecvHalf {
         let longest = inbox.as_ref().map_or(0, |inbox| inbox.longest());
         let max_memory = config.memory().max(longest);
         Self {
-            stream: Reassembly::new(),
+            stream: Reassembly::with_pool(config.pool.clone()),
             inbox,
             told_taken: 0,
             window: config.first_window.as_u64().max(longest).clamp(INITIAL_CREDIT, max_memory),
@@ -145,6 +147,20 @@ impl RecvHalf {
     /// Frees what the application has read. Credit goes out when an eighth of it is new.
     pub(super) fn consume(&mut self, n: u64, now: Instant) {
         self.stream.consume(n);
+        self.freed(now);
+    }
+
+    /// Takes out what can be read of a block, whole ones without copying.
+    pub(super) fn read_bytes(&mut self, whole: bool, now: Instant) -> Option<Bytes> {
+        let bytes = self.stream.take_block().or_else(|| {
+            let any = !whole && !self.stream.chunk().is_empty();
+            any.then(|| self.stream.copy_chunk())
+        })?;
+        self.freed(now);
+        Some(bytes)
+    }
+
+    fn freed(&mut self, now: Instant) {
         if self.credit() - self.advertised >= self.window / 8 {
             self.schedule_ack(false, now);
         }

@@ -14,7 +14,7 @@ use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
 use crate::scheduler::{Assignment, Scheduler, SendView};
-use crate::send_buffer::SendBuffer;
+use crate::send_buffer::{LEAST_LENT, SendBuffer};
 use crate::subflow::Subflow;
 use crate::wire::{Ack, INITIAL_CREDIT, MAX_PAYLOAD, data_header};
 use crate::{Bitrate, ByteCount, Instant};
@@ -117,6 +117,38 @@ impl SendHalf {
         self.refused = n < data.len();
         self.changes += 1;
         n
+    }
+
+    /// Memory to be filled, and how many bytes of it; nothing while there is little room.
+    pub(super) fn lend(&mut self) -> Option<(BytesMut, usize)> {
+        assert!(!self.finished, "nothing is written after finish");
+        assert!(self.outbox.is_none(), "messages are written by send_message");
+        let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
+        self.refused = room < LEAST_LENT;
+        if self.refused {
+            return None;
+        }
+        let lent = self.buffer.lend();
+        let most = room.min(lent.capacity());
+        Some((lent, most))
+    }
+
+    /// Takes lent memory back, with what it was filled with; how many bytes that is.
+    pub(super) fn take_back(&mut self, filled: BytesMut) -> usize {
+        let n = filled.len();
+        let start = self.buffer.end();
+        self.buffer.take_back(filled);
+        if n > 0 {
+            self.unassigned.insert(start..start + n as u64);
+            self.fresh.insert(start..start + n as u64);
+            self.changes += 1;
+        }
+        n
+    }
+
+    /// Gives memory that is not needed back.
+    pub(super) fn trim(&mut self) {
+        self.buffer.trim();
     }
 
     /// Whether the application seems to have more than it was let write.

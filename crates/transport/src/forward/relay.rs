@@ -1,19 +1,22 @@
 //! Copying between a connection and a local TCP connection, both ways, so that each end sees of
 //! the other what it would see without us: the bytes, the half-closes and the resets.
 
+use std::collections::VecDeque;
 use std::io;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+use bytes::BufMut as _;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use weftline_core::session::RESET_FORWARD;
 
+use crate::cipher::{advance, fill_slices};
 use crate::connection::{Connection, ReadHalf, WriteHalf};
 
-/// A local read's buffer: small for the many connections that say little, growing to what saves
-/// system calls for those that say much.
-const BUFFER_MIN: usize = 16 << 10;
-const BUFFER_MAX: usize = 256 << 10;
+/// Bytes taken from the multipath connection for one write to the local one.
+const READ_AT_ONCE: usize = 256 << 10;
+/// Pieces of memory in one write: what was taken, and a piece at each end of it.
+const SLICES: usize = 6;
 
 /// What a relayed connection carried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,19 +60,15 @@ pub async fn relay(connection: Connection, local: TcpStream) -> io::Result<Relay
 
 async fn send(from: &mut OwnedReadHalf, to: &mut WriteHalf) -> io::Result<u64> {
     let mut total = 0;
-    let mut buffer = vec![0; BUFFER_MIN];
     loop {
         from.readable().await?;
-        let n = match from.try_read(&mut buffer) {
+        let (mut memory, room) = to.lend().await?;
+        let read = from.try_read_buf(&mut (&mut memory).limit(room));
+        total += to.take_back(memory)? as u64;
+        match read {
             Ok(0) => break,
-            Ok(n) => n,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
-        };
-        to.write_all(&buffer[..n]).await?;
-        total += n as u64;
-        if n == buffer.len() && n < BUFFER_MAX {
-            buffer.resize(n * 2, 0);
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
         }
     }
     to.shutdown().await?;
@@ -78,15 +77,22 @@ async fn send(from: &mut OwnedReadHalf, to: &mut WriteHalf) -> io::Result<u64> {
 
 async fn receive(from: &mut ReadHalf, to: &mut OwnedWriteHalf) -> io::Result<u64> {
     let mut total = 0;
-    loop {
-        let chunk = from.fill_buf().await?;
-        if chunk.is_empty() {
-            break;
+    let mut received = VecDeque::new();
+    while from.read_bytes(READ_AT_ONCE, &mut received).await? > 0 {
+        while !received.is_empty() {
+            to.writable().await?;
+            let mut slices = [io::IoSlice::new(&[]); SLICES];
+            let filled = fill_slices(&received, &mut slices);
+            match to.try_write_vectored(&slices[..filled]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    advance(&mut received, n);
+                    total += n as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
         }
-        let n = chunk.len();
-        to.write_all(chunk).await?;
-        from.consume(n);
-        total += n as u64;
     }
     to.shutdown().await?;
     Ok(total)
