@@ -202,7 +202,7 @@ mod tests {
                 prop_assert!(sent.iter().copied().eq(range.clone().map(byte_at)));
                 buffer.release(range.start);
                 prop_assert_eq!(buffer.start(), range.start);
-                if data_end % 5 == 0 {
+                if data_end.is_multiple_of(5) {
                     buffer.trim();
                     prop_assert_eq!(buffer.end(), data_end);
                 }

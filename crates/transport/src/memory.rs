@@ -182,6 +182,13 @@ impl Lease {
         self.receive
     }
 
+    /// The same for a peer that has not asked for it: only while half of all memory is free, so
+    /// that what is left goes to those who ask.
+    pub(crate) fn grow_unasked(&mut self, wanted: u64) -> u64 {
+        let free = self.budget.0.total.saturating_sub(self.budget.reserved().as_u64());
+        if free >= self.budget.0.total / 2 { self.grow_receive(wanted) } else { self.receive }
+    }
+
     /// The same for what may be held to send.
     pub(crate) fn grow_send(&mut self, wanted: u64) -> u64 {
         self.send += self.budget.take(wanted.saturating_sub(self.send), self.receive + self.send);

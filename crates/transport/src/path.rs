@@ -113,7 +113,8 @@ impl Dialer {
     pub(crate) async fn run_path(self: Arc<Self>, index: usize, reports: mpsc::Sender<Report>) {
         let mut backoff = self.backoff(index);
         let mut running = loop {
-            match self.attempt(index).await {
+            // In memory of its own: an idle connection does without.
+            match Box::pin(self.attempt(index)).await {
                 Ok(None) => return,
                 Ok(Some(running)) => break Some(running),
                 Err(error) => {
@@ -143,7 +144,7 @@ impl Dialer {
             if !open.shared.wants_path() {
                 return;
             }
-            match self.redial(index, open, running.as_ref(), &mut vigil).await {
+            match Box::pin(self.redial(index, open, running.as_ref(), &mut vigil)).await {
                 Redial::Fresh(fresh) => {
                     if let Some(old) = running.replace(fresh) {
                         old.replace();
@@ -163,6 +164,7 @@ impl Dialer {
 
     /// One attempt to bring a subflow up; `None` when the connection is over.
     async fn attempt(&self, index: usize) -> Result<Option<Running>, Error> {
+        let _turn = self.settings.knowledge[index].turn(self.settings.handshake_timeout).await;
         let stream = redial::dial(&self.settings, index).await?;
         self.enter(index, stream, self.settings.handshake_timeout).await
     }

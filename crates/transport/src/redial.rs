@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 use weftline_core::Instant;
 use weftline_core::rng::Rng;
 
@@ -33,6 +33,10 @@ const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Among so many attempts at the address that answered last is one at the others, too.
 const OTHERS_EVERY: u64 = 4;
 
+/// First attempts on one path at a time, of all connections of a client: a server takes up to 64
+/// handshakes of one source, which may be that of several paths.
+const MAX_ATTEMPTS: usize = 20;
+
 /// What all connections of a client know of one path.
 #[derive(Debug)]
 pub(crate) struct PathKnowledge {
@@ -41,6 +45,8 @@ pub(crate) struct PathKnowledge {
     /// Changes when the server has answered on the path.
     answered: watch::Sender<()>,
     names: Mutex<Names>,
+    /// The connections that may make their first attempt on the path now.
+    attempts: Semaphore,
 }
 
 #[derive(Debug, Default)]
@@ -61,6 +67,7 @@ impl Default for PathKnowledge {
             prober: Arc::new(Semaphore::new(1)),
             answered: watch::Sender::new(()),
             names: Mutex::default(),
+            attempts: Semaphore::new(MAX_ATTEMPTS),
         }
     }
 }
@@ -97,6 +104,15 @@ impl Names {
             all.extend(self.addresses.iter().filter(|other| **other != good));
         }
         all
+    }
+}
+
+impl PathKnowledge {
+    /// Waits for a turn to make an attempt, but no longer than `limit`: on a dark path the
+    /// attempts before it may all take their time.
+    pub(crate) async fn turn(&self, limit: Duration) -> Option<SemaphorePermit<'_>> {
+        let turn = tokio::time::timeout(limit, self.attempts.acquire()).await.ok()?;
+        Some(turn.expect("never closed"))
     }
 }
 

@@ -4,23 +4,24 @@
 //! await: wake-ups are collected under the lock and sent after it.
 
 mod messages;
+mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
-use weftline_core::send_buffer::LEAST_LENT;
 use weftline_core::session::{
     Event, MessageFate, RESET_ABANDONED, Session, SessionConfig, SessionStats,
 };
 use weftline_core::wire::PolicyNote;
 use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 
+pub(crate) use self::stream::WriteError;
 use crate::clock;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
@@ -31,7 +32,7 @@ use crate::socket::TcpInfo;
 use crate::stats::COUNTERS;
 
 /// Events kept for a slow subscriber; older ones are dropped for it.
-const EVENT_CAPACITY: usize = 256;
+const EVENT_CAPACITY: usize = 64;
 /// How long a connection that the application has let go of may take to deliver the rest.
 const LINGER_TIME: Duration = Duration::from_secs(30);
 /// How often such a connection is looked at.
@@ -42,12 +43,16 @@ const LAST_WORDS_TIME: Duration = Duration::from_secs(5);
 /// held, and two steps, are not needed.
 const SEND_STEP: u64 = 512 << 10;
 
+/// A peer gets more credit when it has used this part of what it has.
+const UNUSED_SHARE: u64 = 8;
+
 /// One connection, shared by the application's handle, its subflows' tasks and its timer.
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
     timer: Notify,
     phase: watch::Sender<Phase>,
-    events: broadcast::Sender<PathEvent>,
+    /// Made when somebody first asks for them: it has memory for all that it may hold.
+    events: OnceLock<broadcast::Sender<PathEvent>>,
     grace: Duration,
 }
 
@@ -142,7 +147,7 @@ impl Shared {
         mut lease: Lease,
     ) -> Arc<Self> {
         let now = clock::now();
-        let first_window = lease.grow_receive(config.first_window.as_u64());
+        let first_window = lease.grow_unasked(config.first_window.as_u64());
         let first_window = ByteCount::new(first_window);
         let mut session = Session::new(&SessionConfig { first_window, ..config.clone() }, now);
         session.set_receive_limit(lease.receive(), now);
@@ -169,7 +174,7 @@ impl Shared {
             inner: Mutex::new(inner),
             timer: Notify::new(),
             phase: watch::Sender::new(Phase::Open),
-            events: broadcast::Sender::new(EVENT_CAPACITY),
+            events: OnceLock::new(),
             grace,
         });
         COUNTERS.opened();
@@ -219,13 +224,15 @@ impl Shared {
     /// Tells subscribers and the log what happened to a path.
     pub(crate) fn publish(&self, event: PathEvent) {
         tracing::debug!("{event}");
-        // Nobody need be listening.
-        let _ = self.events.send(event);
+        if let Some(events) = self.events.get() {
+            // Nobody need be listening any more.
+            let _ = events.send(event);
+        }
     }
 
     /// The events from here on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<PathEvent> {
-        self.events.subscribe()
+        self.events.get_or_init(|| broadcast::Sender::new(EVENT_CAPACITY)).subscribe()
     }
 
     // ---- subflows ----
@@ -380,106 +387,6 @@ impl Shared {
 
     // ---- the application ----
 
-    /// Copies in-order bytes with `take`, which says how many it took of each chunk, until it
-    /// takes less than offered or there are none. `None` when there was nothing: `waker` is woken
-    /// when that changes. `Some(0)` is the end of the stream.
-    pub(crate) fn read(
-        &self,
-        waker: &Waker,
-        mut take: impl FnMut(&[u8]) -> usize,
-    ) -> Option<Result<usize, Arc<Error>>> {
-        self.with(|inner, now| {
-            if inner.session.has_messages() {
-                return Some(Err(Arc::new(Error::CarriesMessages)));
-            }
-            let mut taken = 0;
-            loop {
-                let chunk = inner.session.read_chunk();
-                if chunk.is_empty() {
-                    break;
-                }
-                let len = chunk.len();
-                let n = take(chunk);
-                inner.session.consume(n, now);
-                taken += n;
-                if n < len {
-                    break;
-                }
-            }
-            if taken > 0 { Some(Ok(taken)) } else { inner.read_nothing(waker) }
-        })
-    }
-
-    /// Writes as much of `data` as there is room for; `None` when there is none: `waker` is woken
-    /// when that changes.
-    pub(crate) fn write(&self, waker: &Waker, data: &[u8]) -> Option<Result<usize, WriteError>> {
-        self.with(|inner, now| {
-            if let Err(error) = inner.check_writable() {
-                return Some(Err(error));
-            }
-            inner.reserve_send(data.len() as u64, now);
-            let n = inner.session.write(data, now);
-            inner.written += n as u64;
-            if n == 0 && !data.is_empty() {
-                inner.writer = Some(waker.clone());
-                return None;
-            }
-            Some(Ok(n))
-        })
-    }
-
-    /// Takes out in-order bytes, about `most`, without copying most of them; otherwise as
-    /// [`read`](Self::read).
-    pub(crate) fn read_bytes(
-        &self,
-        waker: &Waker,
-        most: usize,
-        out: &mut VecDeque<Bytes>,
-    ) -> Option<Result<usize, Arc<Error>>> {
-        self.with(|inner, now| {
-            if inner.session.has_messages() {
-                return Some(Err(Arc::new(Error::CarriesMessages)));
-            }
-            let taken = inner.session.read_bytes(most, out, now);
-            if taken > 0 { Some(Ok(taken)) } else { inner.read_nothing(waker) }
-        })
-    }
-
-    /// Lends memory for bytes to write, with how many there is room for, and takes back what was
-    /// lent before; `None` when there is no room: `waker` is woken when that changes.
-    pub(crate) fn lend(&self, waker: &Waker) -> Option<Result<(BytesMut, usize), WriteError>> {
-        self.with(|inner, now| {
-            if let Err(error) = inner.check_writable() {
-                return Some(Err(error));
-            }
-            inner.reserve_send(LEAST_LENT as u64, now);
-            let lent = inner.session.lend(now);
-            if lent.is_none() {
-                inner.writer = Some(waker.clone());
-            }
-            lent.map(Ok)
-        })
-    }
-
-    /// Takes lent memory back and writes what it was filled with. Fails as writing does.
-    pub(crate) fn take_back(&self, filled: BytesMut) -> Result<usize, WriteError> {
-        self.with(|inner, now| {
-            inner.check_writable()?;
-            let n = inner.session.take_back(filled, now);
-            inner.written += n as u64;
-            Ok(n)
-        })
-    }
-
-    /// Half-closes: the peer reads the end after what was written so far.
-    pub(crate) fn finish(&self) {
-        self.with(|inner, now| {
-            if inner.end.is_none() {
-                inner.session.finish(now);
-            }
-        });
-    }
-
     /// Ends the connection at once; the peer gets `code` and `reason`.
     pub(crate) fn abort(&self, code: u64, reason: &str) {
         let error = Error::Reset { code, reason: reason.to_owned() };
@@ -553,14 +460,6 @@ enum Phase {
     Gone,
 }
 
-/// Why nothing more can be written.
-pub(crate) enum WriteError {
-    /// The connection failed.
-    Failed(Arc<Error>),
-    /// This direction is finished.
-    Finished,
-}
-
 /// Serves the connection's deadlines until it is over.
 async fn run_timer(shared: Arc<Shared>) {
     while let Some(deadline) = shared.arm() {
@@ -580,48 +479,13 @@ impl Inner {
         }
     }
 
-    /// What a read that found no bytes says; `None` when there may be some later.
-    fn read_nothing(&mut self, waker: &Waker) -> Option<Result<usize, Arc<Error>>> {
-        if self.session.is_read_to_end() {
-            return Some(Ok(0));
-        }
-        match &self.end {
-            Some(End::Failed(error)) => Some(Err(Arc::clone(error))),
-            Some(End::Closed) => Some(Ok(0)),
-            None => {
-                self.reader = Some(waker.clone());
-                None
-            }
-        }
-    }
-
-    fn check_writable(&self) -> Result<(), WriteError> {
-        match &self.end {
-            Some(End::Failed(error)) => Err(WriteError::Failed(Arc::clone(error))),
-            Some(End::Closed) => Err(WriteError::Finished),
-            None if self.session.is_finished() => Err(WriteError::Finished),
-            None if self.session.has_messages() => {
-                Err(WriteError::Failed(Arc::new(Error::CarriesMessages)))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// Sees to it that there is memory for `more` bytes to send, as far as there is.
-    fn reserve_send(&mut self, more: u64, now: Instant) {
-        let wanted = self.session.send_held() + more.max(SEND_STEP / 2);
-        if wanted > self.lease.send() {
-            let limit = self.lease.grow_send(wanted.next_multiple_of(SEND_STEP));
-            self.session.set_send_limit(limit, now);
-        }
-    }
-
     /// Lets the peer send as much as it would, as far as there is memory, and gives back what is
     /// not needed to send.
     fn balance_memory(&mut self, now: Instant) {
         let wanted = self.session.receive_wanted();
         let has = self.lease.receive();
-        if wanted > has {
+        // What is promised to peers that say little the others do not get.
+        if wanted > has && self.session.received() >= has / UNUSED_SHARE {
             let limit = self.lease.grow_receive(wanted);
             if limit > has {
                 self.session.set_receive_limit(limit, now);

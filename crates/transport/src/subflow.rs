@@ -25,8 +25,10 @@ use crate::shared::{End, Shared, path_event};
 use crate::socket::{LowWater, TcpInfo, is_writable};
 use crate::stats::COUNTERS;
 
-/// Room made for each read of a socket: what one path of 2 Gb/s delivers in a millisecond.
-const READ_BYTES: usize = 256 << 10;
+/// Room made for a read of a socket: a page at first, and up to what one path of 2 Gb/s delivers in
+/// a millisecond when reads fill it.
+const READ_LEAST: usize = 4 << 10;
+const READ_MOST: usize = 256 << 10;
 /// Bytes that a task moves before it lets others run. Waiting for a socket that is ready does not
 /// yield by itself, and a path that is always ready would starve the others, their timers and the
 /// application.
@@ -269,6 +271,7 @@ async fn read(
 ) -> io::Result<()> {
     let mut encrypted = BytesMut::new();
     let mut turn = Turn::default();
+    let mut room = READ_LEAST;
     if let Some(cipher) = &socket.cipher {
         cipher.decrypt(&mut encrypted, &mut input)?;
     }
@@ -277,7 +280,10 @@ async fn read(
             shared.handle_input(id, &mut input, socket.peer);
         }
         let into = if socket.cipher.is_some() { &mut encrypted } else { &mut input };
-        let read = read_some(&socket.stream, into).await?;
+        let read = read_some(&socket.stream, into, room).await?;
+        if read >= room {
+            room = (read * 2).min(READ_MOST);
+        }
         let closed = match &socket.cipher {
             None => read == 0,
             Some(cipher) => {
@@ -312,10 +318,10 @@ impl Turn {
     }
 }
 
-async fn read_some(stream: &TcpStream, into: &mut BytesMut) -> io::Result<usize> {
+async fn read_some(stream: &TcpStream, into: &mut BytesMut, room: usize) -> io::Result<usize> {
     loop {
         stream.readable().await?;
-        into.reserve(READ_BYTES);
+        into.reserve(room);
         match stream.try_read_buf(into) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             other => return other,

@@ -4,6 +4,7 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::attack::{Log, TlsPeer, hello, tcp_from, tls_client};
@@ -293,4 +294,22 @@ async fn bounds_that_make_no_sense_are_refused() {
     let limits = Limits { handshakes: 0, ..Limits::default() };
     let error = server.limits(limits).bind(&address).unwrap_err();
     assert!(error.to_string().contains("a limit of 0 handshakes"), "{error}");
+}
+
+/// A browser opens many connections in a moment: the client takes no more handshakes at a time
+/// than any server allows one source.
+#[tokio::test]
+async fn many_connections_at_once_all_come_through() {
+    patiently(async {
+        let (server, _, client) = serve(|server| server);
+        echo(server);
+        let client = Arc::new(client.build().unwrap());
+        let mut all = JoinSet::new();
+        for _ in 0..150 {
+            let client = Arc::clone(&client);
+            all.spawn(async move { check_echo(&client, 1000).await });
+        }
+        all.join_all().await;
+    })
+    .await;
 }

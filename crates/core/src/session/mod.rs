@@ -505,6 +505,11 @@ impl Session {
         self.recv.wished()
     }
 
+    /// Bytes of the peer's stream that have come, in order or not.
+    pub const fn received(&self) -> u64 {
+        self.recv.stream.in_order() + self.recv.stream.above().bytes()
+    }
+
     /// The driver has memory for `limit` received bytes. What the peer has been granted before
     /// stays granted. Without any call only `max_memory` limits.
     pub fn set_receive_limit(&mut self, limit: u64, now: Instant) {

@@ -27,7 +27,7 @@ const WISH_INTERVAL: Duration = Duration::from_millis(10);
 /// How long after a stop for lack of credit the connection counts as bound by memory.
 const CREDIT_MEMORY: Duration = Duration::from_secs(1);
 /// Header space is taken from blocks of this size.
-const HEADER_BLOCK: usize = 16 << 10;
+const HEADER_BLOCK: usize = 4 << 10;
 
 #[derive(Debug)]
 pub(super) struct SendHalf {
