@@ -28,6 +28,7 @@ use std::time::Duration;
 use harness::{End, PathSpec, START, Step, World};
 use weftline_core::rng::Rng;
 use weftline_core::scheduler::{Entry, REGISTRY, SchedulerConfig};
+use weftline_core::session::Event;
 use weftline_core::wire::PolicyNote;
 use weftline_core::{Bitrate, ByteCount, Instant, PathPolicy, Role, SessionConfig};
 use weftline_link::RateTrace;
@@ -67,6 +68,8 @@ struct Plan {
     policies: Vec<PathPolicy>,
     totals: [u64; 2],
     script: Vec<(Instant, Step)>,
+    /// All subflows die at the worst moment: as a node has all, or as it has ended.
+    sever_at: Option<(usize, Event)>,
     finale: Finale,
     finale_at: Instant,
 }
@@ -106,7 +109,7 @@ impl Dice {
             scheduler_config: SchedulerConfig { window, latency, ..SchedulerConfig::default() },
             max_memory,
             first_window: ByteCount::kib(self.pick(&[0, 256, 1024, 4096])),
-            ping_interval: Duration::from_millis(self.pick(&[100, 1000, 5000])),
+            ping_interval: Duration::from_millis(self.pick(&[100, 1000, 3_600_000])),
             follow_policy: node == 1,
             ..SessionConfig::default()
         }
@@ -243,6 +246,10 @@ impl Plan {
         Self {
             configs: [0, 1].map(|node| dice.config(scheduler, node)),
             exact: dice.one_in(3),
+            sever_at: dice.one_in(4).then(|| match dice.one_in(2) {
+                true => (dice.node(), Event::Finished),
+                false => (dice.node(), Event::Closed),
+            }),
             totals: [0, 1].map(|_| total(&mut dice)),
             paths,
             policies,
@@ -276,7 +283,11 @@ fn end_with(
         Finale::Crash(node) => vec![Step::Crash(node), Step::Redial],
         Finale::Vanish(node) => vec![Step::Vanish(node), Step::Redial],
     };
-    script.extend([free(0), free(1)].into_iter().flatten().chain(end).map(|step| (when, step)));
+    script.extend(end.into_iter().map(|step| (when, step)));
+    // Calm comes first: nothing but an event of the session wakes who waits for reader or writer.
+    for (steps, wait) in [(free(0), 400), (free(1), 700)] {
+        script.extend(steps.into_iter().map(|step| (when + ms(wait), step)));
+    }
     if let Finale::Crash(node) | Finale::Vanish(node) = finale {
         let given_up = when + Duration::from_millis(PATIENCE_MS);
         script.push((given_up, Step::HangUp(1 - node)));
@@ -303,6 +314,7 @@ fn run(seed: u64, verbose: bool) -> (String, u64) {
     world.exact = plan.exact;
     world.grace = Some(GRACE);
     world.max_memory = Some(configs.map(|config| config.max_memory.as_u64()));
+    world.sever_at = plan.sever_at.clone();
     world.policies(&plan.policies);
     world.script(plan.script.clone());
     world.run(plan.deadline());

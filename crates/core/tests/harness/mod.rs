@@ -102,6 +102,8 @@ pub(crate) struct World {
     pub(crate) pace: Option<Bitrate>,
     /// How long a connection lives without any subflow; for ever if `None`.
     pub(crate) grace: Option<Duration>,
+    /// All subflows die at the moment at which a node has this event for the first time.
+    pub(crate) sever_at: Option<(usize, Event)>,
     /// The most memory a node may hold for received bytes, and to send.
     pub(crate) max_memory: Option<[u64; 2]>,
 }
@@ -141,6 +143,7 @@ impl World {
             silent_events: 0,
             pace: None,
             grace: None,
+            sever_at: None,
             max_memory: None,
         };
         for path in 0..world.paths.len() {
@@ -357,6 +360,11 @@ impl World {
             moved = true;
             self.silent_events += u32::from(matches!(event, Event::SubflowSilent(_)));
             self.nodes[from].take(&event, self.now);
+            if self.sever_at.take_if(|(node, fatal)| (*node, &*fatal) == (from, &event)).is_some() {
+                let all = (0..self.path_of.len() as u64).map(SubflowId);
+                all.for_each(|id| self.forget(id));
+                self.redial_at = self.redial_at.or(Some(self.now + REDIAL));
+            }
         }
         if was_open && self.nodes[from].end.is_some() {
             self.let_writers_close(from);
