@@ -291,6 +291,11 @@ async fn read(
                 if received.answer_due {
                     wake.notify_one();
                 }
+                if read == 0 && !received.closed && shared.end().is_some() {
+                    // Whoever has all says so (`close_notify`). A relay's end is no answer.
+                    let why = "closed on the way, not by the peer";
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+                }
                 read == 0 || received.closed
             }
         };

@@ -186,8 +186,8 @@ async fn a_server_that_forgot_the_connection_ends_it() {
     .await;
 }
 
-#[tokio::test]
-async fn the_last_acknowledgement_survives_the_last_path() {
+/// The server closes and says so, into the void; then `lose` takes the sockets, too.
+async fn the_last_acknowledgement_survives(lose: impl Fn(&Relay)) {
     let (server, trust) = pair(Security::Tls);
     let mut server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let relay = Relay::start(server.local_addrs()[0]).await;
@@ -198,16 +198,28 @@ async fn the_last_acknowledgement_survives_the_last_path() {
         transfer(&mut connection, &mut peer, &pattern(100_000, 1)).await;
         peer.shutdown().await.unwrap();
         assert_eq!(connection.read(&mut [0; 8]).await.unwrap(), 0);
-        // The server closes and says so, into the void; then the sockets are gone, too.
         relay.mute();
         connection.shutdown().await.unwrap();
         assert_eq!(peer.read(&mut [0; 8]).await.unwrap(), 0);
-        relay.cut();
-        relay.mend();
+        lose(&relay);
         connection.closed().await.unwrap();
         peer.closed().await.unwrap();
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_last_acknowledgement_survives_the_last_path() {
+    the_last_acknowledgement_survives(|relay| {
+        relay.cut();
+        relay.mend();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_last_acknowledgement_survives_a_relay_that_ends_the_connections() {
+    the_last_acknowledgement_survives(Relay::end).await;
 }
 
 #[tokio::test]

@@ -100,6 +100,8 @@ struct RelayState {
     shut: bool,
     /// Connections with a lower number are reset.
     cut_below: u64,
+    /// Connections with a lower number are reset at the client and ended at the server.
+    ended_below: u64,
     /// Connections with a lower number pass nothing on, for ever.
     frozen_below: u64,
     /// Connections with a lower number pass nothing from server to client, for ever.
@@ -139,6 +141,11 @@ impl Relay {
         });
     }
 
+    /// As [`Relay::cut`], but the server sees an orderly end, as proxies make it.
+    pub fn end(&self) {
+        self.state.send_modify(|state| state.ended_below = state.next);
+    }
+
     /// Lets new connections through again.
     pub fn mend(&self) {
         self.state.send_modify(|state| state.shut = false);
@@ -164,15 +171,20 @@ async fn link(
     let Ok(server) = TcpStream::connect(target).await else { return };
     let (mut client_in, mut client_out) = tokio::io::split(client);
     let (mut server_in, mut server_out) = tokio::io::split(server);
-    let mut cut = state.clone();
-    tokio::select! {
-        _ = pump(&mut client_in, &mut server_out, || number < state.borrow().frozen_below) => {}
+    let (mut cut, mut ended) = (state.clone(), state.clone());
+    let is_ended = tokio::select! {
+        _ = pump(&mut client_in, &mut server_out, || number < state.borrow().frozen_below) => false,
         _ = pump(&mut server_in, &mut client_out, || {
             number < state.borrow().frozen_below.max(state.borrow().mute_below)
-        }) => {}
-        _ = cut.wait_for(|s| number < s.cut_below) => {}
-    }
+        }) => false,
+        _ = cut.wait_for(|s| number < s.cut_below) => false,
+        _ = ended.wait_for(|s| number < s.ended_below) => true,
+    };
     let _ = client_in.unsplit(client_out).set_zero_linger();
+    if is_ended {
+        let _ = server_out.shutdown().await;
+        return std::future::pending().await;
+    }
     let _ = server_in.unsplit(server_out).set_zero_linger();
 }
 
