@@ -356,9 +356,6 @@ impl SendHalf {
             let new = subflow
                 .echo(echo.received, now)
                 .ok_or(SessionError::EchoOfUnsent(echo.subflow, echo.received))?;
-            if subflow.in_flight() > self.max_in_flight {
-                return Err(SessionError::EchoMissing(echo.subflow));
-            }
             let busy = subflow.outstanding() > 0;
             let meter = self.meters.entry(subflow.path()).or_default();
             if new > 0 || busy {
@@ -367,7 +364,12 @@ impl SendHalf {
                 meter.idle(now);
             }
         }
-        Ok(())
+        // A subflow that is not echoed at all counts, too.
+        let mut all = self.subflows.iter();
+        match all.find(|subflow| subflow.in_flight() > self.max_in_flight) {
+            Some(subflow) => Err(SessionError::EchoMissing(subflow.id().0)),
+            None => Ok(()),
+        }
     }
 
     /// The credit that would let every path be full: 1.25 × the sum of the rates × the longest

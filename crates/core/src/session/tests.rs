@@ -255,6 +255,31 @@ fn acknowledgements_in_tiny_pieces_are_refused_before_they_fill_memory() {
 }
 
 #[test]
+fn a_peer_that_hides_what_has_come_is_refused_before_it_fills_memory() {
+    // The stream's bytes are acknowledged, so that they go on; those of the subflow never.
+    let refused_after = |echoes: &[Echo]| {
+        let config = SessionConfig { chunk: Some((1, 1)), ..SessionConfig::default() };
+        let mut session = Session::new(&config, Instant::ZERO);
+        session.subflow_up(PEER, PathId(0), Instant::ZERO);
+        let mut acked = 0;
+        while acked < 1 << 20 {
+            acked += session.write(&[7; 32 << 10], Instant::from_millis(1)) as u64;
+            let _ = session.poll_transmit(PEER, 1 << 20, &mut VecDeque::new(), Instant::ZERO);
+            let echoes = echoes.to_vec();
+            let ack = Ack { in_order: acked, credit: 1 << 30, echoes, ..Ack::default() };
+            if let Err(error) = give(&mut session, &Record::Ack(ack)) {
+                assert_eq!(error, SessionError::EchoMissing(0));
+                break;
+            }
+        }
+        acked
+    };
+    let limit = (1 << 18) + (32 << 10);
+    assert_eq!(refused_after(&[Echo { subflow: 0, received: 1 }]), limit);
+    assert_eq!(refused_after(&[]), limit);
+}
+
+#[test]
 fn nothing_is_sent_to_a_peer_that_has_reset() {
     let mut session = session();
     session.write(&[7; 100_000], Instant::ZERO);
