@@ -9,14 +9,12 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
-use weftline_core::wire::{Preamble, Record, Refusal, WireError};
+use weftline_core::wire::{Greeting, Preamble, Record, Refusal, WireError};
 
 use crate::error::Error;
 use crate::refusal;
 use crate::tls::{self, ClientSecurity, Fingerprint, ServerSecurity};
 
-/// The most bytes read from a peer before it has said a whole handshake record.
-const MAX_HANDSHAKE_BYTES: usize = 4 << 10;
 /// The first byte of a TLS connection: a handshake record (RFC 8446 §5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
 /// The first byte a TLS peer answers to something that is no TLS: an alert record.
@@ -30,9 +28,7 @@ const LINGER_BYTES: usize = 64 << 10;
 pub(crate) struct Channel {
     stream: Stream,
     peer: SocketAddr,
-    input: BytesMut,
-    /// Bytes received so far.
-    received: usize,
+    greeting: Greeting,
 }
 
 enum Stream {
@@ -51,7 +47,7 @@ pub(crate) struct Parts {
 
 impl Channel {
     fn new(stream: Stream, peer: SocketAddr) -> Self {
-        Self { stream, peer, input: BytesMut::new(), received: 0 }
+        Self { stream, peer, greeting: Greeting::default() }
     }
 
     /// The client's side; `name` is what the server's certificate must be issued to.
@@ -178,26 +174,15 @@ impl Channel {
     /// # Errors
     /// When the peer closes, speaks another protocol or version, or sends a broken record.
     pub(crate) async fn receive(&mut self) -> Result<Record, Error> {
-        let mut preamble = None;
         loop {
-            if preamble.is_none() {
-                preamble = Preamble::decode(&mut self.input).map_err(|e| self.protocol(e))?;
-            }
-            if preamble.is_some() {
-                let record = Record::decode_handshake(&mut self.input);
-                if let Some(record) = record.map_err(|e| self.protocol(e))? {
-                    return Ok(record);
-                }
+            if let Some(record) = self.greeting.poll().map_err(|error| self.protocol(error))? {
+                return Ok(record);
             }
             self.read_some().await?;
         }
     }
 
     async fn read_some(&mut self) -> Result<(), Error> {
-        if self.received >= MAX_HANDSHAKE_BYTES {
-            // Only with records that may be skipped can a peer go on for so long.
-            return Err(self.protocol(WireError::Unexpected("hello or join")));
-        }
         let mut chunk = [0; 1024];
         let read = match &mut self.stream {
             Stream::Plain(stream) => stream.read(&mut chunk).await,
@@ -206,8 +191,7 @@ impl Channel {
         match read {
             Ok(0) => Err(Error::ClosedInHandshake { peer: self.peer }),
             Ok(n) => {
-                self.received += n;
-                self.input.extend_from_slice(&chunk[..n]);
+                self.greeting.take(&chunk[..n]);
                 Ok(())
             }
             Err(error) if is_disconnect(&error) => {
@@ -220,7 +204,7 @@ impl Channel {
 
     fn protocol(&self, source: WireError) -> Error {
         let plain = matches!(self.stream, Stream::Plain(_));
-        let tls_bytes = matches!(self.input.first(), Some(&(TLS_HANDSHAKE | TLS_ALERT)));
+        let tls_bytes = matches!(self.greeting.first(), Some(TLS_HANDSHAKE | TLS_ALERT));
         match source {
             WireError::NotWeftline(_) if plain && tls_bytes => Error::WantsTls { peer: self.peer },
             source => Error::Protocol { peer: self.peer, source: source.into() },
@@ -258,7 +242,7 @@ impl Channel {
                 }
             },
         };
-        Parts { stream, tls, input: self.input, peer: self.peer }
+        Parts { stream, tls, input: self.greeting.into_rest(), peer: self.peer }
     }
 }
 

@@ -13,7 +13,9 @@ mod varint;
 #[cfg(test)]
 mod tests;
 
-pub use handshake::{Hello, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal};
+pub use handshake::{
+    Greeting, Hello, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal,
+};
 pub use message::{Bounds, Cancel, Fate};
 pub use policy::{PolicyChange, PolicyNote};
 pub use record::{Ack, Data, Echo, Record, data_header};
