@@ -6,7 +6,7 @@ mod targets;
 
 use bytes::BytesMut;
 use proptest::prelude::*;
-use weftline_core::wire::{Ack, Bounds, Cancel, Data, Fate, Record};
+use weftline_core::wire::{Ack, Bounds, Cancel, Data, Fate, Hello, Preamble, Record};
 
 /// Runs `target` over its corpus; returns how many files it has.
 #[expect(clippy::disallowed_methods, reason = "a test reads its corpus")]
@@ -34,6 +34,16 @@ fn the_messages_corpus() {
     replay("messages", targets::messages);
 }
 
+#[test]
+fn the_handshake_corpus() {
+    replay("handshake", targets::handshake);
+}
+
+#[test]
+fn the_policy_corpus() {
+    replay("policy", targets::policy);
+}
+
 proptest! {
     #[test]
     fn sessions_of_messages_survive_any_input(
@@ -50,9 +60,44 @@ proptest! {
     ) {
         targets::messages(&written(&records));
     }
+
     #[test]
     fn sessions_survive_any_input(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         targets::session(&bytes);
+        targets::policy(&bytes);
+    }
+
+    /// What an unknown peer says is the same in whatever pieces it comes.
+    #[test]
+    fn any_hello_is_heard(
+        piece in 0u8..80,
+        lead in proptest::collection::vec(any::<u8>(), 0..20),
+        names in proptest::collection::vec("[a-z]{0,80}", 3),
+        numbers in proptest::array::uniform5(any::<u64>()),
+        cut in 0usize..400,
+    ) {
+        let [subflow, path, window, forward_pin, latency_us] = numbers.map(|n| n >> 2);
+        let [path_name, scheduler, congestion] = names.try_into().expect("three");
+        let scheduler = if cut % 2 == 0 { "fbdt".to_owned() } else { scheduler };
+        let hello = Hello {
+            subflow,
+            path,
+            path_name,
+            scheduler,
+            congestion,
+            window,
+            forward_pin,
+            latency_us,
+            ..Hello::default()
+        };
+        let mut record = BytesMut::new();
+        Record::Hello(hello).encode(&mut record);
+        // An optional record may come before it.
+        let optional = [&[0x3f, lead.len() as u8], &lead[..]].concat();
+        let preamble = Preamble::OURS.encode();
+        let said = [&[piece], &preamble[..], &optional, &record].concat();
+        targets::handshake(&said);
+        targets::handshake(&said[..said.len().min(cut)]);
     }
 }
 
