@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Relay, Security, event, pair, patiently, pattern, two_paths};
+use common::{Relay, Security, event, pair, patiently, pattern, transfer, two_paths};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weftline::{Client, Connection, Error, PathEventKind, Server};
 
@@ -17,15 +17,6 @@ async fn behind_relay(security: Security) -> (Server, Client, Relay) {
     let relay = Relay::start(address).await;
     let client = two_paths(trust).server(address).server(relay.address).build().unwrap();
     (server, client, relay)
-}
-
-/// Sends and receives `data` in step, so that both ends have it when this returns.
-async fn transfer(from: &mut Connection, to: &mut Connection, data: &[u8]) {
-    let mut got = vec![0; data.len()];
-    let (sent, received) = tokio::join!(from.write_all(data), to.read_exact(&mut got));
-    sent.unwrap();
-    received.unwrap();
-    assert!(got == data, "other bytes arrived");
 }
 
 /// Bytes the peer has received on `path`; 0 before it has come up.

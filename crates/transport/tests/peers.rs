@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use common::attack::{Heard, hello};
 use common::{Security, check_echo, echo, pair, patiently, server_and_client, two_paths};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,14 +17,13 @@ use weftline_core::wire::{Ack, Hello, HelloReply, Join, Preamble, Record, Refusa
 /// A client that says what it likes.
 struct RawPeer {
     stream: TcpStream,
-    input: BytesMut,
-    greeted: bool,
+    heard: Heard,
 }
 
 impl RawPeer {
     async fn connect(server: SocketAddr) -> Self {
         let stream = TcpStream::connect(server).await.unwrap();
-        Self { stream, input: BytesMut::new(), greeted: false }
+        Self { stream, heard: Heard::default() }
     }
 
     async fn send(&mut self, records: &[Record]) {
@@ -39,19 +39,7 @@ impl RawPeer {
 
     /// The next record; `None` at the end.
     async fn receive(&mut self) -> Option<Record> {
-        loop {
-            if !self.greeted {
-                self.greeted = Preamble::decode(&mut self.input).unwrap().is_some();
-            }
-            if self.greeted
-                && let Some(record) = Record::decode(&mut self.input).unwrap()
-            {
-                return Some(record);
-            }
-            if self.stream.read_buf(&mut self.input).await.unwrap() == 0 {
-                return None;
-            }
-        }
+        self.heard.next(&mut self.stream).await
     }
 
     async fn hello(server: SocketAddr) -> (Self, HelloReply) {
@@ -80,10 +68,6 @@ impl RawPeer {
             }
         }
     }
-}
-
-fn hello() -> Hello {
-    Hello { path_name: "raw".into(), scheduler: "fbdt".into(), ..Hello::default() }
 }
 
 fn plain_server() -> (Server, SocketAddr) {

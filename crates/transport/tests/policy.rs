@@ -3,8 +3,7 @@
 
 mod common;
 
-use common::{Relay, Security, event, pair, patiently, pattern};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use common::{Relay, Security, event, pair, patiently, pattern, transfer};
 use weftline::{
     Bind, Client, ClientBuilder, ClientSecurity, Connection, Error, PathConfig, PathEventKind,
     Role, Server,
@@ -21,15 +20,6 @@ async fn world() -> (Server, ClientSecurity, Relay) {
     let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let relay = Relay::start(server.local_addrs()[0]).await;
     (server, trust, relay)
-}
-
-/// Sends and receives `data` in step, so that both ends have it when this returns.
-async fn transfer(from: &mut Connection, to: &mut Connection, data: &[u8]) {
-    let mut got = vec![0; data.len()];
-    let (sent, received) = tokio::join!(from.write_all(data), to.read_exact(&mut got));
-    sent.unwrap();
-    received.unwrap();
-    assert!(got == data, "other bytes arrived");
 }
 
 /// Bytes this side has given to `path`; 0 before it has come up.

@@ -9,7 +9,7 @@ use bytes::BytesMut;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme, SupportedProtocolVersion};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -124,12 +124,37 @@ pub async fn say_all(source: &str, server: SocketAddr, bytes: &[u8]) -> Vec<u8> 
     answer
 }
 
+/// What a server says to a peer that is no client of ours.
+#[derive(Default)]
+pub struct Heard {
+    input: BytesMut,
+    greeted: bool,
+}
+
+impl Heard {
+    /// The next record; `None` at the end, or when the server resets the stream.
+    pub async fn next(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> Option<Record> {
+        loop {
+            if !self.greeted {
+                self.greeted = Preamble::decode(&mut self.input).unwrap().is_some();
+            }
+            if self.greeted
+                && let Some(record) = Record::decode(&mut self.input).unwrap()
+            {
+                return Some(record);
+            }
+            if stream.read_buf(&mut self.input).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+    }
+}
+
 /// A client over TLS that says what it likes.
 pub struct TlsPeer {
     pub local: SocketAddr,
     stream: TlsStream<TcpStream>,
-    input: BytesMut,
-    greeted: bool,
+    heard: Heard,
 }
 
 impl TlsPeer {
@@ -147,7 +172,7 @@ impl TlsPeer {
         let local = stream.local_addr()?;
         let name = ServerName::try_from("weftline").unwrap();
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-        Ok(Self { local, stream, input: BytesMut::new(), greeted: false })
+        Ok(Self { local, stream, heard: Heard::default() })
     }
 
     async fn open(&mut self, first: Record) {
@@ -164,19 +189,7 @@ impl TlsPeer {
 
     /// The next record; `None` at the end.
     pub async fn receive(&mut self) -> Option<Record> {
-        loop {
-            if !self.greeted {
-                self.greeted = Preamble::decode(&mut self.input).unwrap().is_some();
-            }
-            if self.greeted
-                && let Some(record) = Record::decode(&mut self.input).unwrap()
-            {
-                return Some(record);
-            }
-            if self.stream.read_buf(&mut self.input).await.unwrap_or(0) == 0 {
-                return None;
-            }
-        }
+        self.heard.next(&mut self.stream).await
     }
 
     /// Opens a connection and returns what joins to it.

@@ -222,6 +222,15 @@ pub async fn event(
     }
 }
 
+/// Sends and receives `data` in step, so that both ends have it when this returns.
+pub async fn transfer(from: &mut Connection, to: &mut Connection, data: &[u8]) {
+    let mut got = vec![0; data.len()];
+    let (sent, received) = tokio::join!(from.write_all(data), to.read_exact(&mut got));
+    sent.unwrap();
+    received.unwrap();
+    assert!(got == data, "other bytes arrived");
+}
+
 /// Sends `data`, half-closes, and returns all that comes back.
 pub async fn exchange(connection: Connection, data: Vec<u8>) -> (Vec<u8>, Control) {
     let control = connection.control();
