@@ -113,7 +113,12 @@ async fn older_tls_and_other_protocols_in_tls_are_refused() {
         let web = tls_client(&[&TLS13], &[b"h2", b"http/1.1"]);
         let error = TlsPeer::connect_from("127.0.0.68", scene.server, web).await.err().unwrap();
         assert!(error.to_string().contains("NoApplicationProtocol"), "{error}");
+        // One that names no protocol at all gets through TLS, and not a byte further.
+        let silent = tls_client(&[&TLS13], &[]);
+        let mut peer = TlsPeer::connect_from("127.0.0.69", scene.server, silent).await.unwrap();
+        assert_eq!(peer.receive().await, None);
         let log = Log::start();
+        log.line(&["127.0.0.69", "speaks another protocol over TLS (no ALPN 'weftline')"]).await;
         log.line(&["TLS with 127.0.0.67", "peer is incompatible"]).await;
         log.line(&["TLS with 127.0.0.68", "any known protocol"]).await;
         scene.victim.goes_on().await;
