@@ -106,6 +106,12 @@ impl Daemon {
         }
     }
 
+    /// Waits for the end; every line of standard error.
+    pub fn all_it_logged(mut self) -> Vec<String> {
+        self.child.wait().unwrap();
+        self.stderr.iter().collect()
+    }
+
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args([name, &self.child.id().to_string()]).status();
         assert!(status.unwrap().success());
