@@ -57,6 +57,8 @@ pub const BUILTIN: &[Builtin] = &[
     builtin!("tcp-shared"),
     builtin!("fbdt-eq1"),
     builtin!("two-path"),
+    builtin!("four-path"),
+    builtin!("four-path-20mib"),
     builtin!("trace-csv"),
     builtin!("trace-mahimahi"),
 ];
@@ -68,6 +70,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("tcp-reference"),
     sweep!("fbdt-eq1"),
     sweep!("random-two-path"),
+    sweep!("random-paths"),
 ];
 
 /// The trace files that they name.

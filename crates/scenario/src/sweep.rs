@@ -28,6 +28,9 @@ const MAX_CASES: usize = 1_000_000;
 /// The most values of one key, and the most schemes, seeds and so on.
 const MAX_VALUES: u64 = 10_000;
 
+/// The key that says how many of a scenario's paths there are, from the first on.
+const PATHS: &str = "paths";
+
 /// A sweep, read and checked as far as that goes without building every case.
 #[derive(Clone, Debug)]
 pub struct Sweep {
@@ -46,6 +49,7 @@ pub struct Sweep {
     /// Keys of the grid and their values.
     grid: Vec<Setting<Vec<toml::Value>>>,
     random: Option<Random>,
+    len: usize,
 }
 
 /// A scenario to be edited.
@@ -85,6 +89,17 @@ struct Variant {
     case: BTreeMap<String, String>,
     /// The number of the random draw, added to the seed.
     draw: u64,
+    /// The paths of the scenario that are left out, by name.
+    without: Vec<String>,
+}
+
+/// Which of everything a variant has.
+#[derive(Clone, Debug)]
+struct Choice<'a> {
+    base: &'a Base,
+    draw: u64,
+    /// Keys of the grid and of the draw, with their values and lines.
+    settings: Vec<(&'a str, toml::Value, usize)>,
 }
 
 /// One run of a sweep.
@@ -205,7 +220,7 @@ impl Sweep {
             }
         }
         let random = table.take("random").map(|value| Random::read(value.table()?)).transpose()?;
-        let sweep = Self {
+        let mut sweep = Self {
             file: file.to_owned(),
             name: Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             about,
@@ -218,8 +233,10 @@ impl Sweep {
             fixed,
             grid,
             random,
+            len: 0,
         };
         sweep.check(&table)?;
+        sweep.len = sweep.exact_len();
         table.finish()?;
         Ok(sweep)
     }
@@ -256,10 +273,40 @@ impl Sweep {
 
     /// How many runs it makes; never zero.
     #[expect(clippy::len_without_is_empty, reason = "a sweep is never empty")]
-    pub fn len(&self) -> usize {
-        self.count().expect("checked when the sweep was read")
+    pub const fn len(&self) -> usize {
+        self.len
     }
 
+    /// How many runs there are without those of schemes whose path is left out.
+    fn exact_len(&self) -> usize {
+        let per_scheme = self.congestions.len() * self.seeds.len();
+        let runs = |number| {
+            let choice = self.choice(number);
+            let mut table = choice.base.table.clone();
+            let without = choice.paths().and_then(|(value, _)| edit::keep(&mut table, value).ok());
+            self.schemes_without(&without.unwrap_or_default()).count() * per_scheme
+        };
+        let swept = self.grid.iter().map(|setting| &setting.key);
+        match swept.chain(self.random.iter().flat_map(Random::keys)).any(|key| key == PATHS) {
+            true => (0..self.variants()).map(runs).sum(),
+            false => self.variants() * self.schemes.len() * per_scheme,
+        }
+    }
+
+    /// How many scenarios it makes.
+    fn variants(&self) -> usize {
+        let per_scenario = self.schemes.len() * self.congestions.len() * self.seeds.len();
+        self.count().unwrap_or(0) / per_scenario
+    }
+
+    /// The schemes that need none of those paths.
+    fn schemes_without(&self, paths: &[String]) -> impl Iterator<Item = &Scheme> {
+        let lacks =
+            |scheme: &&Scheme| scheme.path().is_none_or(|path| !paths.iter().any(|p| p == path));
+        self.schemes.iter().filter(lacks)
+    }
+
+    /// The most there can be.
     fn count(&self) -> Option<usize> {
         let lists = [self.scenarios.len(), self.schemes.len(), self.congestions.len()];
         let grid = self.grid.iter().map(|setting| setting.value.len());
@@ -273,54 +320,70 @@ impl Sweep {
     /// error, and the others go on.
     pub fn cases(&self) -> impl Iterator<Item = Result<Case, ScenarioError>> + '_ {
         let per_scenario = self.schemes.len() * self.congestions.len() * self.seeds.len();
-        let variants = self.count().unwrap_or(0) / per_scenario;
-        type Runs<'a> = Box<dyn Iterator<Item = Result<Case, ScenarioError>> + 'a>;
-        (0..variants).flat_map(move |variant| -> Runs<'_> {
-            match self.variant(variant) {
+        let mut first = 0;
+        (0..self.variants()).flat_map(move |number| {
+            let index = first;
+            let built = match self.variant(number) {
+                Ok(variant) => self.runs(index, &variant),
                 // One error stands for all runs of a variant that cannot be built.
-                Err(error) => Box::new(std::iter::once(Err(error))),
-                Ok(built) => Box::new((0..per_scenario).map(move |run| {
-                    let index = variant * per_scenario + run;
-                    self.case(index, run, &built)
-                })),
-            }
+                Err(error) => {
+                    first += per_scenario;
+                    return vec![Err(error)].into_iter();
+                }
+            };
+            first += built.len();
+            built.into_iter()
         })
     }
 
-    /// The scenario of that number, with what is set for it.
-    fn variant(&self, number: usize) -> Result<Variant, ScenarioError> {
+    /// What the scenario of that number is made of.
+    fn choice(&self, number: usize) -> Choice<'_> {
         let mut rest = number;
         let mut digit = |base: usize| {
             let digit = rest % base;
             rest /= base;
             digit
         };
-        let grid: Vec<usize> =
-            self.grid.iter().rev().map(|setting| digit(setting.value.len())).collect();
+        let grid = self.grid.iter().rev().map(|Setting { key, value, line }| {
+            (key.as_str(), value[digit(value.len())].clone(), *line)
+        });
+        let mut settings: Vec<_> = grid.collect();
+        settings.reverse();
         let draw = self.random.as_ref().map_or(0, |random| digit(random.runs as usize) as u64);
         let base = &self.scenarios[digit(self.scenarios.len())];
-
-        let mut table = base.table.clone();
-        let mut case = BTreeMap::new();
-        for Setting { key, value, line } in &self.fixed {
-            edit::set(&mut table, key, value.clone()).map_err(|error| self.wrong(*line, &error))?;
-        }
-        for (Setting { key, value, line }, digit) in self.grid.iter().zip(grid.iter().rev()) {
-            let value = &value[*digit];
-            values::describe(key, value, &mut case);
-            edit::set(&mut table, key, value.clone()).map_err(|error| self.wrong(*line, &error))?;
-        }
         if let Some(random) = &self.random {
-            case.insert("draw".to_owned(), draw.to_string());
-            for Setting { key, value, line } in &random.keys {
+            settings.extend(random.keys.iter().map(|Setting { key, value, line }| {
                 let stream = format!("sweep/{draw}/{key}");
-                let value = value.draw(&mut Rng::stream(random.seed, &stream));
-                values::describe(key, &value, &mut case);
-                edit::set(&mut table, key, value).map_err(|error| self.wrong(*line, &error))?;
-            }
+                (key.as_str(), value.draw(&mut Rng::stream(random.seed, &stream)), *line)
+            }));
         }
-        let scenario = self.read(&table, &base.folder)?;
-        Ok(Variant { scenario, case, draw })
+        Choice { base, draw, settings }
+    }
+
+    /// The scenario of that number, with what is set for it.
+    fn variant(&self, number: usize) -> Result<Variant, ScenarioError> {
+        let choice = self.choice(number);
+        let mut table = choice.base.table.clone();
+        let mut case = BTreeMap::new();
+        if self.random.is_some() {
+            case.insert("draw".to_owned(), choice.draw.to_string());
+        }
+        let fixed = self.fixed.iter().map(|s| (s.key.as_str(), &s.value, s.line));
+        let chosen = choice.settings.iter().map(|(key, value, line)| (*key, value, *line));
+        for (key, value, _) in chosen.clone() {
+            values::describe(key, value, &mut case);
+        }
+        for (key, value, line) in fixed.chain(chosen).filter(|(key, ..)| *key != PATHS) {
+            let set = edit::set(&mut table, key, value.clone());
+            set.map_err(|error| self.wrong(line, &error))?;
+        }
+        let mut without = Vec::new();
+        if let Some((value, line)) = choice.paths() {
+            without = edit::keep(&mut table, value).map_err(|error| self.wrong(line, &error))?;
+            case.retain(|key, _| !without.iter().any(|path| edit::is_of_path(key, path)));
+        }
+        let scenario = self.read(&table, &choice.base.folder)?;
+        Ok(Variant { scenario, case, draw: choice.draw, without })
     }
 
     /// Reads the edited scenario. An error is put where the sweep set the key that it names.
@@ -346,28 +409,39 @@ impl Sweep {
         ScenarioError::Invalid { file, line, message: message.to_owned() }
     }
 
-    fn case(
-        &self,
-        index: usize,
-        run: usize,
-        Variant { scenario, case, draw }: &Variant,
-    ) -> Result<Case, ScenarioError> {
-        let scheme = &self.schemes[run % self.schemes.len()];
-        let run = run / self.schemes.len();
-        let congestion = self.congestions[run % self.congestions.len()];
-        let seed = self.seeds[run / self.congestions.len()].wrapping_add(*draw);
-        scenario.connections(scheme, congestion).map_err(|error| {
-            let message = format!("key 'scheme': {scheme} over {}: {error}", scenario.name);
-            self.wrong(self.scheme_line, &message)
-        })?;
-        Ok(Case {
-            index,
-            scenario: scenario.clone(),
-            scheme: scheme.clone(),
-            congestion,
-            seed,
-            case: case.clone(),
+    /// The runs of a scenario; the first has that place in the sweep.
+    fn runs(&self, first: usize, variant: &Variant) -> Vec<Result<Case, ScenarioError>> {
+        let schemes = || self.schemes_without(&variant.without);
+        let of_seed = |&seed: &u64| {
+            let controls = self.congestions.iter();
+            let runs = controls.flat_map(move |&control| schemes().map(move |s| (control, s)));
+            runs.map(move |(congestion, scheme)| (seed, congestion, scheme))
+        };
+        let runs = self.seeds.iter().flat_map(of_seed).enumerate();
+        runs.map(|(run, (seed, congestion, scheme))| {
+            let Variant { scenario, case, draw, .. } = variant;
+            scenario.connections(scheme, congestion).map_err(|error| {
+                let message = format!("key 'scheme': {scheme} over {}: {error}", scenario.name);
+                self.wrong(self.scheme_line, &message)
+            })?;
+            Ok(Case {
+                index: first + run,
+                scenario: scenario.clone(),
+                scheme: scheme.clone(),
+                congestion,
+                seed: seed.wrapping_add(*draw),
+                case: case.clone(),
+            })
         })
+        .collect()
+    }
+}
+
+impl Choice<'_> {
+    /// How many paths there are, if that is set, and in which line.
+    fn paths(&self) -> Option<(&toml::Value, usize)> {
+        let mut settings = self.settings.iter();
+        settings.find(|(key, ..)| *key == PATHS).map(|(_, value, line)| (value, *line))
     }
 }
 

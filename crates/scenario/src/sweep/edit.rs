@@ -29,6 +29,25 @@ pub(super) fn set(table: &mut Table, key: &str, value: Value) -> Result<(), Stri
     Ok(())
 }
 
+/// Keeps the first `count` paths. Returns the names of the others.
+pub(super) fn keep(table: &mut Table, count: &Value) -> Result<Vec<String>, String> {
+    let paths = table.get_mut("path").and_then(Value::as_array_mut);
+    let there = paths.as_ref().map_or(0, |paths| paths.len());
+    let count = count.as_integer().and_then(|count| usize::try_from(count).ok());
+    let (Some(count @ 1..), Some(paths)) = (count.filter(|&count| count <= there), paths) else {
+        return Err(format!("key 'paths': wants whole numbers from 1 to {there}, the scenario's"));
+    };
+    let names =
+        paths.drain(count..).filter_map(|path| Some(path.get("name")?.as_str()?.to_owned()));
+    Ok(names.collect())
+}
+
+/// Whether `key` is of the path called `name`.
+pub(super) fn is_of_path(key: &str, name: &str) -> bool {
+    let rest = key.strip_prefix("path.").and_then(|rest| rest.strip_prefix(name));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// The table called `name` in the array `list`.
 fn entry<'a>(table: &'a mut Table, list: &str, name: &str) -> Result<&'a mut Table, String> {
     let entries = table.get_mut(list).and_then(Value::as_array_mut);

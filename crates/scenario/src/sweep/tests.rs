@@ -139,6 +139,34 @@ fn draws_are_pinned_and_independent() {
 }
 
 #[test]
+fn the_number_of_paths_can_vary() {
+    let text = r#"
+        scenario = "four-path"
+        scheme = ["fbdt", "single:one", "single:three", "single:four"]
+        seed = [1, 2]
+        [random]
+        runs = 30
+        [random.set]
+        paths = [2, 3, 4]
+        "path.one.delay" = { from = "2ms", to = "9ms" }
+        "path.four.delay" = { from = "2ms", to = "9ms" }
+    "#;
+    let cases = cases(text);
+    for case in &cases {
+        let paths = case.scenario.paths.len();
+        assert_eq!(case.case["paths"], paths.to_string());
+        assert_eq!(case.case.contains_key("path.four.delay"), paths == 4);
+        assert!(case.case.contains_key("path.one.delay"));
+        let known = |name| case.scenario.paths.iter().any(|path| path.name == name);
+        assert!(case.scheme.path().is_none_or(known), "{}", case.id());
+    }
+    let of = |n| cases.iter().filter(|case| case.scenario.paths.len() == n).count();
+    let draws = [of(2) / 4, of(3) / 6, of(4) / 8];
+    assert_eq!(draws.iter().sum::<usize>(), 30);
+    assert!(draws.iter().all(|&draws| draws > 4), "{draws:?}");
+}
+
+#[test]
 fn wrong_sweeps_name_file_line_key_and_remedy() {
     let head = "scenario = 'demo'\nscheme = 'fbdt'\n";
     let set = |line: &str| format!("{head}[set]\n{line}");
@@ -165,6 +193,8 @@ fn wrong_sweeps_name_file_line_key_and_remedy() {
         set("'path.wifi.speed' = 3"),
         set("'path.wifi.delay.up' = 3"),
         set("'path.wifi' = 3"),
+        set("paths = 3"),
+        set("paths = 'two'"),
         set("duration = ['10ms', '3s']"),
         set("name = 'mine'"),
         set("when = 1979-05-27"),
