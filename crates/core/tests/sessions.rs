@@ -164,7 +164,9 @@ proptest! {
         // A finite transfer ends with a round-trip time in which the nearer path does more.
         let edge = Bitrate::mbps(a + b).bytes_in(rtt).as_u64() as f64 / bytes as f64;
         prop_assert!((share - eq1).abs() < 0.01 + edge, "forward share {share}, Eq. (1) {eq1}");
-        prop_assert!(stats.paths.values().map(|p| p.rescued).sum::<u64>() * 100 <= 3 * bytes);
+        // Two budgets of 2 %, one of them for the end alone, and what the other begins with.
+        let rescued = stats.paths.values().map(|p| p.rescued).sum::<u64>();
+        prop_assert!(rescued <= bytes / 25 + (64 << 10), "{rescued} rescued");
     }
 }
 

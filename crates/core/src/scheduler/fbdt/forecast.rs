@@ -50,10 +50,10 @@ pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Dur
 /// waits and is to be expected: only then does the path bring completion forward
 /// (transport.md, small transfers). A path without an alternative always does.
 ///
-/// An alternative is a path that `takes` new data. While no more is to be expected than waits, a
-/// path whose oldest bytes are later than usual is none, for it may have gone dark, however much
-/// its window would hold; nor does such a path itself help if there is an alternative. With more
-/// to come every path has something to do, and late is what a path with losses often is.
+/// An alternative is a path that `takes` new data. One whose oldest bytes are later than usual may
+/// have gone dark, however much its window would hold: while no more is to be expected than waits,
+/// it counts as if it went on only when that would be known, as alternative and for itself. With
+/// more to come every path has something to do, and late is what a path with losses often is.
 pub(super) fn helps(
     me: usize,
     view: &SendView<'_>,
@@ -62,12 +62,18 @@ pub(super) fn helps(
 ) -> bool {
     let subflow = &view.subflows[me];
     let backlog = view.unassigned.bytes().saturating_add(view.expected);
-    let in_time = |subflow: &Subflow| view.expected > 0 || !subflow.is_late(view.now);
-    let others = view.subflows.iter().enumerate().filter(|&(index, other)| {
-        index != me && other.is_usable() && in_time(other) && takes(index, other)
-    });
-    let best = others.map(|(_, other)| arrival(view, other, backlog)).min();
-    best.is_none_or(|best| in_time(subflow) && arrival(view, subflow, bytes) <= best)
+    let doubt = |subflow: &Subflow| {
+        let judged = subflow.silent_at().map(|at| at.since(view.now));
+        let doubtful = view.expected == 0 && subflow.is_late(view.now);
+        judged.filter(|_| doubtful).unwrap_or_default()
+    };
+    let others = view
+        .subflows
+        .iter()
+        .enumerate()
+        .filter(|&(index, other)| index != me && other.is_usable() && takes(index, other));
+    let best = others.map(|(_, other)| arrival(view, other, backlog) + doubt(other)).min();
+    best.is_none_or(|best| arrival(view, subflow, bytes) + doubt(subflow) <= best)
 }
 
 /// How long the subflow takes for what it holds at `rate`.

@@ -1,6 +1,7 @@
 //! FBDT: each transmission window of the stream is sent from both ends at once, forward on the
 //! most reliable path and backward on the other; the two meet where their rates make them meet,
-//! which is the optimal split (FBDT §3.1, Eq. 1).
+//! which is the optimal split (FBDT §3.1, Eq. 1). With more than two paths a window has several
+//! gaps with two such ends each.
 //!
 //! [`Fbdt`] is the default: windows are pipelined, so that no path waits at a window's end, and
 //! what is late on one path is rescued by the other under rules that keep duplicates few.
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use self::direction::Direction;
 use self::forecast::Collapsed;
-use self::windows::Windows;
+use self::windows::{End, Window, Windows, Worker};
 use super::{Assignment, Entry, Fills, Scheduler, SchedulerConfig, SendView};
 use crate::Instant;
 use crate::path::PathId;
@@ -52,11 +53,16 @@ const MAX_WINDOW: u64 = 4 << 20;
 /// Incomplete windows looked at for overdue ranges, oldest first: what is further up does not
 /// block the application yet.
 const RESCUE_DEPTH: usize = 8;
+/// A path rescues the end of all data from those whose round trip is this many times as long as
+/// its own bytes are under way.
+const TAIL_NEARER: u32 = 3;
 /// The rescue budget accumulates over this long (transport.md: "token bucket over 1 s").
 const BUDGET_TIME: Duration = Duration::from_secs(1);
 /// What the rescue budget starts with and never falls below as a limit: a chunk for the tail of a
 /// short transfer.
 const BUDGET_FLOOR: u64 = 64 << 10;
+/// The most of what was not spent that is kept for the end of all data.
+const MOST_RESERVE: u64 = 4 << 20;
 
 /// The pipelined FBDT scheduler.
 #[derive(Debug)]
@@ -66,6 +72,8 @@ struct Fbdt {
     windows: Windows,
     budget: RescueBudget,
     collapsed: Collapsed,
+    /// When new data were last given to a path.
+    last_new: Instant,
 }
 
 impl Fbdt {
@@ -76,6 +84,7 @@ impl Fbdt {
             windows: Windows::default(),
             budget: RescueBudget::new(config.rescue_budget_permille),
             collapsed: Collapsed::default(),
+            last_new: Instant::ZERO,
         }
     }
 
@@ -88,31 +97,35 @@ impl Fbdt {
         })
     }
 
-    /// Of the gap, what lies at the end that belongs to the path; nothing if the others are better
+    /// Of the gap, what lies at the end that the path works from; nothing if the others are better
     /// off without it.
     fn take_gap(
-        &self,
+        &mut self,
         me: usize,
         gap: Range<u64>,
         view: &SendView<'_>,
         budget: u64,
     ) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
-        let window = self.windows.at(gap.start)?;
         let chunk = view.chunk(subflow, budget);
+        let Self { config, windows, collapsed, .. } = self;
         let takes = |index, other: &Subflow| {
-            !self.collapsed.contains(other)
-                && forecast::may_hold_more(index, view, self.config.latency)
+            !collapsed.contains(other) && forecast::may_hold_more(index, view, config.latency)
         };
         if !forecast::helps(me, view, chunk.min(gap.end - gap.start), takes) {
             return None;
         }
-        let alone = view.usable().count() <= 1;
-        if alone || window.forward == subflow.path() {
+        let window = windows.at(gap.start)?;
+        if view.usable().count() <= 1 {
             return Some(gap.start..gap.end.min(gap.start + chunk));
         }
-        let gap = view.unassigned.last_in(&window.range)?;
-        Some(gap.start.max(gap.end.saturating_sub(chunk))..gap.end)
+        let crew = || {
+            let able = view.subflows.iter().enumerate();
+            let able = able.filter(|&(index, s)| s.is_usable() && takes(index, s));
+            able.map(|(_, subflow)| worker(subflow, view)).collect()
+        };
+        let (part, end) = window.claim(worker(subflow, view), crew, view)?;
+        take(&part, end, chunk, view)
     }
 
     /// Opens the next window over what has been written and may be sent.
@@ -121,8 +134,11 @@ impl Fbdt {
         let ahead = self.windows.end().max(view.una)..view.limit;
         let Some(Range { start, .. }) = view.unassigned.first_in(&ahead) else { return false };
         let size = self.config.fixed_window().unwrap_or_else(|| adaptive_window(view));
-        let forward = self.direction.choose(view);
-        self.windows.open(start..view.limit.min(start + size), forward);
+        let workers = workers(self.direction.choose(view), view, |index, subflow| {
+            !self.collapsed.contains(subflow)
+                && forecast::may_hold_more(index, view, self.config.latency)
+        });
+        self.windows.open(start..view.limit.min(start + size), &workers);
         true
     }
 
@@ -162,8 +178,48 @@ impl Fbdt {
         Some(range)
     }
 
-    /// The range that the path comes upon first from its side of the meeting point, in the oldest
-    /// window where it has nothing of its own outstanding, if it is `due(age, subflow)`.
+    /// At the end of all there is, for a path that is much nearer than those with the rest: what is
+    /// on its way there, lowest first, within the budget. One of their repairs would take as long
+    /// as all of it does here, and nothing waits for this path.
+    fn rescue_tail(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+        let allowed = self.budget.reserve.min(budget);
+        let quiet = view.now.since(self.last_new) >= WINDOW_TIME;
+        if allowed == 0 || view.expected > 0 || !quiet {
+            return None;
+        }
+        let subflow = &view.subflows[me];
+        let chunk = view.chunk(subflow, allowed);
+        let mine = forecast::arrival(view, subflow, chunk);
+        let others = || view.subflows.iter().filter(|other| other.id() != subflow.id());
+        let is_far = |other: &&Subflow| mine * TAIL_NEARER <= other.rtt();
+        // What a nearer path has as well is there soon anyway.
+        let near = || others().filter(|other| !is_far(other));
+        let uncopied = |other: &Subflow| {
+            let mut at = view.una;
+            while let Some(part) = other.on().first_in(&(at..u64::MAX)) {
+                at = part.start;
+                while at < part.end
+                    && let Some(open) = view.lowest_foreign(subflow, &(at..part.end))
+                {
+                    let Some(copy) = near().find_map(|near| near.on().range_at(open.start)) else {
+                        let copies = near().filter_map(|near| near.on().first_in(&open));
+                        let end = copies.map(|copy| copy.start).min().unwrap_or(open.end);
+                        return Some(open.start..end.min(open.start + chunk));
+                    };
+                    at = copy.end;
+                }
+                at = part.end;
+            }
+            None
+        };
+        let range = others().filter(is_far).filter_map(uncopied).min_by_key(|r| r.start)?;
+        self.budget.reserve -= range.end - range.start;
+        Some(range)
+    }
+
+    /// The range that the path comes upon first from its side of the meeting point, in the lowest
+    /// gap of the oldest window where it has nothing of its own outstanding, if it is
+    /// `due(age, subflow)`.
     fn rescuable(
         &self,
         me: usize,
@@ -172,21 +228,20 @@ impl Fbdt {
         mut due: impl FnMut(Duration, &Subflow) -> bool,
     ) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
-        for window in self.windows.iter_from(view.una).take(RESCUE_DEPTH) {
-            if view.unassigned.first_in(&window.range).is_some() {
-                break;
-            }
-            if !view.own_acked(subflow, &window.range) {
+        let windows = self.windows.iter_from(view.una).take(RESCUE_DEPTH);
+        let started = windows.take_while(|w| view.unassigned.first_in(&w.range).is_none());
+        for gap in started.flat_map(Window::gaps).filter(|gap| gap.range.end > view.una) {
+            if !view.own_acked(subflow, &gap.range) {
                 continue;
             }
             let chunk = view.chunk(subflow, budget);
-            let forward = window.forward == subflow.path();
-            let found = if forward {
-                view.lowest_foreign(subflow, &window.range)
-                    .map(|r| (r.start, r.start..r.end.min(r.start + chunk)))
-            } else {
-                view.highest_foreign(subflow, &window.range)
-                    .map(|r| (r.end - 1, r.start.max(r.end.saturating_sub(chunk))..r.end))
+            let found = match gap.side(subflow.path()) {
+                End::Low => view
+                    .lowest_foreign(subflow, &gap.range)
+                    .map(|r| (r.start, r.start..r.end.min(r.start + chunk))),
+                End::High => view
+                    .highest_foreign(subflow, &gap.range)
+                    .map(|r| (r.end - 1, r.start.max(r.end.saturating_sub(chunk))..r.end)),
             };
             let Some((edge, range)) = found else { continue };
             // The latest of the copies on their way decides.
@@ -217,9 +272,11 @@ impl Scheduler for Fbdt {
         }
         if let Some(gap) = self.gap(view) {
             let range = self.take_gap(me, gap, view, budget)?;
+            self.last_new = view.now;
             return Some(Assignment { range, rescue: false });
         }
-        let range = self.rescue_idle(me, view, budget)?;
+        let range = self.rescue_tail(me, view, budget);
+        let range = range.or_else(|| self.rescue_idle(me, view, budget))?;
         Some(Assignment { range, rescue: true })
     }
 
@@ -242,9 +299,46 @@ impl Scheduler for Fbdt {
                 let ages = [s.overdue_after(), s.rtt()];
                 ages.map(|age| youngest.map(|at| at + age)).into_iter().chain([s.overdue_at()])
             })
+            .chain([Some(self.last_new + WINDOW_TIME)])
             .filter_map(|at| later(at?))
             .min()
     }
+}
+
+/// The chunk at that end of what is unassigned of `part`.
+fn take(part: &Range<u64>, end: End, chunk: u64, view: &SendView<'_>) -> Option<Range<u64>> {
+    let part = part.start.max(view.una)..part.end.min(view.limit);
+    Some(match end {
+        End::Low => {
+            let open = view.unassigned.first_in(&part)?;
+            open.start..open.end.min(open.start + chunk)
+        }
+        End::High => {
+            let open = view.unassigned.last_in(&part)?;
+            open.start.max(open.end.saturating_sub(chunk))..open.end
+        }
+    })
+}
+
+/// Who begins on a window that opens now: the forward path, and of the others those whose subflows
+/// `take` new data, by how long that is on its way.
+fn workers(
+    forward: PathId,
+    view: &SendView<'_>,
+    takes: impl Fn(usize, &Subflow) -> bool,
+) -> Vec<Worker> {
+    let mut others: Vec<_> = view.subflows.iter().enumerate().collect();
+    others.retain(|&(index, s)| s.path() != forward && s.is_usable() && takes(index, s));
+    others.sort_by_key(|(_, subflow)| (subflow.delivery_time(), subflow.path()));
+    let first = view.subflows.iter().filter(|subflow| subflow.path() == forward).take(1);
+    first.chain(others.into_iter().map(|(_, s)| s)).map(|s| worker(s, view)).collect()
+}
+
+fn worker(subflow: &Subflow, view: &SendView<'_>) -> Worker {
+    // Before anything is measured the congestion window tells.
+    let rate = Some(view.rate(subflow).as_bps()).filter(|&rate| rate > 0);
+    let rate = rate.unwrap_or_else(|| subflow.prospect().as_bps()).max(1);
+    Worker { path: subflow.path(), rate, chunk: view.chunk(subflow, u64::MAX) }
 }
 
 /// The window for the measured rates; the paper's before they are known.
@@ -260,13 +354,16 @@ fn adaptive_window(view: &SendView<'_>) -> u64 {
 struct RescueBudget {
     permille: u64,
     available: u64,
+    /// As `available`, for the end of all data alone, however long ago it was earned.
+    reserve: u64,
     sent: u64,
     refilled: Instant,
 }
 
 impl RescueBudget {
     const fn new(permille: u64) -> Self {
-        Self { permille, available: BUDGET_FLOOR, sent: 0, refilled: Instant::ZERO }
+        let available = BUDGET_FLOOR;
+        Self { permille, available, reserve: 0, sent: 0, refilled: Instant::ZERO }
     }
 
     /// Adds the share of what was sent since the last time; holds at most a second's worth.
@@ -276,8 +373,9 @@ impl RescueBudget {
         // A subflow that is gone takes its count with it.
         self.sent = sent;
         let most = view.total_rate().bytes_in(BUDGET_TIME).as_u64() * self.permille / 1000;
-        self.available += new * self.permille / 1000;
-        self.available = self.available.min(most.max(BUDGET_FLOOR));
+        let earned = new * self.permille / 1000;
+        self.available = (self.available + earned).min(most.max(BUDGET_FLOOR));
+        self.reserve = (self.reserve + earned).min(MOST_RESERVE);
         self.refilled = view.now;
     }
 

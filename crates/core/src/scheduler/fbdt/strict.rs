@@ -5,9 +5,9 @@
 use std::ops::Range;
 
 use super::super::{Assignment, Scheduler, SchedulerConfig, SendView, find};
-use super::PAPER_WINDOW;
 use super::direction::Direction;
-use super::windows::Windows;
+use super::windows::{End, Windows};
+use super::{PAPER_WINDOW, take, worker, workers};
 use crate::Instant;
 use crate::path::{PathId, SubflowId};
 
@@ -34,38 +34,38 @@ impl Strict {
         // Offsets that were given up before they were sent are passed over.
         let ahead = self.windows.end().max(view.una)..view.limit;
         let Some(Range { start, .. }) = view.unassigned.first_in(&ahead) else { return false };
-        let forward = self.direction.choose(view);
-        self.windows.open(start..view.limit.min(start + self.size), forward);
+        let workers = workers(self.direction.choose(view), view, |_, _| true);
+        self.windows.open(start..view.limit.min(start + self.size), &workers);
         self.finished.clear();
         true
     }
 
     /// The unassigned bytes of the window next to the path's pointer.
-    fn take_gap(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+    fn take_gap(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
         let gap = view.unassigned.first_in(&(view.una..self.windows.end().min(view.limit)))?;
         let window = self.windows.at(gap.start)?;
         let chunk = view.chunk(subflow, budget);
-        let alone = view.subflows.len() == 1;
-        if alone || window.forward == subflow.path() {
+        if view.subflows.len() == 1 {
             return Some(gap.start..gap.end.min(gap.start + chunk));
         }
-        let gap = view.unassigned.last_in(&window.range)?;
-        Some(gap.start.max(gap.end.saturating_sub(chunk))..gap.end)
+        let crew = || view.usable().map(|other| worker(other, view)).collect();
+        let (part, end) = window.claim(worker(subflow, view), crew, view)?;
+        take(&part, end, chunk, view)
     }
 
-    /// The other path's unacknowledged bytes, from the meeting point outwards.
+    /// The other paths' unacknowledged bytes, from the meeting points outwards, lowest gap first.
     fn redundant(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
-        let window = self.windows.newest()?;
         let chunk = view.chunk(subflow, budget);
-        if window.forward == subflow.path() {
-            let range = view.lowest_foreign(subflow, &window.range)?;
-            Some(range.start..range.end.min(range.start + chunk))
-        } else {
-            let range = view.highest_foreign(subflow, &window.range)?;
-            Some(range.start.max(range.end.saturating_sub(chunk))..range.end)
-        }
+        self.windows.newest()?.gaps().iter().find_map(|gap| match gap.side(subflow.path()) {
+            End::Low => view
+                .lowest_foreign(subflow, &gap.range)
+                .map(|range| range.start..range.end.min(range.start + chunk)),
+            End::High => view
+                .highest_foreign(subflow, &gap.range)
+                .map(|range| range.start.max(range.end.saturating_sub(chunk))..range.end),
+        })
     }
 
     /// When `me` has finished its part and waited for the other path, notes or returns that time.

@@ -15,8 +15,11 @@ const PACKET: u64 = 1000;
 const RTT: Duration = Duration::from_millis(10);
 const FWD: usize = 0;
 const BWD: usize = 1;
+const THIRD: usize = 2;
+const FOURTH: usize = 3;
+const NAMES: [&str; 4] = ["fwd", "bwd", "third", "fourth"];
 
-/// A stream of numbered packets, a window of some of them, and two paths asked by hand.
+/// A stream of numbered packets, a window of some of them, and paths asked by hand.
 struct Example {
     scheduler: Box<dyn Scheduler>,
     una: u64,
@@ -24,13 +27,17 @@ struct Example {
     unassigned: RangeSet,
     end: u64,
     subflows: Vec<Subflow>,
-    received: [u64; 2],
+    received: [u64; 4],
     now: Instant,
     log: String,
 }
 
 impl Example {
     fn new(entry: &Entry, window: u64, packets: u64) -> Self {
+        Self::over(2, entry, window, packets)
+    }
+
+    fn over(paths: u64, entry: &Entry, window: u64, packets: u64) -> Self {
         let config =
             SchedulerConfig { window: Some(window * PACKET), ..SchedulerConfig::default() };
         let subflow = |n| {
@@ -47,11 +54,20 @@ impl Example {
             acked: RangeSet::new(),
             unassigned,
             end: packets * PACKET,
-            subflows: vec![subflow(0), subflow(1)],
-            received: [0; 2],
+            subflows: (0..paths).map(subflow).collect(),
+            received: [0; 4],
             now: Instant::from_millis(1),
             log: String::new(),
         }
+    }
+
+    /// As much may be sent again at the end as was sent: 2 % of a few packets is none.
+    fn with_ample_budget(mut self, window: u64) -> Self {
+        let window = Some(window * PACKET);
+        let config =
+            SchedulerConfig { window, rescue_budget_permille: 1000, ..SchedulerConfig::default() };
+        self.scheduler = ENTRY.make(&config);
+        self
     }
 
     /// The path asks for one packet.
@@ -70,7 +86,7 @@ impl Example {
             subflows: &self.subflows,
             meters: &BTreeMap::new(),
         };
-        let name = ["fwd", "bwd"][path];
+        let name = NAMES[path];
         match self.scheduler.next(path, &view, PACKET) {
             None => self.note(&format!("{name} waits")),
             Some(next) => {
@@ -107,6 +123,99 @@ impl Example {
         self.log.push_str(line);
         self.log.push('\n');
     }
+}
+
+#[test]
+fn three_paths_meet_in_two_gaps() {
+    // The third begins at the low end of a gap of its own, a third of the window.
+    let mut example = Example::over(3, &ENTRY, 9, 9);
+    for _ in 0..3 {
+        for path in [FWD, BWD, THIRD] {
+            example.ask(path);
+        }
+    }
+    example.ask(FWD);
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn a_path_whose_gap_has_closed_meets_the_slow_third() {
+    let mut example = Example::over(3, &ENTRY, 12, 24);
+    example.ask(THIRD);
+    for _ in 0..6 {
+        example.ask(FWD);
+        example.ask(BWD);
+    }
+    example.ask(THIRD);
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn a_gap_without_a_free_end_is_split() {
+    // Third and fourth have a gap and do not come: when the other gap has closed, theirs is
+    // divided, twice.
+    let mut example = Example::over(4, &ENTRY, 24, 24);
+    example.ask(THIRD);
+    example.ask(FOURTH);
+    for _ in 0..9 {
+        example.ask(FWD);
+        example.ask(BWD);
+    }
+    for _ in 0..3 {
+        example.ask(THIRD);
+        example.ask(FOURTH);
+    }
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn late_packets_are_rescued_gap_by_gap() {
+    // Bwd is late with its part of the lower gap and third with the upper one: fwd goes on from
+    // its meeting point, then comes from the high end of the gap it had no part in.
+    let mut example = Example::over(3, &ENTRY, 9, 9);
+    for path in [FWD, BWD, THIRD].repeat(3) {
+        example.ask(path);
+    }
+    for packet in [1, 2, 3] {
+        example.ack(FWD, packet);
+    }
+    example.wait(RTT);
+    for _ in 0..7 {
+        example.ask(FWD);
+    }
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn the_end_of_all_data_is_rescued_from_a_far_path() {
+    let mut example = Example::new(&ENTRY, 6, 6).with_ample_budget(6);
+    for _ in 0..3 {
+        example.ask(FWD);
+        example.ask(BWD);
+    }
+    let far = PathInfo { srtt: 10 * RTT, ..PathInfo::default() };
+    example.subflows[BWD].set_info(far);
+    example.ask(FWD);
+    example.wait(RTT / 2);
+    for _ in 0..4 {
+        example.ask(FWD);
+    }
+    example.ask(BWD);
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
+fn the_end_is_not_rescued_where_a_near_path_has_it() {
+    let mut example = Example::over(3, &ENTRY, 2, 2).with_ample_budget(2);
+    example.ask(BWD);
+    example.ask(BWD);
+    example.subflows[BWD].set_info(PathInfo { srtt: 10 * RTT, ..PathInfo::default() });
+    example.wait(RTT / 2);
+    example.ask(FWD);
+    for _ in 0..2 {
+        example.ask(THIRD);
+    }
+    insta::assert_snapshot!(example.log);
 }
 
 #[test]
@@ -304,6 +413,11 @@ fn a_path_that_takes_nothing_new_is_no_alternative() {
     assert!(outlook.helps(0) && !outlook.helps(1));
     outlook.expected = 1 << 30;
     assert!(outlook.helps(0) && outlook.helps(1));
+    // Once it is known whether it has gone dark, the far one would need as long.
+    outlook.expected = 0;
+    let far = PathInfo { srtt: ms(3000), ..*outlook.subflows[0].info() };
+    outlook.subflows[0].set_info(far);
+    assert!(!outlook.helps(0) && outlook.helps(1));
 }
 
 #[test]
