@@ -1,6 +1,5 @@
 //! `weftline connect`: local TCP connections in, multipath connections out.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,10 +12,13 @@ use weftline::{
 use crate::config;
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
+use crate::ops::log::{self, Format};
+use crate::ops::sockets::{self, Passed, Place};
+use crate::ops::{Daemon, Life};
 use crate::paths::{self, PathTable};
 use crate::secrets;
-use crate::serve::{limit_memory, parse_duration, parse_size, runtime, start_log, warn_plaintext};
-use crate::signals::{Reload, Stop};
+use crate::serve::{limit_memory, parse_duration, parse_size, runtime, warn_plaintext};
+use crate::signals::Reload;
 
 /// Connections kept ready unless told otherwise.
 const READY: usize = 2;
@@ -34,13 +36,13 @@ pub(crate) struct ConnectArgs {
     /// of a path follow after commas: role=active|backup|metered, cap=20Mbps, congestion=bbr
     #[arg(long, value_name = "NAME=IFACE|ADDR[,OPTION=VALUE]", num_args = 1..)]
     path: Vec<String>,
-    /// Where to take TCP connections, such as 127.0.0.1:8080; more, each with a scheduler of its
-    /// own, as [[forwards]] in a configuration file
+    /// Where to take TCP connections, such as 127.0.0.1:8080, or fd:NAME for a socket that systemd
+    /// passes; more, each with a scheduler of its own, as [[forwards]] in a configuration file
     #[arg(long, value_name = "ADDR")]
-    listen: Option<SocketAddr>,
-    /// Where to offer a SOCKS 5 proxy, such as 127.0.0.1:1080; the server has --socks
+    listen: Option<Place>,
+    /// Where to offer a SOCKS 5 proxy, such as 127.0.0.1:1080 or fd:NAME; the server has --socks
     #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
-    socks: Option<SocketAddr>,
+    socks: Option<Place>,
     /// A file of user:password lines: only these may use the SOCKS proxies [default: whoever
     /// reaches them]
     #[arg(long, value_name = "FILE")]
@@ -95,6 +97,17 @@ pub(crate) struct ConnectArgs {
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
+    /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
+    /// ends them at once [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    drain: Option<String>,
+    /// What a line of the log looks like [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    log_format: Option<Format>,
+    /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
+    /// [default: what RUST_LOG says, else info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
     /// A TOML file with any of these options by their long names, and [[paths]] and [[forwards]];
     /// read again on SIGHUP
     #[arg(long, value_name = "FILE")]
@@ -111,8 +124,8 @@ pub(crate) struct ConnectArgs {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ForwardTable {
-    listen: Option<SocketAddr>,
-    socks: Option<SocketAddr>,
+    listen: Option<Place>,
+    socks: Option<Place>,
     scheduler: Option<String>,
     window: Option<String>,
     latency: Option<String>,
@@ -160,6 +173,9 @@ impl ConnectArgs {
             max_memory: self.max_memory.or(from.max_memory),
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
             grace: self.grace.or(from.grace),
+            drain: self.drain.or(from.drain),
+            log_format: self.log_format.or(from.log_format),
+            log_level: self.log_level.or(from.log_level),
             config: None,
         })
     }
@@ -235,8 +251,12 @@ impl ConnectArgs {
         Ok(builder.security(self.security()?))
     }
 
-    /// Where connections are taken, and how they are carried from there.
-    fn listeners(&self) -> Result<Vec<Listener>, Failure> {
+    /// Where connections are taken, and how they are carried from there. A single `passed` socket
+    /// needs no name.
+    fn listeners(mut self, passed: &[Passed]) -> Result<Vec<Listener>, Failure> {
+        if self.listen.is_none() && self.socks.is_none() && self.forwards.is_empty() {
+            self.listen = (passed.len() == 1).then(|| Place::Passed(String::new()));
+        }
         if self.listen.is_none() && self.socks.is_none() && self.forwards.is_empty() {
             let message = "nowhere to take connections; give --listen ADDR or --socks ADDR";
             return Err(Failure::wrong_use(message));
@@ -245,14 +265,18 @@ impl ConnectArgs {
         let users = self.socks_users.as_deref().map(secrets::users).transpose()?;
         let mut listeners = Vec::new();
         if self.listen.is_some() || self.socks.is_some() {
-            let (address, service) = place(self.listen, self.socks, "--listen and --socks")?;
+            let both = "--listen and --socks";
+            let (address, service) = place(self.listen.as_ref(), self.socks.as_ref(), both)?;
             let ready = ready(self.ready)?;
             let (client, users) = (client.clone(), users.clone());
             listeners.push(Listener { address, service, users, client, ready });
         }
         for table in &self.forwards {
-            let (address, service) =
-                place(table.listen, table.socks, "[[forwards]]: listen and socks")?;
+            let (address, service) = place(
+                table.listen.as_ref(),
+                table.socks.as_ref(),
+                "[[forwards]]: listen and socks",
+            )?;
             let mut client = client.clone();
             if let Some(name) = &table.scheduler {
                 client = client.scheduler(name);
@@ -294,13 +318,13 @@ fn ready(given: Option<usize>) -> Result<usize, Failure> {
 
 /// The address, and what is there; `both` names the two ways to say it.
 fn place(
-    listen: Option<SocketAddr>,
-    socks: Option<SocketAddr>,
+    listen: Option<&Place>,
+    socks: Option<&Place>,
     both: &str,
-) -> Result<(SocketAddr, LocalService), Failure> {
+) -> Result<(Place, LocalService), Failure> {
     match (listen, socks) {
-        (Some(address), None) => Ok((address, LocalService::Forward)),
-        (None, Some(address)) => Ok((address, LocalService::Socks)),
+        (Some(place), None) => Ok((place.clone(), LocalService::Forward)),
+        (None, Some(place)) => Ok((place.clone(), LocalService::Socks)),
         (Some(_), Some(_)) => Err(Failure::wrong_use(format!("{both} exclude each other"))),
         (None, None) => Err(Failure::wrong_use(format!("{both}: give one of them"))),
     }
@@ -308,33 +332,42 @@ fn place(
 
 /// Forwards until a signal comes.
 pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
+    let passed = sockets::take()?;
     let file = args.config.clone();
     let first = args.clone().complete()?;
-    start_log();
+    log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
-    let wanted = first.listeners()?;
+    let drain = first.drain.clone();
+    let wanted = first.listeners(&passed)?;
     let runtime = runtime()?;
     runtime.block_on(async {
-        let stop = Arc::new(Stop::on_signals()?);
+        let life = Life::start(Daemon::Connect, drain.as_deref())?;
         let mut reload = Reload::on_signal(file.as_deref())?;
-        let mut listeners = Listeners::new(Arc::clone(&stop));
+        let mut listeners = Listeners::new(Arc::clone(&life), passed);
         tokio::select! {
             set = listeners.set(wanted) => set?,
-            () = stop.nth(1) => return Ok(()),
+            () = life.stopping() => return Ok(()),
         }
+        listeners.warn_of_unused();
         loop {
+            life.ready();
             tokio::select! {
-                () = reload.wanted() => {}
-                () = stop.nth(1) => break,
+                () = reload.wanted() => life.reloading(),
+                () = life.stopping() => break,
             }
-            let again = async { listeners.set(args.clone().complete()?.listeners()?).await };
+            let again = async {
+                let args = args.clone().complete()?;
+                let wanted = args.listeners(listeners.passed())?;
+                listeners.set(wanted).await
+            };
             tokio::select! {
                 set = again => log_reload(file.as_deref(), set),
-                () = stop.nth(1) => break,
+                () = life.stopping() => break,
             }
         }
         listeners.ended().await;
+        life.over();
         Ok(())
     })
 }

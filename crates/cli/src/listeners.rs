@@ -1,7 +1,6 @@
 //! The addresses at which `connect` takes connections, and how they follow its configuration.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -9,12 +8,13 @@ use tokio::task::JoinSet;
 use weftline::{Client, ClientBuilder, Forwarder, LocalService, SocksUsers};
 
 use crate::failure::Failure;
+use crate::ops::Life;
+use crate::ops::sockets::{Passed, Place};
 use crate::output;
-use crate::signals::Stop;
 
 /// An address to take connections at, and how they are carried.
 pub(crate) struct Listener {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: Place,
     pub(crate) service: LocalService,
     /// Who may use it, where that is asked.
     pub(crate) users: Option<SocksUsers>,
@@ -24,8 +24,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    const fn place(&self) -> (SocketAddr, LocalService) {
-        (self.address, self.service)
+    fn place(&self) -> (Place, LocalService) {
+        (self.address.clone(), self.service)
     }
 }
 
@@ -33,21 +33,42 @@ impl Listener {
 pub(crate) struct Listeners {
     /// The first client: the others have their paths in common with it.
     base: Option<Client>,
-    stop: Arc<Stop>,
-    open: BTreeMap<(SocketAddr, LocalService), Open>,
+    life: Arc<Life>,
+    /// The sockets that were passed to the program.
+    passed: Vec<Passed>,
+    open: BTreeMap<(Place, LocalService), Open>,
     tasks: JoinSet<()>,
 }
 
 struct Open {
     client: Client,
+    address: String,
     /// Closes it when it is dropped.
     _remove: oneshot::Sender<()>,
 }
 
 impl Listeners {
-    /// None yet. All run until `stop`.
-    pub(crate) fn new(stop: Arc<Stop>) -> Self {
-        Self { base: None, stop, open: BTreeMap::new(), tasks: JoinSet::new() }
+    /// None yet. All run until the end of `life`.
+    pub(crate) fn new(life: Arc<Life>, passed: Vec<Passed>) -> Self {
+        Self { base: None, life, passed, open: BTreeMap::new(), tasks: JoinSet::new() }
+    }
+
+    /// The sockets that were passed to the program.
+    pub(crate) fn passed(&self) -> &[Passed] {
+        &self.passed
+    }
+
+    /// Says which of the sockets that were passed nobody has asked for.
+    pub(crate) fn warn_of_unused(&self) {
+        let is_used = |passed: &Passed| {
+            let find = |place: &Place| place.find(&self.passed).ok().flatten();
+            let used = self.open.keys().filter_map(|(place, _)| find(place));
+            used.into_iter().any(|one| one.address == passed.address)
+        };
+        for one in self.passed.iter().filter(|one| !is_used(one)) {
+            let name = &one.name;
+            tracing::warn!("the socket '{name}' was passed and is not used; --listen fd:{name}");
+        }
     }
 
     /// Opens those that are new, closes those that are not in `wanted`, and lets the others go on
@@ -65,14 +86,15 @@ impl Listeners {
             let client = client.build()?;
             self.base.get_or_insert_with(|| client.clone());
             if !self.open.contains_key(&one.place()) {
-                let bound = Forwarder::bind(client.clone(), one.address, one.service, one.ready);
-                let mut bound = bound.await?;
+                let mut bound = self.bind(one, client.clone()).await?;
                 if let Some(users) = one.users.clone() {
                     bound = bound.socks_users(users);
-                } else if one.service == LocalService::Socks && !one.address.ip().is_loopback() {
+                } else if one.service == LocalService::Socks
+                    && !bound.local_addr().ip().is_loopback()
+                {
                     tracing::warn!(
                         "whoever reaches {} can use it as a proxy; give --socks-users FILE",
-                        one.address
+                        bound.local_addr()
                     );
                 }
                 fresh.push((one.place(), client, bound));
@@ -84,18 +106,33 @@ impl Listeners {
             stays.is_some_and(|one| open.client.reload(one.client.clone()).is_ok())
         });
         for (place, client, forwarder) in fresh {
-            output::print(&format!("listening on {}\n", forwarder.local_addr()))?;
+            let address = forwarder.local_addr().to_string();
+            output::print(&format!("listening on {address}\n"))?;
             let (remove, removed) = oneshot::channel::<()>();
-            let stop = Arc::clone(&self.stop);
+            let life = Arc::clone(&self.life);
             self.tasks.spawn(async move {
                 let removed = async {
                     let _ = removed.await;
                 };
-                forwarder.run_until_removed(removed, stop.nth(1), stop.nth(2)).await;
+                forwarder.run_until_removed(removed, life.stopping(), life.ending()).await;
             });
-            self.open.insert(place, Open { client, _remove: remove });
+            self.open.insert(place, Open { client, address, _remove: remove });
         }
+        self.life.set_listening(self.open.values().map(|open| open.address.clone()).collect());
         Ok(())
+    }
+
+    async fn bind(&self, one: &Listener, client: Client) -> Result<Forwarder, Failure> {
+        let (service, ready) = (one.service, one.ready);
+        Ok(match (&one.address, one.address.find(&self.passed)?) {
+            (_, Some(passed)) => {
+                Forwarder::with_listener(client, passed.listener()?, service, ready).await?
+            }
+            (&Place::Address(address), None) => {
+                Forwarder::bind(client, address, service, ready).await?
+            }
+            (Place::Passed(_), None) => unreachable!("find() fails where there is none"),
+        })
     }
 
     /// Waits until all have ended, once they have been stopped.

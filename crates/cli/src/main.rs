@@ -6,6 +6,7 @@ mod failure;
 mod lab;
 mod list;
 mod listeners;
+mod ops;
 mod output;
 mod paths;
 mod run_args;
@@ -69,7 +70,7 @@ fn main() -> ExitCode {
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("weftline: {failure}");
+            output::tell(&failure);
             ExitCode::from(failure.status())
         }
     }
@@ -108,7 +109,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             let message = text.split("\n\n").next().unwrap_or_default();
             let message = message.trim_start_matches("error: ");
             let failure = Failure::wrong_use(message);
-            eprintln!("weftline: {failure} (see --help)");
+            output::tell(format_args!("{failure} (see --help)"));
             ExitCode::from(failure.status())
         }
     }

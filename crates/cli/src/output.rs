@@ -1,5 +1,6 @@
 //! Standard output, whose reader may leave before the end.
 
+use std::fmt;
 use std::io::{self, Write as _};
 
 use crate::failure::Failure;
@@ -12,6 +13,16 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Writes a line to standard error. Where that cannot be, nothing depends on it.
+pub(crate) fn tell(line: impl fmt::Display) {
+    let _ = writeln!(io::stderr().lock(), "weftline: {line}");
+}
+
+/// Warns on standard error.
+pub(crate) fn warn(what: impl fmt::Display) {
+    tell(format_args!("warning: {what}"));
 }
 
 /// Lines of two columns, the second aligned.

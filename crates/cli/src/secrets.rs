@@ -9,6 +9,7 @@ use std::path::Path;
 use weftline::{SocksUsers, Token};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// The longest file of secrets that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -64,7 +65,7 @@ fn read_text(file: &Path) -> io::Result<String> {
 pub(crate) fn warn_if_others_can_read(file: &Path) {
     if std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o044 != 0) {
         let file = file.display();
-        eprintln!("weftline: warning: others can read the secret in {file}; chmod 600 {file}");
+        output::warn(format_args!("others can read the secret in {file}; chmod 600 {file}"));
     }
 }
 

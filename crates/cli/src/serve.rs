@@ -1,6 +1,5 @@
 //! `weftline serve`: multipath connections in, TCP connections out.
 
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -14,15 +13,18 @@ use weftline_core::ByteCount;
 use crate::config;
 use crate::connect::log_reload;
 use crate::failure::Failure;
+use crate::ops::log::{self, Format};
+use crate::ops::{Daemon, Life, sockets};
 use crate::output;
 use crate::secrets;
-use crate::signals::{Reload, Stop};
+use crate::signals::Reload;
 
 /// Options of `serve`, and the keys of its configuration file.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ServeArgs {
-    /// Addresses to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice)
+    /// Addresses to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice), besides
+    /// the sockets that systemd passes
     #[arg(long, value_name = "ADDR", num_args = 1..)]
     listen: Vec<SocketAddr>,
     /// Where each connection is forwarded to, such as 127.0.0.1:80
@@ -62,6 +64,17 @@ pub(crate) struct ServeArgs {
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
+    /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
+    /// ends them at once [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    drain: Option<String>,
+    /// What a line of the log looks like [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    log_format: Option<Format>,
+    /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
+    /// [default: what RUST_LOG says, else info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
     /// A TOML file with any of these options by their long names; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
@@ -86,6 +99,9 @@ impl ServeArgs {
             max_memory: self.max_memory.or(from.max_memory),
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
             grace: self.grace.or(from.grace),
+            drain: self.drain.or(from.drain),
+            log_format: self.log_format.or(from.log_format),
+            log_level: self.log_level.or(from.log_level),
             config: None,
         })
     }
@@ -176,9 +192,7 @@ impl ServeArgs {
 
 /// Says on standard error what plaintext means.
 pub(crate) fn warn_plaintext() {
-    eprintln!(
-        "weftline: warning: --insecure-plaintext: anybody on the way can read and change the data"
-    );
+    output::warn("--insecure-plaintext: anybody on the way can read and change the data");
 }
 
 /// Reads a size such as 64MiB.
@@ -191,20 +205,6 @@ pub(crate) fn parse_duration(option: &str, text: &str) -> Result<std::time::Dura
     humantime::parse_duration(text).map_err(|error| {
         Failure::wrong_use(format!("{option}: '{text}' is no duration such as 30s: {error}"))
     })
-}
-
-/// Starts logging to standard error: what RUST_LOG says, else from "info" on.
-pub(crate) fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::builder()
-        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
-        .from_env_lossy();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .without_time()
-        .init();
 }
 
 /// The daemons' runtime. Under load tokio looks at sockets and timers only once in so many turns of
@@ -225,40 +225,53 @@ pub(crate) fn limit_memory(size: Option<&str>) -> Result<(), Failure> {
 
 /// Serves until a signal comes.
 pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
+    let passed = sockets::take()?;
     let first = args.clone().complete()?;
     // A secret or a certificate can be replaced without any configuration file.
     let named = [&args.config, &first.token_file, &first.cert];
     let file = named.into_iter().flatten().next().cloned();
-    start_log();
+    log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
-    if first.listen.is_empty() {
+    if first.listen.is_empty() && passed.is_empty() {
         return Err(Failure::wrong_use("nothing to listen on; give --listen ADDR"));
     }
     let target = first.target()?;
-    let (builder, mut greeting) = first.builder()?;
+    let (mut builder, mut greeting) = first.builder()?;
+    for one in &passed {
+        builder = builder.listener(one.listener()?);
+    }
+    // One configuration does for both ways to be started.
+    let is_passed = |address: &SocketAddr| passed.iter().any(|one| one.address == *address);
+    let fresh: Vec<_> = first.listen.iter().copied().filter(|a| !is_passed(a)).collect();
     let runtime = runtime()?;
     runtime.block_on(async {
-        let stop = Stop::on_signals()?;
+        let life = Life::start(Daemon::Serve, first.drain.as_deref())?;
         let mut wanted = Reload::on_signal(file.as_deref())?;
-        let server = builder.bind(&first.listen)?;
-        for address in server.local_addrs() {
+        let server = builder.bind(&fresh)?;
+        let addresses: Vec<_> = server.local_addrs().iter().map(ToString::to_string).collect();
+        for address in &addresses {
             greeting += &format!("listening on {address}\n");
         }
+        life.set_listening(addresses);
         output::print(&greeting)?;
+        life.ready();
         let control = server.control();
         let reloading = async {
             loop {
                 wanted.wanted().await;
+                life.reloading();
                 let again = args.clone().complete();
                 let result = again.and_then(|args| args.reload(&first, &control));
                 log_reload(file.as_deref(), result);
+                life.ready();
             }
         };
         tokio::select! {
-            () = weftline::serve(server, target, stop.nth(1), stop.nth(2)) => {}
+            () = weftline::serve(server, target, life.stopping(), life.ending()) => {}
             () = reloading => {}
         }
+        life.over();
         Ok(())
     })
 }

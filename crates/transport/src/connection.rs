@@ -18,6 +18,7 @@ use weftline_core::session::SessionStats;
 use crate::error::Error;
 use crate::events::PathEvent;
 use crate::shared::{End, Shared, WriteError};
+use crate::status::{self, About};
 
 /// Bytes taken from the session at a time for [`AsyncBufRead`].
 const BUFFER: usize = 256 << 10;
@@ -66,13 +67,12 @@ impl Drop for Handle {
 #[derive(Clone)]
 pub struct Control {
     pub(crate) shared: Arc<Shared>,
-    peer: SocketAddr,
-    client: Option<Arc<str>>,
+    pub(crate) about: Arc<About>,
 }
 
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").field("peer", &self.peer).finish_non_exhaustive()
+        f.debug_struct("Control").field("peer", &self.about.peer()).finish_non_exhaustive()
     }
 }
 
@@ -95,10 +95,12 @@ pub struct ConnectionStats {
 
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, peer: SocketAddr, client: Option<String>) -> Self {
-        let client = client.map(Arc::from);
-        let handle = Arc::new(Handle(Control { shared, peer, client }));
+        let about = Arc::new(About::new(peer, client));
+        let handle = Arc::new(Handle(Control { shared, about }));
         let read = ReadHalf { handle: Arc::clone(&handle), buffer: Vec::new(), at: 0 };
-        Self { read, write: WriteHalf { handle } }
+        let connection = Self { read, write: WriteHalf { handle } };
+        status::register(&connection);
+        connection
     }
 
     /// The two halves, for two tasks.
@@ -120,13 +122,13 @@ impl Connection {
 impl Control {
     /// The peer's address on the connection's first subflow.
     pub fn peer_addr(&self) -> SocketAddr {
-        self.peer
+        self.about.peer()
     }
 
     /// Who the client is (server): the name of its token, or the fingerprint of its certificate;
     /// `None` where the server asks for neither, and on the client's side.
     pub fn client(&self) -> Option<&str> {
-        self.client.as_deref()
+        self.about.client()
     }
 
     /// The counters now.

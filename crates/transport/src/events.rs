@@ -44,6 +44,12 @@ pub enum PathEventKind {
         /// The subflow.
         subflow: u64,
     },
+    /// Its silent subflow is not waited for any longer: fresh TCP connections are tried beside it,
+    /// and the first to answer takes its place (client only).
+    Stalled {
+        /// The subflow.
+        subflow: u64,
+    },
     /// It has a new subflow.
     Up {
         /// The subflow.
@@ -65,6 +71,9 @@ impl fmt::Display for PathEvent {
             }
             PathEventKind::Recovered { subflow } => write!(f, "subflow {subflow} recovered"),
             PathEventKind::Silent { subflow } => write!(f, "subflow {subflow} silent"),
+            PathEventKind::Stalled { subflow } => {
+                write!(f, "subflow {subflow} stalled, a fresh connection is tried beside it")
+            }
             PathEventKind::Up { subflow, local, peer } => {
                 write!(f, "subflow {subflow} up, {local} to {peer}")
             }

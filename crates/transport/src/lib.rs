@@ -85,6 +85,7 @@ mod token;
 mod vigil;
 
 pub mod refusal;
+pub mod status;
 
 pub use address::{ParseServerAddrError, ServerAddr};
 pub use client::{Client, ClientBuilder, PathConfig};
@@ -97,7 +98,7 @@ pub use memory::MemoryBudget;
 pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};
 pub use server::{Server, ServerBuilder, ServerControl};
 pub use socket::{Bind, check_congestion, congestion_controls};
-pub use stats::{ProcessStats, process_stats};
+pub use stats::{ProcessStats, process_stats, refusals};
 pub use tls::{
     ClientSecurity, ClientTls, Fingerprint, Identity, ParseFingerprintError, ServerSecurity,
     ServerTls, Trust, default_state_dir,

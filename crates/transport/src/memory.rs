@@ -175,6 +175,11 @@ impl Lease {
         self.send
     }
 
+    /// All that is promised to the connection, its subflows' buffers included.
+    pub(crate) const fn held(&self) -> u64 {
+        self.receive + self.send + self.subflows * SUBFLOW
+    }
+
     /// Grows what may be received up to `wanted`, as far as there is memory; what it is then.
     pub(crate) fn grow_receive(&mut self, wanted: u64) -> u64 {
         self.receive +=
@@ -219,7 +224,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.budget.give_back(self.receive + self.send + self.subflows * SUBFLOW);
+        self.budget.give_back(self.held());
     }
 }
 

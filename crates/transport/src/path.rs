@@ -283,7 +283,11 @@ impl Dialer {
                 }
                 Verdict::Alive => {}
                 Verdict::Quiet => open.shared.probe(running.id),
-                Verdict::Stalled if self.settings.replace_stalled => return Dark::Stalled,
+                Verdict::Stalled if self.settings.replace_stalled => {
+                    let kind = PathEventKind::Stalled { subflow: running.id.0 };
+                    self.tell(index, &open.shared, kind);
+                    return Dark::Stalled;
+                }
                 Verdict::Stalled => {}
             }
         }
@@ -365,9 +369,12 @@ impl Dialer {
             tracing::debug!("path {name}: cannot come up: {reason}");
             return;
         };
-        let kind = PathEventKind::AttemptFailed { reason };
-        let id = self.settings.ids[index];
-        open.shared.publish(path_event(clock::now(), id, &name.into(), kind));
+        self.tell(index, &open.shared, PathEventKind::AttemptFailed { reason });
+    }
+
+    fn tell(&self, index: usize, shared: &Shared, kind: PathEventKind) {
+        let (name, id) = (self.settings.paths[index].0.name.as_str(), self.settings.ids[index]);
+        shared.publish(path_event(clock::now(), id, &name.into(), kind));
     }
 }
 

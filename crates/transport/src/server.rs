@@ -56,6 +56,7 @@ pub struct ServerBuilder {
     memory: MemoryBudget,
     grace: Duration,
     socket: SocketOptions,
+    passed: Vec<Arc<std::net::TcpListener>>,
 }
 
 impl Default for ServerBuilder {
@@ -69,6 +70,7 @@ impl Default for ServerBuilder {
             memory: MemoryBudget::default(),
             grace: Duration::from_secs(30),
             socket: SocketOptions::default(),
+            passed: Vec::new(),
         }
     }
 }
@@ -136,16 +138,27 @@ impl ServerBuilder {
         self
     }
 
-    /// Starts listening on `addresses`.
+    /// Accepts on this listener, too, such as one of systemd.
+    #[must_use]
+    pub fn listener(mut self, listener: std::net::TcpListener) -> Self {
+        self.passed.push(Arc::new(listener));
+        self
+    }
+
+    /// Starts listening on `addresses`, and on the listeners that were given.
     ///
     /// # Errors
-    /// When the security is not given, a limit makes no sense, there is no address, or one is not
-    /// there or taken.
+    /// When the security is not given, a limit makes no sense, there is no address and no listener,
+    /// or an address is not there or taken.
     pub fn bind(self, addresses: &[SocketAddr]) -> Result<Server, Error> {
         let live = self.live()?;
         self.limits.check()?;
-        let listeners: Vec<TcpListener> =
-            addresses.iter().map(|&a| socket::listen(a)).collect::<Result<_, _>>()?;
+        let passed = self.passed.iter().map(|passed| {
+            let listener = passed.try_clone().map_err(Error::Socket)?;
+            socket::adopt(listener)
+        });
+        let fresh = addresses.iter().map(|&address| socket::listen(address));
+        let listeners: Vec<TcpListener> = passed.chain(fresh).collect::<Result<_, Error>>()?;
         let local: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
         if listeners.is_empty() {
             return Err(Error::Invalid("no address to listen on".to_owned()));
@@ -198,7 +211,7 @@ impl Server {
         ServerBuilder::default()
     }
 
-    /// The addresses listened on, in the order given, with the ports the system chose for port 0.
+    /// The addresses listened on, those of given listeners first, in the order given, with the ports the system chose for port 0.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.local
     }
@@ -342,7 +355,7 @@ async fn listen(state: Arc<State>, listener: TcpListener) {
                 tokio::spawn(let_in(Arc::clone(&state), stream, peer, counted));
             }
             Err(full) => {
-                COUNTERS.refused();
+                COUNTERS.flooded();
                 tracing::debug!("{peer}: {full}");
             }
         }
@@ -360,7 +373,7 @@ async fn let_in(state: Arc<State>, stream: TcpStream, peer: SocketAddr, counted:
     };
     drop(counted);
     if let Err(error) = result {
-        COUNTERS.refused();
+        COUNTERS.refused(&error);
         state.refusals.log(&error);
     }
 }

@@ -30,6 +30,7 @@ use crate::policy::Caps;
 use crate::refusal::printable;
 use crate::socket::TcpInfo;
 use crate::stats::COUNTERS;
+use crate::status::{self, About, ConnectionStatus};
 
 /// Events kept for a slow subscriber; older ones are dropped for it.
 const EVENT_CAPACITY: usize = 64;
@@ -54,6 +55,10 @@ pub(crate) struct Shared {
     /// Made when somebody first asks for them: it has memory for all that it may hold.
     events: OnceLock<broadcast::Sender<PathEvent>>,
     grace: Duration,
+    /// Which connection of the process this is.
+    pub(crate) number: u64,
+    scheduler: &'static str,
+    opened_at: Instant,
 }
 
 struct Inner {
@@ -176,8 +181,10 @@ impl Shared {
             phase: watch::Sender::new(Phase::Open),
             events: OnceLock::new(),
             grace,
+            number: COUNTERS.opened(),
+            scheduler: config.scheduler.name,
+            opened_at: now,
         });
-        COUNTERS.opened();
         tokio::spawn(run_timer(Arc::clone(&shared)));
         shared
     }
@@ -432,6 +439,22 @@ impl Shared {
         self.with(|inner, _| (inner.session.stats(), inner.names.clone()))
     }
 
+    /// The connection as it is now.
+    pub(crate) fn status(&self, about: &About) -> ConnectionStatus {
+        self.with(|inner, now| ConnectionStatus {
+            number: self.number,
+            peer: about.peer(),
+            client: about.client().map(Arc::from),
+            label: about.label(),
+            scheduler: self.scheduler,
+            age: now.since(self.opened_at),
+            memory: ByteCount::new(inner.lease.held()),
+            send_held: ByteCount::new(inner.session.send_held()),
+            stats: inner.session.stats(),
+            names: inner.names.clone(),
+        })
+    }
+
     // ---- time ----
 
     /// The next deadline; `None` when the connection is over and its last subflow gone.
@@ -468,6 +491,7 @@ async fn run_timer(shared: Arc<Shared>) {
             () = shared.timer.notified() => {}
         }
     }
+    status::forget(shared.number);
     shared.advance(Phase::Gone);
 }
 

@@ -193,6 +193,15 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     })
 }
 
+/// A listener that somebody else has made.
+///
+/// # Errors
+/// When it cannot be waited for.
+pub(crate) fn adopt(listener: std::net::TcpListener) -> Result<TcpListener, Error> {
+    listener.set_nonblocking(true).map_err(Error::Socket)?;
+    TcpListener::from_std(listener).map_err(Error::Socket)
+}
+
 /// Applies the options that hold for connecting and accepted sockets alike.
 pub(crate) fn configure(socket: SockRef<'_>, options: &SocketOptions) -> Result<(), Error> {
     let set = || {

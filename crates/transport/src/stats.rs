@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::Error;
+use crate::refusal;
+
 /// Counts since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessStats {
@@ -27,6 +30,7 @@ pub(crate) static COUNTERS: Counters = Counters {
     subflows_up: AtomicU64::new(0),
     subflows_down: AtomicU64::new(0),
     handshakes_refused: AtomicU64::new(0),
+    refusals: [const { AtomicU64::new(0) }; REASONS.len()],
 };
 
 pub(crate) struct Counters {
@@ -36,11 +40,55 @@ pub(crate) struct Counters {
     subflows_up: AtomicU64,
     subflows_down: AtomicU64,
     handshakes_refused: AtomicU64,
+    refusals: [AtomicU64; REASONS.len()],
+}
+
+/// Why handshakes are refused or break off, as metrics name it. The first is for a source with too
+/// many at once, the last for everything that has no name of its own.
+const REASONS: [&str; 13] = [
+    "flood",
+    "busy",
+    "closed",
+    "congestion",
+    "join",
+    "messages",
+    "protocol",
+    "scheduler",
+    "subflow",
+    "timeout",
+    "tls",
+    "token",
+    "other",
+];
+
+/// Which of the reasons an error is.
+fn reason(error: &Error) -> &'static str {
+    match error {
+        Error::RefusedPeer { code, .. } => match *code {
+            refusal::BUSY => "busy",
+            refusal::CONGESTION => "congestion",
+            refusal::JOIN => "join",
+            refusal::MESSAGES => "messages",
+            refusal::PROTOCOL => "protocol",
+            refusal::SCHEDULER => "scheduler",
+            refusal::SUBFLOW => "subflow",
+            refusal::TLS_WANTED => "tls",
+            refusal::TOKEN => "token",
+            _ => "other",
+        },
+        Error::ClosedInHandshake { .. } | Error::Socket(_) => "closed",
+        Error::GivenUp { .. } => "flood",
+        Error::HandshakeTimeout { .. } => "timeout",
+        Error::OtherProtocol { .. } | Error::Protocol { .. } => "protocol",
+        Error::PlaintextClient { .. } | Error::Tls { .. } | Error::TlsClient { .. } => "tls",
+        _ => "other",
+    }
 }
 
 impl Counters {
-    pub(crate) fn opened(&self) {
-        self.connections_opened.fetch_add(1, Ordering::Relaxed);
+    /// Counts a connection; its number, 0 for the first.
+    pub(crate) fn opened(&self) -> u64 {
+        self.connections_opened.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn ended(&self, failed: bool) {
@@ -56,8 +104,19 @@ impl Counters {
         self.subflows_down.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn refused(&self) {
+    /// Counts a handshake that was refused or broke off.
+    pub(crate) fn refused(&self, error: &Error) {
         self.handshakes_refused.fetch_add(1, Ordering::Relaxed);
+        let reason = reason(error);
+        if let Some(at) = REASONS.iter().position(|known| *known == reason) {
+            self.refusals[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts one that was closed before it began, as its source has too many.
+    pub(crate) fn flooded(&self) {
+        self.handshakes_refused.fetch_add(1, Ordering::Relaxed);
+        self.refusals[0].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -71,5 +130,29 @@ pub fn process_stats() -> ProcessStats {
         subflows_up: count(&COUNTERS.subflows_up),
         subflows_down: count(&COUNTERS.subflows_down),
         handshakes_refused: count(&COUNTERS.handshakes_refused),
+    }
+}
+
+/// Handshakes that this process refused or that broke off (server), by reason; the reasons are
+/// always the same, in the same order. They add up to [`ProcessStats::handshakes_refused`].
+pub fn refusals() -> Vec<(&'static str, u64)> {
+    let counts = COUNTERS.refusals.iter().map(|count| count.load(Ordering::Relaxed));
+    REASONS.into_iter().zip(counts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_place() {
+        let peer = std::net::SocketAddr::from(([192, 0, 2, 1], 1));
+        for code in 0..20 {
+            let error = Error::RefusedPeer { peer, code, reason: String::new() };
+            assert!(REASONS.contains(&reason(&error)), "{code}");
+            assert_eq!(reason(&error) == "other", code == 0 || code > 9, "{code}");
+        }
+        assert_eq!(reason(&Error::GivenUp { peer }), REASONS[0]);
+        assert_eq!(reason(&Error::NoTrust), "other");
     }
 }

@@ -18,7 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The program, without what the environment would change in it.
 pub fn weftline(args: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("weftline"));
-    command.args(args).env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
+    for name in ["RUST_LOG", "RUST_BACKTRACE", "NOTIFY_SOCKET", "LISTEN_FDS", "WATCHDOG_USEC"] {
+        command.env_remove(name);
+    }
+    // Where control sockets go: not beside those of the machine's own daemons.
+    command.args(args).env("RUNTIME_DIRECTORY", env!("CARGO_TARGET_TMPDIR"));
     command
 }
 
@@ -63,7 +67,7 @@ impl Daemon {
         Self::spawn(weftline(args).env(name, value))
     }
 
-    fn spawn(command: &mut Command) -> Self {
+    pub fn spawn(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let errors = BufReader::new(child.stderr.take().unwrap());
@@ -115,6 +119,10 @@ impl Daemon {
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args([name, &self.child.id().to_string()]).status();
         assert!(status.unwrap().success());
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Waits for the end; the exit status and what was left on standard output.

@@ -52,7 +52,28 @@ impl Forwarder {
         service: LocalService,
         ready: usize,
     ) -> Result<Self, Error> {
-        let listener = socket::listen(address)?;
+        Self::start(client, socket::listen(address)?, service, ready).await
+    }
+
+    /// As [`bind`](Self::bind), with a listener that is there already, such as one of systemd.
+    ///
+    /// # Errors
+    /// When the listener is none, or the server cannot be reached or does not fit.
+    pub async fn with_listener(
+        client: Client,
+        listener: std::net::TcpListener,
+        service: LocalService,
+        ready: usize,
+    ) -> Result<Self, Error> {
+        Self::start(client, socket::adopt(listener)?, service, ready).await
+    }
+
+    async fn start(
+        client: Client,
+        listener: TcpListener,
+        service: LocalService,
+        ready: usize,
+    ) -> Result<Self, Error> {
         let local = listener.local_addr().map_err(Error::Socket)?;
         let pool = Arc::new(Pool::start(client, ready).await?);
         Ok(Self { listener, local, service, users: None, pool })
@@ -70,8 +91,8 @@ impl Forwarder {
         self.local
     }
 
-    /// Forwards until `stop` completes. Connections under way then have 5 s to finish, or until
-    /// `stop_now` completes.
+    /// Forwards until `stop` completes. No connections are taken any more then, and those under
+    /// way may finish until `stop_now` completes; those that have not are reset.
     pub async fn run(self, stop: impl Future<Output = ()>, stop_now: impl Future<Output = ()>) {
         self.run_until_removed(std::future::pending(), stop, stop_now).await;
     }
@@ -137,7 +158,11 @@ async fn forward_one(
         () = reached(&mut stage, Stage::Over) => return,
     };
     match opened {
-        Ok(connection) => relay_until(connection, local, peer, stage).await,
+        Ok((connection, target)) => {
+            let to = target.map(|target| format!(" to {target}"));
+            connection.set_label(&format!("from {peer}{}", to.unwrap_or_default()));
+            relay_until(connection, local, peer, stage).await;
+        }
         Err(error) => {
             tracing::warn!("cannot forward a connection of {peer}: {error}");
             if service == LocalService::Forward {
@@ -147,15 +172,15 @@ async fn forward_one(
     }
 }
 
-/// A connection whose other end is where `local` wants to go.
+/// A connection whose other end is where `local` wants to go, and where that is if it said so.
 async fn open(
     pool: &Pool,
     service: LocalService,
     users: Option<&SocksUsers>,
     local: &mut TcpStream,
-) -> io::Result<Connection> {
+) -> io::Result<(Connection, Option<String>)> {
     if service == LocalService::Forward {
-        return Ok(pool.open(&Opening::Forward).await?);
+        return Ok((pool.open(&Opening::Forward).await?, None));
     }
     let negotiation = socks::negotiate(local, users);
     let negotiation = tokio::time::timeout(NEGOTIATION_TIMEOUT, negotiation).await;
@@ -168,7 +193,7 @@ async fn open(
     match answer.await {
         Ok((connection, Reply::SUCCEEDED)) => {
             socks::reply(local, Reply::SUCCEEDED).await?;
-            Ok(connection)
+            Ok((connection, Some(target)))
         }
         Ok((mut connection, reply)) => {
             let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection).await;

@@ -31,8 +31,6 @@ pub use socks::SocksUsers;
 
 /// What a peer is told when its connection is stopped.
 const SHUTTING_DOWN: &str = "the other side is shutting down";
-/// How long connections may go on after the shutdown signal.
-const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// The wait after the system refused to accept a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -141,12 +139,11 @@ impl Open {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Lets the connections finish for a while and ends those that do not.
+    /// Lets the connections finish until `stop_now` and ends those that do not.
     async fn drain(mut self, stop_now: impl Future<Output = ()>) {
         self.stage.send_replace(Stage::Finishing);
         tokio::select! {
             () = self.finish() => return,
-            () = tokio::time::sleep(DRAIN_TIME) => {}
             () = stop_now => {}
         }
         self.stage.send_replace(Stage::Over);

@@ -26,8 +26,10 @@ pub enum Target {
     Named,
 }
 
-/// Forwards each connection of `server` to its target until `stop` completes. Connections under
-/// way then have 5 s to finish, or until `stop_now` completes.
+/// Forwards each connection of `server` to its target until `stop` completes. Nothing is accepted
+/// any more then, and connections under way may finish until `stop_now` completes; those that
+/// have not are reset. Subflows do not join any more either: connections under way go on with
+/// those they have.
 pub async fn serve(
     mut server: Server,
     target: Target,
@@ -65,8 +67,8 @@ async fn serve_one(
             return;
         }
     };
-    let dialled = match opening {
-        Ok(opening) => dial(&mut connection, &target, &opening).await,
+    let dialled = match &opening {
+        Ok(opening) => dial(&mut connection, &target, opening).await,
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string()),
         Err(error) => {
             // It was kept ready and never used, or its client failed.
@@ -75,7 +77,14 @@ async fn serve_one(
         }
     };
     match dialled {
-        Ok(local) => relay_until(connection, local, peer, stage).await,
+        Ok(local) => {
+            connection.set_label(&match (&opening, &*target) {
+                (Ok(Opening::Named(name)), _) => format!("to {name}"),
+                (_, Target::Fixed(target)) => format!("to {target}"),
+                _ => "to a target".to_owned(),
+            });
+            relay_until(connection, local, peer, stage).await;
+        }
         Err(reason) => {
             tracing::warn!("{peer}: {reason}");
             connection.abort(RESET_FORWARD, &reason);

@@ -1,0 +1,192 @@
+//! What both daemons have for those who run them: their life from start to end, told to systemd and
+//! to the log.
+
+pub(crate) mod log;
+pub(crate) mod sockets;
+pub(crate) mod systemd;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::signals::Stop;
+
+/// How long connections under way may go on after the first signal, unless told otherwise.
+const DRAIN: Duration = Duration::from_secs(30);
+/// How often systemd is told how many connections there are.
+const STATUS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Which daemon this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Daemon {
+    Serve,
+    Connect,
+}
+
+impl Daemon {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Connect => "connect",
+        }
+    }
+}
+
+/// How far a daemon has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It does not take connections yet.
+    Starting,
+    Running,
+    /// It takes no more connections, and those under way may finish.
+    Draining,
+}
+
+impl State {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// A daemon's life.
+pub(crate) struct Life {
+    pub(crate) daemon: Daemon,
+    pub(crate) began: Instant,
+    stop: Stop,
+    drain: Duration,
+    state: Mutex<State>,
+    listening: Mutex<Vec<String>>,
+    /// Whether it has been said that the connections under way are ended.
+    told_end: AtomicBool,
+}
+
+impl Life {
+    /// Starts to catch the signals that end it. `drain` is how long connections under way may go on
+    /// after the first.
+    ///
+    /// # Errors
+    /// When `drain` is no duration, or the system does not let us.
+    pub(crate) fn start(daemon: Daemon, drain: Option<&str>) -> Result<Arc<Self>, Failure> {
+        let drain = drain.map(|text| crate::serve::parse_duration("--drain", text)).transpose()?;
+        let life = Arc::new(Self {
+            daemon,
+            began: Instant::now(),
+            stop: Stop::on_signals()?,
+            drain: drain.unwrap_or(DRAIN),
+            state: Mutex::new(State::Starting),
+            listening: Mutex::new(Vec::new()),
+            told_end: AtomicBool::new(false),
+        });
+        tokio::spawn(Arc::clone(&life).keep_systemd_informed());
+        Ok(life)
+    }
+
+    pub(crate) fn state(&self) -> State {
+        *self.state.lock().expect("nobody panics with it")
+    }
+
+    fn set_state(&self, state: State) -> State {
+        std::mem::replace(&mut *self.state.lock().expect("nobody panics with it"), state)
+    }
+
+    /// The addresses listened on.
+    pub(crate) fn listening(&self) -> Vec<String> {
+        self.listening.lock().expect("nobody panics with it").clone()
+    }
+
+    /// Says where connections are taken now.
+    pub(crate) fn set_listening(&self, addresses: Vec<String>) {
+        *self.listening.lock().expect("nobody panics with it") = addresses;
+    }
+
+    /// Connections are taken from now on.
+    pub(crate) fn ready(&self) {
+        if self.state() == State::Draining {
+            // Too late; systemd knows.
+            return;
+        }
+        self.set_state(State::Running);
+        systemd::ready(&self.summary());
+    }
+
+    /// Tells systemd of the beginning of a reload; [`ready`](Self::ready) is its end.
+    pub(crate) fn reloading(&self) {
+        systemd::reloading();
+    }
+
+    /// Waits for the first signal: no more connections are to be taken.
+    pub(crate) async fn stopping(&self) {
+        self.stop.nth(1).await;
+        if self.set_state(State::Draining) != State::Draining {
+            systemd::stopping(&self.summary());
+            match used() {
+                0 => tracing::info!("stopping: no connection is under way"),
+                n => tracing::info!(
+                    "stopping: {n} connections under way may go on for {}; a second signal ends \
+                     them at once",
+                    humantime::format_duration(self.drain)
+                ),
+            }
+        }
+    }
+
+    /// Waits until the connections under way are to be ended: the time they had is over, or there
+    /// was a second signal.
+    pub(crate) async fn ending(&self) {
+        self.stop.nth(1).await;
+        let reason = tokio::select! {
+            () = tokio::time::sleep(self.drain) => "their time is over",
+            () = self.stop.nth(2) => "a second signal came",
+        };
+        if !self.told_end.swap(true, Ordering::Relaxed) {
+            tracing::warn!("{} connections under way are ended: {reason}", used());
+        }
+    }
+
+    /// The last words.
+    pub(crate) fn over(&self) {
+        tracing::info!("stopped");
+    }
+
+    /// What `systemctl status` shows.
+    fn summary(&self) -> String {
+        let connections = match used() {
+            1 => "1 connection".to_owned(),
+            n => format!("{n} connections"),
+        };
+        match self.state() {
+            State::Starting => "starting".to_owned(),
+            State::Running => format!("{connections} under way"),
+            State::Draining => format!("stopping, {connections} under way"),
+        }
+    }
+
+    /// Tells systemd that the program lives, as often as it wants to hear that, and how many
+    /// connections there are.
+    async fn keep_systemd_informed(self: Arc<Self>) {
+        if !systemd::is_listening() {
+            return;
+        }
+        // Twice in the time, as sd_watchdog_enabled(3) advises.
+        let watchdog = systemd::watchdog().map(|time| time / 2);
+        let mut told = String::new();
+        loop {
+            let pause = watchdog.unwrap_or(STATUS_INTERVAL).min(STATUS_INTERVAL);
+            tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
+            let now = self.summary();
+            systemd::alive(watchdog.is_some(), (now != told).then_some(&now));
+            told = now;
+        }
+    }
+}
+
+/// Connections under way, those that are only kept ready left out.
+fn used() -> usize {
+    let is_used = |control: &weftline::Control| control.label().is_some();
+    weftline::status::connections().iter().filter(|control| is_used(control)).count()
+}

@@ -1,0 +1,310 @@
+//! The connections of this process, for status displays and metrics: which there are, what each
+//! does, and what all of them together have carried.
+//!
+//! A connection is listed from its first subflow until its last is gone. What it has carried is
+//! then added to the totals, so that these only grow. Names come from peers and are bounded: what
+//! does not fit is counted under [`OTHER`].
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use weftline_core::ByteCount;
+use weftline_core::session::SessionStats;
+
+use crate::connection::{Connection, Control};
+use crate::refusal::printable;
+use crate::shared::Shared;
+
+/// Paths, and clients, that are counted by their own names.
+pub const MAX_NAMES: usize = 64;
+/// The name under which all others are counted.
+pub const OTHER: &str = "other";
+/// The longest label, in characters.
+const MAX_LABEL: usize = 128;
+/// New connections that a slow listener has not been told of yet; older ones are dropped for it.
+const OPENED_CAPACITY: usize = 1024;
+
+/// What is known of a connection from outside.
+#[derive(Debug)]
+pub(crate) struct About {
+    peer: SocketAddr,
+    client: Option<Arc<str>>,
+    label: Mutex<Option<Arc<str>>>,
+}
+
+impl About {
+    pub(crate) fn new(peer: SocketAddr, client: Option<String>) -> Self {
+        Self { peer, client: client.map(Arc::from), label: Mutex::new(None) }
+    }
+
+    pub(crate) const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    pub(crate) fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
+    pub(crate) fn label(&self) -> Option<Arc<str>> {
+        self.label.lock().expect("nobody panics with it").clone()
+    }
+}
+
+/// A connection as it is now.
+#[derive(Clone, Debug)]
+pub struct ConnectionStatus {
+    /// Its number in this process: 0 is the first. Never used again.
+    pub number: u64,
+    /// The peer's address on the first subflow.
+    pub peer: SocketAddr,
+    /// Who the client is (server), as in [`Control::client`].
+    pub client: Option<Arc<str>>,
+    /// What it is used for, as said by [`Control::set_label`]; `None` while it is only kept ready.
+    pub label: Option<Arc<str>>,
+    /// The scheduler of this side's direction.
+    pub scheduler: &'static str,
+    /// How long there has been a connection.
+    pub age: Duration,
+    /// Memory promised to it: what the peer may send unasked for, what may be held to send, and the
+    /// buffers of its subflows.
+    pub memory: ByteCount,
+    /// Bytes held to send: not acknowledged yet.
+    pub send_held: ByteCount,
+    /// Its counters.
+    pub stats: SessionStats,
+    /// The name of each path in them.
+    pub names: BTreeMap<weftline_core::PathId, Arc<str>>,
+}
+
+impl ConnectionStatus {
+    /// Stream bytes that the peer has acknowledged in order, and that were received in order.
+    pub fn moved(&self) -> u64 {
+        self.stats.acknowledged.saturating_add(self.stats.delivered)
+    }
+}
+
+impl Control {
+    /// The connection's number in this process: 0 is the first. Never used again.
+    pub fn number(&self) -> u64 {
+        self.shared.number
+    }
+
+    /// Says what the connection is used for, in status displays. At most 128 characters are kept.
+    pub fn set_label(&self, label: &str) {
+        let label: String = printable(label).chars().take(MAX_LABEL).collect();
+        *self.about.label.lock().expect("nobody panics with it") = Some(label.into());
+    }
+
+    /// What the connection is used for; `None` while it is only kept ready.
+    pub fn label(&self) -> Option<Arc<str>> {
+        self.about.label()
+    }
+
+    /// The connection as it is now.
+    pub fn status(&self) -> ConnectionStatus {
+        self.shared.status(&self.about)
+    }
+}
+
+/// What has been carried, by connections under way and by those that are over.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Stream bytes that peers have acknowledged in order.
+    pub sent: u64,
+    /// Stream bytes received in order.
+    pub received: u64,
+    /// Stream bytes received more than once.
+    pub duplicates: u64,
+    /// By path: its name, at most [`MAX_NAMES`] and [`OTHER`].
+    pub paths: BTreeMap<Arc<str>, PathTotals>,
+    /// By client (server): its name, at most [`MAX_NAMES`] and [`OTHER`]. Those without a name are
+    /// not listed.
+    pub clients: BTreeMap<Arc<str>, ClientTotals>,
+}
+
+/// What all connections have carried on the paths of one name, and how its subflows are now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathTotals {
+    /// Payload bytes given to it.
+    pub sent: u64,
+    /// Of these, bytes that were on another path already.
+    pub rescued: u64,
+    /// Payload bytes that peers have received on it.
+    pub delivered: u64,
+    /// Payload bytes received on it.
+    pub received: u64,
+    /// Subflows that it has had and that are gone.
+    pub lost_subflows: u64,
+    /// Its live subflows.
+    pub subflows: u64,
+    /// Of these, subflows that have data outstanding and make no progress.
+    pub silent: u64,
+    /// The sum of their congestion windows in bytes.
+    pub cwnd: u64,
+    /// Their payload bytes sent and not known to have arrived.
+    pub outstanding: u64,
+    /// Segments that the kernel has sent again on them.
+    pub retransmitted: u64,
+    /// The mean of their smoothed round-trip times, where there has been a sample.
+    pub srtt: Option<Duration>,
+    srtt_sum: Duration,
+    srtt_count: u32,
+}
+
+/// What a client has carried in all its connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientTotals {
+    /// Its connections now.
+    pub connections: u64,
+    /// Stream bytes it has acknowledged in order.
+    pub sent: u64,
+    /// Stream bytes received from it in order.
+    pub received: u64,
+}
+
+impl Totals {
+    /// Adds what a connection has carried. Those under way (`live`) also have subflows now.
+    fn add(&mut self, status: &ConnectionStatus, live: bool) {
+        self.sent += status.stats.acknowledged;
+        self.received += status.stats.delivered;
+        self.duplicates += status.stats.duplicates;
+        for (id, stats) in &status.stats.paths {
+            let name = status.names.get(id).map_or(OTHER, |name| name);
+            let path = entry(&mut self.paths, name);
+            path.sent += stats.sent;
+            path.rescued += stats.rescued;
+            path.delivered += stats.delivered;
+            path.received += stats.received;
+            path.lost_subflows += stats.lost_subflows;
+            if let Some(subflow) = stats.subflow.as_ref().filter(|_| live) {
+                path.subflows += 1;
+                path.silent += u64::from(subflow.silent);
+                path.cwnd += subflow.info.cwnd.as_u64();
+                path.outstanding += subflow.outstanding;
+                path.retransmitted += subflow.info.retransmitted;
+                if !subflow.info.srtt.is_zero() {
+                    path.srtt_sum += subflow.info.srtt;
+                    path.srtt_count += 1;
+                    path.srtt = Some(path.srtt_sum / path.srtt_count);
+                }
+            }
+        }
+        if let Some(client) = &status.client {
+            let client = entry(&mut self.clients, client);
+            client.connections += u64::from(live);
+            client.sent += status.stats.acknowledged;
+            client.received += status.stats.delivered;
+        }
+    }
+}
+
+/// The value of `name`, or of all others if there are too many names.
+fn entry<'a, T: Default>(map: &'a mut BTreeMap<Arc<str>, T>, name: &str) -> &'a mut T {
+    let known = map.contains_key(name) || map.len() < MAX_NAMES;
+    let key = if known { name } else { OTHER };
+    map.entry(key.into()).or_default()
+}
+
+struct Registry {
+    live: BTreeMap<u64, Entry>,
+    /// What connections carried that are over.
+    past: Totals,
+    opened: Option<broadcast::Sender<u64>>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    shared: Weak<Shared>,
+    about: Arc<About>,
+}
+
+impl Entry {
+    fn control(&self) -> Option<Control> {
+        let shared = self.shared.upgrade()?;
+        Some(Control { shared, about: Arc::clone(&self.about) })
+    }
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    live: BTreeMap::new(),
+    past: Totals {
+        sent: 0,
+        received: 0,
+        duplicates: 0,
+        paths: BTreeMap::new(),
+        clients: BTreeMap::new(),
+    },
+    opened: None,
+});
+
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().expect("the registry's users do not panic")
+}
+
+/// Lists a connection from now on.
+pub(crate) fn register(connection: &Connection) {
+    let (number, shared) = (connection.number(), Arc::downgrade(&connection.shared));
+    let entry = Entry { shared, about: Arc::clone(&connection.about) };
+    let mut registry = registry();
+    registry.live.insert(number, entry);
+    if let Some(opened) = &registry.opened {
+        // Nobody need be listening.
+        let _ = opened.send(number);
+    }
+}
+
+/// The connection is over and its last subflow gone.
+pub(crate) fn forget(number: u64) {
+    let mut registry = registry();
+    if let Some(entry) = registry.live.remove(&number)
+        && let Some(control) = entry.control()
+    {
+        registry.past.add(&control.status(), false);
+    }
+}
+
+/// The connections there are, the oldest first.
+pub fn connections() -> Vec<Control> {
+    registry().live.values().filter_map(Entry::control).collect()
+}
+
+/// The connection of this number, if it is not over.
+pub fn connection(number: u64) -> Option<Control> {
+    registry().live.get(&number)?.control()
+}
+
+/// Tells the number of each connection from here on, as it is opened or accepted. A listener that
+/// falls behind by 1024 loses the oldest.
+pub fn opened() -> broadcast::Receiver<u64> {
+    let mut registry = registry();
+    registry.opened.get_or_insert_with(|| broadcast::Sender::new(OPENED_CAPACITY)).subscribe()
+}
+
+/// What all connections have carried so far.
+pub fn totals() -> Totals {
+    let registry = registry();
+    let mut totals = registry.past.clone();
+    for control in registry.live.values().filter_map(Entry::control) {
+        totals.add(&control.status(), true);
+    }
+    totals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_bounded_and_nothing_is_lost() {
+        let mut map = BTreeMap::new();
+        for n in 0..1000 {
+            *entry::<u64>(&mut map, &format!("path {n}")) += 1;
+        }
+        assert_eq!(map.len(), MAX_NAMES + 1);
+        assert_eq!(map.values().sum::<u64>(), 1000);
+        assert_eq!(map[OTHER], 1000 - MAX_NAMES as u64);
+    }
+}
