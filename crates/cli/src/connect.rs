@@ -1,5 +1,6 @@
 //! `weftline connect`: local TCP connections in, multipath connections out.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,9 +13,10 @@ use weftline::{
 use crate::config;
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
+use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed, Place};
-use crate::ops::{Daemon, Life};
+use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::paths::{self, PathTable};
 use crate::secrets;
 use crate::serve::{limit_memory, parse_duration, parse_size, runtime, warn_plaintext};
@@ -101,6 +103,16 @@ pub(crate) struct ConnectArgs {
     /// ends them at once [default: 30s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
+    /// Where `weftline status` can ask how the daemon is, or none [default: a socket in
+    /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
+    #[arg(long, value_name = "PATH|none")]
+    control: Option<Control>,
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: whoever reaches it may
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// A directory to which each connection writes its events and measurements
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<Format>,
@@ -174,6 +186,9 @@ impl ConnectArgs {
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
             grace: self.grace.or(from.grace),
             drain: self.drain.or(from.drain),
+            control: self.control.or(from.control),
+            metrics: self.metrics.or(from.metrics),
+            qlog: self.qlog.or(from.qlog),
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
             config: None,
@@ -249,6 +264,11 @@ impl ConnectArgs {
             builder = builder.grace(parse_duration("--grace", grace)?);
         }
         Ok(builder.security(self.security()?))
+    }
+
+    /// Where the daemon shows how it is.
+    fn doors(&self) -> Wanted<'_> {
+        Wanted { control: self.control.as_ref(), metrics: self.metrics, qlog: self.qlog.as_deref() }
     }
 
     /// Where connections are taken, and how they are carried from there. A single `passed` socket
@@ -338,12 +358,12 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
-    let drain = first.drain.clone();
-    let wanted = first.listeners(&passed)?;
+    let wanted = first.clone().listeners(&passed)?;
     let runtime = runtime()?;
     runtime.block_on(async {
-        let life = Life::start(Daemon::Connect, drain.as_deref())?;
+        let life = Life::start(Daemon::Connect, first.drain.as_deref())?;
         let mut reload = Reload::on_signal(file.as_deref())?;
+        let _open = Doors::open(&life, first.doors()).await?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
         tokio::select! {
             set = listeners.set(wanted) => set?,

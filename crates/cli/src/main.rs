@@ -14,6 +14,7 @@ mod secrets;
 mod serve;
 mod signals;
 mod sim;
+mod status;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Take local TCP connections and carry them to a server over several paths
     Connect(Box<connect::ConnectArgs>),
+    /// Show what a running daemon does: its connections, and each one's paths
+    Status(status::StatusArgs),
     /// Run schemes and programs over emulated links on the real kernel (needs root)
     #[command(subcommand)]
     Lab(lab::LabCommand),
@@ -80,6 +83,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(*args),
         Command::Connect(args) => connect::run(*args),
+        Command::Status(args) => status::run(&args),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Report { dir } => {

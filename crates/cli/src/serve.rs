@@ -13,8 +13,9 @@ use weftline_core::ByteCount;
 use crate::config;
 use crate::connect::log_reload;
 use crate::failure::Failure;
+use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
-use crate::ops::{Daemon, Life, sockets};
+use crate::ops::{Daemon, Doors, Life, Wanted, sockets};
 use crate::output;
 use crate::secrets;
 use crate::signals::Reload;
@@ -68,6 +69,16 @@ pub(crate) struct ServeArgs {
     /// ends them at once [default: 30s]
     #[arg(long, value_name = "DURATION")]
     drain: Option<String>,
+    /// Where `weftline status` can ask how the daemon is, or none [default: a socket in
+    /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
+    #[arg(long, value_name = "PATH|none")]
+    control: Option<Control>,
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: whoever reaches it may
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+    /// A directory to which each connection writes its events and measurements
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<Format>,
@@ -100,6 +111,9 @@ impl ServeArgs {
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
             grace: self.grace.or(from.grace),
             drain: self.drain.or(from.drain),
+            control: self.control.or(from.control),
+            metrics: self.metrics.or(from.metrics),
+            qlog: self.qlog.or(from.qlog),
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
             config: None,
@@ -171,6 +185,11 @@ impl ServeArgs {
             builder = builder.grace(parse_duration("--grace", grace)?);
         }
         Ok((builder, greeting))
+    }
+
+    /// Where the daemon shows how it is.
+    fn doors(&self) -> Wanted<'_> {
+        Wanted { control: self.control.as_ref(), metrics: self.metrics, qlog: self.qlog.as_deref() }
     }
 
     /// Takes over what may change while the server runs.
@@ -255,6 +274,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         }
         life.set_listening(addresses);
         output::print(&greeting)?;
+        let _open = Doors::open(&life, first.doors()).await?;
         life.ready();
         let control = server.control();
         let reloading = async {

@@ -244,6 +244,7 @@ impl Dialer {
         let shared = Shared::start(&session, settings.grace, caps, lease);
         for (index, &id) in settings.ids.iter().enumerate() {
             shared.set_policy(id, settings.note(index));
+            shared.name_path(id, &settings.paths[index].0.name);
         }
         Ok((parts, Open { shared, keys }))
     }

@@ -59,6 +59,7 @@ pub(crate) async fn follow(
                 shared.change_policy(id, now.note(index));
             }
             if !is_running {
+                shared.name_path(id, &now.paths[index].0.name);
                 // Nobody waits for its news.
                 let (reports, _) = mpsc::channel(1);
                 let dialer = Arc::new(dialer.with(Arc::clone(&now)));

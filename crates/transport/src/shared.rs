@@ -16,7 +16,7 @@ use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use weftline_core::session::{
-    Event, MessageFate, RESET_ABANDONED, Session, SessionConfig, SessionStats,
+    Event, MessageFate, PathStats, RESET_ABANDONED, Session, SessionConfig, SessionStats,
 };
 use weftline_core::wire::PolicyNote;
 use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
@@ -318,6 +318,13 @@ impl Shared {
         });
     }
 
+    /// Says what a path is called that may not have had a subflow yet.
+    pub(crate) fn name_path(&self, path: PathId, name: &str) {
+        self.with(|inner, _| {
+            inner.names.entry(path).or_insert_with(|| name.into());
+        });
+    }
+
     /// What is still on a path's subflows; `None` if it has none.
     pub(crate) fn carried(&self, path: PathId) -> Option<Carried> {
         self.with(|inner, _| {
@@ -441,17 +448,25 @@ impl Shared {
 
     /// The connection as it is now.
     pub(crate) fn status(&self, about: &About) -> ConnectionStatus {
-        self.with(|inner, now| ConnectionStatus {
-            number: self.number,
-            peer: about.peer(),
-            client: about.client().map(Arc::from),
-            label: about.label(),
-            scheduler: self.scheduler,
-            age: now.since(self.opened_at),
-            memory: ByteCount::new(inner.lease.held()),
-            send_held: ByteCount::new(inner.session.send_held()),
-            stats: inner.session.stats(),
-            names: inner.names.clone(),
+        self.with(|inner, now| {
+            let mut stats = inner.session.stats();
+            for &path in inner.names.keys() {
+                // It has not been up yet.
+                let policy = inner.session.policy(path).policy;
+                stats.paths.entry(path).or_insert(PathStats { policy, ..PathStats::default() });
+            }
+            ConnectionStatus {
+                number: self.number,
+                peer: about.peer(),
+                client: about.client().map(Arc::from),
+                label: about.label(),
+                scheduler: self.scheduler,
+                age: now.since(self.opened_at),
+                memory: ByteCount::new(inner.lease.held()),
+                send_held: ByteCount::new(inner.session.send_held()),
+                stats,
+                names: inner.names.clone(),
+            }
         })
     }
 

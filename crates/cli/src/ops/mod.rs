@@ -1,16 +1,23 @@
 //! What both daemons have for those who run them: their life from start to end, told to systemd and
 //! to the log.
 
+pub(crate) mod control;
 pub(crate) mod log;
+mod metrics;
+mod qlog;
+pub(crate) mod snapshot;
 pub(crate) mod sockets;
 pub(crate) mod systemd;
 
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::signals::Stop;
+use control::Control;
 
 /// How long connections under way may go on after the first signal, unless told otherwise.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -182,6 +189,33 @@ impl Life {
             systemd::alive(watchdog.is_some(), (now != told).then_some(&now));
             told = now;
         }
+    }
+}
+
+/// Where a daemon is to show how it is.
+pub(crate) struct Wanted<'a> {
+    pub(crate) control: Option<&'a Control>,
+    pub(crate) metrics: Option<SocketAddr>,
+    pub(crate) qlog: Option<&'a Path>,
+}
+
+/// Where it shows that, as long as this lives.
+pub(crate) struct Doors {
+    _control: Option<control::Socket>,
+    _qlog: Option<qlog::Qlog>,
+}
+
+impl Doors {
+    /// Opens all that are wanted.
+    ///
+    /// # Errors
+    /// When one cannot be had.
+    pub(crate) async fn open(life: &Arc<Life>, wanted: Wanted<'_>) -> Result<Self, Failure> {
+        if let Some(address) = wanted.metrics {
+            metrics::open(life, address).await?;
+        }
+        let qlog = wanted.qlog.map(|dir| qlog::Qlog::start(life.daemon, dir)).transpose()?;
+        Ok(Self { _control: control::open(life, wanted.control)?, _qlog: qlog })
     }
 }
 

@@ -80,6 +80,23 @@ impl Daemon {
         Self { child, stdout, stderr }
     }
 
+    /// With standard error somewhere else.
+    pub fn spawn_with(command: &mut Command, stderr: Stdio) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (_, stderr) = mpsc::channel();
+        Self { child, stdout, stderr }
+    }
+
+    /// Waits for the end, until which nothing but warnings of plaintext has been on standard error.
+    #[track_caller]
+    pub fn ends_silently(mut self) {
+        assert!(self.child.wait().unwrap().success());
+        let said: Vec<String> = self.stderr.iter().collect();
+        let is_warning = |line: &String| line.contains("weftline: warning: --insecure-plaintext");
+        assert!(said.iter().all(is_warning), "{said:?}");
+    }
+
     /// The rest of the next line of standard output, which must begin with `word`.
     #[track_caller]
     pub fn says(&mut self, word: &str) -> String {

@@ -1,0 +1,284 @@
+//! The control socket: where a running daemon can be asked how it is (docs/service.md).
+//!
+//! A Unix socket that only its owner may open. Each line is a request, a JSON object; the answer is
+//! one line, too. Requests, programs at once and their patience are bounded.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+use super::Life;
+use super::snapshot::Snapshot;
+use crate::failure::Failure;
+
+/// The longest request in bytes.
+const MAX_REQUEST: u64 = 4096;
+/// Programs that are answered at once; further ones wait.
+const MAX_PROGRAMS: usize = 8;
+/// How long a program may take to ask, and to take its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Connections listed unless asked otherwise, and the most that are.
+pub(crate) const LISTED: usize = 50;
+const MAX_LISTED: usize = 1000;
+/// The wait after the system refused to accept a program (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where the control socket is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub(crate) enum Control {
+    None,
+    At(PathBuf),
+}
+
+impl From<String> for Control {
+    fn from(text: String) -> Self {
+        if text == "none" { Self::None } else { Self::At(text.into()) }
+    }
+}
+
+impl FromStr for Control {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.to_owned().into())
+    }
+}
+
+/// A request.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
+enum Request {
+    /// The daemon's state.
+    Status {
+        /// The most connections to list.
+        connections: Option<usize>,
+    },
+}
+
+/// The open control socket; its file is removed when this is dropped.
+pub(crate) struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // It may be gone, with its directory, by systemd's hand.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Opens the control socket of this daemon and answers there from now on.
+///
+/// # Errors
+/// When a place was named and cannot be had. The default place is only warned of.
+pub(crate) fn open(life: &Arc<Life>, at: Option<&Control>) -> Result<Option<Socket>, Failure> {
+    let (path, listener) = match at {
+        Some(Control::None) => return Ok(None),
+        Some(Control::At(path)) => (
+            path.clone(),
+            bind(path).map_err(|error| {
+                let path = path.display();
+                Failure::failed(format!("cannot open the control socket {path}: {error}"))
+            })?,
+        ),
+        None => {
+            let Some(dir) = default_dirs().into_iter().next() else { return Ok(None) };
+            let path = dir.join(format!("{}-{}.sock", life.daemon.name(), std::process::id()));
+            match make_dir(&dir).and_then(|()| bind(&path)) {
+                Ok(listener) => (path, listener),
+                Err(error) => {
+                    let path = path.display();
+                    tracing::warn!("no control socket: {path}: {error}; give --control PATH|none");
+                    return Ok(None);
+                }
+            }
+        }
+    };
+    tracing::debug!("control socket {}", path.display());
+    tokio::spawn(answer_all(listener, Arc::clone(life)));
+    Ok(Some(Socket(path)))
+}
+
+/// Where control sockets are looked for; the first is where one is made.
+pub(crate) fn default_dirs() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    // systemd separates several with colons.
+    let given =
+        variable("RUNTIME_DIRECTORY").and_then(|dirs| dirs.split(':').next().map(PathBuf::from));
+    let system = PathBuf::from("/run/weftline");
+    let of_user = variable("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("weftline"));
+    if rustix::process::geteuid().is_root() {
+        given.into_iter().chain([system]).chain(of_user).collect()
+    } else {
+        given.into_iter().chain(of_user).chain([system]).collect()
+    }
+}
+
+/// The control sockets there are in the default places, dead ones included.
+pub(crate) fn find_all() -> Vec<PathBuf> {
+    // systemd's units have a directory each in /run/weftline.
+    let mut dirs = default_dirs();
+    let inner = dirs.iter().flat_map(|dir| entries(dir)).filter(|path| path.is_dir());
+    dirs.extend(inner.collect::<Vec<_>>());
+    let mut found: Vec<PathBuf> =
+        dirs.iter().flat_map(|dir| entries(dir)).filter(|path| is_ours(path)).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The most files of a directory that are looked at.
+const MAX_ENTRIES: usize = 4096;
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().take(MAX_ENTRIES);
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+/// Whether a path is named like a control socket, and is a socket.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let named = ["serve-", "connect-"].iter().any(|kind| name.starts_with(kind));
+    named && name.ends_with(".sock") && is_socket(path)
+}
+
+fn is_socket(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// Makes the default directory, and removes what daemons left there that were killed.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    for path in entries(dir).iter().filter(|path| is_ours(path)) {
+        if is_dead(path) {
+            let _ = fs::remove_file(path);
+        }
+    }
+    Ok(())
+}
+
+/// Whether nobody answers at a socket.
+fn is_dead(path: &Path) -> bool {
+    let connected = std::os::unix::net::UnixStream::connect(path);
+    connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Listens at `path`, in place of a daemon that is no more. The socket appears there when it is
+/// ready and belongs to its owner only.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if fs::symlink_metadata(path).is_ok() {
+        if !is_socket(path) {
+            let message = "there is something else than a socket; choose another path";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        if !is_dead(path) {
+            let message = "another daemon has it; choose another path";
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
+        }
+    }
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    let fresh = PathBuf::from(fresh);
+    let _ = fs::remove_file(&fresh);
+    let listener = UnixListener::bind(&fresh)?;
+    let renamed = fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
+        .and_then(|()| fs::rename(&fresh, path));
+    if let Err(error) = renamed {
+        let _ = fs::remove_file(&fresh);
+        return Err(error);
+    }
+    Ok(listener)
+}
+
+async fn answer_all(listener: UnixListener, life: Arc<Life>) {
+    let places = Arc::new(Semaphore::new(MAX_PROGRAMS));
+    loop {
+        // Those without a place wait in the kernel's queue.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let life = Arc::clone(&life);
+                tokio::spawn(async move {
+                    if let Err(error) = answer(stream, &life).await {
+                        tracing::debug!("control socket: {error}");
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!("control socket: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers one program until it leaves or asks nothing for a while.
+async fn answer(mut stream: UnixStream, life: &Life) -> io::Result<()> {
+    let (from, mut to) = stream.split();
+    let mut from = BufReader::new(from);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut from).take(MAX_REQUEST);
+        let read = tokio::time::timeout(PATIENCE, limited.read_until(b'\n', &mut line)).await??;
+        if read == 0 {
+            return Ok(());
+        }
+        let mut text = match line.ends_with(b"\n") || (read as u64) < MAX_REQUEST {
+            true => reply(&line, life),
+            false => refuse(&format!("a request has at most {MAX_REQUEST} bytes")),
+        };
+        text.push('\n');
+        tokio::time::timeout(PATIENCE, to.write_all(text.as_bytes())).await??;
+        if !line.ends_with(b"\n") {
+            return Ok(());
+        }
+    }
+}
+
+fn reply(line: &[u8], life: &Life) -> String {
+    match serde_json::from_slice(line) {
+        Ok(Request::Status { connections }) => {
+            let most = connections.unwrap_or(LISTED).min(MAX_LISTED);
+            let snapshot = Snapshot::take(life, most);
+            serde_json::to_string(&snapshot).unwrap_or_else(|error| refuse(&error.to_string()))
+        }
+        Err(error) => refuse(&error.to_string()),
+    }
+}
+
+fn refuse(reason: &str) -> String {
+    serde_json::json!({ "error": reason }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_dead_socket_is_replaced_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("serve-1.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(is_dead(&path) && is_ours(&path));
+        let alive = bind(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(bind(&path).unwrap_err().to_string().contains("another daemon has it"));
+        drop(alive);
+        make_dir(dir.path()).unwrap();
+        assert!(!path.exists(), "the rest of a daemon that was killed");
+        fs::write(&path, "a file").unwrap();
+        assert!(bind(&path).unwrap_err().to_string().contains("something else than a socket"));
+        make_dir(dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a file");
+        assert_eq!(entries(dir.path()).len(), 1, "nothing is left behind");
+    }
+}

@@ -1,0 +1,242 @@
+//! What a daemon says of itself: the answer to `status`. Its names are stable (docs/service.md).
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use weftline::status::ConnectionStatus;
+use weftline::{MemoryBudget, ProcessStats, Role, process_stats};
+use weftline_core::PathId;
+use weftline_core::session::PathStats;
+
+use super::Life;
+
+/// The version of these names.
+pub(crate) const SCHEMA: u32 = 1;
+
+/// A daemon as it is now.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Snapshot {
+    pub(crate) schema: u32,
+    /// `serve` or `connect`.
+    pub(crate) daemon: String,
+    pub(crate) version: String,
+    pub(crate) pid: u32,
+    /// `starting`, `running` or `draining`.
+    pub(crate) state: String,
+    pub(crate) uptime_s: f64,
+    pub(crate) listening: Vec<String>,
+    /// Since the daemon began.
+    pub(crate) connections_opened: u64,
+    pub(crate) connections_failed: u64,
+    pub(crate) handshakes_refused: u64,
+    /// Now.
+    pub(crate) connections_open: u64,
+    /// Of these, those kept ready and not used yet.
+    pub(crate) connections_ready: u64,
+    /// Of these, those that are not among `connections`.
+    pub(crate) connections_unlisted: u64,
+    pub(crate) memory: Memory,
+    /// Those in use first, then by the bytes they have moved.
+    pub(crate) connections: Vec<Connection>,
+}
+
+/// The process's memory.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    pub(crate) resident_bytes: u64,
+    /// Promised to connections, and the most that may be.
+    pub(crate) reserved_bytes: u64,
+    pub(crate) total_bytes: u64,
+}
+
+/// A connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Connection {
+    pub(crate) number: u64,
+    pub(crate) peer: String,
+    pub(crate) client: Option<String>,
+    /// What it is used for; `None` while it is kept ready.
+    pub(crate) label: Option<String>,
+    pub(crate) scheduler: String,
+    pub(crate) age_s: f64,
+    /// Stream bytes acknowledged in order, and received in order.
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) duplicate_bytes: u64,
+    /// Promised to it; then held of received bytes, and of bytes to send.
+    pub(crate) memory_bytes: u64,
+    pub(crate) receive_held_bytes: u64,
+    pub(crate) send_held_bytes: u64,
+    pub(crate) window_bytes: Option<u64>,
+    /// The path that sends forward.
+    pub(crate) forward: Option<String>,
+    /// Over the last moments, where these were looked at (`weftline status`).
+    pub(crate) send_mbps: Option<f64>,
+    pub(crate) receive_mbps: Option<f64>,
+    pub(crate) paths: Vec<Path>,
+}
+
+/// A path of a connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Path {
+    pub(crate) name: String,
+    pub(crate) role: String,
+    /// `up`, `standby` (its role keeps it from new data now), `silent` or `down`.
+    pub(crate) state: String,
+    pub(crate) cap_mbps: Option<f64>,
+    pub(crate) srtt_ms: Option<f64>,
+    pub(crate) min_rtt_ms: Option<f64>,
+    pub(crate) cwnd_bytes: Option<u64>,
+    pub(crate) outstanding_bytes: Option<u64>,
+    /// Segments that the kernel sent again on the present subflow.
+    pub(crate) retransmitted_segments: Option<u64>,
+    /// Measured while it has data.
+    pub(crate) rate_mbps: Option<f64>,
+    pub(crate) sent_bytes: u64,
+    pub(crate) delivered_bytes: u64,
+    pub(crate) received_bytes: u64,
+    /// Of those sent, bytes that were on another path already.
+    pub(crate) rescued_bytes: u64,
+    /// Subflows it has had and that are gone.
+    pub(crate) lost_subflows: u64,
+    pub(crate) send_mbps: Option<f64>,
+    pub(crate) receive_mbps: Option<f64>,
+}
+
+impl Snapshot {
+    /// The daemon now, with the `most` most interesting connections.
+    pub(crate) fn take(life: &Life, most: usize) -> Self {
+        let mut all: Vec<_> =
+            weftline::status::connections().iter().map(weftline::Control::status).collect();
+        let ready = all.iter().filter(|one| one.label.is_none()).count() as u64;
+        all.sort_by_key(|one| (one.label.is_none(), std::cmp::Reverse(one.moved()), one.number));
+        let open = all.len() as u64;
+        all.truncate(most);
+        let ProcessStats { connections_opened, connections_failed, handshakes_refused, .. } =
+            process_stats();
+        Self {
+            schema: SCHEMA,
+            daemon: life.daemon.name().to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            state: life.state().name().to_owned(),
+            uptime_s: life.began.elapsed().as_secs_f64(),
+            listening: life.listening(),
+            connections_opened,
+            connections_failed,
+            handshakes_refused,
+            connections_open: open,
+            connections_ready: ready,
+            connections_unlisted: open - all.len() as u64,
+            memory: Memory::now(),
+            connections: all.iter().map(Connection::from).collect(),
+        }
+    }
+
+    /// Fills in the rates since `before`, which was taken `seconds` ago.
+    pub(crate) fn rates_since(&mut self, before: &Self, seconds: f64) {
+        let mbps = |now: u64, then: u64| {
+            Some(now.saturating_sub(then) as f64 * 8.0 / seconds.max(1e-3) / 1e6)
+        };
+        for one in &mut self.connections {
+            let Some(old) = before.connections.iter().find(|old| old.number == one.number) else {
+                continue;
+            };
+            one.send_mbps = mbps(one.sent_bytes, old.sent_bytes);
+            one.receive_mbps = mbps(one.received_bytes, old.received_bytes);
+            for path in &mut one.paths {
+                if let Some(old) = old.paths.iter().find(|old| old.name == path.name) {
+                    path.send_mbps = mbps(path.delivered_bytes, old.delivered_bytes);
+                    path.receive_mbps = mbps(path.received_bytes, old.received_bytes);
+                }
+            }
+        }
+    }
+}
+
+impl Memory {
+    pub(crate) fn now() -> Self {
+        let budget = MemoryBudget::default();
+        Self {
+            resident_bytes: resident().unwrap_or(0),
+            reserved_bytes: budget.reserved().as_u64(),
+            total_bytes: budget.total().as_u64(),
+        }
+    }
+}
+
+/// The process's resident memory (proc_pid_status(5), VmRSS), where there is /proc.
+fn resident() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim();
+    Some(kib.strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
+impl From<&ConnectionStatus> for Connection {
+    fn from(status: &ConnectionStatus) -> Self {
+        let name = |id: &PathId| status.names.get(id).map(|name| name.to_string());
+        let stats = &status.stats;
+        let path = |(id, path): (&PathId, &PathStats)| {
+            // One that was taken out of use and is gone tells nothing any more.
+            let is_past = path.policy.role == Role::Retired && path.subflow.is_none();
+            (!is_past).then(|| Path::of(name(id).unwrap_or_else(|| id.0.to_string()), path))
+        };
+        Self {
+            number: status.number,
+            peer: status.peer.to_string(),
+            client: status.client.as_deref().map(str::to_owned),
+            label: status.label.as_deref().map(str::to_owned),
+            scheduler: status.scheduler.to_owned(),
+            age_s: status.age.as_secs_f64(),
+            sent_bytes: stats.acknowledged,
+            received_bytes: stats.delivered,
+            duplicate_bytes: stats.duplicates,
+            memory_bytes: status.memory.as_u64(),
+            receive_held_bytes: stats.receive_memory.as_u64(),
+            send_held_bytes: status.send_held.as_u64(),
+            window_bytes: stats.window.map(weftline_core::ByteCount::as_u64),
+            forward: stats.forward.as_ref().and_then(name),
+            send_mbps: None,
+            receive_mbps: None,
+            paths: stats.paths.iter().filter_map(path).collect(),
+        }
+    }
+}
+
+impl Path {
+    fn of(name: String, stats: &PathStats) -> Self {
+        let subflow = stats.subflow.as_ref();
+        let ms = |time: std::time::Duration| (!time.is_zero()).then_some(time.as_secs_f64() * 1e3);
+        Self {
+            name,
+            role: stats.policy.role.name().to_owned(),
+            state: match subflow {
+                None => "down",
+                Some(subflow) if subflow.silent => "silent",
+                Some(subflow) if subflow.standby => "standby",
+                Some(_) => "up",
+            }
+            .to_owned(),
+            cap_mbps: stats.policy.cap.map(|cap| cap.as_bps() as f64 / 1e6),
+            srtt_ms: subflow.and_then(|subflow| ms(subflow.info.srtt)),
+            min_rtt_ms: subflow.and_then(|subflow| ms(subflow.info.min_rtt)),
+            cwnd_bytes: subflow.map(|subflow| subflow.info.cwnd.as_u64()),
+            outstanding_bytes: subflow.map(|subflow| subflow.outstanding),
+            retransmitted_segments: subflow.map(|subflow| subflow.info.retransmitted),
+            rate_mbps: stats.rate.map(|rate| rate.as_bps() as f64 / 1e6),
+            sent_bytes: stats.sent,
+            delivered_bytes: stats.delivered,
+            received_bytes: stats.received,
+            rescued_bytes: stats.rescued,
+            lost_subflows: stats.lost_subflows,
+            send_mbps: None,
+            receive_mbps: None,
+        }
+    }
+}
+
+/// When a snapshot was taken, by who asked for it.
+pub(crate) struct Taken {
+    pub(crate) at: Instant,
+    pub(crate) snapshot: Snapshot,
+}

@@ -1,0 +1,269 @@
+//! `weftline status`: what a running daemon does.
+
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::failure::Failure;
+use crate::ops::control;
+use crate::ops::snapshot::{Connection, Snapshot, Taken};
+
+/// The time between two looks, of which the rates are made.
+const MOMENT: Duration = Duration::from_millis(500);
+/// How often `--watch` looks.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a daemon may take to answer, and the longest answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MAX_ANSWER: u64 = 64 << 20;
+
+/// Options of `status`.
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The daemon's control socket [default: the one there is, in $RUNTIME_DIRECTORY, /run/weftline
+    /// or $XDG_RUNTIME_DIR/weftline]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// One JSON object on standard output and nothing else; with --watch, one a line
+    #[arg(long)]
+    json: bool,
+    /// Look again every second, until it is interrupted or the daemon ends
+    #[arg(long)]
+    watch: bool,
+    /// The most connections to list; the others are counted
+    #[arg(long, value_name = "N", default_value_t = control::LISTED)]
+    connections: usize,
+}
+
+/// Shows what the daemon does.
+pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
+    let mut daemon = match &args.control {
+        Some(path) => Daemon::open(path, args.connections)?,
+        None => find(args.connections)?,
+    };
+    let mut before = daemon.ask()?;
+    loop {
+        std::thread::sleep(if args.watch { WATCH_INTERVAL } else { MOMENT });
+        let mut now = match daemon.ask() {
+            Err(_) if args.watch => return Ok(()),
+            now => now?,
+        };
+        let seconds = now.at.duration_since(before.at).as_secs_f64();
+        now.snapshot.rates_since(&before.snapshot, seconds);
+        if !show(&now.snapshot, args)? || !args.watch {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+/// Writes it; whether somebody still reads.
+fn show(snapshot: &Snapshot, args: &StatusArgs) -> Result<bool, Failure> {
+    let text = if args.json {
+        serde_json::to_string(snapshot).map_err(Failure::failed)? + "\n"
+    } else {
+        table(snapshot)
+    };
+    let mut stdout = io::stdout().lock();
+    // Home, and clear to the end: what was shown before is written over.
+    let lead = match args.watch && !args.json && stdout.is_terminal() {
+        true => "\x1b[H\x1b[J",
+        false => "",
+    };
+    let written = stdout.write_all(format!("{lead}{text}").as_bytes());
+    match written.and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A daemon's control socket.
+struct Daemon {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+    connections: usize,
+}
+
+impl Daemon {
+    fn open(path: &Path, connections: usize) -> Result<Self, Failure> {
+        let open = || {
+            let stream = UnixStream::connect(path)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(BufReader::new(stream))
+        };
+        let stream = open().map_err(|error: io::Error| {
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => "; only its owner and root may ask",
+                io::ErrorKind::ConnectionRefused => "; that daemon is no more",
+                _ => "",
+            };
+            Failure::failed(format!("cannot ask the daemon at {}: {error}{hint}", path.display()))
+        })?;
+        Ok(Self { path: path.to_owned(), stream, connections })
+    }
+
+    fn ask(&mut self) -> Result<Taken, Failure> {
+        let request = serde_json::json!({ "command": "status", "connections": self.connections });
+        let mut line = String::new();
+        let asked = self.stream.get_mut().write_all(format!("{request}\n").as_bytes());
+        let answered =
+            asked.and_then(|()| (&mut self.stream).take(MAX_ANSWER).read_line(&mut line));
+        let at = Instant::now();
+        let wrong = |reason: String| {
+            Failure::failed(format!("the daemon at {}: {reason}", self.path.display()))
+        };
+        match answered {
+            Ok(0) => Err(wrong("it has ended".to_owned())),
+            Ok(_) => {
+                let snapshot = serde_json::from_str(&line);
+                let snapshot = snapshot.map_err(|error| wrong(format!("{error}: {line}")))?;
+                Ok(Taken { at, snapshot })
+            }
+            Err(error) => Err(wrong(error.to_string())),
+        }
+    }
+}
+
+/// The one daemon there is.
+fn find(connections: usize) -> Result<Daemon, Failure> {
+    let mut refused = None;
+    let mut open = Vec::new();
+    for path in control::find_all() {
+        match Daemon::open(&path, connections) {
+            Ok(daemon) => open.push(daemon),
+            Err(error) => refused = Some(error),
+        }
+    }
+    if open.len() > 1 {
+        let paths: Vec<_> = open.iter().map(|one| one.path.display().to_string()).collect();
+        let paths = paths.join(", ");
+        return Err(Failure::wrong_use(format!("several daemons run; give --control: {paths}")));
+    }
+    match (open.pop(), refused) {
+        (Some(daemon), _) => Ok(daemon),
+        (None, Some(error)) => Err(error),
+        (None, None) => {
+            let dirs: Vec<_> =
+                control::default_dirs().iter().map(|dir| dir.display().to_string()).collect();
+            let dirs = dirs.join(", ");
+            Err(Failure::failed(format!("no daemon runs (looked in {dirs}); give --control PATH")))
+        }
+    }
+}
+
+fn table(snapshot: &Snapshot) -> String {
+    let Snapshot { daemon, version, pid, state, memory, .. } = snapshot;
+    let uptime = age(snapshot.uptime_s);
+    let mut text = format!("weftline {daemon} {version}, process {pid}, {state} for {uptime}\n");
+    text += &format!("listening on {}\n", snapshot.listening.join(", "));
+    text += &format!(
+        "memory: {} resident, {} of {} promised to connections\n",
+        bytes(memory.resident_bytes),
+        bytes(memory.reserved_bytes),
+        bytes(memory.total_bytes)
+    );
+    text += &format!(
+        "connections: {} open, {} of them kept ready; {} since the start, {} failed, {} handshakes \
+         refused\n",
+        snapshot.connections_open,
+        snapshot.connections_ready,
+        snapshot.connections_opened,
+        snapshot.connections_failed,
+        snapshot.handshakes_refused
+    );
+    for connection in &snapshot.connections {
+        text += &format!("\n{}\n{}\n", headline(connection), paths(connection));
+    }
+    if snapshot.connections_unlisted > 0 {
+        text += &format!("\nand {} more connections\n", snapshot.connections_unlisted);
+    }
+    text
+}
+
+fn headline(one: &Connection) -> String {
+    let client = one.client.as_ref().map(|client| format!(" ({client})")).unwrap_or_default();
+    let mut text = format!(
+        "#{} {}{client}, {}, {}, {}: sent {} ({}), received {} ({}), duplicates {}, memory {}",
+        one.number,
+        one.peer,
+        one.label.as_deref().unwrap_or("kept ready"),
+        one.scheduler,
+        age(one.age_s),
+        bytes(one.sent_bytes),
+        rate(one.send_mbps),
+        bytes(one.received_bytes),
+        rate(one.receive_mbps),
+        bytes(one.duplicate_bytes),
+        bytes(one.memory_bytes),
+    );
+    if let Some(window) = one.window_bytes {
+        text += &format!(", window {}", bytes(window));
+    }
+    if let Some(forward) = &one.forward {
+        text += &format!(", forward {forward}");
+    }
+    text
+}
+
+fn paths(one: &Connection) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let header = [
+        "path",
+        "role",
+        "state",
+        "srtt",
+        "cwnd",
+        "sending",
+        "receiving",
+        "sent",
+        "received",
+        "rescued",
+        "retrans",
+        "lost",
+    ];
+    table.set_header(header);
+    for path in &one.paths {
+        let count = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
+        table.add_row([
+            path.name.clone(),
+            path.role.clone(),
+            path.state.clone(),
+            path.srtt_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}ms")),
+            path.cwnd_bytes.map_or("-".to_owned(), bytes),
+            rate(path.send_mbps),
+            rate(path.receive_mbps),
+            bytes(path.delivered_bytes),
+            bytes(path.received_bytes),
+            bytes(path.rescued_bytes),
+            count(path.retransmitted_segments),
+            path.lost_subflows.to_string(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+fn rate(mbps: Option<f64>) -> String {
+    mbps.map_or("-".to_owned(), |mbps| format!("{mbps:.1}Mbps"))
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes}B"),
+        10_000..10_000_000 => format!("{:.1}kB", bytes as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1}MB", bytes as f64 / 1e6),
+        _ => format!("{:.1}GB", bytes as f64 / 1e9),
+    }
+}
+
+fn age(seconds: f64) -> String {
+    humantime::format_duration(Duration::from_secs(seconds as u64)).to_string()
+}
