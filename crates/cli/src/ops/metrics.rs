@@ -145,6 +145,9 @@ impl Collector for Daemon {
     }
 }
 
+/// A metric's name, what it is, and where to find it.
+type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
+
 struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {
@@ -186,7 +189,7 @@ impl Page<'_> {
     }
 
     fn paths(&mut self, paths: &[(&str, PathTotals)]) -> fmt::Result {
-        let counters: [(_, _, fn(&PathTotals) -> u64); 5] = [
+        let counters: [Row<PathTotals>; 5] = [
             ("path_sent_bytes", "Payload bytes given to the path", |p| p.sent),
             ("path_rescued_bytes", "Of these, bytes on another path already", |p| p.rescued),
             ("path_delivered_bytes", "Payload bytes known to have arrived", |p| p.delivered),
@@ -198,7 +201,7 @@ impl Page<'_> {
             let rows = rows.map(|(path, p)| ([("path", *path)], ConstCounter::new(value(p))));
             self.family(name, about, rows)?;
         }
-        let gauges: [(_, _, fn(&PathTotals) -> u64); 5] = [
+        let gauges: [Row<PathTotals>; 5] = [
             ("path_subflows", "Live subflows of the path", |p| p.subflows),
             ("path_silent_subflows", "Of these, those without progress", |p| p.silent),
             ("path_cwnd_bytes", "Sum of their congestion windows", |p| p.cwnd),
@@ -222,7 +225,7 @@ impl Page<'_> {
         let rows = clients.iter();
         let rows = rows.map(|(name, c)| ([("client", *name)], ConstGauge::new(c.connections)));
         self.family("client_connections", "Connections of the client", rows)?;
-        let counters: [(_, _, fn(&ClientTotals) -> u64); 2] = [
+        let counters: [Row<ClientTotals>; 2] = [
             ("client_sent_bytes", "Stream bytes it has acknowledged in order", |c| c.sent),
             ("client_received_bytes", "Stream bytes received from it in order", |c| c.received),
         ];
