@@ -2,8 +2,14 @@
 
 CARGO ?= cargo
 OUT ?= results/demo
+BUILT = $(or $(CARGO_TARGET_DIR),target)/release/weftline
 
-.PHONY: help demo build tools test lint doc bench
+# Where `make install` puts things, below DESTDIR if that is given.
+PREFIX ?= /usr/local
+DESTDIR ?=
+PACKAGE = target/package
+
+.PHONY: help demo build tools test lint doc bench install generated deb
 
 help:
 	@echo "make demo    two radio links at the sum of their rates, beside the kernel's TCP and MPTCP"
@@ -11,6 +17,8 @@ help:
 	@echo "make lint    format, lints, documentation, licences"
 	@echo "make doc     the API documentation"
 	@echo "make bench   what the hot paths cost"
+	@echo "make install program, manual pages, completions, units (PREFIX=$(PREFIX), DESTDIR)"
+	@echo "make deb     a Debian package in target/debian (needs cargo-deb)"
 
 demo: tools build
 	./scripts/demo $(OUT)
@@ -18,6 +26,34 @@ demo: tools build
 build:
 	@echo "Building weftline (the first time takes some minutes)..."
 	$(CARGO) build --release --locked -p weftline-cli
+
+# Manual pages and completions, which the program makes itself.
+generated: build
+	rm -rf $(PACKAGE)
+	mkdir -p $(PACKAGE)
+	$(BUILT) generate man $(PACKAGE)/man
+	$(BUILT) generate completions bash > $(PACKAGE)/weftline.bash
+	$(BUILT) generate completions zsh > $(PACKAGE)/_weftline
+	$(BUILT) generate completions fish > $(PACKAGE)/weftline.fish
+
+install: generated
+	install -Dm755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/weftline
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/lib/systemd/system \
+	    $(DESTDIR)$(PREFIX)/share/doc/weftline/examples
+	install -m644 $(PACKAGE)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -Dm644 $(PACKAGE)/weftline.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/weftline
+	install -Dm644 $(PACKAGE)/_weftline $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_weftline
+	install -Dm644 $(PACKAGE)/weftline.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/weftline.fish
+	install -m644 packaging/examples/* $(DESTDIR)$(PREFIX)/share/doc/weftline/examples
+	for unit in packaging/systemd/*; do \
+	    sed 's|/usr/bin/weftline|$(PREFIX)/bin/weftline|' $$unit \
+	        > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/} || exit 1; \
+	done
+
+deb: generated
+	@command -v cargo-deb >/dev/null || { \
+	    echo "cargo-deb is not installed: cargo install --locked cargo-deb"; exit 1; }
+	$(CARGO) deb -p weftline-cli --no-build --output target/debian/
 
 # Programs that the lab runs, installed where apt can, named where not.
 tools:

@@ -3,6 +3,7 @@
 mod config;
 mod connect;
 mod failure;
+mod generate;
 mod lab;
 mod list;
 mod listeners;
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use failure::Failure;
 
@@ -57,6 +58,9 @@ enum Command {
         /// What to list
         what: list::What,
     },
+    /// Make manual pages and shell completions
+    #[command(subcommand)]
+    Generate(generate::GenerateCommand),
     /// One end of a lab run, started by the lab
     #[command(name = weftline_lab::ENDPOINT_COMMAND, hide = true)]
     LabEndpoint {
@@ -91,6 +95,7 @@ fn run(command: Command) -> Result<(), Failure> {
             output::print(&format!("{}\n", page.display()))
         }
         Command::List { what } => list::run(what),
+        Command::Generate(what) => generate::run(what, Cli::command()),
         Command::LabEndpoint { args } => lab::endpoint(&args),
     }
 }
