@@ -77,7 +77,7 @@ fn a_server_that_stops_takes_nobody_new_and_lets_the_others_finish() {
     let (_client, local) = connect(address, &fingerprint);
     let mut stream = begin(local);
     server.signal("-TERM");
-    server.logs("stopping: 1 connections under way may go on for 30s");
+    server.logs("stopping: 1 connection under way may go on for 30s");
     while TcpStream::connect(address).is_ok() {
         thread::yield_now();
     }
@@ -90,14 +90,14 @@ fn a_server_that_stops_takes_nobody_new_and_lets_the_others_finish() {
 #[test]
 fn the_time_to_finish_has_an_end_and_a_second_signal_cuts_it_short() {
     for (drain, signals, reason) in [
-        ("200ms", 1, "1 connections under way are ended: their time is over"),
-        ("1h", 2, "1 connections under way are ended: a second signal came"),
+        ("200ms", 1, "ended while under way: 1 connection, their time is over"),
+        ("1h", 2, "ended while under way: 1 connection, a second signal came"),
     ] {
         let (server, address) = plain_server(&["--drain", drain]);
         let mut client = plain_client(address, &["--listen", "127.0.0.1:0"]);
         let mut stream = begin(client.listening());
         server.signal("-INT");
-        server.logs("stopping: 1 connections under way");
+        server.logs("stopping: 1 connection under way");
         if signals == 2 {
             server.signal("-TERM");
         }

@@ -134,8 +134,8 @@ impl Life {
             match used() {
                 0 => tracing::info!("stopping: no connection is under way"),
                 n => tracing::info!(
-                    "stopping: {n} connections under way may go on for {}; a second signal ends \
-                     them at once",
+                    "stopping: {} under way may go on for {}; a second signal ends them at once",
+                    connections(n),
                     humantime::format_duration(self.drain)
                 ),
             }
@@ -151,7 +151,7 @@ impl Life {
             () = self.stop.nth(2) => "a second signal came",
         };
         if !self.told_end.swap(true, Ordering::Relaxed) {
-            tracing::warn!("{} connections under way are ended: {reason}", used());
+            tracing::warn!("ended while under way: {}, {reason}", connections(used()));
         }
     }
 
@@ -162,10 +162,7 @@ impl Life {
 
     /// What `systemctl status` shows.
     fn summary(&self) -> String {
-        let connections = match used() {
-            1 => "1 connection".to_owned(),
-            n => format!("{n} connections"),
-        };
+        let connections = connections(used());
         match self.state() {
             State::Starting => "starting".to_owned(),
             State::Running => format!("{connections} under way"),
@@ -217,6 +214,10 @@ impl Doors {
         let qlog = wanted.qlog.map(|dir| qlog::Qlog::start(life.daemon, dir)).transpose()?;
         Ok(Self { _control: control::open(life, wanted.control)?, _qlog: qlog })
     }
+}
+
+fn connections(n: usize) -> String {
+    if n == 1 { "1 connection".to_owned() } else { format!("{n} connections") }
 }
 
 /// Connections under way, those that are only kept ready left out.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -193,7 +194,8 @@ impl Files {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let name = format!("{now:013}-{}-{}-{number}.{EXTENSION}", self.kind, std::process::id());
         let path = self.dir.join(name);
-        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).open(&path)?;
         self.names.push_back(path);
         Ok(file)
     }
