@@ -89,6 +89,8 @@ struct Inner {
     over_since: Option<Instant>,
     /// Every path the connection has had.
     names: BTreeMap<PathId, Arc<str>>,
+    /// Those it is to have (client).
+    planned: BTreeMap<PathId, Arc<str>>,
 }
 
 /// A live subflow.
@@ -174,6 +176,7 @@ impl Shared {
             answered: false,
             over_since: None,
             names: BTreeMap::new(),
+            planned: BTreeMap::new(),
         };
         let shared = Arc::new(Self {
             inner: Mutex::new(inner),
@@ -321,7 +324,7 @@ impl Shared {
     /// Says what a path is called that may not have had a subflow yet.
     pub(crate) fn name_path(&self, path: PathId, name: &str) {
         self.with(|inner, _| {
-            inner.names.entry(path).or_insert_with(|| name.into());
+            inner.planned.insert(path, name.into());
         });
     }
 
@@ -450,7 +453,9 @@ impl Shared {
     pub(crate) fn status(&self, about: &About) -> ConnectionStatus {
         self.with(|inner, now| {
             let mut stats = inner.session.stats();
-            for &path in inner.names.keys() {
+            let mut names = inner.planned.clone();
+            names.extend(inner.names.iter().map(|(&id, name)| (id, Arc::clone(name))));
+            for &path in names.keys() {
                 // It has not been up yet.
                 let policy = inner.session.policy(path).policy;
                 stats.paths.entry(path).or_insert(PathStats { policy, ..PathStats::default() });
@@ -465,7 +470,7 @@ impl Shared {
                 memory: ByteCount::new(inner.lease.held()),
                 send_held: ByteCount::new(inner.session.send_held()),
                 stats,
-                names: inner.names.clone(),
+                names,
             }
         })
     }
