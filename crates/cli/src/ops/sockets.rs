@@ -118,6 +118,7 @@ impl TryFrom<String> for Place {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         text.parse().map_err(|error| {
+            let text = text.escape_debug();
             format!("'{text}' is no address such as 127.0.0.1:8080, and no fd:NAME: {error}")
         })
     }
