@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
@@ -20,7 +20,7 @@ use weftline::{Control, PathEvent, PathEventKind};
 use super::Daemon;
 use super::snapshot::Connection;
 use crate::failure::Failure;
-use writer::{Sink, Writer};
+use writer::{Sink, Writer, time_of_day};
 
 /// Connections whose events are written at once; those of others are not.
 const MAX_FOLLOWED: usize = 256;
@@ -135,7 +135,7 @@ impl Log {
             Daemon::Serve => "server",
             Daemon::Connect => "client",
         };
-        let wall_clock = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
+        let wall_clock = humantime::format_rfc3339_millis(time_of_day()).to_string();
         self.file.put(&json!({
             "file_schema": "urn:ietf:params:qlog:file:sequential",
             "serialization_format": "application/qlog+json-seq",

@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use serde_json::{Value, json};
 
@@ -21,6 +21,12 @@ const MAX_WAITING: usize = 4096;
 /// What each record begins with (RFC 7464 §2.2).
 const RECORD_SEPARATOR: u8 = 0x1e;
 const EXTENSION: &str = "sqlog";
+
+/// The time of day, for the names and the heads of files.
+#[expect(clippy::disallowed_types, reason = "files say when they began; nothing is timed by it")]
+pub(super) fn time_of_day() -> std::time::SystemTime {
+    std::time::SystemTime::now()
+}
 
 enum Message {
     Record(u64, Vec<u8>),
@@ -191,7 +197,7 @@ impl Files {
                 let _ = fs::remove_file(oldest);
             }
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let now = time_of_day().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let name = format!("{now:013}-{}-{}-{number}.{EXTENSION}", self.kind, std::process::id());
         let path = self.dir.join(name);
         let mut options = OpenOptions::new();
