@@ -1,12 +1,14 @@
 //! `weftline serve`: multipath connections in, TCP connections out.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Identity, MemoryBudget, Server, ServerBuilder, ServerControl, ServerSecurity, ServerTls, Target,
+    Identity, Limits, MemoryBudget, Server, ServerBuilder, ServerControl, ServerSecurity,
+    ServerTls, Target,
 };
 use weftline_core::ByteCount;
 
@@ -62,6 +64,10 @@ pub(crate) struct ServeArgs {
     /// Most memory of all connections together [default: half of the machine's]
     #[arg(long, value_name = "SIZE")]
     max_total_memory: Option<String>,
+    /// Most connections at once; one client, and one address, may have a quarter of them
+    /// [default: 4096]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<NonZeroUsize>,
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
@@ -109,6 +115,7 @@ impl ServeArgs {
             insecure_plaintext: self.insecure_plaintext || from.insecure_plaintext,
             max_memory: self.max_memory.or(from.max_memory),
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
+            max_connections: self.max_connections.or(from.max_connections),
             grace: self.grace.or(from.grace),
             drain: self.drain.or(from.drain),
             control: self.control.or(from.control),
@@ -181,6 +188,12 @@ impl ServeArgs {
         if let Some(size) = &self.max_memory {
             builder = builder.max_memory(parse_size("--max-memory", size)?);
         }
+        if let Some(most) = self.max_connections {
+            let sessions = most.get();
+            let share = sessions.div_ceil(4);
+            let limits = Limits { sessions, sessions_per_source: share, ..Limits::default() };
+            builder = builder.limits(Limits { sessions_per_client: share, ..limits });
+        }
         if let Some(grace) = &self.grace {
             builder = builder.grace(parse_duration("--grace", grace)?);
         }
@@ -194,10 +207,10 @@ impl ServeArgs {
 
     /// Takes over what may change while the server runs.
     fn reload(&self, first: &Self, control: &ServerControl) -> Result<(), Failure> {
-        let fixed = |args: &Self| (args.listen.clone(), args.target().ok());
+        let fixed = |args: &Self| (args.listen.clone(), args.target().ok(), args.max_connections);
         if fixed(self) != fixed(first) {
-            let message =
-                "listen, forward and socks hold from start to end; restart to change them";
+            let message = "listen, forward, socks and max-connections hold from start to end; \
+                           restart to change them";
             return Err(Failure::wrong_use(message));
         }
         let (builder, _) = self.builder()?;

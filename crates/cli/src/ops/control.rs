@@ -107,18 +107,22 @@ pub(crate) fn open(life: &Arc<Life>, at: Option<&Control>) -> Result<Option<Sock
     Ok(Some(Socket(path)))
 }
 
-/// Where control sockets are looked for; the first is where one is made.
+/// Where control sockets are looked for, what $RUNTIME_DIRECTORY says or else the usual places; the
+/// first is where one is made.
 pub(crate) fn default_dirs() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     // systemd separates several with colons.
     let given =
         variable("RUNTIME_DIRECTORY").and_then(|dirs| dirs.split(':').next().map(PathBuf::from));
+    if let Some(given) = given {
+        return vec![given];
+    }
     let system = PathBuf::from("/run/weftline");
     let of_user = variable("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("weftline"));
     if rustix::process::geteuid().is_root() {
-        given.into_iter().chain([system]).chain(of_user).collect()
+        [system].into_iter().chain(of_user).collect()
     } else {
-        given.into_iter().chain(of_user).chain([system]).collect()
+        of_user.into_iter().chain([system]).collect()
     }
 }
 
