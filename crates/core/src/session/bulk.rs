@@ -12,7 +12,7 @@ impl Session {
     /// Lends memory for bytes to send, at least 16 KiB, with how many of them there is room for: for
     /// a driver that would else read into memory of its own and have it copied. It comes back with
     /// [`take_back`](Self::take_back), filled or not, before anything else is written. `None`
-    /// while there is little room; then [`Event::Writable`] follows.
+    /// while there is little room; then [`Event::Writable`](super::Event::Writable) follows.
     pub fn lend(&mut self, now: Instant) -> Option<(BytesMut, usize)> {
         let lent = self.send.lend();
         self.write_blocked = lent.is_none();
