@@ -15,7 +15,7 @@ pub mod emulator;
 pub mod endpoint;
 mod error;
 mod iperf;
-mod load;
+pub mod load;
 mod mptcp;
 pub mod netns;
 mod packet;

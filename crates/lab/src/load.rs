@@ -5,12 +5,12 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A share of a core below which nobody needs to be told.
+/// Cores. Less than this lost to others changes no figure that can be seen.
 const NOTABLE: f64 = 0.05;
 
 /// Measures the machine's processor time from its making on.
 #[derive(Debug)]
-pub(crate) struct LoadMeter {
+pub struct LoadMeter {
     since: Instant,
     before: Option<Busy>,
 }
@@ -33,8 +33,15 @@ pub(crate) struct Lost {
 
 impl LoadMeter {
     /// Starts measuring.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self { since: Instant::now(), before: busy() }
+    }
+
+    /// What the host of a virtual machine took of its processors, in cores; `None` if that is too
+    /// little to show in a measurement, or the system does not say.
+    pub fn stolen(&self) -> Option<f64> {
+        // All that this machine did itself counts as the run's own.
+        Some(self.lost(Duration::MAX)?.host)
     }
 
     /// What went elsewhere than to the run, which used `own`; `None` if that is little, or the

@@ -3,7 +3,8 @@
 //! interface or address does.
 //!
 //! The bounds are those of docs/failover.md. A machine that is too slow for a moment may miss them:
-//! each is tried three times.
+//! each is tried three times, and a try that misses while the host of a virtual machine takes its
+//! processors away is none.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,6 +22,7 @@ use weftline::{
     ServerSecurity,
 };
 use weftline_lab::emulator::{Start, Way};
+use weftline_lab::load::LoadMeter;
 use weftline_lab::testbed::Testbed;
 use weftline_lab::topology::{self, End};
 
@@ -42,8 +44,10 @@ const NOTICED: Duration = Duration::from_millis(700);
 const DARK: Duration = Duration::from_secs(1);
 const MOST_PACKETS: u64 = 12;
 /// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(400);
 const TRIES: usize = 3;
+/// Tries after which a machine is taken to have no quiet moment.
+const TRIES_DISTURBED: usize = 8;
 
 /// Two paths of 20 and 10 Mb/s, each with a queue of its bandwidth-delay product.
 fn two_paths() -> Option<Testbed> {
@@ -187,32 +191,50 @@ fn a_cut_path_is_rescued_and_its_return_noticed() {
     let Some(world) = two_paths() else { return };
     let binds = NAMES.map(|name| Bind::Interface(name.to_owned()));
     with_download(&world, binds, async |mut download| {
-        for path in 0..2 {
+        for (path, name) in NAMES.into_iter().enumerate() {
             for way in [None, Some(Way::Down), Some(Way::Up)] {
-                let mut tries = 0;
-                loop {
-                    let (gap, back) = cut(&world, &mut download, path, way).await;
-                    let limit = RETURN + 2 * Duration::from_millis(RTT_MS[path]);
-                    tries += 1;
-                    eprintln!("{} {way:?}: gap {gap:.0?}, back after {back:.0?}", NAMES[path]);
-                    if gap <= LONGEST_GAP && back <= limit {
+                let (mut tries, mut disturbed) = (0, 0);
+                while tries < TRIES && disturbed < TRIES_DISTURBED {
+                    let meter = LoadMeter::start();
+                    let seen = cut(&world, &mut download, path, way).await;
+                    eprintln!("{name} {way:?}: {seen:.0?}");
+                    if seen.holds(path) {
                         break;
                     }
-                    assert!(tries < TRIES, "{} {way:?}: {gap:?}, {back:?}", NAMES[path]);
+                    match meter.stolen() {
+                        Some(cores) => {
+                            eprintln!("not judged: the host took {cores:.2} cores");
+                            disturbed += 1;
+                        }
+                        None => tries += 1,
+                    }
+                    assert!(tries < TRIES, "{name} {way:?}: {seen:?}");
                 }
             }
         }
     });
 }
 
-/// Cuts a path for a while: the longest gap meanwhile, and the time from its return to the first
-/// byte on it.
-async fn cut(
-    world: &Testbed,
-    download: &mut Download,
-    path: usize,
-    way: Option<Way>,
-) -> (Duration, Duration) {
+/// What a cut did.
+#[derive(Debug)]
+struct Seen {
+    /// The longest time without a byte while the path was cut.
+    gap: Duration,
+    /// From its return to the first byte on it.
+    back: Duration,
+    /// What the client sent into the dark during [`DARK`], if both directions were cut.
+    packets: u64,
+}
+
+impl Seen {
+    fn holds(&self, path: usize) -> bool {
+        let return_limit = RETURN + 2 * Duration::from_millis(RTT_MS[path]);
+        self.gap <= LONGEST_GAP && self.back <= return_limit && self.packets <= MOST_PACKETS
+    }
+}
+
+/// Cuts a path for a while.
+async fn cut(world: &Testbed, download: &mut Download, path: usize, way: Option<Way>) -> Seen {
     settle(download).await;
     download.read_for(STEADY).await;
     let dropped = || world.emulator.report().unwrap().paths[path].up.counters.cut.packets;
@@ -221,16 +243,12 @@ async fn cut(
     let gap = download.read_for(NOTICED).await;
     let before = dropped();
     let gap = gap.max(download.read_for(DARK).await);
-    if way.is_none() {
-        let packets = dropped() - before;
-        eprintln!("{}: {packets} packets into the dark in {DARK:?}", NAMES[path]);
-        assert!(packets <= MOST_PACKETS, "{packets} packets in {DARK:?}");
-    }
+    let packets = if way.is_none() { dropped() - before } else { 0 };
     world.emulator.cut(NAMES[path], way, false).unwrap();
     let back = Instant::now();
     let before = received(&download.connection, path);
     download.until(|c| received(c, path) > before).await;
-    (gap, back.elapsed())
+    Seen { gap, back: back.elapsed(), packets }
 }
 
 /// Runs `ip ARGS` in the client's namespace.

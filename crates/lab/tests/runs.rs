@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use support::alone;
+use weftline_lab::load::LoadMeter;
 use weftline_lab::{LabError, LabOptions, run_many};
 use weftline_scenario::{RunRecord, Scenario, Scheme, SeriesReader, Workload, read_runs};
 
@@ -42,25 +43,43 @@ fn options(text: &str, schemes: &[&str]) -> LabOptions {
     LabOptions { program, ..LabOptions::new(scenario, schemes).unwrap() }
 }
 
-/// The records; `None`, after saying how to run the test, where the lab cannot run.
-fn records(options: &LabOptions) -> Option<Vec<RunRecord>> {
-    support::possible(run_many(options))
+/// Runs, and what the host of a virtual machine took of its processors meanwhile, in cores.
+struct Runs {
+    records: Vec<RunRecord>,
+    stolen: Option<f64>,
 }
 
-/// One scheme's record, which must have completed; `None` also if it does not [count](counts).
-fn record(options: &LabOptions) -> Option<RunRecord> {
-    let record = records(options)?.remove(0);
-    assert_eq!((record.completed, &record.error), (true, &None), "{record:?}");
-    counts(&record).then_some(record)
+/// Runs; `None`, after saying how to run the test, where the lab cannot run.
+fn runs(options: &LabOptions) -> Option<Runs> {
+    let meter = LoadMeter::start();
+    let records = support::possible(run_many(options))?;
+    Some(Runs { records, stolen: meter.stolen() })
 }
 
-/// Whether the emulator was in time: on a virtual machine whose host takes its processors away, it
-/// may be late again and again, and what was measured means nothing.
-fn counts(record: &RunRecord) -> bool {
-    if !record.is_valid() {
-        eprintln!("not judged, for want of processors: {record:?}");
+impl Runs {
+    /// Whether the figures of `record` mean something. Where the host takes the processors away,
+    /// the emulator may be late again and again, and programs stand still with their data at hand.
+    fn counts(&self, record: &RunRecord) -> bool {
+        let counts = record.is_valid() && self.stolen.is_none();
+        if !counts {
+            eprintln!("not judged, the host took {:?} cores: {record:?}", self.stolen);
+        }
+        counts
     }
-    record.is_valid()
+}
+
+/// One scheme's record, which must have completed; `None` also if it does not
+/// [count](Runs::counts) three times in a row.
+fn record(options: &LabOptions) -> Option<RunRecord> {
+    for _ in 0..3 {
+        let runs = runs(options)?;
+        let record = &runs.records[0];
+        assert_eq!((record.completed, &record.error), (true, &None), "{record:?}");
+        if runs.counts(record) {
+            return Some(record.clone());
+        }
+    }
+    None
 }
 
 #[test]
@@ -69,11 +88,12 @@ fn schemes_carry_what_their_paths_do() {
     let out = tempfile::tempdir().unwrap();
     let schemes = ["single:slow", "single:fast", "linux-mptcp", "weft-single:fast", "fbdt"];
     let options = LabOptions { out: Some(out.path().to_owned()), ..options(TWO_PATHS, &schemes) };
-    let Some(records) = records(&options) else { return };
+    let Some(runs) = runs(&options) else { return };
+    let records = &runs.records;
     let of = |records: &[RunRecord]| -> Vec<_> {
         records.iter().map(|record| (record.scheme.clone(), record.bytes_delivered)).collect()
     };
-    assert_eq!(of(&read_runs(out.path()).unwrap()), of(&records));
+    assert_eq!(of(&read_runs(out.path()).unwrap()), of(records));
     let series = std::fs::read_to_string(out.path().join("series.csv")).unwrap();
     assert!(series.lines().count() > 5 * 20, "a row for each 100 ms of each run");
     assert!(Scenario::load(&out.path().join("two-paths.toml")).is_ok());
@@ -82,12 +102,14 @@ fn schemes_carry_what_their_paths_do() {
         records.iter().zip([(10.0, 0.95), (30.0, 0.95), (40.0, 0.6), (30.0, 0.9), (40.0, 0.9)])
     {
         assert!(record.completed, "{record:?}");
-        if !counts(record) {
+        if !runs.counts(record) {
             continue;
         }
         let full = mbps * TCP_SHARE;
         let goodput = record.goodput_mbps.unwrap();
-        assert!((least * full..1.01 * full).contains(&goodput), "{record:?}");
+        // What waited behind a loss when the warm-up ended is delivered after it: up to a round
+        // trip's worth, which with a full queue is 100 ms of the 2 s that count.
+        assert!((least * full..1.06 * full).contains(&goodput), "{record:?}");
         let paths: Vec<_> = record.paths.iter().map(|path| path.name.as_str()).collect();
         match record.scheme.rsplit_once(':') {
             Some((_, path)) => assert_eq!(paths, [path]),
@@ -136,11 +158,11 @@ fn the_real_iperf3_measures_the_same() {
     let _alone = alone();
     let mut options = options(TWO_PATHS, &["single:fast", "linux-mptcp"]);
     options.scenario.workload = Workload::Iperf3;
-    let Some(records) = records(&options) else { return };
-    for (record, least) in records.iter().zip([0.95 * 30.0, 0.6 * 40.0]) {
+    let Some(runs) = runs(&options) else { return };
+    for (record, least) in runs.records.iter().zip([0.95 * 30.0, 0.6 * 40.0]) {
         assert!(record.completed, "{record:?}");
         let carried = record.goodput_mbps.unwrap() > least * TCP_SHARE;
-        assert!(carried || !counts(record), "{record:?}");
+        assert!(carried || !runs.counts(record), "{record:?}");
     }
 }
 
@@ -160,8 +182,8 @@ delay = "5ms"
 [workload]
 kind = "transfer:10MB"
 "#;
-    let Some(records) = records(&options(text, &["single:dying"])) else { return };
-    let record = &records[0];
+    let Some(runs) = runs(&options(text, &["single:dying"])) else { return };
+    let record = &runs.records[0];
     assert!(!record.completed);
     let error = record.error.as_deref().unwrap();
     assert!(error.contains("time limit"), "{error}");
@@ -175,8 +197,8 @@ fn a_scheme_whose_program_fails_is_a_result() {
     let _alone = alone();
     let program = PathBuf::from("/bin/false");
     let options = LabOptions { program, ..options(TWO_PATHS, &["single:slow"]) };
-    let Some(records) = records(&options) else { return };
-    let error = records[0].error.as_deref().unwrap();
+    let Some(runs) = runs(&options) else { return };
+    let error = runs.records[0].error.as_deref().unwrap();
     assert!(error.starts_with("the sender: it ended too early"), "{error}");
 }
 
