@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, SubflowId};
 use weftline_core::policy::{PathPolicy, Role};
-use weftline_core::scheduler::{Entry, SchedulerConfig};
+use weftline_core::scheduler::Entry;
 use weftline_core::session::{MessageId, MessageLimits, MessageOptions};
 use weftline_core::wire::{Greeting, Hello, PolicyNote, Preamble, Record, WireError};
 use weftline_core::{Bitrate, ByteCount, Instant, RateCap, Session, SessionConfig};
@@ -64,12 +64,7 @@ fn open(hello: &Hello) {
     let Ok(scheduler) = Entry::find(&hello.scheduler) else { return };
     let config = SessionConfig {
         scheduler,
-        scheduler_config: SchedulerConfig {
-            window: (hello.window > 0).then_some(hello.window),
-            forward_pin: hello.forward_pin.checked_sub(1).map(PathId),
-            latency: (hello.latency_us > 0).then(|| Duration::from_micros(hello.latency_us)),
-            ..SchedulerConfig::default()
-        },
+        scheduler_config: hello.scheduler_config(),
         follow_policy: true,
         ..SessionConfig::default()
     };

@@ -133,11 +133,7 @@ impl Daemon {
 fn find(connections: usize) -> Result<Daemon, Failure> {
     let mut refused = None;
     let mut open = Vec::new();
-    // What a killed daemon has left behind is none.
-    let is_dead = |path: &Path| {
-        UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
-    };
-    for path in control::find_all().into_iter().filter(|path| !is_dead(path)) {
+    for path in control::find_all() {
         match Daemon::open(&path, connections) {
             Ok(daemon) => open.push(daemon),
             Err(error) => refused = Some(error),

@@ -6,31 +6,15 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use common::{Daemon, failure, run, weftline};
+use common::{Daemon, echo, failure, run, weftline};
 use serde_json::Value;
-
-/// Echoes every connection.
-fn echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            thread::spawn(move || {
-                let _ = std::io::copy(&mut stream.try_clone().unwrap(), &mut stream);
-                let _ = stream.shutdown(Shutdown::Write);
-            });
-        }
-    });
-    address
-}
 
 /// A connection through the daemons that has had `len` bytes sent there and back.
 fn begin(local: SocketAddr, len: usize) -> TcpStream {

@@ -9,20 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, serve};
-
-/// Echoes every connection.
-fn echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
-        }
-    });
-    address
-}
+use common::{Daemon, echo, serve};
 
 /// Sends `len` bytes there and back on a connection under way.
 fn exchange(stream: &mut TcpStream, len: usize) {

@@ -12,23 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{Daemon, connect, failure, serve, weftline};
-
-/// Echoes every connection.
-fn echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            thread::spawn(move || {
-                let _ = std::io::copy(&mut stream.try_clone().unwrap(), &mut stream);
-                let _ = stream.shutdown(Shutdown::Write);
-            });
-        }
-    });
-    address
-}
+use common::{Daemon, connect, echo, failure, serve, weftline};
 
 /// One byte there and back: the connection is under way at both ends.
 fn begin(local: SocketAddr) -> TcpStream {

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weftline_core::ranges::RangeSet;
-use weftline_core::scheduler::{Entry, SchedulerConfig};
+use weftline_core::scheduler::Entry;
 use weftline_core::session::{
     DEFAULT_LONGEST_MESSAGE, MessageLimits, RESET_REVOKED, SessionConfig,
 };
@@ -528,12 +528,7 @@ impl State {
         check_congestion(&hello.congestion)?;
         Ok(SessionConfig {
             scheduler,
-            scheduler_config: SchedulerConfig {
-                window: (hello.window > 0).then_some(hello.window),
-                forward_pin: hello.forward_pin.checked_sub(1).map(PathId),
-                latency: (hello.latency_us > 0).then(|| Duration::from_micros(hello.latency_us)),
-                ..SchedulerConfig::default()
-            },
+            scheduler_config: hello.scheduler_config(),
             max_memory: self.live().max_memory,
             messages: self.message_limits(hello)?,
             follow_policy: true,

@@ -14,10 +14,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 
-use super::Life;
 use super::snapshot::Snapshot;
+use super::{Life, answer_each};
 use crate::failure::Failure;
 
 /// The longest request in bytes.
@@ -29,8 +28,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Connections listed unless asked otherwise, and the most that are.
 pub(crate) const LISTED: usize = 50;
 const MAX_LISTED: usize = 1000;
-/// The wait after the system refused to accept a program (out of file descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Where the control socket is.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -103,7 +100,16 @@ pub(crate) fn open(life: &Arc<Life>, at: Option<&Control>) -> Result<Option<Sock
         }
     };
     tracing::debug!("control socket {}", path.display());
-    tokio::spawn(answer_all(listener, Arc::clone(life)));
+    let life = Arc::clone(life);
+    let answer = move |(stream, _)| {
+        let life = Arc::clone(&life);
+        async move {
+            if let Err(error) = answer(stream, &life).await {
+                tracing::debug!("control socket: {error}");
+            }
+        }
+    };
+    tokio::spawn(answer_each(MAX_PROGRAMS, move |cx| listener.poll_accept(cx), answer));
     Ok(Some(Socket(path)))
 }
 
@@ -126,7 +132,8 @@ pub(crate) fn default_dirs() -> Vec<PathBuf> {
     }
 }
 
-/// The control sockets there are in the default places, dead ones included.
+/// The control sockets in the default places at which somebody answers: what a killed daemon has left
+/// behind is none.
 pub(crate) fn find_all() -> Vec<PathBuf> {
     // systemd's units have a directory each in /run/weftline.
     let mut dirs = default_dirs();
@@ -136,6 +143,7 @@ pub(crate) fn find_all() -> Vec<PathBuf> {
         dirs.iter().flat_map(|dir| entries(dir)).filter(|path| is_ours(path)).collect();
     found.sort();
     found.dedup();
+    found.retain(|path| !is_dead(path));
     found
 }
 
@@ -200,29 +208,6 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         return Err(error);
     }
     Ok(listener)
-}
-
-async fn answer_all(listener: UnixListener, life: Arc<Life>) {
-    let places = Arc::new(Semaphore::new(MAX_PROGRAMS));
-    loop {
-        // Those without a place wait in the kernel's queue.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let life = Arc::clone(&life);
-                tokio::spawn(async move {
-                    if let Err(error) = answer(stream, &life).await {
-                        tracing::debug!("control socket: {error}");
-                    }
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::debug!("control socket: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
 }
 
 /// Answers one program until it leaves or asks nothing for a while.

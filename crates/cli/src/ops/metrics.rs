@@ -22,12 +22,11 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use weftline::status::{ClientTotals, PathTotals, totals};
 use weftline::{process_stats, refusals};
 
-use super::Life;
 use super::snapshot::Memory;
+use super::{Life, answer_each};
 use crate::failure::Failure;
 use crate::output;
 
@@ -37,8 +36,6 @@ const MAX_SCRAPERS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest head of a request in bytes; hyper wants no less.
 const MAX_HEAD: usize = 8 << 10;
-/// The wait after the system refused to accept a scraper (out of file descriptors).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// OpenMetrics 1.0, which Prometheus and others take.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -56,33 +53,19 @@ pub(crate) async fn open(life: &Arc<Life>, address: SocketAddr) -> Result<(), Fa
     output::print(&format!("metrics on {address}\n"))?;
     let mut registry = Registry::with_prefix("weftline");
     registry.register_collector(Box::new(Daemon(Arc::clone(life))));
-    tokio::spawn(answer_all(listener, Arc::new(registry)));
-    Ok(())
-}
-
-async fn answer_all(listener: TcpListener, registry: Arc<Registry>) {
-    let places = Arc::new(Semaphore::new(MAX_SCRAPERS));
-    loop {
-        // Those without a place wait in the kernel's queue.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let registry = Arc::clone(&registry);
-                tokio::spawn(async move {
-                    match tokio::time::timeout(PATIENCE, serve(stream, registry)).await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(error)) => tracing::debug!("metrics for {peer}: {error}"),
-                        Err(_) => tracing::debug!("metrics for {peer}: too slow"),
-                    }
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::debug!("metrics: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+    let registry = Arc::new(registry);
+    let answer = move |(stream, peer)| {
+        let registry = Arc::clone(&registry);
+        async move {
+            match tokio::time::timeout(PATIENCE, serve(stream, registry)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!("metrics for {peer}: {error}"),
+                Err(_) => tracing::debug!("metrics for {peer}: too slow"),
             }
         }
-    }
+    };
+    tokio::spawn(answer_each(MAX_SCRAPERS, move |cx| listener.poll_accept(cx), answer));
+    Ok(())
 }
 
 async fn serve(stream: TcpStream, registry: Arc<Registry>) -> hyper::Result<()> {

@@ -9,11 +9,16 @@ pub(crate) mod snapshot;
 pub(crate) mod sockets;
 pub(crate) mod systemd;
 
+use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
 
 use crate::failure::Failure;
 use crate::signals::Stop;
@@ -21,6 +26,8 @@ use control::Control;
 
 /// How long connections under way may go on after the first signal, unless told otherwise.
 const DRAIN: Duration = Duration::from_secs(30);
+/// The wait after the system refused to accept somebody (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often systemd is told how many connections there are.
 const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -224,4 +231,31 @@ fn connections(n: usize) -> String {
 fn used() -> usize {
     let is_used = |control: &weftline::Control| control.label().is_some();
     weftline::status::connections().iter().filter(|control| is_used(control)).count()
+}
+
+/// Answers everyone whom `accept` takes, `most` at once; the others wait in the kernel's queue.
+async fn answer_each<S, F>(
+    most: usize,
+    mut accept: impl FnMut(&mut Context<'_>) -> Poll<io::Result<S>>,
+    answer: impl Fn(S) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(most));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match poll_fn(&mut accept).await {
+            Ok(accepted) => {
+                let answered = answer(accepted);
+                tokio::spawn(async move {
+                    answered.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!("nobody can be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
 }

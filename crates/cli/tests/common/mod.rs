@@ -7,13 +7,30 @@
 )]
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 /// Far more than anything here takes: a test that waits this long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that sends back what it gets, to the end.
+pub fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut stream.try_clone().unwrap(), &mut stream);
+                let _ = stream.shutdown(Shutdown::Write);
+            });
+        }
+    });
+    address
+}
 
 /// The program, without what the environment would change in it.
 pub fn weftline(args: &[&str]) -> Command {
@@ -72,7 +89,7 @@ impl Daemon {
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let errors = BufReader::new(child.stderr.take().unwrap());
         let (lines, stderr) = mpsc::channel();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             for line in errors.lines().map_while(Result::ok) {
                 let _ = lines.send(line);
             }

@@ -136,6 +136,7 @@ impl SendHalf {
     /// Takes lent memory back, with what it was filled with; how many bytes that is.
     pub(super) fn take_back(&mut self, filled: BytesMut) -> usize {
         let n = filled.len();
+        assert!(n == 0 || !self.finished, "nothing is written after finish");
         let start = self.buffer.end();
         self.buffer.take_back(filled);
         if n > 0 {

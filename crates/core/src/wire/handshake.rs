@@ -1,10 +1,14 @@
 //! What is said before a subflow carries data: the preamble, hello and join with their answers.
 
+use std::time::Duration;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::policy::PolicyNote;
 use super::varint::{self, Reader};
 use super::{Record, VERSION, WireError};
+use crate::PathId;
+use crate::scheduler::SchedulerConfig;
 
 const MAGIC: &[u8; 4] = b"WEFT";
 
@@ -192,6 +196,16 @@ pub struct Refusal {
 }
 
 impl Hello {
+    /// What it asks of its scheduler.
+    pub fn scheduler_config(&self) -> SchedulerConfig {
+        SchedulerConfig {
+            window: (self.window > 0).then_some(self.window),
+            forward_pin: self.forward_pin.checked_sub(1).map(PathId),
+            latency: (self.latency_us > 0).then(|| Duration::from_micros(self.latency_us)),
+            ..SchedulerConfig::default()
+        }
+    }
+
     pub(super) fn put(&self, out: &mut impl BufMut) {
         varint::put(out, self.subflow);
         varint::put(out, self.path);
