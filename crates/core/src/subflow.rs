@@ -28,6 +28,9 @@ const CHUNK_TIME: Duration = Duration::from_millis(1);
 /// and its answer take.
 const SLOW_START_AHEAD: u64 = 3;
 
+/// How long a ping's round trip over an idle subflow stands for what the kernel measured before.
+const PING_HOLDS: Duration = Duration::from_secs(1);
+
 /// The present rate is that of one to two least round-trip times, or of this time if those are shorter.
 const PRESENT: Duration = Duration::from_millis(100);
 
@@ -68,6 +71,8 @@ pub struct Subflow {
     /// When how many bytes had arrived, one to two round-trip times ago, and since then.
     marks: [(Instant, u64); 2],
     last_progress: Instant,
+    /// When a ping was answered with nothing else on its way, and the time that took.
+    pinged: Option<(Instant, Duration)>,
     silent: bool,
     idle: bool,
     min_chunk: u64,
@@ -95,6 +100,7 @@ impl Subflow {
             delivery: TimeEstimate::default(),
             marks: [(now, 0); 2],
             last_progress: now,
+            pinged: None,
             silent: false,
             idle: false,
             min_chunk: chunk.0,
@@ -226,6 +232,34 @@ impl Subflow {
     /// The round-trip time: the kernel's, else an assumption.
     pub const fn rtt(&self) -> Duration {
         if self.info.srtt.is_zero() { FIRST_RTT } else { self.info.srtt }
+    }
+
+    /// Takes the round trip of a ping that was answered now.
+    pub const fn set_ping_rtt(&mut self, rtt: Duration, now: Instant) {
+        if self.outstanding() == 0 {
+            self.pinged = Some((now, rtt));
+        }
+    }
+
+    /// A ping's round trip, if one was answered not long ago with nothing else on its way.
+    fn ping_rtt(&self, now: Instant) -> Option<Duration> {
+        let (at, rtt) = self.pinged?;
+        (now.since(at) < PING_HOLDS).then_some(rtt)
+    }
+
+    /// The round-trip time to be expected of what is sent now. The kernel's figure of a path that
+    /// was not used for a while is as old as that, and may tell of a queue or a repair that is long
+    /// over.
+    pub fn present_rtt(&self, now: Instant) -> Duration {
+        self.ping_rtt(now).map_or(self.rtt(), |ping| ping.min(self.rtt()))
+    }
+
+    /// Whether nothing is on its way, the kernel's round-trip time tells of a queue or a repair
+    /// (half as much again as the path takes at least), and no ping has told better lately.
+    pub fn has_stale_rtt(&self, now: Instant) -> bool {
+        let least = self.info.min_rtt;
+        let high = !least.is_zero() && self.rtt() * 2 > least * 3;
+        high && self.outstanding() == 0 && self.ping_rtt(now).is_none()
     }
 
     /// From assignment to our acknowledgement, on average.

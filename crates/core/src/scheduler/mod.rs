@@ -216,6 +216,13 @@ pub trait Scheduler: Send + std::fmt::Debug {
         None
     }
 
+    /// The next subflow over which a ping should be sent, for its round-trip time: the scheduler
+    /// turns it down by a figure that may be out of date, and would for as long as it carries
+    /// nothing.
+    fn poll_ping(&mut self) -> Option<SubflowId> {
+        None
+    }
+
     /// When a subflow that was answered `None` should ask again though nothing else happened.
     fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
         let _ = view;

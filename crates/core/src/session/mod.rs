@@ -422,8 +422,9 @@ impl Session {
         let Some(control) = self.control.get_mut(&id) else { return };
         let Some((_, sent_at)) = control.ping.take_if(|(sent, _)| *sent == number) else { return };
         if let Some(index) = self.send.index(id) {
-            let path = self.send.subflows[index].path();
-            self.paths.entry(path).or_default().ping_rtt = Some(now.since(sent_at));
+            let (rtt, subflow) = (now.since(sent_at), &mut self.send.subflows[index]);
+            subflow.set_ping_rtt(rtt, now);
+            self.paths.entry(subflow.path()).or_default().ping_rtt = Some(rtt);
         }
     }
 
@@ -569,14 +570,14 @@ impl Session {
             // Others may have held back because this one had room; now it has none.
             self.wake_idle();
         }
-        self.obey_scheduler(id);
+        self.obey_scheduler(id, now);
         self.after(now);
         bytes
     }
 
     /// Does what the scheduler wanted when it was asked for `asker`. A subflow that had its answer
     /// since anything changed is not asked again, lest two wake each other for ever.
-    fn obey_scheduler(&mut self, asker: SubflowId) {
+    fn obey_scheduler(&mut self, asker: SubflowId, now: Instant) {
         let changes = self.send.changes();
         while let Some(id) = self.send.poll_wake() {
             let index = self.send.index(id).filter(|_| id != asker);
@@ -588,6 +589,9 @@ impl Session {
         }
         while let Some(id) = self.send.poll_penalty() {
             self.events.push_back(Event::Penalise(id));
+        }
+        while let Some(id) = self.send.poll_ping() {
+            self.probe(id, now);
         }
     }
 

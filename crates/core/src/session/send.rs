@@ -527,6 +527,11 @@ impl SendHalf {
         self.scheduler.as_mut().expect("put back after each call").poll_wake()
     }
 
+    /// The next subflow whose round-trip time the scheduler wants measured anew.
+    pub(super) fn poll_ping(&mut self) -> Option<SubflowId> {
+        self.scheduler.as_mut().expect("put back after each call").poll_ping()
+    }
+
     /// The next subflow whose window the scheduler wants halved.
     pub(super) fn poll_penalty(&mut self) -> Option<SubflowId> {
         self.scheduler.as_mut().expect("put back after each call").poll_penalty()

@@ -25,7 +25,7 @@ const COLLAPSE: u32 = 2;
 /// acknowledgements: the window doubles each round trip in slow start, else data leave at the
 /// path's rate.
 pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Duration {
-    let (info, rtt) = (subflow.info(), subflow.rtt());
+    let (info, rtt) = (subflow.info(), subflow.present_rtt(view.now));
     let cwnd = info.cwnd.as_u64();
     let waiting = subflow.queued().saturating_add(bytes).saturating_sub(cwnd);
     let one_way = rtt / 2;

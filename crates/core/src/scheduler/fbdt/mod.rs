@@ -22,7 +22,7 @@ use self::forecast::Collapsed;
 use self::windows::{End, Window, Windows, Worker};
 use super::{Assignment, Entry, Fills, Scheduler, SchedulerConfig, SendView};
 use crate::Instant;
-use crate::path::PathId;
+use crate::path::{PathId, SubflowId};
 use crate::subflow::Subflow;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -74,6 +74,8 @@ struct Fbdt {
     collapsed: Collapsed,
     /// When new data were last given to a path.
     last_new: Instant,
+    /// A path that was turned down by a round-trip time that may be out of date.
+    doubted: Option<SubflowId>,
 }
 
 impl Fbdt {
@@ -85,6 +87,7 @@ impl Fbdt {
             budget: RescueBudget::new(config.rescue_budget_permille),
             collapsed: Collapsed::default(),
             last_new: Instant::ZERO,
+            doubted: None,
         }
     }
 
@@ -113,6 +116,7 @@ impl Fbdt {
             !collapsed.contains(other) && forecast::may_hold_more(index, view, config.latency)
         };
         if !forecast::helps(me, view, chunk.min(gap.end - gap.start), takes) {
+            self.doubted = subflow.has_stale_rtt(view.now).then(|| subflow.id());
             return None;
         }
         let window = windows.at(gap.start)?;
@@ -286,6 +290,10 @@ impl Scheduler for Fbdt {
 
     fn window(&self) -> Option<u64> {
         self.windows.newest().map(|window| window.range.end - window.range.start)
+    }
+
+    fn poll_ping(&mut self) -> Option<SubflowId> {
+        self.doubted.take()
     }
 
     fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
