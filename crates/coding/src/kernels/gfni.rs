@@ -1,0 +1,123 @@
+//! GFNI: `GF2P8MULB` multiplies in this very field, 64 bytes at a time with AVX-512, else 32.
+
+use std::arch::x86_64::{
+    __m256i, __m512i, _mm256_gf2p8mul_epi8, _mm256_loadu_si256, _mm256_set1_epi8,
+    _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256, _mm512_gf2p8mul_epi8,
+    _mm512_loadu_si512, _mm512_set1_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
+    _mm512_xor_si512,
+};
+
+use super::Kernel;
+use super::vector::{self, Vector};
+
+/// For processors with GFNI, AVX-512F and AVX-512BW.
+pub(super) const WIDE: Kernel =
+    Kernel { name: "gfni-avx512", combine: combine_wide, scale: scale_wide };
+
+/// For processors with GFNI and AVX2.
+pub(super) const NARROW: Kernel =
+    Kernel { name: "gfni-avx2", combine: combine_narrow, scale: scale_narrow };
+
+#[target_feature(enable = "gfni,avx512f,avx512bw")]
+unsafe fn combine_wide(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
+    // SAFETY: the caller keeps the promise of `Combine`; the instructions are enabled here.
+    unsafe { vector::combine::<Wide, 8>(y, coefficients, rows, stride) };
+}
+
+#[target_feature(enable = "gfni,avx512f,avx512bw")]
+unsafe fn scale_wide(y: &mut [u8], c: u8) {
+    // SAFETY: the caller keeps the promise of `Scale`; the instructions are enabled here.
+    unsafe { vector::scale::<Wide>(y, c) };
+}
+
+#[target_feature(enable = "gfni,avx2")]
+unsafe fn combine_narrow(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
+    // SAFETY: the caller keeps the promise of `Combine`; the instructions are enabled here.
+    unsafe { vector::combine::<Narrow, 8>(y, coefficients, rows, stride) };
+}
+
+#[target_feature(enable = "gfni,avx2")]
+unsafe fn scale_narrow(y: &mut [u8], c: u8) {
+    // SAFETY: the caller keeps the promise of `Scale`; the instructions are enabled here.
+    unsafe { vector::scale::<Narrow>(y, c) };
+}
+
+#[derive(Clone, Copy)]
+struct Wide(__m512i);
+
+impl Vector for Wide {
+    /// The coefficient in every byte.
+    type Factor = __m512i;
+
+    const BYTES: usize = 64;
+
+    #[inline(always)]
+    unsafe fn factor(c: u8) -> Self::Factor {
+        // SAFETY: AVX-512 is the caller's promise.
+        unsafe { _mm512_set1_epi8(c as i8) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { _mm512_loadu_si512(from.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_storeu_si512(to.cast(), self.0) };
+    }
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: AVX-512 is the caller's promise.
+        Self(unsafe { _mm512_setzero_si512() })
+    }
+
+    #[inline(always)]
+    unsafe fn add_scaled(self, factor: Self::Factor, x: Self) -> Self {
+        // SAFETY: only registers are used; GFNI and AVX-512 are the caller's promise.
+        Self(unsafe { _mm512_xor_si512(self.0, _mm512_gf2p8mul_epi8(x.0, factor)) })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Narrow(__m256i);
+
+impl Vector for Narrow {
+    /// The coefficient in every byte.
+    type Factor = __m256i;
+
+    const BYTES: usize = 32;
+
+    #[inline(always)]
+    unsafe fn factor(c: u8) -> Self::Factor {
+        // SAFETY: AVX2 is the caller's promise.
+        unsafe { _mm256_set1_epi8(c as i8) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { _mm256_loadu_si256(from.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_si256(to.cast(), self.0) };
+    }
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: AVX2 is the caller's promise.
+        Self(unsafe { _mm256_setzero_si256() })
+    }
+
+    #[inline(always)]
+    unsafe fn add_scaled(self, factor: Self::Factor, x: Self) -> Self {
+        // SAFETY: only registers are used; GFNI and AVX2 are the caller's promise.
+        Self(unsafe { _mm256_xor_si256(self.0, _mm256_gf2p8mul_epi8(x.0, factor)) })
+    }
+}
