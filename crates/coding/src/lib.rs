@@ -12,6 +12,7 @@
 //! - [`Decoder`] solves for the packets. It looks at coefficients first and touches payload only
 //!   when packets are determined; what has come as it is can be had at once.
 //! - [`wire`] is the header of a packet between nodes.
+//! - [`node`] has the nodes as state machines: gateway, access point and device.
 //! - [`Kernel`] is the arithmetic in the processor's best instructions; all give the same bytes.
 //!
 //! ```
@@ -45,6 +46,7 @@ mod encoder;
 pub mod generation;
 pub mod gf256;
 pub mod kernels;
+pub mod node;
 mod recoder;
 pub mod serial;
 pub mod wire;

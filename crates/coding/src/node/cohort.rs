@@ -1,0 +1,167 @@
+//! A cohort at the gateway: its packets in the order in which they came, cut into generations of
+//! one flow each, and how far it has been sent.
+
+use std::collections::BTreeMap;
+
+use super::{Mode, NodeConfig, NodeError};
+use crate::coefficients::{self, Coding};
+use crate::encoder::Encoder;
+use crate::generation::GenerationError;
+use crate::serial::{Arrival, Label};
+use crate::wire::{Header, Priority};
+use weftline_core::rng::Rng;
+
+/// Up to G packets of a flow.
+#[derive(Debug)]
+struct Generation {
+    flow: u16,
+    number: u16,
+    first: Arrival,
+    encoder: Encoder,
+}
+
+/// What a cohort has of a flow.
+#[derive(Clone, Copy, Debug)]
+struct FlowPart {
+    packets: u16,
+    /// Where its last generation is, and that generation's number.
+    last: usize,
+    number: u16,
+}
+
+/// The packets of an interval.
+#[derive(Debug)]
+pub(super) struct Cohort {
+    pub(super) label: Label,
+    generations: Vec<Generation>,
+    flows: BTreeMap<u16, FlowPart>,
+    /// Generation and index of each packet, as they came.
+    order: Vec<(usize, u8)>,
+    /// Packets sent: those of the first pass, and redundant ones.
+    sent: usize,
+    taken: usize,
+}
+
+impl Cohort {
+    pub(super) fn new(label: Label) -> Self {
+        let (generations, flows, order) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { label, generations, flows, order, sent: 0, taken: 0 }
+    }
+
+    /// Becomes the cohort `label`, empty; its encoders are used again.
+    pub(super) fn restart(&mut self, label: Label, spare: &mut Vec<Encoder>) {
+        self.label = label;
+        spare.extend(self.generations.drain(..).map(|generation| generation.encoder));
+        self.flows.clear();
+        self.order.clear();
+        (self.sent, self.taken) = (0, 0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Packets of the first pass that have not been sent.
+    pub(super) fn unsent(&self) -> usize {
+        self.order.len() - self.sent
+    }
+
+    /// Adds a packet of a flow whose `first`-th packet it is.
+    pub(super) fn push(
+        &mut self,
+        flow: u16,
+        arrival: Arrival,
+        packet: &[u8],
+        config: &NodeConfig,
+        spare: &mut Vec<Encoder>,
+    ) -> Result<(), NodeError> {
+        if self.order.len() >= config.buffer_packets {
+            return Err(NodeError::Full(self.order.len()));
+        }
+        let max = usize::from(config.limits.packet_bytes);
+        if packet.len() > max {
+            return Err(GenerationError::Long { bytes: packet.len(), max }.into());
+        }
+        let part = self.flows.get(&flow).copied();
+        let index = match part {
+            Some(part) if part.packets == u16::MAX => {
+                return Err(NodeError::Full(self.order.len()));
+            }
+            Some(part) if !self.generations[part.last].encoder.is_full() => part.last,
+            _ => {
+                let mut encoder =
+                    spare.pop().unwrap_or_else(|| Encoder::new(config.limits, config.kernel));
+                encoder.clear();
+                let number = part.map_or(0, |part| part.number + 1);
+                self.generations.push(Generation { flow, number, first: arrival, encoder });
+                self.generations.len() - 1
+            }
+        };
+        let generation = &mut self.generations[index];
+        let at = generation.encoder.push(packet)?;
+        let packets = part.map_or(0, |part| part.packets) + 1;
+        self.flows.insert(flow, FlowPart { packets, last: index, number: generation.number });
+        self.order.push((index, at));
+        Ok(())
+    }
+
+    /// Appends the next packet to `out`: of the first pass, then of those that are redundant.
+    pub(super) fn send(
+        &mut self,
+        config: &NodeConfig,
+        rng: &mut Rng,
+        out: &mut Vec<u8>,
+    ) -> Option<Priority> {
+        let packets = self.order.len();
+        if self.sent < packets {
+            let (generation, index) = self.order[self.sent];
+            self.sent += 1;
+            match config.mode {
+                Mode::Systematic => self.append_packet(generation, index, out),
+                Mode::Dense => self.append_combined(generation, Priority::High, rng, out),
+            }
+            return Some(Priority::High);
+        }
+        let most = packets as u64 * u64::from(config.redundancy_percent) / 100;
+        if self.taken as u64 >= most {
+            return None;
+        }
+        let (generation, _) = self.order[self.taken % packets];
+        self.taken += 1;
+        self.append_combined(generation, Priority::Low, rng, out);
+        Some(Priority::Low)
+    }
+
+    fn header(&self, generation: &Generation, priority: Priority) -> Header<'static> {
+        Header {
+            label: self.label,
+            priority,
+            flow: generation.flow,
+            generation: generation.number,
+            size: generation.encoder.size(),
+            cohort_packets: self.flows[&generation.flow].packets,
+            first: generation.first,
+            coding: Coding::Systematic(0),
+        }
+    }
+
+    fn append_packet(&self, generation: usize, index: u8, out: &mut Vec<u8>) {
+        let generation = &self.generations[generation];
+        let coding = Coding::Systematic(index);
+        Header { coding, ..self.header(generation, Priority::High) }.encode(out);
+        out.extend_from_slice(generation.encoder.packet(index).expect("pushed before"));
+    }
+
+    fn append_combined(
+        &self,
+        generation: usize,
+        priority: Priority,
+        rng: &mut Rng,
+        out: &mut Vec<u8>,
+    ) {
+        let generation = &self.generations[generation];
+        let seed = coefficients::draw_seed(rng, generation.encoder.size());
+        Header { coding: Coding::Seed(seed), ..self.header(generation, priority) }.encode(out);
+        generation.encoder.append_seeded(seed, out);
+    }
+}

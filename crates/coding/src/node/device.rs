@@ -1,0 +1,372 @@
+//! The device: decodes cohorts and hands their packets out in the order in which they came to the
+//! gateway (COTAG Algorithm 3).
+//!
+//! A packet goes out as soon as it is known and everything before it went out. What is missing is
+//! given up when its cohort closes: every link has shown a later label, or nothing of the cohort
+//! has come for some intervals (a blocked link shows nothing).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weftline_core::Instant;
+
+use super::release::Release;
+use super::{Links, NodeConfig, NodeError};
+use crate::decoder::Decoder;
+use crate::generation::Verdict;
+use crate::serial::{Arrival, Label};
+use crate::wire::{Header, Packet, Priority};
+
+/// Cohorts that are open at once; with more the oldest closes.
+const MAX_OPEN: usize = 64;
+
+/// What a device did so far, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Received and understood, markers left out.
+    pub received: u64,
+    /// Combinations of what was there, and copies.
+    pub redundant: u64,
+    /// Handed out.
+    pub delivered: u64,
+    /// Of those, computed from combinations.
+    pub recovered: u64,
+    /// Given up: packets of the gateway that are known to have been, and did not get through.
+    pub lost: u64,
+    /// Dropped because the buffer was full.
+    pub full: u64,
+    /// Of a cohort that was closed.
+    pub late: u64,
+    /// Dropped: wrong.
+    pub refused: u64,
+    /// Cohorts that closed because a link showed nothing.
+    pub timeouts: u64,
+}
+
+/// A generation that is decoded.
+#[derive(Debug)]
+struct Generation {
+    flow: u16,
+    number: u16,
+    first: Arrival,
+    /// Gone when everything has been handed out.
+    decoder: Option<Decoder>,
+    size: u8,
+}
+
+/// A cohort that is not closed.
+#[derive(Debug)]
+struct Cohort {
+    label: Label,
+    generations: Vec<Generation>,
+    begun: Instant,
+    /// When the last of it came.
+    last: Instant,
+}
+
+/// The device's state.
+#[derive(Debug)]
+pub struct Device {
+    config: NodeConfig,
+    links: Links,
+    /// By label.
+    open: VecDeque<Cohort>,
+    /// Every label before this one is closed.
+    closed: Option<Label>,
+    flows: BTreeMap<u16, Release>,
+    /// Packets held in decoders.
+    held: usize,
+    ready: VecDeque<(u16, Vec<u8>)>,
+    decoders: Vec<Decoder>,
+    buffers: Vec<Vec<u8>>,
+    stats: DeviceStats,
+}
+
+impl Device {
+    /// A device with so many links in.
+    pub fn new(config: NodeConfig, links: usize) -> Self {
+        Self {
+            config,
+            links: Links::new(links),
+            open: VecDeque::new(),
+            closed: None,
+            flows: BTreeMap::new(),
+            held: 0,
+            ready: VecDeque::new(),
+            decoders: Vec::new(),
+            buffers: Vec::new(),
+            stats: DeviceStats::default(),
+        }
+    }
+
+    /// Takes a packet that came on `link`. Afterwards packets may be ready.
+    ///
+    /// # Errors
+    ///
+    /// If it is wrong, late, or there is no room for it; it is dropped.
+    pub fn receive(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
+        let taken = self.take(link, bytes, now);
+        match taken {
+            Ok(()) => {}
+            Err(NodeError::Full(_)) => self.stats.full += 1,
+            Err(NodeError::Late(_)) => self.stats.late += 1,
+            Err(_) => self.stats.refused += 1,
+        }
+        self.advance(now);
+        taken
+    }
+
+    fn take(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
+        let packet = Packet::decode(bytes)?;
+        self.links.show(link, packet.label())?;
+        let Packet::Coded { header, payload } = packet else { return Ok(()) };
+        if self.closed.is_some_and(|closed| header.label.is_before(closed)) {
+            return Err(NodeError::Late(header.label));
+        }
+        self.stats.received += 1;
+        if self.held >= self.config.buffer_packets {
+            // What is decoded cannot make way for what comes. The oldest cohort, which waits for
+            // what is missing, makes way for what may be the first of another.
+            if header.priority == Priority::Low || self.open.len() < 2 {
+                return Err(NodeError::Full(self.held));
+            }
+            self.close_oldest();
+        }
+        self.decode(&header, payload, now)
+    }
+
+    /// Adds a packet to its generation, and hands out what that releases.
+    fn decode(
+        &mut self,
+        header: &Header<'_>,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<(), NodeError> {
+        let cohort = self.cohort(header.label, now);
+        let (cohort, generation) = (cohort, self.generation(cohort, header));
+        let entry = &mut self.open[cohort].generations[generation];
+        let Some(decoder) = &mut entry.decoder else {
+            self.stats.redundant += 1;
+            return Ok(());
+        };
+        let verdict = match decoder.receive(header.size, header.coding, payload) {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                if decoder.rank() == 0 {
+                    let unused = self.open[cohort].generations.remove(generation);
+                    self.decoders.extend(unused.decoder);
+                }
+                return Err(error.into());
+            }
+        };
+        entry.size = entry.size.max(decoder.size());
+        if verdict == Verdict::Redundant {
+            self.stats.redundant += 1;
+            return Ok(());
+        }
+        self.held += 1;
+        if decoder.is_complete() {
+            self.stats.recovered += decoder.recover() as u64;
+        }
+        let release = self.flows.entry(header.flow).or_default();
+        if release.is_new() && header.generation == 0 && header.first == Arrival(0) {
+            // A flow's very first packet.
+            release.advance_to(header.first);
+        }
+        self.release(header.flow);
+        Ok(())
+    }
+
+    /// Where the cohort of this label is, which is open from now on.
+    fn cohort(&mut self, label: Label, now: Instant) -> usize {
+        let at = self.open.iter().rposition(|cohort| !label.is_before(cohort.label));
+        let at = match at {
+            Some(at) if self.open[at].label == label => at,
+            before => {
+                let at = before.map_or(0, |before| before + 1);
+                let cohort = Cohort { label, generations: Vec::new(), begun: now, last: now };
+                self.open.insert(at, cohort);
+                at
+            }
+        };
+        self.open[at].last = now;
+        at
+    }
+
+    /// Where the packet's generation is in its cohort.
+    fn generation(&mut self, cohort: usize, header: &Header<'_>) -> usize {
+        let generations = &mut self.open[cohort].generations;
+        let key = (header.flow, header.generation);
+        let found = generations.binary_search_by_key(&key, |g| (g.flow, g.number));
+        found.unwrap_or_else(|at| {
+            let mut decoder = self
+                .decoders
+                .pop()
+                .unwrap_or_else(|| Decoder::new(self.config.limits, self.config.kernel));
+            decoder.clear();
+            let Header { flow, generation: number, first, size, .. } = *header;
+            let decoder = Some(decoder);
+            generations.insert(at, Generation { flow, number, first, decoder, size });
+            at
+        })
+    }
+
+    /// Appends a packet that is due to `out`; the flow it belongs to.
+    pub fn poll_delivery(&mut self, out: &mut Vec<u8>) -> Option<u16> {
+        let (flow, packet) = self.ready.pop_front()?;
+        out.extend_from_slice(&packet);
+        self.buffers.push(packet);
+        self.stats.delivered += 1;
+        Some(flow)
+    }
+
+    /// Does what is due by `now`: packets may be ready then.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
+    /// When the oldest cohort closes though a link shows nothing.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let oldest = self.open.front()?;
+        Some(self.due(oldest))
+    }
+
+    /// What it did so far.
+    pub fn stats(&self) -> DeviceStats {
+        self.stats
+    }
+
+    /// When a cohort closes if nothing more comes; or, if there may be earlier ones, when those do.
+    fn due(&self, cohort: &Cohort) -> Instant {
+        let earlier = self.closed.is_none_or(|closed| closed.is_before(cohort.label));
+        (if earlier { cohort.begun } else { cohort.last }) + self.config.silence()
+    }
+
+    /// Closes what every link has passed, and what a link that shows nothing has held up for long.
+    fn advance(&mut self, now: Instant) {
+        if let Some(at) = self.links.all_at() {
+            self.close_before(at);
+        }
+        while self.open.len() > MAX_OPEN {
+            self.close_oldest();
+        }
+        while let Some(oldest) = self.open.front()
+            && now >= self.due(oldest)
+        {
+            self.stats.timeouts += 1;
+            if self.closed.is_none_or(|closed| closed.is_before(oldest.label)) {
+                // Nothing earlier will come; this one has its time from its last packet.
+                let label = oldest.label;
+                self.close_before(label);
+            } else {
+                self.close_oldest();
+            }
+        }
+    }
+
+    /// Closes every label before this one.
+    fn close_before(&mut self, label: Label) {
+        while self.open.front().is_some_and(|oldest| oldest.label.is_before(label)) {
+            self.close_oldest();
+        }
+        if self.closed.is_none_or(|closed| closed.is_before(label)) {
+            self.closed = Some(label);
+            self.skip_to_open();
+        }
+    }
+
+    /// Hands out what is there of the oldest cohort and gives up the rest.
+    fn close_oldest(&mut self) {
+        let Some(mut cohort) = self.open.pop_front() else { return };
+        for generation in &mut cohort.generations {
+            let Some(mut decoder) = generation.decoder.take() else { continue };
+            self.stats.recovered += decoder.recover() as u64;
+            let release = self.flows.entry(generation.flow).or_default();
+            // Of a size that is not known, as many as have come.
+            for index in 0..generation.size.max(self.config.limits.packets) {
+                let arrival = generation.first.plus(u32::from(index));
+                let Some(packet) = decoder.packet(index) else { continue };
+                if !release.is_past(arrival) {
+                    self.stats.lost += u64::from(release.advance_to(arrival));
+                    release.advance_to(arrival.plus(1));
+                    hand_out(&mut self.ready, &mut self.buffers, generation.flow, packet);
+                }
+            }
+            let end = generation.first.plus(u32::from(generation.size));
+            self.stats.lost += u64::from(release.advance_to(end));
+            self.held -= decoder.rank();
+            self.decoders.push(decoder);
+        }
+        let next = cohort.label.plus(1);
+        if self.closed.is_none_or(|closed| closed.is_before(next)) {
+            self.closed = Some(next);
+        }
+        self.skip_to_open();
+        // What waited behind this cohort's gaps.
+        for flow in cohort.generations.iter().map(|generation| generation.flow) {
+            self.release(flow);
+        }
+    }
+
+    /// Once everything before the oldest cohort is closed, what came before its first packet of a
+    /// flow is given up: it belonged to a cohort of which nothing was seen.
+    fn skip_to_open(&mut self) {
+        let Some(oldest) = self.open.front().filter(|c| Some(c.label) == self.closed) else {
+            return;
+        };
+        let firsts = oldest.generations.iter().filter(|g| g.number == 0);
+        let firsts: Vec<_> = firsts.map(|g| (g.flow, g.first)).collect();
+        for (flow, first) in firsts {
+            let release = self.flows.entry(flow).or_default();
+            self.stats.lost += u64::from(release.advance_to(first));
+            self.release(flow);
+        }
+    }
+
+    /// Hands out what is due of a flow.
+    fn release(&mut self, flow: u16) {
+        let Self { open, flows, ready, buffers, decoders, held, .. } = self;
+        let release = flows.entry(flow).or_default();
+        let generations = open.iter_mut().flat_map(|cohort| {
+            let all = &mut cohort.generations;
+            let start = all.partition_point(|generation| generation.flow < flow);
+            let len = all[start..].partition_point(|generation| generation.flow == flow);
+            &mut all[start..start + len]
+        });
+        for generation in generations {
+            let Some(decoder) = &mut generation.decoder else { continue };
+            let end = generation.first.plus(u32::from(self.config.limits.packets));
+            let mut index = 0;
+            let mut at = generation.first;
+            while at.is_before(end) {
+                if release.is_due(at) {
+                    let Some(packet) = decoder.packet(index) else { return };
+                    hand_out(ready, buffers, flow, packet);
+                    release.advance_to(at.plus(1));
+                } else if !release.is_past(at) {
+                    return;
+                }
+                index += 1;
+                at = at.plus(1);
+                if generation.size > 0 && index == generation.size {
+                    break;
+                }
+            }
+            if generation.size > 0 && index == generation.size {
+                *held -= decoder.rank();
+                decoders.extend(generation.decoder.take());
+            }
+        }
+    }
+}
+
+fn hand_out(
+    ready: &mut VecDeque<(u16, Vec<u8>)>,
+    buffers: &mut Vec<Vec<u8>>,
+    flow: u16,
+    packet: &[u8],
+) {
+    let mut copy = buffers.pop().unwrap_or_default();
+    copy.clear();
+    copy.extend_from_slice(packet);
+    ready.push_back((flow, copy));
+}

@@ -1,0 +1,179 @@
+//! The nodes of COTAG as state machines: what goes out next, and when something is due
+//! (COTAG §III-C).
+//!
+//! A [`Gateway`] groups the packets that come within an interval T into a *cohort*, numbers it with
+//! a label and sends it, coded, in the next interval. An [`AccessPoint`] sends a cohort on from the
+//! first packet of the next one until the first of the one after. A [`Device`] decodes, and hands
+//! packets out in the order in which they came to the gateway. What a node cannot send in a
+//! cohort's time it drops (*giving*); what time is left it fills with further combinations
+//! (*taking*).
+//!
+//! Whoever drives a node hands it packets with the time, asks for the next packet whenever a link
+//! has room, and calls it again at the time of its `poll_timeout`. Every call is good for what is
+//! due by then, so that a late driver loses time and nothing else.
+//!
+//! Labels start at 0 with a gateway: a driver that hears a gateway anew begins with new nodes.
+
+mod access_point;
+mod cohort;
+mod device;
+mod gateway;
+mod release;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use access_point::{AccessPoint, AccessPointStats};
+pub use device::{Device, DeviceStats};
+pub use gateway::{Gateway, GatewayStats};
+
+use crate::generation::{GenerationError, Limits};
+use crate::kernels::Kernel;
+use crate::serial::Label;
+use crate::wire::WireError;
+
+/// How a gateway sends a cohort the first time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Packets go out as they are, and only what is redundant is a combination. Nothing is lost in
+    /// coding when nothing is lost on the way.
+    #[default]
+    Systematic,
+    /// Every packet is a random combination (COTAG §III-B).
+    Dense,
+}
+
+/// The settings of a node. They must be the same at all nodes but for `buffer_packets`.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeConfig {
+    /// T: packets that come within it are a cohort.
+    pub interval: Duration,
+    /// How large generations and packets may be.
+    pub limits: Limits,
+    /// How a cohort is sent the first time.
+    pub mode: Mode,
+    /// The most redundant packets of a gateway's cohort, in percent of its packets.
+    pub redundancy_percent: u32,
+    /// The most packets that an access point or a device holds, and that a gateway takes into a
+    /// cohort.
+    pub buffer_packets: usize,
+    /// Whether an access point sends at most as many packets of a cohort as it received
+    /// (COTAG Algorithm 2).
+    pub no_more_than_received: bool,
+    /// A device gives a link up that has shown nothing after a cohort for so many intervals since
+    /// the cohort's last packet.
+    pub silent_intervals: u32,
+    /// The arithmetic.
+    pub kernel: Kernel,
+}
+
+impl Default for NodeConfig {
+    /// T of 2 ms, generations of 32 packets of 1500 bytes, systematic, as many redundant packets
+    /// as others, 4096 packets, a link given up after 2 T.
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(2),
+            limits: Limits::default(),
+            mode: Mode::Systematic,
+            redundancy_percent: 100,
+            buffer_packets: 4096,
+            no_more_than_received: true,
+            silent_intervals: 2,
+            kernel: Kernel::best(),
+        }
+    }
+}
+
+impl NodeConfig {
+    /// How long a device waits for a link that shows nothing.
+    fn silence(&self) -> Duration {
+        self.interval * self.silent_intervals
+    }
+}
+
+/// Why a packet that came from another node was dropped. The node is as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NodeError {
+    /// No room, and nothing that would make way.
+    #[error("the buffer is full with {0} packets; the link out is slower than the links in")]
+    Full(usize),
+    /// It contradicts its generation.
+    #[error(transparent)]
+    Generation(#[from] GenerationError),
+    /// A label that no gateway uses now.
+    #[error("label {label}, far from {newest}; was the gateway started anew?", label = .label.0, newest = .newest.0)]
+    Label {
+        /// The packet's label.
+        label: Label,
+        /// The newest label so far.
+        newest: Label,
+    },
+    /// Its cohort is over.
+    #[error("a packet of cohort {}, which is over", .0.0)]
+    Late(Label),
+    /// A link that the node was not made with.
+    #[error("link {link} of {links}")]
+    Link {
+        /// The link's number, from 0.
+        link: usize,
+        /// Links there are.
+        links: usize,
+    },
+    /// It is no packet.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+/// Labels ahead of the newest that are believed: a day of silence at 2 ms, and less than the
+/// distance at which the order of labels is lost.
+const MAX_AHEAD: u32 = 43_200_000;
+/// Labels behind the newest that are late rather than nonsense.
+const MAX_BEHIND: u32 = 1 << 16;
+
+/// The newest label that each incoming link has shown.
+#[derive(Clone, Debug)]
+struct Links {
+    shown: Vec<Option<Label>>,
+    newest: Option<Label>,
+}
+
+impl Links {
+    fn new(links: usize) -> Self {
+        Self { shown: vec![None; links], newest: None }
+    }
+
+    /// Notes that `link` has come to `label`.
+    fn show(&mut self, link: usize, label: Label) -> Result<(), NodeError> {
+        let links = self.shown.len();
+        let Some(shown) = self.shown.get_mut(link) else {
+            return Err(NodeError::Link { link, links });
+        };
+        if let Some(newest) = self.newest
+            && !label.is_near(newest, MAX_BEHIND, MAX_AHEAD)
+        {
+            return Err(NodeError::Label { label, newest });
+        }
+        let later = |than: Option<Label>| than.is_none_or(|than| than.is_before(label));
+        if later(*shown) {
+            *shown = Some(label);
+        }
+        if later(self.newest) {
+            self.newest = Some(label);
+        }
+        Ok(())
+    }
+
+    /// The label that every link has come to, L of COTAG Algorithms 2 and 3; `None` while a link
+    /// has shown nothing.
+    fn all_at(&self) -> Option<Label> {
+        let mut least: Option<Label> = None;
+        for &shown in &self.shown {
+            let shown = shown?;
+            if least.is_none_or(|least| shown.is_before(least)) {
+                least = Some(shown);
+            }
+        }
+        least
+    }
+}

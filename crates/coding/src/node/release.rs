@@ -1,0 +1,57 @@
+//! The order in which a device hands out a flow's packets: that in which they came to the gateway.
+//! TCP must not see reordering that we made.
+
+use crate::serial::Arrival;
+
+/// Where a flow's release is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Release {
+    /// The packet that is due; `None` until the flow's beginning, or a place to begin, is known.
+    next: Option<Arrival>,
+}
+
+impl Release {
+    /// Whether a packet is due now.
+    pub(super) fn is_due(self, arrival: Arrival) -> bool {
+        self.next == Some(arrival)
+    }
+
+    /// Whether a packet was handed out, or given up.
+    pub(super) fn is_past(self, arrival: Arrival) -> bool {
+        self.next.is_some_and(|next| arrival.is_before(next))
+    }
+
+    /// Whether nothing is known of the flow.
+    pub(super) fn is_new(self) -> bool {
+        self.next.is_none()
+    }
+
+    /// Everything before `arrival` was handed out, or is given up; how many packets were due.
+    pub(super) fn advance_to(&mut self, arrival: Arrival) -> u32 {
+        match self.next {
+            Some(next) if !next.is_before(arrival) => 0,
+            next => {
+                self.next = Some(arrival);
+                next.map_or(0, |next| arrival.since(next))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goes_forward_only_and_around() {
+        let mut release = Release::default();
+        assert!(release.is_new() && !release.is_due(Arrival(0)) && !release.is_past(Arrival(0)));
+        assert_eq!(release.advance_to(Arrival(u32::MAX)), 0);
+        assert!(
+            release.is_due(Arrival(u32::MAX)) && release.is_past(Arrival(7).plus(u32::MAX - 9))
+        );
+        assert_eq!(release.advance_to(Arrival(2)), 3);
+        assert_eq!(release.advance_to(Arrival(1)), 0, "not back");
+        assert!(release.is_due(Arrival(2)));
+    }
+}

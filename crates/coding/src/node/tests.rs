@@ -1,0 +1,440 @@
+//! The nodes step by step (COTAG Fig. 2), and together under random links.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weftline_core::Instant;
+use weftline_core::rng::Rng;
+
+use super::{AccessPoint, Device, Gateway, Mode, NodeConfig, NodeError};
+use crate::coefficients::Coding;
+use crate::serial::Label;
+use crate::wire::{Packet, Priority};
+
+const MS: u64 = 1_000_000;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+fn config() -> NodeConfig {
+    NodeConfig { interval: Duration::from_millis(12), ..NodeConfig::default() }
+}
+
+/// A packet as the figure writes it: flow, cohort, kind.
+fn written(bytes: &[u8]) -> String {
+    match Packet::decode(bytes).unwrap() {
+        Packet::Marker(label) => format!("marker {}", label.0),
+        Packet::Coded { header, .. } => {
+            let flow = if header.flow == 0 { 'A' } else { 'B' };
+            let kind = match header.coding {
+                Coding::Seed(_) => "combination".to_owned(),
+                Coding::Systematic(index) => format!("packet {index}"),
+                Coding::Vector(_) => "recoded".to_owned(),
+            };
+            let priority = if header.priority == Priority::High { "high" } else { "low" };
+            format!(
+                "{flow}{} {kind} of {} ({} in all), {priority}",
+                header.label.0, header.size, header.cohort_packets
+            )
+        }
+    }
+}
+
+/// Six packets of flows a and b in cohort 1, T = 12; one packet takes a unit of time and the two
+/// links take turns; the redundancy limit allows four more (COTAG Fig. 2).
+fn figure_2(mode: Mode) -> String {
+    let config = NodeConfig { mode, redundancy_percent: 70, ..config() };
+    let mut gateway = Gateway::new(config, 2, 1, at(0));
+    for (ms, flow) in [(1, 0), (2, 0), (4, 1), (5, 0), (8, 0), (11, 1)] {
+        gateway.receive(flow, &[flow as u8; 100], at(ms)).unwrap();
+    }
+    let mut log = String::new();
+    let mut out = Vec::new();
+    for ms in 0..50 {
+        out.clear();
+        let link = (ms % 2) as usize;
+        if gateway.poll_transmit(link, at(ms), &mut out).is_some() {
+            writeln!(log, "{ms:>2} link {link}: {}", written(&out)).unwrap();
+        }
+    }
+    log
+}
+
+#[test]
+fn figure_2_as_the_paper_has_it() {
+    let wanted = "\
+12 link 0: A1 combination of 4 (4 in all), high
+13 link 1: A1 combination of 4 (4 in all), high
+14 link 0: B1 combination of 2 (2 in all), high
+15 link 1: A1 combination of 4 (4 in all), high
+16 link 0: A1 combination of 4 (4 in all), high
+17 link 1: B1 combination of 2 (2 in all), high
+18 link 0: A1 combination of 4 (4 in all), low
+19 link 1: A1 combination of 4 (4 in all), low
+20 link 0: B1 combination of 2 (2 in all), low
+21 link 1: A1 combination of 4 (4 in all), low
+24 link 0: marker 2
+25 link 1: marker 2
+36 link 0: marker 3
+37 link 1: marker 3
+";
+    assert_eq!(figure_2(Mode::Dense), wanted);
+}
+
+#[test]
+fn figure_2_with_packets_as_they_are() {
+    let log = figure_2(Mode::Systematic);
+    let first: Vec<_> = log.lines().take(7).collect();
+    assert_eq!(first[0], "12 link 0: A1 packet 0 of 4 (4 in all), high");
+    assert_eq!(first[2], "14 link 0: B1 packet 0 of 2 (2 in all), high");
+    assert_eq!(first[5], "17 link 1: B1 packet 1 of 2 (2 in all), high");
+    assert_eq!(first[6], "18 link 0: A1 combination of 4 (4 in all), low");
+    assert_eq!(log.lines().count(), 14);
+}
+
+#[test]
+fn what_a_gateway_has_no_time_for_is_given() {
+    let mut gateway = Gateway::new(config(), 1, 1, at(0));
+    for _ in 0..5 {
+        gateway.receive(0, b"packet", at(3)).unwrap();
+    }
+    assert_eq!(gateway.poll_timeout(), Some(at(12)));
+    let mut out = Vec::new();
+    for ms in [13, 14] {
+        assert_eq!(gateway.poll_transmit(0, at(ms), &mut out), Some(Priority::High));
+    }
+    out.clear();
+    assert_eq!(gateway.poll_transmit(0, at(24), &mut out), Some(Priority::High));
+    assert_eq!(written(&out), "marker 2");
+    assert_eq!((gateway.stats().high, gateway.stats().given), (2, 3));
+    // Nobody asked for the whole interval of a cohort.
+    gateway.receive(0, b"packet", at(25)).unwrap();
+    gateway.handle_timeout(at(100));
+    assert_eq!(gateway.stats().given, 4);
+    gateway.handle_timeout(at(1000));
+    assert_eq!(gateway.poll_timeout(), None);
+}
+
+/// Packets of one flow for cohorts, as a gateway sends them at leisure.
+fn cohorts(sizes: &[usize], config: NodeConfig) -> Vec<Vec<Vec<u8>>> {
+    let mut gateway = Gateway::new(config, 1, 7, at(0));
+    let mut sent = Vec::new();
+    let mut number = 0_u8;
+    for (k, &size) in sizes.iter().enumerate() {
+        let start = at(12 * k as u64);
+        for _ in 0..size {
+            gateway.receive(0, &[number; 50], start).unwrap();
+            number += 1;
+        }
+        let mut out = Vec::new();
+        let mut cohort = Vec::new();
+        while gateway.poll_transmit(0, start + config.interval, &mut out).is_some() {
+            cohort.push(std::mem::take(&mut out));
+        }
+        sent.push(cohort);
+    }
+    sent
+}
+
+fn sent_by(ap: &mut AccessPoint, now: Instant) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut log = Vec::new();
+    while ap.poll_transmit(now, &mut out).is_some() {
+        log.push(written(&out));
+        out.clear();
+    }
+    log
+}
+
+#[test]
+fn an_access_point_sends_a_cohort_from_the_next_ones_first_packet_on() {
+    let config = NodeConfig { redundancy_percent: 50, ..config() };
+    let cohorts = cohorts(&[2, 2, 1], config);
+    let mut ap = AccessPoint::new(config, 1, 1);
+    for packet in &cohorts[0] {
+        ap.receive(0, packet, at(13)).unwrap();
+        assert_eq!(sent_by(&mut ap, at(13)), [""; 0]);
+    }
+    ap.receive(0, &cohorts[1][0], at(25)).unwrap();
+    let log = sent_by(&mut ap, at(25));
+    assert_eq!(
+        log,
+        [
+            "A1 packet 0 of 2 (2 in all), high",
+            "A1 packet 1 of 2 (2 in all), high",
+            // The redundant one adds nothing to what was sent: a new combination takes its place.
+            "A1 recoded of 2 (2 in all), low",
+        ]
+    );
+    ap.receive(0, &cohorts[1][1], at(26)).unwrap();
+    // The first of cohort 3 ends what was left of cohort 1 and begins cohort 2.
+    ap.receive(0, &cohorts[2][0], at(37)).unwrap();
+    assert_eq!(sent_by(&mut ap, at(37))[0], "A2 packet 0 of 2 (2 in all), high");
+    assert_eq!(ap.receive(0, &cohorts[0][0], at(38)), Err(NodeError::Late(Label(1))));
+    // Nothing comes for T after cohort 3, which has its turn then.
+    assert_eq!(ap.poll_timeout(), Some(at(49)));
+    ap.handle_timeout(at(49));
+    assert_eq!(sent_by(&mut ap, at(49))[0], "A3 packet 0 of 1 (1 in all), high");
+}
+
+#[test]
+fn a_full_access_point_drops_low_priority_first() {
+    let config = NodeConfig { buffer_packets: 3, ..config() };
+    let cohorts = cohorts(&[2, 2], config);
+    // Two of high priority and two of low.
+    assert_eq!(cohorts[0].len(), 4);
+    let mut ap = AccessPoint::new(config, 1, 1);
+    for packet in &cohorts[0][..3] {
+        ap.receive(0, packet, at(13)).unwrap();
+    }
+    assert_eq!(ap.receive(0, &cohorts[0][3], at(13)), Err(NodeError::Full(3)));
+    // The first of cohort 2 takes the redundant one's place; cohort 1 then has its turn.
+    ap.receive(0, &cohorts[1][0], at(25)).unwrap();
+    assert_eq!(ap.stats().full, 2);
+    assert_eq!(ap.receive(0, &cohorts[1][1], at(25)), Err(NodeError::Full(3)));
+    assert_eq!(sent_by(&mut ap, at(25)).len(), 2);
+}
+
+fn delivered(device: &mut Device) -> Vec<u8> {
+    let mut numbers = Vec::new();
+    let mut out = Vec::new();
+    while let Some(flow) = device.poll_delivery(&mut out) {
+        assert_eq!((flow, out.len()), (0, 50));
+        assert!(out.iter().all(|&b| b == out[0]));
+        numbers.push(out[0]);
+        out.clear();
+    }
+    numbers
+}
+
+#[test]
+fn a_device_delivers_in_order_and_gives_up_a_silent_link() {
+    let config = config();
+    let cohorts = cohorts(&[3, 2, 2], config);
+    let mut device = Device::new(config, 2);
+    device.receive(0, &cohorts[0][0], at(20)).unwrap();
+    assert_eq!(delivered(&mut device), [0]);
+    device.receive(0, &cohorts[0][2], at(20)).unwrap();
+    device.receive(0, &cohorts[1][0], at(25)).unwrap();
+    assert_eq!(delivered(&mut device), [0; 0], "packet 1 may still come on link 1");
+    // A combination makes up for it.
+    device.receive(0, &cohorts[0][3], at(26)).unwrap();
+    assert_eq!(delivered(&mut device), [1, 2, 3]);
+    device.receive(0, &cohorts[2][1], at(30)).unwrap();
+    // Link 1 shows nothing: cohort 2 waits for 2 T after its last packet, then its second packet
+    // is given up; then cohort 3 likewise.
+    assert_eq!(delivered(&mut device), [0; 0]);
+    let mut now = at(30);
+    while let Some(due) = device.poll_timeout() {
+        assert!(due > now && due <= at(30 + 2 * 24), "{due:?}");
+        now = due;
+        device.handle_timeout(now);
+    }
+    assert_eq!(delivered(&mut device), [6]);
+    assert_eq!((device.stats().lost, device.stats().delivered), (2, 5));
+    assert_eq!(device.receive(1, &cohorts[1][1], now), Err(NodeError::Late(Label(2))));
+    assert_eq!(device.receive(2, &cohorts[1][1], now), Err(NodeError::Link { link: 2, links: 2 }));
+}
+
+#[test]
+fn both_links_past_a_cohort_close_it_at_once() {
+    let config = config();
+    let cohorts = cohorts(&[2, 2], config);
+    let mut device = Device::new(config, 2);
+    device.receive(0, &cohorts[0][1], at(20)).unwrap();
+    device.receive(0, &cohorts[1][0], at(25)).unwrap();
+    assert_eq!(delivered(&mut device), [0; 0]);
+    device.receive(1, &cohorts[1][1], at(25)).unwrap();
+    assert_eq!(delivered(&mut device), [1, 2, 3]);
+    assert_eq!(device.stats().lost, 1, "a flow begins with packet 0");
+}
+
+#[test]
+fn absurd_labels_are_refused() {
+    let mut device = Device::new(config(), 1);
+    let marker = |label| {
+        let mut bytes = Vec::new();
+        Packet::Marker(Label(label)).encode(&mut bytes);
+        bytes
+    };
+    device.receive(0, &marker(u32::MAX), at(1)).unwrap();
+    device.receive(0, &marker(3), at(1)).unwrap();
+    let far = device.receive(0, &marker(1 << 31), at(1));
+    assert!(matches!(far, Err(NodeError::Label { .. })), "{far:?}");
+    assert!(device.receive(0, &[0; 3], at(1)).is_err());
+    assert_eq!(device.stats().refused, 2);
+}
+
+/// A link that carries a packet in a while, or loses it; packets may wait in it.
+struct Link {
+    rng: Rng,
+    loss: f64,
+    per_packet: u64,
+    delay: u64,
+    free_at: u64,
+    queue: VecDeque<(u64, Vec<u8>)>,
+}
+
+impl Link {
+    fn has_room(&self, now: u64) -> bool {
+        self.free_at <= now
+    }
+
+    fn send(&mut self, now: u64, bytes: &[u8]) {
+        self.free_at = now + self.per_packet;
+        if self.rng.unit_f64() >= self.loss {
+            self.queue.push_back((self.free_at + self.delay, bytes.to_vec()));
+        }
+    }
+
+    fn arrived(&mut self, now: u64) -> Option<Vec<u8>> {
+        let due = self.queue.front().is_some_and(|(at, _)| *at <= now);
+        due.then(|| self.queue.pop_front().unwrap().1)
+    }
+}
+
+/// What a world did: packets sent and delivered of each flow.
+struct Outcome {
+    sent: BTreeMap<u16, u32>,
+    delivered: BTreeMap<u16, Vec<u32>>,
+    stats: String,
+}
+
+/// Gateway, two access points and a device; `links` are the losses and times of a packet of the
+/// four links, in steps of 100 µs.
+fn world(config: NodeConfig, links: [(f64, u64, u64); 4], flows: u16, seed: u64) -> Outcome {
+    let mut rng = Rng::stream(seed, "traffic");
+    let step = MS / 10;
+    let mut links: Vec<_> = links
+        .into_iter()
+        .enumerate()
+        .map(|(n, (loss, per_packet, delay))| Link {
+            rng: Rng::stream(seed, &format!("link {n}")),
+            loss,
+            per_packet: per_packet * step,
+            delay: delay * step,
+            free_at: 0,
+            queue: VecDeque::new(),
+        })
+        .collect();
+    let mut gateway = Gateway::new(config, 2, seed, Instant::ZERO);
+    let mut aps = [0, 1].map(|n| AccessPoint::new(config, 1, seed + n));
+    let mut device = Device::new(config, 2);
+    let (mut sent, mut got) = (BTreeMap::<u16, u32>::new(), BTreeMap::<u16, Vec<u32>>::new());
+    let mut out = Vec::new();
+    for tick in 0..6000 {
+        let (now_ns, now) = (tick * step, Instant::from_nanos(tick * step));
+        while tick < 3000 && rng.unit_f64() < 0.4 {
+            let flow = rng.below(u64::from(flows)) as u16;
+            let number = sent.entry(flow).or_default();
+            let mut packet = number.to_be_bytes().to_vec();
+            packet.resize(4 + rng.below(60) as usize, *number as u8);
+            if gateway.receive(flow, &packet, now).is_ok() {
+                *number += 1;
+            }
+        }
+        gateway.handle_timeout(now);
+        for n in 0..2 {
+            while links[n].has_room(now_ns) {
+                out.clear();
+                if gateway.poll_transmit(n, now, &mut out).is_none() {
+                    break;
+                }
+                links[n].send(now_ns, &out);
+            }
+            while let Some(bytes) = links[n].arrived(now_ns) {
+                let _ = aps[n].receive(0, &bytes, now);
+            }
+            aps[n].handle_timeout(now);
+            while links[2 + n].has_room(now_ns) {
+                out.clear();
+                if aps[n].poll_transmit(now, &mut out).is_none() {
+                    break;
+                }
+                links[2 + n].send(now_ns, &out);
+            }
+            while let Some(bytes) = links[2 + n].arrived(now_ns) {
+                let _ = device.receive(n, &bytes, now);
+            }
+        }
+        device.handle_timeout(now);
+        out.clear();
+        while let Some(flow) = device.poll_delivery(&mut out) {
+            let number = u32::from_be_bytes(out[..4].try_into().unwrap());
+            assert!(out[4..].iter().all(|&b| b == number as u8), "the bytes are right");
+            got.entry(flow).or_default().push(number);
+            out.clear();
+        }
+    }
+    assert_eq!(gateway.poll_timeout(), None);
+    assert_eq!(aps.iter().map(AccessPoint::poll_timeout).collect::<Vec<_>>(), [None, None]);
+    assert_eq!(device.poll_timeout(), None);
+    let aps = aps.map(|ap| ap.stats());
+    let stats = format!("{:?}\n{aps:#?}\n{:?}", gateway.stats(), device.stats());
+    let total: u64 = sent.values().map(|&n| u64::from(n)).sum();
+    assert_eq!(gateway.stats().received, total);
+    assert_eq!(
+        device.stats().delivered,
+        got.values().map(|numbers| numbers.len() as u64).sum::<u64>()
+    );
+    Outcome { sent, delivered: got, stats }
+}
+
+#[test]
+fn clean_links_deliver_everything_in_both_modes() {
+    for mode in [Mode::Systematic, Mode::Dense] {
+        let config = NodeConfig { mode, ..config() };
+        let Outcome { sent, delivered, stats } =
+            world(config, [(0.0, 1, 3), (0.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)], 3, 5);
+        for (flow, sent) in sent {
+            let all: Vec<u32> = (0..sent).collect();
+            assert_eq!(delivered[&flow], all, "{mode:?}\n{stats}");
+        }
+    }
+}
+
+#[test]
+fn one_link_may_be_blocked_for_good() {
+    // Half of all packets go into the dark. With as many combinations as packets half of these come
+    // on the other link, which is one too few for some generations: two passes over them are made.
+    let config = NodeConfig { redundancy_percent: 200, ..config() };
+    let Outcome { sent, delivered, stats } =
+        world(config, [(0.0, 1, 3), (1.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)], 2, 9);
+    let (sent, got): (u32, usize) = (sent.values().sum(), delivered.values().map(Vec::len).sum());
+    assert!(got as f64 > 0.98 * f64::from(sent), "{got} of {sent}\n{stats}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the links do: right bytes, in order, none twice, and in the end nothing is kept.
+    #[test]
+    fn order_and_bytes_survive_any_links(
+        losses in prop::array::uniform4(0.0..0.6_f64),
+        times in prop::array::uniform4((1_u64..40, 0_u64..300)),
+        (dense, unlimited) in any::<(bool, bool)>(),
+        interval_ms in 1_u64..20,
+        packets in 1_u8..40,
+        buffer_packets in 1_usize..200,
+        flows in 1_u16..5,
+        seed in any::<u64>(),
+    ) {
+        let config = NodeConfig {
+            mode: if dense { Mode::Dense } else { Mode::Systematic },
+            interval: Duration::from_millis(interval_ms),
+            limits: crate::Limits { packets, packet_bytes: 100 },
+            no_more_than_received: !unlimited,
+            buffer_packets,
+            ..NodeConfig::default()
+        };
+        let links = [0, 1, 2, 3].map(|n| (losses[n], times[n].0, times[n].1));
+        let outcome = world(config, links, flows, seed >> 8);
+        for (flow, numbers) in &outcome.delivered {
+            prop_assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+            prop_assert!(numbers.last().is_none_or(|last| *last < outcome.sent[flow]));
+        }
+    }
+}
