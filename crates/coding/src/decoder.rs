@@ -12,10 +12,6 @@ use crate::generation::{
 };
 use crate::kernels::Kernel;
 
-/// Bytes of each output computed in turn, so that this much of every source stays in the first
-/// level of cache for the next output.
-const BLOCK_BYTES: usize = 512;
-
 /// Where a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
@@ -50,6 +46,8 @@ pub struct Decoder {
     recovered_rank: usize,
     /// Rows of the matrix that are to be computed, and the packets they give.
     solved: Vec<(usize, usize)>,
+    /// What those rows are made of.
+    weights: Vec<u8>,
 }
 
 impl Decoder {
@@ -65,6 +63,7 @@ impl Decoder {
             solving: false,
             recovered_rank: 0,
             solved: Vec::new(),
+            weights: Vec::new(),
         }
     }
 
@@ -167,18 +166,18 @@ impl Decoder {
         count
     }
 
-    /// Computes the rows from `first` on, block by block.
+    /// Computes the rows from `first` on, all in one pass over what was received.
     fn compute(&mut self, first: usize) {
-        let (stride, rows, len) =
-            (self.received.stride(), self.received.bytes(), self.received.padded());
-        let recovered = &mut self.recovered.bytes_mut()[first * stride..];
-        for at in (0..len).step_by(BLOCK_BYTES) {
-            let block = at..len.min(at + BLOCK_BYTES);
-            for (&(row, _), out) in self.solved.iter().zip(recovered.chunks_exact_mut(stride)) {
-                let made_of = &self.matrix.carried(row)[..self.received.len()];
-                self.kernel.combine(&mut out[block.clone()], made_of, &rows[at..], stride);
-            }
+        let (stride, len) = (self.received.stride(), self.received.padded());
+        self.weights.clear();
+        for &(row, _) in &self.solved {
+            let made_of = &self.matrix.carried(row)[..self.received.len()];
+            self.weights.extend_from_slice(made_of);
         }
+        let Some(last) = self.solved.len().checked_sub(1) else { return };
+        let recovered = &mut self.recovered.bytes_mut()[first * stride..][..last * stride + len];
+        let matrix = (&self.weights[..], self.received.len());
+        self.kernel.multiply(recovered, stride, matrix, self.received.bytes(), stride);
     }
 
     /// A packet of the generation, if it came as it is or was recovered.

@@ -44,12 +44,9 @@ impl Echelon {
         if inverse != 1 {
             kernel.scale(new, inverse);
         }
-        for row in held.chunks_exact_mut(stride) {
-            let factor = row[pivot];
-            if factor != 0 {
-                kernel.add_scaled(row, factor, new);
-            }
-        }
+        self.factors.clear();
+        self.factors.extend(held.chunks_exact(stride).map(|row| row[pivot]));
+        kernel.spread(held, stride, &self.factors, new);
         self.pivots.push(pivot);
         true
     }

@@ -6,17 +6,23 @@ use std::arch::x86_64::{
     _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-use super::Kernel;
 use super::vector::{self, Vector};
+use super::{Kernel, Product, Spread};
 use crate::gf256::NIBBLES;
 
 /// For processors with AVX2.
-pub(super) const KERNEL: Kernel = Kernel { name: "avx2", combine, scale };
+pub(super) const KERNEL: Kernel = Kernel { name: "avx2", multiply, spread, scale };
 
 #[target_feature(enable = "avx2")]
-unsafe fn combine(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
-    // SAFETY: the caller keeps the promise of `Combine`; AVX2 is enabled here.
-    unsafe { vector::combine::<Lane, 8>(y, coefficients, rows, stride) };
+unsafe fn multiply(product: Product<'_>) {
+    // SAFETY: the caller keeps the promise of `Multiply`; AVX2 is enabled here.
+    unsafe { vector::multiply::<Lane, 2, 2, 8>(product) };
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn spread(spread: Spread<'_>) {
+    // SAFETY: the caller keeps the promise of `SpreadOver`; AVX2 is enabled here.
+    unsafe { vector::spread::<Lane, 4>(spread) };
 }
 
 #[target_feature(enable = "avx2")]

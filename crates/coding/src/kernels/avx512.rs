@@ -6,20 +6,26 @@ use std::arch::x86_64::{
     _mm512_storeu_si512, _mm512_ternarylogic_epi32,
 };
 
-use super::Kernel;
 use super::vector::{self, Vector};
+use super::{Kernel, Product, Spread};
 use crate::gf256::NIBBLES;
 
 /// For processors with AVX-512F and AVX-512BW.
-pub(super) const KERNEL: Kernel = Kernel { name: "avx512bw", combine, scale };
+pub(super) const KERNEL: Kernel = Kernel { name: "avx512bw", multiply, spread, scale };
 
 /// The truth table of a ⊕ b ⊕ c.
 const XOR3: i32 = 0x96;
 
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn combine(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
-    // SAFETY: the caller keeps the promise of `Combine`; AVX-512BW is enabled here.
-    unsafe { vector::combine::<Lane, 8>(y, coefficients, rows, stride) };
+unsafe fn multiply(product: Product<'_>) {
+    // SAFETY: the caller keeps the promise of `Multiply`; AVX-512BW is enabled here.
+    unsafe { vector::multiply::<Lane, 4, 4, 8>(product) };
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+unsafe fn spread(spread: Spread<'_>) {
+    // SAFETY: the caller keeps the promise of `SpreadOver`; AVX-512BW is enabled here.
+    unsafe { vector::spread::<Lane, 4>(spread) };
 }
 
 #[target_feature(enable = "avx512f,avx512bw")]

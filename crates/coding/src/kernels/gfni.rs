@@ -7,21 +7,31 @@ use std::arch::x86_64::{
     _mm512_xor_si512,
 };
 
-use super::Kernel;
 use super::vector::{self, Vector};
+use super::{Kernel, Product, Spread};
 
 /// For processors with GFNI, AVX-512F and AVX-512BW.
 pub(super) const WIDE: Kernel =
-    Kernel { name: "gfni-avx512", combine: combine_wide, scale: scale_wide };
+    Kernel { name: "gfni-avx512", multiply: multiply_wide, spread: spread_wide, scale: scale_wide };
 
 /// For processors with GFNI and AVX2.
-pub(super) const NARROW: Kernel =
-    Kernel { name: "gfni-avx2", combine: combine_narrow, scale: scale_narrow };
+pub(super) const NARROW: Kernel = Kernel {
+    name: "gfni-avx2",
+    multiply: multiply_narrow,
+    spread: spread_narrow,
+    scale: scale_narrow,
+};
 
 #[target_feature(enable = "gfni,avx512f,avx512bw")]
-unsafe fn combine_wide(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
-    // SAFETY: the caller keeps the promise of `Combine`; the instructions are enabled here.
-    unsafe { vector::combine::<Wide, 8>(y, coefficients, rows, stride) };
+unsafe fn multiply_wide(product: Product<'_>) {
+    // SAFETY: the caller keeps the promise of `Multiply`; the instructions are enabled here.
+    unsafe { vector::multiply::<Wide, 4, 4, 8>(product) };
+}
+
+#[target_feature(enable = "gfni,avx512f,avx512bw")]
+unsafe fn spread_wide(spread: Spread<'_>) {
+    // SAFETY: the caller keeps the promise of `SpreadOver`; the instructions are enabled here.
+    unsafe { vector::spread::<Wide, 4>(spread) };
 }
 
 #[target_feature(enable = "gfni,avx512f,avx512bw")]
@@ -31,9 +41,15 @@ unsafe fn scale_wide(y: &mut [u8], c: u8) {
 }
 
 #[target_feature(enable = "gfni,avx2")]
-unsafe fn combine_narrow(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
-    // SAFETY: the caller keeps the promise of `Combine`; the instructions are enabled here.
-    unsafe { vector::combine::<Narrow, 8>(y, coefficients, rows, stride) };
+unsafe fn multiply_narrow(product: Product<'_>) {
+    // SAFETY: the caller keeps the promise of `Multiply`; the instructions are enabled here.
+    unsafe { vector::multiply::<Narrow, 2, 4, 8>(product) };
+}
+
+#[target_feature(enable = "gfni,avx2")]
+unsafe fn spread_narrow(spread: Spread<'_>) {
+    // SAFETY: the caller keeps the promise of `SpreadOver`; the instructions are enabled here.
+    unsafe { vector::spread::<Narrow, 4>(spread) };
 }
 
 #[target_feature(enable = "gfni,avx2")]

@@ -32,26 +32,57 @@ pub(crate) use aligned::AlignedBuffer;
 /// Bytes to which rows are aligned and padded in memory: the widest vector, and a cache line.
 pub const ROW_ALIGN: usize = 64;
 
-/// `y += Σ coefficients[i] · rows[i · stride..][..y.len()]`.
-///
-/// The function may only be called where its instruction set is, with rows that are long enough.
-type Combine = unsafe fn(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize);
+/// A product of matrices, added to what is there: row j of `y` += Σ matrix[j][i] · row i of `rows`.
+struct Product<'a> {
+    /// The outputs, `y_stride` bytes apart, which is at least `len`.
+    y: &'a mut [u8],
+    y_stride: usize,
+    /// Bytes of an output, and of a source as far as it is used.
+    len: usize,
+    /// The coefficients, `sources` (at least one) for each output.
+    matrix: &'a [u8],
+    sources: usize,
+    /// The sources, `stride` bytes apart.
+    rows: &'a [u8],
+    stride: usize,
+}
 
-/// `y = c · y`. The function may only be called where its instruction set is.
+/// One row added to many: row i of `rows` += factors[i] · x.
+struct Spread<'a> {
+    /// The outputs, `stride` bytes apart, which is at least the length of `x`.
+    rows: &'a mut [u8],
+    stride: usize,
+    /// At least one.
+    factors: &'a [u8],
+    x: &'a [u8],
+}
+
+/// May only be called where its instruction set is, with outputs and sources that are long enough.
+type Multiply = unsafe fn(Product<'_>);
+
+/// May only be called where its instruction set is, with rows that are long enough.
+type SpreadOver = unsafe fn(Spread<'_>);
+
+/// `y = c · y`. May only be called where its instruction set is.
 type Scale = unsafe fn(y: &mut [u8], c: u8);
 
 /// One implementation of the inner loops, which this processor can run.
 #[derive(Clone, Copy)]
 pub struct Kernel {
     name: &'static str,
-    combine: Combine,
+    multiply: Multiply,
+    spread: SpreadOver,
     scale: Scale,
 }
 
 impl Kernel {
     /// The table code, which runs everywhere.
-    pub const PORTABLE: Self =
-        Self { name: "portable", combine: portable::combine, scale: portable::scale };
+    pub const PORTABLE: Self = Self {
+        name: "portable",
+        multiply: portable::multiply,
+        spread: portable::spread,
+        scale: portable::scale,
+    };
 
     /// The fastest kernel that this processor can run.
     pub fn best() -> Self {
@@ -101,12 +132,46 @@ impl Kernel {
     ///
     /// If `rows` ends before the last of the x_i does.
     pub fn combine(self, y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
-        let Some(last) = coefficients.len().checked_sub(1) else { return };
-        let end = last.checked_mul(stride).and_then(|start| start.checked_add(y.len()));
-        assert!(end.is_some_and(|end| end <= rows.len()), "each coefficient has a whole row");
+        let (len, sources) = (y.len(), coefficients.len());
+        self.multiply(y, len, (coefficients, sources), rows, stride);
+    }
+
+    /// Several combinations of the same sources: the outputs are the rows of `y`, `y_stride` bytes
+    /// apart and the last of `y.len() % y_stride` bytes, or as many if that is zero; each has that
+    /// length. The matrix is its coefficients row by row, and how many there are for each output.
+    pub(crate) fn multiply(
+        self,
+        y: &mut [u8],
+        y_stride: usize,
+        (matrix, sources): (&[u8], usize),
+        rows: &[u8],
+        stride: usize,
+    ) {
+        if matrix.is_empty() || y.is_empty() {
+            return;
+        }
+        let outputs = matrix.len() / sources;
+        assert_eq!(outputs * sources, matrix.len(), "outputs have the same number of coefficients");
+        assert_eq!(outputs, y.len().div_ceil(y_stride), "each output has coefficients");
+        let len = y.len() - (outputs - 1) * y_stride;
+        assert!(whole(sources, stride, len, rows.len()), "each coefficient has a whole row");
+        let product = Product { y, y_stride, len, matrix, sources, rows, stride };
         // SAFETY: only `vectorised` hands out kernels with instructions of their own, after asking
-        // the processor for them, and every row was just seen to lie inside `rows`.
-        unsafe { (self.combine)(y, coefficients, rows, stride) };
+        // the processor for them. There are as many outputs as matrix rows, `y_stride` apart, of
+        // `len` bytes, which is at most `y_stride` by its definition; the sources were just seen
+        // to lie inside `rows`.
+        unsafe { (self.multiply)(product) };
+    }
+
+    /// One row added to many: the `x.len()` bytes of `rows` from i · `stride` on += factors[i] · x.
+    pub(crate) fn spread(self, rows: &mut [u8], stride: usize, factors: &[u8], x: &[u8]) {
+        if factors.is_empty() {
+            return;
+        }
+        assert!(whole(factors.len(), stride, x.len(), rows.len()), "each factor has a whole row");
+        // SAFETY: as in `multiply`, the processor has the kernel's instructions, and every row was
+        // just seen to lie inside `rows`.
+        unsafe { (self.spread)(Spread { rows, stride, factors, x }) };
     }
 
     /// `y += c · x`.
@@ -121,9 +186,15 @@ impl Kernel {
 
     /// `y = c · y`.
     pub fn scale(self, y: &mut [u8], c: u8) {
-        // SAFETY: as in `combine`, the processor has the kernel's instructions.
+        // SAFETY: as in `multiply`, the processor has the kernel's instructions.
         unsafe { (self.scale)(y, c) };
     }
+}
+
+/// Whether `count` rows of `len` bytes, `stride` bytes apart, end within `bytes`.
+fn whole(count: usize, stride: usize, len: usize, bytes: usize) -> bool {
+    let last = count.saturating_sub(1).checked_mul(stride);
+    last.and_then(|start| start.checked_add(len)).is_some_and(|end| end <= bytes)
 }
 
 impl fmt::Debug for Kernel {

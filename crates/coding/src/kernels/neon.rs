@@ -4,17 +4,23 @@ use std::arch::aarch64::{
     uint8x16_t, vandq_u8, vdupq_n_u8, veorq_u8, vld1q_u8, vqtbl1q_u8, vshrq_n_u8, vst1q_u8,
 };
 
-use super::Kernel;
 use super::vector::{self, Vector};
+use super::{Kernel, Product, Spread};
 use crate::gf256::NIBBLES;
 
 /// For 64-bit ARM.
-pub(super) const KERNEL: Kernel = Kernel { name: "neon", combine, scale };
+pub(super) const KERNEL: Kernel = Kernel { name: "neon", multiply, spread, scale };
 
 #[target_feature(enable = "neon")]
-unsafe fn combine(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
-    // SAFETY: the caller keeps the promise of `Combine`; NEON is enabled here.
-    unsafe { vector::combine::<Lane, 8>(y, coefficients, rows, stride) };
+unsafe fn multiply(product: Product<'_>) {
+    // SAFETY: the caller keeps the promise of `Multiply`; NEON is enabled here.
+    unsafe { vector::multiply::<Lane, 4, 4, 8>(product) };
+}
+
+#[target_feature(enable = "neon")]
+unsafe fn spread(spread: Spread<'_>) {
+    // SAFETY: the caller keeps the promise of `SpreadOver`; NEON is enabled here.
+    unsafe { vector::spread::<Lane, 4>(spread) };
 }
 
 #[target_feature(enable = "neon")]

@@ -5,17 +5,23 @@ use std::arch::x86_64::{
     _mm_srli_epi16, _mm_storeu_si128, _mm_xor_si128,
 };
 
-use super::Kernel;
 use super::vector::{self, Vector};
+use super::{Kernel, Product, Spread};
 use crate::gf256::NIBBLES;
 
 /// For processors with SSSE3.
-pub(super) const KERNEL: Kernel = Kernel { name: "ssse3", combine, scale };
+pub(super) const KERNEL: Kernel = Kernel { name: "ssse3", multiply, spread, scale };
 
 #[target_feature(enable = "ssse3")]
-unsafe fn combine(y: &mut [u8], coefficients: &[u8], rows: &[u8], stride: usize) {
-    // SAFETY: the caller keeps the promise of `Combine`; SSSE3 is enabled here.
-    unsafe { vector::combine::<Lane, 4>(y, coefficients, rows, stride) };
+unsafe fn multiply(product: Product<'_>) {
+    // SAFETY: the caller keeps the promise of `Multiply`; SSSE3 is enabled here.
+    unsafe { vector::multiply::<Lane, 2, 2, 4>(product) };
+}
+
+#[target_feature(enable = "ssse3")]
+unsafe fn spread(spread: Spread<'_>) {
+    // SAFETY: the caller keeps the promise of `SpreadOver`; SSSE3 is enabled here.
+    unsafe { vector::spread::<Lane, 4>(spread) };
 }
 
 #[target_feature(enable = "ssse3")]
