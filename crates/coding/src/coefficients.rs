@@ -108,6 +108,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow under an interpreter")]
     fn a_single_packet_never_gets_zero() {
         let mut rng = Rng::stream(3, "coefficients");
         let mut vector = [0];
@@ -122,6 +123,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow under an interpreter")]
     fn coefficients_are_uniform() {
         let mut counts = [0_u32; 256];
         let mut vector = [0; 32];

@@ -13,8 +13,8 @@ pub const MAX_PACKETS: u8 = 255;
 /// Bytes of a row before its packet: the packet's length.
 pub const LENGTH_BYTES: usize = 2;
 
-/// How large generations may be. What exceeds it is refused, so that a generation never takes more
-/// memory than about twice `packets` · `packet_bytes`.
+/// How large generations may be. What exceeds it is refused, so that the memory of a generation is
+/// a small multiple of `packets` · `packet_bytes`, and of what has really come of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most packets in a generation, G. Coding costs that many multiply-adds a packet and one
@@ -219,6 +219,14 @@ impl RowStore {
     /// Takes the last row away. The longest is not looked for again.
     pub(crate) fn pop(&mut self) {
         self.lengths.pop();
+    }
+
+    /// Takes a row away; those after it move down.
+    pub(crate) fn remove(&mut self, i: usize) {
+        let (stride, end) = (self.stride, self.len() * self.stride);
+        self.buffer.bytes_mut().copy_within((i + 1) * stride..end, i * stride);
+        self.lengths.remove(i);
+        self.longest = self.lengths.iter().copied().max().unwrap_or(0);
     }
 
     /// Says how much of a row is content; the rest is zero.

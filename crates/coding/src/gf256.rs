@@ -114,6 +114,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow under an interpreter")]
     fn every_product_is_that_of_the_definition() {
         for a in 0..=255 {
             for b in 0..=255 {
@@ -125,6 +126,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow under an interpreter")]
     fn every_element_but_zero_has_one_inverse() {
         assert_eq!(inverse(0), None);
         for a in 1..=255 {
@@ -135,6 +137,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too slow under an interpreter")]
     fn nibbles_add_up_to_products() {
         for c in 0..=255_u8 {
             let table = &NIBBLES[usize::from(c)];

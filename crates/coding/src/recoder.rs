@@ -100,6 +100,23 @@ impl Recoder {
         Ok(Verdict::Innovative)
     }
 
+    /// Gives a kept packet away, to make room for another (*giving*, COTAG Algorithm 2); the numbers
+    /// of those after it go down by one. What was sent stays sent.
+    ///
+    /// # Panics
+    ///
+    /// If there is no packet of that number.
+    pub fn remove(&mut self, number: usize) {
+        self.rows.remove(number);
+        self.vectors.remove(number);
+        self.origins.remove(number);
+        self.received.reset(usize::from(self.limits.packets), 0);
+        for row in 0..self.vectors.len() {
+            let adds = self.received.insert([self.vectors.content(row), &[]]);
+            debug_assert!(adds, "kept packets are independent");
+        }
+    }
+
     /// The generation's packets; 0 while not known.
     pub fn size(&self) -> u8 {
         self.shape.size()

@@ -143,18 +143,13 @@ impl Header<'_> {
     }
 
     /// Bytes that [`Self::encode`] appends.
-    pub fn len(&self) -> usize {
+    pub fn encoded_len(&self) -> usize {
         FIXED_BYTES
             + match self.coding {
                 Coding::Systematic(_) => 1,
                 Coding::Seed(_) => 4,
                 Coding::Vector(vector) => vector.len(),
             }
-    }
-
-    /// Never; a header has bytes.
-    pub fn is_empty(&self) -> bool {
-        false
     }
 }
 
@@ -322,7 +317,7 @@ mod tests {
             let header = header(coding);
             let bytes = encoded(Packet::Coded { header, payload: &[0xaa, 0xbb] });
             assert_eq!(bytes, [&[first][..], &fixed, &tail, &[0xaa, 0xbb]].concat());
-            assert_eq!(header.len(), bytes.len() - 2);
+            assert_eq!(header.encoded_len(), bytes.len() - 2);
         }
         assert_eq!(encoded(Packet::Marker(Label(0x0102_0304))), [0x13, 1, 2, 3, 4]);
     }
@@ -403,7 +398,7 @@ mod tests {
             let bytes = encoded(packet);
             prop_assert_eq!(Packet::decode(&bytes), Ok(packet));
             prop_assert_eq!(packet.label(), Label(numbers.0));
-            prop_assert!(header.len() <= MAX_HEADER_BYTES);
+            prop_assert!(header.encoded_len() <= MAX_HEADER_BYTES);
         }
 
         /// Whatever decodes encodes to the bytes it came from.

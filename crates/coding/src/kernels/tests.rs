@@ -21,8 +21,8 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 
 #[test]
 fn every_length_at_every_alignment() {
-    // Miri is thousands of times slower.
-    let (lengths, starts) = if cfg!(miri) { (0..70, 0..2) } else { (0..700, 0..65) };
+    // An interpreter is thousands of times slower.
+    let (lengths, starts) = if cfg!(miri) { (55..70, 0..2) } else { (0..700, 0..65) };
     for kernel in Kernel::available() {
         let rows = bytes(1, 4 * 800);
         let coefficients = [0, 1, 0xa7];
@@ -47,8 +47,9 @@ fn every_length_at_every_alignment() {
 #[test]
 fn every_product() {
     let all: Vec<u8> = (0..=255).collect();
+    let step = if cfg!(miri) { 37 } else { 1 };
     for kernel in Kernel::available() {
-        for c in 0..=255 {
+        for c in (0..=255).step_by(step) {
             let mut y = vec![0; 256];
             kernel.add_scaled(&mut y, c, &all);
             assert!(y.iter().zip(&all).all(|(&y, &x)| y == mul(c, x)), "{kernel:?}, {c}");
@@ -106,6 +107,55 @@ proptest! {
             let mut y = y.clone();
             kernel.combine(&mut y, &coefficients, &rows[start..], stride);
             prop_assert_eq!(&y, &wanted, "{:?}", kernel);
+        }
+    }
+
+    /// Several outputs at a time, in groups of every size and with what remains of a group.
+    #[test]
+    fn any_product(
+        seed: u64,
+        outputs in 1_usize..10,
+        sources in 1_usize..12,
+        len in 1_usize..1100,
+        gaps in (0_usize..70, 0_usize..70),
+    ) {
+        let len = if cfg!(miri) { len % 99 + 1 } else { len };
+        let (y_stride, stride) = (len + gaps.0, len + gaps.1);
+        let rows = bytes(seed, stride * (sources - 1) + len);
+        let matrix = bytes(seed ^ 1, outputs * sources);
+        let before = bytes(seed ^ 2, y_stride * (outputs - 1) + len);
+        let mut wanted = before.clone();
+        for (j, coefficients) in matrix.chunks(sources).enumerate() {
+            let y = &mut wanted[j * y_stride..][..len];
+            let sums = expected(y, coefficients, &rows, stride);
+            y.copy_from_slice(&sums);
+        }
+        for kernel in Kernel::available() {
+            let mut y = before.clone();
+            kernel.multiply(&mut y, y_stride, (&matrix, sources), &rows, stride);
+            prop_assert_eq!(&y, &wanted, "{:?}", kernel);
+        }
+    }
+
+    #[test]
+    fn any_spread(
+        seed: u64,
+        factors in proptest::collection::vec(any::<u8>(), 0..12),
+        len in 0_usize..700,
+        gap in 0_usize..70,
+    ) {
+        let len = if cfg!(miri) { len % 99 } else { len };
+        let stride = len + gap;
+        let (x, before) = (bytes(seed, len), bytes(seed ^ 1, stride * factors.len() + len));
+        let mut wanted = before.clone();
+        for (i, &factor) in factors.iter().enumerate() {
+            let row = &mut wanted[i * stride..][..len];
+            row.iter_mut().zip(&x).for_each(|(y, &x)| *y ^= mul(factor, x));
+        }
+        for kernel in Kernel::available() {
+            let mut rows = before.clone();
+            kernel.spread(&mut rows, stride, &factors, &x);
+            prop_assert_eq!(&rows, &wanted, "{:?}", kernel);
         }
     }
 }
