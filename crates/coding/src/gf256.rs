@@ -12,6 +12,7 @@ pub(crate) static PRODUCTS: [[u8; 256]; 256] = products();
 
 /// For each coefficient its products with 0x00..0x0f, then with 0x00, 0x10..0xf0: the two tables
 /// of a byte shuffle. 8 KiB.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", test))]
 pub(crate) static NIBBLES: [[u8; 32]; 256] = nibbles();
 
 static INVERSES: [u8; 256] = inverses();
@@ -55,6 +56,7 @@ const fn products() -> [[u8; 256]; 256] {
     table
 }
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64", test))]
 const fn nibbles() -> [[u8; 32]; 256] {
     let table = products();
     let mut nibbles = [[0; 32]; 256];

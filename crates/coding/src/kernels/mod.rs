@@ -181,7 +181,7 @@ impl Kernel {
     /// If the lengths differ.
     pub fn add_scaled(self, y: &mut [u8], c: u8, x: &[u8]) {
         assert_eq!(y.len(), x.len(), "rows that are added have one length");
-        self.combine(y, &[c], x, 0);
+        self.spread(y, 0, &[c], x);
     }
 
     /// `y = c · y`.

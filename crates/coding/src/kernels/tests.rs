@@ -73,6 +73,11 @@ fn strides_beyond_the_address_space() {
 fn the_best_kernel_is_listed() {
     assert!(Kernel::available().any(|kernel| kernel == Kernel::best()));
     assert_eq!(Kernel::available().last(), Some(Kernel::PORTABLE));
+    // Where the compiler was told of GFNI, as for an interpreter that has no processor to ask.
+    if cfg!(all(target_feature = "gfni", target_feature = "avx512bw")) {
+        let names = ["gfni-avx512", "gfni-avx2", "avx512bw", "avx2", "ssse3", "portable"];
+        assert!(Kernel::available().map(Kernel::name).eq(names));
+    }
 }
 
 #[test]
