@@ -1,4 +1,5 @@
 //! Replays the corpus of the fuzz target `coding`, and random packets, on stable Rust.
+#![cfg(not(miri))]
 #![expect(unreachable_pub, reason = "the target is shared with the fuzz crate")]
 
 #[path = "../../../fuzz/coding.rs"]
