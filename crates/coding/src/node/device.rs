@@ -119,9 +119,7 @@ impl Device {
         let packet = Packet::decode(bytes)?;
         self.links.show(link, packet.label())?;
         let Packet::Coded { header, payload } = packet else { return Ok(()) };
-        if self.closed.is_some_and(|closed| header.label.is_before(closed)) {
-            return Err(NodeError::Late(header.label));
-        }
+        self.check_open(header.label)?;
         self.stats.received += 1;
         if self.held >= self.config.buffer_packets {
             // What is decoded cannot make way for what comes. The oldest cohort, which waits for
@@ -130,8 +128,14 @@ impl Device {
                 return Err(NodeError::Full(self.held));
             }
             self.close_oldest();
+            self.check_open(header.label)?;
         }
         self.decode(&header, payload, now)
+    }
+
+    fn check_open(&self, label: Label) -> Result<(), NodeError> {
+        let closed = self.closed.is_some_and(|closed| label.is_before(closed));
+        if closed { Err(NodeError::Late(label)) } else { Ok(()) }
     }
 
     /// Adds a packet to its generation, and hands out what that releases.

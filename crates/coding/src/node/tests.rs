@@ -253,6 +253,29 @@ fn both_links_past_a_cohort_close_it_at_once() {
 }
 
 #[test]
+fn a_full_device_closes_its_oldest_cohort_for_what_has_high_priority() {
+    let cohorts = cohorts(&[4, 2], config());
+    let config = NodeConfig { buffer_packets: 2, ..config() };
+    let mut device = Device::new(config, 2);
+    device.receive(0, &cohorts[0][1], at(20)).unwrap();
+    let low = cohorts[0].last().unwrap();
+    device.receive(0, &cohorts[0][2], at(20)).unwrap();
+    assert_eq!(device.receive(0, low, at(20)), Err(NodeError::Full(2)));
+    // With one cohort open there is none to close.
+    assert_eq!(device.receive(0, &cohorts[0][0], at(20)), Err(NodeError::Full(2)));
+    let config = NodeConfig { buffer_packets: 3, ..config };
+    let mut device = Device::new(config, 2);
+    for (cohort, packet) in [(0, 1), (0, 2), (1, 0)] {
+        device.receive(0, &cohorts[cohort][packet], at(20)).unwrap();
+    }
+    // The oldest closes, and does not open again for a packet of its own.
+    assert_eq!(device.receive(0, &cohorts[0][0], at(21)), Err(NodeError::Late(Label(1))));
+    assert_eq!(delivered(&mut device), [1, 2, 4]);
+    device.receive(0, &cohorts[1][1], at(21)).unwrap();
+    assert_eq!(delivered(&mut device), [5]);
+}
+
+#[test]
 fn absurd_labels_are_refused() {
     let mut device = Device::new(config(), 1);
     let marker = |label| {
