@@ -7,7 +7,7 @@
 //!       5   flow, 2 bytes
 //!       7   generation, 2 bytes
 //!       9   packets of the generation, n; 0: not known yet
-//!      10   packets of the cohort and flow, 2 bytes; 0: not known yet
+//!      10   packets of the cohort and flow, 2 bytes; 0: sent early, earlier cohorts may follow
 //!      12   arrival number of the generation's first packet, 4 bytes
 //!      16   kind 0: index; kind 1: seed, 4 bytes; kind 2: n coefficients
 //!           payload
@@ -103,7 +103,8 @@ pub struct Header<'a> {
     pub generation: u16,
     /// Packets of the generation; 0 while the gateway does not know it, in systematic packets only.
     pub size: u8,
-    /// The flow's packets in the cohort, n_k; 0 while the gateway does not know it.
+    /// The flow's packets in the cohort, n_k; 0 while the gateway does not know it, or while the
+    /// sender still sends of earlier cohorts ([`Packet::shows_label`]).
     pub cohort_packets: u16,
     /// The flow's arrival number of the generation's packet 0; packet i has the i-th after it.
     pub first: Arrival,
@@ -221,6 +222,16 @@ impl<'a> Packet<'a> {
         let header =
             Header { label, priority, flow, generation, size, cohort_packets, first, coding };
         Ok(Self::Coded { header, payload: reader.rest })
+    }
+
+    /// Whether nothing of an earlier cohort comes after this packet on its link, unless the network
+    /// has changed the order: the link has come to the packet's label. What is sent early, before
+    /// the sender is done with the cohorts before it, has no n_k and shows nothing.
+    pub fn shows_label(&self) -> bool {
+        match self {
+            Self::Coded { header, .. } => header.cohort_packets != 0,
+            Self::Marker(_) => true,
+        }
     }
 
     /// The cohort's label.

@@ -1,19 +1,24 @@
 //! The access point: buffers cohorts by label, and sends each on from the first packet of the next
 //! one until the first packet of the one after (COTAG Algorithm 2).
+//!
+//! With cut-through a cohort's packets go on as they come, what has high priority before what has
+//! low, older cohorts first. New combinations are made as without, from the next cohort's first
+//! packet on, and at the one after the cohort ends; or as soon as nothing is left to send of it.
 
 use std::collections::VecDeque;
 
 use weftline_core::Instant;
 use weftline_core::rng::Rng;
 
+use super::served::Served;
 use super::{Links, NodeConfig, NodeError};
-use crate::coefficients::Coding;
 use crate::generation::Verdict;
 use crate::recoder::Recoder;
-use crate::serial::{Arrival, Label};
+use crate::serial::Label;
 use crate::wire::{Header, Packet, Priority};
 
-/// Cohorts that wait for a link that shows nothing; with more the oldest has its turn.
+/// Cohorts that wait, for a link that shows nothing or for the link out; with more the oldest has
+/// its turn, or its end.
 const MAX_WAITING: usize = 64;
 
 /// What an access point did so far, in packets.
@@ -55,32 +60,6 @@ struct Waiting {
     last: Instant,
 }
 
-/// A generation of the cohort that is sent.
-#[derive(Debug)]
-struct Generation {
-    flow: u16,
-    number: u16,
-    cohort_packets: u16,
-    first: Arrival,
-    recoder: Recoder,
-}
-
-/// The cohort that is sent.
-#[derive(Debug)]
-struct Active {
-    label: Label,
-    generations: Vec<Generation>,
-    /// Generation and number of what is to be sent as it came.
-    high: VecDeque<(usize, usize)>,
-    low: VecDeque<(usize, usize)>,
-    /// The generation that is combined next.
-    turn: usize,
-    received: u64,
-    sent: u64,
-    /// When the last of it came, or its turn.
-    last: Instant,
-}
-
 /// The state of an access point with one link out.
 #[derive(Debug)]
 pub struct AccessPoint {
@@ -89,8 +68,9 @@ pub struct AccessPoint {
     links: Links,
     /// Cohorts whose turn has not come, by label.
     waiting: VecDeque<Waiting>,
-    active: Option<Active>,
-    /// Packets held, waiting or active.
+    /// Cohorts that are sent, by label: without cut-through one at most.
+    served: VecDeque<Served>,
+    /// Packets held, waiting or served.
     held: usize,
     /// Every label before this one is over.
     begun: Option<Label>,
@@ -109,7 +89,7 @@ impl AccessPoint {
             rng: Rng::stream(seed, "cotag/access-point"),
             links: Links::new(links),
             waiting: VecDeque::new(),
-            active: None,
+            served: VecDeque::new(),
             held: 0,
             begun: None,
             shown: None,
@@ -139,10 +119,11 @@ impl AccessPoint {
     fn take(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let packet = Packet::decode(bytes)?;
         let label = packet.label();
-        self.links.show(link, label)?;
+        self.links.show(link, &packet)?;
+        let serving = self.served.iter().rposition(|served| served.label == label);
         let Packet::Coded { header, payload } = packet else {
             // A cohort without packets has its turn as well: the next node waits for its label.
-            if !self.is_over(label) && self.active_label() != Some(label) {
+            if !self.config.cut_through && serving.is_none() && !self.is_over(label) {
                 self.waiting(label, now);
             }
             return Ok(());
@@ -154,8 +135,9 @@ impl AccessPoint {
         if self.held >= self.config.buffer_packets {
             self.make_room(header.priority)?;
         }
-        if self.active_label() == Some(label) {
-            return self.feed(&header, payload, now);
+        if serving.is_some() || self.config.cut_through {
+            let serving = serving.unwrap_or_else(|| self.serve(label, now));
+            return self.feed(serving, &header, payload, now);
         }
         let mut copy = self.buffers.pop().unwrap_or_default();
         copy.clear();
@@ -172,16 +154,18 @@ impl AccessPoint {
         if arriving == Priority::Low {
             return full;
         }
-        for waiting in self.waiting.iter_mut().rev() {
+        let waiting = self.waiting.iter_mut().rev().find_map(|waiting| {
             let low = waiting.packets.iter().rposition(|stored| stored.priority == Priority::Low);
-            if let Some(stored) = low.and_then(|low| waiting.packets.remove(low)) {
-                self.buffers.push(stored.bytes);
-                self.held -= 1;
-                self.stats.full += 1;
-                return Ok(());
-            }
+            waiting.packets.remove(low?)
+        });
+        if let Some(stored) = waiting {
+            self.buffers.push(stored.bytes);
+        } else if !self.served.iter_mut().rev().any(Served::give_low) {
+            return full;
         }
-        full
+        self.held -= 1;
+        self.stats.full += 1;
+        Ok(())
     }
 
     /// The cohort of this label among those that wait.
@@ -200,8 +184,12 @@ impl AccessPoint {
         waiting
     }
 
-    fn active_label(&self) -> Option<Label> {
-        self.active.as_ref().map(|active| active.label)
+    /// Where the cohort of this label is, which is sent from now on.
+    fn serve(&mut self, label: Label, now: Instant) -> usize {
+        let at = self.served.iter().rposition(|served| served.label.is_before(label));
+        let at = at.map_or(0, |before| before + 1);
+        self.served.insert(at, Served::new(label, now));
+        at
     }
 
     fn is_over(&self, label: Label) -> bool {
@@ -211,70 +199,58 @@ impl AccessPoint {
     /// Appends what goes out next to `out`; `None` if nothing does until something comes or is due.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Priority> {
         self.advance(now);
-        let label = self.active_label()?;
-        let priority = self.send_high(out).or_else(|| self.send_low(out));
-        let priority = priority.or_else(|| self.send_recoded(out)).or_else(|| {
-            (self.shown != Some(label)).then(|| {
-                Packet::Marker(label).encode(out);
-                self.stats.markers += 1;
-                Priority::High
-            })
-        })?;
-        self.shown = Some(label);
-        Some(priority)
+        if self.config.cut_through && self.mark(out) {
+            // What comes early shows no label. Nodes must not wait for it until there is a gap.
+            return Some(Priority::High);
+        }
+        self.send(out).or_else(|| {
+            self.end_done();
+            self.mark(out).then_some(Priority::High)
+        })
     }
 
-    fn send_high(&mut self, out: &mut Vec<u8>) -> Option<Priority> {
-        let active = self.active.as_mut()?;
-        let (generation, number) = active.high.pop_front()?;
-        active.send(generation, number, Priority::High, out);
-        self.stats.high += 1;
-        Some(Priority::High)
-    }
-
-    /// What came with low priority, if it adds rank to what was sent.
-    fn send_low(&mut self, out: &mut Vec<u8>) -> Option<Priority> {
-        let active = self.active.as_mut()?;
-        while let Some((generation, number)) = active.low.pop_front() {
-            if active.generations[generation].recoder.adds_to_sent(number) {
-                active.send(generation, number, Priority::Low, out);
+    /// Appends what is kept, in the order of its worth.
+    fn send(&mut self, out: &mut Vec<u8>) -> Option<Priority> {
+        let begun = self.begun;
+        let shows = |served: &Served| begun == Some(served.label);
+        for served in &mut self.served {
+            if let Some(cohort_packets) = served.send_high(shows(served), out) {
+                self.stats.high += 1;
+                return self.sent(Priority::High, cohort_packets);
+            }
+        }
+        for served in &mut self.served {
+            if let Some(cohort_packets) = served.send_low(shows(served), out) {
                 self.stats.low += 1;
-                return Some(Priority::Low);
+                return self.sent(Priority::Low, cohort_packets);
+            }
+        }
+        let limited = self.config.no_more_than_received;
+        for served in &mut self.served {
+            let shows = shows(served);
+            if let Some(cohort_packets) = served.send_recoded(limited, &mut self.rng, shows, out) {
+                self.stats.recoded += 1;
+                return self.sent(Priority::Low, cohort_packets);
             }
         }
         None
     }
 
-    /// A new combination of a generation, in turns.
-    fn send_recoded(&mut self, out: &mut Vec<u8>) -> Option<Priority> {
-        let active = self.active.as_mut()?;
-        if self.config.no_more_than_received && active.sent >= active.received {
-            return None;
+    /// Notes what a packet has shown.
+    fn sent(&mut self, priority: Priority, cohort_packets: u16) -> Option<Priority> {
+        if cohort_packets > 0 {
+            self.shown = self.begun;
         }
-        for _ in 0..active.generations.len() {
-            let turn = active.turn % active.generations.len();
-            active.turn = turn + 1;
-            let Generation { flow, number, cohort_packets, first, recoder } =
-                &mut active.generations[turn];
-            let size = recoder.size();
-            let Some(recoded) = recoder.recode(&mut self.rng) else { continue };
-            let header = Header {
-                label: active.label,
-                priority: Priority::Low,
-                flow: *flow,
-                generation: *number,
-                size,
-                cohort_packets: *cohort_packets,
-                first: *first,
-                coding: Coding::Vector(recoded.vector()),
-            };
-            header.encode(out);
-            recoded.append_payload(out);
-            active.sent += 1;
-            self.stats.recoded += 1;
-            return Some(Priority::Low);
-        }
-        None
+        Some(priority)
+    }
+
+    /// Appends a marker if the link has not shown where this node is.
+    fn mark(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(begun) = self.begun.filter(|_| self.shown != self.begun) else { return false };
+        Packet::Marker(begun).encode(out);
+        self.shown = self.begun;
+        self.stats.markers += 1;
+        true
     }
 
     /// Does what is due by `now`: the link out may have something to send again.
@@ -282,10 +258,13 @@ impl AccessPoint {
         self.advance(now);
     }
 
-    /// When the next cohort has its turn though nothing comes, and what is there is dropped.
+    /// When a cohort has its turn, or its end, though nothing comes.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let turn = self.waiting.front().map(|waiting| waiting.last + self.config.interval);
-        turn.or_else(|| Some(self.active.as_ref()?.last + 2 * self.config.interval))
+        let interval = self.config.interval;
+        let turn = self.waiting.front().map(|waiting| waiting.last + interval);
+        let takings = self.served.iter().filter(|served| !served.taking);
+        let end = self.served.front().map(|served| served.last + 2 * interval);
+        takings.map(|served| served.last + interval).chain(turn).chain(end).min()
     }
 
     /// What it did so far.
@@ -293,125 +272,104 @@ impl AccessPoint {
         self.stats
     }
 
-    /// Begins every cohort whose turn has come: all links have passed it, or nothing of it has come
-    /// for an interval.
+    /// Packets that it holds, at most [`NodeConfig::buffer_packets`].
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Begins and ends cohorts whose time it is: all links have passed it, or nothing of it has come
+    /// for an interval, or two.
     fn advance(&mut self, now: Instant) {
-        while let Some(front) = self.waiting.front() {
-            let passed = self.links.all_at().is_some_and(|at| front.label.is_before(at));
-            let many = self.waiting.len() > MAX_WAITING;
-            if !passed && !many && now < front.last + self.config.interval {
-                break;
-            }
+        let interval = self.config.interval;
+        let at = self.links.all_at();
+        let passed = |label: Label| at.is_some_and(|at| label.is_before(at));
+        while let Some(next) = self.waiting.front()
+            && (passed(next.label)
+                || self.waiting.len() > MAX_WAITING
+                || now >= next.last + interval)
+        {
             let next = self.waiting.pop_front().expect("seen above");
             self.begin(next, now);
         }
-        let over = |active: &Active| now >= active.last + 2 * self.config.interval;
-        if self.active.as_ref().is_some_and(over) {
+        let cut_through = self.config.cut_through;
+        while let Some(oldest) = self.served.front()
+            && (now >= oldest.last + 2 * interval
+                || self.served.len() > MAX_WAITING
+                || (cut_through && passed(oldest.label.plus(1))))
+        {
             self.end();
+        }
+        for served in &mut self.served {
+            served.taking |= passed(served.label) || now >= served.last + interval;
+        }
+        if self.config.cut_through {
+            self.pass();
         }
     }
 
+    /// Begins a cohort that has waited, and ends the one before.
     fn begin(&mut self, next: Waiting, now: Instant) {
         self.end();
         self.begun = Some(next.label);
-        self.active = Some(Active {
-            label: next.label,
-            generations: Vec::new(),
-            high: VecDeque::new(),
-            low: VecDeque::new(),
-            turn: 0,
-            received: 0,
-            sent: 0,
-            last: now,
-        });
+        self.served.push_back(Served::new(next.label, now));
         self.held -= next.packets.len();
         for stored in next.packets {
             let Ok(Packet::Coded { header, payload }) = Packet::decode(&stored.bytes) else {
                 unreachable!("decoded when it came");
             };
-            if self.feed(&header, payload, now).is_err() {
+            if self.feed(0, &header, payload, now).is_err() {
                 self.stats.refused += 1;
             }
             self.buffers.push(stored.bytes);
         }
     }
 
-    /// Drops what is left of the active cohort.
+    /// Drops what is left of the oldest cohort. More of it may come if it ends only because nothing
+    /// has come for long.
     fn end(&mut self) {
-        let Some(active) = self.active.take() else { return };
-        self.stats.given += active.high.len() as u64;
-        for generation in active.generations {
-            self.held -= generation.recoder.rank();
-            self.recoders.push(generation.recoder);
-        }
-        // A marker may have gone unsent; whoever waits for the label sees the next one.
-        self.begun = Some(active.label.plus(1));
+        let Some(oldest) = self.served.pop_front() else { return };
+        self.stats.given += oldest.unsent() as u64;
+        self.held -= oldest.end(&mut self.recoders);
     }
 
-    /// Adds a packet to the active cohort.
-    fn feed(&mut self, header: &Header<'_>, payload: &[u8], now: Instant) -> Result<(), NodeError> {
-        let Self { active, recoders, config, .. } = self;
-        let active = active.as_mut().expect("there is one when it is fed");
-        let same = |g: &Generation| (g.flow, g.number) == (header.flow, header.generation);
-        let index = match active.generations.iter().rposition(same) {
-            Some(index) => index,
-            None => {
-                let mut recoder =
-                    recoders.pop().unwrap_or_else(|| Recoder::new(config.limits, config.kernel));
-                recoder.clear();
-                active.generations.push(Generation {
-                    flow: header.flow,
-                    number: header.generation,
-                    cohort_packets: header.cohort_packets,
-                    first: header.first,
-                    recoder,
-                });
-                active.generations.len() - 1
-            }
-        };
-        let recoder = &mut active.generations[index].recoder;
-        let verdict = match recoder.receive(header.size, header.coding, payload) {
-            Ok(verdict) => verdict,
-            Err(error) => {
-                if recoder.rank() == 0 {
-                    recoders.extend(active.generations.pop().map(|generation| generation.recoder));
-                }
-                return Err(error.into());
-            }
-        };
-        active.received += 1;
-        active.last = now;
-        if verdict == Verdict::Redundant {
-            self.stats.redundant += 1;
-            return Ok(());
+    /// With cut-through: ends cohorts of which nothing is left to send, and nothing will come.
+    fn end_done(&mut self) {
+        if !self.config.cut_through {
+            return;
         }
-        let place = (index, recoder.rank() - 1);
-        match header.priority {
-            Priority::High => active.high.push_back(place),
-            Priority::Low => active.low.push_back(place),
+        while let Some(at) = self.links.all_at()
+            && self.served.front().is_some_and(|oldest| oldest.label.is_before(at))
+        {
+            self.end();
         }
-        self.held += 1;
+        self.pass();
+    }
+
+    /// With cut-through: goes to the oldest label of which something may still be sent.
+    fn pass(&mut self) {
+        let Some(at) = self.links.all_at() else { return };
+        let oldest = self.served.front().map(|served| served.label);
+        let to = oldest.filter(|oldest| oldest.is_before(at)).unwrap_or(at);
+        if self.begun.is_none_or(|begun| begun.is_before(to)) {
+            self.begun = Some(to);
+        }
+    }
+
+    /// Adds a packet to a cohort that is sent.
+    fn feed(
+        &mut self,
+        serving: usize,
+        header: &Header<'_>,
+        payload: &[u8],
+        now: Instant,
+    ) -> Result<(), NodeError> {
+        let served = &mut self.served[serving];
+        let verdict = served.take(header, payload, &self.config, &mut self.recoders)?;
+        served.last = now;
+        match verdict {
+            Verdict::Innovative => self.held += 1,
+            Verdict::Redundant => self.stats.redundant += 1,
+        }
         Ok(())
-    }
-}
-
-impl Active {
-    /// Sends a packet as it came.
-    fn send(&mut self, generation: usize, number: usize, priority: Priority, out: &mut Vec<u8>) {
-        let generation = &mut self.generations[generation];
-        generation.recoder.mark_sent(number);
-        let (coding, payload) = generation.recoder.packet(number).expect("kept when it came");
-        let header = Header {
-            label: self.label,
-            priority,
-            flow: generation.flow,
-            generation: generation.number,
-            size: generation.recoder.size(),
-            cohort_packets: generation.cohort_packets,
-            first: generation.first,
-            coding,
-        };
-        Packet::Coded { header, payload }.encode(out);
-        self.sent += 1;
     }
 }

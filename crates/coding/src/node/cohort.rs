@@ -105,34 +105,57 @@ impl Cohort {
         Ok(())
     }
 
-    /// Appends the next packet to `out`: of the first pass, then of those that are redundant.
-    pub(super) fn send(
+    /// Appends the next packet of the first pass to `out`; whether there was one, here and below.
+    pub(super) fn send_first(
         &mut self,
         config: &NodeConfig,
         rng: &mut Rng,
         out: &mut Vec<u8>,
-    ) -> Option<Priority> {
-        let packets = self.order.len();
-        if self.sent < packets {
-            let (generation, index) = self.order[self.sent];
-            self.sent += 1;
-            match config.mode {
-                Mode::Systematic => self.append_packet(generation, index, out),
-                Mode::Dense => self.append_combined(generation, Priority::High, rng, out),
+    ) -> bool {
+        let Some(&(generation, index)) = self.order.get(self.sent) else { return false };
+        self.sent += 1;
+        match config.mode {
+            Mode::Systematic => {
+                self.append_packet(self.header(generation, Priority::High), generation, index, out);
             }
-            return Some(Priority::High);
+            Mode::Dense => self.append_combined(generation, Priority::High, rng, out),
         }
+        true
+    }
+
+    /// Appends the next packet to `out` as it is, while others may still join the cohort.
+    pub(super) fn send_early(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(&(generation, index)) = self.order.get(self.sent) else { return false };
+        self.sent += 1;
+        let mut header = self.header(generation, Priority::High);
+        header.cohort_packets = 0;
+        if !self.generations[generation].encoder.is_full() {
+            header.size = 0;
+        }
+        self.append_packet(header, generation, index, out);
+        true
+    }
+
+    /// Appends a redundant packet to `out`, up to the limit.
+    pub(super) fn send_redundant(
+        &mut self,
+        config: &NodeConfig,
+        rng: &mut Rng,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let packets = self.order.len();
         let most = packets as u64 * u64::from(config.redundancy_percent) / 100;
         if self.taken as u64 >= most {
-            return None;
+            return false;
         }
         let (generation, _) = self.order[self.taken % packets];
         self.taken += 1;
         self.append_combined(generation, Priority::Low, rng, out);
-        Some(Priority::Low)
+        true
     }
 
-    fn header(&self, generation: &Generation, priority: Priority) -> Header<'static> {
+    fn header(&self, generation: usize, priority: Priority) -> Header<'static> {
+        let generation = &self.generations[generation];
         Header {
             label: self.label,
             priority,
@@ -145,11 +168,10 @@ impl Cohort {
         }
     }
 
-    fn append_packet(&self, generation: usize, index: u8, out: &mut Vec<u8>) {
-        let generation = &self.generations[generation];
-        let coding = Coding::Systematic(index);
-        Header { coding, ..self.header(generation, Priority::High) }.encode(out);
-        out.extend_from_slice(generation.encoder.packet(index).expect("pushed before"));
+    fn append_packet(&self, header: Header<'_>, generation: usize, index: u8, out: &mut Vec<u8>) {
+        Header { coding: Coding::Systematic(index), ..header }.encode(out);
+        let encoder = &self.generations[generation].encoder;
+        out.extend_from_slice(encoder.packet(index).expect("pushed before"));
     }
 
     fn append_combined(
@@ -159,9 +181,9 @@ impl Cohort {
         rng: &mut Rng,
         out: &mut Vec<u8>,
     ) {
-        let generation = &self.generations[generation];
-        let seed = coefficients::draw_seed(rng, generation.encoder.size());
+        let encoder = &self.generations[generation].encoder;
+        let seed = coefficients::draw_seed(rng, encoder.size());
         Header { coding: Coding::Seed(seed), ..self.header(generation, priority) }.encode(out);
-        generation.encoder.append_seeded(seed, out);
+        encoder.append_seeded(seed, out);
     }
 }

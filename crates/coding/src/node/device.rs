@@ -117,7 +117,7 @@ impl Device {
 
     fn take(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let packet = Packet::decode(bytes)?;
-        self.links.show(link, packet.label())?;
+        self.links.show(link, &packet)?;
         let Packet::Coded { header, payload } = packet else { return Ok(()) };
         self.check_open(header.label)?;
         self.stats.received += 1;
@@ -239,6 +239,11 @@ impl Device {
         self.stats
     }
 
+    /// Packets that it holds to decode others, at most [`NodeConfig::buffer_packets`].
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
     /// When a cohort closes if nothing more comes; or, if there may be earlier ones, when those do.
     fn due(&self, cohort: &Cohort) -> Instant {
         let earlier = self.closed.is_none_or(|closed| closed.is_before(cohort.label));
@@ -338,27 +343,24 @@ impl Device {
         });
         for generation in generations {
             let Some(decoder) = &mut generation.decoder else { continue };
-            let end = generation.first.plus(u32::from(self.config.limits.packets));
-            let mut index = 0;
-            let mut at = generation.first;
-            while at.is_before(end) {
-                if release.is_due(at) {
-                    let Some(packet) = decoder.packet(index) else { return };
-                    hand_out(ready, buffers, flow, packet);
-                    release.advance_to(at.plus(1));
-                } else if !release.is_past(at) {
-                    return;
-                }
+            let size = generation.size;
+            // What went out before needs no look.
+            let mut index = release.past(generation.first).min(u32::from(u8::MAX)) as u8;
+            while size == 0 || index < size {
+                let at = generation.first.plus(u32::from(index));
+                let packet = decoder.packet(index).filter(|_| release.is_due(at));
+                let Some(packet) = packet else { break };
+                hand_out(ready, buffers, flow, packet);
+                release.advance_to(at.plus(1));
                 index += 1;
-                at = at.plus(1);
-                if generation.size > 0 && index == generation.size {
-                    break;
-                }
             }
-            if generation.size > 0 && index == generation.size {
+            if size > 0 && index >= size {
                 *held -= decoder.rank();
                 decoders.extend(generation.decoder.take());
+            } else if size > 0 || index == 0 {
+                return;
             }
+            // A generation of unknown size ends where the next one begins.
         }
     }
 }

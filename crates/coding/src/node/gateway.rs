@@ -1,5 +1,8 @@
 //! The gateway: cohorts by time of arrival, each sent in the interval after it over whichever link
 //! has room (COTAG Algorithm 1).
+//!
+//! With cut-through packets go out as they are within the interval in which they come, and only
+//! what had no room then, and what is redundant, in the one after.
 
 use std::collections::BTreeMap;
 
@@ -109,29 +112,41 @@ impl Gateway {
         out: &mut Vec<u8>,
     ) -> Option<Priority> {
         self.advance(now);
-        let label = self.sending.label;
-        let shown = &mut self.shown[link];
-        let priority = match self.sending.send(&self.config, &mut self.rng, out) {
-            Some(Priority::High) => {
+        let label = Some(self.sending.label);
+        if self.sending.send_first(&self.config, &mut self.rng, out) {
+            self.stats.high += 1;
+            self.shown[link] = label;
+            return Some(Priority::High);
+        }
+        if self.config.cuts_through() {
+            // What comes early shows no label. Nodes must not wait for it until there is a gap.
+            if self.mark(link, out) {
+                return Some(Priority::High);
+            }
+            if self.forming.send_early(out) {
                 self.stats.high += 1;
-                Priority::High
+                return Some(Priority::High);
             }
-            Some(Priority::Low) => {
-                self.stats.low += 1;
-                Priority::Low
-            }
-            None => {
-                let wanted = self.last.is_some_and(|last| label.since(last) <= MARKED);
-                if !wanted || *shown == Some(label) {
-                    return None;
-                }
-                Packet::Marker(label).encode(out);
-                self.stats.markers += 1;
-                Priority::High
-            }
-        };
-        *shown = Some(label);
-        Some(priority)
+        }
+        if self.sending.send_redundant(&self.config, &mut self.rng, out) {
+            self.stats.low += 1;
+            self.shown[link] = label;
+            return Some(Priority::Low);
+        }
+        self.mark(link, out).then_some(Priority::High)
+    }
+
+    /// Appends a marker if the link has not shown the present label and somebody may wait for it.
+    fn mark(&mut self, link: usize, out: &mut Vec<u8>) -> bool {
+        let label = self.sending.label;
+        let wanted = self.last.is_some_and(|last| label.since(last) <= MARKED);
+        if !wanted || self.shown[link] == Some(label) {
+            return false;
+        }
+        Packet::Marker(label).encode(out);
+        self.stats.markers += 1;
+        self.shown[link] = Some(label);
+        true
     }
 
     /// Does what is due by `now`: links may have something to send again.

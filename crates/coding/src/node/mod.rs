@@ -19,6 +19,7 @@ mod cohort;
 mod device;
 mod gateway;
 mod release;
+mod served;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +32,7 @@ pub use gateway::{Gateway, GatewayStats};
 use crate::generation::{GenerationError, Limits};
 use crate::kernels::Kernel;
 use crate::serial::Label;
-use crate::wire::WireError;
+use crate::wire::{Packet, WireError};
 
 /// How a gateway sends a cohort the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +45,8 @@ pub enum Mode {
     Dense,
 }
 
-/// The settings of a node. They must be the same at all nodes but for `buffer_packets`.
+/// The settings of a node. They must be the same at all nodes but for `buffer_packets` and
+/// `cut_through`.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeConfig {
     /// T: packets that come within it are a cohort.
@@ -53,6 +55,10 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// How a cohort is sent the first time.
     pub mode: Mode,
+    /// Whether packets are sent on as they come instead of an interval later (not the paper's): by
+    /// a gateway in systematic mode, and by access points. What is redundant still waits for the
+    /// end of its cohort. Each node may have its own.
+    pub cut_through: bool,
     /// The most redundant packets of a gateway's cohort, in percent of its packets.
     pub redundancy_percent: u32,
     /// The most packets that an access point or a device holds, and that a gateway takes into a
@@ -69,13 +75,14 @@ pub struct NodeConfig {
 }
 
 impl Default for NodeConfig {
-    /// T of 2 ms, generations of 32 packets of 1500 bytes, systematic, as many redundant packets
+    /// T of 2 ms, generations of 32 packets of 1500 bytes, systematic without cut-through, as many redundant packets
     /// as others, 4096 packets, a link given up after 2 T.
     fn default() -> Self {
         Self {
             interval: Duration::from_millis(2),
             limits: Limits::default(),
             mode: Mode::Systematic,
+            cut_through: false,
             redundancy_percent: 100,
             buffer_packets: 4096,
             no_more_than_received: true,
@@ -86,6 +93,11 @@ impl Default for NodeConfig {
 }
 
 impl NodeConfig {
+    /// Whether a gateway sends packets before their cohort is whole.
+    fn cuts_through(&self) -> bool {
+        self.cut_through && self.mode == Mode::Systematic
+    }
+
     /// How long a device waits for a link that shows nothing.
     fn silence(&self) -> Duration {
         self.interval * self.silent_intervals
@@ -143,8 +155,9 @@ impl Links {
         Self { shown: vec![None; links], newest: None }
     }
 
-    /// Notes that `link` has come to `label`.
-    fn show(&mut self, link: usize, label: Label) -> Result<(), NodeError> {
+    /// Notes what a packet on `link` shows.
+    fn show(&mut self, link: usize, packet: &Packet<'_>) -> Result<(), NodeError> {
+        let label = packet.label();
         let links = self.shown.len();
         let Some(shown) = self.shown.get_mut(link) else {
             return Err(NodeError::Link { link, links });
@@ -155,7 +168,7 @@ impl Links {
             return Err(NodeError::Label { label, newest });
         }
         let later = |than: Option<Label>| than.is_none_or(|than| than.is_before(label));
-        if later(*shown) {
+        if packet.shows_label() && later(*shown) {
             *shown = Some(label);
         }
         if later(self.newest) {

@@ -21,6 +21,12 @@ impl Release {
         self.next.is_some_and(|next| arrival.is_before(next))
     }
 
+    /// How many packets from `first` on were handed out, or given up.
+    pub(super) fn past(self, first: Arrival) -> u32 {
+        let next = self.next.filter(|&next| first.is_before(next));
+        next.map_or(0, |next| next.since(first))
+    }
+
     /// Whether nothing is known of the flow.
     pub(super) fn is_new(self) -> bool {
         self.next.is_none()

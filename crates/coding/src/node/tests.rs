@@ -118,6 +118,44 @@ fn what_a_gateway_has_no_time_for_is_given() {
     assert_eq!(gateway.poll_timeout(), None);
 }
 
+#[test]
+fn a_gateway_with_cut_through_sends_packets_as_they_come() {
+    let limits = crate::Limits { packets: 2, packet_bytes: 100 };
+    let config = NodeConfig { cut_through: true, limits, redundancy_percent: 50, ..config() };
+    let mut gateway = Gateway::new(config, 2, 1, at(0));
+    let mut log = Vec::new();
+    let mut poll = |gateway: &mut Gateway, link, ms| {
+        let mut out = Vec::new();
+        let sent = gateway.poll_transmit(link, at(ms), &mut out);
+        log.push(format!("{ms}: {}", sent.map_or("nothing".to_owned(), |_| written(&out))));
+    };
+    for ms in [1, 2] {
+        gateway.receive(0, b"packet", at(ms)).unwrap();
+        poll(&mut gateway, 0, ms);
+    }
+    poll(&mut gateway, 1, 3);
+    gateway.receive(0, b"packet", at(11)).unwrap();
+    // There was no room for the third, and another has come.
+    gateway.receive(0, b"packet", at(12)).unwrap();
+    for link in [0, 0, 1, 1, 1] {
+        poll(&mut gateway, link, 13);
+    }
+    poll(&mut gateway, 0, 24);
+    let wanted = [
+        "1: A1 packet 0 of 0 (0 in all), high",
+        "2: A1 packet 1 of 2 (0 in all), high",
+        "3: nothing",
+        "13: A1 packet 0 of 1 (3 in all), high",
+        "13: A2 packet 0 of 0 (0 in all), high",
+        "13: marker 1",
+        "13: A1 combination of 2 (3 in all), low",
+        "13: nothing",
+        "24: marker 2",
+    ];
+    assert_eq!(log, wanted);
+    assert_eq!((gateway.stats().high, gateway.stats().given), (4, 0));
+}
+
 /// Packets of one flow for cohorts, as a gateway sends them at leisure.
 fn cohorts(sizes: &[usize], config: NodeConfig) -> Vec<Vec<Vec<u8>>> {
     let mut gateway = Gateway::new(config, 1, 7, at(0));
@@ -137,6 +175,31 @@ fn cohorts(sizes: &[usize], config: NodeConfig) -> Vec<Vec<Vec<u8>>> {
         sent.push(cohort);
     }
     sent
+}
+
+#[test]
+fn a_full_access_point_drops_what_has_low_priority_of_the_cohort_that_it_sends() {
+    let config = NodeConfig { buffer_packets: 4, no_more_than_received: false, ..config() };
+    let cohorts = cohorts(&[3, 2], config);
+    let mut ap = AccessPoint::new(config, 1, 1);
+    let (a, b) = (&cohorts[0], &cohorts[1]);
+    for packet in [&a[3], &a[0], &a[1], &b[0]] {
+        ap.receive(0, packet, at(13)).unwrap();
+    }
+    ap.receive(0, &b[1], at(13)).unwrap();
+    assert_eq!((ap.held(), ap.stats().full), (4, 1));
+    let mut out = Vec::new();
+    for wanted in ["A1 packet 0 of 3 (3 in all), high", "A1 packet 1 of 3 (3 in all), high"] {
+        out.clear();
+        ap.poll_transmit(at(14), &mut out).unwrap();
+        assert_eq!(written(&out), wanted);
+    }
+    // What is combined has none of what was given away.
+    out.clear();
+    ap.poll_transmit(at(14), &mut out).unwrap();
+    let Ok(Packet::Coded { header, .. }) = Packet::decode(&out) else { panic!("{out:?}") };
+    assert!(matches!(header.coding, Coding::Vector([_, _, 0])), "{header:?}");
+    assert_eq!(ap.receive(0, &b[1], at(14)), Err(NodeError::Full(4)));
 }
 
 fn sent_by(ap: &mut AccessPoint, now: Instant) -> Vec<String> {
@@ -196,6 +259,64 @@ fn a_full_access_point_drops_low_priority_first() {
     assert_eq!(ap.stats().full, 2);
     assert_eq!(ap.receive(0, &cohorts[1][1], at(25)), Err(NodeError::Full(3)));
     assert_eq!(sent_by(&mut ap, at(25)).len(), 2);
+}
+
+#[test]
+fn an_access_point_with_cut_through_sends_packets_as_they_come() {
+    let early = NodeConfig { cut_through: true, ..config() };
+    let cohorts = cohorts(&[2, 2, 1], config());
+    let mut ap = AccessPoint::new(early, 1, 1);
+    let sent = |ap: &mut AccessPoint, packet: &[u8], ms| {
+        ap.receive(0, packet, at(ms)).unwrap();
+        sent_by(ap, at(ms))
+    };
+    let (a, b, c) = (&cohorts[0], &cohorts[1], &cohorts[2]);
+    assert_eq!(sent(&mut ap, &a[0], 13), ["marker 1", "A1 packet 0 of 2 (2 in all), high"]);
+    assert_eq!(sent(&mut ap, &a[2], 14), ["A1 combination of 2 (2 in all), low"]);
+    // This adds nothing to what went out.
+    assert_eq!(sent(&mut ap, &a[1], 15), [""; 0]);
+    // The next cohort is sent at once; what was not sent of this one is made up for, and it ends.
+    assert_eq!(
+        sent(&mut ap, &b[0], 25),
+        ["A2 packet 0 of 2 (0 in all), high", "A1 recoded of 2 (2 in all), low", "marker 2",]
+    );
+    assert_eq!(ap.receive(0, &a[0], at(25)), Err(NodeError::Late(Label(1))));
+    // A link that is blocked: cohort 2 has its time until the first packet of cohort 4.
+    ap.receive(0, &b[1], at(26)).unwrap();
+    ap.receive(0, &c[0], at(37)).unwrap();
+    let mut out = Vec::new();
+    Packet::Marker(Label(4)).encode(&mut out);
+    ap.receive(0, &out, at(48)).unwrap();
+    assert_eq!(
+        sent_by(&mut ap, at(48)),
+        ["marker 3", "A3 packet 0 of 1 (1 in all), high", "marker 4"]
+    );
+    assert_eq!((ap.stats().given, ap.held()), (1, 0));
+    assert_eq!(ap.poll_timeout(), None);
+}
+
+/// A packet as it is sent while its cohort is open.
+fn early(packet: &[u8]) -> Vec<u8> {
+    let Ok(Packet::Coded { mut header, payload }) = Packet::decode(packet) else {
+        panic!("no packet of a cohort")
+    };
+    (header.cohort_packets, header.size) = (0, 0);
+    let mut early = Vec::new();
+    Packet::Coded { header, payload }.encode(&mut early);
+    early
+}
+
+#[test]
+fn what_is_early_closes_nothing() {
+    let mut device = Device::new(config(), 2);
+    let cohorts = cohorts(&[2, 2], config());
+    device.receive(0, &cohorts[0][1], at(20)).unwrap();
+    for (link, packet) in cohorts[1][..2].iter().enumerate() {
+        device.receive(link, &early(packet), at(21)).unwrap();
+    }
+    assert_eq!(delivered(&mut device), [0; 0]);
+    device.receive(1, &cohorts[0][0], at(22)).unwrap();
+    assert_eq!(delivered(&mut device), [0, 1, 2, 3]);
 }
 
 fn delivered(device: &mut Device) -> Vec<u8> {
@@ -319,10 +440,11 @@ impl Link {
     }
 }
 
-/// What a world did: packets sent and delivered of each flow.
+/// What a world did: packets sent and delivered of each flow, and how long these took.
 struct Outcome {
     sent: BTreeMap<u16, u32>,
     delivered: BTreeMap<u16, Vec<u32>>,
+    delays: Vec<Duration>,
     stats: String,
 }
 
@@ -347,6 +469,8 @@ fn world(config: NodeConfig, links: [(f64, u64, u64); 4], flows: u16, seed: u64)
     let mut aps = [0, 1].map(|n| AccessPoint::new(config, 1, seed + n));
     let mut device = Device::new(config, 2);
     let (mut sent, mut got) = (BTreeMap::<u16, u32>::new(), BTreeMap::<u16, Vec<u32>>::new());
+    let mut times = BTreeMap::<(u16, u32), Instant>::new();
+    let mut delays = Vec::new();
     let mut out = Vec::new();
     for tick in 0..6000 {
         let (now_ns, now) = (tick * step, Instant::from_nanos(tick * step));
@@ -356,6 +480,7 @@ fn world(config: NodeConfig, links: [(f64, u64, u64); 4], flows: u16, seed: u64)
             let mut packet = number.to_be_bytes().to_vec();
             packet.resize(4 + rng.below(60) as usize, *number as u8);
             if gateway.receive(flow, &packet, now).is_ok() {
+                times.insert((flow, *number), now);
                 *number += 1;
             }
         }
@@ -389,28 +514,35 @@ fn world(config: NodeConfig, links: [(f64, u64, u64); 4], flows: u16, seed: u64)
             let number = u32::from_be_bytes(out[..4].try_into().unwrap());
             assert!(out[4..].iter().all(|&b| b == number as u8), "the bytes are right");
             got.entry(flow).or_default().push(number);
+            delays.push(now.since(times[&(flow, number)]));
             out.clear();
         }
     }
     assert_eq!(gateway.poll_timeout(), None);
     assert_eq!(aps.iter().map(AccessPoint::poll_timeout).collect::<Vec<_>>(), [None, None]);
     assert_eq!(device.poll_timeout(), None);
-    let aps = aps.map(|ap| ap.stats());
-    let stats = format!("{:?}\n{aps:#?}\n{:?}", gateway.stats(), device.stats());
+    let stats = aps.each_ref().map(AccessPoint::stats);
+    let stats = format!("{:?}\n{stats:#?}\n{:?}", gateway.stats(), device.stats());
     let total: u64 = sent.values().map(|&n| u64::from(n)).sum();
     assert_eq!(gateway.stats().received, total);
     assert_eq!(
         device.stats().delivered,
         got.values().map(|numbers| numbers.len() as u64).sum::<u64>()
     );
-    Outcome { sent, delivered: got, stats }
+    assert!(aps.iter().all(|ap| ap.held() == 0) && device.held() == 0);
+    Outcome { sent, delivered: got, delays, stats }
 }
 
 #[test]
 fn clean_links_deliver_everything_in_both_modes() {
-    for mode in [Mode::Systematic, Mode::Dense] {
-        let config = NodeConfig { mode, ..config() };
-        let Outcome { sent, delivered, stats } =
+    for (mode, cut_through) in [
+        (Mode::Systematic, false),
+        (Mode::Dense, false),
+        (Mode::Systematic, true),
+        (Mode::Dense, true),
+    ] {
+        let config = NodeConfig { mode, cut_through, ..config() };
+        let Outcome { sent, delivered, stats, .. } =
             world(config, [(0.0, 1, 3), (0.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)], 3, 5);
         for (flow, sent) in sent {
             let all: Vec<u32> = (0..sent).collect();
@@ -419,12 +551,39 @@ fn clean_links_deliver_everything_in_both_modes() {
     }
 }
 
+/// Links carry four times what comes: nobody waits for the end of an interval.
+#[test]
+fn cut_through_adds_no_interval_to_the_delay() {
+    let links = [(0.0, 1, 3), (0.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)];
+    let longest = |mode, cut_through| {
+        let config = NodeConfig { mode, cut_through, ..config() };
+        world(config, links, 3, 5).delays.into_iter().max().unwrap()
+    };
+    // The slower way takes 1.6 ms; a packet may wait for a few others.
+    assert!(longest(Mode::Systematic, true) < Duration::from_millis(3));
+    assert!(longest(Mode::Systematic, false) > Duration::from_millis(24));
+    // Access points alone.
+    assert!(longest(Mode::Dense, true) < longest(Mode::Dense, false));
+}
+
+/// Whether a generation has another packet is not known while it is open: the next one's first
+/// packet tells where it ends.
+#[test]
+fn an_open_generation_does_not_hold_up_the_next_one() {
+    let cohorts = cohorts(&[2, 1], config());
+    let mut device = Device::new(config(), 2);
+    for (cohort, packet) in [(0, 0), (0, 1), (1, 0)] {
+        device.receive(packet, &early(&cohorts[cohort][packet]), at(20)).unwrap();
+    }
+    assert_eq!(delivered(&mut device), [0, 1, 2]);
+}
+
 #[test]
 fn one_link_may_be_blocked_for_good() {
     // Half of all packets go into the dark. With as many combinations as packets half of these come
     // on the other link, which is one too few for some generations: two passes over them are made.
     let config = NodeConfig { redundancy_percent: 200, ..config() };
-    let Outcome { sent, delivered, stats } =
+    let Outcome { sent, delivered, stats, .. } =
         world(config, [(0.0, 1, 3), (1.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)], 2, 9);
     let (sent, got): (u32, usize) = (sent.values().sum(), delivered.values().map(Vec::len).sum());
     assert!(got as f64 > 0.98 * f64::from(sent), "{got} of {sent}\n{stats}");
@@ -438,7 +597,7 @@ proptest! {
     fn order_and_bytes_survive_any_links(
         losses in prop::array::uniform4(0.0..0.6_f64),
         times in prop::array::uniform4((1_u64..40, 0_u64..300)),
-        (dense, unlimited) in any::<(bool, bool)>(),
+        (dense, unlimited, cut_through) in any::<(bool, bool, bool)>(),
         interval_ms in 1_u64..20,
         packets in 1_u8..40,
         buffer_packets in 1_usize..200,
@@ -450,6 +609,7 @@ proptest! {
             interval: Duration::from_millis(interval_ms),
             limits: crate::Limits { packets, packet_bytes: 100 },
             no_more_than_received: !unlimited,
+            cut_through,
             buffer_packets,
             ..NodeConfig::default()
         };
