@@ -10,8 +10,10 @@ use std::collections::VecDeque;
 use weftline_core::Instant;
 use weftline_core::rng::Rng;
 
+use super::links::Links;
+use super::pool::Pool;
 use super::served::Served;
-use super::{Links, NodeConfig, NodeError};
+use super::{NodeConfig, NodeError};
 use crate::generation::Verdict;
 use crate::recoder::Recoder;
 use crate::serial::Label;
@@ -76,7 +78,7 @@ pub struct AccessPoint {
     begun: Option<Label>,
     /// The label that the link out has shown last.
     shown: Option<Label>,
-    recoders: Vec<Recoder>,
+    recoders: Pool<Recoder>,
     buffers: Vec<Vec<u8>>,
     stats: AccessPointStats,
 }
@@ -93,7 +95,7 @@ impl AccessPoint {
             held: 0,
             begun: None,
             shown: None,
-            recoders: Vec::new(),
+            recoders: Pool::new(&config),
             buffers: Vec::new(),
             stats: AccessPointStats::default(),
         }
@@ -106,7 +108,11 @@ impl AccessPoint {
     /// If it is wrong, late, or there is no room for it; it is dropped. What is wrong or late
     /// counts as refused.
     pub fn receive(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
-        let taken = self.take(link, bytes, now);
+        let mut taken = self.take(link, bytes, now);
+        if self.links.is_lost(taken, now, &self.config) {
+            self.restart();
+            taken = self.take(link, bytes, now);
+        }
         match taken {
             Ok(()) => {}
             Err(NodeError::Full(_)) => self.stats.full += 1,
@@ -119,18 +125,18 @@ impl AccessPoint {
     fn take(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let packet = Packet::decode(bytes)?;
         let label = packet.label();
-        self.links.show(link, &packet)?;
+        self.links.show(link, &packet, now, self.config.interval)?;
         let serving = self.served.iter().rposition(|served| served.label == label);
+        if self.is_over(label) {
+            return Err(NodeError::Late(label));
+        }
         let Packet::Coded { header, payload } = packet else {
             // A cohort without packets has its turn as well: the next node waits for its label.
-            if !self.config.cut_through && serving.is_none() && !self.is_over(label) {
+            if !self.config.cut_through && serving.is_none() {
                 self.waiting(label, now);
             }
             return Ok(());
         };
-        if self.is_over(label) {
-            return Err(NodeError::Late(label));
-        }
         self.stats.received += 1;
         if self.held >= self.config.buffer_packets {
             self.make_room(header.priority)?;
@@ -146,6 +152,16 @@ impl AccessPoint {
         waiting.packets.push_back(Stored { bytes: copy, priority: header.priority });
         self.held += 1;
         Ok(())
+    }
+
+    /// Begins anew: labels are others than they were.
+    fn restart(&mut self) {
+        while !self.served.is_empty() {
+            self.end();
+        }
+        self.waiting.clear();
+        self.links.restart();
+        (self.held, self.begun, self.shown) = (0, None, None);
     }
 
     /// Drops the latest packet of low priority for one of high priority.
@@ -275,6 +291,12 @@ impl AccessPoint {
     /// Packets that it holds, at most [`NodeConfig::buffer_packets`].
     pub fn held(&self) -> usize {
         self.held
+    }
+
+    /// Generations of cohorts that are sent.
+    #[cfg(test)]
+    pub(super) fn generations(&self) -> usize {
+        self.served.iter().map(Served::generations).sum()
     }
 
     /// Begins and ends cohorts whose time it is: all links have passed it, or nothing of it has come

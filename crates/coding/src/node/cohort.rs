@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::pool::Pool;
 use super::{Mode, NodeConfig, NodeError};
 use crate::coefficients::{self, Coding};
 use crate::encoder::Encoder;
@@ -49,9 +50,9 @@ impl Cohort {
     }
 
     /// Becomes the cohort `label`, empty; its encoders are used again.
-    pub(super) fn restart(&mut self, label: Label, spare: &mut Vec<Encoder>) {
+    pub(super) fn restart(&mut self, label: Label, spare: &mut Pool<Encoder>) {
         self.label = label;
-        spare.extend(self.generations.drain(..).map(|generation| generation.encoder));
+        self.generations.drain(..).for_each(|generation| spare.put(generation.encoder));
         self.flows.clear();
         self.order.clear();
         (self.sent, self.taken) = (0, 0);
@@ -73,7 +74,7 @@ impl Cohort {
         arrival: Arrival,
         packet: &[u8],
         config: &NodeConfig,
-        spare: &mut Vec<Encoder>,
+        spare: &mut Pool<Encoder>,
     ) -> Result<(), NodeError> {
         if self.order.len() >= config.buffer_packets {
             return Err(NodeError::Full(self.order.len()));
@@ -89,8 +90,7 @@ impl Cohort {
             }
             Some(part) if !self.generations[part.last].encoder.is_full() => part.last,
             _ => {
-                let mut encoder =
-                    spare.pop().unwrap_or_else(|| Encoder::new(config.limits, config.kernel));
+                let mut encoder = spare.take(|| Encoder::new(config.limits, config.kernel));
                 encoder.clear();
                 let number = part.map_or(0, |part| part.number + 1);
                 self.generations.push(Generation { flow, number, first: arrival, encoder });

@@ -9,15 +9,20 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weftline_core::Instant;
 
+use super::links::{Links, MAX_LAG};
+use super::pool::Pool;
 use super::release::Release;
-use super::{Links, NodeConfig, NodeError};
+use super::{NodeConfig, NodeError};
 use crate::decoder::Decoder;
 use crate::generation::Verdict;
 use crate::serial::{Arrival, Label};
 use crate::wire::{Header, Packet, Priority};
 
 /// Cohorts that are open at once; with more the oldest closes.
-const MAX_OPEN: usize = 64;
+const MAX_OPEN: usize = MAX_LAG as usize;
+/// Generations of open cohorts that are remembered for each packet that may be held: those that
+/// were handed out remain until their cohort closes.
+const REMEMBERED: usize = 4;
 
 /// What a device did so far, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,8 +80,10 @@ pub struct Device {
     flows: BTreeMap<u16, Release>,
     /// Packets held in decoders.
     held: usize,
+    /// Generations of open cohorts.
+    remembered: usize,
     ready: VecDeque<(u16, Vec<u8>)>,
-    decoders: Vec<Decoder>,
+    decoders: Pool<Decoder>,
     buffers: Vec<Vec<u8>>,
     stats: DeviceStats,
 }
@@ -91,8 +98,9 @@ impl Device {
             closed: None,
             flows: BTreeMap::new(),
             held: 0,
+            remembered: 0,
             ready: VecDeque::new(),
-            decoders: Vec::new(),
+            decoders: Pool::new(&config),
             buffers: Vec::new(),
             stats: DeviceStats::default(),
         }
@@ -104,7 +112,11 @@ impl Device {
     ///
     /// If it is wrong, late, or there is no room for it; it is dropped.
     pub fn receive(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
-        let taken = self.take(link, bytes, now);
+        let mut taken = self.take(link, bytes, now);
+        if self.links.is_lost(taken, now, &self.config) {
+            self.restart();
+            taken = self.take(link, bytes, now);
+        }
         match taken {
             Ok(()) => {}
             Err(NodeError::Full(_)) => self.stats.full += 1,
@@ -117,11 +129,12 @@ impl Device {
 
     fn take(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let packet = Packet::decode(bytes)?;
-        self.links.show(link, &packet)?;
+        self.links.show(link, &packet, now, self.config.interval)?;
+        self.check_open(packet.label())?;
         let Packet::Coded { header, payload } = packet else { return Ok(()) };
-        self.check_open(header.label)?;
         self.stats.received += 1;
-        if self.held >= self.config.buffer_packets {
+        let most = self.config.buffer_packets;
+        if self.held >= most || self.remembered >= REMEMBERED * most {
             // What is decoded cannot make way for what comes. The oldest cohort, which waits for
             // what is missing, makes way for what may be the first of another.
             if header.priority == Priority::Low || self.open.len() < 2 {
@@ -131,6 +144,16 @@ impl Device {
             self.check_open(header.label)?;
         }
         self.decode(&header, payload, now)
+    }
+
+    /// Begins anew, with what is there handed out: labels are others than they were.
+    fn restart(&mut self) {
+        while !self.open.is_empty() {
+            self.close_oldest();
+        }
+        self.links.restart();
+        self.flows.clear();
+        self.closed = None;
     }
 
     fn check_open(&self, label: Label) -> Result<(), NodeError> {
@@ -152,29 +175,30 @@ impl Device {
             self.stats.redundant += 1;
             return Ok(());
         };
-        let verdict = match decoder.receive(header.size, header.coding, payload) {
-            Ok(verdict) => verdict,
-            Err(error) => {
-                if decoder.rank() == 0 {
-                    let unused = self.open[cohort].generations.remove(generation);
-                    self.decoders.extend(unused.decoder);
-                }
-                return Err(error.into());
-            }
-        };
-        entry.size = entry.size.max(decoder.size());
-        if verdict == Verdict::Redundant {
+        let taken = decoder.receive(header.size, header.coding, payload);
+        let (rank, size) = (decoder.rank(), decoder.size());
+        entry.size = entry.size.max(size);
+        if rank == 0 {
+            // What adds nothing leaves nothing behind.
+            let unused = self.open[cohort].generations.remove(generation);
+            self.remembered -= 1;
+            unused.decoder.into_iter().for_each(|decoder| self.decoders.put(decoder));
+        }
+        if taken? == Verdict::Redundant {
             self.stats.redundant += 1;
             return Ok(());
         }
+        let decoder = self.open[cohort].generations[generation].decoder.as_mut();
+        let decoder = decoder.expect("it was there above");
         self.held += 1;
         if decoder.is_complete() {
             self.stats.recovered += decoder.recover() as u64;
         }
         let release = self.flows.entry(header.flow).or_default();
+        release.check(header.label, header.first);
         if release.is_new() && header.generation == 0 && header.first == Arrival(0) {
             // A flow's very first packet.
-            release.advance_to(header.first);
+            release.advance_to(header.first, header.label);
         }
         self.release(header.flow);
         Ok(())
@@ -202,11 +226,10 @@ impl Device {
         let key = (header.flow, header.generation);
         let found = generations.binary_search_by_key(&key, |g| (g.flow, g.number));
         found.unwrap_or_else(|at| {
-            let mut decoder = self
-                .decoders
-                .pop()
-                .unwrap_or_else(|| Decoder::new(self.config.limits, self.config.kernel));
+            let NodeConfig { limits, kernel, .. } = self.config;
+            let mut decoder = self.decoders.take(|| Decoder::new(limits, kernel));
             decoder.clear();
+            self.remembered += 1;
             let Header { flow, generation: number, first, size, .. } = *header;
             let decoder = Some(decoder);
             generations.insert(at, Generation { flow, number, first, decoder, size });
@@ -244,10 +267,19 @@ impl Device {
         self.held
     }
 
-    /// When a cohort closes if nothing more comes; or, if there may be earlier ones, when those do.
+    /// Generations of open cohorts.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.remembered
+    }
+
+    /// When a cohort closes though links have not passed it; or, if there may be earlier ones, when
+    /// those do. A link that shows something is waited for while there is room.
     fn due(&self, cohort: &Cohort) -> Instant {
         let earlier = self.closed.is_none_or(|closed| closed.is_before(cohort.label));
-        (if earlier { cohort.begun } else { cohort.last }) + self.config.silence()
+        let to = if earlier { cohort.label } else { cohort.label.plus(1) };
+        let silent = self.links.silent_at(to, cohort.begun, &self.config);
+        silent.min(cohort.last + self.config.interval * MAX_LAG)
     }
 
     /// Closes what every link has passed, and what a link that shows nothing has held up for long.
@@ -286,6 +318,7 @@ impl Device {
     /// Hands out what is there of the oldest cohort and gives up the rest.
     fn close_oldest(&mut self) {
         let Some(mut cohort) = self.open.pop_front() else { return };
+        self.remembered -= cohort.generations.len();
         for generation in &mut cohort.generations {
             let Some(mut decoder) = generation.decoder.take() else { continue };
             self.stats.recovered += decoder.recover() as u64;
@@ -295,15 +328,15 @@ impl Device {
                 let arrival = generation.first.plus(u32::from(index));
                 let Some(packet) = decoder.packet(index) else { continue };
                 if !release.is_past(arrival) {
-                    self.stats.lost += u64::from(release.advance_to(arrival));
-                    release.advance_to(arrival.plus(1));
+                    self.stats.lost += u64::from(release.advance_to(arrival, cohort.label));
+                    release.advance_to(arrival.plus(1), cohort.label);
                     hand_out(&mut self.ready, &mut self.buffers, generation.flow, packet);
                 }
             }
             let end = generation.first.plus(u32::from(generation.size));
-            self.stats.lost += u64::from(release.advance_to(end));
+            self.stats.lost += u64::from(release.advance_to(end, cohort.label));
             self.held -= decoder.rank();
-            self.decoders.push(decoder);
+            self.decoders.put(decoder);
         }
         let next = cohort.label.plus(1);
         if self.closed.is_none_or(|closed| closed.is_before(next)) {
@@ -322,11 +355,12 @@ impl Device {
         let Some(oldest) = self.open.front().filter(|c| Some(c.label) == self.closed) else {
             return;
         };
+        let label = oldest.label;
         let firsts = oldest.generations.iter().filter(|g| g.number == 0);
         let firsts: Vec<_> = firsts.map(|g| (g.flow, g.first)).collect();
         for (flow, first) in firsts {
             let release = self.flows.entry(flow).or_default();
-            self.stats.lost += u64::from(release.advance_to(first));
+            self.stats.lost += u64::from(release.advance_to(first, label));
             self.release(flow);
         }
     }
@@ -339,9 +373,10 @@ impl Device {
             let all = &mut cohort.generations;
             let start = all.partition_point(|generation| generation.flow < flow);
             let len = all[start..].partition_point(|generation| generation.flow == flow);
-            &mut all[start..start + len]
+            let label = cohort.label;
+            all[start..start + len].iter_mut().map(move |generation| (label, generation))
         });
-        for generation in generations {
+        for (label, generation) in generations {
             let Some(decoder) = &mut generation.decoder else { continue };
             let size = generation.size;
             // What went out before needs no look.
@@ -351,12 +386,12 @@ impl Device {
                 let packet = decoder.packet(index).filter(|_| release.is_due(at));
                 let Some(packet) = packet else { break };
                 hand_out(ready, buffers, flow, packet);
-                release.advance_to(at.plus(1));
+                release.advance_to(at.plus(1), label);
                 index += 1;
             }
             if size > 0 && index >= size {
                 *held -= decoder.rank();
-                decoders.extend(generation.decoder.take());
+                generation.decoder.take().into_iter().for_each(|decoder| decoders.put(decoder));
             } else if size > 0 || index == 0 {
                 return;
             }

@@ -11,6 +11,7 @@ use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
 
 use super::cohort::Cohort;
+use super::pool::Pool;
 use super::{NodeConfig, NodeError};
 use crate::encoder::Encoder;
 use crate::serial::{Arrival, Label};
@@ -49,7 +50,7 @@ pub struct Gateway {
     sending: Cohort,
     /// Packets that come now.
     forming: Cohort,
-    spare: Vec<Encoder>,
+    spare: Pool<Encoder>,
     /// The label that each link has shown last.
     shown: Vec<Option<Label>>,
     /// The last cohort that was not empty.
@@ -73,11 +74,20 @@ impl Gateway {
             flows: BTreeMap::new(),
             sending: Cohort::new(Label(0)),
             forming: Cohort::new(Label(1)),
-            spare: Vec::new(),
+            spare: Pool::new(&config),
             shown: vec![None; links],
             last: None,
             stats: GatewayStats::default(),
         }
+    }
+
+    /// The same gateway, whose first interval has this label instead of 0: a random one, so that
+    /// nodes can tell it from the gateway that was there before.
+    #[must_use]
+    pub fn with_first_label(mut self, label: Label) -> Self {
+        self.sending = Cohort::new(label);
+        self.forming = Cohort::new(label.plus(1));
+        self
     }
 
     /// Takes a packet of `flow` that came `now`.

@@ -12,12 +12,20 @@
 //! has room, and calls it again at the time of its `poll_timeout`. Every call is good for what is
 //! due by then, so that a late driver loses time and nothing else.
 //!
-//! Labels start at 0 with a gateway: a driver that hears a gateway anew begins with new nodes.
+//! Labels and arrival numbers start with a gateway. A driver that hears of a gateway's new start
+//! makes new nodes. A node also finds out: when labels come that its gateway cannot have reached by
+//! now, and nothing else for as long as a silent link is waited for, it begins anew; likewise when
+//! for a second all that comes is late. So a gateway should start with a random
+//! [label](Gateway::with_first_label), which its successor is unlikely to come near. It heals what
+//! a faulty neighbour may say as well; a neighbour that keeps lying is believed in part, and can
+//! spoil what goes through it: nodes trust their authenticated neighbours.
 
 mod access_point;
 mod cohort;
 mod device;
 mod gateway;
+mod links;
+mod pool;
 mod release;
 mod served;
 #[cfg(test)]
@@ -32,7 +40,7 @@ pub use gateway::{Gateway, GatewayStats};
 use crate::generation::{GenerationError, Limits};
 use crate::kernels::Kernel;
 use crate::serial::Label;
-use crate::wire::{Packet, WireError};
+use crate::wire::WireError;
 
 /// How a gateway sends a cohort the first time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,58 +143,4 @@ pub enum NodeError {
     /// It is no packet.
     #[error(transparent)]
     Wire(#[from] WireError),
-}
-
-/// Labels ahead of the newest that are believed: a day of silence at 2 ms, and less than the
-/// distance at which the order of labels is lost.
-const MAX_AHEAD: u32 = 43_200_000;
-/// Labels behind the newest that are late rather than nonsense.
-const MAX_BEHIND: u32 = 1 << 16;
-
-/// The newest label that each incoming link has shown.
-#[derive(Clone, Debug)]
-struct Links {
-    shown: Vec<Option<Label>>,
-    newest: Option<Label>,
-}
-
-impl Links {
-    fn new(links: usize) -> Self {
-        Self { shown: vec![None; links], newest: None }
-    }
-
-    /// Notes what a packet on `link` shows.
-    fn show(&mut self, link: usize, packet: &Packet<'_>) -> Result<(), NodeError> {
-        let label = packet.label();
-        let links = self.shown.len();
-        let Some(shown) = self.shown.get_mut(link) else {
-            return Err(NodeError::Link { link, links });
-        };
-        if let Some(newest) = self.newest
-            && !label.is_near(newest, MAX_BEHIND, MAX_AHEAD)
-        {
-            return Err(NodeError::Label { label, newest });
-        }
-        let later = |than: Option<Label>| than.is_none_or(|than| than.is_before(label));
-        if packet.shows_label() && later(*shown) {
-            *shown = Some(label);
-        }
-        if later(self.newest) {
-            self.newest = Some(label);
-        }
-        Ok(())
-    }
-
-    /// The label that every link has come to, L of COTAG Algorithms 2 and 3; `None` while a link
-    /// has shown nothing.
-    fn all_at(&self) -> Option<Label> {
-        let mut least: Option<Label> = None;
-        for &shown in &self.shown {
-            let shown = shown?;
-            if least.is_none_or(|least| shown.is_before(least)) {
-                least = Some(shown);
-            }
-        }
-        least
-    }
 }

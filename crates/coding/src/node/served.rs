@@ -7,6 +7,7 @@ use weftline_core::Instant;
 use weftline_core::rng::Rng;
 
 use super::NodeConfig;
+use super::pool::Pool;
 use crate::coefficients::Coding;
 use crate::generation::{GenerationError, Verdict};
 use crate::recoder::Recoder;
@@ -75,7 +76,7 @@ impl Served {
         header: &Header<'_>,
         payload: &[u8],
         config: &NodeConfig,
-        spare: &mut Vec<Recoder>,
+        spare: &mut Pool<Recoder>,
     ) -> Result<Verdict, GenerationError> {
         let (generation, found) = self.generation(header, config, spare);
         let entry = &mut self.generations[generation];
@@ -103,14 +104,13 @@ impl Served {
         &mut self,
         header: &Header<'_>,
         config: &NodeConfig,
-        spare: &mut Vec<Recoder>,
+        spare: &mut Pool<Recoder>,
     ) -> (usize, bool) {
         let key = (header.flow, header.generation);
         match self.index.binary_search_by_key(&key, |&(key, _)| key) {
             Ok(at) => (self.index[at].1, true),
             Err(at) => {
-                let mut recoder =
-                    spare.pop().unwrap_or_else(|| Recoder::new(config.limits, config.kernel));
+                let mut recoder = spare.take(|| Recoder::new(config.limits, config.kernel));
                 recoder.clear();
                 let Header { flow, generation: number, cohort_packets, first, .. } = *header;
                 let last = self.generations.len();
@@ -121,10 +121,10 @@ impl Served {
         }
     }
 
-    fn forget_last(&mut self, spare: &mut Vec<Recoder>) {
+    fn forget_last(&mut self, spare: &mut Pool<Recoder>) {
         if let Some(last) = self.generations.pop() {
             self.index.retain(|&(_, generation)| generation != self.generations.len());
-            spare.push(last.recoder);
+            spare.put(last.recoder);
         }
     }
 
@@ -216,15 +216,21 @@ impl Served {
         true
     }
 
+    /// Generations there are.
+    #[cfg(test)]
+    pub(super) fn generations(&self) -> usize {
+        self.generations.len()
+    }
+
     /// Packets of high priority that were not sent.
     pub(super) fn unsent(&self) -> usize {
         self.high.len()
     }
 
     /// Ends it; packets that were kept. Its memory goes to `spare`.
-    pub(super) fn end(self, spare: &mut Vec<Recoder>) -> usize {
+    pub(super) fn end(self, spare: &mut Pool<Recoder>) -> usize {
         let ranks = self.generations.iter().map(|generation| generation.recoder.rank()).sum();
-        spare.extend(self.generations.into_iter().map(|generation| generation.recoder));
+        self.generations.into_iter().for_each(|generation| spare.put(generation.recoder));
         ranks
     }
 }

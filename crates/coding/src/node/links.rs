@@ -1,0 +1,135 @@
+//! What the links into a node have shown: labels, and when something came.
+
+use std::time::Duration;
+
+use weftline_core::Instant;
+use weftline_core::time::nanos;
+
+use super::{NodeConfig, NodeError};
+use crate::serial::Label;
+use crate::wire::Packet;
+
+/// Labels ahead of the newest that are believed at once; more are as time passes, since labels
+/// count intervals.
+const MAX_AHEAD: u64 = 256;
+/// The farthest ahead that the order of labels allows.
+const FARTHEST: u64 = (1 << 31) - 1 - MAX_BEHIND as u64;
+/// Labels behind the newest that are late rather than absurd.
+const MAX_BEHIND: u32 = 4096;
+/// Packets in a row that are of no use, after which a node may begin anew.
+const MAX_USELESS: u32 = 4;
+/// Time without a packet that is not late, after which a node begins anew.
+const LOST: Duration = Duration::from_secs(1);
+/// The most labels by which a link is taken to lag behind.
+pub(super) const MAX_LAG: u32 = 64;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    /// The newest label that it has shown.
+    shown: Option<Label>,
+    /// When something last came on it.
+    heard: Option<Instant>,
+    /// Labels by which it is behind the newest.
+    lag: u32,
+}
+
+/// The links into a node.
+#[derive(Clone, Debug)]
+pub(super) struct Links {
+    links: Vec<Link>,
+    /// The newest label, and when it came.
+    newest: Option<(Label, Instant)>,
+    /// When a packet last was of use, and how many since were not.
+    useful: Option<Instant>,
+    useless: u32,
+}
+
+impl Links {
+    pub(super) fn new(links: usize) -> Self {
+        Self { links: vec![Link::default(); links], newest: None, useful: None, useless: 0 }
+    }
+
+    /// Forgets everything but how many links there are.
+    pub(super) fn restart(&mut self) {
+        *self = Self::new(self.links.len());
+    }
+
+    /// Notes what a packet on `link` shows.
+    pub(super) fn show(
+        &mut self,
+        link: usize,
+        packet: &Packet<'_>,
+        now: Instant,
+        interval: Duration,
+    ) -> Result<(), NodeError> {
+        let label = packet.label();
+        let links = self.links.len();
+        let Some(link) = self.links.get_mut(link) else {
+            return Err(NodeError::Link { link, links });
+        };
+        if let Some((newest, came)) = self.newest {
+            let passed = nanos(now.since(came)) / nanos(interval);
+            let ahead = (passed + passed / 8 + MAX_AHEAD).min(FARTHEST) as u32;
+            if !label.is_near(newest, MAX_BEHIND, ahead) {
+                return Err(NodeError::Label { label, newest });
+            }
+        }
+        if self.newest.is_none_or(|(newest, _)| newest.is_before(label)) {
+            self.newest = Some((label, now));
+        }
+        link.heard = Some(now);
+        let behind = self.newest.map_or(0, |(newest, _)| newest.since(label)).min(MAX_LAG);
+        // Up at once, down slowly.
+        link.lag = behind.max(link.lag - link.lag.div_ceil(16));
+        if packet.shows_label() && link.shown.is_none_or(|shown| shown.is_before(label)) {
+            link.shown = Some(label);
+        }
+        Ok(())
+    }
+
+    /// The label that every link has come to, L of COTAG Algorithms 2 and 3; `None` while a link
+    /// has shown nothing.
+    pub(super) fn all_at(&self) -> Option<Label> {
+        let mut least: Option<Label> = None;
+        for link in &self.links {
+            let shown = link.shown?;
+            if least.is_none_or(|least| shown.is_before(least)) {
+                least = Some(shown);
+            }
+        }
+        least
+    }
+
+    /// Until when links that have not come to `label` are waited for, if there was something to
+    /// wait for since `begun`. A link that lags behind shows signs of life.
+    pub(super) fn silent_at(&self, label: Label, begun: Instant, config: &NodeConfig) -> Instant {
+        let waited =
+            self.links.iter().filter(|link| link.shown.is_none_or(|shown| shown.is_before(label)));
+        let until = waited.map(|link| {
+            let since = link.heard.map_or(begun, |heard| heard.max(begun));
+            since + config.silence() + config.interval * link.lag
+        });
+        until.max().unwrap_or(begun)
+    }
+
+    /// Learns what became of a packet. Whether the node cannot find its way any more, as after a
+    /// new start of the gateway: only absurd labels come, or for long only late ones.
+    pub(super) fn is_lost(
+        &mut self,
+        taken: Result<(), NodeError>,
+        now: Instant,
+        config: &NodeConfig,
+    ) -> bool {
+        let after = match taken {
+            Err(NodeError::Label { .. }) => config.silence(),
+            Err(NodeError::Late(_)) => LOST.max(config.interval * MAX_LAG),
+            Ok(()) | Err(NodeError::Full(_)) => {
+                (self.useful, self.useless) = (Some(now), 0);
+                return false;
+            }
+            Err(_) => return false,
+        };
+        self.useless = self.useless.saturating_add(1);
+        self.useless >= MAX_USELESS && self.useful.is_some_and(|useful| now >= useful + after)
+    }
+}

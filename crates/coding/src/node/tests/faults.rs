@@ -1,0 +1,163 @@
+//! What must not happen whatever comes: a node that is lost for good, or memory without bound.
+
+use std::time::Duration;
+
+use weftline_core::Instant;
+
+use super::super::{AccessPoint, Device, Gateway, NodeConfig, NodeError};
+use super::{at, config, delivered};
+use crate::coefficients::Coding;
+use crate::serial::{Arrival, Label};
+use crate::wire::{Header, Packet, Priority};
+
+fn marker(label: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Packet::Marker(Label(label)).encode(&mut bytes);
+    bytes
+}
+
+/// What a gateway sends of one packet, as it is and combined.
+fn sent_of(gateway: &mut Gateway, packet: u8, now: Instant, interval: Duration) -> [Vec<u8>; 2] {
+    gateway.receive(0, &[packet; 50], now).unwrap();
+    [(); 2].map(|()| {
+        let mut out = Vec::new();
+        gateway.poll_transmit(0, now + interval, &mut out).unwrap();
+        out
+    })
+}
+
+#[test]
+fn absurd_labels_are_refused() {
+    let mut device = Device::new(config(), 1);
+    device.receive(0, &marker(u32::MAX), at(1)).unwrap();
+    device.receive(0, &marker(3), at(1)).unwrap();
+    let far = device.receive(0, &marker(1 << 31), at(1));
+    assert!(matches!(far, Err(NodeError::Label { .. })), "{far:?}");
+    assert!(device.receive(0, &[0; 3], at(1)).is_err());
+    assert_eq!(device.stats().refused, 2);
+}
+
+/// Labels count intervals, however long nothing was sent.
+#[test]
+fn a_gateway_may_be_silent_for_days() {
+    let interval = Duration::from_millis(2);
+    let config = NodeConfig { interval, ..config() };
+    let mut gateway = Gateway::new(config, 1, 1, at(0));
+    let (mut ap, mut device) = (AccessPoint::new(config, 1, 1), Device::new(config, 1));
+    for (packet, day) in [(0, 0), (1, 3), (2, 30)] {
+        let now = at(day * 24 * 3_600_000);
+        for packet in sent_of(&mut gateway, packet, now, interval) {
+            ap.receive(0, &packet, now + interval).unwrap();
+            device.receive(0, &packet, now + interval).unwrap();
+        }
+        assert_eq!(delivered(&mut device), [packet]);
+    }
+}
+
+/// The gateway is started anew and nobody says so. Its labels are others; packets that were on
+/// their way from the old one come, too.
+#[test]
+fn nodes_find_out_that_the_gateway_is_another() {
+    let config = config();
+    for (first, waits_ms) in [(3_000_000_000_u32, 24), (7_000_000 - 100, 1000)] {
+        let mut old = Gateway::new(config, 1, 1, at(0)).with_first_label(Label(7_000_000));
+        let mut device = Device::new(config, 1);
+        let mut ap = AccessPoint::new(config, 1, 1);
+        for (packet, ms) in [(0, 0), (1, 12), (2, 24)] {
+            for packet in sent_of(&mut old, packet, at(ms), config.interval) {
+                device.receive(0, &packet, at(ms + 12)).unwrap();
+                ap.receive(0, &packet, at(ms + 12)).unwrap();
+            }
+        }
+        device.receive(0, &marker(7_000_006), at(61)).unwrap();
+        ap.receive(0, &marker(7_000_006), at(61)).unwrap();
+        assert_eq!(delivered(&mut device), [0, 1, 2]);
+        let mut new = Gateway::new(config, 1, 2, at(60)).with_first_label(Label(first));
+        let mut first_packet = None;
+        for n in 0..200_u8 {
+            let now = at(60 + 12 * u64::from(n));
+            for packet in sent_of(&mut new, n, now, config.interval) {
+                let taken = ap.receive(0, &packet, now + config.interval);
+                assert_eq!(taken, device.receive(0, &packet, now + config.interval));
+                first_packet = first_packet.or(taken.ok().map(|()| n));
+            }
+        }
+        let first = first_packet.expect("the new gateway is heard");
+        let wait = 12 * (u64::from(first) + 1);
+        assert!((waits_ms..waits_ms + 48).contains(&wait), "{wait} ms");
+        assert_eq!(delivered(&mut device), (first..200).collect::<Vec<_>>());
+    }
+}
+
+/// One packet of nonsense does not turn a node away from what comes on time.
+#[test]
+fn a_lie_about_labels_passes() {
+    let config = config();
+    let mut gateway = Gateway::new(config, 1, 1, at(0));
+    let mut device = Device::new(config, 2);
+    let mut got = Vec::new();
+    for n in 0..30_u8 {
+        let now = at(12 * u64::from(n));
+        for packet in sent_of(&mut gateway, n, now, config.interval) {
+            let _ = device.receive(0, &packet, now + config.interval);
+        }
+        if n == 10 {
+            let _ = device.receive(1, &marker(1 << 30), now);
+            let mut far =
+                sent_of(&mut Gateway::new(config, 1, 9, at(0)), 99, at(2400), config.interval);
+            let _ = device.receive(1, &far[0], now);
+            // And one about a flow: the packet has a number that nobody has reached.
+            let Ok(Packet::Coded { mut header, payload }) = Packet::decode(&far[1]) else {
+                panic!()
+            };
+            (header.first, header.label) = (Arrival(1 << 30), Label(12));
+            let mut lie = Vec::new();
+            Packet::Coded { header, payload }.encode(&mut lie);
+            far[1] = lie;
+            device.receive(1, &far[1], now).unwrap();
+        }
+        got.extend(delivered(&mut device));
+    }
+    device.handle_timeout(at(1000));
+    got.extend(delivered(&mut device));
+    got.retain(|&n| n < 99);
+    assert!(got.len() >= 28 && got.is_sorted(), "{got:?}");
+}
+
+/// Combinations of nothing, each of a generation of its own, or packets of generations that are
+/// whole at once.
+#[test]
+fn generations_without_end_are_bounded() {
+    let config = NodeConfig { buffer_packets: 10, ..config() };
+    let mut device = Device::new(config, 1);
+    let mut aps = [false, true]
+        .map(|cut_through| AccessPoint::new(NodeConfig { cut_through, ..config }, 1, 1));
+    for n in 0..2000_u32 {
+        for (coding, size) in [(Coding::Vector(&[0, 0, 0]), 3), (Coding::Systematic(0), 1)] {
+            let header = Header {
+                label: Label(5),
+                priority: Priority::High,
+                flow: n as u16,
+                generation: (n >> 3) as u16,
+                size,
+                cohort_packets: 0,
+                first: Arrival(0),
+                coding,
+            };
+            let mut bytes = Vec::new();
+            Packet::Coded { header, payload: &[0; 9] }.encode(&mut bytes);
+            let _ = device.receive(0, &bytes, at(1));
+            delivered_any(&mut device);
+            assert!(device.remembered() <= 40 && device.held() <= 10);
+            for ap in &mut aps {
+                let _ = ap.receive(0, &bytes, at(1));
+                assert!(ap.held() <= 10 && ap.generations() <= 10);
+            }
+        }
+    }
+}
+
+fn delivered_any(device: &mut Device) {
+    let mut out = Vec::new();
+    while device.poll_delivery(&mut out).is_some() {}
+}
