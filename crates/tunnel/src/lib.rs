@@ -3,3 +3,5 @@
 //!
 //! The state machines are those of `weftline-coding`, which the simulator drives as well; here are
 //! the sockets, the TUN devices, the clock and the encryption between nodes.
+
+pub mod probe;

@@ -1,0 +1,428 @@
+//! The server's state machine: who may measure, and the sessions that are open.
+//!
+//! Nothing is sent to an address that has not shown that it gets what is sent to it, but answers
+//! shorter than what they answer; and nothing is kept of it. What a client gets after that is
+//! limited in rate, time and number, and stops when its reports do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use ring::hmac;
+use weftline_core::{Bitrate, Instant};
+
+use super::Ask;
+use super::collector::Stamp;
+use super::peer::{Heard, Peer, Shape};
+use super::wire::{Cookie, Decoded, Key, Packet, Reason};
+
+/// A cookie holds for this long, and for as long again.
+const SLOT: Duration = Duration::from_secs(8);
+/// How long a client may be silent.
+const SILENCE: Duration = Duration::from_secs(30);
+/// How long a client may go on after its time, to say that it is over.
+const GRACE: Duration = Duration::from_secs(2);
+/// Sessions that are over and cannot be opened again: their number, and for how long it is known.
+/// A cookie does not hold longer.
+const ENDED_MAX: usize = 1024;
+/// Wrong tokens that are looked at in a second: all secrets are tried for each.
+const WRONG_TOKENS: u32 = 64;
+
+/// What a server lets clients do.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Clients at once.
+    pub clients: usize,
+    /// Clients at once from one source: an IPv4 address or an IPv6 network of 64 bits.
+    pub clients_per_source: usize,
+    /// The most that the trains of one client take, each way.
+    pub max_rate: Bitrate,
+    /// The longest measurement.
+    pub max_duration: Duration,
+    /// The keys that tokens give, one of which clients must have; empty: anybody may measure.
+    pub secrets: Vec<[u8; 32]>,
+}
+
+impl Default for ServerConfig {
+    /// 8 clients, 4 of one source, 100 Mb/s each (a default measurement takes 36), an hour, no token.
+    fn default() -> Self {
+        Self {
+            clients: 8,
+            clients_per_source: 4,
+            max_rate: Bitrate::mbps(100),
+            max_duration: Duration::from_secs(3600),
+            secrets: Vec::new(),
+        }
+    }
+}
+
+/// What a server has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Sessions opened.
+    pub opened: u64,
+    /// Clients told that they may not.
+    pub refused: u64,
+    /// Datagrams that are no packets of the probe, or make no sense.
+    pub malformed: u64,
+    /// Packets of sessions that are not open, and cookies that do not hold.
+    pub stray: u64,
+    /// Packets not signed with their session's key.
+    pub forged: u64,
+}
+
+impl Stats {
+    /// Datagrams that were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.malformed + self.stray + self.forged
+    }
+}
+
+/// What a server tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerEvent {
+    /// A session is over: whose, why, and how many trains were sent.
+    Closed(SocketAddr, Reason, u32),
+    /// A client begins.
+    Opened(SocketAddr, Ask),
+    /// A client was told that it may not.
+    Refused(SocketAddr, Reason),
+}
+
+/// The two addresses of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The client's.
+    pub client: SocketAddr,
+    /// Ours, where it is known.
+    pub local: Option<IpAddr>,
+}
+
+#[derive(Debug)]
+struct Served {
+    route: Route,
+    peer: Peer,
+    ends: Instant,
+}
+
+/// A server of `weftline probe`.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    cookies: hmac::Key,
+    clients: BTreeMap<SocketAddr, Served>,
+    /// Sessions that are over, and since when.
+    ended: VecDeque<(u64, Instant)>,
+    /// Wrong tokens in the second that began then.
+    wrong: (Instant, u32),
+    farewells: VecDeque<(Route, Vec<u8>)>,
+    events: VecDeque<ServerEvent>,
+    stats: Stats,
+}
+
+impl Server {
+    /// A server whose cookies are made with `seed`, which nobody else knows.
+    pub fn new(config: ServerConfig, seed: &[u8; 32]) -> Self {
+        Self {
+            config,
+            cookies: hmac::Key::new(hmac::HMAC_SHA256, seed),
+            clients: BTreeMap::new(),
+            ended: VecDeque::new(),
+            wrong: (Instant::ZERO, 0),
+            farewells: VecDeque::new(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// What it has seen so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// Sessions that are open.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Takes a datagram; the answer to it, if there is one.
+    pub fn handle(
+        &mut self,
+        route: Route,
+        bytes: &[u8],
+        stamp: Stamp,
+        now: Instant,
+    ) -> Option<Vec<u8>> {
+        let Ok(decoded) = Packet::decode(bytes) else {
+            self.stats.malformed += 1;
+            return None;
+        };
+        match &decoded.packet {
+            Packet::Hello => {
+                let cookie = self.cookie(route.client, decoded.session, slot(now));
+                Some(encode(&Packet::Challenge(cookie), decoded.session, None))
+            }
+            Packet::Start(cookie, ask) => self.start(route, &decoded, cookie, ask, now),
+            _ => {
+                self.handle_peer(route.client, &decoded, bytes.len(), stamp, now);
+                None
+            }
+        }
+    }
+
+    fn handle_peer(
+        &mut self,
+        from: SocketAddr,
+        decoded: &Decoded<'_>,
+        length: usize,
+        stamp: Stamp,
+        now: Instant,
+    ) {
+        let Some(served) = self.clients.get_mut(&from) else {
+            self.stats.stray += 1;
+            return;
+        };
+        match served.peer.handle(decoded, length, stamp, now) {
+            Heard::Forged => self.stats.forged += 1,
+            Heard::End(reason) => self.close(from, reason, now),
+            Heard::Results(_) | Heard::Other => {}
+        }
+        if let Some(served) = self.clients.get_mut(&from) {
+            served.drain();
+        }
+    }
+
+    /// A client says what it wants.
+    fn start(
+        &mut self,
+        route: Route,
+        decoded: &Decoded<'_>,
+        cookie: &Cookie,
+        ask: &Ask,
+        now: Instant,
+    ) -> Option<Vec<u8>> {
+        let session = decoded.session;
+        let age = slot(now).wrapping_sub(cookie.slot);
+        if age > 1 || *cookie != self.cookie(route.client, session, cookie.slot) {
+            self.stats.stray += 1;
+            return None;
+        }
+        if let Some(served) = self.clients.get(&route.client)
+            && served.peer.session() == session
+        {
+            // Its answer was lost.
+            let ours = decoded.is_by(served.peer.key());
+            return ours.then(|| encode(&Packet::Accept, session, Some(served.peer.key())));
+        }
+        self.ended.retain(|(_, at)| now.since(*at) <= 2 * SLOT);
+        if self.ended.iter().any(|(ended, _)| *ended == session) {
+            self.stats.stray += 1;
+            return None;
+        }
+        let answer = match self.admit(route.client, decoded, cookie, ask, now) {
+            Ok(key) => {
+                let answer = encode(&Packet::Accept, session, Some(&key));
+                self.open(route, session, key, ask, now);
+                answer
+            }
+            Err(None) => return None,
+            Err(Some(reason)) => {
+                self.stats.refused += 1;
+                self.tell(ServerEvent::Refused(route.client, reason));
+                encode(&Packet::Refusal(reason), session, None)
+            }
+        };
+        Some(answer)
+    }
+
+    /// Whether a client may measure, and the key of its session.
+    fn admit(
+        &mut self,
+        client: SocketAddr,
+        decoded: &Decoded<'_>,
+        cookie: &Cookie,
+        ask: &Ask,
+        now: Instant,
+    ) -> Result<Key, Option<Reason>> {
+        if now.since(self.wrong.0) >= Duration::from_secs(1) {
+            self.wrong = (now, 0);
+        }
+        if self.wrong.1 >= WRONG_TOKENS {
+            return Err(None);
+        }
+        let key = |secret| Key::new(secret, decoded.session, cookie);
+        let found = match self.config.secrets.is_empty() {
+            true => Some(key(None)).filter(|key| decoded.is_by(key)),
+            false => {
+                // All are tried, whatever fits: how long it takes tells nothing.
+                let keys = self.config.secrets.iter().map(|secret| key(Some(secret)));
+                keys.fold(None, |found, key| if decoded.is_by(&key) { Some(key) } else { found })
+            }
+        };
+        let Some(key) = found else {
+            self.wrong.1 += 1;
+            self.stats.forged += 1;
+            return Err(Some(Reason::Token));
+        };
+        let ServerConfig { clients, clients_per_source, max_rate, max_duration, .. } = self.config;
+        if ask.rate() > max_rate {
+            let kbps = max_rate.as_bps() / 1000;
+            return Err(Some(Reason::Rate(u32::try_from(kbps).unwrap_or(u32::MAX))));
+        }
+        if ask.duration > max_duration {
+            let seconds = u32::try_from(max_duration.as_secs()).unwrap_or(u32::MAX);
+            return Err(Some(Reason::Duration(seconds)));
+        }
+        // One that starts anew from its address takes its own place.
+        let others = || self.clients.keys().filter(|other| **other != client);
+        let near = others().filter(|other| source(**other) == source(client)).count();
+        if others().count() >= clients || near >= clients_per_source {
+            return Err(Some(Reason::Busy));
+        }
+        Ok(key)
+    }
+
+    fn open(&mut self, route: Route, session: u64, key: Key, ask: &Ask, now: Instant) {
+        if self.clients.contains_key(&route.client) {
+            self.close(route.client, Reason::Done, now);
+        }
+        let ways = [ask.direction.has_down(), ask.direction.has_up()];
+        let peer = Peer::new(session, key, ask, route.client, ways, now);
+        let ends = now + ask.duration;
+        self.clients.insert(route.client, Served { route, peer, ends });
+        self.stats.opened += 1;
+        self.tell(ServerEvent::Opened(route.client, *ask));
+    }
+
+    fn close(&mut self, client: SocketAddr, reason: Reason, now: Instant) {
+        let Some(served) = self.clients.remove(&client) else { return };
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((served.peer.session(), now));
+        let trains = served.peer.pacer.as_ref().map_or(0, super::Pacer::trains);
+        self.tell(ServerEvent::Closed(client, reason, trains));
+    }
+
+    /// Ends a session, and tells the client why.
+    fn say_farewell(&mut self, client: SocketAddr, reason: Reason, now: Instant) {
+        if let Some(served) = self.clients.get(&client) {
+            let (session, key) = (served.peer.session(), served.peer.key());
+            let farewell = encode(&Packet::End(reason), session, Some(key));
+            self.farewells.push_back((served.route, farewell));
+        }
+        self.close(client, reason, now);
+    }
+
+    /// The client's packets do not leave this machine: they are larger than its interface takes.
+    pub fn too_big(&mut self, client: SocketAddr, now: Instant) {
+        self.say_farewell(client, Reason::Size(0), now);
+    }
+
+    /// Ends all sessions.
+    pub fn stop(&mut self, now: Instant) {
+        while let Some(client) = self.clients.keys().next().copied() {
+            self.say_farewell(client, Reason::Stopped, now);
+        }
+    }
+
+    fn tell(&mut self, event: ServerEvent) {
+        // Nobody listens who lets so many wait.
+        if self.events.len() < ENDED_MAX {
+            self.events.push_back(event);
+        }
+    }
+
+    /// What there is to tell.
+    pub fn poll_event(&mut self) -> Option<ServerEvent> {
+        self.events.pop_front()
+    }
+
+    /// When [`Server::handle_timeout`] or [`Server::poll_transmit`] is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.clients.values().filter_map(Served::due).min()
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let mut over = Vec::new();
+        for (client, served) in &mut self.clients {
+            served.peer.handle_timeout(now);
+            served.drain();
+            if served.ends <= now {
+                // What is on its way comes yet, and the client says when it is over.
+                served.peer.pacer = None;
+            }
+            if served.ends + GRACE <= now {
+                over.push((*client, Reason::Done));
+            } else if served.peer.heard + SILENCE <= now {
+                over.push((*client, Reason::Silent));
+            }
+        }
+        for (client, reason) in over {
+            self.say_farewell(client, reason, now);
+        }
+    }
+
+    /// Writes what is to be sent now to `out`, which is empty; where to.
+    pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<(Route, Shape)> {
+        if let Some((route, farewell)) = self.farewells.pop_front() {
+            out.extend_from_slice(&farewell);
+            return Some((route, Shape { segment: out.len(), together: true }));
+        }
+        let mut clients = self.clients.values_mut();
+        clients.find_map(|served| Some((served.route, served.peer.poll_transmit(now, out)?)))
+    }
+
+    fn cookie(&self, client: SocketAddr, session: u64, slot: u32) -> Cookie {
+        let mut context = hmac::Context::with_key(&self.cookies);
+        match client.ip() {
+            IpAddr::V4(ip) => context.update(&ip.octets()),
+            IpAddr::V6(ip) => context.update(&ip.octets()),
+        }
+        context.update(&client.port().to_be_bytes());
+        context.update(&session.to_be_bytes());
+        context.update(&slot.to_be_bytes());
+        let mut mac = [0; 16];
+        mac.copy_from_slice(&context.sign().as_ref()[..16]);
+        Cookie { slot, mac }
+    }
+}
+
+impl Served {
+    fn due(&self) -> Option<Instant> {
+        let over = [self.ends + GRACE, self.peer.heard + SILENCE];
+        // Until then its trains go; after it there are none.
+        let ends = self.peer.pacer.is_some().then_some(self.ends);
+        self.peer.poll_timeout().into_iter().chain(over).chain(ends).min()
+    }
+
+    /// The client is told of its trains by reports; here nobody wants the samples.
+    fn drain(&mut self) {
+        if let Some(collector) = &mut self.peer.collector {
+            while collector.poll_sample().is_some() {}
+        }
+    }
+}
+
+fn encode(packet: &Packet, session: u64, key: Option<&Key>) -> Vec<u8> {
+    let mut out = Vec::new();
+    packet.encode(session, key, &mut out);
+    out
+}
+
+/// What one customer has.
+fn source(client: SocketAddr) -> IpAddr {
+    match client.ip().to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// The period that `now` is in; 1,000 years of them have a number.
+fn slot(now: Instant) -> u32 {
+    u32::try_from(now.as_nanos() / weftline_core::time::nanos(SLOT)).unwrap_or(u32::MAX)
+}
