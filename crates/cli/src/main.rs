@@ -10,6 +10,7 @@ mod listeners;
 mod ops;
 mod output;
 mod paths;
+mod probe;
 mod run_args;
 mod secrets;
 mod serve;
@@ -48,6 +49,9 @@ enum Command {
     /// Run schemes in the simulator, one run or thousands
     #[command(subcommand)]
     Sim(sim::SimCommand),
+    /// Measure what a path carries, by trains of packets
+    #[command(subcommand)]
+    Probe(probe::ProbeCommand),
     /// Draw the results in a directory as one HTML file
     Report {
         /// Where `--out` of `lab run`, `sim run` or `sim sweep` wrote its results
@@ -90,6 +94,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::run(&args),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
+        Command::Probe(command) => probe::run(command),
         Command::Report { dir } => {
             let page = weftline_report::write_report(&dir)?;
             output::print(&format!("{}\n", page.display()))

@@ -16,7 +16,7 @@ const STEP: u64 = 1_000_000;
 const OLD: Duration = Duration::from_secs(5);
 
 /// The monotonic clock now, in nanoseconds from its start.
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::from_nanos(read(ClockId::Monotonic))
 }
 

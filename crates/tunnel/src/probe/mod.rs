@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount, Instant};
 
+pub use clock::now;
 pub use client::{Client, ClientConfig, Ended, Event};
 pub use collector::{Collector, Stamp};
 pub use dispersion::{Arrival, Dispersion, Unusable};
@@ -34,7 +35,7 @@ pub use drive::{run, serve};
 pub use estimator::Estimator;
 pub use pacer::{Burst, Pacer};
 pub use peer::Shape;
-pub use recorder::{CSV_HEADER, Recorder, Row};
+pub use recorder::{CSV_HEADER, Recorded, Recorder, Row};
 pub use server::{Route, Server, ServerConfig, ServerEvent, Stats};
 pub use socket::{Datagram, ProbeSocket, Source};
 

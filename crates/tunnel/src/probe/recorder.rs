@@ -41,6 +41,17 @@ impl fmt::Display for Row {
     }
 }
 
+/// What a sample adds to the trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// When the train's first packet was begun, as rows count time.
+    pub time: Duration,
+    /// Trains lost whole since the sample before.
+    pub lost_trains: u32,
+    /// The rows that are known now.
+    pub rows: Vec<Row>,
+}
+
 /// Makes the trace of one direction.
 #[derive(Debug, Default)]
 pub struct Recorder {
@@ -55,11 +66,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Takes the next train's sample; how many trains were lost whole before it, and the rows that
-    /// are known now.
-    pub fn on_sample(&mut self, sample: &Sample) -> (u32, Vec<Row>) {
+    /// Takes the next train's sample.
+    pub fn on_sample(&mut self, sample: &Sample) -> Recorded {
         // Numbers do not repeat; a gap is what was lost.
-        let missing = match &self.last {
+        let lost_trains = match &self.last {
             Some(last) => sample.train.saturating_sub(last.train).saturating_sub(1),
             None => sample.train,
         };
@@ -69,10 +79,10 @@ impl Recorder {
         let start = *self.start.get_or_insert(begun);
         if let Some(last) = self.last {
             let tolerance = STILL.max(2 * service);
-            let due = match missing {
+            let due = match lost_trains {
                 0 => expected,
                 // The lost ones were sent evenly between their neighbours.
-                _ => expected - sample.sent.since(last.sent) / missing.saturating_add(1) * missing,
+                n => expected - sample.sent.since(last.sent) / n.saturating_add(1) * n,
             };
             let still_from = due.max(last.last);
             if begun > still_from + tolerance {
@@ -83,7 +93,13 @@ impl Recorder {
             self.push(start, begun, rate);
         }
         self.last = Some(*sample);
-        (missing, std::mem::take(&mut self.rows))
+        let rows = std::mem::take(&mut self.rows);
+        Recorded { time: begun.since(start), lost_trains, rows }
+    }
+
+    /// `at`, by the receiver's clock, as rows count time; 0 before the first sample.
+    pub fn time(&self, at: Instant) -> Duration {
+        self.start.map_or(Duration::ZERO, |start| at.since(start))
     }
 
     /// Ends the trace at `now`, by the receiver's clock: where nothing has come for long, the rate
@@ -172,7 +188,7 @@ mod tests {
         let mut recorder = Recorder::default();
         let mut rows: Vec<Row> = Vec::new();
         for sample in samples {
-            rows.extend(recorder.on_sample(sample).1);
+            rows.extend(recorder.on_sample(sample).rows);
         }
         rows.extend(recorder.finish(Instant::from_millis(end_ms)));
         rows.iter().map(ToString::to_string).collect()
@@ -216,8 +232,8 @@ mod tests {
         assert_eq!(ended[..3], wanted);
         assert_eq!(ended[3..], ["0.040024,0.000"]);
         let mut recorder = Recorder::default();
-        assert_eq!(recorder.on_sample(&samples[0]).0, 0);
-        assert_eq!(recorder.on_sample(&samples[1]).0, 2);
+        assert_eq!(recorder.on_sample(&samples[0]).lost_trains, 0);
+        assert_eq!(recorder.on_sample(&samples[1]).lost_trains, 2);
     }
 
     #[test]
@@ -256,7 +272,7 @@ mod tests {
                     interval: Duration::from_micros(interval.into()),
                     outcome: Ok(Dispersion { bytes, time, stamps: 9 }),
                 };
-                let (_, rows) = recorder.on_sample(&sample);
+                let rows = recorder.on_sample(&sample).rows;
                 prop_assert!(rows.len() <= 2);
                 for row in rows {
                     prop_assert!(last.is_none_or(|last| last.time < row.time));
