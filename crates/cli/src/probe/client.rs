@@ -37,7 +37,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     let config = ClientConfig { ask, server, secret, session };
     let mut client = Client::new(config, weftline_tunnel::probe::now());
     let mut failed = None;
-    let mut ended = None;
+    let (mut ends, mut ended) = (None, None);
     let result = measure(&mut socket, server, &mut client, &stop, |client, now, event| {
         let result = match event {
             Some(Event::Ended(how)) => {
@@ -47,7 +47,10 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
             Some(Event::Sample(direction, sample)) => {
                 screen.on_sample(direction, &sample, client.rtt(), now)
             }
-            Some(Event::Started) => Ok(()),
+            Some(Event::Started) => {
+                ends = Some(now + ask.duration);
+                Ok(())
+            }
             None => screen.refresh(client.rtt(), now),
         };
         if let Err(error) = result
@@ -58,7 +61,9 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
         }
     });
     let rtt = screen.rtt;
-    let finished = screen.finish(weftline_tunnel::probe::now());
+    let now = weftline_tunnel::probe::now();
+    // What came after the time, or nothing, is no part of it.
+    let finished = screen.finish(ends.map_or(now, |ends: Instant| ends.min(now)));
     if let Some(failed) = failed {
         return Err(failed);
     }
@@ -259,7 +264,7 @@ impl Screen {
                 bar.set_message(line);
             } else {
                 let seconds = now.since(begun).as_secs();
-                text += &format!("{seconds:4} s {}: {}\n", way.name, line.trim_start());
+                text += &format!("{seconds} s {}: {}\n", way.name, line.trim_start());
             }
         }
         output::print(&text)
@@ -307,7 +312,9 @@ fn nothing(way: &Way, ask: &Ask, rtt: Option<Duration>) -> Failure {
     }
     let size = ask.size;
     let hint = match rtt {
-        Some(_) => format!("small packets come: packets of {size} bytes may be too large for the path; give a smaller --size"),
+        Some(_) => format!(
+            "small packets come: packets of {size} bytes may be too large for the path; give a smaller --size"
+        ),
         None => "the path carried nothing that way".to_owned(),
     };
     Failure::failed(format!("{name}: no train has come; {hint}"))

@@ -134,11 +134,11 @@ impl Way {
         Ok(lines)
     }
 
-    /// Ends the trace at `now`; what to tell of its end.
-    pub(super) fn finish(&mut self, now: Instant) -> Result<Vec<Line>, Failure> {
-        let rows = self.recorder.finish(now);
+    /// Ends the trace at `end`; what to tell of its end.
+    pub(super) fn finish(&mut self, end: Instant) -> Result<Vec<Line>, Failure> {
+        let silence = self.heard.map_or(Duration::ZERO, |(at, _)| end.since(at));
+        let (end, rows) = self.recorder.finish(silence);
         let lines = self.take(&rows)?;
-        let end = self.recorder.time(now);
         self.weigh(end);
         self.flush()?;
         Ok(lines)

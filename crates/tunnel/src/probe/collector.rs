@@ -53,7 +53,7 @@ pub struct Collector {
     over: u32,
     waiting: VecDeque<Sample>,
     recent: VecDeque<Sample>,
-    /// What the newest packet said of its sending, and when it came.
+    /// When the newest train or sign of life was sent, and when its first packet came.
     newest: Option<(Instant, Instant)>,
     /// The numbers of reports, and when the last was made.
     reports: u32,
@@ -64,7 +64,8 @@ pub struct Collector {
 impl Collector {
     /// Takes a packet of `bytes` on the wire.
     pub fn on_packet(&mut self, header: &TrainHeader, bytes: u32, stamp: Stamp, now: Instant) {
-        if self.newest.is_none_or(|(sent, _)| header.sent >= sent) {
+        // Of a train the first packet counts, which did not wait for the others.
+        if self.newest.is_none_or(|(sent, _)| header.sent > sent) {
             self.newest = Some((header.sent, stamp.at.min(now)));
         }
         if header.packets == 0 {
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!((sample.received, sample.first), (10, Instant::from_millis(5)));
         assert_eq!(sample.rate().unwrap().as_mbps_f64(), 100.0);
         let report = collector.poll_report(at + Duration::from_millis(1)).unwrap();
-        assert_eq!((report.echo, report.held), (Instant::ZERO, Duration::from_millis(1)));
+        assert_eq!((report.echo, report.held), (Instant::ZERO, Duration::from_micros(2080)));
         assert_eq!(report.results, [sample]);
         assert!(collector.poll_report(at).is_none(), "said once");
         arrive(&mut collector, 0, 3);
@@ -268,7 +269,10 @@ mod tests {
         arrive(&mut collector, 0, 9);
         arrive(&mut collector, 1, 9);
         let trains: Vec<_> = std::iter::from_fn(|| collector.poll_sample()).collect();
-        assert_eq!(trains.iter().map(|s| (s.train, s.received)).collect::<Vec<_>>(), [(0, 10), (1, 10)]);
+        assert_eq!(
+            trains.iter().map(|s| (s.train, s.received)).collect::<Vec<_>>(),
+            [(0, 10), (1, 10)]
+        );
         assert!(trains.iter().all(|sample| sample.rate().is_some()));
     }
 

@@ -4,12 +4,15 @@
 //! gives it. COTAG (§IV-A.2, after Dovrolis, Ramanathan and Moore 2004) takes L packets of S bytes
 //! and writes BW = L·S / t_dispersion. Between the arrivals of the first and the last packet, L − 1
 //! packets are served: the first is over when the clock starts. So what counts here are the packets
-//! after the first stamp; with L the rate of 30 packets would be 3.4 % too high.
+//! after the stamp from which the time counts; with L the rate of 30 packets would be 3.4 % too
+//! high.
 //!
 //! Receivers stamp late and together: an interface's interrupt covers several packets, which then
 //! have the same stamp or almost. A stamp that several packets share says when the *last* of them
-//! had come, so whole groups are counted, from the first group's stamp on. The last group of a
-//! train that came so is left out: its stamp waited for a timer, not for its last packet.
+//! had come, so whole groups are counted, from a group's stamp on. The last group of a train that
+//! came so is left out: its stamp waited for a timer, not for its last packet. The first stamp is
+//! late, too, by what it takes a receiver to wake up, so time counts from the second, where there
+//! are enough: over the lab's emulator this is 6 µs, 2 % of a train at 1 Gb/s.
 
 use std::time::Duration;
 
@@ -18,6 +21,8 @@ use weftline_core::{Bitrate, ByteCount, Instant};
 
 /// Packets after the first stamp without which there is no rate.
 const COUNTED_MIN: usize = 4;
+/// Groups with which the first is left out.
+const GROUPS: usize = 6;
 /// Gaps below this part of the mean gap are no gaps: the packets were taken up together.
 const TOGETHER: u64 = 4;
 
@@ -35,7 +40,7 @@ pub struct Arrival {
 pub struct Dispersion {
     /// Bytes of the packets that were served in `time`.
     pub bytes: ByteCount,
-    /// From the first stamp to the last one used.
+    /// From the first stamp used to the last.
     pub time: Duration,
     /// Distinct stamps of the train; at most 255.
     pub stamps: u8,
@@ -76,11 +81,12 @@ impl Dispersion {
         let (Some(last), true) = (last, points.groups >= 3) else {
             return Err(Unusable::Coalesced { stamps });
         };
-        let time = last.at.since(points.first.at);
-        if last.packets - points.first.packets < COUNTED_MIN || time.is_zero() {
+        let first = if points.groups >= GROUPS { points.second } else { points.first };
+        let time = last.at.since(first.at);
+        if last.packets - first.packets < COUNTED_MIN || time.is_zero() {
             return Err(Unusable::Coalesced { stamps });
         }
-        Ok(Self { bytes: ByteCount::new(last.bytes - points.first.bytes), time, stamps })
+        Ok(Self { bytes: ByteCount::new(last.bytes - first.bytes), time, stamps })
     }
 
     /// The rate, of IP packets.
@@ -101,6 +107,7 @@ struct Point {
 struct Points {
     groups: usize,
     first: Point,
+    second: Point,
     last_but_one: Option<Point>,
     last: Point,
 }
@@ -110,8 +117,9 @@ impl Points {
     fn of(arrivals: &[Arrival]) -> Self {
         let span = nanos(arrivals[arrivals.len() - 1].at.since(arrivals[0].at));
         let gap_min = span / arrivals.len() as u64 / TOGETHER;
-        let mut points = Self { groups: 0, first: Point::default(), last_but_one: None, last: Point::default() };
         let mut point = Point::default();
+        let mut points =
+            Self { groups: 0, first: point, second: point, last_but_one: None, last: point };
         for (index, arrival) in arrivals.iter().enumerate() {
             point = Point {
                 at: arrival.at,
@@ -123,10 +131,10 @@ impl Points {
                 continue;
             }
             points.groups += 1;
-            if points.groups == 1 {
-                points.first = point;
-            } else if points.groups > 2 {
-                points.last_but_one = Some(points.last);
+            match points.groups {
+                1 => points.first = point,
+                2 => points.second = point,
+                _ => points.last_but_one = Some(points.last),
             }
             points.last = point;
         }
@@ -160,6 +168,13 @@ mod tests {
             let measured = mbps(&mut train(30, rate)).unwrap();
             assert!((measured / rate as f64 - 1.0).abs() < 1e-3, "{measured} of {rate}");
         }
+    }
+
+    #[test]
+    fn a_receiver_that_wakes_up_late_changes_nothing() {
+        let mut late = train(30, 1000);
+        late[0].at += Duration::from_micros(11);
+        assert!((mbps(&mut late).unwrap() - 1000.0).abs() < 0.1);
     }
 
     #[test]

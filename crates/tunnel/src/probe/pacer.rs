@@ -281,12 +281,18 @@ mod tests {
         let mut pacer = Pacer::new(&Ask::default(), at(0));
         let trains = second(&mut pacer, 0, Bitrate::mbps(1000));
         assert_eq!(trains.len(), 100);
-        assert!(trains.iter().all(|train| train.packets == 30 && train.sent.as_nanos() % 10_000_000 == 0));
+        assert!(
+            trains
+                .iter()
+                .all(|train| train.packets == 30 && train.sent.as_nanos() % 10_000_000 == 0)
+        );
     }
 
     #[test]
     fn a_slow_link_gets_short_trains_and_then_rare_ones() {
-        for (mbps, packets, every) in [(100, 30, 10), (48, 20, 10), (20, 8, 10), (4, 8, 48), (1, 8, 192)] {
+        for (mbps, packets, every) in
+            [(100, 30, 10), (48, 20, 10), (20, 8, 10), (4, 8, 48), (1, 8, 192)]
+        {
             let mut pacer = Pacer::new(&Ask::default(), at(0));
             second(&mut pacer, 0, Bitrate::mbps(mbps));
             let trains = second(&mut pacer, 1000, Bitrate::mbps(mbps));

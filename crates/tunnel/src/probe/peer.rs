@@ -171,7 +171,9 @@ mod tests {
 
     #[test]
     fn a_train_has_packets_of_the_size_asked_for() {
-        for (other, payload) in [("192.0.2.1:7", 1472), ("[::ffff:192.0.2.1]:7", 1472), ("[2001:db8::1]:7", 1452)] {
+        for (other, payload) in
+            [("192.0.2.1:7", 1472), ("[::ffff:192.0.2.1]:7", 1472), ("[2001:db8::1]:7", 1452)]
+        {
             let key = Key::new(None, 1, &Cookie { slot: 0, mac: [0; 16] });
             let ask = Ask::default();
             let other = other.parse().unwrap();

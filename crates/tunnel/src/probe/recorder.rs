@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_secs(5);
 /// From `time` on the rate is `rate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Since the first train's first packet was begun, in whole microseconds.
+    /// Since the first packet of the first train that was measured was begun, in whole microseconds.
     pub time: Duration,
     /// The rate of IP packets.
     pub rate: Bitrate,
@@ -55,7 +55,7 @@ pub struct Recorded {
 /// Makes the trace of one direction.
 #[derive(Debug, Default)]
 pub struct Recorder {
-    /// When the first train's first packet was begun.
+    /// When the first packet of the first train that was measured was begun.
     start: Option<Instant>,
     last: Option<Sample>,
     last_row: Option<Row>,
@@ -76,7 +76,9 @@ impl Recorder {
         let service = self.service(sample);
         let begun = sample.first - service;
         let expected = self.expected(sample.sent, begun);
-        let start = *self.start.get_or_insert(begun);
+        if sample.rate().is_some() {
+            self.start.get_or_insert(begun);
+        }
         if let Some(last) = self.last {
             let tolerance = STILL.max(2 * service);
             let due = match lost_trains {
@@ -86,32 +88,32 @@ impl Recorder {
             };
             let still_from = due.max(last.last);
             if begun > still_from + tolerance {
-                self.push(start, still_from, Bitrate::ZERO);
+                self.push(still_from, Bitrate::ZERO);
             }
         }
         if let Some(rate) = sample.rate() {
-            self.push(start, begun, rate);
+            self.push(begun, rate);
         }
         self.last = Some(*sample);
         let rows = std::mem::take(&mut self.rows);
-        Recorded { time: begun.since(start), lost_trains, rows }
+        Recorded { time: self.time(begun), lost_trains, rows }
     }
 
-    /// `at`, by the receiver's clock, as rows count time; 0 before the first sample.
-    pub fn time(&self, at: Instant) -> Duration {
-        self.start.map_or(Duration::ZERO, |start| at.since(start))
-    }
-
-    /// Ends the trace at `now`, by the receiver's clock: where nothing has come for long, the rate
-    /// has been 0 since it should have.
-    pub fn finish(&mut self, now: Instant) -> Vec<Row> {
-        if let (Some(start), Some(last)) = (self.start, self.last) {
-            let due = (last.first + last.interval).max(last.last);
-            if now > due + 2 * last.interval + 4 * STILL {
-                self.push(start, due, Bitrate::ZERO);
-            }
+    /// Ends the trace at `silence` after the last sample; its length. Where nothing has come for
+    /// long, the rate has been 0 since it should have.
+    pub fn finish(&mut self, silence: Duration) -> (Duration, Vec<Row>) {
+        let Some(last) = self.last else { return (Duration::ZERO, Vec::new()) };
+        let end = last.first + silence;
+        let due = (last.first + last.interval).max(last.last);
+        if end > due + 2 * last.interval + 4 * STILL {
+            self.push(due, Bitrate::ZERO);
         }
-        std::mem::take(&mut self.rows)
+        (self.time(end), std::mem::take(&mut self.rows))
+    }
+
+    /// `at`, by the receiver's clock, as rows count time; 0 before the first row.
+    fn time(&self, at: Instant) -> Duration {
+        self.start.map_or(Duration::ZERO, |start| at.since(start))
     }
 
     /// The time in which the first packet was served.
@@ -142,11 +144,14 @@ impl Recorder {
         Instant::from_nanos(sent.as_nanos().wrapping_add_signed(least))
     }
 
-    fn push(&mut self, start: Instant, at: Instant, rate: Bitrate) {
+    fn push(&mut self, at: Instant, rate: Bitrate) {
+        // A trace begins with a rate: before it nothing is known.
+        let Some(start) = self.start else { return };
         let time = Duration::from_micros(nanos(at.since(start)) / 1000);
         let row = Row { time, rate };
         let later = self.last_row.is_none_or(|last| row.time > last.time);
-        let differs = self.last_row.is_none_or(|last| last.rate > Bitrate::ZERO || rate > Bitrate::ZERO);
+        let differs =
+            self.last_row.is_none_or(|last| last.rate > Bitrate::ZERO || rate > Bitrate::ZERO);
         if later && differs {
             self.last_row = Some(row);
             self.rows.push(row);
@@ -190,7 +195,8 @@ mod tests {
         for sample in samples {
             rows.extend(recorder.on_sample(sample).rows);
         }
-        rows.extend(recorder.finish(Instant::from_millis(end_ms)));
+        let last = samples[samples.len() - 1].first;
+        rows.extend(recorder.finish(Instant::from_millis(end_ms).since(last)).1);
         rows.iter().map(ToString::to_string).collect()
     }
 
@@ -246,8 +252,11 @@ mod tests {
     fn a_train_that_says_nothing_changes_nothing() {
         let unusable = |outcome| Sample { outcome: Err(outcome), ..sample(1, 10, 2 * MS, 500) };
         for outcome in [Unusable::ClockStep, Unusable::Coalesced { stamps: 2 }, Unusable::TooFew] {
-            let samples = [sample(0, 0, 2 * MS, 500), unusable(outcome), sample(2, 20, 2 * MS, 400)];
+            let samples =
+                [sample(0, 0, 2 * MS, 500), unusable(outcome), sample(2, 20, 2 * MS, 400)];
             assert_eq!(rows(&samples, 30).len(), 2, "{outcome:?}");
+            // A trace begins at 0 with what is known.
+            assert_eq!(rows(&samples[1..], 30), ["0.000000,400.000"]);
         }
     }
 

@@ -103,6 +103,8 @@ struct Served {
     route: Route,
     peer: Peer,
     ends: Instant,
+    /// Trains sent, once none are sent any more.
+    trains: u32,
 }
 
 /// A server of `weftline probe`.
@@ -179,7 +181,9 @@ impl Server {
         now: Instant,
     ) {
         let Some(served) = self.clients.get_mut(&from) else {
-            self.stats.stray += 1;
+            // The end is said twice, and reports may come after it.
+            let was_open = self.ended.iter().any(|(ended, _)| *ended == decoded.session);
+            self.stats.stray += u64::from(!was_open);
             return;
         };
         match served.peer.handle(decoded, length, stamp, now) {
@@ -289,7 +293,7 @@ impl Server {
         let ways = [ask.direction.has_down(), ask.direction.has_up()];
         let peer = Peer::new(session, key, ask, route.client, ways, now);
         let ends = now + ask.duration;
-        self.clients.insert(route.client, Served { route, peer, ends });
+        self.clients.insert(route.client, Served { route, peer, ends, trains: 0 });
         self.stats.opened += 1;
         self.tell(ServerEvent::Opened(route.client, *ask));
     }
@@ -300,7 +304,7 @@ impl Server {
             self.ended.pop_front();
         }
         self.ended.push_back((served.peer.session(), now));
-        let trains = served.peer.pacer.as_ref().map_or(0, super::Pacer::trains);
+        let trains = served.peer.pacer.as_ref().map_or(served.trains, super::Pacer::trains);
         self.tell(ServerEvent::Closed(client, reason, trains));
     }
 
@@ -349,9 +353,11 @@ impl Server {
         for (client, served) in &mut self.clients {
             served.peer.handle_timeout(now);
             served.drain();
-            if served.ends <= now {
-                // What is on its way comes yet, and the client says when it is over.
-                served.peer.pacer = None;
+            // What is on its way comes yet, and the client says when it is over.
+            if served.ends <= now
+                && let Some(pacer) = served.peer.pacer.take()
+            {
+                served.trains = pacer.trains();
             }
             if served.ends + GRACE <= now {
                 over.push((*client, Reason::Done));

@@ -94,9 +94,9 @@ pub struct TrainHeader {
 pub struct Report {
     /// Counts the reports of a session.
     pub number: u32,
-    /// [`TrainHeader::sent`] of the newest packet that came.
+    /// [`TrainHeader::sent`] of the newest train, or sign of life, of which a packet came.
     pub echo: Instant,
-    /// How long ago that came; at most 4,294 s.
+    /// How long ago its first packet came; at most 4,294 s.
     pub held: Duration,
     /// What became of the latest trains, the oldest first; at most [`RESULTS_MAX`].
     pub results: Vec<Sample>,
@@ -409,7 +409,8 @@ fn report(reader: &mut Reader<'_>) -> Result<Report, WireError> {
 fn result(reader: &mut Reader<'_>) -> Result<Sample, WireError> {
     let train = reader.u32()?;
     let (packets, received) = (reader.u8()?, reader.u8()?);
-    let [sent, first, last] = [reader.u64()?, reader.u64()?, reader.u64()?].map(Instant::from_nanos);
+    let [sent, first, last] =
+        [reader.u64()?, reader.u64()?, reader.u64()?].map(Instant::from_nanos);
     let interval = Duration::from_micros(reader.u32()?.into());
     let (code, stamps) = (reader.u8()?, reader.u8()?);
     let (bytes, ns) = (reader.u32()?, reader.u64()?);

@@ -1,0 +1,237 @@
+//! `weftline probe` over emulated links of known rate: how near what it measures comes.
+//!
+//! `sudo -E cargo test --release -p weftline-cli --test probe_lab -- --nocapture` prints the tables
+//! of docs/probe.md. Runs during which the host of a virtual machine took its processors away, or
+//! whose emulator was late, are made again; what is never measured on a quiet machine is not
+//! judged, and said to be so.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weftline_core::Bitrate;
+use weftline_lab::LabError;
+use weftline_lab::emulator::Start;
+use weftline_lab::load::LoadMeter;
+use weftline_lab::testbed::{PathLinks, Testbed};
+use weftline_lab::topology::End;
+use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
+use weftline_scenario::{RateSpec, Scenario};
+
+/// Runs of a case until one was on a quiet machine.
+const TRIES: u32 = 5;
+const PORT: u16 = 4434;
+
+/// One world at a time: they measure time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn link(rate: RateTrace) -> LinkConfig {
+    LinkConfig {
+        rate,
+        delay: Duration::from_millis(2),
+        jitter: Duration::ZERO,
+        queue: QueueLimit::Packets(1000),
+        loss: LossModel::None,
+    }
+}
+
+fn constant(mbps: u64) -> LinkConfig {
+    link(RateTrace::constant(Bitrate::mbps(mbps)))
+}
+
+/// Builds the world; `None`, after saying how to run the test, where the lab cannot run. In CI it
+/// must be able to.
+fn world(down: LinkConfig, up: LinkConfig, start: Start) -> Option<Testbed> {
+    let path = PathLinks { name: "radio".to_owned(), down, up };
+    match Testbed::build(vec![path], "cubic", 1, start) {
+        Ok(testbed) => Some(testbed),
+        Err(LabError::NotPossible { what, remedy }) => {
+            assert!(std::env::var_os("CI").is_none(), "{what}; {remedy}");
+            eprintln!("skipped: {what}; run 'sudo -E cargo test -p weftline-cli --test probe_lab'");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A program that is killed with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn program(mut command: Command, args: &[&str]) -> Command {
+    command.args(args).env_remove("RUST_LOG").stdout(Stdio::piped());
+    command
+}
+
+/// What `probe run` of `args` says over `testbed`, as JSON.
+fn measure(testbed: &Testbed, args: &[&str]) -> Vec<serde_json::Value> {
+    let binary = assert_cmd::cargo::cargo_bin!("weftline");
+    let address = testbed.address(0, End::Server, PORT).to_string();
+    let args = [&["probe", "run", &address, "--json"], args].concat();
+    let serve = ["probe", "serve", "--listen", &address, "--log-level", "warn"];
+    let mut server = Killed(program(testbed.server.command(binary), &serve).spawn().unwrap());
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("listening on "), "{line}");
+    let output = program(testbed.client.command(binary), &args).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    eprint!("{errors}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Whether what was measured means something.
+fn is_quiet(testbed: &Testbed, load: &LoadMeter) -> bool {
+    let report = testbed.emulator.report().unwrap();
+    match (load.stolen(), report.valid()) {
+        (None, true) => true,
+        (stolen, valid) => {
+            eprintln!("not judged: stolen {stolen:?}, emulator in time: {valid}");
+            false
+        }
+    }
+}
+
+fn rates(lines: &[serde_json::Value], direction: &str) -> Vec<f64> {
+    let of = lines.iter().filter(|line| line["direction"] == direction);
+    of.filter_map(|line| line["rate_mbps"].as_f64()).collect()
+}
+
+/// Mean, standard deviation, and 5th, 50th, 95th percentile.
+fn spread(mut values: Vec<f64>) -> [f64; 5] {
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let deviation = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count).sqrt();
+    let at = |q: f64| values[((count - 1.0) * q).round() as usize];
+    [mean, deviation, at(0.05), at(0.5), at(0.95)]
+}
+
+/// Trains over links of constant rate, both ways.
+#[test]
+fn constant_rates_are_measured() {
+    let _alone = alone();
+    println!("| rate | way | trains | mean | sd | p5 | p50 | p95 |");
+    for (mbps, tolerance) in [(5, 0.02), (20, 0.02), (100, 0.02), (500, 0.03), (1000, 0.05)] {
+        for _ in 0..TRIES {
+            let load = LoadMeter::start();
+            let Some(testbed) = world(constant(mbps), constant(mbps), Start::Explicit) else {
+                return;
+            };
+            let lines = measure(&testbed, &["--duration", "3s", "--direction", "both"]);
+            let quiet = is_quiet(&testbed, &load);
+            let ways = ["down", "up"].map(|way| (way, rates(&lines, way)));
+            for (way, rates) in &ways {
+                let count = rates.len();
+                let [mean, sd, p5, p50, p95] = spread(rates.clone());
+                println!(
+                    "| {mbps} | {way} | {count} | {mean:.2} | {sd:.2} | {p5:.2} | {p50:.2} | {p95:.2} |"
+                );
+            }
+            if !quiet {
+                continue;
+            }
+            for (way, rates) in ways {
+                let [mean, ..] = spread(rates);
+                let error = mean / mbps as f64 - 1.0;
+                assert!(error.abs() < tolerance, "{way}: {mean} of {mbps} Mb/s");
+            }
+            break;
+        }
+    }
+}
+
+/// A radio link that changes every 10 ms, in the middle between two trains, and stands still for a
+/// while.
+fn mobile() -> (RateTrace, Duration) {
+    let ms = Duration::from_millis;
+    let mut rng = weftline_core::rng::Rng::stream(7, "probe");
+    let mut steps = vec![(Duration::ZERO, Bitrate::mbps(400))];
+    let mut rate: f64 = 400.0;
+    for step in 0..300_u64 {
+        // Between 20 and 1000 Mb/s, by up to a quarter a step.
+        rate = (rate * (1.0 + 0.25 * (2.0 * rng.unit_f64() - 1.0))).clamp(20.0, 1000.0);
+        let rate = match step {
+            120..150 => Bitrate::ZERO,
+            _ => Bitrate::kbps((rate * 1e3) as u64),
+        };
+        steps.push((ms(5 + 10 * step), rate));
+    }
+    let period = ms(3005);
+    (RateTrace::from_steps(steps, period).unwrap(), period)
+}
+
+/// A recorded trace beside the one of the link.
+#[test]
+fn a_changing_rate_is_recorded() {
+    let _alone = alone();
+    let (trace, _) = mobile();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("rate.csv");
+    for _ in 0..TRIES {
+        let load = LoadMeter::start();
+        let Some(testbed) = world(link(trace.clone()), constant(100), Start::FirstData(1024))
+        else {
+            return;
+        };
+        measure(&testbed, &["--duration", "2900ms", "--out", file.to_str().unwrap()]);
+        let quiet = is_quiet(&testbed, &load);
+        let recorded = load_trace(&file);
+        // Both begin with the first packet of the first train.
+        let step = Duration::from_millis(10);
+        let samples: Vec<(f64, f64)> = (0..280)
+            .map(|n| step * n)
+            .map(|at| {
+                (trace.rate_at(at).as_mbps_f64(), recorded.rate_at(at + step / 10).as_mbps_f64())
+            })
+            .collect();
+        let (correlation, error) = compare(&samples);
+        println!(
+            "| correlation | mean error of the mean rate | = {correlation:.4} | {error:.2} % |"
+        );
+        let still = samples.iter().filter(|(_, recorded)| *recorded == 0.0).count();
+        println!("0 for {still} of 30 steps in which the link stood still");
+        if quiet {
+            assert!(correlation > 0.98 && error < 6.0, "{correlation}, {error} %: {samples:?}");
+            assert!((25..=32).contains(&still), "{still}");
+            return;
+        }
+    }
+}
+
+/// The trace in `file`, read as a scenario's.
+fn load_trace(file: &Path) -> RateTrace {
+    let scenario = file.with_file_name("recorded.toml");
+    let text = "name = \"recorded\"\nduration = \"1s\"\n[[path]]\nname = \"a\"\ndelay = \"2ms\"\n\
+                trace = { file = \"rate.csv\", format = \"csv\" }\n[workload]\nkind = \"bulk\"\n";
+    std::fs::write(&scenario, text).unwrap();
+    let RateSpec::File(file) = Scenario::load(&scenario).unwrap().paths[0].rate.clone() else {
+        panic!("a trace from a file")
+    };
+    file.trace
+}
+
+/// Pearson's correlation, and the mean absolute error over the mean, in per cent.
+fn compare(samples: &[(f64, f64)]) -> (f64, f64) {
+    let count = samples.len() as f64;
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| samples.iter().map(of).sum::<f64>() / count;
+    let (a, b) = (mean(&|s| s.0), mean(&|s| s.1));
+    let covariance = mean(&|s| (s.0 - a) * (s.1 - b));
+    let variances = mean(&|s| (s.0 - a).powi(2)) * mean(&|s| (s.1 - b).powi(2));
+    (covariance / variances.sqrt(), mean(&|s| (s.0 - s.1).abs()) / a * 100.0)
+}
