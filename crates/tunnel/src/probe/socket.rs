@@ -146,7 +146,7 @@ impl ProbeSocket {
     /// system has no room for is lost, as on any link.
     ///
     /// # Errors
-    /// When they are larger than the interface takes (`EMSGSIZE`, see [`is_too_big`]), or there is
+    /// When they are larger than the interface takes (`EMSGSIZE`), or there is
     /// no way.
     pub fn send(
         &self,
