@@ -1,7 +1,10 @@
-//! Replays the corpus of the fuzz target `coding`, and random packets, on stable Rust.
+//! Replays the corpora of the fuzz targets `coding` and `nodes`, and random packets and operations,
+//! on stable Rust.
 #![cfg(not(miri))]
 #![expect(unreachable_pub, reason = "the target is shared with the fuzz crate")]
 
+#[path = "../../../fuzz/nodes.rs"]
+mod nodes;
 #[path = "../../../fuzz/coding.rs"]
 mod target;
 
@@ -9,21 +12,44 @@ use proptest::prelude::*;
 use weftline_coding::wire::{Header, Packet, Priority};
 use weftline_coding::{Arrival, Coding, Label};
 
-#[test]
 #[expect(clippy::disallowed_methods, reason = "a test reads its corpus")]
-fn the_corpus() {
-    let folder = format!("{}/../../fuzz/corpus/coding", env!("CARGO_MANIFEST_DIR"));
+fn replay(name: &str, target: fn(&[u8])) {
+    let folder = format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
     let files = std::fs::read_dir(&folder).expect("the corpus is in the tree");
     let run = files
-        .map(|file| target::coding(&std::fs::read(file.expect("listed").path()).expect("readable")))
+        .map(|file| target(&std::fs::read(file.expect("listed").path()).expect("readable")))
         .count();
     assert!(run > 0, "{folder} is empty");
+}
+
+#[test]
+fn the_corpora() {
+    replay("coding", target::coding);
+    replay("nodes", nodes::nodes);
 }
 
 proptest! {
     #[test]
     fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         target::coding(&bytes);
+    }
+
+    #[test]
+    fn any_operations(
+        setting: u8,
+        // Raw packets, seconds and other gateways are rare.
+        ops in proptest::collection::vec((0_u8..60, any::<u8>()), 0..600),
+    ) {
+        let ops = ops.into_iter().flat_map(|(op, arg)| match op {
+            0..12 => [1, arg],
+            12..26 => [2, arg],
+            26..36 => [4, arg],
+            36..44 => [6 | arg & 0x10, arg & 7],
+            44..54 => [8 | arg & 0x10, arg & 7],
+            54..58 => [0, arg & 15],
+            op => [15 - (op & 1), arg & 3],
+        });
+        nodes::nodes(&std::iter::once(setting).chain(ops).collect::<Vec<_>>());
     }
 
     /// Packets that are right by themselves and contradict each other.

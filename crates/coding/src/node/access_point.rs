@@ -44,6 +44,8 @@ pub struct AccessPointStats {
     pub redundant: u64,
     /// Dropped: late, or wrong.
     pub refused: u64,
+    /// Times that it began anew: the gateway was another, or somebody lied about labels.
+    pub restarts: u64,
 }
 
 /// A packet that waits for its cohort's turn.
@@ -110,6 +112,7 @@ impl AccessPoint {
     pub fn receive(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let mut taken = self.take(link, bytes, now);
         if self.links.is_lost(taken, now, &self.config) {
+            self.stats.restarts += 1;
             self.restart();
             taken = self.take(link, bytes, now);
         }

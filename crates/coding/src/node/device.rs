@@ -45,6 +45,8 @@ pub struct DeviceStats {
     pub refused: u64,
     /// Cohorts that closed because a link showed nothing.
     pub timeouts: u64,
+    /// Times that it began anew: the gateway was another, or somebody lied about labels.
+    pub restarts: u64,
 }
 
 /// A generation that is decoded.
@@ -114,6 +116,7 @@ impl Device {
     pub fn receive(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let mut taken = self.take(link, bytes, now);
         if self.links.is_lost(taken, now, &self.config) {
+            self.stats.restarts += 1;
             self.restart();
             taken = self.take(link, bytes, now);
         }
@@ -134,9 +137,9 @@ impl Device {
         let Packet::Coded { header, payload } = packet else { return Ok(()) };
         self.stats.received += 1;
         let most = self.config.buffer_packets;
-        if self.held >= most || self.remembered >= REMEMBERED * most {
+        while self.held >= most || self.remembered >= REMEMBERED * most {
             // What is decoded cannot make way for what comes. The oldest cohort, which waits for
-            // what is missing, makes way for what may be the first of another.
+            // what is missing, makes way for what may be the first of another; it may hold nothing.
             if header.priority == Priority::Low || self.open.len() < 2 {
                 return Err(NodeError::Full(self.held));
             }

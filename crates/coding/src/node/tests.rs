@@ -393,6 +393,15 @@ fn a_full_device_closes_its_oldest_cohort_for_what_has_high_priority() {
     assert_eq!(delivered(&mut device), [1, 2, 4]);
     device.receive(0, &cohorts[1][1], at(21)).unwrap();
     assert_eq!(delivered(&mut device), [5]);
+    // A cohort of which everything was handed out makes no room.
+    let cohorts = self::cohorts(&[1, 3, 2], config);
+    let mut device = Device::new(config, 2);
+    for (cohort, packet) in [(0, 0), (1, 1), (1, 2), (2, 1), (2, 0)] {
+        device.receive(0, &cohorts[cohort][packet], at(20)).unwrap();
+        assert!(device.held() <= 3);
+    }
+    let _ = device.receive(0, &cohorts[2][2], at(21));
+    assert_eq!(delivered(&mut device), [0, 2, 3, 4, 5]);
 }
 
 /// Whether a generation has another packet is not known while it is open: the next one's first
