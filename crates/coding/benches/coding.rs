@@ -21,10 +21,10 @@ fn kernels() -> Vec<Kernel> {
     Kernel::available().collect()
 }
 
-fn generation(kernel: Kernel) -> Encoder {
+fn generation(kernel: Kernel, packets: usize) -> Encoder {
     let mut rng = Rng::stream(1, "payload");
     let mut encoder = Encoder::new(LIMITS, kernel);
-    for _ in 0..PACKETS {
+    for _ in 0..packets {
         let packet: Vec<u8> = (0..PACKET_BYTES).map(|_| rng.next_u64() as u8).collect();
         encoder.push(&packet).expect("within the limits");
     }
@@ -56,7 +56,7 @@ fn add_scaled(bencher: Bencher<'_, '_>, kernel: &Kernel) {
 
 #[divan::bench(args = kernels())]
 fn encode_64(bencher: Bencher<'_, '_>, kernel: &Kernel) {
-    let encoder = generation(*kernel);
+    let encoder = generation(*kernel, PACKETS);
     let mut out = Vec::new();
     bencher.counter(BytesCount::new(PACKETS * PACKET_BYTES)).bench_local(|| {
         for seed in 0..PACKETS as u32 {
@@ -67,9 +67,42 @@ fn encode_64(bencher: Bencher<'_, '_>, kernel: &Kernel) {
     });
 }
 
+/// A generation of the default size, in packets as a gateway sends them one by one.
+#[divan::bench(args = kernels())]
+fn encode_32(bencher: Bencher<'_, '_>, kernel: &Kernel) {
+    let encoder = generation(*kernel, 32);
+    let mut out = Vec::new();
+    bencher.counter(BytesCount::new(32 * PACKET_BYTES)).bench_local(|| {
+        for seed in 0..32 {
+            out.clear();
+            encoder.append_seeded(seed, &mut out);
+            divan::black_box(&out);
+        }
+    });
+}
+
+/// The same computed four at a time, and copied when they are sent.
+#[divan::bench(args = kernels())]
+fn encode_32_by_4(bencher: Bencher<'_, '_>, kernel: &Kernel) {
+    let encoder = generation(*kernel, 32);
+    let (mut ahead, mut out) = (Vec::new(), Vec::new());
+    bencher.counter(BytesCount::new(32 * PACKET_BYTES)).bench_local(|| {
+        for seed in (0..32).step_by(4) {
+            ahead.clear();
+            let seeds = [seed, seed + 1, seed + 2, seed + 3];
+            let stride = encoder.append_seeded_all(&seeds, &mut ahead);
+            for payload in ahead.chunks(stride) {
+                out.clear();
+                out.extend_from_slice(&payload[..encoder.combined_bytes()]);
+                divan::black_box(&out);
+            }
+        }
+    });
+}
+
 #[divan::bench(args = kernels())]
 fn decode_64(bencher: Bencher<'_, '_>, kernel: &Kernel) {
-    let coded = coded(&generation(*kernel));
+    let coded = coded(&generation(*kernel, PACKETS));
     let mut decoder = Decoder::new(LIMITS, *kernel);
     bencher.counter(BytesCount::new(PACKETS * PACKET_BYTES)).bench_local(|| {
         decoder.clear();
@@ -84,7 +117,7 @@ fn decode_64(bencher: Bencher<'_, '_>, kernel: &Kernel) {
 /// Coefficients alone: what the decoder does before it touches payload.
 #[divan::bench(args = kernels())]
 fn solve_64(bencher: Bencher<'_, '_>, kernel: &Kernel) {
-    let coded = coded(&generation(*kernel));
+    let coded = coded(&generation(*kernel, PACKETS));
     let mut decoder = Decoder::new(LIMITS, *kernel);
     bencher.counter(BytesCount::new(PACKETS * PACKET_BYTES)).bench_local(|| {
         decoder.clear();
@@ -100,7 +133,7 @@ fn solve_64(bencher: Bencher<'_, '_>, kernel: &Kernel) {
 /// takes its pivot out of all rows before it.
 #[divan::bench(args = kernels())]
 fn decode_64_as_they_come(bencher: Bencher<'_, '_>, kernel: &Kernel) {
-    let coded = coded(&generation(*kernel));
+    let coded = coded(&generation(*kernel, PACKETS));
     let stride = PACKETS + ROW;
     let mut rows = vec![0; PACKETS * stride];
     let mut pivots = Vec::new();

@@ -1,8 +1,11 @@
 //! The encoder: the packets of a generation, as they are and combined.
 
 use crate::coefficients;
-use crate::generation::{GenerationError, Limits, RowStore};
+use crate::generation::{GenerationError, Limits, MAX_PACKETS, RowStore};
 use crate::kernels::Kernel;
+
+/// Combinations that are computed in one pass over the sources.
+const MOST_SEEDS: usize = 4;
 
 /// A generation at the gateway, which has all of its packets.
 ///
@@ -77,6 +80,29 @@ impl Encoder {
         self.append_combined(vector, out);
     }
 
+    /// Appends the payloads of [`Coding::Seed`](crate::Coding::Seed) for several seeds to `out`, which
+    /// takes less time than one by one: each source is read once for all. Payload i is
+    /// [`Self::combined_bytes`] bytes, i times the result after where `out` ended.
+    pub fn append_seeded_all(&self, seeds: &[u32], out: &mut Vec<u8>) -> usize {
+        let (start, stride) = (out.len(), self.rows.padded());
+        let mut matrix = [0; MOST_SEEDS * MAX_PACKETS as usize];
+        let packets = self.rows.len();
+        out.resize(start + seeds.len() * stride, 0);
+        if packets == 0 {
+            return stride;
+        }
+        let outputs = out[start..].chunks_mut(MOST_SEEDS * stride);
+        for (seeds, outputs) in seeds.chunks(MOST_SEEDS).zip(outputs) {
+            let matrix = &mut matrix[..seeds.len() * packets];
+            for (&seed, vector) in seeds.iter().zip(matrix.chunks_mut(packets)) {
+                coefficients::from_seed(seed, vector);
+            }
+            let matrix = (&*matrix, packets);
+            self.kernel.multiply(outputs, stride, matrix, self.rows.bytes(), self.rows.stride());
+        }
+        stride
+    }
+
     /// Appends the payload of [`Coding::Vector`](crate::Coding::Vector) to `out`.
     ///
     /// # Panics
@@ -118,6 +144,25 @@ mod tests {
         assert_eq!(out[1..], wanted);
         assert_eq!(encoder.packet(1), Some(&[1, 2, 3, 4][..]));
         assert_eq!(encoder.packet(2), None);
+    }
+
+    #[test]
+    fn several_at_once_are_the_same() {
+        let mut encoder = Encoder::new(Limits { packets: 9, packet_bytes: 99 }, Kernel::best());
+        let mut out = Vec::new();
+        assert_eq!(encoder.append_seeded_all(&[1, 2], &mut out), 0);
+        for n in 1..=9 {
+            encoder.push(&vec![n; 11 * usize::from(n)]).unwrap();
+            for seeds in [&[5][..], &[5, 6, 7, 8], &[1, 2, 3, 4, 5, 6, 7]] {
+                let mut out = vec![0xee; 3];
+                let stride = encoder.append_seeded_all(seeds, &mut out);
+                for (i, &seed) in seeds.iter().enumerate() {
+                    let mut one = Vec::new();
+                    encoder.append_seeded(seed, &mut one);
+                    assert_eq!(out[3 + i * stride..][..encoder.combined_bytes()], one);
+                }
+            }
+        }
     }
 
     #[test]

@@ -12,22 +12,68 @@ use crate::serial::{Arrival, Label};
 use crate::wire::{Header, Priority};
 use weftline_core::rng::Rng;
 
+/// Combinations that are made at once, which takes less time than one by one.
+const BATCH: usize = 4;
+
+/// A generation's packets, and combinations of them that were made ahead.
+#[derive(Debug)]
+pub(super) struct Coder {
+    encoder: Encoder,
+    seeds: [u32; BATCH],
+    payloads: Vec<u8>,
+    stride: usize,
+    /// Combinations that were used; all, if none were made.
+    used: usize,
+}
+
+impl Coder {
+    fn new(config: &NodeConfig) -> Self {
+        let encoder = Encoder::new(config.limits, config.kernel);
+        Self { encoder, seeds: [0; BATCH], payloads: Vec::new(), stride: 0, used: BATCH }
+    }
+
+    fn clear(&mut self) {
+        self.encoder.clear();
+        self.used = BATCH;
+    }
+
+    /// A combination of all packets, of which there must be no more after: its seed and payload.
+    fn combine(&mut self, rng: &mut Rng) -> (u32, &[u8]) {
+        if self.used == BATCH {
+            let size = self.encoder.size();
+            self.seeds.fill_with(|| coefficients::draw_seed(rng, size));
+            self.payloads.clear();
+            self.stride = self.encoder.append_seeded_all(&self.seeds, &mut self.payloads);
+            self.used = 0;
+        }
+        let at = self.used;
+        self.used += 1;
+        (self.seeds[at], &self.payloads[at * self.stride..][..self.encoder.combined_bytes()])
+    }
+}
+
 /// Up to G packets of a flow.
 #[derive(Debug)]
 struct Generation {
     flow: u16,
     number: u16,
     first: Arrival,
-    encoder: Encoder,
+    coder: Coder,
+    /// Where the flow's next one is.
+    next: Option<usize>,
 }
 
 /// What a cohort has of a flow.
 #[derive(Clone, Copy, Debug)]
 struct FlowPart {
     packets: u16,
-    /// Where its last generation is, and that generation's number.
+    /// Where its first and its last generation are.
+    first: usize,
     last: usize,
-    number: u16,
+    /// The generation that is combined next, and how often those before it have been in this pass:
+    /// as often as they have packets, so that each gets its share.
+    turn: usize,
+    round: u8,
 }
 
 /// The packets of an interval.
@@ -50,9 +96,9 @@ impl Cohort {
     }
 
     /// Becomes the cohort `label`, empty; its encoders are used again.
-    pub(super) fn restart(&mut self, label: Label, spare: &mut Pool<Encoder>) {
+    pub(super) fn restart(&mut self, label: Label, spare: &mut Pool<Coder>) {
         self.label = label;
-        self.generations.drain(..).for_each(|generation| spare.put(generation.encoder));
+        self.generations.drain(..).for_each(|generation| spare.put(generation.coder));
         self.flows.clear();
         self.order.clear();
         (self.sent, self.taken) = (0, 0);
@@ -74,7 +120,7 @@ impl Cohort {
         arrival: Arrival,
         packet: &[u8],
         config: &NodeConfig,
-        spare: &mut Pool<Encoder>,
+        spare: &mut Pool<Coder>,
     ) -> Result<(), NodeError> {
         if self.order.len() >= config.buffer_packets {
             return Err(NodeError::Full(self.order.len()));
@@ -83,25 +129,31 @@ impl Cohort {
         if packet.len() > max {
             return Err(GenerationError::Long { bytes: packet.len(), max }.into());
         }
-        let part = self.flows.get(&flow).copied();
-        let index = match part {
-            Some(part) if part.packets == u16::MAX => {
-                return Err(NodeError::Full(self.order.len()));
+        let new = self.generations.len();
+        let part = self.flows.entry(flow).or_insert(FlowPart {
+            packets: 0,
+            first: new,
+            last: new,
+            turn: new,
+            round: 0,
+        });
+        if part.packets == u16::MAX {
+            return Err(NodeError::Full(self.order.len()));
+        }
+        let last = self.generations.get(part.last);
+        if last.is_none_or(|last| last.coder.encoder.is_full()) {
+            let mut coder = spare.take(|| Coder::new(config));
+            coder.clear();
+            let number = last.map_or(0, |last| last.number + 1);
+            if let Some(last) = self.generations.get_mut(part.last) {
+                last.next = Some(new);
             }
-            Some(part) if !self.generations[part.last].encoder.is_full() => part.last,
-            _ => {
-                let mut encoder = spare.take(|| Encoder::new(config.limits, config.kernel));
-                encoder.clear();
-                let number = part.map_or(0, |part| part.number + 1);
-                self.generations.push(Generation { flow, number, first: arrival, encoder });
-                self.generations.len() - 1
-            }
-        };
-        let generation = &mut self.generations[index];
-        let at = generation.encoder.push(packet)?;
-        let packets = part.map_or(0, |part| part.packets) + 1;
-        self.flows.insert(flow, FlowPart { packets, last: index, number: generation.number });
-        self.order.push((index, at));
+            part.last = new;
+            self.generations.push(Generation { flow, number, first: arrival, coder, next: None });
+        }
+        let at = self.generations[part.last].coder.encoder.push(packet)?;
+        part.packets += 1;
+        self.order.push((part.last, at));
         Ok(())
     }
 
@@ -129,14 +181,15 @@ impl Cohort {
         self.sent += 1;
         let mut header = self.header(generation, Priority::High);
         header.cohort_packets = 0;
-        if !self.generations[generation].encoder.is_full() {
+        if !self.generations[generation].coder.encoder.is_full() {
             header.size = 0;
         }
         self.append_packet(header, generation, index, out);
         true
     }
 
-    /// Appends a redundant packet to `out`, up to the limit.
+    /// Appends a redundant packet to `out`, up to the limit: of the flows in the order of the first
+    /// pass (COTAG Fig. 2), of each flow's generations in turns.
     pub(super) fn send_redundant(
         &mut self,
         config: &NodeConfig,
@@ -150,8 +203,29 @@ impl Cohort {
         }
         let (generation, _) = self.order[self.taken % packets];
         self.taken += 1;
+        let generation = self.take_turn(generation);
         self.append_combined(generation, Priority::Low, rng, out);
         true
+    }
+
+    /// The generation whose turn it is among those of the same flow.
+    fn take_turn(&mut self, generation: usize) -> usize {
+        let size = |generation: usize| self.generations[generation].coder.encoder.size();
+        let flow = self.generations[generation].flow;
+        let part = self.flows.get_mut(&flow).expect("it has packets");
+        let taken = part.turn;
+        match self.generations[taken].next.filter(|&next| size(next) > part.round) {
+            Some(next) => part.turn = next,
+            None => {
+                // Only the last generation may be smaller than the others.
+                part.turn = part.first;
+                part.round += 1;
+                if part.round >= size(part.first) {
+                    part.round = 0;
+                }
+            }
+        }
+        taken
     }
 
     fn header(&self, generation: usize, priority: Priority) -> Header<'static> {
@@ -161,7 +235,7 @@ impl Cohort {
             priority,
             flow: generation.flow,
             generation: generation.number,
-            size: generation.encoder.size(),
+            size: generation.coder.encoder.size(),
             cohort_packets: self.flows[&generation.flow].packets,
             first: generation.first,
             coding: Coding::Systematic(0),
@@ -170,20 +244,20 @@ impl Cohort {
 
     fn append_packet(&self, header: Header<'_>, generation: usize, index: u8, out: &mut Vec<u8>) {
         Header { coding: Coding::Systematic(index), ..header }.encode(out);
-        let encoder = &self.generations[generation].encoder;
+        let encoder = &self.generations[generation].coder.encoder;
         out.extend_from_slice(encoder.packet(index).expect("pushed before"));
     }
 
     fn append_combined(
-        &self,
+        &mut self,
         generation: usize,
         priority: Priority,
         rng: &mut Rng,
         out: &mut Vec<u8>,
     ) {
-        let encoder = &self.generations[generation].encoder;
-        let seed = coefficients::draw_seed(rng, encoder.size());
-        Header { coding: Coding::Seed(seed), ..self.header(generation, priority) }.encode(out);
-        encoder.append_seeded(seed, out);
+        let header = self.header(generation, priority);
+        let (seed, payload) = self.generations[generation].coder.combine(rng);
+        Header { coding: Coding::Seed(seed), ..header }.encode(out);
+        out.extend_from_slice(payload);
     }
 }

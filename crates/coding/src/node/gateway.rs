@@ -10,10 +10,9 @@ use weftline_core::Instant;
 use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
 
-use super::cohort::Cohort;
+use super::cohort::{Coder, Cohort};
 use super::pool::Pool;
 use super::{NodeConfig, NodeError};
-use crate::encoder::Encoder;
 use crate::serial::{Arrival, Label};
 use crate::wire::{Packet, Priority};
 
@@ -50,7 +49,7 @@ pub struct Gateway {
     sending: Cohort,
     /// Packets that come now.
     forming: Cohort,
-    spare: Pool<Encoder>,
+    spare: Pool<Coder>,
     /// The label that each link has shown last.
     shown: Vec<Option<Label>>,
     /// The last cohort that was not empty.

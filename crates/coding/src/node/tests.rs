@@ -4,6 +4,7 @@
 mod faults;
 mod world;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -153,6 +154,26 @@ fn a_gateway_with_cut_through_sends_packets_as_they_come() {
     ];
     assert_eq!(log, wanted);
     assert_eq!((gateway.stats().high, gateway.stats().given), (4, 0));
+}
+
+/// A flow's generations share what redundancy there is.
+#[test]
+fn redundant_packets_are_of_all_generations() {
+    let limits = crate::Limits { packets: 4, packet_bytes: 100 };
+    let config = NodeConfig { limits, redundancy_percent: 50, ..config() };
+    let mut gateway = Gateway::new(config, 1, 1, at(0));
+    for n in 0..14_u8 {
+        gateway.receive(u16::from(n % 7 == 6), &[n; 9], at(1)).unwrap();
+    }
+    let (mut counts, mut out) = (BTreeMap::new(), Vec::new());
+    while let Some(priority) = gateway.poll_transmit(0, at(12), &mut out) {
+        let Ok(Packet::Coded { header, .. }) = Packet::decode(&out) else { panic!("{out:?}") };
+        let count = counts.entry((header.flow, header.generation)).or_insert([0, 0]);
+        count[usize::from(priority == Priority::Low)] += 1;
+        out.clear();
+    }
+    let wanted = [((0, 0), [4, 2]), ((0, 1), [4, 2]), ((0, 2), [4, 2]), ((1, 0), [2, 1])];
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), wanted);
 }
 
 /// Packets of one flow for cohorts, as a gateway sends them at leisure.

@@ -186,10 +186,14 @@ fn one_link_may_be_blocked_for_good() {
     // Half of all packets go into the dark. With as many combinations as packets half of these come
     // on the other link, which is one too few for some generations: two passes over them are made.
     let config = NodeConfig { redundancy_percent: 200, ..config() };
-    let Outcome { sent, delivered, stats, .. } =
-        world(config, [(0.0, 1, 3), (1.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)], 2, 9);
-    let (sent, got): (u32, usize) = (sent.values().sum(), delivered.values().map(Vec::len).sum());
-    assert!(got as f64 > 0.98 * f64::from(sent), "{got} of {sent}\n{stats}");
+    let (mut sent, mut got) = (0, 0);
+    for seed in 5..9 {
+        let links = [(0.0, 1, 3), (1.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)];
+        let outcome = world(config, links, 2, seed);
+        sent += outcome.sent.values().sum::<u32>();
+        got += outcome.delivered.values().map(Vec::len).sum::<usize>();
+    }
+    assert!(got as f64 > 0.97 * f64::from(sent), "{got} of {sent}");
 }
 
 proptest! {
