@@ -42,7 +42,7 @@ fn a_measurement_is_told_and_its_trace_is_a_scenarios() {
     let scenario = Scenario::load(&scenario).unwrap();
     let RateSpec::File(trace) = &scenario.paths[0].rate else { panic!("no trace from a file") };
     let rows: Vec<String> = fs::read_to_string(&file).unwrap().lines().map(str::to_owned).collect();
-    assert!(rows.len() > 10, "{rows:?}");
+    assert!(rows.len() > 3, "{rows:?}");
     let (time, rate) = rows[rows.len() / 2].split_once(',').unwrap();
     let time = std::time::Duration::from_secs_f64(time.parse().unwrap());
     let read = trace.trace.rate_at(time).as_mbps_f64();
@@ -58,11 +58,25 @@ fn json_is_an_object_a_train_and_nothing_else() {
     for direction in ["down", "up"] {
         let of = || lines.iter().filter(|line| line["direction"] == direction);
         let rates = of().filter(|line| line["rate_mbps"].as_f64().is_some_and(|rate| rate > 0.0));
-        assert!(rates.count() > 5, "{out}");
+        assert!(rates.count() > 2, "{out}");
         let times: Vec<f64> = of().map(|line| line["time_s"].as_f64().unwrap()).collect();
         assert!(times.is_sorted() && times.last().unwrap() < &1.0, "{times:?}");
         assert!(errors.contains(&format!("weftline: {direction}: mean ")), "{errors}");
     }
+}
+
+#[test]
+fn the_addresses_of_both_families_and_their_ends_can_be_chosen() {
+    let mut all = Daemon::start(&["probe", "serve", "--listen", "[::]:0"]);
+    let port = all.listening().port();
+    for (server, from) in [("127.0.0.1", "127.0.0.2"), ("[::1]", "::1"), ("localhost", "127.0.0.1")]
+    {
+        let (out, _) = measure(&format!("{server}:{port}"), &["--interface", from]);
+        assert!(out.contains("down: mean "), "{out}");
+    }
+    let server = format!("[::1]:{port}");
+    let line = failure(1, &["probe", "run", &server, "--interface", "127.0.0.1"]);
+    assert!(line.contains("has no address of the family of --interface"), "{line}");
 }
 
 #[test]
@@ -193,5 +207,5 @@ fn a_client_that_is_interrupted_keeps_what_it_has() {
     client.says("1 s down:");
     client.signal("-INT");
     client.ends_silently();
-    assert!(fs::read_to_string(&file).unwrap().lines().count() > 10);
+    assert!(fs::read_to_string(&file).unwrap().lines().count() > 3);
 }

@@ -14,6 +14,8 @@ use weftline_tunnel::probe::{
 };
 
 const MS: Duration = Duration::from_millis(1);
+/// From end to end.
+const DELAY: Duration = Duration::from_millis(5);
 
 /// Two ends and the two links between them.
 struct World {
@@ -35,7 +37,7 @@ struct World {
 fn link(rate: RateTrace, loss: f64) -> LinkConfig {
     LinkConfig {
         rate,
-        delay: 5 * MS,
+        delay: DELAY,
         jitter: Duration::ZERO,
         queue: QueueLimit::Packets(1000),
         loss: if loss > 0.0 { LossModel::Bernoulli(loss) } else { LossModel::None },
@@ -181,11 +183,17 @@ fn known_rates_are_measured_both_ways() {
 /// behind another.
 #[test]
 fn no_more_than_a_train_waits_in_the_link() {
-    for mbps in [2, 10, 40, 100, 1000] {
-        let ask = Ask { duration: 3000 * MS, ..Ask::default() };
-        let world = World::new(ask, constant(mbps), constant(100)).run(Duration::from_secs(10));
-        assert!(world.backlog <= 30 * 1500 + 100, "{} bytes at {mbps} Mb/s", world.backlog);
-        assert!(world.rates(Direction::Down).len() > 5);
+    for delay in [Duration::ZERO, DELAY, 50 * MS, 300 * MS] {
+        for mbps in [2, 10, 40, 100, 1000] {
+            let ask = Ask { duration: 3000 * MS, ..Ask::default() };
+            let far = |mbps| LinkConfig { delay, ..constant(mbps) };
+            let world = World::new(ask, far(mbps), far(100)).run(Duration::from_secs(10));
+            let waited = world.backlog;
+            assert!(waited <= 30 * 1500 + 100, "{waited} bytes at {mbps} Mb/s and {delay:?}");
+            let trains = world.rates(Direction::Down).len();
+            let least = if mbps >= 40 { 200 } else { 10 };
+            assert!(trains >= least, "{trains} trains at {mbps} Mb/s and {delay:?}");
+        }
     }
 }
 

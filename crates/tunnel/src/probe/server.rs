@@ -25,8 +25,11 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Sessions that are over and cannot be opened again: their number, and for how long it is known.
 /// A cookie does not hold longer.
 const ENDED_MAX: usize = 1024;
-/// Wrong tokens that are looked at in a second: all secrets are tried for each.
-const WRONG_TOKENS: u32 = 64;
+/// Starts of one source that are refused in a second; more are not looked at, as all secrets are
+/// tried for each.
+const REFUSALS: u32 = 8;
+/// Sources whose refusals are counted; with more, those of longest ago are forgotten.
+const REFUSED_MAX: usize = 1024;
 
 /// What a server lets clients do.
 #[derive(Clone, Debug)]
@@ -115,8 +118,8 @@ pub struct Server {
     clients: BTreeMap<SocketAddr, Served>,
     /// Sessions that are over, and since when.
     ended: VecDeque<(u64, Instant)>,
-    /// Wrong tokens in the second that began then.
-    wrong: (Instant, u32),
+    /// How often a source was refused in the second that began then.
+    refused: BTreeMap<IpAddr, (Instant, u32)>,
     farewells: VecDeque<(Route, Vec<u8>)>,
     events: VecDeque<ServerEvent>,
     stats: Stats,
@@ -130,7 +133,7 @@ impl Server {
             cookies: hmac::Key::new(hmac::HMAC_SHA256, seed),
             clients: BTreeMap::new(),
             ended: VecDeque::new(),
-            wrong: (Instant::ZERO, 0),
+            refused: BTreeMap::new(),
             farewells: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
@@ -223,15 +226,19 @@ impl Server {
             self.stats.stray += 1;
             return None;
         }
-        let answer = match self.admit(route.client, decoded, cookie, ask, now) {
+        if !self.listens_to(source(route.client), now) {
+            self.stats.stray += 1;
+            return None;
+        }
+        let answer = match self.admit(route.client, decoded, cookie, ask) {
             Ok(key) => {
                 let answer = encode(&Packet::Accept, session, Some(&key));
                 self.open(route, session, key, ask, now);
                 answer
             }
-            Err(None) => return None,
-            Err(Some(reason)) => {
+            Err(reason) => {
                 self.stats.refused += 1;
+                self.count_refusal(source(route.client), now);
                 self.tell(ServerEvent::Refused(route.client, reason));
                 encode(&Packet::Refusal(reason), session, None)
             }
@@ -246,14 +253,7 @@ impl Server {
         decoded: &Decoded<'_>,
         cookie: &Cookie,
         ask: &Ask,
-        now: Instant,
-    ) -> Result<Key, Option<Reason>> {
-        if now.since(self.wrong.0) >= Duration::from_secs(1) {
-            self.wrong = (now, 0);
-        }
-        if self.wrong.1 >= WRONG_TOKENS {
-            return Err(None);
-        }
+    ) -> Result<Key, Reason> {
         let key = |secret| Key::new(secret, decoded.session, cookie);
         let found = match self.config.secrets.is_empty() {
             true => Some(key(None)).filter(|key| decoded.is_by(key)),
@@ -264,26 +264,45 @@ impl Server {
             }
         };
         let Some(key) = found else {
-            self.wrong.1 += 1;
             self.stats.forged += 1;
-            return Err(Some(Reason::Token));
+            return Err(Reason::Token);
         };
         let ServerConfig { clients, clients_per_source, max_rate, max_duration, .. } = self.config;
         if ask.rate() > max_rate {
             let kbps = max_rate.as_bps() / 1000;
-            return Err(Some(Reason::Rate(u32::try_from(kbps).unwrap_or(u32::MAX))));
+            return Err(Reason::Rate(u32::try_from(kbps).unwrap_or(u32::MAX)));
         }
         if ask.duration > max_duration {
             let seconds = u32::try_from(max_duration.as_secs()).unwrap_or(u32::MAX);
-            return Err(Some(Reason::Duration(seconds)));
+            return Err(Reason::Duration(seconds));
         }
         // One that starts anew from its address takes its own place.
         let others = || self.clients.keys().filter(|other| **other != client);
         let near = others().filter(|other| source(**other) == source(client)).count();
         if others().count() >= clients || near >= clients_per_source {
-            return Err(Some(Reason::Busy));
+            return Err(Reason::Busy);
         }
         Ok(key)
+    }
+
+    /// Whether the starts of `source` are looked at.
+    fn listens_to(&self, source: IpAddr, now: Instant) -> bool {
+        let Some((since, count)) = self.refused.get(&source) else { return true };
+        *count < REFUSALS || now.since(*since) >= Duration::from_secs(1)
+    }
+
+    fn count_refusal(&mut self, source: IpAddr, now: Instant) {
+        if self.refused.len() == REFUSED_MAX && !self.refused.contains_key(&source) {
+            let oldest = self.refused.iter().min_by_key(|(_, (since, _))| *since);
+            if let Some(oldest) = oldest.map(|(source, _)| *source) {
+                self.refused.remove(&oldest);
+            }
+        }
+        let (since, count) = self.refused.entry(source).or_insert((now, 0));
+        if now.since(*since) >= Duration::from_secs(1) {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
     }
 
     fn open(&mut self, route: Route, session: u64, key: Key, ask: &Ask, now: Instant) {
@@ -431,4 +450,154 @@ fn source(client: SocketAddr) -> IpAddr {
 /// The period that `now` is in; 1,000 years of them have a number.
 fn slot(now: Instant) -> u32 {
     u32::try_from(now.as_nanos() / weftline_core::time::nanos(SLOT)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STAMP: Stamp = Stamp { at: Instant::ZERO, steps: Some(0) };
+
+    fn route(address: &str) -> Route {
+        Route { client: address.parse().unwrap(), local: None }
+    }
+
+    fn hello(server: &mut Server, from: &str, session: u64, now: Instant) -> Cookie {
+        let hello = encode(&Packet::Hello, session, None);
+        let answer = server.handle(route(from), &hello, STAMP, now).unwrap();
+        assert!(answer.len() < hello.len());
+        match Packet::decode(&answer).unwrap().packet {
+            Packet::Challenge(cookie) => cookie,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Says start with `cookie`; the answer.
+    fn start(
+        server: &mut Server,
+        from: &str,
+        session: u64,
+        cookie: Cookie,
+        now: Instant,
+    ) -> Option<Packet> {
+        let key = Key::new(None, session, &cookie);
+        let start = encode(&Packet::Start(cookie, Ask::default()), session, Some(&key));
+        let answer = server.handle(route(from), &start, STAMP, now)?;
+        assert!(answer.len() < start.len());
+        Some(Packet::decode(&answer).unwrap().packet)
+    }
+
+    #[test]
+    fn a_cookie_is_for_one_address_one_session_and_a_short_time() {
+        let mut server = Server::new(ServerConfig::default(), &[1; 32]);
+        let now = Instant::from_millis(100_000);
+        let cookie = hello(&mut server, "192.0.2.1:1000", 5, now);
+        for (from, session, later) in [
+            ("192.0.2.1:1001", 5, 0),
+            ("192.0.2.2:1000", 5, 0),
+            ("[2001:db8::1]:1000", 5, 0),
+            ("192.0.2.1:1000", 6, 0),
+            ("192.0.2.1:1000", 5, 17),
+        ] {
+            let later = now + Duration::from_secs(later);
+            assert_eq!(start(&mut server, from, session, cookie, later), None, "{from} {session}");
+        }
+        assert_eq!(server.stats(), Stats { stray: 5, ..Stats::default() });
+        let mut again = || start(&mut server, "192.0.2.1:1000", 5, cookie, now);
+        assert_eq!([again(), again()], [Some(Packet::Accept), Some(Packet::Accept)]);
+        assert_eq!((server.clients(), server.stats().opened), (1, 1));
+        // Another server makes others.
+        let mut other = Server::new(ServerConfig::default(), &[2; 32]);
+        assert_eq!(start(&mut other, "192.0.2.1:1000", 5, cookie, now), None);
+    }
+
+    #[test]
+    fn a_session_that_is_over_is_not_opened_again_by_what_was_recorded() {
+        let mut server = Server::new(ServerConfig::default(), &[1; 32]);
+        let (now, from) = (Instant::from_millis(1000), "192.0.2.1:1000");
+        let cookie = hello(&mut server, from, 5, now);
+        assert_eq!(start(&mut server, from, 5, cookie, now), Some(Packet::Accept));
+        let key = Key::new(None, 5, &cookie);
+        let end = encode(&Packet::End(Reason::Done), 5, Some(&key));
+        server.handle(route(from), &end, STAMP, now);
+        assert_eq!(server.clients(), 0);
+        assert_eq!(start(&mut server, from, 5, cookie, now), None);
+    }
+
+    #[test]
+    fn one_source_gets_half_and_all_get_no_more_than_there_is() {
+        let config = ServerConfig { clients: 4, clients_per_source: 2, ..ServerConfig::default() };
+        let mut server = Server::new(config, &[1; 32]);
+        let now = Instant::from_millis(1000);
+        let mut answers = Vec::new();
+        for (number, from) in [
+            "192.0.2.1:1",
+            "192.0.2.1:2",
+            "192.0.2.1:3",
+            "[2001:db8::1]:1",
+            "[2001:db8::2]:1",
+            "[2001:db8::3]:1",
+            "192.0.2.9:1",
+        ]
+        .iter()
+        .enumerate()
+        {
+            let session = number as u64;
+            let cookie = hello(&mut server, from, session, now);
+            answers.push(start(&mut server, from, session, cookie, now) == Some(Packet::Accept));
+        }
+        assert_eq!(answers, [true, true, false, true, true, false, false]);
+        server.stop(now);
+        let mut out = Vec::new();
+        let mut told = 0;
+        while server.poll_transmit(now, &mut out).is_some() {
+            assert_eq!(Packet::decode(&out).unwrap().packet, Packet::End(Reason::Stopped));
+            out.clear();
+            told += 1;
+        }
+        assert_eq!((told, server.clients()), (4, 0));
+    }
+
+    #[test]
+    fn a_flood_of_wrong_tokens_costs_little_and_keeps_nobody_else_out() {
+        let config = ServerConfig { secrets: vec![[7; 32]], ..ServerConfig::default() };
+        let mut server = Server::new(config, &[1; 32]);
+        let now = Instant::from_millis(1000);
+        let mut answered = 0;
+        for session in 0..1000 {
+            let cookie = hello(&mut server, "192.0.2.1:1", session, now);
+            let answer = start(&mut server, "192.0.2.1:1", session, cookie, now);
+            assert!(answer.is_none() || answer == Some(Packet::Refusal(Reason::Token)));
+            answered += u32::from(answer.is_some());
+        }
+        assert_eq!(answered, REFUSALS);
+        let cookie = hello(&mut server, "192.0.2.2:1", 5, now);
+        let key = Key::new(Some(&[7; 32]), 5, &cookie);
+        let start = encode(&Packet::Start(cookie, Ask::default()), 5, Some(&key));
+        assert!(server.handle(route("192.0.2.2:1"), &start, STAMP, now).is_some());
+        assert_eq!(server.clients(), 1);
+        for n in 0..5000_u32 {
+            server.count_refusal(std::net::Ipv4Addr::from(n).into(), now);
+        }
+        assert_eq!(server.refused.len(), REFUSED_MAX);
+    }
+
+    #[test]
+    fn an_address_that_goes_silent_gets_a_train_and_small_packets_for_half_a_minute() {
+        let mut server = Server::new(ServerConfig::default(), &[1; 32]);
+        let (mut now, from) = (Instant::from_millis(1000), "192.0.2.1:1000");
+        let cookie = hello(&mut server, from, 5, now);
+        start(&mut server, from, 5, cookie, now);
+        let (mut bytes, mut out) = (0, Vec::new());
+        while server.clients() > 0 {
+            server.handle_timeout(now);
+            while server.poll_transmit(now, &mut out).is_some() {
+                bytes += out.len();
+                out.clear();
+            }
+            now = server.poll_timeout().unwrap_or(now).max(now);
+            assert!(now < Instant::from_millis(60_000));
+        }
+        assert!((44_000..90_000).contains(&bytes), "{bytes}");
+    }
 }
