@@ -28,6 +28,8 @@ const ENDED_MAX: usize = 1024;
 /// Starts of one source that are refused in a second; more are not looked at, as all secrets are
 /// tried for each.
 const REFUSALS: u32 = 8;
+/// Refusals that are told in a second; more are only counted.
+const TOLD: u32 = 10;
 /// Sources whose refusals are counted; with more, those of longest ago are forgotten.
 const REFUSED_MAX: usize = 1024;
 
@@ -88,7 +90,7 @@ pub enum ServerEvent {
     Closed(SocketAddr, Reason, u32),
     /// A client begins.
     Opened(SocketAddr, Ask),
-    /// A client was told that it may not.
+    /// A client was told that it may not; of many in a second only the first ones are told.
     Refused(SocketAddr, Reason),
 }
 
@@ -120,6 +122,8 @@ pub struct Server {
     ended: VecDeque<(u64, Instant)>,
     /// How often a source was refused in the second that began then.
     refused: BTreeMap<IpAddr, (Instant, u32)>,
+    /// Refusals told in the second that began then.
+    told: (Instant, u32),
     farewells: VecDeque<(Route, Vec<u8>)>,
     events: VecDeque<ServerEvent>,
     stats: Stats,
@@ -134,6 +138,7 @@ impl Server {
             clients: BTreeMap::new(),
             ended: VecDeque::new(),
             refused: BTreeMap::new(),
+            told: (Instant::ZERO, 0),
             farewells: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
@@ -239,7 +244,13 @@ impl Server {
             Err(reason) => {
                 self.stats.refused += 1;
                 self.count_refusal(source(route.client), now);
-                self.tell(ServerEvent::Refused(route.client, reason));
+                if now.since(self.told.0) >= Duration::from_secs(1) {
+                    self.told = (now, 0);
+                }
+                self.told.1 += 1;
+                if self.told.1 <= TOLD {
+                    self.tell(ServerEvent::Refused(route.client, reason));
+                }
                 encode(&Packet::Refusal(reason), session, None)
             }
         };
