@@ -51,6 +51,8 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
                 ends = Some(now + ask.duration);
                 Ok(())
             }
+            // What comes after the time is no part of it.
+            None if ends.is_some_and(|ends| now >= ends) => Ok(()),
             None => screen.refresh(client.rtt(), now),
         };
         if let Err(error) = result
@@ -62,7 +64,6 @@ pub(super) fn run(args: &RunArgs) -> Result<(), Failure> {
     });
     let rtt = screen.rtt;
     let now = weftline_tunnel::probe::now();
-    // What came after the time, or nothing, is no part of it.
     let finished = screen.finish(ends.map_or(now, |ends: Instant| ends.min(now)));
     if let Some(failed) = failed {
         return Err(failed);
@@ -195,7 +196,7 @@ impl Screen {
         }
         let live = !args.json && io::stdout().is_terminal();
         let group = MultiProgress::with_draw_target(ProgressDrawTarget::stdout());
-        let style = ProgressStyle::with_template("{prefix:>4} {bar:24} {wide_msg}")
+        let style = ProgressStyle::with_template("{prefix:>4} {bar:24} {msg}")
             .expect("the template is well formed");
         let bar = |name: &'static str| {
             let bar = group.add(ProgressBar::new(1).with_style(style.clone()));
@@ -250,21 +251,20 @@ impl Screen {
         if self.json {
             return Ok(());
         }
-        let rtt = self.rtt.map_or(String::new(), |rtt| format!(", rtt {:.1} ms", millis(rtt)));
         let mut text = String::new();
         for (index, (_, way)) in self.ways.iter().enumerate() {
             let rate = match way.row {
                 Some(row) if !way.is_silent(now) => row.rate,
                 _ => Bitrate::ZERO,
             };
-            let line = format!("{:8.1} Mb/s; {}{rtt}", rate.as_mbps_f64(), way.summary());
+            let (mbps, rates, path) = (rate.as_mbps_f64(), way.rates(), way.path(self.rtt));
             if let Some(bar) = self.bars.get(index) {
                 bar.set_length(self.highest.as_bps());
                 bar.set_position(rate.as_bps());
-                bar.set_message(line);
+                bar.set_message(format!("{mbps:7.1} Mb/s, {path}\n     {rates}"));
             } else {
-                let seconds = now.since(begun).as_secs();
-                text += &format!("{seconds} s {}: {}\n", way.name, line.trim_start());
+                let (name, seconds) = (way.name, now.since(begun).as_secs());
+                text += &format!("{seconds} s {name}: {mbps:.1} Mb/s; {rates}, {path}\n");
             }
         }
         output::print(&text)
@@ -287,8 +287,8 @@ impl Screen {
             if way.rows == 0 {
                 return Err(nothing(way, ask, rtt));
             }
-            let rtt = rtt.map_or(String::new(), |rtt| format!(", rtt {:.1} ms", millis(rtt)));
-            text += &format!("{}: {}{rtt}; {}\n", way.name, way.summary(), way.tally());
+            let (name, rates, path) = (way.name, way.rates(), way.path(rtt));
+            text += &format!("{name}: {rates}, {path}; {}\n", way.tally());
             if let Some(file) = way.file() {
                 text += &format!("{}: {} rows written to {}\n", way.name, way.rows, file.display());
             }
@@ -323,8 +323,4 @@ fn nothing(way: &Way, ask: &Ask, rtt: Option<Duration>) -> Failure {
 /// How often `interval` is in `time`.
 fn whole(time: Duration, interval: Duration) -> u32 {
     u32::try_from(time.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX)
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }

@@ -202,26 +202,30 @@ impl Way {
         }
     }
 
-    /// The rates so far, each for as long as it held, and what was lost.
-    pub(super) fn summary(&self) -> String {
-        let mut text = String::new();
-        if self.seconds > 0.0 {
-            let mbps = |kbps: u64| format!("{:.1}", kbps as f64 / 1e3);
-            let quantile = |q| mbps(self.rates.value_at_quantile(q));
-            let _ = write!(
-                text,
-                "mean {:.1} min {} p5 {} p50 {} p95 {} max {} Mb/s, ",
-                self.bits / self.seconds / 1e6,
-                mbps(self.rates.min()),
-                quantile(0.05),
-                quantile(0.5),
-                quantile(0.95),
-                mbps(self.rates.max()),
-            );
+    /// The rates so far, each for as long as it held.
+    pub(super) fn rates(&self) -> String {
+        if self.seconds == 0.0 {
+            return "no rate yet".to_owned();
         }
+        let mbps = |kbps: u64| format!("{:.1}", kbps as f64 / 1e3);
+        let quantile = |q| mbps(self.rates.value_at_quantile(q));
+        format!(
+            "mean {:.1} min {} p5 {} p50 {} p95 {} max {} Mb/s",
+            self.bits / self.seconds / 1e6,
+            mbps(self.rates.min()),
+            quantile(0.05),
+            quantile(0.5),
+            quantile(0.95),
+            mbps(self.rates.max()),
+        )
+    }
+
+    /// What was lost, and how long the way is.
+    pub(super) fn path(&self, rtt: Option<Duration>) -> String {
         let loss = self.lost_packets as f64 / self.packets.max(1) as f64 * 100.0;
-        let _ = write!(text, "loss {loss:.2} %");
-        text
+        let rtt =
+            rtt.map_or(String::new(), |rtt| format!(", rtt {:.1} ms", rtt.as_secs_f64() * 1e3));
+        format!("loss {loss:.2} %{rtt}")
     }
 
     /// How many trains there were, and what became of those that say nothing.
