@@ -33,6 +33,11 @@ impl Failure {
         Self::new(message, WRONG_USE)
     }
 
+    /// Another part of the program has said what status its error has.
+    pub(crate) fn with_status(message: impl fmt::Display, status: u8) -> Self {
+        Self::new(message, status)
+    }
+
     fn new(message: impl fmt::Display, status: u8) -> Self {
         // One line, whatever the parts of the message contain.
         let message = message.to_string();

@@ -2,6 +2,7 @@
 
 mod config;
 mod connect;
+mod cotag;
 mod failure;
 mod generate;
 mod lab;
@@ -49,6 +50,9 @@ enum Command {
     /// Run schemes in the simulator, one run or thousands
     #[command(subcommand)]
     Sim(sim::SimCommand),
+    /// Run a node of a tunnel that is network-coded over several access points
+    #[command(subcommand)]
+    Cotag(cotag::CotagCommand),
     /// Measure what a path carries, by trains of packets
     #[command(subcommand)]
     Probe(probe::ProbeCommand),
@@ -94,6 +98,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::run(&args),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
+        Command::Cotag(command) => cotag::run(command),
         Command::Probe(command) => probe::run(command),
         Command::Report { dir } => {
             let page = weftline_report::write_report(&dir)?;

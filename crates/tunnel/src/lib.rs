@@ -2,6 +2,41 @@
 //! measuring of what a link carries, by packet trains (`weftline probe`).
 //!
 //! The state machines are those of `weftline-coding`, which the simulator drives as well; here are
-//! the sockets, the TUN devices, the clock and the encryption between nodes.
+//! the sockets, the TUN devices, the clock and the encryption between nodes. Each node is one thread
+//! with one epoll loop: [`Gateway`], [`AccessPoint`] and [`Device`] are opened with their
+//! configuration and run until [`Stop`].
 
+mod access_point;
+mod clock;
+mod complaint;
+mod device;
+mod error;
+mod fifo;
+mod frame;
+mod gateway;
+mod key;
+mod order;
+mod pacer;
+mod packet;
+mod poll;
+mod port;
 pub mod probe;
+mod run;
+mod runs;
+mod secure;
+mod settings;
+mod status;
+mod tun;
+mod udp;
+
+pub use access_point::{AccessPoint, AccessPointConfig};
+pub use device::{Device, DeviceConfig, DevicePeer, Uplink};
+pub use error::TunnelError;
+pub use gateway::{Gateway, GatewayConfig, GatewayPeer};
+pub use key::{KEY_BYTES, ParseKeyError, PublicKey, SecretKey};
+pub use poll::Stop;
+pub use port::{Dropped, LinkCounters, LinkStatus};
+pub use settings::{IPV6_MTU, Scheme, Sending};
+pub use status::{Counter, Publish, Status};
+pub use tun::{ParsePrefixError, Prefix, TunConfig};
+pub use udp::Via;

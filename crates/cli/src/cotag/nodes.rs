@@ -1,0 +1,349 @@
+//! The options of the three nodes, and what is made of them.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use weftline_tunnel::{
+    AccessPoint, AccessPointConfig, Device, DeviceConfig, Gateway, GatewayConfig, Prefix,
+    PublicKey, Scheme, SecretKey, Sending, TunConfig, TunnelError, Uplink, Via,
+};
+
+use super::peers::{DeviceAp, GatewayAp, parse_rate, resolve};
+use super::run::{Shown, run};
+use crate::failure::Failure;
+use crate::ops::log::{self, Format};
+use crate::serve::{parse_duration, warn_plaintext};
+use crate::{config, secrets};
+
+/// The name of the TUN device if none is given.
+const TUN: &str = "cotag0";
+
+/// Options of `cotag gateway`, and the keys of its configuration file.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct GatewayArgs {
+    /// This node's secret key, as `weftline cotag key FILE` makes it
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Where access points reach it (UDP), such as 0.0.0.0:7100
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// An access point: NAME=KEY[,rate=RATE] with its public key and what the link to it carries,
+    /// such as mmwave=public:…,rate=1Gbps; repeat for each. In a file: [[ap]] tables
+    #[arg(long, value_name = "NAME=KEY")]
+    #[serde(skip)]
+    ap: Vec<String>,
+    #[arg(skip)]
+    #[serde(rename = "ap")]
+    aps: Vec<GatewayAp>,
+    /// The name of the TUN device [default: cotag0]
+    #[arg(long, value_name = "NAME")]
+    tun: Option<String>,
+    /// An address of the TUN device with its prefix, such as 10.9.0.1/24; repeat for each
+    #[arg(long, value_name = "PREFIX")]
+    address: Vec<String>,
+    /// Send packets as they are, each once over whichever link has room, without coding
+    #[arg(long, conflicts_with = "dense")]
+    plain: bool,
+    /// Send combinations only, not packets as they are first
+    #[arg(long)]
+    dense: bool,
+    /// T: packets that come within it are coded together, and wait for its end [default: 2ms]
+    #[arg(long, value_name = "DURATION")]
+    interval: Option<String>,
+    /// The most packets of a generation, G; each costs a byte in every packet [default: 32]
+    #[arg(long, value_name = "PACKETS")]
+    generation: Option<u8>,
+    /// The most redundant packets, in percent of the others [default: 100]
+    #[arg(long, value_name = "PERCENT")]
+    redundancy: Option<u32>,
+    /// The most packets that each node holds [default: 4096]
+    #[arg(long, value_name = "PACKETS")]
+    buffer: Option<u32>,
+    /// The least MTU of all links between nodes [default: 1500]
+    #[arg(long, value_name = "BYTES")]
+    link_mtu: Option<u16>,
+    /// No encryption, and no authentication but of handshakes: for measurements on networks of
+    /// your own; at all nodes or none
+    #[arg(long)]
+    insecure_plaintext: bool,
+    /// Print a line of statistics a second
+    #[arg(long)]
+    stats: bool,
+    /// What a line of the log looks like [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    log_format: Option<Format>,
+    /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
+    /// [default: what RUST_LOG says, else info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// A TOML file with any of these options by their long names
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+}
+
+/// Options of `cotag ap`, and the keys of its configuration file.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ApArgs {
+    /// This node's secret key, as `weftline cotag key FILE` makes it
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Where the gateway is, such as gateway.example:7100
+    #[arg(long, value_name = "ADDR")]
+    gateway: Option<String>,
+    /// The gateway's public key
+    #[arg(long, value_name = "public:HEX")]
+    gateway_key: Option<String>,
+    /// The interface or local address to reach the gateway through [default: the system's choice]
+    #[arg(long, value_name = "VIA")]
+    gateway_via: Option<String>,
+    /// Where the device reaches it (UDP), such as 0.0.0.0:7200
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// The device's public key
+    #[arg(long, value_name = "public:HEX")]
+    device_key: Option<String>,
+    /// What the link to the device carries, such as 300Mbps [default: as much as its interface
+    /// takes]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
+    /// No encryption, and no authentication but of handshakes: for measurements on networks of
+    /// your own; at all nodes or none
+    #[arg(long)]
+    insecure_plaintext: bool,
+    /// Print a line of statistics a second
+    #[arg(long)]
+    stats: bool,
+    /// What a line of the log looks like [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    log_format: Option<Format>,
+    /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
+    /// [default: what RUST_LOG says, else info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// A TOML file with any of these options by their long names
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+}
+
+/// Which access point packets go up over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum UplinkArg {
+    /// The one with the least round-trip time to the gateway
+    Lowest,
+    /// All; the gateway takes the first copy
+    Both,
+}
+
+/// Options of `cotag device`, and the keys of its configuration file.
+#[derive(Clone, Debug, Default, Args, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct DeviceArgs {
+    /// This node's secret key, as `weftline cotag key FILE` makes it
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// An access point: NAME=ADDR,key=KEY[,via=INTERFACE] with its public key and the interface or
+    /// local address to reach it through; repeat for each. In a file: [[ap]] tables
+    #[arg(long, value_name = "NAME=ADDR,key=KEY")]
+    #[serde(skip)]
+    ap: Vec<String>,
+    #[arg(skip)]
+    #[serde(rename = "ap")]
+    aps: Vec<DeviceAp>,
+    /// The name of the TUN device [default: cotag0]
+    #[arg(long, value_name = "NAME")]
+    tun: Option<String>,
+    /// An address of the TUN device with its prefix, such as 10.9.0.2/24; repeat for each
+    #[arg(long, value_name = "PREFIX")]
+    address: Vec<String>,
+    /// Which access point packets go up over: lowest (the one with the least round-trip time to
+    /// the gateway) or both (all; the gateway takes the first copy) [default: lowest]
+    #[arg(long, value_name = "WAY", hide_possible_values = true)]
+    uplink: Option<UplinkArg>,
+    /// No encryption, and no authentication but of handshakes: for measurements on networks of
+    /// your own; at all nodes or none
+    #[arg(long)]
+    insecure_plaintext: bool,
+    /// Print a line of statistics a second
+    #[arg(long)]
+    stats: bool,
+    /// What a line of the log looks like [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    log_format: Option<Format>,
+    /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
+    /// [default: what RUST_LOG says, else info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// A TOML file with any of these options by their long names
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip)]
+    config: Option<PathBuf>,
+}
+
+/// Fills what the command line leaves open with what the file says.
+macro_rules! complete {
+    ($args:ident from $from:ident; options $($option:ident)*; flags $($flag:ident)*;
+     lists $($list:ident)*) => {
+        $($args.$option = $args.$option.or($from.$option);)*
+        $($args.$flag |= $from.$flag;)*
+        $(if $args.$list.is_empty() {
+            $args.$list = $from.$list;
+        })*
+    };
+}
+
+/// Runs a gateway until a signal comes.
+pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.config {
+        let mut from: GatewayArgs = config::read(file)?;
+        if args.dense || args.plain {
+            (from.dense, from.plain) = (false, false);
+        }
+        complete!(args from from;
+            options key listen tun interval generation redundancy buffer link_mtu log_format
+                log_level;
+            flags plain dense insecure_plaintext stats;
+            lists address aps);
+    }
+    log::start(args.log_format, args.log_level.as_deref())?;
+    let mut peers: Vec<_> =
+        args.ap.iter().map(|text| GatewayAp::parse(text)).collect::<Result<_, _>>()?;
+    if peers.is_empty() {
+        peers.append(&mut args.aps);
+    }
+    let config = GatewayConfig {
+        secret: secret(args.key.as_deref(), args.insecure_plaintext)?,
+        insecure_plaintext: args.insecure_plaintext,
+        listen: needed("--listen ADDR", args.listen)?,
+        tun: tun(args.tun.as_deref(), &args.address)?,
+        access_points: peers.iter().map(GatewayAp::peer).collect::<Result<_, _>>()?,
+        sending: args.sending()?,
+    };
+    let node = Gateway::open(config)?;
+    let (name, mtu) = node.device();
+    let greeting = format!(
+        "listening on {}\ndevice {name} with packets of up to {mtu} bytes\n",
+        node.local_address()?
+    );
+    run(Shown { greeting, stats: args.stats }, |stop, publish| node.run(stop, publish))
+}
+
+/// Runs an access point until a signal comes.
+pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.config {
+        let from: ApArgs = config::read(file)?;
+        complete!(args from from;
+            options key gateway gateway_key gateway_via listen device_key rate log_format log_level;
+            flags insecure_plaintext stats;
+            lists);
+    }
+    log::start(args.log_format, args.log_level.as_deref())?;
+    let gateway = needed("--gateway ADDR", args.gateway)?;
+    let Ok(via) = args.gateway_via.map(|via| via.parse::<Via>()).transpose();
+    let config = AccessPointConfig {
+        secret: secret(args.key.as_deref(), args.insecure_plaintext)?,
+        insecure_plaintext: args.insecure_plaintext,
+        gateway: resolve("--gateway", &gateway)?,
+        gateway_key: public("--gateway-key", args.gateway_key)?,
+        gateway_via: via,
+        listen: needed("--listen ADDR", args.listen)?,
+        device_key: public("--device-key", args.device_key)?,
+        rate: args.rate.map(|text| parse_rate("--rate", &text)).transpose()?,
+    };
+    let node = AccessPoint::open(config)?;
+    let greeting = format!("listening on {}\n", node.local_address()?);
+    run(Shown { greeting, stats: args.stats }, |stop, publish| node.run(stop, publish))
+}
+
+/// Runs a device until a signal comes.
+pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.config {
+        let from: DeviceArgs = config::read(file)?;
+        complete!(args from from;
+            options key tun uplink log_format log_level;
+            flags insecure_plaintext stats;
+            lists address aps);
+    }
+    log::start(args.log_format, args.log_level.as_deref())?;
+    let mut peers: Vec<_> =
+        args.ap.iter().map(|text| DeviceAp::parse(text)).collect::<Result<_, _>>()?;
+    if peers.is_empty() {
+        peers.append(&mut args.aps);
+    }
+    let config = DeviceConfig {
+        secret: secret(args.key.as_deref(), args.insecure_plaintext)?,
+        insecure_plaintext: args.insecure_plaintext,
+        tun: tun(args.tun.as_deref(), &args.address)?,
+        access_points: peers.iter().map(DeviceAp::peer).collect::<Result<_, _>>()?,
+        uplink: match args.uplink {
+            Some(UplinkArg::Both) => Uplink::Both,
+            Some(UplinkArg::Lowest) | None => Uplink::Lowest,
+        },
+    };
+    let node = Device::open(config)?;
+    let greeting = format!("device {}\n", node.device());
+    run(Shown { greeting, stats: args.stats }, |stop, publish| node.run(stop, publish))
+}
+
+impl GatewayArgs {
+    fn sending(&self) -> Result<Sending, Failure> {
+        let default = Sending::default();
+        let interval = self.interval.as_ref().map(|text| parse_duration("--interval", text));
+        let scheme = match (self.plain, self.dense) {
+            (true, true) => {
+                return Err(Failure::wrong_use("plain and dense exclude each other"));
+            }
+            (true, false) => Scheme::Plain,
+            (false, true) => Scheme::Dense,
+            (false, false) => Scheme::Systematic,
+        };
+        Ok(Sending {
+            scheme,
+            interval: interval.transpose()?.unwrap_or(default.interval),
+            generation: self.generation.unwrap_or(default.generation),
+            redundancy_percent: self.redundancy.unwrap_or(default.redundancy_percent),
+            buffer_packets: self.buffer.unwrap_or(default.buffer_packets),
+            link_mtu: self.link_mtu.unwrap_or(default.link_mtu),
+        })
+    }
+}
+
+fn needed<T>(option: &str, value: Option<T>) -> Result<T, Failure> {
+    value.ok_or_else(|| Failure::wrong_use(format!("give {option} (see --help)")))
+}
+
+fn secret(file: Option<&Path>, plaintext: bool) -> Result<SecretKey, Failure> {
+    if plaintext {
+        warn_plaintext();
+    }
+    let file = needed("--key FILE", file)?;
+    let secret = SecretKey::read(file)?;
+    secrets::warn_if_others_can_read(file);
+    Ok(secret)
+}
+
+fn public(option: &str, text: Option<String>) -> Result<PublicKey, Failure> {
+    let text = needed(&format!("{option} KEY"), text)?;
+    text.parse().map_err(|error| Failure::wrong_use(format!("{option}: {error}")))
+}
+
+fn tun(name: Option<&str>, addresses: &[String]) -> Result<TunConfig, Failure> {
+    let address = |text: &String| -> Result<Prefix, Failure> {
+        text.parse().map_err(|error| Failure::wrong_use(format!("--address: {error}")))
+    };
+    let addresses = addresses.iter().map(address).collect::<Result<_, _>>()?;
+    Ok(TunConfig { name: name.unwrap_or(TUN).to_owned(), addresses })
+}
+
+impl From<TunnelError> for Failure {
+    fn from(error: TunnelError) -> Self {
+        let status = error.exit_code();
+        Self::with_status(error, status)
+    }
+}

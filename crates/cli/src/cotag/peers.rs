@@ -1,0 +1,161 @@
+//! Access points as they stand on the command line and in configuration files.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+
+use serde::Deserialize;
+use weftline_core::Bitrate;
+use weftline_tunnel::{DevicePeer, GatewayPeer, PublicKey, Via};
+
+use crate::failure::Failure;
+
+/// An access point as a table of a gateway's configuration file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct GatewayAp {
+    name: String,
+    key: String,
+    rate: Option<String>,
+}
+
+/// An access point as a table of a device's configuration file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct DeviceAp {
+    name: String,
+    address: String,
+    key: String,
+    via: Option<String>,
+}
+
+impl GatewayAp {
+    /// Reads NAME=KEY[,rate=RATE].
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let mut parts = Parts::of(text, "NAME=KEY[,rate=RATE]")?;
+        let (name, key) = (parts.name.clone(), parts.first.clone());
+        let rate = parts.take("rate");
+        parts.finish("there is rate=RATE")?;
+        Ok(Self { name, key, rate })
+    }
+
+    pub(crate) fn peer(&self) -> Result<GatewayPeer, Failure> {
+        let rate = self.rate.as_ref().map(|text| rate(&self.name, text)).transpose()?;
+        Ok(GatewayPeer { name: self.name.clone(), key: key(&self.name, &self.key)?, rate })
+    }
+}
+
+impl DeviceAp {
+    /// Reads NAME=ADDR,key=KEY[,via=INTERFACE|ADDRESS].
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let form = "NAME=ADDR,key=KEY[,via=INTERFACE]";
+        let mut parts = Parts::of(text, form)?;
+        let (name, address) = (parts.name.clone(), parts.first.clone());
+        let (key, via) = (parts.take("key"), parts.take("via"));
+        parts.finish("there are key=KEY and via=INTERFACE")?;
+        let missing = || Failure::wrong_use(format!("--ap '{text}' has no key; write {form}"));
+        Ok(Self { name, address, key: key.ok_or_else(missing)?, via })
+    }
+
+    pub(crate) fn peer(&self) -> Result<DevicePeer, Failure> {
+        let Ok(via) = self.via.as_ref().map(|via| via.parse::<Via>()).transpose();
+        let address = resolve(&format!("access point '{}'", self.name), &self.address)?;
+        Ok(DevicePeer { name: self.name.clone(), key: key(&self.name, &self.key)?, address, via })
+    }
+}
+
+fn key(name: &str, text: &str) -> Result<PublicKey, Failure> {
+    text.parse().map_err(|error| Failure::wrong_use(format!("access point '{name}': {error}")))
+}
+
+fn rate(name: &str, text: &str) -> Result<Bitrate, Failure> {
+    parse_rate(&format!("access point '{name}': rate"), text)
+}
+
+/// Reads a rate such as 300Mbps.
+pub(crate) fn parse_rate(what: &str, text: &str) -> Result<Bitrate, Failure> {
+    let rate: Bitrate =
+        text.parse().map_err(|error| Failure::wrong_use(format!("{what}: {error}")))?;
+    if rate == Bitrate::ZERO {
+        return Err(Failure::wrong_use(format!("{what}: nothing ever goes at 0; give a rate")));
+    }
+    Ok(rate)
+}
+
+/// The address of a host and port, looked up once.
+pub(crate) fn resolve(what: &str, text: &str) -> Result<SocketAddr, Failure> {
+    if !text.contains(':') {
+        return Err(Failure::wrong_use(format!(
+            "{what}: '{text}' has no port; write one such as {text}:7200"
+        )));
+    }
+    let found = text.to_socket_addrs();
+    let mut found = found.map_err(|error| {
+        Failure::failed(format!("{what}: the address of '{text}' is not found: {error}"))
+    })?;
+    found.next().ok_or_else(|| Failure::failed(format!("{what}: '{text}' has no address")))
+}
+
+/// NAME=FIRST,key=value,…
+struct Parts<'a> {
+    text: &'a str,
+    name: String,
+    first: String,
+    options: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str, form: &str) -> Result<Self, Failure> {
+        let wrong =
+            || Failure::wrong_use(format!("--ap '{text}' is no access point; write {form}"));
+        let mut parts = text.split(',');
+        let first = parts.next().unwrap_or_default();
+        let (name, first) = first.split_once('=').ok_or_else(wrong)?;
+        if name.is_empty() || first.is_empty() {
+            return Err(wrong());
+        }
+        let options = parts.map(|part| part.split_once('=').ok_or_else(wrong));
+        let options: Vec<_> = options.collect::<Result<_, _>>()?;
+        Ok(Self { text, name: name.to_owned(), first: first.to_owned(), options })
+    }
+
+    /// The value of an option; the first if it is there twice, so that the other one is left.
+    fn take(&mut self, key: &str) -> Option<String> {
+        let at = self.options.iter().position(|(name, _)| *name == key)?;
+        Some(self.options.remove(at).1.to_owned())
+    }
+
+    fn finish(self, known: &str) -> Result<(), Failure> {
+        let Some((key, _)) = self.options.first() else { return Ok(()) };
+        let text = self.text;
+        Err(Failure::wrong_use(format!("--ap '{text}': '{key}' is unknown or twice; {known}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "public:0000000000000000000000000000000000000000000000000000000000000001";
+
+    #[test]
+    fn access_points_are_read_and_what_is_wrong_is_told() {
+        let peer = GatewayAp::parse(&format!("a={KEY},rate=300Mbps")).unwrap().peer().unwrap();
+        assert_eq!((&peer.name[..], peer.rate), ("a", Some(Bitrate::mbps(300))));
+        let peer = DeviceAp::parse(&format!("b=127.0.0.1:7200,key={KEY},via=lo")).unwrap();
+        let peer = peer.peer().unwrap();
+        assert_eq!(peer.via, Some(Via::Interface("lo".to_owned())));
+        for (bad, part) in [
+            ("a", "is no access point"),
+            ("a=x", "is no public key"),
+            (&format!("a={KEY},rate=0bps"), "nothing ever goes"),
+            (&format!("a={KEY},speed=1Mbps"), "'speed' is unknown"),
+            (&format!("a={KEY},rate=1Mbps,rate=2Mbps"), "twice"),
+        ] {
+            let error = GatewayAp::parse(bad).and_then(|ap| ap.peer()).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        for (bad, part) in [("b=127.0.0.1:1", "no key"), ("b=host,key=x", "no port")] {
+            let error = DeviceAp::parse(bad).and_then(|ap| ap.peer()).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! A node's life: its thread, the signals that end it, and what is told to systemd and to whoever
+//! looks.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use weftline_tunnel::{Publish, Status, Stop, TunnelError};
+
+use crate::failure::Failure;
+use crate::ops::systemd;
+use crate::{output, signals};
+
+/// How often statistics are printed, and systemd hears that the node lives, at least.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What is shown of a node.
+pub(super) struct Shown {
+    /// What is printed once it is open.
+    pub(super) greeting: String,
+    /// Whether a line a second is printed.
+    pub(super) stats: bool,
+}
+
+/// Runs a node on a thread of its own until a signal comes or it fails.
+pub(super) fn run(
+    shown: Shown,
+    node: impl FnOnce(&Stop, &Publish) -> Result<(), TunnelError> + Send + 'static,
+) -> Result<(), Failure> {
+    let (stop, publish) = (Stop::new()?, Publish::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let signals = signals::Stop::on_signals()?;
+        output::print(&shown.greeting)?;
+        let (ended, end) = oneshot::channel();
+        let thread = {
+            let (stop, publish) = (stop.clone(), publish.clone());
+            std::thread::Builder::new().name("node".to_owned()).spawn(move || {
+                // Whoever waits for the end may have gone with the program.
+                let _ = ended.send(node(&stop, &publish));
+            })?
+        };
+        systemd::ready("running");
+        let mut watched = Watched::default();
+        let mut end = std::pin::pin!(end);
+        let result = loop {
+            tokio::select! {
+                result = &mut end => break result,
+                () = signals.nth(1), if !watched.stopping => {
+                    watched.stopping = true;
+                    systemd::stopping("stopping");
+                    stop.stop();
+                }
+                () = tokio::time::sleep(watched.pause()) => watched.look(&shown, &publish)?,
+            }
+        };
+        // The thread has said its result, or panicked, which the result below tells.
+        let _ = thread.join();
+        tracing::info!("stopped");
+        result.map_err(|_| Failure::failed("the node's thread panicked"))?.map_err(Failure::from)
+    })
+}
+
+/// What was seen of the node.
+#[derive(Default)]
+struct Watched {
+    stopping: bool,
+    last: Option<Status>,
+    said: u64,
+}
+
+impl Watched {
+    fn pause(&self) -> Duration {
+        systemd::watchdog().map_or(SECOND, |time| (time / 2).min(SECOND))
+    }
+
+    fn look(&mut self, shown: &Shown, publish: &Publish) -> Result<(), Failure> {
+        let Some(status) = publish.status() else { return Ok(()) };
+        // A node that hangs says nothing, and its watchdog starts it anew.
+        let alive = publish.updates() != self.said;
+        self.said = publish.updates();
+        if alive {
+            let up = status.links.iter().filter(|link| link.up).count();
+            let text = format!("{up} of {} links up", status.links.len());
+            systemd::alive(systemd::watchdog().is_some(), Some(&text));
+        }
+        if shown.stats {
+            output::print(&line(&status, self.last.as_ref()))?;
+        }
+        self.last = Some(status);
+        Ok(())
+    }
+}
+
+/// A line of statistics: links with their rates, then what was counted since the last line.
+fn line(status: &Status, last: Option<&Status>) -> String {
+    let mut line = status.role.to_owned();
+    for (index, link) in status.links.iter().enumerate() {
+        let before = last.and_then(|last| last.links.get(index)).map(|link| link.counters);
+        let before = before.unwrap_or_default();
+        let mbps = |now: u64, before: u64| now.saturating_sub(before) as f64 * 8.0 / 1e6;
+        let _ = write!(
+            line,
+            "  {} {} {:.1}/{:.1} Mb/s",
+            link.name,
+            if link.up { "up" } else { "down" },
+            mbps(link.counters.sent_bytes, before.sent_bytes),
+            mbps(link.counters.received_bytes, before.received_bytes),
+        );
+        if let Some(rtt) = link.rtt {
+            let _ = write!(line, " {:.1} ms", rtt.as_secs_f64() * 1e3);
+        }
+    }
+    for counter in &status.counters {
+        let before = last.and_then(|last| last.counters.iter().find(|c| c.name == counter.name));
+        let new = counter.value.saturating_sub(before.map_or(0, |before| before.value));
+        if new > 0 {
+            let _ = write!(line, "  {} {new}", counter.name);
+        }
+    }
+    let dropped = status.dropped;
+    let all = [
+        ("malformed", dropped.malformed),
+        ("forged", dropped.forged),
+        ("replayed", dropped.replayed),
+        ("unknown", dropped.unknown),
+        ("handshakes_refused", dropped.handshakes),
+    ];
+    for (name, value) in all.into_iter().filter(|(_, value)| *value > 0) {
+        let _ = write!(line, "  {name} {value}");
+    }
+    line + "\n"
+}

@@ -1,0 +1,62 @@
+//! A queue of packets with numbers, for links without coding.
+
+use std::collections::VecDeque;
+
+/// Packets that wait, the oldest first.
+#[derive(Debug)]
+pub(crate) struct Fifo {
+    packets: VecDeque<(u32, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+    most: usize,
+    /// Packets taken, and those for which there was no room.
+    pub(crate) taken: u64,
+    pub(crate) full: u64,
+}
+
+impl Fifo {
+    /// For so many packets.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { packets: VecDeque::new(), spare: Vec::new(), most, taken: 0, full: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Takes a packet; whether there was room.
+    pub(crate) fn push(&mut self, number: u32, packet: &[u8]) -> bool {
+        if self.packets.len() >= self.most {
+            self.full += 1;
+            return false;
+        }
+        self.taken += 1;
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(packet);
+        self.packets.push_back((number, copy));
+        true
+    }
+
+    /// Hands the oldest out; whether there was one.
+    pub(crate) fn pop(&mut self, each: impl FnOnce(u32, &[u8])) -> bool {
+        let Some((number, packet)) = self.packets.pop_front() else { return false };
+        each(number, &packet);
+        self.spare.push(packet);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_in_first_out_and_bounded() {
+        let mut fifo = Fifo::new(2);
+        assert!(fifo.push(7, b"a") && fifo.push(8, b"bb") && !fifo.push(9, b"c"));
+        let mut out = Vec::new();
+        while fifo.pop(|number, packet| out.push((number, packet.to_vec()))) {}
+        assert_eq!(out, [(7, b"a".to_vec()), (8, b"bb".to_vec())]);
+        assert_eq!((fifo.taken, fifo.full, fifo.is_empty()), (2, 1, true));
+    }
+}

@@ -1,0 +1,299 @@
+//! What nodes say to each other within a session (docs/protocol.md, "COTAG datagrams").
+//!
+//! ```text
+//! greeting   byte 0: 1 | run, 4 | sender's time, 8 | time heard last, 8 | its age, 4 |
+//!            delay to the gateway, 4 | settings, 16 (all zero where they are not known)
+//! coded      byte 0: 2 | run, 4 | COTAG packet
+//! down       byte 0: 3 | run, 4 | number, 4 | IP packet
+//! up         byte 0: 4 | run, 4 | number, 4 | IP packet
+//! ```
+//!
+//! Numbers are big endian, times in microseconds. A *run* is a random number that the gateway (in a
+//! frame up, the device) drew at its start: with another run, labels and numbers begin anew.
+
+use std::time::Duration;
+
+use weftline_coding::Limits;
+use weftline_coding::node::Mode;
+
+/// Bytes of a coded frame before its COTAG packet.
+pub(crate) const CODED_HEADER: usize = 5;
+/// Bytes of a frame down or up before its IP packet.
+pub(crate) const PACKET_HEADER: usize = 9;
+/// Bytes of a greeting.
+const GREETING: usize = 1 + 4 + 8 + 8 + 4 + 4 + SETTINGS;
+/// Bytes of the settings.
+const SETTINGS: usize = 16;
+
+/// First bytes of the kinds.
+mod kind {
+    pub(super) const GREETING: u8 = 1;
+    pub(super) const CODED: u8 = 2;
+    pub(super) const DOWN: u8 = 3;
+    pub(super) const UP: u8 = 4;
+}
+
+/// How packets are sent down. The gateway's choice, which it tells the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// Not coded: each packet once, on whichever link has room.
+    Plain,
+    /// Coded (COTAG §III).
+    Coded(Mode),
+}
+
+/// What all nodes have to do the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) coding: Coding,
+    /// T.
+    pub(crate) interval: Duration,
+    /// The size of generations, and of the TUN devices' packets.
+    pub(crate) limits: Limits,
+    /// The most packets that a node holds.
+    pub(crate) buffer_packets: u32,
+    /// Intervals after which a silent link is given up.
+    pub(crate) silent_intervals: u8,
+}
+
+/// What settings may be: an interval that a node can keep, and memory that it has.
+pub(crate) const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_micros(200)..=Duration::from_millis(200);
+/// The most packets that any node may be told to hold: 400 MB of full ones.
+pub(crate) const MAX_BUFFER: u32 = 1 << 18;
+/// The longest and shortest packets of a TUN device (IPv4's least, RFC 791).
+pub(crate) const PACKET_BYTES: std::ops::RangeInclusive<u16> = 68..=9000;
+
+/// What neighbours tell each other ten times a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    /// The gateway's run as the sender knows it; 0 while it does not.
+    pub(crate) run: u32,
+    /// The sender's clock.
+    pub(crate) time_us: u64,
+    /// The time in the last greeting that the sender got, 0 if there was none.
+    pub(crate) heard_us: u64,
+    /// How long ago that was.
+    pub(crate) age_us: u32,
+    /// The sender's own round trip to the gateway; `u32::MAX` while it has none.
+    pub(crate) gateway_rtt_us: u32,
+    /// The gateway's settings, as far as the sender knows them.
+    pub(crate) settings: Option<Settings>,
+}
+
+/// What a node says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Frame<'a> {
+    Greeting(Greeting),
+    /// A packet of the coding layer, from the gateway of `run`.
+    Coded {
+        run: u32,
+        packet: &'a [u8],
+    },
+    /// An IP packet that is not coded, on its way to the device.
+    Down {
+        run: u32,
+        number: u32,
+        packet: &'a [u8],
+    },
+    /// An IP packet on its way to the gateway.
+    Up {
+        run: u32,
+        number: u32,
+        packet: &'a [u8],
+    },
+}
+
+impl Greeting {
+    /// Appends the frame to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(kind::GREETING);
+        out.extend_from_slice(&self.run.to_be_bytes());
+        out.extend_from_slice(&self.time_us.to_be_bytes());
+        out.extend_from_slice(&self.heard_us.to_be_bytes());
+        out.extend_from_slice(&self.age_us.to_be_bytes());
+        out.extend_from_slice(&self.gateway_rtt_us.to_be_bytes());
+        match &self.settings {
+            Some(settings) => settings.encode(out),
+            None => out.extend_from_slice(&[0; SETTINGS]),
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != GREETING - 1 {
+            return None;
+        }
+        Some(Self {
+            run: u32_at(bytes, 0)?,
+            time_us: u64_at(bytes, 4)?,
+            heard_us: u64_at(bytes, 12)?,
+            age_us: u32_at(bytes, 20)?,
+            gateway_rtt_us: u32_at(bytes, 24)?,
+            settings: Settings::decode(&bytes[28..])?,
+        })
+    }
+}
+
+impl Settings {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self.coding {
+            Coding::Plain => 1,
+            Coding::Coded(Mode::Systematic) => 2,
+            Coding::Coded(Mode::Dense) => 3,
+        });
+        out.push(self.limits.packets);
+        out.extend_from_slice(&self.limits.packet_bytes.to_be_bytes());
+        out.extend_from_slice(&(self.interval.as_micros() as u32).to_be_bytes());
+        out.extend_from_slice(&self.buffer_packets.to_be_bytes());
+        out.extend_from_slice(&[self.silent_intervals, 0, 0, 0]);
+    }
+
+    /// `None` if it is impossible, `Some(None)` if there is none.
+    fn decode(bytes: &[u8]) -> Option<Option<Self>> {
+        let coding = match bytes[0] {
+            0 => return bytes.iter().all(|&byte| byte == 0).then_some(None),
+            1 => Coding::Plain,
+            2 => Coding::Coded(Mode::Systematic),
+            3 => Coding::Coded(Mode::Dense),
+            _ => return None,
+        };
+        let limits = Limits { packets: bytes[1], packet_bytes: u16_at(bytes, 2)? };
+        let interval = Duration::from_micros(u32_at(bytes, 4)?.into());
+        let (buffer_packets, silent_intervals) = (u32_at(bytes, 8)?, bytes[12]);
+        let settings = Self { coding, interval, limits, buffer_packets, silent_intervals };
+        settings.is_possible().then_some(Some(settings))
+    }
+
+    /// Whether a node can do as it says.
+    pub(crate) fn is_possible(&self) -> bool {
+        self.limits.packets > 0
+            && PACKET_BYTES.contains(&self.limits.packet_bytes)
+            && INTERVALS.contains(&self.interval)
+            && (1..=MAX_BUFFER).contains(&self.buffer_packets)
+            && self.silent_intervals > 0
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Reads a frame; `None` if it is none of this version. Total, and copies nothing.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let (&first, rest) = bytes.split_first()?;
+        let numbered = || Some((u32_at(rest, 0)?, u32_at(rest, 4)?, rest.get(8..)?));
+        match first {
+            kind::GREETING => Greeting::decode(rest).map(Self::Greeting),
+            kind::CODED => Some(Self::Coded { run: u32_at(rest, 0)?, packet: rest.get(4..)? }),
+            kind::DOWN => {
+                numbered().map(|(run, number, packet)| Self::Down { run, number, packet })
+            }
+            kind::UP => numbered().map(|(run, number, packet)| Self::Up { run, number, packet }),
+            _ => None,
+        }
+    }
+}
+
+/// Begins a coded frame; the COTAG packet follows.
+pub(crate) fn begin_coded(run: u32, out: &mut Vec<u8>) {
+    out.push(kind::CODED);
+    out.extend_from_slice(&run.to_be_bytes());
+}
+
+/// Begins a frame down; the IP packet follows.
+pub(crate) fn begin_down(run: u32, number: u32, out: &mut Vec<u8>) {
+    begin_numbered(kind::DOWN, run, number, out);
+}
+
+/// Begins a frame up; the IP packet follows.
+pub(crate) fn begin_up(run: u32, number: u32, out: &mut Vec<u8>) {
+    begin_numbered(kind::UP, run, number, out);
+}
+
+fn begin_numbered(kind: u8, run: u32, number: u32, out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend_from_slice(&run.to_be_bytes());
+    out.extend_from_slice(&number.to_be_bytes());
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            coding: Coding::Coded(Mode::Dense),
+            interval: Duration::from_millis(2),
+            limits: Limits { packets: 32, packet_bytes: 1370 },
+            buffer_packets: 4096,
+            silent_intervals: 2,
+        }
+    }
+
+    fn greeting(settings: Option<Settings>) -> Greeting {
+        Greeting { run: 1, time_us: 2, heard_us: 3, age_us: 4, gateway_rtt_us: 5, settings }
+    }
+
+    #[test]
+    fn the_bytes_are_pinned() {
+        let mut bytes = Vec::new();
+        greeting(Some(settings())).encode(&mut bytes);
+        let times = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4];
+        let rest = [0, 0, 0, 5, 3, 32, 5, 90, 0, 0, 7, 208, 0, 0, 16, 0, 2, 0, 0, 0];
+        assert_eq!(bytes, [&[1][..], &times, &rest].concat());
+        assert_eq!(Frame::decode(&bytes), Some(Frame::Greeting(greeting(Some(settings())))));
+        bytes.clear();
+        greeting(None).encode(&mut bytes);
+        assert_eq!(Frame::decode(&bytes), Some(Frame::Greeting(greeting(None))));
+        bytes.clear();
+        begin_up(7, 9, &mut bytes);
+        assert_eq!((bytes.len(), &bytes[..]), (PACKET_HEADER, &[4, 0, 0, 0, 7, 0, 0, 0, 9][..]));
+        assert_eq!(Frame::decode(&bytes), Some(Frame::Up { run: 7, number: 9, packet: &[] }));
+        bytes.clear();
+        begin_coded(7, &mut bytes);
+        assert_eq!((bytes.len(), bytes[0]), (CODED_HEADER, 2));
+    }
+
+    #[test]
+    fn impossible_settings_are_refused() {
+        let changes: [fn(&mut Settings); 7] = [
+            |s| s.limits.packets = 0,
+            |s| s.limits.packet_bytes = 60,
+            |s| s.limits.packet_bytes = 9001,
+            |s| s.interval = Duration::from_micros(100),
+            |s| s.interval = Duration::from_secs(1),
+            |s| s.buffer_packets = 0,
+            |s| s.buffer_packets = MAX_BUFFER + 1,
+        ];
+        for change in changes {
+            let mut bad = settings();
+            change(&mut bad);
+            let mut bytes = Vec::new();
+            greeting(Some(bad)).encode(&mut bytes);
+            assert_eq!(Frame::decode(&bytes), None, "{bad:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_frame_or_none(
+            kind in 0_u8..6, rest in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            let bytes = [&[kind][..], &rest].concat();
+            if let Some(Frame::Greeting(greeting)) = Frame::decode(&bytes) {
+                prop_assert!(greeting.settings.is_none_or(|settings| settings.is_possible()));
+            }
+        }
+    }
+}

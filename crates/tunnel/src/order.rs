@@ -1,0 +1,234 @@
+//! Packets in the order of their numbers, each once: what comes over several links without coding.
+//!
+//! A packet waits for those before it for a time at most; then what is missing is given up.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weftline_coding::Arrival;
+use weftline_core::Instant;
+
+/// How far ahead of the next one a number may be, and how many packets wait at most.
+const WINDOW: u32 = 8192;
+
+/// Consecutive numbers far from what is awaited after which the sender is believed.
+const STRAYS: u32 = 4;
+
+/// The reordering buffer of one direction.
+#[derive(Debug)]
+pub(crate) struct Order {
+    /// The number that is due; `None` until the first comes.
+    next: Option<Arrival>,
+    /// What waits, from the number after `next` on.
+    waiting: VecDeque<Option<Waiting>>,
+    held: usize,
+    patience: Duration,
+    strays: u32,
+    ready: VecDeque<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+    /// Numbers given up, packets that came twice or too late.
+    pub(crate) lost: u64,
+    pub(crate) duplicate: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    since: Instant,
+    packet: Vec<u8>,
+}
+
+impl Order {
+    /// A packet waits for `patience` for those before it.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self {
+            next: None,
+            waiting: VecDeque::new(),
+            held: 0,
+            patience,
+            strays: 0,
+            ready: VecDeque::new(),
+            spare: Vec::new(),
+            lost: 0,
+            duplicate: 0,
+        }
+    }
+
+    /// Takes a packet; afterwards some may be ready.
+    pub(crate) fn receive(&mut self, number: u32, packet: &[u8], now: Instant) {
+        let number = Arrival(number);
+        let next = *self.next.get_or_insert(number);
+        if number.is_before(next) {
+            self.duplicate += 1;
+            return;
+        }
+        let ahead = number.since(next);
+        if ahead >= WINDOW {
+            self.strays += 1;
+            if self.strays < STRAYS {
+                self.lost += 1;
+                return;
+            }
+            // The sender is really there: everything before is given up.
+            self.skip_to(number);
+        }
+        self.strays = 0;
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(packet);
+        if self.next == Some(number) {
+            self.ready.push_back(copy);
+            self.advance(1);
+            self.release();
+            return;
+        }
+        let at = number.since(self.next.unwrap_or(number)) as usize;
+        if self.waiting.len() <= at {
+            self.waiting.resize_with(at + 1, || None);
+        }
+        if self.waiting[at].is_some() {
+            self.duplicate += 1;
+            self.spare.push(copy);
+            return;
+        }
+        self.waiting[at] = Some(Waiting { since: now, packet: copy });
+        self.held += 1;
+    }
+
+    /// Gives up what was waited for long enough.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        while let Some((gap, since)) = self.first_waiting()
+            && now >= since + self.patience
+        {
+            self.lost += gap as u64;
+            self.advance(gap);
+            self.release();
+        }
+    }
+
+    /// When something is given up.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.first_waiting().map(|(_, since)| since + self.patience)
+    }
+
+    /// The next packet that is due; it goes back by [`Self::recycle`].
+    pub(crate) fn poll(&mut self) -> Option<Vec<u8>> {
+        self.ready.pop_front()
+    }
+
+    pub(crate) fn recycle(&mut self, packet: Vec<u8>) {
+        self.spare.push(packet);
+    }
+
+    /// How many numbers are missing before the first packet that waits, and since when it does.
+    fn first_waiting(&self) -> Option<(usize, Instant)> {
+        if self.held == 0 {
+            return None;
+        }
+        let mut waiting = self.waiting.iter().enumerate();
+        waiting.find_map(|(gap, waiting)| Some((gap, waiting.as_ref()?.since)))
+    }
+
+    fn release(&mut self) {
+        while let Some(Some(waiting)) = self.waiting.front_mut().map(Option::take) {
+            self.held -= 1;
+            self.ready.push_back(waiting.packet);
+            self.advance(1);
+        }
+    }
+
+    fn advance(&mut self, by: usize) {
+        self.next = self.next.map(|next| next.plus(by as u32));
+        self.waiting.drain(..by.min(self.waiting.len()));
+    }
+
+    /// Hands out what waits, in order, and goes on with `number`.
+    fn skip_to(&mut self, number: Arrival) {
+        for waiting in std::mem::take(&mut self.waiting).into_iter().flatten() {
+            self.ready.push_back(waiting.packet);
+        }
+        self.held = 0;
+        self.next = Some(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn order() -> Order {
+        Order::new(Duration::from_millis(30))
+    }
+
+    fn numbers(order: &mut Order) -> Vec<u32> {
+        let mut all = Vec::new();
+        while let Some(packet) = order.poll() {
+            all.push(u32::from_be_bytes(packet[..].try_into().unwrap()));
+            order.recycle(packet);
+        }
+        all
+    }
+
+    fn receive(order: &mut Order, number: u32, now: Instant) {
+        order.receive(number, &number.to_be_bytes(), now);
+    }
+
+    #[test]
+    fn a_gap_is_waited_for_and_then_given_up() {
+        let mut order = order();
+        for number in [u32::MAX, 1, 3, 1, u32::MAX] {
+            receive(&mut order, number, at(0));
+        }
+        assert_eq!(numbers(&mut order), [u32::MAX]);
+        assert_eq!((order.duplicate, order.poll_timeout()), (2, Some(at(30))));
+        receive(&mut order, 0, at(10));
+        assert_eq!(numbers(&mut order), [0, 1]);
+        order.handle_timeout(at(29));
+        assert_eq!(numbers(&mut order), []);
+        order.handle_timeout(at(30));
+        assert_eq!((numbers(&mut order), order.lost), (vec![3], 1));
+        receive(&mut order, 2, at(31));
+        assert_eq!((numbers(&mut order), order.poll_timeout()), (vec![], None), "too late");
+    }
+
+    #[test]
+    fn a_sender_that_went_far_ahead_is_followed() {
+        let mut order = order();
+        receive(&mut order, 0, at(0));
+        receive(&mut order, 2, at(0));
+        for number in 1_000_000..1_000_006 {
+            receive(&mut order, number, at(1));
+        }
+        assert_eq!(numbers(&mut order), [0, 2, 1_000_003, 1_000_004, 1_000_005]);
+    }
+
+    proptest! {
+        /// In any order with losses and copies: what comes out is rising and bounded, and all of
+        /// what came in time.
+        #[test]
+        fn rising_and_complete(
+            steps in prop::collection::vec((0_u32..40, 0_u64..10), 1..300),
+        ) {
+            let mut order = order();
+            let (mut now, mut base) = (0, 0);
+            let mut out = Vec::new();
+            for (offset, pause) in steps {
+                now += pause;
+                base += offset / 20;
+                receive(&mut order, base + offset, at(now));
+                order.handle_timeout(at(now));
+                out.extend(numbers(&mut order));
+                prop_assert!(order.poll_timeout().is_none_or(|due| due > at(now)));
+            }
+            order.handle_timeout(at(now + 1000));
+            out.extend(numbers(&mut order));
+            prop_assert!(out.is_sorted_by(|a, b| a < b), "{:?}", out);
+            prop_assert_eq!(order.held, 0);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Which run of the gateway a node follows: with another one labels and numbers begin anew, and what
+//! is still on its way from the one before is nothing any more.
+
+use crate::frame::{Greeting, Settings};
+
+/// The gateway's run and its settings.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    current: u32,
+    previous: u32,
+    settings: Option<Settings>,
+}
+
+impl Runs {
+    /// Takes what a neighbour says of the gateway; the settings if a run, or settings, are new.
+    pub(crate) fn greeted(&mut self, greeting: &Greeting) -> Option<Settings> {
+        let settings = greeting.settings?;
+        let known = self.current == greeting.run && self.settings == Some(settings);
+        if greeting.run == 0 || known || greeting.run == self.previous {
+            return None;
+        }
+        self.previous = self.current;
+        self.current = greeting.run;
+        self.settings = Some(settings);
+        Some(settings)
+    }
+
+    /// Whether a frame is of the run that is followed.
+    pub(crate) fn is_current(&self, run: u32) -> bool {
+        run != 0 && run == self.current
+    }
+
+    /// The run that is followed; 0 while there is none.
+    pub(crate) fn current(&self) -> u32 {
+        self.current
+    }
+
+    /// Its settings.
+    pub(crate) fn settings(&self) -> Option<Settings> {
+        self.settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weftline_coding::Limits;
+
+    use super::*;
+    use crate::frame::Coding;
+
+    #[test]
+    fn a_run_that_is_over_does_not_come_back() {
+        let settings = Settings {
+            coding: Coding::Plain,
+            interval: Duration::from_millis(2),
+            limits: Limits::default(),
+            buffer_packets: 1,
+            silent_intervals: 2,
+        };
+        let greeting = |run, settings| Greeting {
+            run,
+            time_us: 0,
+            heard_us: 0,
+            age_us: 0,
+            gateway_rtt_us: 0,
+            settings,
+        };
+        let mut runs = Runs::default();
+        assert!(!runs.is_current(0), "none");
+        assert_eq!(runs.greeted(&greeting(5, None)), None, "not known there either");
+        assert_eq!(runs.greeted(&greeting(5, Some(settings))), Some(settings));
+        assert_eq!(runs.greeted(&greeting(5, Some(settings))), None, "known");
+        assert_eq!(runs.greeted(&greeting(6, Some(settings))), Some(settings));
+        // From the other access point, which has not heard of it.
+        assert_eq!(runs.greeted(&greeting(5, Some(settings))), None);
+        assert!(runs.is_current(6) && !runs.is_current(5));
+    }
+}

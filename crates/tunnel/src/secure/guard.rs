@@ -1,0 +1,265 @@
+//! All neighbours at one socket: which of them a datagram is from, and the handshakes with them.
+
+use std::time::Duration;
+
+use ring::hmac;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use snow::params::NoiseParams;
+use snow::{Builder, HandshakeState};
+use weftline_core::Instant;
+
+use super::Refused;
+use super::channel::{Channel, Opened, Opening, Role};
+use super::datagram::{ANSWER_NOISE, Datagram, MAC, OPENING_NOISE, kind};
+use super::session::Session;
+use crate::key::{PublicKey, SecretKey};
+
+const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
+
+/// Handshakes that are answered in a row, and the time after which there may be another one. Each
+/// costs about 0.2 ms.
+const BURST: u32 = 32;
+const REFILL: Duration = Duration::from_millis(20);
+
+/// Which two kinds of nodes a link joins. A datagram of one kind of link is none on the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// Gateway and access point.
+    Backhaul,
+    /// Access point and device.
+    Access,
+}
+
+/// This node.
+#[derive(Clone)]
+pub(crate) struct Local {
+    secret: SecretKey,
+    plaintext: bool,
+}
+
+impl Local {
+    /// With `plaintext` only handshakes are authenticated and nothing is encrypted.
+    pub(crate) fn new(secret: SecretKey, plaintext: bool) -> Self {
+        Self { secret, plaintext }
+    }
+
+    /// Bytes that a datagram has besides its frame.
+    pub(crate) fn overhead(&self) -> usize {
+        super::DATA_OVERHEAD - if self.plaintext { 16 } else { 0 }
+    }
+}
+
+/// The neighbours at a socket.
+pub(crate) struct Guard {
+    local: Local,
+    mac_key: hmac::Key,
+    prologue: Vec<u8>,
+    channels: Vec<Channel>,
+    random: SystemRandom,
+    /// When the handshakes answered so far would have been due at the rate allowed.
+    answered: Instant,
+}
+
+/// What became of a datagram that was authentic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// A frame came on a channel.
+    Frame(usize, Opened),
+    /// The channel that this side opens has a session now.
+    Begun(usize),
+    /// An answer to the sender's opening was appended to the output.
+    Answer,
+}
+
+impl Guard {
+    /// Neighbours with these keys, all of one kind of link.
+    pub(crate) fn new(local: Local, link: Link, role: Role, peers: &[PublicKey]) -> Self {
+        let kind = match link {
+            Link::Backhaul => "backhaul",
+            Link::Access => "access",
+        };
+        let secrecy = if local.plaintext { "plaintext" } else { "encrypted" };
+        let prologue = format!("weftline cotag 1 {kind} {secrecy}").into_bytes();
+        let mac_key = mac_key(&local.secret.public());
+        let channels = peers.iter().map(|&peer| Channel::new(role, peer)).collect();
+        let random = SystemRandom::new();
+        Self { local, mac_key, prologue, channels, random, answered: Instant::ZERO }
+    }
+
+    /// The channel with a neighbour.
+    pub(crate) fn channel(&mut self, index: usize) -> &mut Channel {
+        &mut self.channels[index]
+    }
+
+    /// When a handshake is to be begun or repeated.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.channels.iter().filter_map(Channel::poll_timeout).min()
+    }
+
+    /// Appends the opening that is to be sent to a neighbour now to `out`, if there is one.
+    pub(crate) fn poll_opening(&mut self, index: usize, now: Instant, out: &mut Vec<u8>) -> bool {
+        let channel = &mut self.channels[index];
+        if channel.role != Role::Opener {
+            return false;
+        }
+        channel.drop_old_opening(now);
+        if channel.opening.is_none() && channel.wants_handshake(now) {
+            let peer = channel.peer;
+            let opening = self.open_handshake(index, &peer, now);
+            self.channels[index].opening = Some(opening);
+        }
+        self.channels[index].repeat_opening(now, out)
+    }
+
+    /// Takes a datagram; a frame in it comes into the start of `frame`, an answer to its sender is
+    /// appended to `answer`.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        now: Instant,
+        frame: &mut [u8],
+        answer: &mut Vec<u8>,
+    ) -> Result<Taken, Refused> {
+        match Datagram::decode(bytes)? {
+            Datagram::Data { receiver, counter, sealed } => {
+                let index = slot(receiver);
+                let channel = self.channels.get_mut(index).ok_or(Refused::Unknown)?;
+                let opened = channel.open(receiver, counter, sealed, now, frame)?;
+                Ok(Taken::Frame(index, opened))
+            }
+            Datagram::Opening { sender, noise, covered, mac } => {
+                self.check_mac(covered, mac)?;
+                self.answer(sender, noise, now, answer)?;
+                Ok(Taken::Answer)
+            }
+            Datagram::Answer { sender, receiver, noise, covered, mac } => {
+                self.check_mac(covered, mac)?;
+                self.finish(sender, receiver, noise, now).map(Taken::Begun)
+            }
+        }
+    }
+
+    fn check_mac(&self, covered: &[u8], mac: &[u8]) -> Result<(), Refused> {
+        let whole = hmac::sign(&self.mac_key, covered);
+        // What is compared is no secret that would be worth timing: it only spares work.
+        if whole.as_ref()[..MAC] == *mac { Ok(()) } else { Err(Refused::OtherKey) }
+    }
+
+    fn builder(&self) -> Builder<'_> {
+        let params: NoiseParams = PATTERN.parse().expect("a pattern that snow knows");
+        let builder = Builder::new(params).local_private_key(self.local.secret.bytes());
+        let builder = builder.and_then(|builder| builder.prologue(&self.prologue));
+        builder.expect("each is set once")
+    }
+
+    /// An index that names a session of the neighbour at `index`.
+    fn draw_index(&self, index: usize) -> u32 {
+        let mut bytes = [0; 4];
+        // An index needs to be another one than the last few, not a secret: without random numbers
+        // no key would have been made either.
+        let _ = self.random.fill(&mut bytes[..3]);
+        bytes[3] = index as u8;
+        u32::from_be_bytes(bytes)
+    }
+
+    fn open_handshake(&self, index: usize, peer: &PublicKey, now: Instant) -> Opening {
+        let builder = self.builder().remote_public_key(&peer.0).expect("set once");
+        let mut noise: HandshakeState = builder.build_initiator().expect("all keys are set");
+        let own = self.draw_index(index);
+        let mut datagram = vec![kind::OPENING];
+        datagram.extend_from_slice(&own.to_be_bytes());
+        write_noise(&mut noise, OPENING_NOISE, &mut datagram).expect("it is our turn");
+        seal_mac(peer, &mut datagram);
+        Opening::new(noise, own, datagram, now)
+    }
+
+    fn answer(
+        &mut self,
+        sender: u32,
+        message: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
+        self.admit(now)?;
+        let mut noise = self.builder().build_responder().expect("all keys are set");
+        noise.read_message(message, &mut []).map_err(|_| Refused::Forged)?;
+        let peer = noise.get_remote_static().and_then(|key| key.try_into().ok());
+        let peer = PublicKey(peer.ok_or(Refused::Forged)?);
+        let known = |channel: &Channel| channel.peer == peer && channel.role == Role::Answerer;
+        let index = self.channels.iter().position(known).ok_or(Refused::Stranger(peer))?;
+        let own = self.draw_index(index);
+        let start = out.len();
+        out.push(kind::ANSWER);
+        out.extend_from_slice(&own.to_be_bytes());
+        out.extend_from_slice(&sender.to_be_bytes());
+        write_noise(&mut noise, ANSWER_NOISE, out).map_err(|_| Refused::Forged)?;
+        let mac = hmac::sign(&mac_key(&peer), &out[start..]);
+        out.extend_from_slice(&mac.as_ref()[..MAC]);
+        let transport = noise.into_stateless_transport_mode().map_err(|_| Refused::Forged)?;
+        let session = Session::new(transport, own, sender, now, self.local.plaintext);
+        self.channels[index].prepare(session);
+        Ok(())
+    }
+
+    /// Whether there is time for another handshake.
+    fn admit(&mut self, now: Instant) -> Result<(), Refused> {
+        let earliest =
+            Instant::from_nanos(now.as_nanos().saturating_sub((REFILL * BURST).as_nanos() as u64));
+        let next = self.answered.max(earliest) + REFILL;
+        if next > now {
+            return Err(Refused::Flood);
+        }
+        self.answered = next;
+        Ok(())
+    }
+
+    /// Takes the answer to our opening.
+    fn finish(
+        &mut self,
+        sender: u32,
+        receiver: u32,
+        message: &[u8],
+        now: Instant,
+    ) -> Result<usize, Refused> {
+        let index = slot(receiver);
+        let channel = self.channels.get_mut(index).ok_or(Refused::Unknown)?;
+        let ours = channel.opening.take_if(|opening| opening.index == receiver);
+        let mut opening = ours.ok_or(Refused::Unknown)?;
+        if opening.noise.read_message(message, &mut []).is_err() {
+            // The handshake state is spoiled; the next opening is a new one.
+            return Err(Refused::Forged);
+        }
+        let transport = opening.noise.into_stateless_transport_mode();
+        let transport = transport.map_err(|_| Refused::Forged)?;
+        let session = Session::new(transport, receiver, sender, now, self.local.plaintext);
+        channel.begin(session, now);
+        Ok(index)
+    }
+}
+
+/// The neighbour that an index is of.
+fn slot(index: u32) -> usize {
+    (index & 0xff) as usize
+}
+
+fn mac_key(receiver: &PublicKey) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, &[b"weftline cotag mac", &receiver.0[..]].concat())
+}
+
+fn seal_mac(receiver: &PublicKey, datagram: &mut Vec<u8>) {
+    let mac = hmac::sign(&mac_key(receiver), datagram);
+    datagram.extend_from_slice(&mac.as_ref()[..MAC]);
+}
+
+/// Appends a handshake message without payload.
+fn write_noise(
+    noise: &mut HandshakeState,
+    length: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), snow::Error> {
+    let at = out.len();
+    out.resize(at + length, 0);
+    let written = noise.write_message(&[], &mut out[at..])?;
+    assert_eq!(written, length, "Noise messages have one length");
+    Ok(())
+}

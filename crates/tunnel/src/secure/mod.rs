@@ -1,0 +1,47 @@
+//! Who speaks on a link, and that nobody else reads or changes what is said: Noise IK
+//! (`Noise_IK_25519_AESGCM_SHA256`) over datagrams (docs/protocol.md, "COTAG datagrams").
+//!
+//! Each node has one static key and knows those of its neighbours, so that one round trip proves
+//! both sides and hides their keys; there is no certificate and nothing to negotiate. The node
+//! further from the gateway opens ([`Role::Opener`]): it knows where the other one is, and may move.
+//! A datagram has an explicit counter: any may be lost or overtaken, and none is taken twice.
+
+mod channel;
+mod datagram;
+mod guard;
+mod replay;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use channel::Role;
+pub(crate) use guard::{Guard, Link, Local, Taken};
+pub(crate) use session::DATA_OVERHEAD;
+
+use crate::key::PublicKey;
+
+/// Why a datagram was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// It has not the form of one of ours.
+    #[error("no datagram of ours")]
+    Malformed,
+    /// It was changed, or made by somebody without the key.
+    #[error("forged or corrupted")]
+    Forged,
+    /// It came before, or is too old to tell.
+    #[error("replayed")]
+    Replayed,
+    /// Of a session that is not, or no longer, or of a handshake that is over.
+    #[error("of no session")]
+    Unknown,
+    /// A handshake for another node's key, or corrupted.
+    #[error("a handshake for another key than this node's")]
+    OtherKey,
+    /// A handshake from a node whose key is not expected here.
+    #[error("a handshake from a node with the unknown key {0}")]
+    Stranger(PublicKey),
+    /// More handshakes than are answered in this time.
+    #[error("more handshakes than are answered")]
+    Flood,
+}

@@ -1,0 +1,242 @@
+//! Two sides and whoever is between them.
+
+use proptest::prelude::*;
+use weftline_core::Instant;
+
+use super::channel::SILENCE;
+use super::datagram::Datagram;
+use super::guard::{Guard, Link, Local, Taken};
+use super::{DATA_OVERHEAD, Refused, Role};
+use crate::key::SecretKey;
+
+fn secret(byte: u8) -> SecretKey {
+    SecretKey::from_bytes([byte; 32])
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(1_000_000 + ms)
+}
+
+struct Pair {
+    opener: Guard,
+    answerer: Guard,
+}
+
+fn guard(own: u8, peers: &[u8], role: Role, plaintext: bool) -> Guard {
+    let peers: Vec<_> = peers.iter().map(|&byte| secret(byte).public()).collect();
+    Guard::new(Local::new(secret(own), plaintext), Link::Access, role, &peers)
+}
+
+fn pair() -> Pair {
+    let opener = guard(1, &[2], Role::Opener, false);
+    Pair { opener, answerer: guard(2, &[9, 1], Role::Answerer, false) }
+}
+
+fn opening(guard: &mut Guard, now: Instant) -> Vec<u8> {
+    let mut out = Vec::new();
+    assert!(guard.poll_opening(0, now, &mut out), "an opening is due");
+    out
+}
+
+fn take(guard: &mut Guard, bytes: &[u8], now: Instant) -> Result<(Taken, Vec<u8>), Refused> {
+    let (mut frame, mut answer) = ([0; 2048], Vec::new());
+    let taken = guard.take(bytes, now, &mut frame, &mut answer)?;
+    if let Taken::Frame(_, opened) = taken {
+        answer = frame[..opened.length].to_vec();
+    }
+    Ok((taken, answer))
+}
+
+impl Pair {
+    /// A session of both sides.
+    fn joined() -> Self {
+        let mut pair = pair();
+        assert!(!pair.answerer.channel(1).is_up(at(0)));
+        pair.join(at(0));
+        pair
+    }
+
+    fn join(&mut self, now: Instant) {
+        let first = opening(&mut self.opener, now);
+        let (taken, answer) = take(&mut self.answerer, &first, now).unwrap();
+        assert_eq!(taken, Taken::Answer);
+        assert_eq!(take(&mut self.opener, &answer, now).unwrap().0, Taken::Begun(0));
+        let hello = self.up(b"hello");
+        let (taken, frame) = take(&mut self.answerer, &hello, now).unwrap();
+        let Taken::Frame(1, opened) = taken else { panic!("{taken:?}") };
+        assert!(opened.begun && opened.current && frame == b"hello");
+        assert!(self.answerer.channel(1).is_up(now) && self.opener.channel(0).is_up(now));
+    }
+
+    fn up(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.opener.channel(0).seal(frame, &mut out).expect("there is a session");
+        out
+    }
+
+    fn down(&mut self, frame: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.answerer.channel(1).seal(frame, &mut out).expect("there is a session");
+        out
+    }
+}
+
+#[test]
+fn frames_pass_both_ways_and_cost_what_is_said() {
+    let mut pair = Pair::joined();
+    let down = pair.down(b"a frame");
+    assert_eq!(down.len(), b"a frame".len() + DATA_OVERHEAD);
+    assert!(!down.windows(7).any(|part| part == b"a frame"), "encrypted");
+    assert_eq!(take(&mut pair.opener, &down, at(1)).unwrap().1, b"a frame");
+    assert_eq!(take(&mut pair.opener, &down, at(1)), Err(Refused::Replayed));
+    let later = [pair.down(b"1"), pair.down(b"2"), pair.down(b"3")];
+    for index in [2, 0, 1] {
+        assert!(take(&mut pair.opener, &later[index], at(1)).is_ok(), "overtaken is not replayed");
+    }
+}
+
+#[test]
+fn a_side_that_was_started_anew_is_heard_at_once() {
+    let mut pair = Pair::joined();
+    let old = pair.down(b"on its way");
+    // The opener again, with the same key and nothing remembered.
+    pair.opener = guard(1, &[2], Role::Opener, false);
+    pair.join(at(10));
+    assert_eq!(take(&mut pair.opener, &old, at(11)), Err(Refused::Unknown));
+    // The answerer: its silence is heard, and then a handshake is due.
+    pair.answerer = guard(2, &[9, 1], Role::Answerer, false);
+    let lost = pair.up(b"lost");
+    assert_eq!(take(&mut pair.answerer, &lost, at(12)), Err(Refused::Unknown));
+    assert!(!pair.opener.poll_opening(0, at(12), &mut Vec::new()));
+    let due = pair.opener.poll_timeout().unwrap();
+    assert!(due <= at(10) + SILENCE);
+    pair.join(due);
+}
+
+#[test]
+fn keys_are_made_anew_while_frames_pass() {
+    let mut pair = Pair::joined();
+    for step in 1..300 {
+        let (up, down) = (pair.up(b"up"), pair.down(b"down"));
+        let now = at(400 * step);
+        take(&mut pair.answerer, &up, now).unwrap();
+        take(&mut pair.opener, &down, now).unwrap();
+    }
+    let now = pair.opener.poll_timeout().unwrap();
+    assert_eq!(now, at(120_000));
+    let old = pair.down(b"before");
+    pair.join(now);
+    assert_eq!(take(&mut pair.opener, &old, now).unwrap().1, b"before", "the session before");
+}
+
+#[test]
+fn an_opening_that_comes_again_changes_nothing() {
+    let mut pair = pair();
+    let first = opening(&mut pair.opener, at(0));
+    let (_, answer) = take(&mut pair.answerer, &first, at(0)).unwrap();
+    take(&mut pair.opener, &answer, at(0)).unwrap();
+    let hello = pair.up(b"hello");
+    take(&mut pair.answerer, &hello, at(0)).unwrap();
+    for again in 0..10 {
+        let (taken, answer) = take(&mut pair.answerer, &first, at(again)).unwrap();
+        assert_eq!(taken, Taken::Answer);
+        assert_eq!(take(&mut pair.opener, &answer, at(again)), Err(Refused::Unknown));
+    }
+    let (up, down) = (pair.up(b"up"), pair.down(b"down"));
+    assert!(take(&mut pair.answerer, &up, at(11)).is_ok());
+    assert!(take(&mut pair.opener, &down, at(11)).is_ok());
+}
+
+#[test]
+fn openings_are_repeated_as_they_are_and_then_made_anew() {
+    let mut opener = guard(1, &[2], Role::Opener, false);
+    let first = opening(&mut opener, at(0));
+    let mut now = at(0);
+    let mut same = 1;
+    while now < at(4_900) {
+        now = opener.poll_timeout().unwrap();
+        let again = opening(&mut opener, now);
+        if now < at(5_000) {
+            assert_eq!(again, first);
+            same += 1;
+        }
+    }
+    assert!((5..10).contains(&same), "{same}");
+    let mut answerer = guard(2, &[1], Role::Answerer, false);
+    let (_, answer) = take(&mut answerer, &opening(&mut opener, at(10_000)), now).unwrap();
+    assert_eq!(take(&mut opener, &answer, at(10_001)).unwrap().0, Taken::Begun(0));
+}
+
+#[test]
+fn wrong_keys_are_told_apart() {
+    let mut answerer = guard(2, &[1], Role::Answerer, false);
+    let mut aims_at_other = guard(1, &[3], Role::Opener, false);
+    let bytes = opening(&mut aims_at_other, at(0));
+    assert_eq!(take(&mut answerer, &bytes, at(0)), Err(Refused::OtherKey));
+    let mut stranger = guard(4, &[2], Role::Opener, false);
+    let bytes = opening(&mut stranger, at(0));
+    let unknown = Refused::Stranger(secret(4).public());
+    assert_eq!(take(&mut answerer, &bytes, at(0)), Err(unknown));
+    let mut plain = guard(1, &[2], Role::Opener, true);
+    let bytes = opening(&mut plain, at(0));
+    assert_eq!(take(&mut answerer, &bytes, at(0)), Err(Refused::Forged), "plaintext on one side");
+}
+
+#[test]
+fn plaintext_is_what_it_says() {
+    let opener = guard(1, &[2], Role::Opener, true);
+    let mut pair = Pair { opener, answerer: guard(2, &[9, 1], Role::Answerer, true) };
+    pair.join(at(0));
+    let down = pair.down(b"a frame");
+    assert!(down.ends_with(b"a frame"));
+    assert_eq!(take(&mut pair.opener, &down, at(1)).unwrap().1, b"a frame");
+    assert_eq!(take(&mut pair.opener, &down, at(1)), Err(Refused::Replayed));
+}
+
+#[test]
+fn a_flood_of_handshakes_is_answered_in_part_and_frames_pass() {
+    let mut pair = Pair::joined();
+    let flood = opening(&mut guard(1, &[2], Role::Opener, false), at(0));
+    let mut answered = 0;
+    for _ in 0..1000 {
+        answered += usize::from(take(&mut pair.answerer, &flood, at(1)).is_ok());
+    }
+    assert!((20..40).contains(&answered), "{answered}");
+    let up = pair.up(b"up");
+    assert!(take(&mut pair.answerer, &up, at(1)).is_ok());
+    assert!(take(&mut pair.answerer, &flood, at(100)).is_ok(), "a moment later");
+}
+
+proptest! {
+    /// Whatever is changed in a datagram, it is refused and everything goes on.
+    #[test]
+    fn what_is_changed_is_refused(at_byte in 0_usize..200, bit in 0_u8..8, cut in 0_usize..200) {
+        let mut pair = Pair::joined();
+        let first = opening(&mut guard(1, &[2], Role::Opener, false), at(0));
+        for good in [pair.up(&[7; 100]), first] {
+            let mut bad = good.clone();
+            if at_byte < bad.len() {
+                bad[at_byte] ^= 1 << bit;
+                prop_assert!(take(&mut pair.answerer, &bad, at(1)).is_err());
+            }
+            if cut < good.len() {
+                prop_assert!(take(&mut pair.answerer, &good[..cut], at(1)).is_err());
+            }
+        }
+        let up = pair.up(b"up");
+        prop_assert!(take(&mut pair.answerer, &up, at(1)).is_ok());
+    }
+
+    /// Any bytes at all.
+    #[test]
+    fn noise_is_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 0_u8..5) {
+        if let Some(first) = bytes.first_mut() {
+            *first = kind;
+        }
+        let mut pair = Pair::joined();
+        let form = Datagram::decode(&bytes).is_ok();
+        prop_assert!(form || bytes.len() < 13 || kind != 3);
+        prop_assert!(take(&mut pair.answerer, &bytes, at(1)).is_err());
+        prop_assert!(take(&mut pair.opener, &bytes, at(1)).is_err());
+    }
+}

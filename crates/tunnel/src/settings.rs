@@ -1,0 +1,174 @@
+//! How a gateway sends, as its user chooses it, and what follows from that for packets' lengths.
+
+use std::time::Duration;
+
+use weftline_coding::Limits;
+use weftline_coding::generation::LENGTH_BYTES;
+use weftline_coding::node::{Mode, NodeConfig};
+
+use crate::TunnelError;
+use crate::frame::{
+    CODED_HEADER, Coding, INTERVALS, MAX_BUFFER, PACKET_BYTES, PACKET_HEADER, Settings,
+};
+
+/// Bytes of the headers below a datagram: IPv6's, so that IPv4 fits as well, and UDP's.
+const IP_UDP: u16 = 40 + 8;
+/// Bytes of a COTAG packet's header before its coefficients (docs/protocol.md, "COTAG packets").
+const COTAG_HEADER: u16 = 16;
+/// The least MTU that IPv6 needs (RFC 8200 §5).
+pub const IPV6_MTU: u16 = 1280;
+/// The longest wait of a device for a packet that is missing, when nothing is coded.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(30);
+
+/// Whether and how packets are coded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// Packets go out as they are, and redundant ones are combinations.
+    #[default]
+    Systematic,
+    /// All packets are combinations (COTAG §III-B).
+    Dense,
+    /// Nothing is coded: each packet goes once, over whichever link has room.
+    Plain,
+}
+
+/// How a gateway sends. The other nodes hear it from the gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending {
+    /// Whether and how packets are coded.
+    pub scheme: Scheme,
+    /// T: packets that come within it are a cohort.
+    pub interval: Duration,
+    /// The most packets of a generation, G.
+    pub generation: u8,
+    /// The most redundant packets, in percent of the others.
+    pub redundancy_percent: u32,
+    /// The most packets that a node holds.
+    pub buffer_packets: u32,
+    /// The least MTU of all links between nodes.
+    pub link_mtu: u16,
+}
+
+impl Default for Sending {
+    /// Systematic, T of 2 ms, G of 32, as many redundant packets as others, 4096 packets held,
+    /// links of 1500 bytes.
+    fn default() -> Self {
+        Self {
+            scheme: Scheme::Systematic,
+            interval: Duration::from_millis(2),
+            generation: 32,
+            redundancy_percent: 100,
+            buffer_packets: 4096,
+            link_mtu: 1500,
+        }
+    }
+}
+
+impl Sending {
+    /// What the longest IP packet in the tunnel has, so that it fits into the links' datagrams
+    /// however it is coded. It is the same without coding: what a comparison compares is then the
+    /// coding only.
+    ///
+    /// # Errors
+    /// If the links' MTU leaves nothing.
+    pub(crate) fn tunnel_mtu(&self, overhead: usize, ipv6: bool) -> Result<u16, TunnelError> {
+        let coefficients = u16::from(self.generation.max(4));
+        let coding = COTAG_HEADER + coefficients + LENGTH_BYTES as u16;
+        let taken = IP_UDP + overhead as u16 + CODED_HEADER.max(PACKET_HEADER) as u16 + coding;
+        let left = self.link_mtu.saturating_sub(taken);
+        let least = if ipv6 { IPV6_MTU } else { 576 };
+        if left < least {
+            let needs = if ipv6 { " (IPv6 needs them)" } else { "" };
+            return Err(TunnelError::Usage(format!(
+                "links of {} bytes leave packets of {left} bytes in the tunnel, fewer than \
+                 {least}{needs}; give a --link-mtu of {} or more, or a smaller --generation",
+                self.link_mtu,
+                taken + least,
+            )));
+        }
+        Ok(left.min(*PACKET_BYTES.end()))
+    }
+
+    /// What the nodes tell each other.
+    ///
+    /// # Errors
+    /// If something is out of range.
+    pub(crate) fn settings(&self, overhead: usize, ipv6: bool) -> Result<Settings, TunnelError> {
+        let usage = |message: String| Err(TunnelError::Usage(message));
+        if !INTERVALS.contains(&self.interval) {
+            return usage(format!(
+                "--interval {:?}: give 200us to 200ms; COTAG's default is 2ms",
+                self.interval
+            ));
+        }
+        if self.generation == 0 {
+            return usage("--generation 0: give 1 to 255 packets".to_owned());
+        }
+        if !(1..=MAX_BUFFER).contains(&self.buffer_packets) {
+            return usage(format!(
+                "--buffer {}: give 1 to {MAX_BUFFER} packets",
+                self.buffer_packets
+            ));
+        }
+        if self.redundancy_percent > 1000 {
+            return usage(format!(
+                "--redundancy {}: give 0 to 1000 percent",
+                self.redundancy_percent
+            ));
+        }
+        let packet_bytes = self.tunnel_mtu(overhead, ipv6)?;
+        let coding = match self.scheme {
+            Scheme::Systematic => Coding::Coded(Mode::Systematic),
+            Scheme::Dense => Coding::Coded(Mode::Dense),
+            Scheme::Plain => Coding::Plain,
+        };
+        let limits = Limits { packets: self.generation, packet_bytes };
+        let (interval, buffer_packets) = (self.interval, self.buffer_packets);
+        Ok(Settings { coding, interval, limits, buffer_packets, silent_intervals: 2 })
+    }
+}
+
+impl Settings {
+    /// The settings of a state machine; only a gateway needs to know how much is redundant.
+    pub(crate) fn node(&self, mode: Mode, redundancy_percent: u32) -> NodeConfig {
+        NodeConfig {
+            interval: self.interval,
+            limits: self.limits,
+            mode,
+            redundancy_percent,
+            buffer_packets: self.buffer_packets as usize,
+            silent_intervals: self.silent_intervals.into(),
+            ..NodeConfig::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_computed_and_what_does_not_is_told() {
+        let sending = Sending::default();
+        // 1500 - 48 - 29 - 9 - 16 - 32 - 2
+        assert_eq!(sending.tunnel_mtu(29, true).unwrap(), 1364);
+        let small = Sending { link_mtu: 1400, ..sending };
+        assert_eq!(small.tunnel_mtu(29, false).unwrap(), 1264);
+        let error = small.tunnel_mtu(29, true).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "links of 1400 bytes leave packets of 1264 bytes in the tunnel, fewer than 1280 (IPv6 \
+             needs them); give a --link-mtu of 1416 or more, or a smaller --generation"
+        );
+        let enough = Sending { link_mtu: 1416, ..sending };
+        assert_eq!(enough.tunnel_mtu(29, true).unwrap(), 1280);
+        for bad in [
+            Sending { generation: 0, ..sending },
+            Sending { interval: Duration::ZERO, ..sending },
+            Sending { buffer_packets: 0, ..sending },
+            Sending { redundancy_percent: 1001, ..sending },
+        ] {
+            assert_eq!(bad.settings(29, true).unwrap_err().exit_code(), 2);
+        }
+    }
+}

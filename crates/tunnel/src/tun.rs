@@ -1,0 +1,229 @@
+//! The TUN device at either end: where IP packets come from the kernel and go back to it.
+//!
+//! The kernel leaves segmentation and checksums to us (and takes segments that we join), so that a
+//! system call moves up to 64 KiB.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
+
+use crate::TunnelError;
+
+/// An address and the length of its prefix, such as 10.9.0.1/24.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of it that are the network's.
+    pub length: u8,
+}
+
+/// A text that is no address with a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no address with a prefix; write one such as 10.9.0.1/24 or fd09::1/64")]
+pub struct ParsePrefixError(String);
+
+impl std::str::FromStr for Prefix {
+    type Err = ParsePrefixError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePrefixError> {
+        let wrong = || ParsePrefixError(text.to_owned());
+        let (address, length) = text.split_once('/').ok_or_else(wrong)?;
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let length = length.parse().map_err(|_| wrong())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        if length > most { Err(wrong()) } else { Ok(Self { address, length }) }
+    }
+}
+
+/// What the device is to be.
+#[derive(Clone, Debug)]
+pub struct TunConfig {
+    /// The interface's name.
+    pub name: String,
+    /// Its addresses; others, and routes, can be given from outside while it is there.
+    pub addresses: Vec<Prefix>,
+}
+
+/// The longest interface name (`IFNAMSIZ` less the terminating zero).
+const NAME_MAX: usize = 15;
+
+/// Packets that are read or written in one go. One read gives up to 64 KiB: 48 of 1368 bytes, or
+/// many more small ones.
+const BATCH: usize = 128;
+
+/// The most packets one read gives: 64 KiB in segments of the least MSS.
+const SEGMENTS: usize = 256;
+/// Room for the longest packet of a device.
+const SEGMENT_BYTES: usize = 9216;
+
+/// Packets (or super-packets) that the kernel keeps for us to read.
+const QUEUE: u32 = 1000;
+
+/// A TUN device. It vanishes when this is dropped.
+pub(crate) struct Tun {
+    device: SyncDevice,
+    name: String,
+    raw: Vec<u8>,
+    segments: Vec<Vec<u8>>,
+    lengths: Vec<usize>,
+    joiner: GROTable,
+    outgoing: Vec<Vec<u8>>,
+    waiting: usize,
+    /// Writes that the kernel refused.
+    pub(crate) refused: u64,
+}
+
+impl Tun {
+    /// Creates the device and sets it up.
+    ///
+    /// # Errors
+    /// [`TunnelError::Usage`] for a name that cannot be or is taken, [`TunnelError::NotPossible`]
+    /// without the rights or `/dev/net/tun`.
+    pub(crate) fn create(config: &TunConfig, mtu: u16) -> Result<Self, TunnelError> {
+        check_name(&config.name)?;
+        let mut builder =
+            DeviceBuilder::new().name(&config.name).mtu(mtu).offload(true).tx_queue_len(QUEUE);
+        for prefix in &config.addresses {
+            builder = match prefix.address {
+                IpAddr::V4(address) => builder.ipv4(address, prefix.length, None),
+                IpAddr::V6(address) => builder.ipv6(address, prefix.length),
+            };
+        }
+        let device = builder.build_sync().map_err(|error| cannot_create(&config.name, error))?;
+        device.set_nonblocking(true).map_err(TunnelError::os("setting up the TUN device"))?;
+        Ok(Self {
+            device,
+            name: config.name.clone(),
+            raw: vec![0; VIRTIO_NET_HDR_LEN + 65_536],
+            segments: vec![vec![0; SEGMENT_BYTES]; SEGMENTS],
+            lengths: vec![0; SEGMENTS],
+            joiner: GROTable::default(),
+            outgoing: Vec::new(),
+            waiting: 0,
+            refused: 0,
+        })
+    }
+
+    /// The interface's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sets the longest packet.
+    pub(crate) fn set_mtu(&self, mtu: u16) -> io::Result<()> {
+        self.device.set_mtu(mtu)
+    }
+
+    /// Reads once; each packet is handed to `each`. Whether there may be more.
+    pub(crate) fn read(&mut self, mut each: impl FnMut(&mut [u8])) -> bool {
+        let read =
+            self.device.recv_multiple(&mut self.raw, &mut self.segments, &mut self.lengths, 0);
+        let count = match read {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) => {
+                // A packet of a form that cannot be: it is gone, and the next may be good.
+                tracing::debug!(device = self.name, %error, "a packet was not read");
+                return error.raw_os_error().is_none();
+            }
+        };
+        for (segment, &length) in self.segments[..count].iter_mut().zip(&self.lengths) {
+            each(&mut segment[..length]);
+        }
+        true
+    }
+
+    /// Queues a packet to be written.
+    pub(crate) fn write(&mut self, packet: &[u8]) {
+        if self.waiting == self.outgoing.len() {
+            // Segments are joined in the memory of the first of them.
+            self.outgoing.push(Vec::with_capacity(VIRTIO_NET_HDR_LEN + 65_536));
+        }
+        let buffer = &mut self.outgoing[self.waiting];
+        buffer.clear();
+        buffer.resize(VIRTIO_NET_HDR_LEN, 0);
+        buffer.extend_from_slice(packet);
+        self.waiting += 1;
+        if self.waiting == BATCH {
+            self.flush();
+        }
+    }
+
+    /// Writes what is queued, segments of one flow joined.
+    pub(crate) fn flush(&mut self) {
+        if self.waiting == 0 {
+            return;
+        }
+        let buffers = &mut self.outgoing[..self.waiting];
+        self.waiting = 0;
+        let sent = self.device.send_multiple(&mut self.joiner, buffers, VIRTIO_NET_HDR_LEN);
+        if let Err(error) = sent {
+            self.refused += 1;
+            tracing::debug!(device = self.name, %error, "the kernel did not take a packet");
+        }
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+fn check_name(name: &str) -> Result<(), TunnelError> {
+    let fits = (1..=NAME_MAX).contains(&name.len());
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if fits && plain && !matches!(name, "." | ".." | "lo" | "all" | "default") {
+        return Ok(());
+    }
+    Err(TunnelError::Usage(format!(
+        "'{name}' cannot be the TUN device's name: use 1 to {NAME_MAX} letters, digits, '-', '_' \
+         or '.'"
+    )))
+}
+
+fn cannot_create(name: &str, error: io::Error) -> TunnelError {
+    match (error.kind(), error.raw_os_error()) {
+        (_, Some(libc::EBUSY)) => TunnelError::Usage(format!(
+            "there is an interface '{name}' already, in use by another program; end that one or \
+             choose another name with --tun"
+        )),
+        (_, Some(libc::EINVAL)) => TunnelError::Usage(format!(
+            "the interface '{name}' is there and is no TUN device of this kind; choose another \
+             name with --tun"
+        )),
+        (io::ErrorKind::NotFound, _) => TunnelError::not_possible(
+            "there is no /dev/net/tun",
+            "load it with 'modprobe tun', or pass --device /dev/net/tun to the container",
+        ),
+        (io::ErrorKind::PermissionDenied, _) => TunnelError::not_possible(
+            format!("creating the TUN device '{name}' is not permitted"),
+            "run as root (sudo), or with the capability CAP_NET_ADMIN",
+        ),
+        _ => {
+            TunnelError::Os { context: format!("creating the TUN device '{name}'"), source: error }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_prefixes_are_checked() {
+        assert!(check_name("cotag0").is_ok());
+        for bad in ["", "sixteen_chars_xx", "a b", "a/b", "lo", "..", "ü"] {
+            assert!(check_name(bad).is_err(), "{bad}");
+        }
+        let good = Prefix { address: "10.9.0.1".parse().unwrap(), length: 24 };
+        assert_eq!("10.9.0.1/24".parse(), Ok(good));
+        assert!("fd09::1/64".parse::<Prefix>().is_ok());
+        for bad in ["10.9.0.1", "10.9.0.1/33", "10.9.0/24", "fd09::1/129", "/", ""] {
+            assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Sockets: many datagrams in a system call, each way, by the kernel's segmentation (UDP GSO and
+//! GRO).
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+
+use crate::TunnelError;
+
+/// Reads in one system call, and the bytes of each: a GRO super-packet.
+const READS: usize = 8;
+const READ_BYTES: usize = 65_536;
+
+/// Most bytes that leave in one system call: the kernel's 64 KiB with all headers.
+const BATCH_BYTES: usize = 60_000;
+
+/// Receive buffer asked for: 20 ms at 1.6 Gb/s.
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// Send buffer asked for where nothing limits it.
+const SEND_BUFFER: usize = 4 << 20;
+
+/// What a socket is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// A local address.
+    Address(IpAddr),
+    /// An interface by name.
+    Interface(String),
+}
+
+impl std::str::FromStr for Via {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address))
+    }
+}
+
+/// A UDP socket that never waits.
+pub(crate) struct Socket {
+    socket: UdpSocket,
+    state: UdpSocketState,
+}
+
+impl Socket {
+    /// A socket at `address`.
+    pub(crate) fn listen(address: SocketAddr) -> Result<Self, TunnelError> {
+        let bound = open(address.is_ipv4()).and_then(|socket| {
+            socket.bind(&address.into())?;
+            Ok(socket)
+        });
+        let socket = bound.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => TunnelError::Usage(format!(
+                "another program listens on {address} (UDP); end it or choose another --listen"
+            )),
+            io::ErrorKind::AddrNotAvailable => TunnelError::Usage(format!(
+                "this machine has not the address {address}; choose another --listen"
+            )),
+            _ => TunnelError::Os { context: format!("listening on {address}"), source: error },
+        })?;
+        Self::new(socket)
+    }
+
+    /// A socket to speak to `peer` from, through `via`.
+    pub(crate) fn towards(peer: SocketAddr, via: Option<&Via>) -> Result<Self, TunnelError> {
+        let any: IpAddr = if peer.is_ipv4() {
+            std::net::Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            std::net::Ipv6Addr::UNSPECIFIED.into()
+        };
+        let what = |via: &str| format!("binding a socket to {via}");
+        let socket = open(peer.is_ipv4()).map_err(TunnelError::os("opening a socket"))?;
+        let local = match via {
+            Some(Via::Interface(name)) => {
+                socket.bind_device(Some(name.as_bytes())).map_err(|error| {
+                    match error.raw_os_error() {
+                        Some(libc::ENODEV) => TunnelError::Usage(format!(
+                            "there is no interface '{name}'; `ip link` lists them"
+                        )),
+                        _ => TunnelError::Os { context: what(name), source: error },
+                    }
+                })?;
+                any
+            }
+            Some(Via::Address(address)) if address.is_ipv4() != peer.is_ipv4() => {
+                return Err(TunnelError::Usage(format!(
+                    "{peer} cannot be reached from {address}: one is IPv4, the other IPv6"
+                )));
+            }
+            Some(Via::Address(address)) => *address,
+            None => any,
+        };
+        let bound = socket.bind(&SocketAddr::new(local, 0).into());
+        bound.map_err(|error| match error.kind() {
+            io::ErrorKind::AddrNotAvailable => {
+                TunnelError::Usage(format!("this machine has not the address {local}"))
+            }
+            _ => TunnelError::Os { context: what(&local.to_string()), source: error },
+        })?;
+        Self::new(socket)
+    }
+
+    fn new(socket: RawSocket) -> Result<Self, TunnelError> {
+        let socket = UdpSocket::from(socket);
+        let state = UdpSocketState::new((&socket).into());
+        let state = state.map_err(TunnelError::os("setting up a socket"))?;
+        // The system may give less; it is what there is.
+        let _ = state.set_recv_buffer_size((&socket).into(), RECEIVE_BUFFER);
+        let _ = state.set_send_buffer_size((&socket).into(), SEND_BUFFER);
+        Ok(Self { socket, state })
+    }
+
+    /// Limits what the kernel queues of ours, so that it says when the interface has no room.
+    pub(crate) fn limit_queue(&self, bytes: usize) {
+        let _ = self.state.set_send_buffer_size((&self.socket).into(), bytes);
+    }
+
+    /// Where it is.
+    pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The most datagrams of one length that leave in a system call.
+    fn most_segments(&self) -> usize {
+        self.state.max_gso_segments().max(1)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn open(v4: bool) -> io::Result<RawSocket> {
+    let domain = if v4 { Domain::IPV4 } else { Domain::IPV6 };
+    RawSocket::new(domain, Type::DGRAM, Some(Protocol::UDP))
+}
+
+/// Memory into which datagrams are read.
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    meta: [RecvMeta; READS],
+}
+
+impl Inbox {
+    pub(crate) fn new() -> Self {
+        Self { bytes: vec![0; READS * READ_BYTES], meta: [RecvMeta::default(); READS] }
+    }
+
+    /// Reads once; each datagram is handed to `each` with where it is from. Whether there may be
+    /// more.
+    pub(crate) fn read(
+        &mut self,
+        socket: &Socket,
+        mut each: impl FnMut(SocketAddr, &[u8]),
+    ) -> bool {
+        let mut parts = self.bytes.chunks_exact_mut(READ_BYTES).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; READS] =
+            std::array::from_fn(|_| parts.next().expect("as many as reads"));
+        let read = socket.state.recv((&socket.socket).into(), &mut slices, &mut self.meta);
+        let count = match read {
+            Ok(count) => count,
+            Err(error) => {
+                // Other than "nothing there" it can tell of an earlier datagram only.
+                return !matches!(error.kind(), io::ErrorKind::WouldBlock);
+            }
+        };
+        for (meta, bytes) in self.meta[..count].iter().zip(self.bytes.chunks_exact(READ_BYTES)) {
+            for datagram in bytes[..meta.len].chunks(meta.stride.max(1)) {
+                each(meta.addr, datagram);
+            }
+        }
+        count == READS
+    }
+}
+
+/// Datagrams to one address that wait to leave together.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    /// The length of each but the last.
+    segment: usize,
+    count: usize,
+    /// Whether the last is shorter: nothing can follow it in the same call.
+    closed: bool,
+}
+
+/// What became of datagrams handed to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// They are on their way, or there were none.
+    Done,
+    /// The kernel has no room; they wait.
+    Blocked,
+    /// Too long for the interface: dropped.
+    TooLong,
+    /// Refused for another reason, such as no route: dropped.
+    Refused,
+}
+
+impl Outbox {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Lets `write` append a datagram; if it does not fit to those that wait, these leave first.
+    pub(crate) fn push(
+        &mut self,
+        socket: &Socket,
+        to: SocketAddr,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Sent {
+        let start = self.bytes.len();
+        write(&mut self.bytes);
+        let length = self.bytes.len() - start;
+        let fits = start == 0
+            || (!self.closed
+                && length <= self.segment
+                && self.bytes.len() <= BATCH_BYTES
+                && self.count < socket.most_segments());
+        if fits {
+            if start == 0 {
+                (self.segment, self.count) = (length, 0);
+            }
+            self.count += 1;
+            self.closed = length < self.segment;
+            return Sent::Done;
+        }
+        let sent = send(socket, to, &self.bytes[..start], self.segment);
+        if sent == Sent::Blocked {
+            // No room for those that wait, and so none for this one.
+            self.bytes.truncate(start);
+            return sent;
+        }
+        self.bytes.copy_within(start.., 0);
+        self.bytes.truncate(length);
+        (self.segment, self.count, self.closed) = (length, 1, false);
+        sent
+    }
+
+    /// Hands what waits to the kernel.
+    pub(crate) fn flush(&mut self, socket: &Socket, to: SocketAddr) -> Sent {
+        if self.bytes.is_empty() {
+            return Sent::Done;
+        }
+        let sent = send(socket, to, &self.bytes, self.segment);
+        if sent != Sent::Blocked {
+            self.bytes.clear();
+            (self.count, self.closed) = (0, false);
+        }
+        sent
+    }
+}
+
+fn send(socket: &Socket, to: SocketAddr, contents: &[u8], segment: usize) -> Sent {
+    let transmit = |contents, segment_size| {
+        let transmit =
+            Transmit { destination: to, ecn: None, contents, segment_size, src_ip: None };
+        socket.state.try_send((&socket.socket).into(), &transmit)
+    };
+    let several = contents.len() > segment;
+    match transmit(contents, several.then_some(segment)) {
+        Ok(()) => Sent::Done,
+        // The driver has no segmentation after all: one by one.
+        Err(error) if several && is_unsupported(&error) => {
+            let mut all = Sent::Done;
+            for datagram in contents.chunks(segment) {
+                if let Err(error) = transmit(datagram, None) {
+                    all = refusal(&error);
+                }
+            }
+            if all == Sent::Blocked { Sent::Refused } else { all }
+        }
+        Err(error) => refusal(&error),
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
+}
+
+fn refusal(error: &io::Error) -> Sent {
+    if error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS) {
+        Sent::Blocked
+    } else if quinn_udp::is_msg_size_err(error) {
+        Sent::TooLong
+    } else {
+        tracing::trace!(%error, "a datagram was refused");
+        Sent::Refused
+    }
+}

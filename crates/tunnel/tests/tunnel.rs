@@ -1,0 +1,178 @@
+//! Kernel TCP through gateway, two access points and device over emulated links.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use support::{
+    DEVICE_V4, DEVICE_V6, GATEWAY_V4, GATEWAY_V6, PATIENCE, World, alone, ip, link,
+};
+use weftline_core::Bitrate;
+use weftline_lab::testbed::Testbed;
+use weftline_link::RateTrace;
+use weftline_tunnel::{Scheme, Sending};
+
+const DELAY: Duration = Duration::from_millis(5);
+
+/// 30 and 10 Mb/s.
+fn links(loss: f64) -> [weftline_link::LinkConfig; 2] {
+    [30, 10].map(|mbps| link(RateTrace::constant(Bitrate::mbps(mbps)), DELAY, loss))
+}
+
+/// Bytes that repeat after no short while.
+fn content(length: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+/// Sends bytes by TCP from one end of the tunnel to the other and compares them; how long it took.
+/// `during` runs when a quarter has come.
+fn transfer(
+    testbed: &Testbed,
+    from: IpAddr,
+    down: bool,
+    length: usize,
+    during: impl FnOnce(),
+) -> Duration {
+    let (server, client) = if down {
+        (&testbed.server, &testbed.client)
+    } else {
+        (&testbed.client, &testbed.server)
+    };
+    let sent = content(length);
+    std::thread::scope(|scope| {
+        let listener = server.run(|| TcpListener::bind(SocketAddr::new(from, 0))).unwrap();
+        let address = listener.local_addr().unwrap();
+        let bytes = &sent;
+        scope.spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+            stream.write_all(bytes).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let _ = stream.read(&mut [0]);
+        });
+        let begun = Instant::now();
+        let mut stream = client.run(|| TcpStream::connect_timeout(&address, PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut received = vec![0; length / 4];
+        stream.read_exact(&mut received).unwrap();
+        during();
+        stream.read_to_end(&mut received).unwrap();
+        assert!(received == sent, "{} of {length} bytes came, or others", received.len());
+        begun.elapsed()
+    })
+}
+
+#[test]
+fn tcp_passes_both_ways_byte_for_byte_in_every_scheme() {
+    let _alone = alone();
+    for scheme in [Scheme::Systematic, Scheme::Dense, Scheme::Plain] {
+        let sending = Sending { scheme, ..Sending::default() };
+        let Some(mut world) = World::build(links(0.0), sending) else { return };
+        world.start();
+        for (from, down) in
+            [(GATEWAY_V4, true), (GATEWAY_V6, true), (DEVICE_V4, false), (DEVICE_V6, false)]
+        {
+            let took = transfer(&world.testbed, ip(from), down, 2 << 20, || {});
+            eprintln!("{scheme:?} from {from}: {took:.1?}");
+        }
+        let dropped = world.device().status().dropped;
+        assert_eq!((dropped.forged, dropped.malformed), (0, 0));
+    }
+}
+
+#[test]
+fn losses_on_the_links_are_made_up_for() {
+    let _alone = alone();
+    // The links have room for twice what is asked, and lose one packet in fifty.
+    let Some(mut world) = World::build(links(0.02), Sending::default()) else { return };
+    world.start();
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 4 << 20, || {});
+    let (recovered, lost) =
+        (world.device().counter("packets_recovered"), world.device().counter("packets_lost"));
+    eprintln!("recovered {recovered}, lost {lost}");
+    assert!(recovered > 0);
+}
+
+#[test]
+fn an_access_point_may_die_and_come_back() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    world.start();
+    let testbed_of = |world: &World| std::ptr::from_ref(&world.testbed);
+    // The transfer reads the testbed while the world changes its nodes.
+    let _ = testbed_of;
+    let World { aps, testbed, .. } = &mut world;
+    let dead = std::cell::RefCell::new(aps[0].take());
+    transfer(testbed, ip(GATEWAY_V4), true, 4 << 20, || drop(dead.take()));
+    let ap = world.start_ap(0);
+    let begun = Instant::now();
+    world.aps[0] = Some(ap);
+    let up = |name: &'static str| {
+        move |status: &weftline_tunnel::Status| {
+            status.links.iter().any(|link| link.name == name && link.up)
+        }
+    };
+    world.gateway().wait_for("the gateway's link", up("mmwave"));
+    world.device().wait_for("the device's link", up("mmwave"));
+    eprintln!("back after {:.0?}", begun.elapsed());
+    let before = world.ap(0).counter("packets_high");
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 4 << 20, || {});
+    assert!(world.ap(0).counter("packets_high") > before, "it carries again");
+}
+
+#[test]
+fn a_gateway_that_is_started_anew_is_followed() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    world.start();
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+    world.gateway = None;
+    world.gateway = Some(world.start_gateway());
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+    transfer(&world.testbed, ip(DEVICE_V4), false, 1 << 20, || {});
+    world.device = None;
+    world.device = Some(world.start_device());
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+}
+
+#[test]
+fn junk_is_counted_and_dropped_and_harms_nobody() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    world.start();
+    let target = world.ap_address(0);
+    let socket = world.testbed.client.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    let junk = || {
+        for round in 0..200_u32 {
+            // Openings, answers and data, none of which anybody made with a key.
+            for kind in 0..4_u8 {
+                let length = [117, 78, 60, 1400][usize::from(kind)];
+                let mut bytes = vec![round as u8; length];
+                bytes[0] = kind;
+                bytes[1..4].fill(0);
+                // Index 0 names the first neighbour.
+                bytes[4] = 0;
+                socket.send_to(&bytes, target).unwrap();
+            }
+        }
+    };
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 2 << 20, junk);
+    let ap = world.ap(0);
+    ap.wait_for("the junk is counted", |status| {
+        let dropped = status.dropped;
+        dropped.malformed > 0 && dropped.handshakes > 0 && dropped.unknown > 0
+    });
+    eprintln!("{:?}", ap.status().dropped);
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+}
