@@ -8,9 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use support::{
-    DEVICE_V4, DEVICE_V6, GATEWAY_V4, GATEWAY_V6, PATIENCE, World, alone, ip, link,
-};
+use support::{DEVICE_V4, DEVICE_V6, GATEWAY_V4, GATEWAY_V6, PATIENCE, World, alone, ip, link};
 use weftline_core::Bitrate;
 use weftline_lab::testbed::Testbed;
 use weftline_link::RateTrace;
@@ -44,11 +42,8 @@ fn transfer(
     length: usize,
     during: impl FnOnce(),
 ) -> Duration {
-    let (server, client) = if down {
-        (&testbed.server, &testbed.client)
-    } else {
-        (&testbed.client, &testbed.server)
-    };
+    let (server, client) =
+        if down { (&testbed.server, &testbed.client) } else { (&testbed.client, &testbed.server) };
     let sent = content(length);
     std::thread::scope(|scope| {
         let listener = server.run(|| TcpListener::bind(SocketAddr::new(from, 0))).unwrap();
@@ -109,9 +104,6 @@ fn an_access_point_may_die_and_come_back() {
     let _alone = alone();
     let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
     world.start();
-    let testbed_of = |world: &World| std::ptr::from_ref(&world.testbed);
-    // The transfer reads the testbed while the world changes its nodes.
-    let _ = testbed_of;
     let World { aps, testbed, .. } = &mut world;
     let dead = std::cell::RefCell::new(aps[0].take());
     transfer(testbed, ip(GATEWAY_V4), true, 4 << 20, || drop(dead.take()));
@@ -157,7 +149,7 @@ fn junk_is_counted_and_dropped_and_harms_nobody() {
         for round in 0..200_u32 {
             // Openings, answers and data, none of which anybody made with a key.
             for kind in 0..4_u8 {
-                let length = [117, 78, 60, 1400][usize::from(kind)];
+                let length = [60, 117, 73, 1400][usize::from(kind)];
                 let mut bytes = vec![round as u8; length];
                 bytes[0] = kind;
                 bytes[1..4].fill(0);
@@ -171,7 +163,7 @@ fn junk_is_counted_and_dropped_and_harms_nobody() {
     let ap = world.ap(0);
     ap.wait_for("the junk is counted", |status| {
         let dropped = status.dropped;
-        dropped.malformed > 0 && dropped.handshakes > 0 && dropped.unknown > 0
+        dropped.malformed >= 100 && dropped.handshakes >= 100 && dropped.unknown >= 100
     });
     eprintln!("{:?}", ap.status().dropped);
     transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});

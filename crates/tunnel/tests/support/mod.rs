@@ -41,7 +41,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
 /// A link of a rate, a delay one way and a queue of 50 ms.
 pub(crate) fn link(trace: RateTrace, delay: Duration, loss: f64) -> LinkConfig {
     let queue = trace.mean().bytes_in(Duration::from_millis(50)).max(ByteCount::new(30_000));
-    let loss = if loss > 0.0 { LossModel::constant(loss) } else { LossModel::none() };
+    let loss = if loss > 0.0 { LossModel::Bernoulli(loss) } else { LossModel::None };
     LinkConfig { rate: trace, delay, jitter: Duration::ZERO, queue: QueueLimit::Bytes(queue), loss }
 }
 
@@ -135,11 +135,9 @@ impl World {
     /// A tunnel over two links, paced at 95 % of the rate they carry on average; `None`, after
     /// saying how to run the test, where the lab cannot run. In CI it must be able to.
     pub(crate) fn build(links: [LinkConfig; 2], sending: Sending) -> Option<Self> {
-        let rates = links.clone().map(|link| {
-            Bitrate::bps(link.rate.mean().as_bps() / 100 * 95)
-        });
+        let rates = links.clone().map(|link| Bitrate::bps(link.rate.mean().as_bps() / 100 * 95));
         let path = |(name, down): (&str, LinkConfig)| {
-            let up = LinkConfig { loss: LossModel::none(), ..down.clone() };
+            let up = LinkConfig { loss: LossModel::None, ..down.clone() };
             PathLinks { name: name.to_owned(), down, up }
         };
         let paths = ["mmwave", "sub6"].into_iter().zip(links).map(path).collect();
@@ -163,7 +161,8 @@ impl World {
         self.gateway = Some(self.start_gateway());
         self.aps = [0, 1].map(|index| Some(self.start_ap(index)));
         self.device = Some(self.start_device());
-        let all_up = |status: &Status| status.links.iter().all(|link| link.up && link.rtt.is_some());
+        let all_up =
+            |status: &Status| status.links.iter().all(|link| link.up && link.rtt.is_some());
         self.gateway().wait_for("links of the gateway", all_up);
         self.device().wait_for("links of the device", all_up);
     }
