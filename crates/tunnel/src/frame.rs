@@ -54,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) buffer_packets: u32,
     /// Intervals after which a silent link is given up.
     pub(crate) silent_intervals: u8,
+    /// Whether packets are sent on as they come.
+    pub(crate) cut_through: bool,
 }
 
 /// What settings may be: an interval that a node can keep, and memory that it has.
@@ -145,7 +147,7 @@ impl Settings {
         out.extend_from_slice(&self.limits.packet_bytes.to_be_bytes());
         out.extend_from_slice(&(self.interval.as_micros() as u32).to_be_bytes());
         out.extend_from_slice(&self.buffer_packets.to_be_bytes());
-        out.extend_from_slice(&[self.silent_intervals, 0, 0, 0]);
+        out.extend_from_slice(&[self.silent_intervals, self.cut_through.into(), 0, 0]);
     }
 
     /// `None` if it is impossible, `Some(None)` if there is none.
@@ -160,7 +162,12 @@ impl Settings {
         let limits = Limits { packets: bytes[1], packet_bytes: u16_at(bytes, 2)? };
         let interval = Duration::from_micros(u32_at(bytes, 4)?.into());
         let (buffer_packets, silent_intervals) = (u32_at(bytes, 8)?, bytes[12]);
-        let settings = Self { coding, interval, limits, buffer_packets, silent_intervals };
+        if bytes[13] > 1 || bytes[14..] != [0, 0] {
+            return None;
+        }
+        let cut_through = bytes[13] == 1;
+        let settings =
+            Self { coding, interval, limits, buffer_packets, silent_intervals, cut_through };
         settings.is_possible().then_some(Some(settings))
     }
 
@@ -238,6 +245,7 @@ mod tests {
             limits: Limits { packets: 32, packet_bytes: 1370 },
             buffer_packets: 4096,
             silent_intervals: 2,
+            cut_through: true,
         }
     }
 
@@ -250,7 +258,7 @@ mod tests {
         let mut bytes = Vec::new();
         greeting(Some(settings())).encode(&mut bytes);
         let times = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4];
-        let rest = [0, 0, 0, 5, 3, 32, 5, 90, 0, 0, 7, 208, 0, 0, 16, 0, 2, 0, 0, 0];
+        let rest = [0, 0, 0, 5, 3, 32, 5, 90, 0, 0, 7, 208, 0, 0, 16, 0, 2, 1, 0, 0];
         assert_eq!(bytes, [&[1][..], &times, &rest].concat());
         assert_eq!(Frame::decode(&bytes), Some(Frame::Greeting(greeting(Some(settings())))));
         bytes.clear();

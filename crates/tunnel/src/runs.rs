@@ -58,6 +58,7 @@ mod tests {
             limits: Limits::default(),
             buffer_packets: 1,
             silent_intervals: 2,
+            cut_through: false,
         };
         let greeting = |run, settings| Greeting {
             run,

@@ -47,11 +47,15 @@ pub struct Sending {
     pub buffer_packets: u32,
     /// The least MTU of all links between nodes.
     pub link_mtu: u16,
+    /// Whether packets are sent on as they come, and only what is redundant waits for the end of
+    /// its interval; not in the dense scheme.
+    pub cut_through: bool,
 }
 
 impl Default for Sending {
     /// Systematic, T of 2 ms, G of 32, as many redundant packets as others, 4096 packets held,
-    /// links of 1500 bytes.
+    /// links of 1500 bytes, no
+    /// cut-through.
     fn default() -> Self {
         Self {
             scheme: Scheme::Systematic,
@@ -60,6 +64,7 @@ impl Default for Sending {
             redundancy_percent: 100,
             buffer_packets: 4096,
             link_mtu: 1500,
+            cut_through: false,
         }
     }
 }
@@ -123,8 +128,14 @@ impl Sending {
             Scheme::Plain => Coding::Plain,
         };
         let limits = Limits { packets: self.generation, packet_bytes };
-        let (interval, buffer_packets) = (self.interval, self.buffer_packets);
-        Ok(Settings { coding, interval, limits, buffer_packets, silent_intervals: 2 })
+        Ok(Settings {
+            coding,
+            interval: self.interval,
+            limits,
+            buffer_packets: self.buffer_packets,
+            silent_intervals: 2,
+            cut_through: self.cut_through,
+        })
     }
 }
 
@@ -138,6 +149,7 @@ impl Settings {
             redundancy_percent,
             buffer_packets: self.buffer_packets as usize,
             silent_intervals: self.silent_intervals.into(),
+            cut_through: self.cut_through,
             ..NodeConfig::default()
         }
     }

@@ -50,6 +50,9 @@ pub(crate) struct GatewayArgs {
     /// Send combinations only, not packets as they are first
     #[arg(long)]
     dense: bool,
+    /// Send packets on as they come; only what is redundant waits for the end of its interval
+    #[arg(long, conflicts_with_all = ["plain", "dense"])]
+    cut_through: bool,
     /// T: packets that come within it are coded together, and wait for its end [default: 2ms]
     #[arg(long, value_name = "DURATION")]
     interval: Option<String>,
@@ -208,7 +211,7 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
         complete!(args from from;
             options key listen tun interval generation redundancy buffer link_mtu log_format
                 log_level;
-            flags plain dense insecure_plaintext stats;
+            flags plain dense cut_through insecure_plaintext stats;
             lists address aps);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
@@ -310,6 +313,7 @@ impl GatewayArgs {
             redundancy_percent: self.redundancy.unwrap_or(default.redundancy_percent),
             buffer_packets: self.buffer.unwrap_or(default.buffer_packets),
             link_mtu: self.link_mtu.unwrap_or(default.link_mtu),
+            cut_through: self.cut_through,
         })
     }
 }
