@@ -211,7 +211,12 @@ impl AccessPoint {
         at
     }
 
+    /// Whether nothing of this label is sent any more. With cut-through what was done early goes on
+    /// nevertheless until the end of its time: the network may have changed the order.
     fn is_over(&self, label: Label) -> bool {
+        if self.config.cut_through {
+            return self.links.all_at().is_some_and(|at| label.plus(1).is_before(at));
+        }
         self.begun.is_some_and(|begun| label.is_before(begun))
     }
 

@@ -63,9 +63,10 @@ impl Gateway {
     ///
     /// # Panics
     ///
-    /// If the interval is zero.
+    /// If the interval or the size of a generation is zero.
     pub fn new(config: NodeConfig, links: usize, seed: u64, now: Instant) -> Self {
         assert!(!config.interval.is_zero(), "cohorts last for a time");
+        assert!(config.limits.packets > 0, "generations have packets");
         Self {
             config,
             rng: Rng::stream(seed, "cotag/gateway"),
@@ -89,7 +90,8 @@ impl Gateway {
         self
     }
 
-    /// Takes a packet of `flow` that came `now`.
+    /// Takes a packet of `flow` that came `now`. The number of a flow that has ended may be given to
+    /// another: its packets are counted on.
     ///
     /// # Errors
     ///

@@ -68,7 +68,7 @@ impl Links {
             return Err(NodeError::Link { link, links });
         };
         if let Some((newest, came)) = self.newest {
-            let passed = nanos(now.since(came)) / nanos(interval);
+            let passed = nanos(now.since(came)) / nanos(interval).max(1);
             let ahead = (passed + passed / 8 + MAX_AHEAD).min(FARTHEST) as u32;
             if !label.is_near(newest, MAX_BEHIND, ahead) {
                 return Err(NodeError::Label { label, newest });

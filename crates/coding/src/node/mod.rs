@@ -9,8 +9,9 @@
 //! (*taking*).
 //!
 //! Whoever drives a node hands it packets with the time, asks for the next packet whenever a link
-//! has room, and calls it again at the time of its `poll_timeout`. Every call is good for what is
-//! due by then, so that a late driver loses time and nothing else.
+//! has room, takes what a device hands out, and calls a node again at the time of its
+//! `poll_timeout`. Every call is good for what is due by then, so that a late driver loses time and
+//! nothing else.
 //!
 //! Labels and arrival numbers start with a gateway. A driver that hears of a gateway's new start
 //! makes new nodes. A node also finds out: when labels come that its gateway cannot have reached by
