@@ -57,6 +57,7 @@ fn a_gateway_may_be_silent_for_days() {
 /// The gateway is started anew and nobody says so. Its labels are others; packets that were on
 /// their way from the old one come, too.
 #[test]
+#[cfg_attr(miri, ignore = "too slow under an interpreter")]
 fn nodes_find_out_that_the_gateway_is_another() {
     let config = config();
     for (first, waits_ms) in [(3_000_000_000_u32, 24), (7_000_000 - 100, 1000)] {
