@@ -182,6 +182,14 @@ impl<'a> Value<'a> {
         number.filter(|number| (low..=high).contains(number)).ok_or_else(wanted)
     }
 
+    /// A truth.
+    pub(crate) fn boolean(&self) -> Result<bool, ScenarioError> {
+        match self.value.get_ref() {
+            DeValue::Boolean(boolean) => Ok(*boolean),
+            _ => Err(self.unexpected("true or false")),
+        }
+    }
+
     /// The number of a packet, from 1.
     pub(crate) fn packet_number(&self) -> Result<u64, ScenarioError> {
         let wanted = || self.error("wants a packet's number, a whole number from 1");

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use weftline_core::{Bitrate, ByteCount};
+
 use crate::document::{Table, Value};
 use crate::path::check_name;
 use crate::{Congestion, PathSpec, Scenario, ScenarioError, Scheme, UnknownName, Workload};
@@ -119,7 +121,8 @@ fn read_paths(value: Value<'_>, paths: &[PathSpec]) -> Result<Vec<String>, Scena
 
 impl Scenario {
     /// The connections of a run of `scheme`: the `[[flow]]` entries, or one without a name. The
-    /// first is the one that a record's own figures are about.
+    /// first is the one that a record's own figures are about; with `parallel` connections it is
+    /// the first so many, which share out its workload.
     ///
     /// # Errors
     ///
@@ -161,7 +164,35 @@ impl Scenario {
                 workload: spec.workload.unwrap_or(usual),
             })
         };
-        specs.iter().map(flow).collect()
+        let mut flows = specs.iter().map(flow).collect::<Result<Vec<_>, _>>()?;
+        if self.parallel > 1 {
+            let first = flows.remove(0);
+            let part = |number| first.part(number, self.parallel);
+            flows.splice(0..0, (0..self.parallel).map(part));
+        }
+        Ok(flows)
+    }
+}
+
+impl Flow {
+    /// The `number`-th of so many equal parts of it; what remains of a division is the first's.
+    fn part(&self, number: usize, parts: usize) -> Self {
+        let name = match self.name.as_str() {
+            "" => (number + 1).to_string(),
+            name => format!("{name}-{}", number + 1),
+        };
+        let share = |whole: u64| {
+            let parts = parts as u64;
+            whole / parts + if number == 0 { whole % parts } else { 0 }
+        };
+        let size = |size: ByteCount| ByteCount::new(share(size.as_u64()).max(1));
+        let workload = match self.workload {
+            Workload::Burst(whole) => Workload::Burst(size(whole)),
+            Workload::Cbr(rate) => Workload::Cbr(Bitrate::bps(share(rate.as_bps()).max(1))),
+            Workload::Transfer(whole) => Workload::Transfer(size(whole)),
+            other => other,
+        };
+        Self { name, workload, ..self.clone() }
     }
 }
 

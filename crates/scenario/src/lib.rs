@@ -11,6 +11,7 @@ mod document;
 mod error;
 mod flow;
 mod generator;
+mod headset;
 mod path;
 mod rate;
 mod record;
@@ -22,6 +23,7 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod trace_file;
 mod video;
 mod workload;
@@ -30,10 +32,12 @@ pub use builtin::{BUILTIN, Builtin, SWEEPS};
 pub use error::ScenarioError;
 pub use flow::{Flow, FlowSpec};
 pub use generator::{Blockage, BlockageState, Outage};
+pub use headset::Headset;
 pub use path::{PathSpec, QueueSpec, UpSpec};
 pub use rate::{RateSpec, TraceFile, TraceFormat};
 pub use record::{
-    DelayMs, EmulatorRecord, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, VideoRecord,
+    DelayMs, EmulatorRecord, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION,
+    ShortTermMbps, VideoRecord,
 };
 pub use results::{
     ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
@@ -43,6 +47,7 @@ pub use scheme::{Congestion, Scheme, SchemeInfo};
 pub use summary::{Comparison, ComparisonRow, MeanCi, mean_ci95};
 pub use sweep::{Case, Sweep};
 pub use table::render_table;
+pub use topology::{CotagSpec, GatewayAps, WideLink};
 pub use video::VideoSpec;
 pub use weftline_video::{ClipConfig, PlayerRules};
 pub use workload::{WORKLOADS, Workload, WorkloadInfo};

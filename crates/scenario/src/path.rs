@@ -80,9 +80,19 @@ impl PathSpec {
     /// The link of the data direction. A generated trace is `duration` long; give the link itself
     /// the name `"{path}/down"`.
     pub fn down_link(&self, seed: u64, duration: Duration) -> LinkConfig {
+        self.down_link_behind(Duration::ZERO, seed, duration)
+    }
+
+    /// The same where packets travel for `before` more, there and back, over other links.
+    pub(crate) fn down_link_behind(
+        &self,
+        before: Duration,
+        seed: u64,
+        duration: Duration,
+    ) -> LinkConfig {
         let rate = self.down_trace(seed, duration);
         LinkConfig {
-            queue: self.queue.resolve(rate.mean(), self.base_rtt()),
+            queue: self.queue.resolve(rate.mean(), self.base_rtt() + before),
             rate,
             delay: self.delay,
             jitter: self.jitter,
@@ -92,6 +102,16 @@ impl PathSpec {
 
     /// The link of the return direction; its name is `"{path}/up"`.
     pub fn up_link(&self, seed: u64, duration: Duration) -> LinkConfig {
+        self.up_link_behind(Duration::ZERO, seed, duration)
+    }
+
+    /// The same where packets travel for `before` more, there and back, over other links.
+    pub(crate) fn up_link_behind(
+        &self,
+        before: Duration,
+        seed: u64,
+        duration: Duration,
+    ) -> LinkConfig {
         let rate = match &self.up.rate {
             Some(rate) => rate.trace(seed, &format!("{}/up/trace", self.name), duration),
             None => {
@@ -100,7 +120,7 @@ impl PathSpec {
             }
         };
         LinkConfig {
-            queue: self.up.queue.resolve(rate.mean(), self.base_rtt()),
+            queue: self.up.queue.resolve(rate.mean(), self.base_rtt() + before),
             rate,
             delay: self.up.delay,
             jitter: self.up.jitter,

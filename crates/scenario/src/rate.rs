@@ -12,6 +12,7 @@ use weftline_link::RateTrace;
 
 use crate::document::{Table, Value};
 use crate::generator::{Blockage, BlockageState, Outage};
+use crate::headset::Headset;
 use crate::{ScenarioError, UnknownName, trace_file};
 
 /// Reads a file named relative to the scenario file.
@@ -26,6 +27,8 @@ pub enum RateSpec {
     Constant(Bitrate),
     /// A trace from a file.
     File(TraceFile),
+    /// A 60 GHz radio on a head that turns.
+    Headset(Headset),
     /// A link that goes away now and then.
     Outage(Outage),
 }
@@ -90,6 +93,7 @@ impl RateSpec {
             Self::Constant(rate) => return RateTrace::constant(*rate),
             Self::File(file) => return file.trace.clone(),
             Self::Blockage(blockage) => blockage.steps(&mut rng(), duration),
+            Self::Headset(headset) => headset.steps(&mut rng(), duration),
             Self::Outage(outage) => outage.steps(&mut rng(), duration),
         };
         let last = steps.last().map_or(Duration::ZERO, |(start, _)| *start);
@@ -113,9 +117,13 @@ impl RateSpec {
             (None, Some(file)) => Self::read_file(&mut table, &file, load)?,
             (Some(generator), None) => match generator.text()? {
                 "blockage" => Self::Blockage(read_blockage(&mut table)?),
+                "headset" => Self::Headset(Headset {
+                    peak: positive_rate(&table.need("peak", "peak = \"1400Mbps\"")?)?,
+                }),
                 "outage" => Self::Outage(read_outage(&mut table)?),
                 other => {
-                    let message = format!("there is no '{other}'; known: blockage, outage");
+                    let message =
+                        format!("there is no '{other}'; known: blockage, headset, outage");
                     return Err(generator.error(message));
                 }
             },
@@ -206,6 +214,9 @@ impl fmt::Display for RateSpec {
                     write!(f, ", {name}_dwell = \"{}\"", duration(*dwell))?;
                 }
                 write!(f, " }}")
+            }
+            Self::Headset(Headset { peak }) => {
+                write!(f, "trace = {{ generator = \"headset\", peak = \"{peak}\" }}")
             }
             Self::Outage(Outage { rate, up, down }) => {
                 write!(f, "trace = {{ generator = \"outage\", rate = \"{rate}\"")?;

@@ -55,6 +55,13 @@ pub struct RunRecord {
     /// From the write of a byte to its release in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_order_delay_ms: Option<DelayMs>,
+    /// From the server's network interface to the client's TCP, by packets that carry data (where
+    /// the scenario has a gateway).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet_delay_ms: Option<DelayMs>,
+    /// Goodput in each 100 ms after the warm-up: its distribution (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub short_term_mbps: Option<ShortTermMbps>,
     /// The longest time in which nothing was released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ms: Option<f64>,
@@ -96,7 +103,7 @@ pub struct RunRecord {
 /// A distribution of delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DelayMs {
-    /// Half of the bytes had at most this.
+    /// Half of what is counted (bytes, or packets) had at most this.
     pub p50: f64,
     /// 95 % had at most this.
     pub p95: f64,
@@ -104,6 +111,17 @@ pub struct DelayMs {
     pub p99: f64,
     /// The largest.
     pub max: f64,
+}
+
+/// The distribution of the goodput of short times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ShortTermMbps {
+    /// 5 % had at most this.
+    pub p5: f64,
+    /// Half had at most this.
+    pub p50: f64,
+    /// 95 % had at most this.
+    pub p95: f64,
 }
 
 /// What one path carried.

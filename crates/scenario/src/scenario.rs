@@ -6,15 +6,26 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
+use weftline_link::LinkConfig;
+
 use crate::builtin::{self, BUILTIN};
 use crate::document::{Source, Table};
 use crate::flow::MAX_FLOWS;
 use crate::path::check_name;
 use crate::rate::{Load, RateSpec};
-use crate::{FlowSpec, PathSpec, ScenarioError, TraceFile, VideoSpec, Workload};
+use crate::{
+    FlowSpec, GatewayAps, PathSpec, ScenarioError, TraceFile, VideoSpec, WideLink, Workload,
+};
 
 /// The most paths of a scenario; kernel MPTCP has at most eight subflows.
 const MAX_PATHS: usize = 8;
+
+/// An IP packet of full size, in bytes, unless the scenario says otherwise.
+const PACKET_BYTES: u64 = 1500;
+
+/// The sizes that a full packet may have: headers and options take up to 88 bytes of it.
+const MIN_PACKET_BYTES: u64 = 128;
+const MAX_PACKET_BYTES: u64 = 9000;
 
 /// The longest scenario or trace file that is read, in bytes.
 const MAX_FILE: u64 = 64 << 20;
@@ -36,6 +47,15 @@ pub struct Scenario {
     pub paths: Vec<PathSpec>,
     /// What is sent.
     pub workload: Workload,
+    /// Over how many connections at once the workload is sent; one of a given size is shared out
+    /// among them.
+    pub parallel: usize,
+    /// The size of a full packet in bytes, IP header included.
+    pub packet_bytes: u64,
+    /// The link that all paths share; none if the paths begin at the server.
+    pub backend: Option<WideLink>,
+    /// Gateway and access points, where the paths are such.
+    pub gateway_aps: Option<GatewayAps>,
     /// The connections, if there is more to say than one over all paths: see
     /// [`connections`](Self::connections).
     pub flows: Vec<FlowSpec>,
@@ -100,6 +120,10 @@ impl Scenario {
             },
         };
         let paths = read_paths(&mut table, load)?;
+        let (workload, parallel) = read_workload(&mut table)?;
+        let backend = table.take("backend");
+        let backend =
+            backend.map(|value| WideLink::read(Some(value), Duration::ZERO)).transpose()?;
         let scenario = Self {
             name: name.text()?.to_owned(),
             about,
@@ -107,8 +131,15 @@ impl Scenario {
             duration,
             warmup,
             flows: read_flows(&mut table, &paths, duration)?,
+            workload,
+            parallel,
+            packet_bytes: match table.take("packet_size") {
+                None => PACKET_BYTES,
+                Some(value) => value.whole(MIN_PACKET_BYTES, MAX_PACKET_BYTES)?,
+            },
+            backend,
+            gateway_aps: GatewayAps::read(&mut table, &paths)?,
             paths,
-            workload: read_workload(&mut table)?,
         };
         table.finish()?;
         Ok(scenario)
@@ -119,13 +150,25 @@ impl Scenario {
         self.paths.iter().find(|path| path.name == name)
     }
 
+    /// The links of a path, down and up. A queue given as a bandwidth-delay product counts the
+    /// round trip over the links before the path as well.
+    pub fn links(&self, path: &PathSpec, seed: u64) -> [LinkConfig; 2] {
+        let backend = self.backend.map_or(Duration::ZERO, |link| link.delay);
+        let gateway = self.gateway_aps.as_ref().map_or(Duration::ZERO, |aps| aps.link.delay);
+        let before = 2 * (backend + gateway);
+        [
+            path.down_link_behind(before, seed, self.duration),
+            path.up_link_behind(before, seed, self.duration),
+        ]
+    }
+
     /// The trace files that the scenario names, as read.
     pub fn trace_files_mut(&mut self) -> impl Iterator<Item = &mut TraceFile> {
         let rates =
             self.paths.iter_mut().flat_map(|path| [Some(&mut path.rate), path.up.rate.as_mut()]);
         rates.flatten().filter_map(|rate| match rate {
             RateSpec::File(file) => Some(file),
-            RateSpec::Blockage(_) | RateSpec::Constant(_) | RateSpec::Outage(_) => None,
+            _ => None,
         })
     }
 }
@@ -150,16 +193,27 @@ fn read_paths(table: &mut Table<'_>, load: Load) -> Result<Vec<PathSpec>, Scenar
     Ok(paths)
 }
 
-/// The workload is `bulk` unless the scenario says otherwise.
-fn read_workload(table: &mut Table<'_>) -> Result<Workload, ScenarioError> {
-    let Some(value) = table.take("workload") else { return Ok(Workload::Bulk) };
+/// The workload, and over how many connections it goes: `bulk` over one unless the scenario says
+/// otherwise.
+fn read_workload(table: &mut Table<'_>) -> Result<(Workload, usize), ScenarioError> {
+    let Some(value) = table.take("workload") else { return Ok((Workload::Bulk, 1)) };
     let mut table = value.table()?;
     let mut workload = table.need("kind", "kind = \"bulk\"")?.parse()?;
     if let Workload::Video(video) = &mut workload {
         *video = VideoSpec::read(&mut table)?;
     }
+    let parallel = match table.take("parallel") {
+        None => 1,
+        Some(value) => match value.whole(1, MAX_FLOWS as u64)? {
+            1 => 1,
+            _ if matches!(workload, Workload::Video(_)) => {
+                return Err(value.error("a video is downloaded over one connection"));
+            }
+            parallel => parallel as usize,
+        },
+    };
     table.finish()?;
-    Ok(workload)
+    Ok((workload, parallel))
 }
 
 fn read_flows(
@@ -204,13 +258,28 @@ impl fmt::Display for Scenario {
         writeln!(f, "source = {}", text(&self.source))?;
         writeln!(f, "duration = \"{}\"", humantime::format_duration(self.duration))?;
         writeln!(f, "warmup = \"{}\"", humantime::format_duration(self.warmup))?;
+        if self.packet_bytes != PACKET_BYTES {
+            writeln!(f, "packet_size = {}", self.packet_bytes)?;
+        }
+        if self.gateway_aps.is_some() {
+            writeln!(f, "topology = \"gateway-aps\"")?;
+        }
         for path in &self.paths {
             write!(f, "\n{path}")?;
+        }
+        if let Some(backend) = &self.backend {
+            write!(f, "{backend}")?;
+        }
+        if let Some(gateway_aps) = &self.gateway_aps {
+            write!(f, "{gateway_aps}")?;
         }
         for flow in &self.flows {
             write!(f, "\n{flow}")?;
         }
         writeln!(f, "\n[workload]\nkind = \"{}\"", self.workload)?;
+        if self.parallel > 1 {
+            writeln!(f, "parallel = {}", self.parallel)?;
+        }
         match self.workload {
             Workload::Video(video) => write!(f, "{video}"),
             _ => Ok(()),

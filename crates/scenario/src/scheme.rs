@@ -13,8 +13,16 @@ use crate::{Scenario, UnknownName};
 /// A way to carry the workload over the scenario's paths.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scheme {
+    /// Plain TCP whose packets are coded at a gateway and access points (COTAG §III); the
+    /// scenario has such a topology.
+    Cotag {
+        /// Whether all packets are combinations, as in the paper, and not only redundant ones.
+        dense: bool,
+    },
     /// Linux's own MPTCP with its default scheduler (lab: the running kernel's).
     LinuxMptcp,
+    /// Plain TCP whose packets a gateway spreads over the access points in turns.
+    PacketRoundRobin,
     /// Plain TCP over the path of that name (lab: the kernel's, without our transport).
     Single(String),
     /// Our transport with the scheduler of that name, one of [`scheduler::REGISTRY`].
@@ -35,6 +43,9 @@ pub struct SchemeInfo {
 const SINGLE: &str = "single:";
 const WEFT_SINGLE: &str = "weft-single:";
 const LINUX_MPTCP: &str = "linux-mptcp";
+const COTAG: &str = "cotag";
+const COTAG_DENSE: &str = "cotag-dense";
+const PACKET_ROUND_ROBIN: &str = "packet-round-robin";
 
 /// The scheduler under [`Scheme::WeftSingle`], which is no scheme without its path.
 const ONE_PATH: &str = "single";
@@ -49,6 +60,9 @@ impl Scheme {
             ("single:<path>", "plain TCP over one path, without weftline"),
             ("weft-single:<path>", "weftline's transport over one path"),
             (LINUX_MPTCP, "the kernel's MPTCP with its default scheduler"),
+            (COTAG, "plain TCP over access points with redundancy coded in the network"),
+            (COTAG_DENSE, "the same, every packet a combination (COTAG as published)"),
+            (PACKET_ROUND_ROBIN, "plain TCP, its packets over the access points in turns"),
         ];
         let others = others.into_iter().map(|(name, about)| SchemeInfo { name, about });
         let ours = scheduler::REGISTRY.iter().filter(|entry| entry.name != ONE_PATH);
@@ -59,14 +73,21 @@ impl Scheme {
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Single(path) | Self::WeftSingle(path) => Some(path),
-            Self::LinuxMptcp | Self::Weft(_) => None,
+            _ => None,
         }
+    }
+
+    /// Whether it wants a gateway and access points between server and client.
+    pub fn needs_gateway(&self) -> bool {
+        matches!(self, Self::Cotag { .. } | Self::PacketRoundRobin)
     }
 
     /// The scheduler of our transport under it; none if the kernel carries it.
     pub fn scheduler(&self) -> Option<&'static str> {
         match self {
-            Self::LinuxMptcp | Self::Single(_) => None,
+            Self::Cotag { .. } | Self::LinuxMptcp | Self::PacketRoundRobin | Self::Single(_) => {
+                None
+            }
             Self::Weft(name) => Some(name),
             Self::WeftSingle(_) => Some(ONE_PATH),
         }
@@ -97,7 +118,10 @@ impl Scheme {
 impl fmt::Display for Scheme {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Cotag { dense: false } => f.write_str(COTAG),
+            Self::Cotag { dense: true } => f.write_str(COTAG_DENSE),
             Self::LinuxMptcp => f.write_str(LINUX_MPTCP),
+            Self::PacketRoundRobin => f.write_str(PACKET_ROUND_ROBIN),
             Self::Single(path) => write!(f, "{SINGLE}{path}"),
             Self::Weft(name) => f.write_str(name),
             Self::WeftSingle(path) => write!(f, "{WEFT_SINGLE}{path}"),
@@ -109,8 +133,12 @@ impl FromStr for Scheme {
     type Err = UnknownName;
 
     fn from_str(text: &str) -> Result<Self, UnknownName> {
-        if text == LINUX_MPTCP {
-            return Ok(Self::LinuxMptcp);
+        match text {
+            COTAG => return Ok(Self::Cotag { dense: false }),
+            COTAG_DENSE => return Ok(Self::Cotag { dense: true }),
+            LINUX_MPTCP => return Ok(Self::LinuxMptcp),
+            PACKET_ROUND_ROBIN => return Ok(Self::PacketRoundRobin),
+            _ => {}
         }
         let path = |prefix| text.strip_prefix(prefix).filter(|path| !path.is_empty());
         if let Some(path) = path(SINGLE) {

@@ -1,0 +1,203 @@
+//! What lies before the paths: a link that all of them share, and a gateway with access points.
+
+use std::fmt;
+use std::time::Duration;
+
+use weftline_core::{Bitrate, ByteCount};
+use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
+
+use crate::document::{Table, Value};
+use crate::{PathSpec, ScenarioError, UnknownName};
+
+/// The room before a link that is not meant to bind, in bytes.
+const WIDE_QUEUE: ByteCount = ByteCount::mib(32);
+
+/// The rate of such a link unless the scenario says otherwise.
+const WIDE_RATE: Bitrate = Bitrate::mbps(10_000);
+
+/// From the gateway to an access point, and back.
+const ACCESS_POINT_DELAY: Duration = Duration::from_micros(100);
+
+/// A link that carries everything in both directions: `[backend]` before all paths, and the one
+/// between gateway and access point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WideLink {
+    /// Its rate, the same in both directions.
+    pub rate: Bitrate,
+    /// One-way delay, the same in both directions.
+    pub delay: Duration,
+}
+
+/// `topology = "gateway-aps"`: each path is gateway – access point – device, and the scenario's
+/// rate, delay, queue and loss are those of the radio (COTAG Fig. 1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayAps {
+    /// Between the gateway and each access point.
+    pub link: WideLink,
+    /// Settings of the schemes `cotag` and `cotag-dense`.
+    pub cotag: CotagSpec,
+}
+
+/// How the nodes of COTAG are set: `[cotag]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CotagSpec {
+    /// T.
+    pub interval: Duration,
+    /// The most packets of a generation, G.
+    pub generation: u8,
+    /// The most redundant packets of a cohort at the gateway, in percent of its packets.
+    pub redundancy_percent: u32,
+    /// The most packets that a node holds.
+    pub buffer_packets: usize,
+    /// The path of the return direction; the first one unless named.
+    pub uplink: Option<String>,
+    /// Whether headers, coefficients and the tunnel's own bytes count on the links.
+    pub overhead: bool,
+}
+
+impl WideLink {
+    /// The link of one direction.
+    pub fn config(&self) -> LinkConfig {
+        LinkConfig {
+            rate: RateTrace::constant(self.rate),
+            delay: self.delay,
+            jitter: Duration::ZERO,
+            queue: QueueLimit::Bytes(WIDE_QUEUE),
+            loss: LossModel::None,
+        }
+    }
+
+    /// Reads a table with `rate` and `delay`, both of which may be left out.
+    pub(crate) fn read(value: Option<Value<'_>>, delay: Duration) -> Result<Self, ScenarioError> {
+        let Some(value) = value else { return Ok(Self { rate: WIDE_RATE, delay }) };
+        let mut table = value.table()?;
+        let rate = match table.take("rate") {
+            None => WIDE_RATE,
+            Some(rate) => match rate.parse()? {
+                Bitrate::ZERO => return Err(rate.error("a rate of zero carries nothing")),
+                other => other,
+            },
+        };
+        let link = Self { rate, delay: table.duration_or("delay", delay)? };
+        table.finish()?;
+        Ok(link)
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+        let delay = humantime::format_duration(self.delay);
+        writeln!(f, "\n[{name}]\nrate = \"{}\"\ndelay = \"{delay}\"", self.rate)
+    }
+}
+
+impl GatewayAps {
+    /// Reads `topology`, `[gateway]` and `[cotag]`; `None` if each path is one link.
+    pub(crate) fn read(
+        table: &mut Table<'_>,
+        paths: &[PathSpec],
+    ) -> Result<Option<Self>, ScenarioError> {
+        let topology = table.take("topology");
+        let (gateway, cotag) = (table.take("gateway"), table.take("cotag"));
+        match topology {
+            Some(topology) if topology.text()? == "gateway-aps" => {
+                let link = WideLink::read(gateway, ACCESS_POINT_DELAY)?;
+                if let Some(path) = paths.iter().find(|path| path.shares.is_some()) {
+                    let message =
+                        format!("path '{}' shares links, as no access point does", path.name);
+                    return Err(topology.error(message));
+                }
+                Ok(Some(Self { link, cotag: CotagSpec::read(cotag, paths)? }))
+            }
+            Some(topology) => {
+                let text = topology.text()?;
+                Err(topology.error(format!("there is no '{text}'; known: gateway-aps")))
+            }
+            None => match gateway.or(cotag) {
+                Some(value) => Err(value.error("wants topology = \"gateway-aps\" as well")),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+impl Default for CotagSpec {
+    /// T of 2 ms, generations of 32, as many redundant packets as others, 4096 packets.
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(2),
+            generation: 32,
+            redundancy_percent: 100,
+            buffer_packets: 4096,
+            uplink: None,
+            overhead: true,
+        }
+    }
+}
+
+impl CotagSpec {
+    fn read(value: Option<Value<'_>>, paths: &[PathSpec]) -> Result<Self, ScenarioError> {
+        let usual = Self::default();
+        let Some(value) = value else { return Ok(usual) };
+        let mut table = value.table()?;
+        let whole = |value: Option<Value<'_>>, low, high, usual: u64| {
+            value.map_or(Ok(usual), |value| value.whole(low, high))
+        };
+        let interval = match table.take("interval") {
+            None => usual.interval,
+            Some(value) => match value.duration()? {
+                Duration::ZERO => return Err(value.error("a cohort lasts for a time")),
+                interval => interval,
+            },
+        };
+        let generation = whole(table.take("generation"), 1, 255, usual.generation.into())?;
+        let redundancy =
+            whole(table.take("redundancy"), 0, 10_000, usual.redundancy_percent.into())?;
+        let buffer = whole(table.take("buffer"), 1, 1 << 20, usual.buffer_packets as u64)?;
+        let uplink = table.take("uplink").map(|value| read_uplink(&value, paths)).transpose()?;
+        let overhead =
+            table.take("overhead").map_or(Ok(usual.overhead), |value| value.boolean())?;
+        table.finish()?;
+        Ok(Self {
+            interval,
+            generation: generation as u8,
+            redundancy_percent: redundancy as u32,
+            buffer_packets: buffer as usize,
+            uplink,
+            overhead,
+        })
+    }
+}
+
+fn read_uplink(value: &Value<'_>, paths: &[PathSpec]) -> Result<String, ScenarioError> {
+    let text = value.text()?;
+    if paths.iter().any(|path| path.name == text) {
+        return Ok(text.to_owned());
+    }
+    let known: Vec<_> = paths.iter().map(|path| path.name.as_str()).collect();
+    Err(value.error(UnknownName { kind: "path", text: text.to_owned(), known: known.join(", ") }))
+}
+
+/// As the tables of a scenario file.
+impl fmt::Display for GatewayAps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.link.write(f, "gateway")?;
+        let CotagSpec {
+            interval,
+            generation,
+            redundancy_percent,
+            buffer_packets,
+            uplink,
+            overhead,
+        } = &self.cotag;
+        writeln!(f, "\n[cotag]\ninterval = \"{}\"", humantime::format_duration(*interval))?;
+        writeln!(f, "generation = {generation}\nredundancy = {redundancy_percent}")?;
+        writeln!(f, "buffer = {buffer_packets}\noverhead = {overhead}")?;
+        uplink.as_ref().map_or(Ok(()), |uplink| writeln!(f, "uplink = \"{uplink}\""))
+    }
+}
+
+/// As `[backend]` of a scenario file.
+impl fmt::Display for WideLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "backend")
+    }
+}
