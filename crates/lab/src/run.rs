@@ -76,15 +76,26 @@ impl Outcome {
 /// # Errors
 /// [`LabError::Usage`] if it says something that only the simulator understands.
 pub(crate) fn check_scenario(scenario: &Scenario) -> Result<(), LabError> {
-    let what = match scenario.paths.iter().find(|path| path.shares.is_some()) {
+    let shares = scenario.paths.iter().find(|path| path.shares.is_some());
+    let what = match shares {
         Some(path) => format!("path '{}' shares another path's links", path.name),
-        None if scenario.flows.is_empty() => return Ok(()),
-        None => "has [[flow]] entries".to_owned(),
+        None if !scenario.flows.is_empty() => "has [[flow]] entries".to_owned(),
+        None if scenario.gateway_aps.is_some() => "has a gateway and access points".to_owned(),
+        None if scenario.backend.is_some() => "has a [backend]".to_owned(),
+        None if scenario.parallel > 1 => "has parallel connections".to_owned(),
+        None if scenario.packet_bytes != 1500 => "sets packet_size".to_owned(),
+        None if scenario.sender_pacing => "sets sender_pacing".to_owned(),
+        None => return Ok(()),
     };
     let name = &scenario.name;
     let message =
         format!("scenario '{name}': {what}, which the lab cannot; use 'weftline sim run {name}'");
     Err(LabError::Usage(message))
+}
+
+/// The refusal of a scheme that only the simulator has.
+fn no_scheme(scheme: &Scheme) -> LabError {
+    LabError::Usage(format!("the lab has no scheme '{scheme}'; use 'weftline sim run'"))
 }
 
 /// The refusal of a workload that only the simulator has.
@@ -156,6 +167,7 @@ impl Plan<'_> {
             Scheme::LinuxMptcp => Ok(Transport::Mptcp { server }),
             Scheme::Weft(scheduler) => weft(scheduler),
             Scheme::WeftSingle(_) => weft("single"),
+            Scheme::Cotag { .. } | Scheme::PacketRoundRobin => Err(no_scheme(self.scheme)),
         }
     }
 

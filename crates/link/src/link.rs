@@ -160,6 +160,13 @@ impl Link {
         (ByteCount::new(self.waiting_bytes), self.waiting.len() as u64)
     }
 
+    /// When everything accepted so far will have been served: `now`, if it has been.
+    pub fn idle_at(&mut self, now: Instant) -> Instant {
+        self.advance(now);
+        let last = self.waiting.back();
+        last.map_or(self.now, |&(finish, _)| Instant::from_nanos(finish))
+    }
+
     /// What the link has done so far.
     pub fn stats(&self) -> LinkStats {
         self.stats
@@ -234,8 +241,10 @@ mod tests {
             assert_eq!(link.offer(Instant::ZERO, PACKET), arrives(20 + k));
         }
         assert_eq!(link.backlog(Instant::ZERO), (ByteCount::new(4500), 3));
+        assert_eq!(link.idle_at(Instant::ZERO), Instant::from_millis(3));
         assert_eq!(link.backlog(Instant::from_millis(1)), (ByteCount::new(3000), 2));
         assert_eq!(link.backlog(Instant::from_millis(3)), (ByteCount::ZERO, 0));
+        assert_eq!(link.idle_at(Instant::from_millis(4)), Instant::from_millis(4));
         assert_eq!(link.offer(Instant::from_millis(50), PACKET), arrives(71));
     }
 

@@ -36,7 +36,7 @@ pub use headset::Headset;
 pub use path::{PathSpec, QueueSpec, UpSpec};
 pub use rate::{RateSpec, TraceFile, TraceFormat};
 pub use record::{
-    DelayMs, EmulatorRecord, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION,
+    CotagRecord, DelayMs, EmulatorRecord, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION,
     ShortTermMbps, VideoRecord,
 };
 pub use results::{

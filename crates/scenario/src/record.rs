@@ -77,6 +77,9 @@ pub struct RunRecord {
     /// What each path carried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathRecord>,
+    /// What the nodes of COTAG did (the schemes `cotag` and `cotag-dense`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cotag: Option<CotagRecord>,
     /// What a viewer saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub video: Option<VideoRecord>,
@@ -111,6 +114,29 @@ pub struct DelayMs {
     pub p99: f64,
     /// The largest.
     pub max: f64,
+}
+
+/// What the nodes of COTAG did, in packets (COTAG §III-C).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CotagRecord {
+    /// Taken by the gateway.
+    pub received: u64,
+    /// Not taken by the gateway: its cohort was full.
+    pub refused: u64,
+    /// Of high priority, given up by the gateway at the end of their interval.
+    pub given_gateway: u64,
+    /// The same at each access point.
+    pub given_access_points: Vec<u64>,
+    /// Received by the device and of no use to it.
+    pub redundant: u64,
+    /// Handed out by the device.
+    pub delivered: u64,
+    /// Of those, computed from combinations.
+    pub recovered: u64,
+    /// Given up by the device.
+    pub lost: u64,
+    /// Cohorts that the device closed because a link was silent.
+    pub timeouts: u64,
 }
 
 /// The distribution of the goodput of short times.

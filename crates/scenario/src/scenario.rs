@@ -52,6 +52,9 @@ pub struct Scenario {
     pub parallel: usize,
     /// The size of a full packet in bytes, IP header included.
     pub packet_bytes: u64,
+    /// Whether the server's host paces every connection, whatever its congestion control, as Linux
+    /// does with the queueing discipline `fq`.
+    pub sender_pacing: bool,
     /// The link that all paths share; none if the paths begin at the server.
     pub backend: Option<WideLink>,
     /// Gateway and access points, where the paths are such.
@@ -137,6 +140,9 @@ impl Scenario {
                 None => PACKET_BYTES,
                 Some(value) => value.whole(MIN_PACKET_BYTES, MAX_PACKET_BYTES)?,
             },
+            sender_pacing: table
+                .take("sender_pacing")
+                .map_or(Ok(false), |value| value.boolean())?,
             backend,
             gateway_aps: GatewayAps::read(&mut table, &paths)?,
             paths,
@@ -260,6 +266,9 @@ impl fmt::Display for Scenario {
         writeln!(f, "warmup = \"{}\"", humantime::format_duration(self.warmup))?;
         if self.packet_bytes != PACKET_BYTES {
             writeln!(f, "packet_size = {}", self.packet_bytes)?;
+        }
+        if self.sender_pacing {
+            writeln!(f, "sender_pacing = true")?;
         }
         if self.gateway_aps.is_some() {
             writeln!(f, "topology = \"gateway-aps\"")?;

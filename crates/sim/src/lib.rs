@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+mod build;
+mod coded;
 mod flow;
 mod net;
 mod plan;
@@ -18,7 +20,7 @@ mod world;
 
 pub use batch::{Job, run_all};
 pub use flow::{FlowPlan, Traffic};
-pub use plan::{PathPlan, Plan};
+pub use plan::{GatewayPlan, PathPlan, Plan, Spread};
 pub use record::{Outcome, run, simulate};
 
 use std::time::Duration;

@@ -1,7 +1,9 @@
-//! The network of a run: wires, TCP endpoints at their ends, and the endpoints' timers.
+//! The network of a run: wires and where they lead, TCP endpoints at their ends, and the endpoints'
+//! timers.
 
 use weftline_congestion::{Coupling, Member};
 
+use crate::coded::CodedNetwork;
 use crate::queue::{Event, Queue};
 use crate::tcp::{Endpoint, Segment};
 use crate::wire::Wire;
@@ -15,8 +17,36 @@ pub(crate) struct Place {
     pub(crate) subflow: u32,
     /// Whether it is the server's end, which sends the data.
     pub(crate) server: bool,
+    /// The path whose links it uses.
+    pub(crate) path: u32,
     /// The wire that its segments go out on.
-    wire: u32,
+    pub(crate) wire: u32,
+}
+
+/// Where what comes off a wire goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    /// To the endpoint it is for.
+    Deliver,
+    /// Onto another wire.
+    Wire(u32),
+    /// Onto the wire of its path, or of the path that the gateway chooses.
+    Gateway,
+}
+
+/// How a gateway spreads the packets of plain TCP over the paths.
+#[derive(Debug, Default)]
+pub(crate) enum Spreading {
+    /// It does not: each packet has its path.
+    #[default]
+    None,
+    /// In turns.
+    RoundRobin {
+        /// The path of the next packet.
+        next: usize,
+    },
+    /// Coded.
+    Coded(Box<CodedNetwork>),
 }
 
 /// Wires and endpoints.
@@ -24,6 +54,11 @@ pub(crate) struct Place {
 pub(crate) struct Net {
     pub(crate) queue: Queue,
     pub(crate) wires: Vec<Wire>,
+    /// Where each wire leads.
+    pub(crate) next: Vec<Next>,
+    /// The first wire to the client of each path, behind the gateway.
+    pub(crate) first_down: Vec<u32>,
+    pub(crate) spreading: Spreading,
     endpoints: Vec<Endpoint>,
     places: Vec<Place>,
     /// The time of each endpoint's pending timer event.
@@ -42,17 +77,18 @@ impl Net {
         self.coupled_flows.push(coupled);
     }
 
-    /// Adds an endpoint of a flow. `wire` is the one it sends on.
-    pub(crate) fn add_endpoint(
-        &mut self,
-        endpoint: Endpoint,
-        place: (u32, u32, bool),
-        wire: u32,
-    ) -> u32 {
+    /// Adds a wire and says where it leads.
+    pub(crate) fn add_wire(&mut self, wire: Wire, next: Next) {
+        self.wires.push(wire);
+        self.next.push(next);
+    }
+
+    /// Adds an endpoint.
+    pub(crate) fn add_endpoint(&mut self, endpoint: Endpoint, place: Place) -> u32 {
         let index = self.next_endpoint();
-        let (flow, subflow, server) = place;
+        let Place { flow, server, .. } = place;
         self.endpoints.push(endpoint);
-        self.places.push(Place { flow, subflow, server, wire });
+        self.places.push(place);
         self.armed.push(None);
         if self.coupled_flows[flow as usize] && server {
             self.coupled[flow as usize].push(index);
@@ -79,6 +115,35 @@ impl Net {
 
     pub(crate) fn now_ns(&self) -> u64 {
         self.queue.now_ns()
+    }
+
+    /// The packet at the head of a wire arrives and goes on. Returns it where it has come to its
+    /// endpoint.
+    pub(crate) fn arrive(&mut self, wire: u32) -> Option<Segment> {
+        let segment = self.wires[wire as usize].arrive(&mut self.queue);
+        match self.next[wire as usize] {
+            Next::Deliver => return Some(segment),
+            Next::Wire(next) => drop(self.wires[next as usize].send(segment, &mut self.queue)),
+            Next::Gateway => self.pass_gateway(segment),
+        }
+        None
+    }
+
+    fn pass_gateway(&mut self, segment: Segment) {
+        let place = self.places[segment.to as usize];
+        let path = match &mut self.spreading {
+            Spreading::None => place.path as usize,
+            Spreading::RoundRobin { next } => {
+                let path = *next;
+                *next = (path + 1) % self.first_down.len();
+                path
+            }
+            Spreading::Coded(network) => {
+                return network.receive(place.flow, segment, &mut self.queue);
+            }
+        };
+        let wire = self.first_down[path] as usize;
+        self.wires[wire].send(segment, &mut self.queue);
     }
 
     /// Delivers a segment. Returns whether its endpoint has just been established.
@@ -154,6 +219,9 @@ impl Net {
     /// Invariants of the whole network, and the sums of its packets.
     pub(crate) fn check(&self) {
         self.wires.iter().for_each(Wire::check);
+        if let Spreading::Coded(network) = &self.spreading {
+            network.check();
+        }
         self.endpoints.iter().for_each(Endpoint::check);
     }
 }

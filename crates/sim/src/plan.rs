@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weftline_core::scheduler;
 use weftline_link::LinkConfig;
-use weftline_scenario::{Congestion, Flow, Scenario, Scheme, Workload};
+use weftline_scenario::{Congestion, CotagSpec, Flow, Scenario, Scheme, Workload};
 use weftline_video::Clip;
 
 use crate::SimError;
@@ -39,6 +39,43 @@ pub struct Plan {
     pub seed: u64,
     /// Whether time series are kept.
     pub series: bool,
+    /// So many of the first flows are what is measured, together.
+    pub measured: usize,
+    /// The size of a full packet in bytes, IP header included.
+    pub packet_bytes: u64,
+    /// Whether the server's host paces every connection, whatever its control.
+    pub sender_pacing: bool,
+    /// A link before all paths, the same in both directions.
+    pub backend: Option<LinkConfig>,
+    /// A gateway and access points, where the paths are such.
+    pub gateway: Option<GatewayPlan>,
+}
+
+/// A gateway and access points: what the paths' links are the radios of.
+#[derive(Clone, Debug)]
+pub struct GatewayPlan {
+    /// Between the gateway and each access point, the same in both directions.
+    pub link: LinkConfig,
+    /// How packets are spread over the access points.
+    pub spread: Spread,
+    /// The path of the return direction of flows that are spread.
+    pub uplink: usize,
+}
+
+/// How a gateway spreads the packets of plain TCP over the access points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// It does not: each flow, or subflow, has its path.
+    None,
+    /// In turns.
+    RoundRobin,
+    /// Coded (COTAG §III).
+    Coded {
+        /// The settings.
+        cotag: CotagSpec,
+        /// Whether all packets are combinations.
+        dense: bool,
+    },
 }
 
 impl Plan {
@@ -55,11 +92,10 @@ impl Plan {
         let connections = scenario.connections(scheme, congestion)?;
         let flows: Result<Vec<_>, _> = connections.iter().map(flow_plan).collect();
         let place = |name: &str| scenario.paths.iter().position(|path| path.name == name);
-        let paths = scenario.paths.iter().map(|path| PathPlan {
-            name: path.name.clone(),
-            down: path.down_link(seed, scenario.duration),
-            up: path.up_link(seed, scenario.duration),
-            shares: path.shares.as_deref().and_then(place),
+        let paths = scenario.paths.iter().map(|path| {
+            let [down, up] = scenario.links(path, seed);
+            let shares = path.shares.as_deref().and_then(place);
+            PathPlan { name: path.name.clone(), down, up, shares }
         });
         Ok(Self {
             paths: paths.collect(),
@@ -68,8 +104,43 @@ impl Plan {
             warmup: scenario.warmup,
             seed,
             series: false,
+            measured: scenario.parallel,
+            packet_bytes: scenario.packet_bytes,
+            sender_pacing: scenario.sender_pacing,
+            backend: scenario.backend.map(|link| link.config()),
+            gateway: gateway_plan(scenario, &connections)?,
         })
     }
+}
+
+/// The gateway of a run with those connections, which agree on how it spreads packets.
+fn gateway_plan(scenario: &Scenario, flows: &[Flow]) -> Result<Option<GatewayPlan>, SimError> {
+    let odd = flows.iter().find(|flow| flow.scheme.needs_gateway());
+    let Some(aps) = &scenario.gateway_aps else {
+        return odd.map_or(Ok(None), |flow| {
+            let (scheme, name) = (&flow.scheme, &scenario.name);
+            Err(SimError::WrongUse(format!(
+                "scheme '{scheme}' wants a gateway and access points, which scenario '{name}' does \
+                 not have; take one of cotag-fig5-d0 …, or add topology = \"gateway-aps\""
+            )))
+        });
+    };
+    if let Some(one) = odd
+        && let Some(other) = flows.iter().find(|flow| flow.scheme != one.scheme)
+    {
+        return Err(SimError::WrongUse(format!(
+            "flows of schemes '{}' and '{}' cannot share a gateway; give all flows one scheme",
+            one.scheme, other.scheme
+        )));
+    }
+    let spread = match odd.map(|flow| &flow.scheme) {
+        Some(Scheme::PacketRoundRobin) => Spread::RoundRobin,
+        Some(Scheme::Cotag { dense }) => Spread::Coded { cotag: aps.cotag.clone(), dense: *dense },
+        _ => Spread::None,
+    };
+    let place = |name: &String| scenario.paths.iter().position(|path| path.name == *name);
+    let uplink = aps.cotag.uplink.as_ref().and_then(place).unwrap_or(0);
+    Ok(Some(GatewayPlan { link: aps.link.config(), spread, uplink }))
 }
 
 fn flow_plan(flow: &Flow) -> Result<FlowPlan, SimError> {
@@ -88,6 +159,7 @@ fn flow_plan(flow: &Flow) -> Result<FlowPlan, SimError> {
         scheduler,
         congestion: congestion.expect("the scenario's controls are the registry's"),
         paths: flow.paths.clone(),
+        is_spread: flow.scheme.needs_gateway(),
         traffic: traffic(flow.workload)?,
         start: flow.start,
         stop: Some(flow.stop),

@@ -19,6 +19,12 @@ pub(crate) enum Event {
     Stop(u32),
     /// The time series take a sample.
     Sample,
+    /// The packet at the head of this coded hop arrives.
+    Hop(u32),
+    /// This coded hop has room again.
+    Room(u32),
+    /// A timer of a coding node.
+    Node(u32),
 }
 
 impl Event {
@@ -31,6 +37,9 @@ impl Event {
             Self::Start(index) => (4, index),
             Self::Stop(index) => (5, index),
             Self::Sample => (6, 0),
+            Self::Hop(index) => (7, index),
+            Self::Room(index) => (8, index),
+            Self::Node(index) => (9, index),
         };
         kind << 32 | index as u64
     }

@@ -1,13 +1,15 @@
 //! From a world that has run to the record and the series that both worlds write.
 
+use hdrhistogram::Histogram;
 use weftline_scenario::{
     Congestion, DelayMs, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, Sample,
-    Scenario, Scheme, VideoRecord,
+    Scenario, Scheme, ShortTermMbps, VideoRecord,
 };
 use weftline_video::PlayerStats;
 
 use crate::SimError;
-use crate::flow::{Flow, Sink, Traffic};
+use crate::flow::{Flow, Traffic};
+use crate::net::Spreading;
 use crate::plan::Plan;
 use crate::world::{STEP, World};
 
@@ -120,7 +122,7 @@ pub fn run(plan: Plan) -> Result<Outcome, SimError> {
 fn outcome(world: &World) -> Outcome {
     let plan = &world.plan;
     let flows: Vec<FlowRecord> = world.flows.iter().map(|flow| flow_record(world, flow)).collect();
-    let first = flows[0].clone();
+    let first = whole(world, &flows[..plan.measured]);
     let sized = is_sized(&world.flows[0]);
     let completed = !sized || first.completion_s.is_some();
     let total = mbps(first.bytes_delivered.unwrap_or(0), plan.duration.as_secs_f64());
@@ -138,9 +140,15 @@ fn outcome(world: &World) -> Outcome {
         bytes_delivered: first.bytes_delivered,
         completion_s: first.completion_s,
         in_order_delay_ms: first.in_order_delay_ms,
+        packet_delay_ms: world.packet_delay_us.as_deref().and_then(delay_ms),
+        short_term_mbps: short_term(world, &first),
         longest_gap_ms: first.longest_gap_ms,
         duplicate_bytes: first.duplicate_bytes,
         paths: first.paths,
+        cotag: match &world.net.spreading {
+            Spreading::Coded(network) => Some(network.record()),
+            _ => None,
+        },
         video: first.video,
         flows: if world.flows.len() > 1 { flows } else { Vec::new() },
         events: Some(world.net.queue.popped()),
@@ -151,6 +159,71 @@ fn outcome(world: &World) -> Outcome {
     let packets = world.flows.iter().flat_map(Flow::ends);
     let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
     Outcome { record, packets, series: series(world) }
+}
+
+/// What is measured, as one flow: the first one, or several that share out a workload.
+fn whole(world: &World, parts: &[FlowRecord]) -> FlowRecord {
+    let [first, rest @ ..] = parts else { unreachable!("a run has a flow") };
+    let mut whole = first.clone();
+    if rest.is_empty() {
+        return whole;
+    }
+    let sum = |of: fn(&FlowRecord) -> Option<u64>| parts.iter().map(of).sum::<Option<u64>>();
+    whole.bytes_delivered = sum(|part| part.bytes_delivered);
+    whole.duplicate_bytes = sum(|part| part.duplicate_bytes);
+    let times: Option<Vec<f64>> = parts.iter().map(|part| part.completion_s).collect();
+    whole.completion_s = times.and_then(|times| times.into_iter().reduce(f64::max));
+    whole.goodput_mbps = match whole.completion_s {
+        Some(time) => whole.bytes_delivered.map(|bytes| mbps(bytes, time)),
+        None => parts.iter().map(|part| part.goodput_mbps).sum(),
+    };
+    let gaps = parts.iter().filter_map(|part| part.longest_gap_ms);
+    whole.longest_gap_ms = gaps.reduce(f64::max);
+    let mut delays = world.flows[0].sink.delays().clone();
+    for flow in &world.flows[1..parts.len()] {
+        delays.add(flow.sink.delays()).expect("all have the same bounds");
+    }
+    whole.in_order_delay_ms = delay_ms(&delays);
+    // A flow that is spread reports what its links did, which is everybody's.
+    if !world.flows[0].plan.is_spread {
+        for part in rest {
+            for path in &part.paths {
+                match whole.paths.iter_mut().find(|other| other.name == path.name) {
+                    Some(other) => add_path(other, path),
+                    None => whole.paths.push(path.clone()),
+                }
+            }
+        }
+    }
+    whole
+}
+
+/// Adds what another flow did on the same path; what the path's link did is in both.
+fn add_path(whole: &mut PathRecord, part: &PathRecord) {
+    let add = |one: &mut Option<u64>, other: Option<u64>| *one = one.zip(other).map(|(a, b)| a + b);
+    whole.goodput_mbps = whole.goodput_mbps.zip(part.goodput_mbps).map(|(a, b)| a + b);
+    add(&mut whole.bytes_sent, part.bytes_sent);
+    add(&mut whole.packets, part.packets);
+    add(&mut whole.retransmitted_packets, part.retransmitted_packets);
+}
+
+/// The goodput of what is measured in each step of time that was measured in full.
+fn short_term(world: &World, whole: &FlowRecord) -> Option<ShortTermMbps> {
+    let plan = &world.plan;
+    let until = whole.completion_s.unwrap_or(plan.duration.as_secs_f64());
+    let end = (until / STEP.as_secs_f64()) as usize;
+    let begin = (plan.warmup.as_secs_f64() / STEP.as_secs_f64()).ceil() as usize;
+    let bytes = |step: usize| {
+        let parts = world.flows[..plan.measured].iter();
+        parts.map(|flow| flow.sink.steps().get(step).copied().unwrap_or(0)).sum::<u64>()
+    };
+    let mut steps: Vec<u64> = (begin..end).map(bytes).collect();
+    steps.sort_unstable();
+    let at = |percent: usize| {
+        let place = (steps.len() * percent).div_ceil(100).saturating_sub(1);
+        mbps(steps[place], STEP.as_secs_f64())
+    };
+    (!steps.is_empty()).then(|| ShortTermMbps { p5: at(5), p50: at(50), p95: at(95) })
 }
 
 /// Whether the flow has a size and a time that it takes.
@@ -174,7 +247,7 @@ fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
         goodput_mbps: Some(goodput),
         bytes_delivered: Some(sink.read()),
         completion_s,
-        in_order_delay_ms: delays(sink),
+        in_order_delay_ms: delay_ms(sink.delays()),
         longest_gap_ms: Some(sink.longest_gap_ns(now) as f64 / 1e6),
         duplicate_bytes: flow.sessions().map(|[client, _]| client.duplicates),
         paths: paths(world, flow),
@@ -204,8 +277,7 @@ fn video(stats: PlayerStats) -> VideoRecord {
     }
 }
 
-fn delays(sink: &Sink) -> Option<DelayMs> {
-    let delays = sink.delays();
+fn delay_ms(delays: &Histogram<u64>) -> Option<DelayMs> {
     let at = |quantile| delays.value_at_quantile(quantile) as f64 / 1e3;
     (!delays.is_empty()).then(|| DelayMs {
         p50: at(0.50),
@@ -217,6 +289,9 @@ fn delays(sink: &Sink) -> Option<DelayMs> {
 
 fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
     let plan = &world.plan;
+    if flow.plan.is_spread {
+        return flow.plan.paths.iter().map(|&path| radio(world, path)).collect();
+    }
     let mut records = Vec::new();
     for (&path, [_, server]) in flow.plan.paths.iter().zip(flow.ends()) {
         let [down, _] = world.link_stats(path);
@@ -237,6 +312,19 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
     records
 }
 
+/// What the radio of a path did, for flows whose packets are spread over the paths.
+fn radio(world: &World, path: usize) -> PathRecord {
+    let [down, _] = world.link_stats(path);
+    PathRecord {
+        name: world.plan.paths[path].name.clone(),
+        bytes_sent: Some(down.offered.bytes.as_u64()),
+        packets: Some(down.offered.packets),
+        lost: Some(down.lost.packets),
+        queue_drops: Some(down.queue_full.packets),
+        ..PathRecord::default()
+    }
+}
+
 fn series(world: &World) -> Vec<Series> {
     let plan = &world.plan;
     if !plan.series {
@@ -251,10 +339,17 @@ fn series(world: &World) -> Vec<Series> {
         add(&flow.plan.name, "goodput_mbps", bytes.iter().map(rate).collect());
     }
     let first = &world.flows[0];
+    if let (true, [windows, ..]) = (first.plan.is_spread, &world.series.windows[0][..]) {
+        add(&first.plan.name, "cwnd_segments", windows.iter().map(|(cwnd, _)| *cwnd).collect());
+        add(&first.plan.name, "srtt_ms", windows.iter().map(|(_, srtt)| *srtt).collect());
+    }
     for (&path, windows) in first.plan.paths.iter().zip(&world.series.windows[0]) {
         let PathPlanView { name, bytes, capacity } = path_view(world, path);
         add(name, "goodput_mbps", bytes.iter().map(rate).collect());
         add(name, "capacity_mbps", capacity);
+        if first.plan.is_spread {
+            continue;
+        }
         add(name, "cwnd_segments", windows.iter().map(|(cwnd, _)| *cwnd).collect());
         add(name, "srtt_ms", windows.iter().map(|(_, srtt)| *srtt).collect());
     }

@@ -9,19 +9,38 @@ use weftline_link::{Link, LinkStats, Verdict};
 use crate::queue::{Event, Queue};
 use crate::tcp::Segment;
 
+/// Something that travels.
+pub(crate) trait Packet {
+    /// Its size on the wire.
+    fn wire_bytes(&self) -> u64;
+    /// What the digest of the run notes of it.
+    fn note(&self) -> u64;
+}
+
+impl Packet for Segment {
+    fn wire_bytes(&self) -> u64 {
+        Self::wire_bytes(self)
+    }
+
+    fn note(&self) -> u64 {
+        self.seq ^ self.ack.rotate_left(32)
+    }
+}
+
 /// One direction between two ends.
 #[derive(Debug)]
-pub(crate) struct Wire {
-    index: u32,
+pub(crate) struct Wire<P = Segment> {
+    arrival: Event,
     link: Link,
-    on_way: VecDeque<(u64, Segment)>,
+    on_way: VecDeque<(u64, P)>,
     arrived: u64,
     arrived_bytes: u64,
 }
 
-impl Wire {
-    pub(crate) fn new(index: u32, link: Link) -> Self {
-        Self { index, link, on_way: VecDeque::new(), arrived: 0, arrived_bytes: 0 }
+impl<P: Packet> Wire<P> {
+    /// A wire whose packets are announced by the event `arrival`.
+    pub(crate) fn new(arrival: Event, link: Link) -> Self {
+        Self { arrival, link, on_way: VecDeque::new(), arrived: 0, arrived_bytes: 0 }
     }
 
     /// Begins the link's trace and schedules.
@@ -29,28 +48,34 @@ impl Wire {
         self.link.start(Instant::from_nanos(now_ns));
     }
 
-    /// Puts a packet on the wire, or drops it as the link says.
-    pub(crate) fn send(&mut self, segment: Segment, queue: &mut Queue) {
+    /// Puts a packet on the wire, or gives it back if the link drops it.
+    pub(crate) fn send(&mut self, packet: P, queue: &mut Queue) -> Option<P> {
         let now = Instant::from_nanos(queue.now_ns());
-        let verdict = self.link.offer(now, ByteCount::new(segment.wire_bytes()));
-        queue.note(segment.seq ^ segment.ack.rotate_left(32));
-        let Verdict::Arrives(at) = verdict else { return };
+        let verdict = self.link.offer(now, ByteCount::new(packet.wire_bytes()));
+        queue.note(packet.note());
+        let Verdict::Arrives(at) = verdict else { return Some(packet) };
         if self.on_way.is_empty() {
-            queue.push(at.as_nanos(), Event::Arrival(self.index));
+            queue.push(at.as_nanos(), self.arrival);
         }
-        self.on_way.push_back((at.as_nanos(), segment));
+        self.on_way.push_back((at.as_nanos(), packet));
+        None
     }
 
     /// Takes the packet that arrives now.
-    pub(crate) fn arrive(&mut self, queue: &mut Queue) -> Segment {
-        let (at, segment) = self.on_way.pop_front().expect("an arrival has its packet");
+    pub(crate) fn arrive(&mut self, queue: &mut Queue) -> P {
+        let (at, packet) = self.on_way.pop_front().expect("an arrival has its packet");
         debug_assert_eq!(at, queue.now_ns());
         self.arrived += 1;
-        self.arrived_bytes += segment.wire_bytes();
+        self.arrived_bytes += packet.wire_bytes();
         if let Some(&(next, _)) = self.on_way.front() {
-            queue.push(next, Event::Arrival(self.index));
+            queue.push(next, self.arrival);
         }
-        segment
+        packet
+    }
+
+    /// When everything that was put on it has been served.
+    pub(crate) fn idle_at_ns(&mut self, now_ns: u64) -> u64 {
+        self.link.idle_at(Instant::from_nanos(now_ns)).as_nanos()
     }
 
     /// Bytes of the packets that have arrived, headers included.

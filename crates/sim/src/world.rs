@@ -2,32 +2,28 @@
 
 use std::time::Duration;
 
-use weftline_congestion::Config;
+use hdrhistogram::Histogram;
 use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
-use weftline_link::{Link, LinkConfig, LinkStats};
+use weftline_link::LinkStats;
 
 use crate::SimError;
+use crate::build::{self, add_ends};
 use crate::flow::{Flow, Traffic};
-use crate::net::Net;
+use crate::net::{Net, Spreading};
 use crate::plan::Plan;
 use crate::queue::Event;
-use crate::tcp::{Endpoint, EndpointConfig};
-use crate::wire::Wire;
+use crate::tcp::Segment;
 
-/// Payload of a full segment: 1500 bytes less IP and TCP headers with timestamps.
-const MSS: u64 = 1448;
-/// The first window in segments (RFC 6928).
-const INITIAL_CWND: u64 = 10;
 /// Connections that do not stand by then fail the run.
 const SETUP_LIMIT: Duration = Duration::from_secs(30);
 /// Between the last connection and the workload: what the handshakes left behind is over by then,
 /// as in the lab.
 const REST: Duration = Duration::from_millis(200);
-/// Room for received bytes at each TCP endpoint, as in the lab's namespaces.
-const RECEIVE_BUFFER: u64 = 32 << 20;
 /// Invariants that cost a look at everything are checked once in so many events.
 const CHECK_EVERY: u64 = 1 << 14;
+/// Delays up to ten minutes are told apart, in microseconds with three digits.
+const MAX_DELAY_US: u64 = 600_000_000;
 /// A time series has a value for each of these.
 pub(crate) const STEP: Duration = Duration::from_millis(100);
 
@@ -52,28 +48,21 @@ pub(crate) struct World {
     pub(crate) epoch_ns: Option<u64>,
     pub(crate) series: Series,
     delivered_before: Vec<u64>,
+    /// From the server to the client's TCP by packet, in microseconds, where there is a gateway.
+    pub(crate) packet_delay_us: Option<Box<Histogram<u64>>>,
 }
 
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
-        let mut net = Net::default();
-        for (index, path) in plan.paths.iter().enumerate() {
-            let wire = |offset: usize, config: &LinkConfig, direction: &str| {
-                let name = format!("{}/{direction}", path.name);
-                let number = u32::try_from(2 * index + offset).expect("a run has few paths");
-                Wire::new(number, Link::new(config.clone(), plan.seed, &name))
-            };
-            let (down, up) = (wire(0, &path.down, "down"), wire(1, &path.up, "up"));
-            net.wires.extend([down, up]);
-        }
+        let mut net = build::network(&plan);
         let mut flows = Vec::new();
         for (index, flow) in plan.flows.iter().enumerate() {
             net.add_flow(flow.congestion.coupled);
             let index = u32::try_from(index).expect("a run has few flows");
-            let ends = (0..flow.paths.len()).map(|k| add_ends(&mut net, &plan, index, k));
+            let ends = (0..flow.subflows()).map(|k| add_ends(&mut net, &plan, index, k));
             let ends = ends.collect();
             let wakes = Rng::stream(plan.seed, &format!("flow/{index}/wakes"));
-            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, wakes));
+            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, build::mss(&plan), wakes));
         }
         let series = Series {
             flows: vec![Vec::new(); flows.len()],
@@ -81,7 +70,11 @@ impl World {
             windows: plan.flows.iter().map(|flow| vec![Vec::new(); flow.paths.len()]).collect(),
         };
         let delivered_before = vec![0; plan.paths.len()];
-        Self { net, flows, plan, epoch_ns: None, series, delivered_before }
+        let histogram = || Histogram::new_with_bounds(1, MAX_DELAY_US, 3);
+        let packet_delay_us = plan.gateway.is_some();
+        let packet_delay_us =
+            packet_delay_us.then(|| Box::new(histogram().expect("the bounds are in order")));
+        Self { net, flows, plan, epoch_ns: None, series, delivered_before, packet_delay_us }
     }
 
     /// Runs it to its end.
@@ -129,6 +122,9 @@ impl World {
         for wire in &mut self.net.wires {
             wire.start(now);
         }
+        if let Spreading::Coded(network) = &mut self.net.spreading {
+            network.start(now);
+        }
         for flow in &mut self.flows {
             if let Some(stop) = flow.plan.stop {
                 self.net.queue.push(now + nanos(stop), Event::Stop(flow.index));
@@ -144,11 +140,10 @@ impl World {
         }
     }
 
-    /// Whether the first flow has all it wanted, where that has an end.
+    /// Whether what is measured has all it wanted, where that has an end.
     fn is_over(&self) -> bool {
-        let first = &self.flows[0];
-        let ends = !matches!(first.plan.traffic, Traffic::Bulk | Traffic::Cbr(_));
-        ends && first.is_done()
+        let ends = |flow: &Flow| !matches!(flow.plan.traffic, Traffic::Bulk | Traffic::Cbr(_));
+        self.flows[..self.plan.measured].iter().all(|flow| ends(flow) && flow.is_done())
     }
 
     /// Lets the next event happen, if there is one before `end_ns`.
@@ -156,10 +151,9 @@ impl World {
         let Some((_, event)) = self.net.queue.pop(end_ns) else { return false };
         match event {
             Event::Arrival(wire) => {
-                let net = &mut self.net;
-                let segment = net.wires[wire as usize].arrive(&mut net.queue);
-                net.deliver(&segment);
-                self.changed(segment.to);
+                if let Some(segment) = self.net.arrive(wire) {
+                    self.deliver(&segment);
+                }
             }
             Event::Endpoint(index) => {
                 self.net.expire(index);
@@ -169,8 +163,40 @@ impl World {
             Event::Start(index) => self.flows[index as usize].begin(&mut self.net),
             Event::Stop(index) => self.flows[index as usize].stop(&self.net),
             Event::Sample => self.sample(),
+            Event::Hop(_) | Event::Room(_) | Event::Node(_) => self.step_coded(event),
         }
         true
+    }
+
+    /// Something happens to the nodes that code, and packets may come out.
+    fn step_coded(&mut self, event: Event) {
+        let Net { queue, spreading, .. } = &mut self.net;
+        let Spreading::Coded(network) = spreading else { return };
+        match event {
+            Event::Hop(hop) => network.arrive(hop, queue),
+            Event::Room(hop) => network.room(hop, queue),
+            Event::Node(node) => network.expire(node, queue),
+            _ => {}
+        }
+        while let Spreading::Coded(network) = &mut self.net.spreading
+            && let Some(segment) = network.poll_delivery()
+        {
+            self.deliver(&segment);
+        }
+    }
+
+    /// A segment has come to its endpoint.
+    fn deliver(&mut self, segment: &Segment) {
+        if let Some(delays) = &mut self.packet_delay_us
+            && self.epoch_ns.is_some()
+            && segment.len > 0
+            && !self.net.place(segment.to).server
+        {
+            let us = (self.net.now_ns() - segment.sent_ns) / 1_000;
+            delays.record(us.clamp(1, MAX_DELAY_US)).expect("clamped to the bounds");
+        }
+        self.net.deliver(segment);
+        self.changed(segment.to);
     }
 
     /// An endpoint has changed: its flow looks at it and lets its segments go out.
@@ -187,7 +213,10 @@ impl World {
             series.push(flow.sink.take_step());
         }
         for (index, series) in self.series.paths.iter_mut().enumerate() {
-            let delivered = self.net.wires[2 * index].arrived_bytes();
+            let delivered = match &self.net.spreading {
+                Spreading::Coded(network) => network.arrived_bytes(index),
+                _ => self.net.wires[2 * index].arrived_bytes(),
+            };
             series.push(delivered - self.delivered_before[index]);
             self.delivered_before[index] = delivered;
         }
@@ -212,35 +241,10 @@ impl World {
     /// What the links of a path have done: down, up.
     pub(crate) fn link_stats(&self, path: usize) -> [LinkStats; 2] {
         let path = self.plan.paths[path].shares.unwrap_or(path);
-        [self.net.wires[2 * path].stats(), self.net.wires[2 * path + 1].stats()]
-    }
-}
-
-/// Makes the two endpoints of a flow's `k`-th subflow: the client's and the server's.
-fn add_ends(net: &mut Net, plan: &Plan, index: u32, k: usize) -> [u32; 2] {
-    let flow = &plan.flows[index as usize];
-    let path = flow.paths[k];
-    let links = plan.paths[path].shares.unwrap_or(path);
-    let wire = |offset: usize| u32::try_from(2 * links + offset).expect("a run has few paths");
-    let (client, server) = (net.next_endpoint(), net.next_endpoint() + 1);
-    let subflow = u32::try_from(k).expect("a flow has few subflows");
-    for (number, peer, is_server) in [(client, server, false), (server, client, true)] {
-        let config = EndpointConfig {
-            peer,
-            mss: MSS,
-            initial_cwnd: INITIAL_CWND,
-            receive_buffer: RECEIVE_BUFFER,
+        let down = match &self.net.spreading {
+            Spreading::Coded(network) => network.stats(path),
+            _ => self.net.wires[2 * path].stats(),
         };
-        // Every control draws from a stream of its own.
-        let control = flow.congestion.make(&Config {
-            mss: MSS,
-            initial_cwnd: INITIAL_CWND,
-            seed: plan.seed ^ (u64::from(number) << 32),
-            ..Config::default()
-        });
-        let out = wire(usize::from(!is_server));
-        let place = (index, subflow, is_server);
-        net.add_endpoint(Endpoint::new(&config, control), place, out);
+        [down, self.net.wires[2 * path + 1].stats()]
     }
-    [client, server]
 }

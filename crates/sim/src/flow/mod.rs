@@ -48,6 +48,8 @@ pub struct FlowPlan {
     pub congestion: &'static weftline_congestion::Entry,
     /// The paths it uses, by their numbers.
     pub paths: Vec<usize>,
+    /// Whether it is one TCP connection whose packets a gateway spreads over them.
+    pub is_spread: bool,
     /// What it sends.
     pub traffic: Traffic,
     /// When it begins, from the start of the workload.
@@ -86,14 +88,22 @@ pub(crate) struct Flow {
     armed: Option<u64>,
 }
 
+impl FlowPlan {
+    /// How many TCP connections it is.
+    pub(crate) fn subflows(&self) -> usize {
+        if self.is_spread { 1 } else { self.paths.len() }
+    }
+}
+
 impl Flow {
-    /// A flow over endpoints that `ends` gives for each of its paths: the client's and the
-    /// server's.
+    /// A flow over endpoints that `ends` gives for each of its connections: the client's and the
+    /// server's. `mss` is the payload of a full segment.
     pub(crate) fn new(
         index: u32,
         plan: FlowPlan,
         ends: Vec<[u32; 2]>,
         warmup: Duration,
+        mss: u64,
         wakes: Rng,
     ) -> Self {
         let (source, size) = match &plan.traffic {
@@ -108,8 +118,10 @@ impl Flow {
             }
         };
         let carrier = match plan.scheduler {
-            None => Carrier::Plain(Plain::new(ends[0])),
-            Some(entry) => Carrier::Multi(Box::new(Multi::new(entry, &plan.paths, ends, wakes))),
+            None => Carrier::Plain(Plain::new(ends[0], mss)),
+            Some(entry) => {
+                Carrier::Multi(Box::new(Multi::new(entry, &plan.paths, ends, mss, wakes)))
+            }
         };
         Self {
             index,

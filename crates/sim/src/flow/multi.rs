@@ -19,10 +19,8 @@ use crate::net::Net;
 const GREETING: usize = 64;
 /// What the application writes; its content does not matter here.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-/// Payload of a full segment.
-const MSS: u64 = 1448;
-/// Payload of a record that fits a segment with the longest header.
-const SEGMENT_PAYLOAD: u64 = MSS - 16;
+/// The longest header of a record: what a record that fits a segment leaves of it.
+const RECORD_HEADER: u64 = 16;
 /// The receive buffer that kernel MPTCP's subflows share, as in the lab's namespaces.
 const SHARED_BUFFER: ByteCount = ByteCount::mib(32);
 /// Bounds of what a daemon's socket holds unsent, in bytes, and that as time at the path's rate
@@ -67,6 +65,8 @@ pub(super) struct Multi {
     sessions: [Session; 2],
     subflows: Vec<Subflow>,
     scheduler: &'static Entry,
+    /// Payload of a full segment.
+    mss: u64,
     out: VecDeque<Bytes>,
     /// Draws the subflow that is asked first: the daemons' writers wake in any order.
     wakes: Rng,
@@ -79,11 +79,13 @@ impl Multi {
         entry: &'static Entry,
         paths: &[usize],
         ends: Vec<[u32; 2]>,
+        mss: u64,
         wakes: Rng,
     ) -> Self {
         let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
         if !runs_in_daemons(entry) {
-            config.chunk = Some((SEGMENT_PAYLOAD, SEGMENT_PAYLOAD));
+            let payload = mss - RECORD_HEADER;
+            config.chunk = Some((payload, payload));
             config.max_memory = SHARED_BUFFER;
             config.first_window = SHARED_BUFFER;
         }
@@ -103,6 +105,7 @@ impl Multi {
             sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
             subflows: paths.iter().zip(ends).enumerate().map(subflow).collect(),
             scheduler: entry,
+            mss,
             out: VecDeque::new(),
             wakes,
             due_ns: [None; 2],
@@ -265,14 +268,15 @@ impl Multi {
     /// may change with every acknowledgement. The client sends only control records, and asks when
     /// the session says so.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
-        let Self { sessions, subflows, scheduler, out, wakes, .. } = self;
+        let Self { sessions, subflows, scheduler, mss, out, wakes, .. } = self;
+        let mss = *mss;
         let session = &mut sessions[end];
         while let Some(id) = session.poll_wake() {
             let woken = subflows.iter_mut().find(|subflow| subflow.id == id);
             woken.expect("a session knows its subflows").woken[end] = true;
         }
         for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end] && subflow.stale[end]) {
-            subflow.tell(end, session, scheduler, net);
+            subflow.tell(end, session, scheduler, mss, net);
         }
         let mut moved = false;
         let begin = wakes.below(subflows.len() as u64) as usize;
@@ -294,7 +298,7 @@ impl Multi {
             subflow.pipes[end].write(out);
             net.endpoint_mut(subflow.ends[end]).write(bytes);
             net.transmit(subflow.ends[end]);
-            subflow.tell(end, session, scheduler, net);
+            subflow.tell(end, session, scheduler, mss, net);
         }
         moved
     }
@@ -321,12 +325,12 @@ impl Multi {
 
 impl Subflow {
     /// Tells the session how the endpoint stands, and notes what room it has.
-    fn tell(&mut self, end: usize, session: &mut Session, scheduler: &Entry, net: &Net) {
+    fn tell(&mut self, end: usize, session: &mut Session, scheduler: &Entry, mss: u64, net: &Net) {
         let endpoint = net.endpoint(self.ends[end]);
-        let info = endpoint.info(MSS);
+        let info = endpoint.info(mss);
         session.handle_path_info(self.id, info);
         let holds = !runs_in_daemons(scheduler) && endpoint.waits_for_burst(net.now_ns());
-        self.room[end] = if holds { 0 } else { room(scheduler, &info) };
+        self.room[end] = if holds { 0 } else { room(scheduler, mss, &info) };
         self.stale[end] = false;
     }
 }
@@ -338,10 +342,10 @@ fn write_greeting(subflow: &mut Subflow, end: usize, net: &mut Net) {
 }
 
 /// Payload bytes that a subflow may be given now.
-fn room(scheduler: &Entry, info: &PathInfo) -> u64 {
+fn room(scheduler: &Entry, mss: u64, info: &PathInfo) -> u64 {
     if !runs_in_daemons(scheduler) {
-        let fits = scheduler.room(info).as_u64() >= MSS;
-        return if fits { SEGMENT_PAYLOAD } else { 0 };
+        let fits = scheduler.room(info).as_u64() >= mss;
+        return if fits { mss - RECORD_HEADER } else { 0 };
     }
     let mark = info.delivery_rate.bytes_in(LOW_WATER_TIME).as_u64();
     let mark = mark.clamp(LOW_WATER.0, LOW_WATER.1);

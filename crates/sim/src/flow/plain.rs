@@ -7,23 +7,25 @@ use crate::net::Net;
 const SEND_BUFFER_MIN: u64 = 64 << 10;
 /// The most, as in the lab's namespaces.
 const SEND_BUFFER_MAX: u64 = 32 << 20;
-/// What a segment of the window counts for in the buffer: payload, headers and the kernel's own
-/// data about it (Linux, `tcp_sndbuf_expand`).
-const SEGMENT: f64 = 2304.0;
+/// What a segment counts for in the buffer beyond its payload: headers and the kernel's own data
+/// about it (Linux, `tcp_sndbuf_expand`).
+const SEGMENT_OVERHEAD: u64 = 856;
 
 /// A TCP connection with nothing above it.
 #[derive(Debug)]
 pub(super) struct Plain {
     client: u32,
     server: u32,
+    /// The payload of a full segment.
+    mss: u64,
     /// The most bytes written and not acknowledged. It grows with the window and never shrinks: a
     /// sender in recovery must not run dry for want of room.
     buffer: u64,
 }
 
 impl Plain {
-    pub(super) const fn new([client, server]: [u32; 2]) -> Self {
-        Self { client, server, buffer: SEND_BUFFER_MIN }
+    pub(super) const fn new([client, server]: [u32; 2], mss: u64) -> Self {
+        Self { client, server, mss, buffer: SEND_BUFFER_MIN }
     }
 
     pub(super) const fn ends(&self) -> [u32; 2] {
@@ -68,7 +70,7 @@ impl Plain {
         if !endpoint.is_established() {
             return;
         }
-        let windows = (2.0 * endpoint.cwnd() * SEGMENT) as u64;
+        let windows = (2.0 * endpoint.cwnd() * (self.mss + SEGMENT_OVERHEAD) as f64) as u64;
         self.buffer = self.buffer.max(windows).min(SEND_BUFFER_MAX);
         let room = self.buffer.saturating_sub(endpoint.written() - endpoint.acknowledged());
         let bytes = source.ready(now_ns).min(room);

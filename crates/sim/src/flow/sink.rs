@@ -2,9 +2,11 @@
 
 use hdrhistogram::Histogram;
 use weftline_core::Instant;
+use weftline_core::time::nanos;
 use weftline_video::{Player, PlayerStats};
 
 use super::source::Source;
+use crate::world::STEP;
 
 /// An application that receives.
 #[derive(Debug)]
@@ -22,6 +24,10 @@ pub(crate) struct Sink {
     size: Option<u64>,
     /// Bytes released in the present step of the time series.
     step_bytes: u64,
+    /// When it began to measure.
+    began_ns: u64,
+    /// Bytes released in each step of time since then.
+    steps: Vec<u64>,
 }
 
 /// Delays up to ten minutes are told apart, in microseconds with three digits.
@@ -42,12 +48,15 @@ impl Sink {
             done_ns: None,
             size,
             step_bytes: 0,
+            began_ns: 0,
+            steps: Vec::new(),
         }
     }
 
     /// Begins to measure at `now_ns`; the goodput counts from `measure_from_ns` on.
     pub(crate) fn begin(&mut self, now_ns: u64, measure_from_ns: u64, player: Option<Player>) {
         self.measure_from_ns = measure_from_ns;
+        self.began_ns = now_ns;
         self.last_ns = Some(now_ns);
         self.player = player.map(Box::new);
     }
@@ -75,6 +84,7 @@ impl Sink {
         if now_ns >= self.measure_from_ns {
             self.measured += bytes;
         }
+        self.add_to_step(bytes, now_ns);
         if let Some(last) = self.last_ns.replace(now_ns) {
             self.longest_gap_ns = self.longest_gap_ns.max(now_ns - last);
         }
@@ -84,6 +94,19 @@ impl Sink {
         if let Some(player) = &mut self.player {
             player.handle_bytes(offset, Instant::from_nanos(now_ns));
         }
+    }
+
+    fn add_to_step(&mut self, bytes: u64, now_ns: u64) {
+        let step = ((now_ns - self.began_ns) / nanos(STEP)) as usize;
+        if self.steps.len() <= step {
+            self.steps.resize(step + 1, 0);
+        }
+        self.steps[step] += bytes;
+    }
+
+    /// Bytes released in each step of time, up to the last in which there were any.
+    pub(crate) fn steps(&self) -> &[u64] {
+        &self.steps
     }
 
     /// When the player has something to do.

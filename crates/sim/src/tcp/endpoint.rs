@@ -22,6 +22,8 @@ pub(crate) struct EndpointConfig {
     pub(crate) initial_cwnd: u64,
     /// Room for received bytes that the application has not read.
     pub(crate) receive_buffer: u64,
+    /// Whether the host paces what its control does not (Linux with `fq`).
+    pub(crate) host_paces: bool,
 }
 
 /// Where the handshake stands.
@@ -48,11 +50,15 @@ pub(crate) struct Endpoint {
 impl Endpoint {
     /// An endpoint that waits for its peer's request.
     pub(crate) fn new(config: &EndpointConfig, control: Box<dyn CongestionControl>) -> Self {
+        let mut tx = Sender::new(config.mss, config.initial_cwnd, control);
+        if config.host_paces {
+            tx.set_host_paces();
+        }
         Self {
             peer: config.peer,
             state: State::Listening,
             syn_due: false,
-            tx: Sender::new(config.mss, config.initial_cwnd, control),
+            tx,
             rx: Receiver::new(config.mss, config.receive_buffer),
         }
     }

@@ -63,6 +63,7 @@ impl Case {
             scheduler: None,
             congestion: weftline_congestion::Entry::find(self.congestion).unwrap(),
             paths: vec![0],
+            is_spread: false,
             traffic: Traffic::Bulk,
             start: Duration::ZERO,
             stop: None,
@@ -79,6 +80,11 @@ impl Case {
             warmup: Duration::from_secs(self.warmup_s),
             seed,
             series: self.series,
+            measured: 1,
+            packet_bytes: 1500,
+            sender_pacing: false,
+            backend: None,
+            gateway: None,
         }
     }
 

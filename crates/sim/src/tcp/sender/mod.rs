@@ -96,6 +96,8 @@ pub(super) struct Sender {
     probe_at_ns: Option<u64>,
     probe: Option<Probe>,
     forced: Option<Forced>,
+    /// Whether the host paces controls that do not pace themselves.
+    host_paces: bool,
     pace_at_ns: u64,
     /// Segments of the present burst that may still go.
     burst_left: u64,
@@ -139,6 +141,7 @@ impl Sender {
             probe_at_ns: None,
             probe: None,
             forced: None,
+            host_paces: false,
             pace_at_ns: 0,
             burst_left: 0,
             window_limited: false,
@@ -233,6 +236,18 @@ impl Sender {
     /// The latest delivery rate that the application did not limit, or the highest that it did.
     pub(super) const fn delivery_rate(&self) -> Bitrate {
         self.rate
+    }
+
+    /// The rate at which the sender paces, if it does: as its control says, or because its host does
+    /// so for every control (Linux with the queueing discipline `fq`).
+    fn own_pace(&self) -> Option<Bitrate> {
+        let own = self.control.pacing_rate();
+        own.or_else(|| self.host_paces.then(|| self.pacing_rate()))
+    }
+
+    /// The host paces, whatever the control.
+    pub(in crate::tcp) const fn set_host_paces(&mut self) {
+        self.host_paces = true;
     }
 
     /// The rate at which the sender paces, or would: twice the window in a round trip in slow

@@ -19,7 +19,7 @@ impl Sender {
 
     pub(super) fn waits_for_pace(&self) -> bool {
         self.burst_left == 0
-            && self.control.pacing_rate().is_some()
+            && self.own_pace().is_some()
             && self.board.pipe() < self.window()
             && (self.board.next_lost().is_some() || self.has_new())
     }

@@ -46,7 +46,7 @@ impl Sender {
 
     /// As [`defers`](Self::defers), with `waiting` segments to send.
     pub(in crate::tcp) fn waits_for_burst(&self, waiting: u64, now_ns: u64) -> bool {
-        if self.phase != Phase::Open || self.control.pacing_rate().is_some() {
+        if self.phase != Phase::Open || self.own_pace().is_some() {
             return false;
         }
         let Some(head) = self.board.head() else { return false };
@@ -113,7 +113,7 @@ impl Sender {
 
     /// Whether pacing lets a segment go now; takes it from the burst.
     pub(super) fn paced(&mut self, now_ns: u64) -> bool {
-        let Some(rate) = self.control.pacing_rate() else { return true };
+        let Some(rate) = self.own_pace() else { return true };
         if self.burst_left == 0 {
             if now_ns < self.pace_at_ns {
                 return false;
@@ -126,7 +126,7 @@ impl Sender {
 
     /// Moves the time of the next burst on by what a segment of `len` bytes takes.
     pub(super) fn pace(&mut self, len: u64, now_ns: u64) {
-        let Some(rate) = self.control.pacing_rate() else { return };
+        let Some(rate) = self.own_pace() else { return };
         let bps = u128::from(rate.as_bps().max(1));
         let took = u128::from(len) * 8 * u128::from(SECOND) / bps;
         let took = u64::try_from(took).unwrap_or(u64::MAX / 4);

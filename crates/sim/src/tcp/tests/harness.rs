@@ -82,7 +82,8 @@ impl Pair {
         let Setup { control, initial_cwnd, receive_buffer } = setup;
         let entry = Entry::find(control).expect("registered");
         let end = |peer: u32| {
-            let config = EndpointConfig { peer, mss: MSS, initial_cwnd, receive_buffer };
+            let config =
+                EndpointConfig { peer, mss: MSS, initial_cwnd, receive_buffer, host_paces: false };
             let config_of_control =
                 Config { mss: MSS, initial_cwnd, seed: u64::from(peer), ..Config::default() };
             Endpoint::new(&config, entry.make(&config_of_control))

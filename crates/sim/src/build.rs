@@ -1,0 +1,122 @@
+//! From a plan to a network: wires, where they lead, and the endpoints at their ends.
+
+use weftline_congestion::Config;
+use weftline_link::{Link, LinkConfig};
+
+use crate::coded::CodedNetwork;
+use crate::net::{Net, Next, Place, Spreading};
+use crate::plan::{GatewayPlan, Plan, Spread};
+use crate::queue::Event;
+use crate::tcp::{Endpoint, EndpointConfig};
+use crate::wire::Wire;
+
+/// Bytes of a full packet that are not its payload: IP and TCP headers with timestamps.
+const HEADERS: u64 = 52;
+/// The first window in segments (RFC 6928).
+const INITIAL_CWND: u64 = 10;
+/// Room for received bytes at each TCP endpoint, as in the lab's namespaces.
+const RECEIVE_BUFFER: u64 = 32 << 20;
+
+/// The payload of a full segment.
+pub(crate) const fn mss(plan: &Plan) -> u64 {
+    plan.packet_bytes - HEADERS
+}
+
+/// The network of a plan, without its endpoints. Wires 2 k and 2 k + 1 are path k's, down and up;
+/// then come those of the back end, and those between the gateway and each access point.
+pub(crate) fn network(plan: &Plan) -> Net {
+    let mut net = Net::default();
+    let paths = u32::try_from(plan.paths.len()).expect("a run has few paths");
+    let before = plan.backend.is_some() || plan.gateway.is_some();
+    let (backend_up, first_gateway) = (2 * paths + 1, 2 * paths + 2);
+    for (index, path) in (0..).zip(&plan.paths) {
+        let up = match (&plan.gateway, before) {
+            (Some(_), _) => Next::Wire(first_gateway + 2 * index + 1),
+            (None, true) => Next::Wire(backend_up),
+            (None, false) => Next::Deliver,
+        };
+        add_wire(&mut net, plan, &path.down, &format!("{}/down", path.name), Next::Deliver);
+        add_wire(&mut net, plan, &path.up, &format!("{}/up", path.name), up);
+    }
+    net.first_down = (0..paths).map(|index| 2 * index).collect();
+    if !before {
+        return net;
+    }
+    // Without a link of its own the gateway stands beside the server.
+    let backend = plan.backend.as_ref().or(plan.gateway.as_ref().map(|gateway| &gateway.link));
+    let backend = backend.expect("there is one of the two");
+    let backend = match plan.backend {
+        Some(_) => backend.clone(),
+        None => LinkConfig { delay: std::time::Duration::ZERO, ..backend.clone() },
+    };
+    add_wire(&mut net, plan, &backend, "backend/down", Next::Gateway);
+    add_wire(&mut net, plan, &backend, "backend/up", Next::Deliver);
+    if let Some(gateway) = &plan.gateway {
+        add_gateway(&mut net, plan, gateway, first_gateway);
+    }
+    net
+}
+
+fn add_gateway(net: &mut Net, plan: &Plan, gateway: &GatewayPlan, first: u32) {
+    for (index, path) in (0..).zip(&plan.paths) {
+        let down = format!("{}/gateway/down", path.name);
+        let up = format!("{}/gateway/up", path.name);
+        add_wire(net, plan, &gateway.link, &down, Next::Wire(2 * index));
+        add_wire(net, plan, &gateway.link, &up, Next::Wire(first - 1));
+        net.first_down[index as usize] = first + 2 * index;
+    }
+    net.spreading = match &gateway.spread {
+        Spread::None => Spreading::None,
+        Spread::RoundRobin => Spreading::RoundRobin { next: 0 },
+        Spread::Coded { cotag, dense } => {
+            let links = plan.paths.iter();
+            let links = links.map(|path| (&*path.name, gateway.link.clone(), path.down.clone()));
+            let links: Vec<_> = links.collect();
+            let flows = plan.flows.len();
+            let network = CodedNetwork::new(cotag, *dense, &links, flows, plan.seed);
+            Spreading::Coded(Box::new(network))
+        }
+    };
+}
+
+fn add_wire(net: &mut Net, plan: &Plan, config: &LinkConfig, name: &str, next: Next) {
+    let number = u32::try_from(net.wires.len()).expect("a run has few paths");
+    let link = Link::new(config.clone(), plan.seed, name);
+    net.add_wire(Wire::new(Event::Arrival(number), link), next);
+}
+
+/// Makes the two endpoints of a flow's `k`-th connection: the client's and the server's.
+pub(crate) fn add_ends(net: &mut Net, plan: &Plan, index: u32, k: usize) -> [u32; 2] {
+    let flow = &plan.flows[index as usize];
+    let path = match &plan.gateway {
+        Some(gateway) if flow.is_spread => gateway.uplink,
+        _ => flow.paths[k],
+    };
+    let number = |path: usize| u32::try_from(path).expect("a run has few paths");
+    let links = number(plan.paths[path].shares.unwrap_or(path));
+    let before = plan.backend.is_some() || plan.gateway.is_some();
+    let down = if before { 2 * number(plan.paths.len()) } else { 2 * links };
+    let (client, server) = (net.next_endpoint(), net.next_endpoint() + 1);
+    let subflow = u32::try_from(k).expect("a flow has few subflows");
+    for (number, peer, is_server) in [(client, server, false), (server, client, true)] {
+        let mss = mss(plan);
+        let config = EndpointConfig {
+            peer,
+            mss,
+            initial_cwnd: INITIAL_CWND,
+            receive_buffer: RECEIVE_BUFFER,
+            host_paces: is_server && plan.sender_pacing,
+        };
+        // Every control draws from a stream of its own.
+        let control = flow.congestion.make(&Config {
+            mss,
+            initial_cwnd: INITIAL_CWND,
+            seed: plan.seed ^ (u64::from(number) << 32),
+            ..Config::default()
+        });
+        let wire = if is_server { down } else { 2 * links + 1 };
+        let place = Place { flow: index, subflow, server: is_server, path: links, wire };
+        net.add_endpoint(Endpoint::new(&config, control), place);
+    }
+    [client, server]
+}

@@ -1,0 +1,312 @@
+//! Packets that are coded on their way: the nodes of COTAG between the back end and the device
+//! (COTAG §III), with the very state machines that the tunnel runs.
+//!
+//! What is coded here is not the packet but its number, eight bytes; sizes on the links are those
+//! that the packets would have. Ranks, losses and the cost in coefficients are therefore real, and
+//! only the multiplications of payload are saved.
+
+use std::collections::VecDeque;
+
+use weftline_coding::generation::LENGTH_BYTES;
+use weftline_coding::node::{AccessPoint, Device, Gateway, Mode, NodeConfig};
+use weftline_coding::wire::Packet as CodedPacket;
+use weftline_coding::{Coding, Limits};
+use weftline_core::Instant;
+use weftline_link::{Link, LinkConfig, LinkStats};
+use weftline_scenario::{CotagRecord, CotagSpec};
+
+use crate::queue::{Event, Queue};
+use crate::tcp::Segment;
+use crate::wire::{Packet, Wire};
+
+/// What the tunnel adds to each packet besides the coding header: IPv4, UDP, the datagram's own
+/// header, and the tag of its encryption.
+const TUNNEL_BYTES: u64 = 20 + 8 + 16 + 16;
+/// Bytes of a packet's number.
+const NUMBER_BYTES: usize = 8;
+/// Sizes of so many packets of a flow are remembered: more than are ever on their way.
+const REMEMBERED: usize = 1 << 16;
+
+/// What is on its way between two nodes.
+#[derive(Debug)]
+struct Coded {
+    bytes: Vec<u8>,
+    wire_bytes: u64,
+}
+
+impl Packet for Coded {
+    fn wire_bytes(&self) -> u64 {
+        self.wire_bytes
+    }
+
+    fn note(&self) -> u64 {
+        self.bytes.len() as u64 ^ self.wire_bytes.rotate_left(32)
+    }
+}
+
+/// A link that a node feeds when it has room.
+#[derive(Debug)]
+struct Hop {
+    wire: Wire<Coded>,
+    /// Whether a packet is being served.
+    busy: bool,
+}
+
+/// The packets of a flow that are in the network.
+#[derive(Debug)]
+struct Flow {
+    /// From the one of number `first` on.
+    segments: VecDeque<Segment>,
+    first: u64,
+    /// Sizes, by number.
+    sizes: Vec<u16>,
+}
+
+/// Gateway, access points, device, and the links between them.
+#[derive(Debug)]
+pub(crate) struct CodedNetwork {
+    gateway: Gateway,
+    access_points: Vec<AccessPoint>,
+    device: Device,
+    /// From the gateway to access point k: 2 k; from there to the device: 2 k + 1.
+    hops: Vec<Hop>,
+    /// When each node's timer event comes: gateway, access points, device.
+    armed: Vec<Option<u64>>,
+    flows: Vec<Flow>,
+    overhead: bool,
+    spare: Vec<Vec<u8>>,
+    delivery: Vec<u8>,
+}
+
+impl CodedNetwork {
+    /// A network for so many flows. `links` are those to each access point and from there to the
+    /// device, with the path's name.
+    pub(crate) fn new(
+        spec: &CotagSpec,
+        dense: bool,
+        links: &[(&str, LinkConfig, LinkConfig)],
+        flows: usize,
+        seed: u64,
+    ) -> Self {
+        let config = NodeConfig {
+            interval: spec.interval,
+            limits: Limits { packets: spec.generation, packet_bytes: NUMBER_BYTES as u16 },
+            mode: if dense { Mode::Dense } else { Mode::Systematic },
+            redundancy_percent: spec.redundancy_percent,
+            buffer_packets: spec.buffer_packets,
+            ..NodeConfig::default()
+        };
+        let mut hops = Vec::new();
+        for (name, to_access_point, radio) in links {
+            let names = [format!("{name}/gateway"), format!("{name}/down")];
+            for (config, name) in [to_access_point, radio].into_iter().zip(names) {
+                let number = u32::try_from(hops.len()).expect("a run has few paths");
+                let link = Link::new(config.clone(), seed, &name);
+                hops.push(Hop { wire: Wire::new(Event::Hop(number), link), busy: false });
+            }
+        }
+        let count = links.len();
+        let access_point = |k: usize| AccessPoint::new(config, 1, seed ^ (k as u64 + 1) << 48);
+        let flow = || Flow { segments: VecDeque::new(), first: 0, sizes: vec![0; REMEMBERED] };
+        Self {
+            gateway: Gateway::new(config, count, seed, Instant::ZERO),
+            access_points: (0..count).map(access_point).collect(),
+            device: Device::new(config, count),
+            hops,
+            armed: vec![None; count + 2],
+            flows: (0..flows).map(|_| flow()).collect(),
+            overhead: spec.overhead,
+            spare: Vec::new(),
+            delivery: Vec::new(),
+        }
+    }
+
+    /// Begins traces and schedules.
+    pub(crate) fn start(&mut self, now_ns: u64) {
+        self.hops.iter_mut().for_each(|hop| hop.wire.start(now_ns));
+    }
+
+    /// A packet of a flow has come to the gateway.
+    pub(crate) fn receive(&mut self, flow: u32, segment: Segment, queue: &mut Queue) {
+        let entry = &mut self.flows[flow as usize];
+        let number = entry.first + entry.segments.len() as u64;
+        let flow = u16::try_from(flow).expect("a run has few flows");
+        let now = Instant::from_nanos(queue.now_ns());
+        if self.gateway.receive(flow, &number.to_le_bytes(), now).is_ok() {
+            entry.sizes[number as usize % REMEMBERED] = segment.wire_bytes() as u16;
+            entry.segments.push_back(segment);
+        }
+        self.serve_gateway(queue);
+    }
+
+    /// The packet at the head of a hop arrives. Packets may be due to the device's TCP afterwards.
+    pub(crate) fn arrive(&mut self, hop: u32, queue: &mut Queue) {
+        let Coded { bytes, .. } = self.hops[hop as usize].wire.arrive(queue);
+        let now = Instant::from_nanos(queue.now_ns());
+        let k = hop as usize / 2;
+        // What a node refuses it has counted.
+        if hop % 2 == 0 {
+            let _ = self.access_points[k].receive(0, &bytes, now);
+            self.serve_access_point(k, queue);
+        } else {
+            let _ = self.device.receive(k, &bytes, now);
+            self.arm(self.armed.len() - 1, self.device.poll_timeout(), queue);
+        }
+        self.spare.push(bytes);
+    }
+
+    /// A hop has room again.
+    pub(crate) fn room(&mut self, hop: u32, queue: &mut Queue) {
+        self.hops[hop as usize].busy = false;
+        if hop % 2 == 0 {
+            self.serve_gateway(queue);
+        } else {
+            self.serve_access_point(hop as usize / 2, queue);
+        }
+    }
+
+    /// The timer event of a node has come.
+    pub(crate) fn expire(&mut self, node: u32, queue: &mut Queue) {
+        let (node, now_ns) = (node as usize, queue.now_ns());
+        if self.armed[node] != Some(now_ns) {
+            return;
+        }
+        self.armed[node] = None;
+        let now = Instant::from_nanos(now_ns);
+        if node == 0 {
+            self.gateway.handle_timeout(now);
+            self.serve_gateway(queue);
+        } else if let Some(access_point) = self.access_points.get_mut(node - 1) {
+            access_point.handle_timeout(now);
+            self.serve_access_point(node - 1, queue);
+        } else {
+            self.device.handle_timeout(now);
+            self.arm(node, self.device.poll_timeout(), queue);
+        }
+    }
+
+    /// The next packet that the device hands to its TCP.
+    pub(crate) fn poll_delivery(&mut self) -> Option<Segment> {
+        self.delivery.clear();
+        let flow = self.device.poll_delivery(&mut self.delivery)?;
+        let number = self.delivery.as_slice().try_into().expect("what comes out is what went in");
+        let number = u64::from_le_bytes(number);
+        let flow = &mut self.flows[usize::from(flow)];
+        assert!(number >= flow.first, "packets come out in order");
+        // Those before it are lost.
+        flow.segments.drain(..(number - flow.first) as usize);
+        flow.first = number + 1;
+        flow.segments.pop_front()
+    }
+
+    fn serve_gateway(&mut self, queue: &mut Queue) {
+        for k in 0..self.access_points.len() {
+            while !self.hops[2 * k].busy {
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                bytes.clear();
+                let now = Instant::from_nanos(queue.now_ns());
+                if self.gateway.poll_transmit(k, now, &mut bytes).is_none() {
+                    self.spare.push(bytes);
+                    break;
+                }
+                self.send(2 * k, bytes, queue);
+            }
+        }
+        self.arm(0, self.gateway.poll_timeout(), queue);
+    }
+
+    fn serve_access_point(&mut self, k: usize, queue: &mut Queue) {
+        while !self.hops[2 * k + 1].busy {
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.clear();
+            let now = Instant::from_nanos(queue.now_ns());
+            if self.access_points[k].poll_transmit(now, &mut bytes).is_none() {
+                self.spare.push(bytes);
+                break;
+            }
+            self.send(2 * k + 1, bytes, queue);
+        }
+        self.arm(k + 1, self.access_points[k].poll_timeout(), queue);
+    }
+
+    /// Puts a packet on a hop that has room.
+    fn send(&mut self, hop: usize, bytes: Vec<u8>, queue: &mut Queue) {
+        let wire_bytes = self.wire_bytes(&bytes);
+        let Hop { wire, busy } = &mut self.hops[hop];
+        let unserved = wire.stats().unserved.packets;
+        if let Some(dropped) = wire.send(Coded { bytes, wire_bytes }, queue) {
+            self.spare.push(dropped.bytes);
+        }
+        let idle_ns = wire.idle_at_ns(queue.now_ns());
+        if idle_ns > queue.now_ns() {
+            *busy = true;
+            queue.push(idle_ns, Event::Room(u32::try_from(hop).expect("a run has few paths")));
+        } else if wire.stats().unserved.packets > unserved {
+            // It will never serve anything again.
+            *busy = true;
+        }
+    }
+
+    /// What a coded packet takes on the link.
+    fn wire_bytes(&self, bytes: &[u8]) -> u64 {
+        let packet = CodedPacket::decode(bytes).expect("a node sends packets");
+        let CodedPacket::Coded { header, .. } = packet else {
+            return if self.overhead { TUNNEL_BYTES + bytes.len() as u64 } else { 1 };
+        };
+        let sizes = &self.flows[usize::from(header.flow)].sizes;
+        let size = |index: u8| {
+            u64::from(sizes[(header.first.0 as usize + usize::from(index)) % REMEMBERED])
+        };
+        let (payload, prefix) = match header.coding {
+            Coding::Systematic(index) => (size(index), 0),
+            _ => ((0..header.size).map(size).max().unwrap_or(0), LENGTH_BYTES as u64),
+        };
+        match self.overhead {
+            true => payload + prefix + header.encoded_len() as u64 + TUNNEL_BYTES,
+            false => payload,
+        }
+    }
+
+    /// Makes sure that a node's timer event comes in time.
+    fn arm(&mut self, node: usize, at: Option<Instant>, queue: &mut Queue) {
+        let Some(at) = at else { return };
+        let at = at.as_nanos().max(queue.now_ns());
+        if self.armed[node].is_none_or(|armed| at < armed) {
+            self.armed[node] = Some(at);
+            queue.push(at, Event::Node(u32::try_from(node).expect("a run has few paths")));
+        }
+    }
+
+    /// Bytes that the radio of a path has delivered.
+    pub(crate) fn arrived_bytes(&self, path: usize) -> u64 {
+        self.hops[2 * path + 1].wire.arrived_bytes()
+    }
+
+    /// What the radio of a path has done.
+    pub(crate) fn stats(&self, path: usize) -> LinkStats {
+        self.hops[2 * path + 1].wire.stats()
+    }
+
+    /// What the nodes have done.
+    pub(crate) fn record(&self) -> CotagRecord {
+        let gateway = self.gateway.stats();
+        let device = self.device.stats();
+        let points = self.access_points.iter().map(AccessPoint::stats);
+        CotagRecord {
+            received: gateway.received,
+            refused: gateway.refused,
+            given_gateway: gateway.given,
+            given_access_points: points.map(|stats| stats.given).collect(),
+            redundant: device.redundant,
+            delivered: device.delivered,
+            recovered: device.recovered,
+            lost: device.lost,
+            timeouts: device.timeouts,
+        }
+    }
+
+    /// Invariants that hold between events.
+    pub(crate) fn check(&self) {
+        self.hops.iter().for_each(|hop| hop.wire.check());
+    }
+}
