@@ -91,6 +91,9 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("fbdt-eq1"),
     sweep!("random-two-path"),
     sweep!("random-paths"),
+    sweep!("cotag-fig5"),
+    sweep!("cotag-fig6"),
+    sweep!("cotag-interval"),
 ];
 
 /// The trace files that they name.

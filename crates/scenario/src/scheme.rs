@@ -228,7 +228,12 @@ mod tests {
     fn unknown_names_list_the_known() {
         for bad in ["", "single", "single:", "FBDT", "fbdt:wifi"] {
             let error = bad.parse::<Scheme>().unwrap_err().to_string();
-            assert!(error.contains("weft-single:<path>, linux-mptcp, fbdt"), "{error}");
+            assert!(
+                error.contains(
+                    "weft-single:<path>, linux-mptcp, cotag, cotag-dense, packet-round-robin, fbdt"
+                ),
+                "{error}"
+            );
         }
         let error = "vegas".parse::<Congestion>().unwrap_err().to_string();
         assert!(error.starts_with("there is no congestion control 'vegas'; known: "), "{error}");

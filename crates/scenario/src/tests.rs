@@ -57,6 +57,38 @@ loss = { nth = [3, 99] }
 kind = "cbr:20Mbps"
 "#;
 
+/// Says everything about what lies before the paths.
+const GATEWAY: &str = r#"
+name = "gateway"
+duration = "5s"
+topology = "gateway-aps"
+packet_size = 128
+sender_pacing = true
+[[path]]
+name = "sub6"
+rate = "300Mbps"
+[[path]]
+name = "mmwave"
+trace = { generator = "headset", peak = "1200Mbps" }
+delay = "1ms"
+[backend]
+rate = "2Gbps"
+delay = "10ms"
+[gateway]
+delay = "200us"
+[cotag]
+interval = "5ms"
+generation = 64
+redundancy = 50
+buffer = 1000
+cut_through = true
+overhead = false
+uplink = "mmwave"
+[workload]
+kind = "burst:125MB"
+parallel = 3
+"#;
+
 /// Says everything about flows, shared links and videos.
 const SHARED: &str = r#"
 name = "shared"
@@ -100,6 +132,55 @@ jitter_max = "1s"
 late_tolerance = "40ms"
 read_ahead = "1MiB"
 "#;
+
+#[test]
+fn what_lies_before_the_paths_reads() {
+    let scenario = parse(GATEWAY).unwrap();
+    insta::assert_debug_snapshot!((
+        &scenario.backend,
+        &scenario.gateway_aps,
+        scenario.packet_bytes,
+        scenario.sender_pacing,
+    ));
+    // A queue of one bandwidth-delay product counts the whole round trip: 1 + 0 ms of radio both
+    // ways, twice 10.2 ms before it.
+    let [down, _] = scenario.links(&scenario.paths[1], 1);
+    let alone = scenario.paths[1].down_link(1, scenario.duration);
+    let (QueueLimit::Bytes(queue), QueueLimit::Bytes(short)) = (down.queue, alone.queue) else {
+        panic!("in bytes")
+    };
+    let ratio = queue.as_u64() as f64 / short.as_u64() as f64;
+    assert!((ratio - 22.4 / 2.0).abs() < 0.01, "{ratio}");
+
+    let flows = scenario.connections(&"cotag".parse().unwrap(), Congestion::CUBIC).unwrap();
+    let parts: Vec<_> = flows.iter().map(|flow| (&*flow.name, flow.workload.to_string())).collect();
+    let [first, other] =
+        ["41666668B", "41666666B"].map(|text| Workload::Burst(text.parse().unwrap()).to_string());
+    assert_eq!(parts, [("1", first), ("2", other.clone()), ("3", other)]);
+}
+
+#[test]
+fn wrong_gateways_name_file_line_key_and_remedy() {
+    let texts = [
+        ("topology = \"gateway-aps\"", "topology = \"star\""),
+        ("topology = \"gateway-aps\"\n", ""),
+        ("packet_size = 128", "packet_size = 100"),
+        ("sender_pacing = true", "sender_pacing = \"yes\""),
+        ("rate = \"2Gbps\"", "rate = \"0bps\""),
+        ("delay = \"200us\"", "speed = \"200us\""),
+        ("interval = \"5ms\"", "interval = \"0ms\""),
+        ("generation = 64", "generation = 256"),
+        ("uplink = \"mmwave\"", "uplink = \"lte\""),
+        ("rate = \"300Mbps\"", "rate = \"300Mbps\"\n[[path]]\nname = \"b\"\nshares = \"sub6\""),
+        ("parallel = 3", "parallel = 65"),
+        ("kind = \"burst:125MB\"", "kind = \"video\""),
+    ];
+    let texts = texts.map(|(good, bad)| {
+        assert!(GATEWAY.contains(good), "{good}");
+        GATEWAY.replacen(good, bad, 1)
+    });
+    insta::assert_snapshot!(errors(&texts));
+}
 
 #[test]
 fn flows_and_shared_links_read() {
@@ -369,7 +450,7 @@ fn the_sawtooth_follows_its_rule() {
 #[test]
 fn a_scenario_as_run_reads_back() {
     let texts = BUILTIN.iter().map(|builtin| builtin.scenario().unwrap());
-    for scenario in texts.chain([FULL, SHARED].map(|text| parse(text).unwrap())) {
+    for scenario in texts.chain([FULL, GATEWAY, SHARED].map(|text| parse(text).unwrap())) {
         let dir = tempfile::tempdir().unwrap();
         let writer = ResultsWriter::open(dir.path()).unwrap();
         writer.write_scenario(&scenario).unwrap();

@@ -49,6 +49,8 @@ pub struct CotagSpec {
     pub redundancy_percent: u32,
     /// The most packets that a node holds.
     pub buffer_packets: usize,
+    /// Whether packets go on as they come instead of an interval later (systematic mode only).
+    pub cut_through: bool,
     /// The path of the return direction; the first one unless named.
     pub uplink: Option<String>,
     /// Whether headers, coefficients and the tunnel's own bytes count on the links.
@@ -74,7 +76,11 @@ impl WideLink {
         let rate = match table.take("rate") {
             None => WIDE_RATE,
             Some(rate) => match rate.parse()? {
-                Bitrate::ZERO => return Err(rate.error("a rate of zero carries nothing")),
+                Bitrate::ZERO => {
+                    return Err(
+                        rate.error("a rate of zero carries nothing; leave it out for 10 Gb/s")
+                    );
+                }
                 other => other,
             },
         };
@@ -127,6 +133,7 @@ impl Default for CotagSpec {
             generation: 32,
             redundancy_percent: 100,
             buffer_packets: 4096,
+            cut_through: false,
             uplink: None,
             overhead: true,
         }
@@ -144,7 +151,9 @@ impl CotagSpec {
         let interval = match table.take("interval") {
             None => usual.interval,
             Some(value) => match value.duration()? {
-                Duration::ZERO => return Err(value.error("a cohort lasts for a time")),
+                Duration::ZERO => {
+                    return Err(value.error("a cohort lasts for a time; write for example \"2ms\""));
+                }
                 interval => interval,
             },
         };
@@ -152,15 +161,18 @@ impl CotagSpec {
         let redundancy =
             whole(table.take("redundancy"), 0, 10_000, usual.redundancy_percent.into())?;
         let buffer = whole(table.take("buffer"), 1, 1 << 20, usual.buffer_packets as u64)?;
+        let boolean =
+            |value: Option<Value<'_>>, usual| value.map_or(Ok(usual), |value| value.boolean());
+        let cut_through = boolean(table.take("cut_through"), usual.cut_through)?;
+        let overhead = boolean(table.take("overhead"), usual.overhead)?;
         let uplink = table.take("uplink").map(|value| read_uplink(&value, paths)).transpose()?;
-        let overhead =
-            table.take("overhead").map_or(Ok(usual.overhead), |value| value.boolean())?;
         table.finish()?;
         Ok(Self {
             interval,
             generation: generation as u8,
             redundancy_percent: redundancy as u32,
             buffer_packets: buffer as usize,
+            cut_through,
             uplink,
             overhead,
         })
@@ -180,17 +192,13 @@ fn read_uplink(value: &Value<'_>, paths: &[PathSpec]) -> Result<String, Scenario
 impl fmt::Display for GatewayAps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.link.write(f, "gateway")?;
-        let CotagSpec {
-            interval,
-            generation,
-            redundancy_percent,
-            buffer_packets,
-            uplink,
-            overhead,
-        } = &self.cotag;
+        let CotagSpec { interval, generation, redundancy_percent, buffer_packets, .. } =
+            &self.cotag;
+        let CotagSpec { cut_through, uplink, overhead, .. } = &self.cotag;
         writeln!(f, "\n[cotag]\ninterval = \"{}\"", humantime::format_duration(*interval))?;
         writeln!(f, "generation = {generation}\nredundancy = {redundancy_percent}")?;
-        writeln!(f, "buffer = {buffer_packets}\noverhead = {overhead}")?;
+        writeln!(f, "buffer = {buffer_packets}\ncut_through = {cut_through}")?;
+        writeln!(f, "overhead = {overhead}")?;
         uplink.as_ref().map_or(Ok(()), |uplink| writeln!(f, "uplink = \"{uplink}\""))
     }
 }

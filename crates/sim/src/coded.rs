@@ -92,6 +92,7 @@ impl CodedNetwork {
             interval: spec.interval,
             limits: Limits { packets: spec.generation, packet_bytes: NUMBER_BYTES as u16 },
             mode: if dense { Mode::Dense } else { Mode::Systematic },
+            cut_through: spec.cut_through,
             redundancy_percent: spec.redundancy_percent,
             buffer_packets: spec.buffer_packets,
             ..NodeConfig::default()

@@ -43,6 +43,11 @@ fn scenarios() -> impl Iterator<Item = Scenario> {
 
 fn schemes(scenario: &Scenario) -> Vec<Scheme> {
     let mut schemes = vec![Scheme::Single(scenario.paths[0].name.clone())];
+    if scenario.gateway_aps.is_some() {
+        let names = ["fbdt", "cotag", "cotag-dense", "packet-round-robin"];
+        schemes.extend(names.iter().map(|name| name.parse().unwrap()));
+        return schemes;
+    }
     let names = ["fbdt", "min-rtt", "linux"];
     schemes.extend(names.iter().map(|name| name.parse().unwrap()));
     if scenario.paths.len() == 2 {

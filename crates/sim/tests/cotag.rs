@@ -1,0 +1,155 @@
+//! COTAG between a gateway, two access points and a device, with TCP above it: what it must do
+//! whatever its settings.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use weftline_scenario::{Congestion, RunRecord, Scenario, Scheme};
+
+/// A sub-6 GHz link of 300 Mb/s, and a mmWave link. The sender paces: a window sent at once would be
+/// more than an interval carries.
+fn scenario(mmwave: &str, more: &str, workload: &str) -> Scenario {
+    let text = format!(
+        r#"
+        name = "test"
+        duration = "3s"
+        topology = "gateway-aps"
+        sender_pacing = true
+        {more}
+        [backend]
+        delay = "10ms"
+        [[path]]
+        name = "sub6"
+        rate = "300Mbps"
+        delay = "1ms"
+        [[path]]
+        name = "mmwave"
+        {mmwave}
+        delay = "1ms"
+        [workload]
+        {workload}
+        "#
+    );
+    Scenario::parse("test.toml", &text, &|_| unreachable!("no traces")).unwrap()
+}
+
+const STEADY: &str = "rate = \"1Gbps\"";
+/// Away for 200 ms now and then.
+const AWAY: &str = r#"trace = { generator = "outage", rate = "1Gbps", up = ["400ms", "500ms"], down = ["200ms", "200ms"] }"#;
+/// As many redundant packets as others leave a random square matrix to an access point that is left
+/// alone, which is singular once in 256 times.
+const SPARE: &str = "cotag.redundancy = 150";
+const CBR: &str = "kind = \"cbr:60Mbps\"";
+
+fn run(scenario: &Scenario, scheme: &str) -> RunRecord {
+    let scheme: Scheme = scheme.parse().unwrap();
+    let outcome = weftline_sim::simulate(scenario, &scheme, Congestion::CUBIC, 1, false);
+    outcome.unwrap().record
+}
+
+/// Fractions of a millisecond that packets wait behind each other.
+const SLACK_MS: f64 = 0.7;
+/// Back end, access point, radio.
+const WAY_MS: f64 = 10.0 + 0.1 + 1.0;
+
+#[test]
+fn each_hop_adds_an_interval_and_cut_through_none() {
+    let delay = |scheme, more: &str| {
+        let record = run(&scenario(STEADY, more, CBR), scheme);
+        let cotag = record.cotag.unwrap();
+        assert_eq!((cotag.lost, cotag.refused), (0, 0), "{scheme}");
+        assert!(record.goodput_mbps.unwrap() > 59.0, "{scheme}");
+        record.packet_delay_ms.unwrap()
+    };
+    for (scheme, interval) in [("cotag", 2.0), ("cotag-dense", 2.0), ("cotag", 5.0)] {
+        let delay = delay(scheme, &format!("cotag.interval = \"{interval}ms\""));
+        // What comes at an interval's end waits for less than one at the gateway, all for one at
+        // the access point.
+        assert!(delay.p50 > WAY_MS + interval, "{scheme} {interval}: {delay:?}");
+        assert!(delay.max < WAY_MS + 2.0 * interval + SLACK_MS, "{scheme} {interval}: {delay:?}");
+    }
+    let delay = delay("cotag", "cotag.cut_through = true");
+    assert!(delay.p99 < WAY_MS + SLACK_MS, "{delay:?}");
+}
+
+#[test]
+fn a_link_that_goes_away_is_not_noticed_where_the_other_suffices() {
+    let alone = run(&scenario(AWAY, "", CBR), "single:mmwave");
+    assert!(alone.longest_gap_ms.unwrap() > 190.0, "{:?}", alone.longest_gap_ms);
+    for scheme in ["cotag", "cotag-dense"] {
+        let record = run(&scenario(AWAY, SPARE, CBR), scheme);
+        let cotag = record.cotag.as_ref().unwrap();
+        assert_eq!(cotag.lost, 0, "{scheme}: {cotag:?}");
+        assert!(cotag.recovered > 0 && cotag.timeouts > 0, "{scheme}: {cotag:?}");
+        // The first byte takes 16 ms.
+        let gap = record.longest_gap_ms.unwrap();
+        assert!(gap < 20.0, "{scheme}: {gap} ms");
+    }
+}
+
+#[test]
+fn losses_are_made_up_for() {
+    let lossy = "rate = \"1Gbps\"\nloss = 0.05";
+    let alone = run(&scenario(lossy, "", "kind = \"burst:10MB\""), "single:mmwave");
+    for scheme in ["cotag", "cotag-dense"] {
+        let record = run(&scenario(lossy, SPARE, CBR), scheme);
+        let (lost, cotag) = (record.paths[1].lost.unwrap(), record.cotag.unwrap());
+        assert!(lost > 500 && cotag.lost == 0, "{scheme}: {lost} lost on the way, {cotag:?}");
+
+        let record = run(&scenario(lossy, SPARE, "kind = \"burst:10MB\""), scheme);
+        let time = record.completion_s.unwrap();
+        assert!(time < 0.5 * alone.completion_s.unwrap_or(3.0), "{scheme}: {time} s");
+    }
+}
+
+#[test]
+fn what_coding_adds_counts_on_the_links() {
+    let bytes = |overhead: bool| {
+        let record = run(&scenario(STEADY, &format!("cotag.overhead = {overhead}"), CBR), "cotag");
+        let cotag = record.cotag.unwrap();
+        let sent: u64 = record.paths.iter().map(|path| path.bytes_sent.unwrap()).sum();
+        let packets: u64 = record.paths.iter().map(|path| path.packets.unwrap()).sum();
+        (sent as f64 / packets as f64, cotag.received)
+    };
+    let ((with, _), (without, received)) = (bytes(true), bytes(false));
+    assert!(received > 15_000, "{received}");
+    // Markers and connection set-up are small packets.
+    assert!((1300.0..=1500.0).contains(&without), "{without}");
+    assert!((70.0..120.0).contains(&(with - without)), "{with} {without}");
+}
+
+#[test]
+fn packets_in_turns_come_out_of_order_and_tcp_suffers() {
+    let scenario = scenario(STEADY, "", "kind = \"bulk\"");
+    let turns = run(&scenario, "packet-round-robin");
+    let alone = run(&scenario, "single:mmwave");
+    assert!(turns.goodput_mbps < alone.goodput_mbps);
+    let share = |name: &str| turns.paths.iter().find(|path| path.name == name).unwrap().packets;
+    assert!(share("sub6").unwrap().abs_diff(share("mmwave").unwrap()) <= 1);
+}
+
+#[test]
+fn parallel_connections_share_out_a_burst_and_are_counted_as_one() {
+    let text = "kind = \"burst:10000001B\"\nparallel = 4";
+    for scheme in ["cotag", "fbdt", "single:sub6"] {
+        let record = run(&scenario(STEADY, "packet_size = 700", text), scheme);
+        assert_eq!(record.bytes_delivered, Some(10_000_001), "{scheme}");
+        let sizes: Vec<_> = record.flows.iter().map(|flow| flow.bytes_delivered.unwrap()).collect();
+        assert_eq!(sizes, [2_500_001, 2_500_000, 2_500_000, 2_500_000], "{scheme}");
+        let last = record.flows.iter().map(|flow| flow.completion_s.unwrap()).fold(0.0, f64::max);
+        assert_eq!(record.completion_s, Some(last), "{scheme}");
+    }
+}
+
+#[test]
+fn a_gateway_is_needed_and_serves_one_scheme() {
+    let error = |scenario: &Scenario, scheme: &str| {
+        let scheme: Scheme = scheme.parse().unwrap();
+        let outcome = weftline_sim::simulate(scenario, &scheme, Congestion::CUBIC, 1, false);
+        outcome.unwrap_err().to_string()
+    };
+    let demo = Scenario::find("demo").unwrap();
+    let text = error(&demo, "cotag");
+    assert!(text.contains("'demo' does not have") && text.contains("gateway-aps"), "{text}");
+    let flows = "flow = [{ name = \"a\" }, { name = \"b\", scheme = \"single:sub6\" }]";
+    let text = error(&scenario(STEADY, flows, "kind = \"bulk\""), "cotag-dense");
+    assert!(text.contains("'cotag-dense' and 'single:sub6' cannot share a gateway"), "{text}");
+}
