@@ -146,7 +146,7 @@ impl CodedNetwork {
         let now = Instant::from_nanos(queue.now_ns());
         let k = hop as usize / 2;
         // What a node refuses it has counted.
-        if hop % 2 == 0 {
+        if hop.is_multiple_of(2) {
             let _ = self.access_points[k].receive(0, &bytes, now);
             self.serve_access_point(k, queue);
         } else {
@@ -159,7 +159,7 @@ impl CodedNetwork {
     /// A hop has room again.
     pub(crate) fn room(&mut self, hop: u32, queue: &mut Queue) {
         self.hops[hop as usize].busy = false;
-        if hop % 2 == 0 {
+        if hop.is_multiple_of(2) {
             self.serve_gateway(queue);
         } else {
             self.serve_access_point(hop as usize / 2, queue);
