@@ -22,7 +22,9 @@ fn every_command_has_a_manual_page_and_every_shell_its_completions() {
     let man = dir.path().join("man");
     let output = run(&["generate", "man", man.to_str().unwrap()]);
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
-    for name in ["weftline", "weftline-serve", "weftline-connect", "weftline-status"] {
+    for name in
+        ["weftline", "weftline-serve", "weftline-connect", "weftline-status", "weftline-cotag-ap"]
+    {
         let page = fs::read_to_string(man.join(format!("{name}.1"))).unwrap();
         assert!(page.contains(".SH SYNOPSIS"), "{page}");
     }
@@ -70,7 +72,7 @@ fn the_units_are_valid_and_tight() {
             services.push(copy);
         }
     }
-    assert_eq!(services.len(), 2);
+    assert_eq!(services.len(), 5);
     let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
     // systemd before 253 does not know the type and says so; everything else must be right.
     let about_ours = |line: &&str| line.contains("weftline");
@@ -120,9 +122,30 @@ fn the_examples_are_configurations() {
                 let daemon = Daemon::start(&args);
                 daemon.logs("cannot reach the server 127.0.0.1:1");
             }
+            "cotag" => cotag(&name, &file),
             other => panic!("{other} is no daemon"),
         }
         seen += 1;
     }
-    assert_eq!(seen, 2);
+    assert_eq!(seen, 5);
+}
+
+/// An access point runs without rights; of the others, which make a TUN device, it is seen that
+/// nothing is wrong with them but the key.
+fn cotag(name: &str, file: &Path) {
+    let node = name.split('-').nth(1).unwrap();
+    let text = fs::read_to_string(file).unwrap();
+    let text = text.replace(":9472", ":0").replace(":9473", ":0").replace(":7200", ":0");
+    fs::write(file, text.replace("gateway.example:7100", "127.0.0.1:1")).unwrap();
+    let key = file.with_extension("key");
+    let key = key.to_str().unwrap();
+    let args = ["cotag", node, "--config", file.to_str().unwrap(), "--key", key];
+    let missing = common::failure(2, &args);
+    assert!(missing.contains("there is none; make one with weftline cotag key"), "{missing}");
+    if node == "ap" {
+        assert!(run(&["cotag", "key", key]).status.success());
+        let mut daemon = Daemon::start(&args);
+        daemon.says("listening on");
+        daemon.says("metrics on");
+    }
 }

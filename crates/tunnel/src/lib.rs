@@ -13,6 +13,8 @@ mod device;
 mod error;
 mod fifo;
 mod frame;
+#[doc(hidden)]
+pub mod fuzz;
 mod gateway;
 mod key;
 mod order;

@@ -434,6 +434,17 @@ impl Lane {
 }
 
 impl Dropped {
+    /// The counts by name.
+    pub fn by_reason(&self) -> [(&'static str, u64); 5] {
+        [
+            ("malformed", self.malformed),
+            ("forged", self.forged),
+            ("replayed", self.replayed),
+            ("unknown", self.unknown),
+            ("handshake", self.handshakes),
+        ]
+    }
+
     fn count(&mut self, refused: Refused) {
         *match refused {
             Refused::Malformed => &mut self.malformed,

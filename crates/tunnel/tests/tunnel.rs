@@ -168,3 +168,93 @@ fn junk_is_counted_and_dropped_and_harms_nobody() {
     eprintln!("{:?}", ap.status().dropped);
     transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
 }
+
+#[test]
+fn what_was_recorded_or_changed_on_the_way_is_dropped() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    // The device's first link goes through somebody who repeats and changes what passes.
+    let ap = world.ap_address(0);
+    let socket = world.testbed.client.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let mut between = ap;
+    between.set_port(port);
+    between.set_ip(ip("127.0.0.1"));
+    world.first_link = Some(between);
+    let relay = Relay::start(socket, ap);
+    world.start();
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 2 << 20, || {});
+    transfer(&world.testbed, ip(DEVICE_V4), false, 1 << 20, || {});
+    let (device, ap) = (world.device().status().dropped, world.ap(0).status().dropped);
+    eprintln!("device {device:?}, access point {ap:?}");
+    for dropped in [device, ap] {
+        assert!(dropped.forged > 0 && dropped.replayed > 0, "{dropped:?}");
+    }
+    drop(relay);
+}
+
+/// Somebody on the way who sends every tenth datagram twice, and every tenth once more with a bit
+/// changed.
+struct Relay {
+    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Relay {
+    fn start(socket: UdpSocket, far: SocketAddr) -> Self {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let wanted = std::sync::Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let (mut near, mut passed) = (None, 0_u64);
+            let mut bytes = vec![0; 65_536];
+            while !wanted.load(Ordering::Relaxed) {
+                let Ok((length, from)) = socket.recv_from(&mut bytes) else { continue };
+                let to = if from == far {
+                    near
+                } else {
+                    near = Some(from);
+                    Some(far)
+                };
+                let Some(to) = to else { continue };
+                passed += 1;
+                let datagram = &mut bytes[..length];
+                let _ = socket.send_to(datagram, to);
+                if passed % 10 == 0 {
+                    let _ = socket.send_to(datagram, to);
+                } else if passed % 10 == 5 {
+                    *datagram.last_mut().unwrap() ^= 1;
+                    // Another counter, so that it is not taken for a copy.
+                    datagram[12] ^= 0x80;
+                    let _ = socket.send_to(datagram, to);
+                }
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+#[test]
+fn a_wrong_key_keeps_out_and_leaves_the_others_alone() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    world.start();
+    // A device with a key of its own, and one with the device's, beside the device.
+    let stranger = world.start_second_device(&weftline_tunnel::SecretKey::generate().unwrap());
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+    world.ap(0).wait_for("the stranger is counted", |status| status.dropped.handshakes > 0);
+    assert!(stranger.status().links.iter().all(|link| !link.up));
+    drop(stranger);
+    let twin = world.start_second_device(&world.keys.device.clone());
+    twin.wait_for("the twin gets in", |status| status.links.iter().any(|link| link.up));
+    drop(twin);
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+}

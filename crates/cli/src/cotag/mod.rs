@@ -1,6 +1,7 @@
 //! `weftline cotag`: the three nodes of a tunnel that is coded over several access points, and their
 //! keys.
 
+mod metrics;
 mod nodes;
 mod peers;
 mod run;

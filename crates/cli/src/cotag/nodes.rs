@@ -75,6 +75,9 @@ pub(crate) struct GatewayArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: whoever reaches it may
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<Format>,
@@ -121,6 +124,9 @@ pub(crate) struct ApArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: whoever reaches it may
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<Format>,
@@ -176,6 +182,9 @@ pub(crate) struct DeviceArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: whoever reaches it may
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
     log_format: Option<Format>,
@@ -209,7 +218,7 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
             (from.dense, from.plain) = (false, false);
         }
         complete!(args from from;
-            options key listen tun interval generation redundancy buffer link_mtu log_format
+            options key listen tun interval generation redundancy buffer link_mtu metrics log_format
                 log_level;
             flags plain dense cut_through insecure_plaintext stats;
             lists address aps);
@@ -234,7 +243,9 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
         "listening on {}\ndevice {name} with packets of up to {mtu} bytes\n",
         node.local_address()?
     );
-    run(Shown { greeting, stats: args.stats }, |stop, publish| node.run(stop, publish))
+    run(Shown { greeting, stats: args.stats, metrics: args.metrics }, |stop, publish| {
+        node.run(stop, publish)
+    })
 }
 
 /// Runs an access point until a signal comes.
@@ -242,7 +253,7 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         let from: ApArgs = config::read(file)?;
         complete!(args from from;
-            options key gateway gateway_key gateway_via listen device_key rate log_format log_level;
+            options key gateway gateway_key gateway_via listen device_key rate metrics log_format log_level;
             flags insecure_plaintext stats;
             lists);
     }
@@ -261,7 +272,9 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
     };
     let node = AccessPoint::open(config)?;
     let greeting = format!("listening on {}\n", node.local_address()?);
-    run(Shown { greeting, stats: args.stats }, |stop, publish| node.run(stop, publish))
+    run(Shown { greeting, stats: args.stats, metrics: args.metrics }, |stop, publish| {
+        node.run(stop, publish)
+    })
 }
 
 /// Runs a device until a signal comes.
@@ -269,7 +282,7 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         let from: DeviceArgs = config::read(file)?;
         complete!(args from from;
-            options key tun uplink log_format log_level;
+            options key tun uplink metrics log_format log_level;
             flags insecure_plaintext stats;
             lists address aps);
     }
@@ -291,7 +304,9 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
     };
     let node = Device::open(config)?;
     let greeting = format!("device {}\n", node.device());
-    run(Shown { greeting, stats: args.stats }, |stop, publish| node.run(stop, publish))
+    run(Shown { greeting, stats: args.stats, metrics: args.metrics }, |stop, publish| {
+        node.run(stop, publish)
+    })
 }
 
 impl GatewayArgs {

@@ -2,13 +2,15 @@
 //! looks.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use weftline_tunnel::{Publish, Status, Stop, TunnelError};
 
+use super::metrics::Node;
 use crate::failure::Failure;
-use crate::ops::systemd;
+use crate::ops::{metrics, systemd};
 use crate::{output, signals};
 
 /// How often statistics are printed, and systemd hears that the node lives, at least.
@@ -20,6 +22,8 @@ pub(super) struct Shown {
     pub(super) greeting: String,
     /// Whether a line a second is printed.
     pub(super) stats: bool,
+    /// Where Prometheus can fetch metrics.
+    pub(super) metrics: Option<SocketAddr>,
 }
 
 /// Runs a node on a thread of its own until a signal comes or it fails.
@@ -32,6 +36,9 @@ pub(super) fn run(
     runtime.block_on(async {
         let signals = signals::Stop::on_signals()?;
         output::print(&shown.greeting)?;
+        if let Some(address) = shown.metrics {
+            metrics::open_with(Box::new(Node(publish.clone())), address).await?;
+        }
         let (ended, end) = oneshot::channel();
         let thread = {
             let (stop, publish) = (stop.clone(), publish.clone());
@@ -118,15 +125,7 @@ fn line(status: &Status, last: Option<&Status>) -> String {
             let _ = write!(line, "  {} {new}", counter.name);
         }
     }
-    let dropped = status.dropped;
-    let all = [
-        ("malformed", dropped.malformed),
-        ("forged", dropped.forged),
-        ("replayed", dropped.replayed),
-        ("unknown", dropped.unknown),
-        ("handshakes_refused", dropped.handshakes),
-    ];
-    for (name, value) in all.into_iter().filter(|(_, value)| *value > 0) {
+    for (name, value) in status.dropped.by_reason().into_iter().filter(|(_, value)| *value > 0) {
         let _ = write!(line, "  {name} {value}");
     }
     line + "\n"

@@ -44,6 +44,17 @@ const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8
 /// # Errors
 /// When the address cannot be had.
 pub(crate) async fn open(life: &Arc<Life>, address: SocketAddr) -> Result<(), Failure> {
+    open_with(Box::new(Daemon(Arc::clone(life))), address).await
+}
+
+/// Answers scrapers at `address` with what `collector` finds, from now on.
+///
+/// # Errors
+/// When the address cannot be had.
+pub(crate) async fn open_with(
+    collector: Box<dyn Collector>,
+    address: SocketAddr,
+) -> Result<(), Failure> {
     let wrong = |error: std::io::Error| Failure::failed(format!("--metrics {address}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let address = listener.local_addr().map_err(wrong)?;
@@ -52,7 +63,7 @@ pub(crate) async fn open(life: &Arc<Life>, address: SocketAddr) -> Result<(), Fa
     }
     output::print(&format!("metrics on {address}\n"))?;
     let mut registry = Registry::with_prefix("weftline");
-    registry.register_collector(Box::new(Daemon(Arc::clone(life))));
+    registry.register_collector(collector);
     let registry = Arc::new(registry);
     let answer = move |(stream, peer)| {
         let registry = Arc::clone(&registry);
@@ -131,7 +142,8 @@ impl Collector for Daemon {
 /// A metric's name, what it is, and where to find it.
 type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
 
-struct Page<'a>(DescriptorEncoder<'a>);
+/// Metrics as they are written.
+pub(crate) struct Page<'a>(pub(crate) DescriptorEncoder<'a>);
 
 impl Page<'_> {
     fn process(&mut self, life: &Life) -> fmt::Result {
@@ -220,11 +232,11 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn counter(&mut self, name: &str, about: &str, value: u64) -> fmt::Result {
+    pub(crate) fn counter(&mut self, name: &str, about: &str, value: u64) -> fmt::Result {
         self.single(name, about, &ConstCounter::new(value))
     }
 
-    fn gauge<N>(&mut self, name: &str, about: &str, value: N) -> fmt::Result
+    pub(crate) fn gauge<N>(&mut self, name: &str, about: &str, value: N) -> fmt::Result
     where
         ConstGauge<N>: EncodeMetric,
     {
@@ -237,7 +249,7 @@ impl Page<'_> {
     }
 
     /// One metric for each of several sets of labels.
-    fn family<'l, M: EncodeMetric + TypedMetric, const N: usize>(
+    pub(crate) fn family<'l, M: EncodeMetric + TypedMetric, const N: usize>(
         &mut self,
         name: &str,
         about: &str,

@@ -3,7 +3,7 @@
 
 pub(crate) mod control;
 pub(crate) mod log;
-mod metrics;
+pub(crate) mod metrics;
 mod qlog;
 pub(crate) mod snapshot;
 pub(crate) mod sockets;

@@ -246,7 +246,8 @@ fn mac_key(receiver: &PublicKey) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, &[b"weftline cotag mac", &receiver.0[..]].concat())
 }
 
-fn seal_mac(receiver: &PublicKey, datagram: &mut Vec<u8>) {
+/// Appends the MAC with which a node reads a handshake.
+pub(crate) fn seal_mac(receiver: &PublicKey, datagram: &mut Vec<u8>) {
     let mac = hmac::sign(&mac_key(receiver), datagram);
     datagram.extend_from_slice(&mac.as_ref()[..MAC]);
 }

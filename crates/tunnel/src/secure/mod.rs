@@ -15,7 +15,7 @@ mod session;
 mod tests;
 
 pub(crate) use channel::Role;
-pub(crate) use guard::{Guard, Link, Local, Taken};
+pub(crate) use guard::{Guard, Link, Local, Taken, seal_mac};
 pub(crate) use session::DATA_OVERHEAD;
 
 use crate::key::PublicKey;

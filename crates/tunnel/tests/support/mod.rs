@@ -128,6 +128,8 @@ pub(crate) struct World {
     pub(crate) sending: Sending,
     pub(crate) rates: [Bitrate; 2],
     pub(crate) plaintext: bool,
+    /// Where the device finds the first access point, if not where it is.
+    pub(crate) first_link: Option<SocketAddr>,
     pub(crate) testbed: Testbed,
 }
 
@@ -152,8 +154,17 @@ impl World {
         };
         testbed.emulator.start(weftline_lab::clock::now()).unwrap();
         let (aps, keys) = ([None, None], Keys::draw());
-        let plaintext = false;
-        Some(Self { device: None, aps, gateway: None, keys, sending, rates, plaintext, testbed })
+        Some(Self {
+            device: None,
+            aps,
+            gateway: None,
+            keys,
+            sending,
+            rates,
+            plaintext: false,
+            first_link: None,
+            testbed,
+        })
     }
 
     /// Starts all nodes and waits until all links are up.
@@ -215,16 +226,28 @@ impl World {
     }
 
     pub(crate) fn start_device(&self) -> Node {
-        let peer = |(index, name): (usize, &&str)| DevicePeer {
-            name: (*name).to_owned(),
-            key: self.keys.aps[index].public(),
-            address: self.ap_address(index),
-            via: Some(Via::Interface((*name).to_owned())),
+        self.start_device_as(&self.keys.device, tun("dev", [DEVICE_V4, DEVICE_V6]))
+    }
+
+    /// A device with another TUN device beside the device.
+    pub(crate) fn start_second_device(&self, secret: &SecretKey) -> Node {
+        self.start_device_as(secret, tun("dev2", ["10.9.1.2", "fd09:1::2"]))
+    }
+
+    fn start_device_as(&self, secret: &SecretKey, tun: TunConfig) -> Node {
+        let peer = |(index, name): (usize, &&str)| {
+            let elsewhere = self.first_link.filter(|_| index == 0);
+            DevicePeer {
+                name: (*name).to_owned(),
+                key: self.keys.aps[index].public(),
+                address: elsewhere.unwrap_or_else(|| self.ap_address(index)),
+                via: elsewhere.is_none().then(|| Via::Interface((*name).to_owned())),
+            }
         };
         let config = DeviceConfig {
-            secret: self.keys.device.clone(),
+            secret: secret.clone(),
             insecure_plaintext: self.plaintext,
-            tun: tun("dev", [DEVICE_V4, DEVICE_V6]),
+            tun,
             access_points: ["mmwave", "sub6"].iter().enumerate().map(peer).collect(),
             uplink: Uplink::Lowest,
         };

@@ -1,0 +1,58 @@
+//! A node's metrics for Prometheus (docs/cotag.md).
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use weftline_tunnel::{LinkStatus, Publish};
+
+use crate::ops::metrics::Page;
+
+/// What is measured of a node, looked at when it is asked for.
+#[derive(Debug)]
+pub(super) struct Node(pub(super) Publish);
+
+/// A counter's name, what it counts, and where to find it.
+type Row = (&'static str, &'static str, fn(&LinkStatus) -> u64);
+
+impl Collector for Node {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(status) = self.0.status() else { return Ok(()) };
+        let mut page = Page(encoder);
+        let labels = ("node", status.role, "version", env!("CARGO_PKG_VERSION"));
+        let (a, b, c, d) = labels;
+        let info = [([(a, b), (c, d)], ConstGauge::<u64>::new(1))];
+        page.family("build", "What runs here", info)?;
+        let links = || status.links.iter().map(|link| ([("link", &*link.name)], link));
+        let up = links().map(|(label, link)| (label, ConstGauge::new(u64::from(link.up))));
+        page.family("cotag_link_up", "1 while the neighbour is heard", up)?;
+        let rtt = links()
+            .filter_map(|(label, link)| Some((label, ConstGauge::new(link.rtt?.as_secs_f64()))));
+        page.family("cotag_link_rtt_seconds", "Smoothed round-trip time to the neighbour", rtt)?;
+        let counters: [Row; 6] = [
+            ("cotag_link_sent", "Datagrams sent", |l| l.counters.sent),
+            ("cotag_link_sent_bytes", "Their bytes, IP headers included", |l| {
+                l.counters.sent_bytes
+            }),
+            ("cotag_link_received", "Authentic datagrams received", |l| l.counters.received),
+            ("cotag_link_received_bytes", "Their bytes, IP headers included", |l| {
+                l.counters.received_bytes
+            }),
+            ("cotag_link_unsent", "Datagrams that could not be sent", |l| l.counters.unsent),
+            ("cotag_link_sessions", "Sessions made", |l| l.counters.sessions),
+        ];
+        for (name, about, value) in counters {
+            let rows = links().map(|(label, link)| (label, ConstCounter::new(value(link))));
+            page.family(name, about, rows)?;
+        }
+        let dropped = status.dropped.by_reason().into_iter();
+        let dropped = dropped.map(|(reason, n)| ([("reason", reason)], ConstCounter::new(n)));
+        page.family("cotag_dropped", "Datagrams dropped before anything was believed", dropped)?;
+        for counter in &status.counters {
+            page.counter(&format!("cotag_{}", counter.name), counter.about, counter.value)?;
+        }
+        Ok(())
+    }
+}

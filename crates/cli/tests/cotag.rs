@@ -1,0 +1,138 @@
+//! `weftline cotag` as its user meets it: keys, and one clear line for what is wrong.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+
+use common::{Daemon, failure, one_line, run, weftline};
+use weftline_lab::LabError;
+use weftline_lab::netns::Netns;
+
+const OTHER: &str = "public:0000000000000000000000000000000000000000000000000000000000000001";
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_key_is_made_once_and_kept_from_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("node.key");
+    let first = run(&["cotag", "key", text(&file)]);
+    let again = run(&["cotag", "key", text(&file)]);
+    assert!(first.status.success() && first.stdout.starts_with(b"public:"), "{first:?}");
+    assert_eq!(first.stdout, again.stdout, "the same key");
+    let found = std::fs::metadata(&file).unwrap();
+    assert_eq!(found.mode() & 0o777, 0o600);
+    let secret = std::fs::read_to_string(&file).unwrap();
+    assert!(!String::from_utf8(first.stdout).unwrap().contains(&secret.trim()[7..]));
+    // What is no key is not told.
+    std::fs::write(&file, "something secret\n").unwrap();
+    let said = failure(2, &["cotag", "key", text(&file)]);
+    assert!(said.contains("no secret key") && !said.contains("something"), "{said}");
+}
+
+/// A gateway's arguments up to what a test changes.
+fn gateway<'a>(key: &'a str, tun: &'a str, ap: &'a str) -> Vec<&'a str> {
+    vec![
+        "cotag",
+        "gateway",
+        "--key",
+        key,
+        "--listen",
+        "127.0.0.1:0",
+        "--tun",
+        tun,
+        "--ap",
+        ap,
+        "--address",
+        "10.9.0.1/24",
+        "--address",
+        "fd09::1/64",
+    ]
+}
+
+#[test]
+fn what_makes_no_sense_is_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("node.key");
+    let key = text(&file);
+    assert!(run(&["cotag", "key", key]).status.success());
+    let ap = format!("a={OTHER}");
+    let with = |more: &[&'static str]| {
+        let mut args: Vec<String> =
+            gateway(key, "cgtest", &ap).into_iter().map(str::to_owned).collect();
+        args.extend(more.iter().map(|&part| part.to_owned()));
+        args
+    };
+    let long = "--tun=a-name-that-is-too-long";
+    for (more, part) in [
+        (&["--link-mtu", "1300"][..], "give a --link-mtu of 1416 or more"),
+        (&["--interval", "1s"], "give 200us to 200ms"),
+        (&["--interval", "soon"], "is no duration"),
+        (&["--generation", "0"], "give 1 to 255"),
+        (&["--buffer", "0"], "--buffer 0"),
+        (&["--plain", "--dense"], "cannot be used with"),
+        (&["--ap", "b=public:12"], "is no public key"),
+        (&["--address", "10.9.0.1"], "is no address with a prefix"),
+    ] {
+        let args = with(more);
+        let args: Vec<_> = args.iter().map(String::as_str).collect();
+        let said = failure(2, &args);
+        assert!(said.contains(part), "{more:?}: {said}");
+    }
+    let mut twice = gateway(key, "cgtest", &ap);
+    let second = format!("b={OTHER}");
+    twice.extend(["--ap", &second]);
+    assert!(failure(2, &twice).contains("'a' and 'b' have the same key"));
+    let mut named = gateway(key, long, &ap);
+    named[7] = "a-name-that-is-too-long";
+    assert!(failure(2, &named).contains("cannot be the TUN device's name"));
+    let none = failure(2, &["cotag", "device", "--key", key]);
+    assert!(none.contains("1 to 16 access points"), "{none}");
+    let ap = ["cotag", "ap", "--key", key, "--gateway", "127.0.0.1", "--listen", "127.0.0.1:0"];
+    let ap = [&ap[..], &["--gateway-key", OTHER, "--device-key", OTHER]].concat();
+    assert!(failure(2, &ap).contains("has no port"));
+}
+
+#[test]
+fn a_taken_device_and_missing_rights_are_one_line() {
+    let ns = match Netns::create() {
+        Ok(ns) => ns,
+        Err(LabError::NotPossible { what, remedy }) => {
+            assert!(std::env::var_os("CI").is_none(), "{what}; {remedy}");
+            eprintln!("skipped: {what}; run 'sudo -E cargo test -p weftline-cli --test cotag'");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let up = ns.command("ip").args(["link", "set", "lo", "up"]).status().unwrap();
+    assert!(up.success());
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("node.key");
+    let key = text(&file);
+    assert!(run(&["cotag", "key", key]).status.success());
+    let ap = format!("a={OTHER}");
+    let args = gateway(key, "cgtaken", &ap);
+    let program = weftline(&[]).get_program().to_owned();
+    let mut daemon = Daemon::spawn(ns.command(&program).args(&args));
+    daemon.says("listening on");
+    let mtu = daemon.says("device cgtaken with packets of up to");
+    assert!(mtu.starts_with("1364"), "{mtu}");
+    let second = ns.command(&program).args(&args).output().unwrap();
+    let said = one_line(2, &second, &args);
+    assert!(said.contains("there is an interface 'cgtaken' already"), "{said}");
+    // Whoever is not root.
+    const NOBODY: u32 = 65_534;
+    let mut open = std::fs::metadata(dir.path()).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut open, 0o755);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
+    let args = gateway(key, "cgnobody", &ap);
+    let output = weftline(&args).uid(NOBODY).gid(NOBODY).output().unwrap();
+    let said = one_line(3, &output, &args);
+    assert!(said.contains("is not permitted; run as root"), "{said}");
+}

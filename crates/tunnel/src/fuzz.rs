@@ -1,0 +1,88 @@
+//! What the fuzz targets, and the replay of their corpus, drive: the parts of a node that read what
+//! strangers and neighbours send. Not for use otherwise.
+
+use std::time::Duration;
+
+use weftline_core::Instant;
+
+use crate::frame::{self, Frame};
+use crate::key::{KEY_BYTES, SecretKey};
+use crate::order::Order;
+use crate::packet;
+use crate::runs::Runs;
+use crate::secure::{Guard, Link, Local, Role, seal_mac};
+
+/// Datagrams, each after its length (2 bytes) and the time since the one before; in the second byte
+/// of the length, bit 7 sets the MAC right, so that handshakes are read to their end. Nothing is
+/// believed that nobody made with a key, no answer is longer than what it answers, and both sides
+/// carry on.
+pub fn datagrams(bytes: &[u8]) {
+    let secrets = [1, 2].map(|byte| SecretKey::from_bytes([byte; KEY_BYTES]));
+    let guard = |own: usize, role| {
+        let local = Local::new(secrets[own].clone(), false);
+        Guard::new(local, Link::Access, role, &[secrets[1 - own].public()])
+    };
+    let mut guards = [guard(0, Role::Opener), guard(1, Role::Answerer)];
+    let (mut frame, mut out) = (vec![0; 65_536], Vec::new());
+    let (mut rest, mut now) = (bytes, Instant::from_millis(1_000_000));
+    while let [flags, length, pause, after @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*flags & 7, *length]));
+        let (datagram, after) = after.split_at(after.len().min(length));
+        rest = after;
+        now += Duration::from_millis(u64::from(*pause) * 4);
+        for (guard, secret) in guards.iter_mut().zip(&secrets) {
+            let mut datagram = datagram.to_vec();
+            if *flags & 0x80 != 0 && datagram.len() > 16 {
+                datagram.truncate(datagram.len() - 16);
+                seal_mac(&secret.public(), &mut datagram);
+            }
+            out.clear();
+            let taken = guard.take(&datagram, now, &mut frame, &mut out);
+            assert!(taken.is_err(), "nobody made it: {taken:?}");
+            assert!(out.is_empty(), "and it is not answered");
+            out.clear();
+            guard.poll_opening(0, now, &mut out);
+            let _ = guard.poll_timeout();
+        }
+    }
+}
+
+/// What an authentic neighbour may say: frames, each after its length (2 bytes). Whatever it is, it
+/// is a frame of this version or none, greetings come back as they were, and what waits for order
+/// is bounded.
+pub fn frames(bytes: &[u8]) {
+    let mut runs = Runs::default();
+    let mut order = Order::new(Duration::from_millis(30));
+    let (mut rest, mut now) = (bytes, Instant::ZERO);
+    while let [high, low, after @ ..] = rest {
+        let length = usize::from(u16::from_be_bytes([*high & 7, *low]));
+        let (said, after) = after.split_at(after.len().min(length));
+        rest = after;
+        now += Duration::from_millis(u64::from(*high >> 3));
+        match Frame::decode(said) {
+            Some(Frame::Greeting(greeting)) => {
+                let mut again = Vec::new();
+                greeting.encode(&mut again);
+                assert_eq!(Frame::decode(&again), Some(Frame::Greeting(greeting)));
+                if let Some(settings) = runs.greeted(&greeting) {
+                    assert!(settings.is_possible());
+                }
+            }
+            Some(Frame::Down { number, packet, .. } | Frame::Up { number, packet, .. }) => {
+                order.receive(number, packet, now);
+                let mut packet = packet.to_vec();
+                let _ = packet::flow(&packet);
+                packet::clamp_mss(&mut packet, 1364);
+            }
+            Some(Frame::Coded { run, .. }) => {
+                let _ = runs.is_current(run);
+            }
+            None => {}
+        }
+        order.handle_timeout(now);
+        while let Some(packet) = order.poll() {
+            assert!(packet.len() + frame::PACKET_HEADER <= bytes.len(), "no longer than it came");
+            order.recycle(packet);
+        }
+    }
+}
