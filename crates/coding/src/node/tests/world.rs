@@ -53,10 +53,11 @@ struct Outcome {
     stats: String,
 }
 
-/// Gateway, two access points and a device; `links` are the losses and times of a packet of the
-/// four links, in steps of 100 µs; flows, and by how many steps a packet may be held up.
+/// Gateway, two access points and a device, of which the access points have the second of the
+/// settings; `links` are the losses and times of a packet of the four links, in steps of 100 µs;
+/// flows, and by how many steps a packet may be held up.
 fn world(
-    config: NodeConfig,
+    [config, at_aps]: [NodeConfig; 2],
     links: [(f64, u64, u64); 4],
     (flows, jitter): (u16, u64),
     seed: u64,
@@ -79,7 +80,7 @@ fn world(
     // Labels wrap soon.
     let first = Label(0_u32.wrapping_sub(1 + seed as u32 % 100));
     let mut gateway = Gateway::new(config, 2, seed, Instant::ZERO).with_first_label(first);
-    let mut aps = [0, 1].map(|n| AccessPoint::new(config, 1, seed + n));
+    let mut aps = [0, 1].map(|n| AccessPoint::new(at_aps, 1, seed + n));
     let mut device = Device::new(config, 2);
     let (mut sent, mut got) = (BTreeMap::<u16, u32>::new(), BTreeMap::<u16, Vec<u32>>::new());
     let mut times = BTreeMap::<(u16, u32), Instant>::new();
@@ -157,7 +158,7 @@ fn clean_links_deliver_everything_in_both_modes() {
     ] {
         let config = NodeConfig { mode, cut_through, ..config() };
         let Outcome { sent, delivered, stats, .. } =
-            world(config, [(0.0, 1, 3), (0.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)], (3, 0), 5);
+            world([config; 2], [(0.0, 1, 3), (0.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)], (3, 0), 5);
         for (flow, sent) in sent {
             let all: Vec<u32> = (0..sent).collect();
             assert_eq!(delivered[&flow], all, "{mode:?}\n{stats}");
@@ -172,7 +173,7 @@ fn cut_through_adds_no_interval_to_the_delay() {
     let links = [(0.0, 1, 3), (0.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)];
     let longest = |mode, cut_through| {
         let config = NodeConfig { mode, cut_through, ..config() };
-        world(config, links, (3, 0), 5).delays.into_iter().max().unwrap()
+        world([config; 2], links, (3, 0), 5).delays.into_iter().max().unwrap()
     };
     // The slower way takes 1.6 ms; a packet may wait for a few others.
     assert!(longest(Mode::Systematic, true) < Duration::from_millis(3));
@@ -189,7 +190,7 @@ fn a_link_may_lag_behind() {
         let interval = Duration::from_millis(2);
         let config = NodeConfig { cut_through, redundancy_percent: 0, interval, ..config() };
         let Outcome { sent, delivered, stats, .. } =
-            world(config, [(0.0, 1, 3), (0.0, 1, 3), (0.0, 1, 5), (0.0, 1, 205)], (2, 0), 5);
+            world([config; 2], [(0.0, 1, 3), (0.0, 1, 3), (0.0, 1, 5), (0.0, 1, 205)], (2, 0), 5);
         let (sent, got): (u32, usize) =
             (sent.values().sum(), delivered.values().map(Vec::len).sum());
         // It is not known to lag before it was heard: what came within 20 ms of 300 may be lost.
@@ -206,7 +207,7 @@ fn one_link_may_be_blocked_for_good() {
     let (mut sent, mut got) = (0, 0);
     for seed in 5..9 {
         let links = [(0.0, 1, 3), (1.0, 1, 9), (0.0, 1, 5), (0.0, 1, 5)];
-        let outcome = world(config, links, (2, 0), seed);
+        let outcome = world([config; 2], links, (2, 0), seed);
         sent += outcome.sent.values().sum::<u32>();
         got += outcome.delivered.values().map(Vec::len).sum::<usize>();
     }
@@ -222,7 +223,8 @@ proptest! {
     fn order_and_bytes_survive_any_links(
         losses in prop::array::uniform4(0.0..0.6_f64),
         times in prop::array::uniform4((1_u64..40, 0_u64..300)),
-        (dense, unlimited, cut_through) in any::<(bool, bool, bool)>(),
+        (dense, unlimited) in any::<(bool, bool)>(),
+        (cut_through, at_aps) in any::<(bool, bool)>(),
         interval_ms in 1_u64..20,
         packets in 1_u8..40,
         buffer_packets in 1_usize..200,
@@ -240,7 +242,8 @@ proptest! {
             ..NodeConfig::default()
         };
         let links = [0, 1, 2, 3].map(|n| (losses[n], times[n].0, times[n].1));
-        let outcome = world(config, links, (flows, jitter), seed >> 8);
+        let at_aps = NodeConfig { cut_through: at_aps, ..config };
+        let outcome = world([config, at_aps], links, (flows, jitter), seed >> 8);
         for (flow, numbers) in &outcome.delivered {
             prop_assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
             prop_assert!(numbers.last().is_none_or(|last| *last < outcome.sent[flow]));
