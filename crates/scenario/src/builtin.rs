@@ -93,6 +93,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("random-paths"),
     sweep!("cotag-fig5"),
     sweep!("cotag-fig6"),
+    sweep!("cotag-bbr"),
     sweep!("cotag-paced"),
     sweep!("cotag-interval"),
 ];
