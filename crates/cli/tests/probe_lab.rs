@@ -1,6 +1,6 @@
 //! `weftline probe` over emulated links of known rate: how near what it measures comes.
 //!
-//! `sudo -E cargo test --release -p weftline-cli --test probe_lab -- --nocapture` prints the tables
+//! `sudo -E cargo test -p weftline-cli --test probe_lab -- --nocapture` prints the tables
 //! of docs/probe.md. Runs during which the host of a virtual machine took its processors away, or
 //! whose emulator was late, are made again; what is never measured on a quiet machine is not
 //! judged, and said to be so.
