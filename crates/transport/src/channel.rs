@@ -9,9 +9,10 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
-use weftline_core::wire::{Greeting, Preamble, Record, Refusal, WireError};
+use weftline_core::wire::{Greeting, INITIAL_CREDIT, Preamble, Record, Refusal, WireError};
 
 use crate::error::Error;
+use crate::handshake::Awaited;
 use crate::refusal;
 use crate::tls::{self, ClientSecurity, Fingerprint, ServerSecurity};
 
@@ -20,9 +21,10 @@ const TLS_HANDSHAKE: u8 = 0x16;
 /// The first byte a TLS peer answers to something that is no TLS: an alert record.
 const TLS_ALERT: u8 = 0x15;
 /// How long, and for how many bytes, a refused peer is listened to after the refusal, so that
-/// what it still sends does not destroy the refusal on its way (a TCP reset would).
+/// what it still sends does not destroy the refusal on its way (a TCP reset would): a client that
+/// keeps to its credit, and what goes with that.
 const LINGER_TIME: Duration = Duration::from_secs(1);
-const LINGER_BYTES: usize = 64 << 10;
+const LINGER_BYTES: usize = INITIAL_CREDIT as usize + (64 << 10);
 
 /// A TCP connection to `peer` on which the handshake is under way.
 pub(crate) struct Channel {
@@ -36,13 +38,17 @@ enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// What is left of a channel when the handshake is over: the socket, the state of TLS, and what
-/// the peer has sent beyond its handshake.
+/// What is left of a channel when its subflow begins: the socket, the state of TLS, what the peer
+/// has sent beyond its handshake, and what of the handshake is still to be said and heard.
 pub(crate) struct Parts {
     pub(crate) stream: TcpStream,
     pub(crate) tls: Option<rustls::Connection>,
     pub(crate) input: BytesMut,
     pub(crate) peer: SocketAddr,
+    /// What goes out before anything else.
+    pub(crate) first: Bytes,
+    /// What comes in before anything else.
+    pub(crate) awaited: Option<Awaited>,
 }
 
 impl Channel {
@@ -154,9 +160,7 @@ impl Channel {
 
     /// Sends this side's preamble and `record`.
     pub(crate) async fn send(&mut self, record: &Record) -> Result<(), Error> {
-        let mut out = BytesMut::from(&Preamble::OURS.encode()[..]);
-        record.encode(&mut out);
-        self.write(out.freeze()).await.map_err(Error::Socket)
+        self.write(first_words(record)).await.map_err(Error::Socket)
     }
 
     async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
@@ -175,7 +179,8 @@ impl Channel {
     /// When the peer closes, speaks another protocol or version, or sends a broken record.
     pub(crate) async fn receive(&mut self) -> Result<Record, Error> {
         loop {
-            if let Some(record) = self.greeting.poll().map_err(|error| self.protocol(error))? {
+            let is_plain = matches!(self.stream, Stream::Plain(_));
+            if let Some(record) = poll_greeting(&mut self.greeting, self.peer, is_plain)? {
                 return Ok(record);
             }
             self.read_some().await?;
@@ -194,20 +199,8 @@ impl Channel {
                 self.greeting.take(&chunk[..n]);
                 Ok(())
             }
-            Err(error) if is_disconnect(&error) => {
-                Err(Error::ClosedInHandshake { peer: self.peer })
-            }
-            // An alert that arrives after the handshake, such as for a missing client certificate.
+            // Such as an alert for a missing client certificate, which comes after the handshake.
             Err(error) => Err(tls::handshake_error(self.peer, &error)),
-        }
-    }
-
-    fn protocol(&self, source: WireError) -> Error {
-        let plain = matches!(self.stream, Stream::Plain(_));
-        let tls_bytes = matches!(self.greeting.first(), Some(TLS_HANDSHAKE | TLS_ALERT));
-        match source {
-            WireError::NotWeftline(_) if plain && tls_bytes => Error::WantsTls { peer: self.peer },
-            source => Error::Protocol { peer: self.peer, source: source.into() },
         }
     }
 
@@ -227,8 +220,10 @@ impl Channel {
         let _ = tokio::time::timeout(LINGER_TIME, drain).await;
     }
 
-    /// The end of the handshake.
-    pub(crate) fn into_parts(self) -> Parts {
+    /// The end of the handshake, but for `first`, this side's part of it: the subflow says it
+    /// ahead of its data, so that they need not wait for a round trip, nor for a packet of their
+    /// own.
+    pub(crate) fn into_parts(self, first: Option<&Record>) -> Parts {
         let (stream, tls) = match self.stream {
             Stream::Plain(stream) => (stream, None),
             Stream::Tls(stream) => match *stream {
@@ -242,8 +237,35 @@ impl Channel {
                 }
             },
         };
-        Parts { stream, tls, input: self.greeting.into_rest(), peer: self.peer }
+        let first = first.map(first_words).unwrap_or_default();
+        let input = self.greeting.into_rest();
+        Parts { stream, tls, input, peer: self.peer, first, awaited: None }
     }
+}
+
+/// This side's preamble and `record`.
+fn first_words(record: &Record) -> Bytes {
+    let mut out = BytesMut::from(&Preamble::OURS.encode()[..]);
+    record.encode(&mut out);
+    out.freeze()
+}
+
+/// The first record of `peer`, once it is there.
+///
+/// # Errors
+/// When the peer speaks another protocol or version, or sends a broken record.
+pub(crate) fn poll_greeting(
+    greeting: &mut Greeting,
+    peer: SocketAddr,
+    is_plain: bool,
+) -> Result<Option<Record>, Error> {
+    greeting.poll().map_err(|source| {
+        let is_tls = matches!(greeting.first(), Some(TLS_HANDSHAKE | TLS_ALERT));
+        match source {
+            WireError::NotWeftline(_) if is_plain && is_tls => Error::WantsTls { peer },
+            source => Error::Protocol { peer, source: source.into() },
+        }
+    })
 }
 
 /// TLS ends that speak of something else, or of nothing, are none of ours (RFC 7301): what is said
@@ -269,13 +291,25 @@ where
     Ok(())
 }
 
-/// Whether the peer just went away.
-fn is_disconnect(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe
-    )
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use weftline_core::wire::Hello;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn data_behind_a_hello_is_left_in_the_socket_until_it_is_let_in() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let mut client = TcpStream::connect(address).await.expect("it listens");
+        let hello = Record::Hello(Hello { scheduler: "fbdt".into(), ..Hello::default() });
+        client.write_all(&first_words(&hello)).await.expect("it reads");
+        client.write_all(&[0; 32 << 10]).await.expect("the kernel takes it");
+        let (server, _) = listener.accept().await.expect("it has connected");
+        let server = Channel::accept(server, &ServerSecurity::InsecurePlaintext).await;
+        let mut server = server.expect("plaintext needs nothing");
+        assert_eq!(server.receive().await.expect("a hello"), hello);
+        assert!(server.into_parts(None).input.len() <= 1024);
+    }
 }

@@ -5,23 +5,21 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::{Hello, PolicyNote};
 use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
 
 use crate::address::ServerAddr;
+use crate::attempt::Attempt;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::random;
 use crate::links::LinkWatch;
 use crate::memory::MemoryBudget;
-use crate::path::{Dialer, Report};
 use crate::policy::Caps;
 use crate::redial::PathKnowledge;
-use crate::roster;
 use crate::server::check_max_memory;
 use crate::socket::{Bind, SocketOptions, check_congestion};
 use crate::tls::ClientSecurity;
@@ -29,10 +27,6 @@ use crate::token::Token;
 
 /// The longest name of a path on the wire, in bytes.
 const MAX_NAME: usize = 64;
-/// Attempts of every path after which connecting fails.
-const ATTEMPTS: u32 = 2;
-/// How long paths that are not active wait for the others to open a connection.
-const HEAD_START: Duration = Duration::from_millis(250);
 
 /// One way to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,56 +210,33 @@ impl Client {
     /// When every path has failed twice, or in a way that cannot get better: the most telling of
     /// their errors.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        let mut changes = self.settings.subscribe();
-        let settings = Arc::clone(&changes.borrow_and_update());
-        let number = settings.common.connections.fetch_add(1, Ordering::Relaxed);
-        let dialer = Arc::new(Dialer::new(Arc::clone(&settings), number));
-        let paths = settings.paths.len();
-        let (reports, mut inbox) = mpsc::channel(paths * ATTEMPTS as usize);
-        let mut tasks = JoinSet::new();
-        // Those in reserve wait a moment for the others to open the connection.
-        let wanted = watch::Sender::new(false);
-        let mut running = Vec::new();
-        for (index, &id) in settings.ids.iter().enumerate() {
-            let (dialer, reports) = (Arc::clone(&dialer), reports.clone());
-            let mut wanted = settings.is_reserve(index).then(|| wanted.subscribe());
-            running.push((
-                id,
-                tasks.spawn(async move {
-                    if let Some(wanted) = &mut wanted {
-                        let wanted = wanted.wait_for(|wanted| *wanted);
-                        let _ = tokio::time::timeout(HEAD_START, wanted).await;
-                    }
-                    dialer.run_path(index, reports).await;
-                }),
-            ));
-        }
-        drop(reports);
-        let mut attempts = vec![0; paths];
-        let mut told: Option<Error> = None;
-        while let Some(report) = inbox.recv().await {
-            match report {
-                Report::Up(shared, peer) => {
-                    tasks.detach_all();
-                    tokio::spawn(roster::follow(dialer, running, changes));
-                    return Ok(Connection::new(shared, peer, None));
-                }
-                Report::Failed(index, error) => {
-                    attempts[index] += if error.is_permanent() { ATTEMPTS } else { 1 };
-                    let mut all = attempts.iter().enumerate();
-                    if all.all(|(index, &n)| n > 0 || settings.is_reserve(index)) {
-                        wanted.send_replace(true);
-                    }
-                    if told.as_ref().is_none_or(|old| !old.is_permanent()) {
-                        told = Some(error);
-                    }
-                    if attempts.iter().all(|&n| n >= ATTEMPTS) {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(told.unwrap_or_else(|| Error::Invalid("no path to connect over".to_owned())))
+        self.attempt()?.connect().await
+    }
+
+    /// As [`connect`](Self::connect), a round trip sooner: returns when the server has been reached
+    /// on one path, and verified if there is TLS, but has not answered yet. What is written goes
+    /// out right behind the question, so that a request is answered as soon as over TCP, or TLS
+    /// over TCP.
+    ///
+    /// Whether the server lets the connection in, [`Control::established`](crate::Control::established)
+    /// waits for; if it does not, reading and writing fail with the error that `connect` would have
+    /// returned, and nothing of what was written has been delivered. While the server has not
+    /// answered, up to 256 KiB are sent; if the path breaks meanwhile, another one asks again, and
+    /// the server delivers no byte twice. Data go nowhere before TLS is complete: nothing can be
+    /// replayed, unlike TLS's own early data (RFC 8446 §8).
+    ///
+    /// A client of messages waits for the answer, as the server says how long they may be.
+    ///
+    /// # Errors
+    /// As for `connect`, as far as they show before the server's answer.
+    pub async fn open(&self) -> Result<Connection, Error> {
+        self.attempt()?.open().await
+    }
+
+    fn attempt(&self) -> Result<Attempt, Error> {
+        let changes = self.settings.subscribe();
+        let number = changes.borrow().common.connections.fetch_add(1, Ordering::Relaxed);
+        Attempt::start(changes, number)
     }
 }
 

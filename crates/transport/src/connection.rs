@@ -143,6 +143,16 @@ impl Control {
         self.shared.subscribe()
     }
 
+    /// Waits until the server has let the connection in that [`Client::open`](crate::Client::open)
+    /// began; on any other it has.
+    ///
+    /// # Errors
+    /// Why it failed, if it did.
+    pub async fn established(&self) -> Result<(), Arc<Error>> {
+        self.shared.established().await;
+        self.error().map_or(Ok(()), Err)
+    }
+
     /// Ends the connection at once. The peer's calls fail with `code` and `reason`
     /// ([`Error::Reset`]); at most 256 bytes of the reason are carried. Codes up to 15 are
     /// weftline's own.

@@ -57,6 +57,7 @@
 struct LibraryPage;
 
 mod address;
+mod attempt;
 mod channel;
 mod cipher;
 mod client;

@@ -6,8 +6,8 @@
 //! subflow whose interface or address is gone is closed at once.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -15,10 +15,10 @@ use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinSet;
 use weftline_core::rng::Rng;
 use weftline_core::session::RESET_ABANDONED;
-use weftline_core::wire::{Hello, Join};
+use weftline_core::wire::{Hello, HelloNonce, Join};
 use weftline_core::{Instant, SubflowId};
 
-use crate::channel::{Channel, Parts};
+use crate::channel::Channel;
 use crate::client::Settings;
 use crate::clock;
 use crate::error::Error;
@@ -53,6 +53,8 @@ const TELL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) enum Report {
     /// An attempt of the path with this index failed.
     Failed(usize, Error),
+    /// The server at this address has been reached, and is told hello.
+    Reached(Arc<Shared>, SocketAddr),
     /// A subflow is up, to the server at this address.
     Up(Arc<Shared>, SocketAddr),
 }
@@ -67,9 +69,13 @@ pub(crate) struct Dialer {
 struct Origin {
     /// Which of the client's connections this is.
     number: u64,
+    /// The same in each of its hellos.
+    nonce: HelloNonce,
     next_subflow: AtomicU64,
-    /// Set by the first subflow: its hello opens the connection, the others join. Paths that come
-    /// later wait here while a hello is under way, and the next one tries when it fails.
+    /// Set by the first hello: what the application writes goes with it.
+    shared: OnceLock<Arc<Shared>>,
+    /// Set by the answer to a hello, which opens the connection; other paths join then. Those that
+    /// come while a hello is under way wait here, and the next one tries when it fails.
     open: OnceCell<Open>,
 }
 
@@ -80,18 +86,28 @@ struct Open {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        // Opened, and then given up before anybody got the connection.
-        if let Some(open) = self.open.get() {
+        // Begun, and then given up before anybody got the connection.
+        if let Some(shared) = self.shared.get() {
             let reason = "the client gave up connecting";
-            open.shared.abort(RESET_ABANDONED, reason);
+            shared.abort(RESET_ABANDONED, reason);
         }
     }
 }
 
 impl Dialer {
-    pub(crate) fn new(settings: Arc<Settings>, number: u64) -> Self {
-        let (next_subflow, open) = (AtomicU64::new(0), OnceCell::new());
-        Self { settings, origin: Arc::new(Origin { number, next_subflow, open }) }
+    /// For a new connection.
+    ///
+    /// # Errors
+    /// When the system has no randomness to give.
+    pub(crate) fn new(settings: Arc<Settings>, number: u64) -> Result<Self, Error> {
+        let origin = Origin {
+            number,
+            nonce: HelloNonce(handshake::random()?),
+            next_subflow: AtomicU64::new(0),
+            shared: OnceLock::new(),
+            open: OnceCell::new(),
+        };
+        Ok(Self { settings, origin: Arc::new(origin) })
     }
 
     /// For the same connection, of which paths have been added or changed.
@@ -114,7 +130,7 @@ impl Dialer {
         let mut backoff = self.backoff(index);
         let mut running = loop {
             // In memory of its own: an idle connection does without.
-            match Box::pin(self.attempt(index)).await {
+            match Box::pin(self.attempt(index, &reports)).await {
                 Ok(None) => return,
                 Ok(Some(running)) => break Some(running),
                 Err(error) => {
@@ -163,19 +179,24 @@ impl Dialer {
     }
 
     /// One attempt to bring a subflow up; `None` when the connection is over.
-    async fn attempt(&self, index: usize) -> Result<Option<Running>, Error> {
+    async fn attempt(
+        &self,
+        index: usize,
+        reports: &mpsc::Sender<Report>,
+    ) -> Result<Option<Running>, Error> {
         let _turn = self.settings.knowledge[index].turn(self.settings.handshake_timeout).await;
         let stream = redial::dial(&self.settings, index).await?;
-        self.enter(index, stream, self.settings.handshake_timeout).await
+        self.enter(index, stream, self.settings.handshake_timeout, Some(reports)).await
     }
 
     /// Makes a TCP connection a subflow; `None` when the connection is over. TLS, then hello or
-    /// join, may take `limit` each.
+    /// join, may take `limit` each. A hello is reported to `reports`.
     async fn enter(
         &self,
         index: usize,
         stream: TcpStream,
         limit: Duration,
+        reports: Option<&mpsc::Sender<Report>>,
     ) -> Result<Option<Running>, Error> {
         let settings = &*self.settings;
         let (path, server) = &settings.paths[index];
@@ -189,13 +210,13 @@ impl Dialer {
         let mut first = None;
         let hello = async {
             let channel = channel.take().expect("said once");
-            let (parts, open) = self.hello(channel, subflow, index).await?;
-            first = Some(parts);
+            let (running, open) = self.hello(channel, subflow, index, reports).await?;
+            first = Some(running);
             Ok::<_, Error>(open)
         };
         let open = self.origin.open.get_or_try_init(|| hello).await?;
         let parts = match (first, channel) {
-            (Some(parts), _) => parts,
+            (Some(running), _) => return Ok(Some(running)),
             (None, Some(channel)) => {
                 let join = Join {
                     subflow: subflow.0,
@@ -213,40 +234,64 @@ impl Dialer {
         Ok(subflow::start(&open.shared, subflow, path_id, &path.name.as_str().into(), parts))
     }
 
+    /// Says hello, with what the application has written by then and goes on writing behind it,
+    /// and waits for the answer.
     async fn hello(
         &self,
         channel: Channel,
         subflow: SubflowId,
         index: usize,
-    ) -> Result<(Parts, Open), Error> {
+        reports: Option<&mpsc::Sender<Report>>,
+    ) -> Result<(Running, Open), Error> {
         let settings = &*self.settings;
-        let lease = settings.memory.connection(unasked(&settings.session))?;
-        let path = &settings.paths[index].0;
+        let shared = self.begin()?;
+        let (path, id) = (&settings.paths[index].0, settings.ids[index]);
         let hello = Hello {
             subflow: subflow.0,
-            path: settings.ids[index].0,
+            path: id.0,
             path_name: path.name.clone(),
+            nonce: self.origin.nonce,
             policy: settings.note(index),
             congestion: settings.socket_options(path).congestion.unwrap_or_default(),
             ..settings.hello.clone()
         };
         let peer = channel.peer();
-        let hello = handshake::hello(channel, hello, settings.token.as_ref());
-        let (parts, keys, longest) = in_time(settings.handshake_timeout, peer, hello).await?;
-        let mut session = settings.session.clone();
-        if let Some(limits) = &mut session.messages {
-            limits.longest_sent = longest;
-            if longest == 0 {
-                return Err(Error::NoMessages { peer });
+        let (parts, answer) = handshake::hello(channel, hello, settings.token.as_ref())?;
+        let name = path.name.as_str().into();
+        let running = subflow::start(&shared, subflow, id, &name, parts);
+        let mut running = running.ok_or(Error::ClosedInHandshake { peer })?;
+        if let Some(reports) = reports {
+            let reached = Report::Reached(Arc::clone(&shared), peer);
+            // Only the first is waited for; later nobody is there any more.
+            let _ = reports.send(reached).await;
+        }
+        // What breaks a subflow off before its answer is told with it, but not the connection's end.
+        let answer = async { answer.await.unwrap_or(Err(Error::ClosedInHandshake { peer })) };
+        let answer = in_time(settings.handshake_timeout, peer, answer).await;
+        match answer {
+            Ok(keys) => Ok((running, Open { shared, keys })),
+            Err(error) => {
+                running.stop(SubflowEnd::Unanswered);
+                Err(error)
             }
         }
+    }
+
+    /// The connection that the hellos are to open.
+    fn begin(&self) -> Result<Arc<Shared>, Error> {
+        if let Some(shared) = self.origin.shared.get() {
+            return Ok(Arc::clone(shared));
+        }
+        let settings = &*self.settings;
+        let lease = settings.memory.connection(unasked(&settings.session))?;
         let caps = Arc::clone(&settings.common.caps);
-        let shared = Shared::start(&session, settings.grace, caps, lease);
+        let shared = Shared::opening(&settings.session, settings.grace, caps, lease);
         for (index, &id) in settings.ids.iter().enumerate() {
             shared.set_policy(id, settings.note(index));
             shared.name_path(id, &settings.paths[index].0.name);
         }
-        Ok((parts, Open { shared, keys }))
+        // One hello is under way at a time.
+        Ok(Arc::clone(self.origin.shared.get_or_init(|| shared)))
     }
 
     /// Watches a subflow until it is down or stalled.
@@ -328,7 +373,7 @@ impl Dialer {
                             return Redial::Recovered;
                         }
                         let limit = handshake_limit(&stream, self.settings.handshake_timeout);
-                        match self.enter(index, stream, limit).await {
+                        match self.enter(index, stream, limit, None).await {
                             Ok(Some(running)) => return Redial::Fresh(running),
                             Ok(None) => return Redial::Over,
                             Err(error) => {
@@ -366,11 +411,11 @@ impl Dialer {
     fn failed(&self, index: usize, error: &Error) {
         let name = self.settings.paths[index].0.name.as_str();
         let reason = error.to_string();
-        let Some(open) = self.origin.open.get() else {
+        let Some(shared) = self.origin.shared.get() else {
             tracing::debug!("path {name}: cannot come up: {reason}");
             return;
         };
-        self.tell(index, &open.shared, PathEventKind::AttemptFailed { reason });
+        self.tell(index, shared, PathEventKind::AttemptFailed { reason });
     }
 
     fn tell(&self, index: usize, shared: &Shared, kind: PathEventKind) {

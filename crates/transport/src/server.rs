@@ -1,6 +1,6 @@
 //! The server: listens, brings subflows into their connections, and keeps to its limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,12 +22,12 @@ use crate::client::unknown_scheduler;
 use crate::clock;
 use crate::connection::Connection;
 use crate::error::Error;
-use crate::handshake::{SessionId, SessionKeys};
+use crate::handshake::{Numbering, SessionId, SessionKeys};
 use crate::limits::{ClientId, Full, Gate, Handshake, Limits, SessionPlace, Source};
 use crate::memory::{LEAST_RECEIVE, Lease, MemoryBudget, unasked};
 use crate::policy::Groups;
 use crate::refusal::{self, RefusalLog, printable};
-use crate::shared::Shared;
+use crate::shared::{End, Shared};
 use crate::socket::{self, SocketOptions, congestion_controls};
 use crate::stats::COUNTERS;
 use crate::subflow::{self, Running};
@@ -42,6 +42,8 @@ const MAX_PATHS: usize = 64;
 /// Runs of adjacent subflow numbers that are told apart in a connection. Clients count up, and a
 /// join that does not get here leaves a gap.
 const MAX_NUMBER_RUNS: usize = 256;
+/// Failed connections whose hellos are known when they are said once more.
+const MAX_FAILED: usize = 1024;
 /// The wait after the system refused to accept a connection (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -173,7 +175,8 @@ impl ServerBuilder {
             socket: self.socket,
             decoy: SessionKeys::random()?,
             wants_token: !self.tokens.is_empty(),
-            tables: Mutex::new(Tables { sessions: BTreeMap::new(), tokens: self.tokens.into() }),
+            tables: Mutex::new(Tables::new(self.tokens)),
+            numbering: Numbering::random()?,
             groups: Groups::default(),
             accepted,
             refusals: RefusalLog::default(),
@@ -301,6 +304,7 @@ struct State {
     decoy: SessionKeys,
     wants_token: bool,
     tables: Mutex<Tables>,
+    numbering: Numbering,
     /// The rate caps of each client.
     groups: Groups,
     accepted: mpsc::Sender<Connection>,
@@ -309,11 +313,28 @@ struct State {
 
 struct Tables {
     sessions: BTreeMap<SessionId, Session>,
+    /// Connections that failed, the last of them: a hello that opened one is not taken for a new
+    /// one's, lest what came with it be delivered twice.
+    failed: VecDeque<SessionId>,
     /// Whoever has one of these is let in; whoever comes, if there are none.
     tokens: Arc<[Token]>,
 }
 
 impl Tables {
+    fn new(tokens: Vec<Token>) -> Self {
+        let (sessions, failed) = (BTreeMap::new(), VecDeque::new());
+        Self { sessions, failed, tokens: tokens.into() }
+    }
+
+    /// A connection is over.
+    fn close(&mut self, id: SessionId, has_failed: bool) -> Option<Session> {
+        if has_failed {
+            self.failed.truncate(MAX_FAILED - 1);
+            self.failed.push_front(id);
+        }
+        self.sessions.remove(&id)
+    }
+
     /// Whether a client that was let in before would be let in now.
     fn admits(&self, client: &ClientId) -> bool {
         match client {
@@ -404,17 +425,25 @@ struct Admitted {
     lease: Lease,
 }
 
-/// A join that was accepted and is not live yet.
+/// What a hello that is let in asks for.
+enum Hailed {
+    /// A connection.
+    First(Admitted),
+    /// The connection that it has opened before.
+    Again(Joining, SessionConfig),
+}
+
+/// A subflow that was let into its connection and is not live yet.
 struct Joining {
     state: Arc<State>,
-    id: SessionId,
+    keys: SessionKeys,
     shared: Arc<Shared>,
     congestion: Option<String>,
 }
 
 impl Drop for Joining {
     fn drop(&mut self) {
-        if let Some(session) = self.state.tables().sessions.get_mut(&self.id) {
+        if let Some(session) = self.state.tables().sessions.get_mut(&self.keys.id) {
             session.joining -= 1;
         }
     }
@@ -458,20 +487,38 @@ impl State {
         }
     }
 
-    async fn hello(self: &Arc<Self>, mut channel: Channel, hello: Hello) -> Result<(), Error> {
+    async fn hello(self: &Arc<Self>, channel: Channel, hello: Hello) -> Result<(), Error> {
         let peer = channel.peer();
         let admitted = self.identify(&channel, &hello).and_then(|client| {
             let config = self.session_config(&hello)?;
-            self.admit(peer.ip().into(), client, config)
+            match self.check_again(&hello, &client)? {
+                Some(joining) => Ok(Hailed::Again(joining, config)),
+                None => self.admit(peer.ip().into(), client, &hello, config).map(Hailed::First),
+            }
         });
-        let Admitted { permit, keys, config, client, place, lease } = match admitted {
-            Ok(admitted) => admitted,
+        let options = self.socket_options(&hello.congestion);
+        let admitted = match admitted {
+            Ok(Hailed::First(admitted)) => admitted,
+            Ok(Hailed::Again(joining, config)) => {
+                socket::configure(channel.socket().into(), &options)?;
+                joining.shared.set_policy(PathId(hello.path), hello.policy);
+                let reply = joining.keys.reply(longest_received(&config));
+                let path = (hello.path, &*hello.path_name);
+                self.start(
+                    &joining.keys.id,
+                    &joining.shared,
+                    channel,
+                    Some(&reply),
+                    hello.subflow,
+                    path,
+                );
+                return Ok(());
+            }
             Err(refused) => return refuse(channel, refused).await,
         };
-        let options = self.socket_options(&hello.congestion);
+        let Admitted { permit, keys, config, client, place, lease } = admitted;
         socket::configure(channel.socket().into(), &options)?;
-        let longest = config.messages.map_or(0, |limits| limits.longest_received);
-        let shared = Shared::start(&config, self.live().grace, self.groups.of(hello.group), lease);
+        let shared = Shared::open(&config, self.live().grace, self.groups.of(hello.group), lease);
         shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer, client.name());
         // The first subflow's number is taken before the reply lets anyone join with it.
@@ -491,13 +538,36 @@ impl State {
             connection.abort(RESET_REVOKED, &refused.reason);
             return refuse(channel, refused).await;
         }
-        if let Err(error) = channel.send(&keys.reply(longest)).await {
-            connection.abort(weftline_core::session::RESET_ABANDONED, "the client is gone");
-            return Err(error);
-        }
-        self.start(&keys.id, &shared, channel, hello.subflow, hello.path, &hello.path_name);
+        let reply = keys.reply(longest_received(&config));
+        let path = (hello.path, &*hello.path_name);
+        self.start(&keys.id, &shared, channel, Some(&reply), hello.subflow, path);
         permit.send(connection);
         Ok(())
+    }
+
+    /// The connection that this client's hello has opened before: the answer did not get through,
+    /// and the client says it once more on another subflow. Otherwise `None`.
+    fn check_again(
+        self: &Arc<Self>,
+        hello: &Hello,
+        client: &ClientId,
+    ) -> Result<Option<Joining>, Refused> {
+        if !hello.nonce.is_some() {
+            return Ok(None);
+        }
+        let id = self.numbering.id(&hello.nonce);
+        let tables = self.tables();
+        if tables.failed.contains(&id) {
+            return Err(Refused::new(refusal::JOIN, "this connection has failed"));
+        }
+        let Some(session) = tables.sessions.get(&id) else { return Ok(None) };
+        if session.client != *client {
+            return Err(wrong_join());
+        }
+        let keys = session.keys.clone();
+        drop(tables);
+        let (path, congestion) = (PathId(hello.path), Some(&hello.congestion));
+        self.take_place(keys, hello.subflow, path, congestion).map(Some)
     }
 
     /// Who says hello. A wrong token, one of nobody and none at all are refused alike.
@@ -542,13 +612,18 @@ impl State {
         &self,
         source: Source,
         client: ClientId,
+        hello: &Hello,
         config: SessionConfig,
     ) -> Result<Admitted, Refused> {
         let place = self.gate.session(source, &client).map_err(Refused::busy)?;
         let lease = self.memory.connection(unasked(&config)).map_err(Refused::busy)?;
         let permit = self.accepted.clone().try_reserve_owned();
         let permit = permit.map_err(|_| Refused::busy(Full::Sessions))?;
-        let keys = SessionKeys::random().map_err(Refused::busy)?;
+        let keys = match hello.nonce.is_some() {
+            true => SessionKeys::of(self.numbering.id(&hello.nonce)),
+            false => SessionKeys::random(),
+        };
+        let keys = keys.map_err(Refused::busy)?;
         Ok(Admitted { permit, keys, config, client, place, lease })
     }
 
@@ -574,20 +649,24 @@ impl State {
         if !tables.admits(&session.client) {
             return Err(no_token());
         }
+        if tables.sessions.contains_key(&id) {
+            // The same hello, twice at once.
+            return Err(Refused::busy("this connection is being opened"));
+        }
         tables.sessions.insert(id, session);
         drop(tables);
         let state = Arc::clone(self);
         tokio::spawn(async move {
             shared.gone().await;
-            let session = state.tables().sessions.remove(&id);
+            let has_failed = matches!(shared.end(), Some(End::Failed(_)));
+            let session = state.tables().close(id, has_failed);
             drop(session);
         });
         Ok(())
     }
 
     async fn join(self: &Arc<Self>, mut channel: Channel, join: Join) -> Result<(), Error> {
-        let id = SessionId(join.session);
-        let joining = match self.check_join(&channel, id, &join) {
+        let joining = match self.check_join(&channel, &join) {
             Ok(joining) => joining,
             Err(refused) => return refuse(channel, refused).await,
         };
@@ -595,48 +674,52 @@ impl State {
         socket::configure(channel.socket().into(), &self.socket_options(congestion))?;
         joining.shared.set_policy(PathId(join.path), join.policy);
         channel.send(&Record::JoinReply(JoinReply {})).await?;
-        self.start(&id, &joining.shared, channel, join.subflow, join.path, &join.path_name);
+        let path = (join.path, &*join.path_name);
+        self.start(&joining.keys.id, &joining.shared, channel, None, join.subflow, path);
         Ok(())
     }
 
-    /// Finds the connection to join and takes the subflow's number.
-    fn check_join(
-        self: &Arc<Self>,
-        channel: &Channel,
-        id: SessionId,
-        join: &Join,
-    ) -> Result<Joining, Refused> {
+    /// Finds the connection to join and takes a place in it.
+    fn check_join(self: &Arc<Self>, channel: &Channel, join: &Join) -> Result<Joining, Refused> {
         // A guessed number and a wrong proof look the same and take as long. No work is done under
         // the lock that all handshakes want.
-        let wrong = || Refused::new(refusal::JOIN, "no such connection, or not yours");
+        let id = SessionId(join.session);
         let keys = self.tables().sessions.get(&id).map(|session| session.keys.clone());
         let proven = keys.as_ref().unwrap_or(&self.decoy).verify(channel, join);
-        if !(proven.unwrap_or(false) & keys.is_some()) {
-            return Err(wrong());
-        }
+        let keys = keys.filter(|_| proven.unwrap_or(false)).ok_or_else(wrong_join)?;
         check_congestion(join.congestion.as_deref().unwrap_or_default())?;
+        self.take_place(keys, join.subflow, PathId(join.path), join.congestion.as_ref())
+    }
+
+    /// Takes the number of a subflow of the connection of `keys`, and its place within the limits.
+    fn take_place(
+        self: &Arc<Self>,
+        keys: SessionKeys,
+        number: u64,
+        path: PathId,
+        congestion: Option<&String>,
+    ) -> Result<Joining, Refused> {
         let mut tables = self.tables();
-        let session = tables.sessions.get_mut(&id).ok_or_else(wrong)?;
-        let number = join.subflow;
+        let session = tables.sessions.get_mut(&keys.id).ok_or_else(wrong_join)?;
         if session.used.contains(&(number..number + 1)) {
             let reason = format!("subflow number {number} was used before");
             return Err(Refused::new(refusal::SUBFLOW, reason));
         }
         let full = || Refused::busy("too many subflows in this connection");
-        let fresh_path = !session.paths.contains_key(&PathId(join.path));
+        let fresh_path = !session.paths.contains_key(&path);
         if fresh_path && session.paths.len() >= MAX_PATHS {
             return Err(full());
         }
-        let congestion = match &join.congestion {
+        let congestion = match congestion {
             None => session.congestion.clone(),
             Some(name) => Some(name.clone()).filter(|name| !name.is_empty()),
         };
         use_number(&mut session.used, number);
-        session.paths.entry(PathId(join.path)).or_default();
+        session.paths.entry(path).or_default();
         session.joining += 1;
         let (waiting, shared) = (session.joining, Arc::clone(&session.shared));
         drop(tables);
-        let joining = Joining { state: Arc::clone(self), id, shared, congestion };
+        let joining = Joining { state: Arc::clone(self), keys, shared, congestion };
         // One that goes live between the two counts is in both, never in none.
         if joining.shared.subflow_count() + waiting > MAX_SUBFLOWS {
             return Err(full());
@@ -645,20 +728,22 @@ impl State {
         Ok(joining)
     }
 
-    /// Brings a subflow whose handshake is done into its connection. An older subflow of the same
-    /// path is given up: the client has replaced it.
+    /// Brings a subflow into its connection, with `reply`, if it was not said yet, in front of all
+    /// that it says; its `path` has a number and a name. An older subflow of the same path is given up: the client has
+    /// replaced it.
     fn start(
         &self,
         id: &SessionId,
         shared: &Arc<Shared>,
         channel: Channel,
+        reply: Option<&Record>,
         subflow: u64,
-        path: u64,
-        name: &str,
+        path: (u64, &str),
     ) {
-        let (subflow, path) = (SubflowId(subflow), PathId(path));
+        let (subflow, path, name) = (SubflowId(subflow), PathId(path.0), path.1);
         let name = printable(name).into();
-        let running = subflow::start(shared, subflow, path, &name, channel.into_parts());
+        let parts = channel.into_parts(reply);
+        let running = subflow::start(shared, subflow, path, &name, parts);
         let mut tables = self.tables();
         let Some(session) = tables.sessions.get_mut(id) else { return };
         if let Some(old) = session.paths.insert(path, running).flatten() {
@@ -692,6 +777,15 @@ fn use_number(used: &mut RangeSet, number: u64) {
     {
         used.insert(gap);
     }
+}
+
+/// The longest message that a connection takes, 0 if it carries a byte stream.
+fn longest_received(config: &SessionConfig) -> u64 {
+    config.messages.map_or(0, |limits| limits.longest_received)
+}
+
+fn wrong_join() -> Refused {
+    Refused::new(refusal::JOIN, "no such connection, or not yours")
 }
 
 fn no_token() -> Refused {

@@ -78,7 +78,9 @@ struct Inner {
     written: u64,
     /// When the timer task wakes up next.
     armed: Instant,
-    /// Since when there has been no subflow.
+    /// Whether the server has not let the connection in yet (client).
+    opening: bool,
+    /// Since when there has been no subflow, once it is open.
     no_path_since: Option<Instant>,
     /// Since when the application does not hold the connection any more.
     abandoned_at: Option<Instant>,
@@ -142,12 +144,26 @@ struct Effects {
     rearm: bool,
     /// The connection has just ended; whether it failed.
     over: Option<bool>,
+    /// Whether it had been open.
+    counted: bool,
 }
 
 impl Shared {
-    /// A connection without subflows, its timer running. It fails when it is without subflows for
-    /// `grace`. It keeps to the memory of `lease`.
-    pub(crate) fn start(
+    /// An open connection without subflows (server): see [`opening`](Self::opening).
+    pub(crate) fn open(
+        config: &SessionConfig,
+        grace: Duration,
+        caps: Arc<Caps>,
+        lease: Lease,
+    ) -> Arc<Self> {
+        let shared = Self::opening(config, grace, caps, lease);
+        shared.let_in(0);
+        shared
+    }
+
+    /// A connection without subflows that the server has not let in yet, its timer running. It
+    /// fails when it is without subflows for `grace` after that. It keeps to the memory of `lease`.
+    pub(crate) fn opening(
         config: &SessionConfig,
         grace: Duration,
         caps: Arc<Caps>,
@@ -171,7 +187,8 @@ impl Shared {
             took_fate: false,
             written: 0,
             armed: Instant::FAR,
-            no_path_since: Some(now),
+            opening: true,
+            no_path_since: None,
             abandoned_at: None,
             answered: false,
             over_since: None,
@@ -181,10 +198,10 @@ impl Shared {
         let shared = Arc::new(Self {
             inner: Mutex::new(inner),
             timer: Notify::new(),
-            phase: watch::Sender::new(Phase::Open),
+            phase: watch::Sender::new(Phase::Opening),
             events: OnceLock::new(),
             grace,
-            number: COUNTERS.opened(),
+            number: COUNTERS.number(),
             scheduler: config.scheduler.name,
             opened_at: now,
         });
@@ -217,7 +234,9 @@ impl Shared {
             self.timer.notify_one();
         }
         if let Some(failed) = effects.over {
-            COUNTERS.ended(failed);
+            if effects.counted {
+                COUNTERS.ended(failed);
+            }
             self.advance(Phase::Over);
         }
     }
@@ -243,6 +262,31 @@ impl Shared {
     /// The events from here on.
     pub(crate) fn subscribe(&self) -> broadcast::Receiver<PathEvent> {
         self.events.get_or_init(|| broadcast::Sender::new(EVENT_CAPACITY)).subscribe()
+    }
+
+    /// The server has let the connection in. In one of messages it takes them up to
+    /// `longest_message`.
+    pub(crate) fn let_in(&self, longest_message: u64) {
+        self.with(|inner, now| {
+            if !std::mem::replace(&mut inner.opening, false) || inner.end.is_some() {
+                return;
+            }
+            COUNTERS.opened();
+            if longest_message > 0 {
+                inner.session.set_longest_message(longest_message);
+            }
+            if inner.slots.is_empty() {
+                inner.no_path_since = Some(now);
+            }
+        });
+        self.advance(Phase::Open);
+        self.timer.notify_one();
+    }
+
+    /// Waits until the server has let the connection in, or it has failed.
+    pub(crate) async fn established(&self) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.phase.subscribe().wait_for(|phase| *phase >= Phase::Open).await;
     }
 
     // ---- subflows ----
@@ -284,7 +328,7 @@ impl Shared {
                 inner.lease.remove_subflow();
             }
             inner.session.subflow_down(id, now);
-            if inner.slots.is_empty() {
+            if inner.slots.is_empty() && !inner.opening {
                 inner.no_path_since = Some(now);
             }
         });
@@ -297,7 +341,7 @@ impl Shared {
         self.with(|inner, _| inner.wants_path())
     }
 
-    /// The peer does not know the connection any more: it need not be told anything.
+    /// The peer does not know the connection, or not any more: it need not be told anything.
     pub(crate) fn forgotten(&self, error: Error) {
         let reason = error.to_string();
         self.with(|inner, now| {
@@ -498,6 +542,7 @@ impl Shared {
 /// How far a connection's life has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
+    Opening,
     Open,
     Over,
     Gone,
@@ -610,6 +655,7 @@ impl Inner {
         if self.end.is_some() && self.over_since.is_none() {
             self.over_since = Some(now);
             effects.over = Some(matches!(self.end, Some(End::Failed(_))));
+            effects.counted = !self.opening;
             // The timer ends when there is no subflow left, which may be so already.
             effects.rearm = true;
             effects.wakers.extend(self.reader.take());

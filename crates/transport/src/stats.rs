@@ -24,6 +24,7 @@ pub struct ProcessStats {
 
 /// The process's counters.
 pub(crate) static COUNTERS: Counters = Counters {
+    numbers: AtomicU64::new(0),
     connections_opened: AtomicU64::new(0),
     connections_ended: AtomicU64::new(0),
     connections_failed: AtomicU64::new(0),
@@ -34,6 +35,8 @@ pub(crate) static COUNTERS: Counters = Counters {
 };
 
 pub(crate) struct Counters {
+    /// Given to connections, whether they came to be opened or not.
+    numbers: AtomicU64,
     connections_opened: AtomicU64,
     connections_ended: AtomicU64,
     connections_failed: AtomicU64,
@@ -86,9 +89,14 @@ fn reason(error: &Error) -> &'static str {
 }
 
 impl Counters {
-    /// Counts a connection; its number, 0 for the first.
-    pub(crate) fn opened(&self) -> u64 {
-        self.connections_opened.fetch_add(1, Ordering::Relaxed)
+    /// A connection's number, 0 for the first.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counts a connection that is open.
+    pub(crate) fn opened(&self) {
+        self.connections_opened.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn ended(&self, failed: bool) {

@@ -20,10 +20,13 @@ use weftline_core::{Instant, PathId, SubflowId};
 use crate::channel::Parts;
 use crate::cipher::{self, Cipher};
 use crate::clock;
+use crate::error::Error;
 use crate::events::PathEventKind;
+use crate::handshake::Awaited;
 use crate::shared::{End, Shared, path_event};
 use crate::socket::{LowWater, TcpInfo, is_writable};
 use crate::stats::COUNTERS;
+use crate::tls;
 
 /// Room made for a read of a socket: a page at first, and up to what one path of 2 Gb/s delivers in
 /// a millisecond when reads fill it.
@@ -60,6 +63,16 @@ pub(crate) enum SubflowEnd {
     Replaced,
     /// The socket or TLS failed.
     Socket(io::Error),
+    /// The server has not answered the hello, or not let the connection in.
+    Unanswered,
+}
+
+impl SubflowEnd {
+    /// Whether the socket is dead, and what came before that can still be read.
+    fn is_reset(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        matches!(self, Self::Socket(error) if matches!(error.kind(), BrokenPipe | ConnectionReset))
+    }
 }
 
 impl fmt::Display for SubflowEnd {
@@ -72,6 +85,7 @@ impl fmt::Display for SubflowEnd {
             Self::Removed => f.write_str("its path is no longer in use"),
             Self::Replaced => f.write_str("replaced by a new one"),
             Self::Socket(error) => error.fmt(f),
+            Self::Unanswered => f.write_str("the server does not let it in"),
         }
     }
 }
@@ -160,6 +174,38 @@ impl Running {
     }
 }
 
+/// Tells of a subflow that comes up, and goes down.
+struct Announcer {
+    shared: Arc<Shared>,
+    id: SubflowId,
+    path: PathId,
+    name: Arc<str>,
+    local: SocketAddr,
+    peer: SocketAddr,
+    is_up: AtomicBool,
+}
+
+impl Announcer {
+    fn up(&self) {
+        self.is_up.store(true, Ordering::SeqCst);
+        COUNTERS.subflow_up();
+        let (subflow, local, peer) = (self.id.0, self.local, self.peer);
+        self.tell(PathEventKind::Up { subflow, local, peer });
+    }
+
+    /// One that has not been up is nobody's business.
+    fn down(&self, reason: &SubflowEnd) {
+        if self.is_up.load(Ordering::SeqCst) {
+            COUNTERS.subflow_down();
+            self.tell(PathEventKind::Down { subflow: self.id.0, reason: reason.to_string() });
+        }
+    }
+
+    fn tell(&self, kind: PathEventKind) {
+        self.shared.publish(path_event(clock::now(), self.path, &self.name, kind));
+    }
+}
+
 /// Brings a subflow into the connection and runs it until it ends; `None` when the connection is
 /// over. The subflow goes on when the [`Running`] is dropped.
 pub(crate) fn start(
@@ -176,23 +222,34 @@ pub(crate) fn start(
     let health = Arc::clone(&attached.health);
     let is_watched = AtomicBool::new(true);
     let socket = Arc::new(Socket { stream: parts.stream, cipher, peer, health, is_watched });
-    let up = PathEventKind::Up { subflow: id.0, local, peer };
-    shared.publish(path_event(clock::now(), path, name, up));
-    COUNTERS.subflow_up();
+    let (shared, name, is_up) = (Arc::clone(shared), Arc::clone(name), AtomicBool::new(false));
+    let announcer = Arc::new(Announcer { shared, id, path, name, local, peer, is_up });
+    if parts.awaited.is_none() {
+        announcer.up();
+    }
     let (stop, stopped) = oneshot::channel();
     let (end, ended) = oneshot::channel::<()>();
-    let (health, name) = (attached.health, Arc::clone(name));
-    let (weak, shared) = (Arc::downgrade(&socket), Arc::clone(shared));
+    let (health, weak) = (attached.health, Arc::downgrade(&socket));
+    let source = Source {
+        announcer: Arc::clone(&announcer),
+        wake: Arc::clone(&attached.wake),
+        socket: Arc::clone(&socket),
+        encrypted: BytesMut::new(),
+        turn: Turn::default(),
+        room: READ_LEAST,
+        closed: false,
+    };
+    let reading = read(source, parts.input, parts.awaited);
+    let shared = Arc::clone(&announcer.shared);
+    let writing = write(shared, id, attached.wake, Arc::clone(&socket), parts.first);
     tokio::spawn(async move {
-        let run = run(&shared, id, attached.wake, socket, parts.input, stopped);
+        let run = run(&announcer.shared, socket, reading, writing, stopped);
         let reason = tokio::select! {
             reason = run => reason,
             () = attached.leave.notified() => SubflowEnd::Removed,
         };
-        shared.detach(id, matches!(reason, SubflowEnd::Done));
-        COUNTERS.subflow_down();
-        let down = PathEventKind::Down { subflow: id.0, reason: reason.to_string() };
-        shared.publish(path_event(clock::now(), path, &name, down));
+        announcer.shared.detach(id, matches!(reason, SubflowEnd::Done));
+        announcer.down(&reason);
         drop(end);
     });
     Some(Running { id, health, socket: weak, local, peer, stop: Some(stop), ended })
@@ -201,16 +258,13 @@ pub(crate) fn start(
 /// Runs the subflow's two tasks until one of them ends it.
 async fn run(
     shared: &Arc<Shared>,
-    id: SubflowId,
-    wake: Arc<Notify>,
-    socket: Arc<Socket>,
-    input: BytesMut,
+    closing: Arc<Socket>,
+    reading: impl Future<Output = io::Result<()>> + Send + 'static,
+    writing: impl Future<Output = io::Result<()>> + Send + 'static,
     stopped: oneshot::Receiver<SubflowEnd>,
 ) -> SubflowEnd {
-    let closing = Arc::clone(&socket);
-    let reading = read(Arc::clone(shared), id, Arc::clone(&wake), Arc::clone(&socket), input);
     let mut reader = AbortOnDrop(tokio::spawn(reading));
-    let mut writer = AbortOnDrop(tokio::spawn(write(Arc::clone(shared), id, wake, socket)));
+    let mut writer = AbortOnDrop(tokio::spawn(writing));
     let stopped = async {
         // Dropping the sender does not stop the subflow.
         let Ok(why) = stopped.await else { return std::future::pending().await };
@@ -231,7 +285,13 @@ async fn run(
                 None => joined((&mut writer.0).await).unwrap_or(SubflowEnd::Done),
             },
             end = &mut writer.0 => match joined(end) {
-                Some(failed) => failed,
+                Some(failed) => {
+                    if failed.is_reset() {
+                        // The peer may have said why before.
+                        let _ = (&mut reader.0).await;
+                    }
+                    failed
+                }
                 // All said: let the peer finish, too.
                 None => joined((&mut reader.0).await).unwrap_or(SubflowEnd::Done),
             },
@@ -262,50 +322,93 @@ fn joined(result: Result<io::Result<()>, tokio::task::JoinError>) -> Option<Subf
 }
 
 /// Feeds the session until the peer closes.
-async fn read(
-    shared: Arc<Shared>,
-    id: SubflowId,
-    wake: Arc<Notify>,
-    socket: Arc<Socket>,
-    mut input: BytesMut,
-) -> io::Result<()> {
-    let mut encrypted = BytesMut::new();
-    let mut turn = Turn::default();
-    let mut room = READ_LEAST;
-    if let Some(cipher) = &socket.cipher {
-        cipher.decrypt(&mut encrypted, &mut input)?;
+async fn read(mut source: Source, mut input: BytesMut, awaited: Option<Awaited>) -> io::Result<()> {
+    if let Some(cipher) = &source.socket.cipher {
+        cipher.decrypt(&mut source.encrypted, &mut input)?;
+    }
+    if let Some(awaited) = awaited {
+        read_answer(&mut source, &mut input, awaited).await?;
     }
     loop {
         if !input.is_empty() {
-            shared.handle_input(id, &mut input, socket.peer);
+            let (id, peer) = (source.announcer.id, source.socket.peer);
+            source.announcer.shared.handle_input(id, &mut input, peer);
         }
-        let into = if socket.cipher.is_some() { &mut encrypted } else { &mut input };
-        let read = read_some(&socket.stream, into, room).await?;
-        if read >= room {
-            room = (read * 2).min(READ_MOST);
-        }
-        let closed = match &socket.cipher {
-            None => read == 0,
-            Some(cipher) => {
-                let received = cipher.decrypt(&mut encrypted, &mut input)?;
-                if received.answer_due {
-                    wake.notify_one();
-                }
-                if read == 0 && !received.closed && shared.end().is_some() {
-                    // Whoever has all says so (`close_notify`). A relay's end is no answer.
-                    let why = "closed on the way, not by the peer";
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
-                }
-                read == 0 || received.closed
-            }
-        };
-        if closed {
-            if !input.is_empty() {
-                shared.handle_input(id, &mut input, socket.peer);
-            }
+        if source.closed {
             return Ok(());
         }
-        turn.moved(read).await;
+        source.more(&mut input).await?;
+    }
+}
+
+/// Reads until the server has answered the hello, and tells so. What has come after that is left
+/// in `input`.
+async fn read_answer(
+    source: &mut Source,
+    input: &mut BytesMut,
+    mut awaited: Awaited,
+) -> io::Result<()> {
+    let peer = source.socket.peer;
+    let answer = loop {
+        match awaited.take(input) {
+            Ok(None) if source.closed => break Err(Error::ClosedInHandshake { peer }),
+            Ok(None) => {}
+            Ok(Some(answer)) => break Ok(answer),
+            Err(error) => break Err(error),
+        }
+        if let Err(error) = source.more(input).await {
+            break Err(tls::handshake_error(peer, &error));
+        }
+    };
+    let is_in = answer.is_ok();
+    let answer = answer.map(|(keys, longest_message)| {
+        source.announcer.shared.let_in(longest_message);
+        source.announcer.up();
+        keys
+    });
+    *input = awaited.tell(answer);
+    if is_in { Ok(()) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
+}
+
+/// Where a subflow's reader gets its bytes from.
+struct Source {
+    announcer: Arc<Announcer>,
+    wake: Arc<Notify>,
+    socket: Arc<Socket>,
+    encrypted: BytesMut,
+    turn: Turn,
+    /// Made for the next read.
+    room: usize,
+    /// Whether the peer has closed.
+    closed: bool,
+}
+
+impl Source {
+    /// Appends what comes next to `input`, decrypted.
+    async fn more(&mut self, input: &mut BytesMut) -> io::Result<()> {
+        let socket = &*self.socket;
+        let into = if socket.cipher.is_some() { &mut self.encrypted } else { &mut *input };
+        let read = read_some(&socket.stream, into, self.room).await?;
+        if read >= self.room {
+            self.room = (read * 2).min(READ_MOST);
+        }
+        self.closed = read == 0;
+        if let Some(cipher) = &socket.cipher {
+            let received = cipher.decrypt(&mut self.encrypted, input)?;
+            if received.answer_due {
+                self.wake.notify_one();
+            }
+            if read == 0 && !received.closed && self.announcer.shared.end().is_some() {
+                // Whoever has all says so (`close_notify`). A relay's end is no answer.
+                let why = "closed on the way, not by the peer";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+            }
+            self.closed |= received.closed;
+        }
+        if !self.closed {
+            self.turn.moved(read).await;
+        }
+        Ok(())
     }
 }
 
@@ -334,19 +437,20 @@ async fn read_some(stream: &TcpStream, into: &mut BytesMut, room: usize) -> io::
     }
 }
 
-/// Sends what the session has for this subflow until the connection is over.
+/// Sends `first`, and what the session has for this subflow until the connection is over.
 async fn write(
     shared: Arc<Shared>,
     id: SubflowId,
     wake: Arc<Notify>,
     socket: Arc<Socket>,
+    first: Bytes,
 ) -> io::Result<()> {
     let mut writer = Writer {
         socket: &socket,
         low_water: LowWater::new(),
         info_at: None,
         unsent: 0,
-        frames: VecDeque::new(),
+        frames: Some(first).filter(|first| !first.is_empty()).into_iter().collect(),
         turn: Turn::default(),
     };
     loop {

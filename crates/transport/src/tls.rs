@@ -395,7 +395,7 @@ fn read_roots(path: &Path) -> Result<RootCertStore, Error> {
 pub(crate) fn handshake_error(peer: SocketAddr, error: &io::Error) -> Error {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls {
-        None if error.kind() == io::ErrorKind::UnexpectedEof => Error::ClosedInHandshake { peer },
+        None if is_disconnect(error) => Error::ClosedInHandshake { peer },
         None => Error::Tls { peer, reason: error.to_string() },
         Some(rustls::Error::InvalidMessage(_)) => Error::PeerNotTls { peer },
         Some(rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(inner)))) => {
@@ -408,4 +408,15 @@ pub(crate) fn handshake_error(peer: SocketAddr, error: &io::Error) -> Error {
         }
         Some(other) => Error::Tls { peer, reason: other.to_string() },
     }
+}
+
+/// Whether the peer just went away.
+fn is_disconnect(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
 }

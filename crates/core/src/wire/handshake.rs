@@ -112,6 +112,25 @@ impl Greeting {
     }
 }
 
+/// The number by which a hello that is said again is known: whoever has it, and is let in as the
+/// same client, adds a subflow to the connection. Zeros for none.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct HelloNonce(pub [u8; 16]);
+
+impl HelloNonce {
+    /// Whether there is one.
+    pub fn is_some(&self) -> bool {
+        self.0 != [0; 16]
+    }
+}
+
+impl std::fmt::Debug for HelloNonce {
+    /// Without the number, which is nobody's business in a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HelloNonce")
+    }
+}
+
 /// Opens a connection on its first subflow (client to server).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
@@ -142,6 +161,8 @@ pub struct Hello {
     /// The time within which a path must deliver to be given new data, in microseconds; 0 for the
     /// aim `throughput`.
     pub latency_us: u64,
+    /// The same in every hello of one connection, and in no other's.
+    pub nonce: HelloNonce,
 }
 
 /// Accepts a [`Hello`] (server to client).
@@ -217,11 +238,14 @@ impl Hello {
         varint::put_bytes(out, &self.token);
         self.policy.put(out);
         out.put_slice(&self.group);
-        if self.latency_us > 0 {
+        if self.latency_us > 0 || self.nonce.is_some() {
             varint::put(out, self.messages);
             varint::put(out, self.latency_us);
         } else {
             put_messages(out, self.messages);
+        }
+        if self.nonce.is_some() {
+            out.put_slice(&self.nonce.0);
         }
     }
 
@@ -239,6 +263,7 @@ impl Hello {
             group: if body.0.is_empty() { [0; 16] } else { body.array()? },
             messages: read_messages(body)?,
             latency_us: if body.0.is_empty() { 0 } else { body.varint()? },
+            nonce: HelloNonce(if body.0.is_empty() { [0; 16] } else { body.array()? }),
         })
     }
 }

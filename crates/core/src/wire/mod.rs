@@ -14,7 +14,7 @@ mod varint;
 mod tests;
 
 pub use handshake::{
-    Greeting, Hello, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal,
+    Greeting, Hello, HelloNonce, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal,
 };
 pub use message::{Bounds, Cancel, Fate};
 pub use policy::{PolicyChange, PolicyNote};
@@ -23,7 +23,7 @@ pub use varint::VARINT_MAX;
 
 /// The version of the protocol spoken here: peers of another major version are refused, a higher
 /// minor version only adds records and fields that may be ignored.
-pub const VERSION: (u8, u8) = (1, 1);
+pub const VERSION: (u8, u8) = (1, 2);
 
 /// The longest record body: a data record's largest payload and its offset.
 pub const MAX_BODY: u64 = MAX_PAYLOAD + 16;

@@ -46,9 +46,9 @@ fn note() -> impl Strategy<Value = PolicyNote> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let first = (number(), number(), name(), name(), name(), number(), number(), any::<Vec<u8>>());
-    let last = (number(), number());
+    let last = (number(), number(), any::<[u8; 16]>());
     (first, note(), any::<[u8; 16]>(), last).prop_map(|(first, policy, group, last)| {
-        let (messages, latency_us) = last;
+        let (messages, latency_us, nonce) = last;
         let (subflow, path, path_name, scheduler, congestion, window, forward_pin, token) = first;
         Hello {
             subflow,
@@ -63,6 +63,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             group,
             messages,
             latency_us,
+            nonce: HelloNonce(nonce),
         }
     })
 }

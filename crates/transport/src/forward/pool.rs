@@ -51,7 +51,8 @@ impl Pool {
     pub(super) async fn open(&self, opening: &Opening) -> Result<Connection, Error> {
         let mut connection = match self.take() {
             Some(ready) => ready,
-            None => self.connect().await?.1,
+            // What the local program has to say goes with the question.
+            None => self.follow(self.client.open().await?),
         };
         match opening.write(&mut connection).await {
             Ok(()) => Ok(connection),
@@ -84,8 +85,12 @@ impl Pool {
     async fn connect(&self) -> Result<(u64, Connection), Error> {
         let revision = self.client.revision();
         let connection = self.client.connect().await?;
+        Ok((revision, self.follow(connection)))
+    }
+
+    fn follow(&self, connection: Connection) -> Connection {
         tokio::spawn(Arc::clone(&self.paths).follow(connection.events()));
-        Ok((revision, connection))
+        connection
     }
 
     /// Keeps the wanted number of connections ready, for ever.

@@ -175,9 +175,10 @@ impl TlsPeer {
         Ok(Self { local, stream, heard: Heard::default() })
     }
 
-    async fn open(&mut self, first: Record) {
+    /// Says the preamble and these records at once.
+    pub async fn open(&mut self, first: &[Record]) {
         self.stream.write_all(&Preamble::OURS.encode()).await.unwrap();
-        self.say(&[first]).await;
+        self.say(first).await;
     }
 
     pub async fn say(&mut self, records: &[Record]) {
@@ -194,7 +195,7 @@ impl TlsPeer {
 
     /// Opens a connection and returns what joins to it.
     pub async fn hello(&mut self, hello: Hello) -> Result<HelloReply, Refusal> {
-        self.open(Record::Hello(hello)).await;
+        self.open(&[Record::Hello(hello)]).await;
         match self.receive().await {
             Some(Record::HelloReply(reply)) => Ok(reply),
             Some(Record::Refusal(refusal)) => Err(refusal),
@@ -204,7 +205,7 @@ impl TlsPeer {
 
     /// Tries to join; the server's refusal if it refuses.
     pub async fn join(&mut self, join: Join) -> Result<(), Refusal> {
-        self.open(Record::Join(join)).await;
+        self.open(&[Record::Join(join)]).await;
         match self.receive().await {
             Some(Record::JoinReply(_)) => Ok(()),
             Some(Record::Refusal(refusal)) => Err(refusal),

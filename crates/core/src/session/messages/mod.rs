@@ -146,6 +146,14 @@ impl Session {
         self.send.outbox.is_some()
     }
 
+    /// The peer has said what messages it takes, after the session began. Has no effect in a
+    /// session of a byte stream.
+    pub fn set_longest_message(&mut self, longest_sent: u64) {
+        if let Some(outbox) = &mut self.send.outbox {
+            outbox.set_longest(longest_sent.clamp(1, MAX_LONGEST_MESSAGE));
+        }
+    }
+
     /// Queues a message behind those before it. Its bytes are kept, not copied, if they are many.
     ///
     /// # Errors

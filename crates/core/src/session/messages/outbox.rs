@@ -84,6 +84,11 @@ impl Outbox {
         }
     }
 
+    /// The peer takes messages of this length.
+    pub(in crate::session) const fn set_longest(&mut self, longest: u64) {
+        self.longest = longest;
+    }
+
     /// Nothing at or above this offset may be sent.
     pub(in crate::session) const fn limit(&self) -> u64 {
         self.limit
