@@ -47,7 +47,8 @@ pub(crate) async fn connect(transport: &Transport, congestion: &str) -> io::Resu
             let trusted = fingerprint.as_deref().filter(|_| *tls);
             let client = weft_client(paths, scheduler, trusted, congestion)?;
             let client = client.replace_stalled(!keep_stalled).build().map_err(io::Error::other)?;
-            let connection = client.connect().await.map_err(io::Error::other)?;
+            // As a program that asks for something: its first words need not wait.
+            let connection = client.open().await.map_err(io::Error::other)?;
             Ok(Connection::Weft(connection, paths.clone()))
         }
     }
