@@ -22,6 +22,7 @@ mod send;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod wakes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -425,6 +426,10 @@ impl Session {
             let (rtt, subflow) = (now.since(sent_at), &mut self.send.subflows[index]);
             subflow.set_ping_rtt(rtt, now);
             self.paths.entry(subflow.path()).or_default().ping_rtt = Some(rtt);
+            if self.send.is_stuck() {
+                self.send.note_change();
+                self.wake_refused();
+            }
         }
     }
 
@@ -565,6 +570,7 @@ impl Session {
             && let Some(control) = self.control.get_mut(&id)
         {
             control.refused_at = self.send.changes();
+            self.wake_refused();
         }
         if was_idle && left == 0 {
             // Others may have held back because this one had room; now it has none.
@@ -697,18 +703,6 @@ impl Session {
         self.reset.is_some() || self.peer_reset
     }
 
-    /// Wakes the writers whose next ping is due.
-    fn wake_pings(&mut self, now: Instant) {
-        let due = |control: &Control| control.ping_due().is_some_and(|at| at <= now);
-        let ids = self.control.iter().filter(|(_, control)| due(control));
-        let ids: Vec<_> = ids.map(|(id, _)| *id).collect();
-        if !ids.is_empty() {
-            // As good a time as any to see what is not needed.
-            self.send.trim();
-        }
-        ids.into_iter().for_each(|id| self.wake(id));
-    }
-
     fn judge(&mut self, now: Instant) {
         for (id, silent) in self.send.judge(now) {
             self.expire(now);
@@ -724,30 +718,6 @@ impl Session {
             control.ack = true;
         }
         self.wake_all();
-    }
-
-    fn wake_all(&mut self) {
-        let ids: Vec<_> = self.control.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.wake(id));
-    }
-
-    /// Wakes the writers that found nothing to send last time; the others ask anyway. Those that
-    /// stand by wait until they are of use.
-    fn wake_idle(&mut self) {
-        for index in 0..self.send.subflows.len() {
-            let subflow = &self.send.subflows[index];
-            if subflow.is_idle() && self.send.is_needed(subflow) {
-                self.wake(self.send.subflows[index].id());
-            }
-        }
-    }
-
-    fn wake(&mut self, id: SubflowId) {
-        if let Some(control) = self.control.get_mut(&id)
-            && !std::mem::replace(&mut control.woken, true)
-        {
-            self.wakes.push_back(id);
-        }
     }
 
     /// Draws the conclusions of any change: events, closing, and records that have become due.

@@ -491,6 +491,12 @@ impl SendHalf {
         next
     }
 
+    /// Whether bytes that may be sent wait while nothing is on its way.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.has_unassigned_below(self.limit())
+            && self.subflows.iter().all(|subflow| subflow.outstanding() == 0)
+    }
+
     fn has_unassigned_below(&self, offset: u64) -> bool {
         self.unassigned.first().is_some_and(|range| range.start < offset)
     }

@@ -184,8 +184,48 @@ fn a_path_turned_down_by_an_old_round_trip_time_is_pinged_and_used() {
     assert_eq!(sent(&mut session, now), [], "one is enough");
     now += ms(21);
     pong(&mut session, number, now);
+    assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
     let records = sent(&mut session, now);
     assert!(records.iter().any(|r| matches!(r, Record::Data(_))), "{records:?}");
+}
+
+/// Each of two paths is refused for the sake of the other, as its own figures got worse by the time
+/// it was asked: one of them is asked again, and neither for ever.
+#[test]
+fn paths_that_are_refused_for_each_other_s_sake_do_not_wait_for_ever() {
+    let mut session = session();
+    let both = [PEER, SubflowId(1)];
+    session.subflow_up(both[1], PathId(1), Instant::ZERO);
+    let info = |ms| PathInfo {
+        srtt: Duration::from_millis(ms),
+        min_rtt: Duration::from_millis(4),
+        cwnd: ByteCount::kib(14),
+        ..PathInfo::default()
+    };
+    let mut now = Instant::ZERO;
+    let ask = |session: &mut Session, id, now| {
+        let before = session.send.unsent();
+        let _ = session.poll_transmit(id, 1 << 14, &mut VecDeque::new(), now);
+        before - session.send.unsent()
+    };
+    for id in both {
+        session.handle_path_info(id, info(5));
+        ask(&mut session, id, now);
+    }
+    now += Duration::from_secs(2);
+    session.write(&[7; 8], now);
+    while session.poll_wake().is_some() {}
+    session.handle_path_info(PEER, info(9));
+    assert_eq!(ask(&mut session, PEER, now), 0, "the other one is at 5 ms");
+    session.handle_path_info(both[1], info(20));
+    assert_eq!(ask(&mut session, both[1], now), 0, "and this one at 9 ms");
+    let mut sent = 0;
+    for turn in 0.. {
+        let Some(id) = session.poll_wake() else { break };
+        assert!(turn < 10, "they wake each other for ever");
+        sent += ask(&mut session, id, now);
+    }
+    assert_eq!(sent, 8);
 }
 
 #[test]
