@@ -1,5 +1,5 @@
-//! The access point as a program: coded packets come from the gateway and go on to the device as its
-//! link has room; what the device sends goes to the gateway.
+//! The access point as a program: coded packets come from the gateway and go on to the device as
+//! its link has room; what the device sends goes to the gateway.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What is wrong with a neighbour or the network, told in the log: each kind once in a while, for it
-//! may come with every packet.
+//! What is wrong with a neighbour or the network, told in the log: each kind once in a while, for
+//! it may come with every packet.
 
 use std::net::SocketAddr;
 use std::time::Duration;

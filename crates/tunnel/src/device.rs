@@ -1,5 +1,5 @@
-//! The device as a program: what the access points send is decoded and goes to the TUN device in the
-//! order in which it came to the gateway; what comes out of the TUN device goes up over one access
+//! The device as a program: what the access points send is decoded and goes to the TUN device in
+//! the order in which it came to the gateway; what comes out of the TUN device goes up over one access
 //! point, or over all.
 
 use std::net::SocketAddr;

@@ -2,8 +2,8 @@
 //! measuring of what a link carries, by packet trains (`weftline probe`).
 //!
 //! The state machines are those of `weftline-coding`, which the simulator drives as well; here are
-//! the sockets, the TUN devices, the clock and the encryption between nodes. Each node is one thread
-//! with one epoll loop: [`Gateway`], [`AccessPoint`] and [`Device`] are opened with their
+//! the sockets, the TUN devices, the clock and the encryption between nodes. Each node is one
+//! thread with one epoll loop: [`Gateway`], [`AccessPoint`] and [`Device`] are opened with their
 //! configuration and run until [`Stop`].
 
 mod access_point;

@@ -52,8 +52,8 @@ fn parts(packet: &[u8]) -> Option<Parts> {
 }
 
 /// The number of the flow that a packet is of, from its addresses, protocol and ports; flows that
-/// share a number are coded, and ordered, as one, which costs them nothing but that. So a node keeps
-/// nothing for a flow that it could run out of. `None` if it is no IP packet.
+/// share a number are coded, and ordered, as one, which costs them nothing but that. So a node
+/// keeps nothing for a flow that it could run out of. `None` if it is no IP packet.
 pub(crate) fn flow(packet: &[u8]) -> Option<u16> {
     let parts = parts(packet)?;
     let (from, to) = parts.addresses;

@@ -1,5 +1,5 @@
-//! Which run of the gateway a node follows: with another one labels and numbers begin anew, and what
-//! is still on its way from the one before is nothing any more.
+//! Which run of the gateway a node follows: with another one labels and numbers begin anew, and
+//! what is still on its way from the one before is nothing any more.
 
 use crate::frame::{Greeting, Settings};
 

@@ -1,5 +1,5 @@
-//! `weftline cotag`: the three nodes of a tunnel that is coded over several access points, and their
-//! keys.
+//! `weftline cotag`: the three nodes of a tunnel that is coded over several access points, and
+//! their keys.
 
 mod metrics;
 mod nodes;

@@ -253,7 +253,8 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         let from: ApArgs = config::read(file)?;
         complete!(args from from;
-            options key gateway gateway_key gateway_via listen device_key rate metrics log_format log_level;
+            options key gateway gateway_key gateway_via listen device_key rate metrics log_format
+                log_level;
             flags insecure_plaintext stats;
             lists);
     }

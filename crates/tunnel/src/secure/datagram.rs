@@ -6,8 +6,8 @@
 //! data       byte 0: 3 | receiver's index, 4 | counter, 8 | ciphertext and tag
 //! ```
 //!
-//! Numbers are big endian. An index names a session at the side that chose it. The MAC (HMAC-SHA256,
-//! cut) has the receiver's public key as its key: who does not know that one cannot make a node do
+//! Numbers are big endian. An index names a session at the side that chose it. The MAC
+//! (HMAC-SHA256, cut) has the receiver's public key as its key: who does not know that one cannot make a node do
 //! more than hash.
 
 use super::Refused;
