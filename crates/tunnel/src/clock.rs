@@ -1,4 +1,4 @@
-//! The monotonic clock.
+//! The system's clocks.
 
 use std::time::Duration;
 
@@ -7,9 +7,16 @@ use weftline_core::Instant;
 use weftline_core::time::nanos;
 
 /// The monotonic clock now, in nanoseconds from its start.
-pub(crate) fn now() -> Instant {
-    let time = clock_gettime(ClockId::Monotonic);
-    Instant::from_nanos(time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned())
+pub fn now() -> Instant {
+    Instant::from_nanos(read(ClockId::Monotonic))
+}
+
+/// A clock in nanoseconds.
+pub(crate) fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    // Linux sets no clock to before 1970.
+    let (seconds, ns) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    seconds.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns.unwrap_or(0))
 }
 
 /// `duration` as the kernel takes it.

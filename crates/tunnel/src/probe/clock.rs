@@ -1,31 +1,20 @@
-//! The clocks: the monotonic one, by which everything is timed, and the offset of the one by which
-//! the kernel stamps packets.
+//! The offset of the clock by which the kernel stamps packets from the monotonic one, by which
+//! everything is timed.
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use weftline_core::Instant;
 use weftline_core::time::nanos;
 
 use super::Stamp;
+use crate::clock::read;
 
 /// A change of the offset in a short time that is a step and no adjustment: a clock is slewed by
 /// at most 500 ppm.
 const STEP: u64 = 1_000_000;
 /// Stamps cannot be older: the socket is read all the time.
 const OLD: Duration = Duration::from_secs(5);
-
-/// The monotonic clock now, in nanoseconds from its start.
-pub fn now() -> Instant {
-    Instant::from_nanos(read(ClockId::Monotonic))
-}
-
-fn read(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    // Linux sets no clock to before 1970.
-    let (seconds, ns) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
-    seconds.unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(ns.unwrap_or(0))
-}
 
 /// Translates the kernel's stamps, which are of the time of day, to the monotonic clock.
 #[derive(Debug)]
@@ -102,7 +91,7 @@ mod tests {
     #[test]
     fn the_clocks_are_read() {
         let clock = Translator::new();
-        let now = now();
+        let now = crate::clock::now();
         let day = Duration::from_nanos(read(ClockId::Realtime));
         let stamp = clock.stamp(Some(day), now + Duration::from_secs(1));
         assert!(stamp.steps.is_some() && stamp.at >= now);

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weftline_core::Instant;
 
 use super::client::{Client, Event};
-use super::clock;
 use super::server::{Route, Server, ServerEvent};
 use super::socket::{IDLE, ProbeSocket, is_too_big};
+use crate::clock;
 
 /// Serves clients until `stop`, telling what happens to `tell`.
 ///

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount, Instant};
 
+pub use crate::clock::now;
 pub use client::{Client, ClientConfig, Ended, Event};
-pub use clock::now;
 pub use collector::{Collector, Stamp};
 pub use dispersion::{Arrival, Dispersion, Unusable};
 pub use drive::{run, serve};

@@ -10,9 +10,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 use weftline_core::Instant;
 use weftline_core::time::nanos;
 
-use super::clock::{self, Translator};
+use super::clock::Translator;
 use super::collector::Stamp;
 use super::peer::Shape;
+use crate::clock;
 
 /// Room for the trains of some clients while this program waits for a processor; the system may
 /// give less.
