@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod player;
+pub mod rd;
 mod stream;
 
 pub use player::{Player, PlayerEvent, PlayerRules, PlayerStats};
