@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod geometry;
+pub mod metric;
 mod player;
 pub mod rd;
 mod stream;
