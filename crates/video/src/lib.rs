@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod geometry;
+pub mod head;
 pub mod metric;
 mod player;
 pub mod rd;

@@ -22,14 +22,18 @@ const COEFFICIENTS: [f32; 8] = [
 #[inline]
 pub(crate) fn atan2(y: f32, x: f32) -> f32 {
     let (ax, ay) = (x.abs(), y.abs());
-    let (low, high) = (ax.min(ay), ax.max(ay));
-    let t = low / high.max(f32::MIN_POSITIVE);
+    let steep = ay > ax;
+    let (low, high) = if steep { (ax, ay) } else { (ay, ax) };
+    // The sum is `high` itself unless both are 0, or as good as 0.
+    let t = low / (high + 1e-30);
     let square = t * t;
-    let sum = COEFFICIENTS.iter().rev().fold(0.0, |sum, &c| sum * square + c);
+    let [c0, c1, c2, c3, c4, c5, c6, c7] = COEFFICIENTS;
+    let sum = ((((c7 * square + c6) * square + c5) * square + c4) * square + c3) * square;
+    let sum = ((sum + c2) * square + c1) * square + c0;
     let angle = t + t * square * sum;
-    let angle = if ay > ax { FRAC_PI_2 - angle } else { angle };
+    let angle = if steep { FRAC_PI_2 - angle } else { angle };
     let angle = if x < 0.0 { PI - angle } else { angle };
-    if y < 0.0 { -angle } else { angle }
+    angle.copysign(y)
 }
 
 #[cfg(test)]

@@ -109,33 +109,50 @@ impl Viewport {
 
     /// What a head at `orientation` sees of the tiles of `grid`.
     pub fn visibility(&self, grid: Grid, orientation: Orientation) -> Visibility {
-        let mut shown = vec![0_u32; grid.tiles()];
-        let mut area = vec![0.0; grid.tiles()];
-        self.each_tile(grid, orientation, |ray, tile| {
-            shown[tile] += 1;
-            area[tile] += self.area[ray];
-        });
-        let seen = area.iter().enumerate();
-        let seen = seen.map(|(tile, area)| (area / grid.solid_angle(tile)).min(1.0)).collect();
-        let share = shown.iter().map(|&rays| f64::from(rays) / f64::from(RAYS)).collect();
-        Visibility { seen, share }
-    }
-
-    /// Calls `visit` with each ray and the tile that it meets.
-    fn each_tile(&self, grid: Grid, orientation: Orientation, mut visit: impl FnMut(usize, usize)) {
-        const CHUNK: usize = 64;
+        // Rays one after another often meet the same tile. In lanes of their own their additions
+        // need not wait for one another.
+        const LANES: usize = 4;
+        let tiles = grid.tiles();
+        let mut sums = vec![(0.0, 0_u32); tiles * LANES];
+        let mut places = [0_u32; CHUNK];
         let m = orientation.matrix().map(|row| row.map(|value| value as f32));
-        let (mut across, mut down) = ([0.0; CHUNK], [0.0; CHUNK]);
         let chunks = self.left.chunks(CHUNK).zip(self.up.chunks(CHUNK));
-        for (index, (left, up)) in chunks.enumerate() {
-            for (((y, z), across), down) in left.iter().zip(up).zip(&mut across).zip(&mut down) {
-                (*across, *down) = place_in_frame(&m, *y, *z);
-            }
-            for (offset, (across, down)) in across.iter().zip(&down).take(left.len()).enumerate() {
-                let tile = grid.tile_at(f64::from(*across), f64::from(*down));
-                visit(index * CHUNK + offset, tile);
+        for ((left, up), area) in chunks.zip(self.area.chunks(CHUNK)) {
+            tiles_met(&m, grid, left, up, &mut places);
+            for (lane, (place, area)) in places.iter().zip(area).enumerate() {
+                let (sum, rays) = &mut sums[*place as usize * LANES + lane % LANES];
+                *sum += area;
+                *rays += 1;
             }
         }
+        let seen = sums.chunks_exact(LANES).enumerate().map(|(tile, lanes)| {
+            let area = lanes.iter().map(|(area, _)| area).sum::<f64>();
+            (area / grid.solid_angle(tile)).min(1.0)
+        });
+        let share = sums.chunks_exact(LANES).map(|lanes| {
+            let rays = lanes.iter().map(|(_, rays)| rays).sum::<u32>();
+            f64::from(rays) / f64::from(RAYS)
+        });
+        Visibility { seen: seen.collect(), share: share.collect() }
+    }
+}
+
+/// Rays worked on at a time.
+const CHUNK: usize = 64;
+
+/// The tiles that the rays through the points (`left`, `up`) meet. Apart from the sums over tiles,
+/// so that it becomes vector code.
+fn tiles_met(m: &[[f32; 3]; 3], grid: Grid, left: &[f32], up: &[f32], places: &mut [u32; CHUNK]) {
+    let (columns, rows) = (grid.columns() as f32, grid.rows() as f32);
+    let (mut across, mut down) = ([0.0; CHUNK], [0.0; CHUNK]);
+    for (((y, z), across), down) in left.iter().zip(up).zip(&mut across).zip(&mut down) {
+        (*across, *down) = place_in_frame(m, *y, *z);
+    }
+    for ((across, down), place) in across.iter().zip(&down).zip(places) {
+        // Rounding may bring a place to the right or the lower edge itself.
+        let column = (across * columns).min(columns - 1.0);
+        let row = (down * rows).min(rows - 1.0);
+        *place = row as i32 as u32 * grid.columns() + column as i32 as u32;
     }
 }
 

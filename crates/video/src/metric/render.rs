@@ -92,12 +92,32 @@ impl Camera {
         let first = (half_width - half_width / f64::from(self.width)) as f32;
         for (row, texels) in rows.zip(texels.chunks_exact_mut(width)) {
             let up = half_height * (1.0 - (2.0 * f64::from(row) + 1.0) / f64::from(self.height));
-            for (column, texel) in texels.iter_mut().enumerate() {
-                let left = first - step * column as f32;
-                let (across, down) = place_in_frame(&m, left, up as f32);
-                *texel = Texel::at(frame, across, down);
+            for (chunk, texels) in texels.chunks_mut(CHUNK).enumerate() {
+                let left = first - step * (chunk * CHUNK) as f32;
+                fill_chunk(&m, frame, (left, step), up as f32, texels);
             }
         }
+    }
+}
+
+/// Pixels worked on at a time.
+const CHUNK: usize = 64;
+
+/// Fills at most [`CHUNK`] texels, of the points `first`, `first − step`, … to the left at height
+/// `up`. Angles first and texels then, so that both become vector code.
+fn fill_chunk(
+    m: &[[f32; 3]; 3],
+    frame: FrameSize,
+    (first, step): (f32, f32),
+    up: f32,
+    texels: &mut [Texel],
+) {
+    let (mut across, mut down) = ([0.0; CHUNK], [0.0; CHUNK]);
+    for (index, (across, down)) in across.iter_mut().zip(&mut down).enumerate() {
+        (*across, *down) = place_in_frame(m, first - step * index as f32, up);
+    }
+    for ((texel, across), down) in texels.iter_mut().zip(&across).zip(&down) {
+        *texel = Texel::at(frame, *across, *down);
     }
 }
 
