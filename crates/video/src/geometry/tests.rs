@@ -164,7 +164,11 @@ fn grids_and_frames_are_read_and_refused_with_the_remedy() {
 
 proptest! {
     #[test]
-    fn a_refused_frame_is_told_one_that_fits(columns in 1..=64_u32, rows in 1..=64_u32, half in 2..4000_u32) {
+    fn a_refused_frame_is_told_one_that_fits(
+        columns in 1..=64_u32,
+        rows in 1..=64_u32,
+        half in 2..4000_u32,
+    ) {
         let grid = Grid::new(columns, rows).unwrap();
         let frame = FrameSize::new(4 * half, 2 * half).unwrap();
         if let Err(GeometryError::Divide { fit_width, .. }) = grid.check(frame) {
@@ -197,7 +201,11 @@ proptest! {
     }
 
     #[test]
-    fn angles_at_the_poles_make_the_same_orientation(yaw in -180.0..180.0, roll in -180.0..180.0, up in any::<bool>()) {
+    fn angles_at_the_poles_make_the_same_orientation(
+        yaw in -180.0..180.0,
+        roll in -180.0..180.0,
+        up in any::<bool>(),
+    ) {
         let pitch = if up { 90.0 } else { -90.0 };
         let pose = Orientation::from_degrees(yaw, pitch, roll);
         let (y, p, r) = pose.degrees();

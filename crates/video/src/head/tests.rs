@@ -139,7 +139,7 @@ fn probabilities_are_means_over_viewers_and_time() {
     assert!((both.share(0).iter().sum::<f64>() - 1.0).abs() < 1e-9);
     // One viewer more who looks anywhere: a third of the weight, and nothing is impossible.
     let smooth = both.smoothed(FieldOfView::default(), 1.0, 2);
-    assert!(both.seen(0).iter().any(|&p| p == 0.0) && smooth.seen(0).iter().all(|&p| p > 0.05));
+    assert!(both.seen(0).contains(&0.0) && smooth.seen(0).iter().all(|&p| p > 0.05));
     assert!((smooth.share(0).iter().sum::<f64>() - 1.0).abs() < 1e-9);
     // Who turns through the whole circle in a GoP sees all of the horizon alike.
     let round = turning("cy", 0.0, 360.0, 1);
@@ -215,14 +215,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_text_makes_a_loader_panic(text in "(t_s|yaw_deg|pitch_deg|x|y|z|qw|,|\n|-|[0-9]|\\.| |e|\\{|\"data\"|:|\\[){0,60}") {
+    fn no_text_makes_a_loader_panic(
+        text in "(t_s|yaw_deg|pitch_deg|x|y|z|qw|,|\n|-|[0-9]|\\.| |e|\\{|\"data\"|:|\\[){0,60}",
+    ) {
         for (_, format) in Format::ALL {
             let _ = read(format, LABEL, &text);
         }
     }
 
     #[test]
-    fn written_poses_come_back(poses in prop::collection::vec((-180.0..180.0, -89.0..89.0, -60.0..60.0), 2..20)) {
+    fn written_poses_come_back(
+        poses in prop::collection::vec((-180.0..180.0, -89.0..89.0, -60.0..60.0), 2..20),
+    ) {
         let mut text = "t_s,yaw_deg,pitch_deg,roll_deg\n".to_owned();
         for (index, (yaw, pitch, roll)) in poses.iter().enumerate() {
             text += &format!("{},{yaw},{pitch},{roll}\n", index as f64 / 10.0);

@@ -191,7 +191,11 @@ proptest! {
     }
 
     #[test]
-    fn what_equals_has_no_error_and_order_does_not_matter(seed in 0..1000_u64, yaw in -180.0..180.0, pitch in -90.0..90.0) {
+    fn what_equals_has_no_error_and_order_does_not_matter(
+        seed in 0..1000_u64,
+        yaw in -180.0..180.0,
+        pitch in -90.0..90.0,
+    ) {
         let frame = frame(32);
         let (a, b) = (noise(frame, seed), noise(frame, seed + 7));
         let (a, b) = (plane(&a, frame), plane(&b, frame));
