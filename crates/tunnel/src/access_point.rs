@@ -5,15 +5,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weftline_coding::node::{self, AccessPointStats};
-use weftline_core::{Bitrate, Instant};
+use weftline_core::Instant;
 
 use crate::TunnelError;
 use crate::clock;
 use crate::fifo::Fifo;
 use crate::frame::{self, Coding, Frame, Settings};
 use crate::key::{PublicKey, SecretKey};
+use crate::lane::{Neighbour, Pace};
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Neighbour, Port};
+use crate::port::{About, Port};
 use crate::run::draw_run;
 use crate::runs::Runs;
 use crate::secure::{Link, Local, Role};
@@ -40,8 +41,8 @@ pub struct AccessPointConfig {
     pub listen: SocketAddr,
     /// The device's public key.
     pub device_key: PublicKey,
-    /// What the link to the device carries; without, as much as the system's interface takes.
-    pub rate: Option<Bitrate>,
+    /// What the link to the device has room for.
+    pub pace: Pace,
 }
 
 /// What goes down.
@@ -73,7 +74,7 @@ impl AccessPoint {
             name: "gateway".to_owned(),
             key: config.gateway_key,
             address: Some(config.gateway),
-            rate: None,
+            pace: Pace::Interface,
         };
         let socket = Socket::towards(config.gateway, config.gateway_via.as_ref())?;
         let up = Port::new(socket, local.clone(), Link::Backhaul, Role::Opener, &[gateway])?;
@@ -81,11 +82,11 @@ impl AccessPoint {
             name: "device".to_owned(),
             key: config.device_key,
             address: None,
-            rate: config.rate,
+            pace: config.pace,
         };
         let socket = Socket::listen(config.listen)?;
         let down = Port::new(socket, local, Link::Access, Role::Answerer, &[device])?;
-        if config.rate.is_none() {
+        if config.pace == Pace::Interface {
             down.limit_queue();
         }
         let seed = u64::from(draw_run()?);
@@ -113,6 +114,10 @@ impl AccessPoint {
         let mut blocked = [false; 2];
         while !stop.is_wanted() {
             let now = clock::now();
+            // Also while no link has room: what is too old is given away in its time.
+            if let Downlink::Coded(node) = &mut self.downlink {
+                node.handle_timeout(now);
+            }
             self.receive_down(&mut inbox, now);
             self.receive_up(&mut inbox, now);
             let gateway_rtt = self.up.rtt(0, now);
@@ -120,6 +125,9 @@ impl AccessPoint {
                 About { run: self.runs.current(), settings: self.runs.settings(), gateway_rtt };
             self.up.tend(now, &about);
             self.down.tend(now, &about);
+            if let Some(rate) = self.down.rate(0) {
+                self.up.tell_rate(0, rate, now);
+            }
             let due = self.transmit();
             self.up.flush(now);
             self.down.flush(now);

@@ -14,10 +14,11 @@ use crate::clock;
 use crate::frame::{self, Coding, Frame, Settings};
 use crate::gateway::MAX_LINKS;
 use crate::key::{PublicKey, SecretKey};
+use crate::lane::{Neighbour, Pace};
 use crate::order::Order;
 use crate::packet;
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Dropped, Neighbour, Port};
+use crate::port::{About, Dropped, Port};
 use crate::run::draw_run;
 use crate::runs::Runs;
 use crate::secure::{Link, Local, Role};
@@ -131,7 +132,7 @@ impl Device {
                 name: peer.name.clone(),
                 key: peer.key,
                 address: Some(peer.address),
-                rate: None,
+                pace: Pace::Interface,
             };
             let port = Port::new(socket, local.clone(), Link::Access, Role::Opener, &[neighbour])?;
             paths.push(Path { port, beyond: None });

@@ -6,6 +6,10 @@
 //! coded      byte 0: 2 | run, 4 | COTAG packet
 //! down       byte 0: 3 | run, 4 | number, 4 | IP packet
 //! up         byte 0: 4 | run, 4 | number, 4 | IP packet
+//! padding    byte 0: 5 | anything
+//! mark       byte 0: 6 | measurement, 4 | first counter, 8 | train's header of the probe, 22
+//! report     byte 0: 7 | measurement, 4 | report of the probe
+//! rate       byte 0: 8 | what the access point's link to the device carries, bit/s, 8
 //! ```
 //!
 //! Numbers are big endian, times in microseconds. A *run* is a random number that the gateway (in a
@@ -15,6 +19,7 @@ use std::time::Duration;
 
 use weftline_coding::Limits;
 use weftline_coding::node::Mode;
+use weftline_core::Bitrate;
 
 /// Bytes of a coded frame before its COTAG packet.
 pub(crate) const CODED_HEADER: usize = 5;
@@ -31,6 +36,10 @@ mod kind {
     pub(super) const CODED: u8 = 2;
     pub(super) const DOWN: u8 = 3;
     pub(super) const UP: u8 = 4;
+    pub(super) const PADDING: u8 = 5;
+    pub(super) const MARK: u8 = 6;
+    pub(super) const REPORT: u8 = 7;
+    pub(super) const RATE: u8 = 8;
 }
 
 /// How packets are sent down. The gateway's choice, which it tells the others.
@@ -104,6 +113,18 @@ pub(crate) enum Frame<'a> {
         number: u32,
         packet: &'a [u8],
     },
+    /// It only fills a train.
+    Padding,
+    /// Which datagrams measured the link (`gauge.rs`).
+    Mark {
+        body: &'a [u8],
+    },
+    /// What became of them.
+    Report {
+        body: &'a [u8],
+    },
+    /// What the sender's link to the device carries; zero: nothing goes now.
+    Rate(Bitrate),
 }
 
 impl Greeting {
@@ -193,9 +214,36 @@ impl<'a> Frame<'a> {
                 numbered().map(|(run, number, packet)| Self::Down { run, number, packet })
             }
             kind::UP => numbered().map(|(run, number, packet)| Self::Up { run, number, packet }),
+            kind::PADDING => Some(Self::Padding),
+            kind::MARK => Some(Self::Mark { body: rest }),
+            kind::REPORT => Some(Self::Report { body: rest }),
+            kind::RATE => Some(Self::Rate(Bitrate::bps(u64::from_be_bytes(rest.try_into().ok()?)))),
             _ => None,
         }
     }
+}
+
+/// A frame of `length` bytes that says nothing.
+pub(crate) fn pad(length: usize, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.push(kind::PADDING);
+    out.resize(start + length, 0);
+}
+
+/// Begins a mark; the gauge's part follows.
+pub(crate) fn begin_mark(out: &mut Vec<u8>) {
+    out.push(kind::MARK);
+}
+
+/// Begins a report's frame; the receiver's part follows.
+pub(crate) fn begin_report(out: &mut Vec<u8>) {
+    out.push(kind::REPORT);
+}
+
+/// Says what the link to the device carries.
+pub(crate) fn encode_rate(rate: Bitrate, out: &mut Vec<u8>) {
+    out.push(kind::RATE);
+    out.extend_from_slice(&rate.as_bps().to_be_bytes());
 }
 
 /// Begins a coded frame; the COTAG packet follows.
@@ -269,6 +317,11 @@ mod tests {
         assert_eq!((bytes.len(), &bytes[..]), (PACKET_HEADER, &[4, 0, 0, 0, 7, 0, 0, 0, 9][..]));
         assert_eq!(Frame::decode(&bytes), Some(Frame::Up { run: 7, number: 9, packet: &[] }));
         bytes.clear();
+        encode_rate(Bitrate::mbps(300), &mut bytes);
+        assert_eq!(bytes, [8, 0, 0, 0, 0, 17, 225, 163, 0]);
+        assert_eq!(Frame::decode(&bytes), Some(Frame::Rate(Bitrate::mbps(300))));
+        assert_eq!(Frame::decode(&bytes[..8]), None);
+        bytes.clear();
         begin_coded(7, &mut bytes);
         assert_eq!((bytes.len(), bytes[0]), (CODED_HEADER, 2));
     }
@@ -296,7 +349,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_frame_or_none(
-            kind in 0_u8..6, rest in prop::collection::vec(any::<u8>(), 0..80),
+            kind in 0_u8..10, rest in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let bytes = [&[kind][..], &rest].concat();
             if let Some(Frame::Greeting(greeting)) = Frame::decode(&bytes) {

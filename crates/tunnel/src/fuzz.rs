@@ -6,9 +6,11 @@ use std::time::Duration;
 use weftline_core::Instant;
 
 use crate::frame::{self, Frame};
+use crate::gauge::{Gauge, Receiver};
 use crate::key::{KEY_BYTES, SecretKey};
 use crate::order::Order;
 use crate::packet;
+use crate::probe::Stamp;
 use crate::runs::Runs;
 use crate::secure::{Guard, Link, Local, Role, seal_mac};
 
@@ -53,12 +55,16 @@ pub fn datagrams(bytes: &[u8]) {
 pub fn frames(bytes: &[u8]) {
     let mut runs = Runs::default();
     let mut order = Order::new(Duration::from_millis(30));
+    let (mut gauge, mut receiver) = (Gauge::new(1, Instant::ZERO), Receiver::default());
+    let (mut report, mut counter) = (Vec::new(), 0);
     let (mut rest, mut now) = (bytes, Instant::ZERO);
     while let [high, low, after @ ..] = rest {
         let length = usize::from(u16::from_be_bytes([*high & 7, *low]));
         let (said, after) = after.split_at(after.len().min(length));
         rest = after;
         now += Duration::from_millis(u64::from(*high >> 3));
+        receiver.see(counter, said.len(), None, now);
+        counter += 1;
         match Frame::decode(said) {
             Some(Frame::Greeting(greeting)) => {
                 let mut again = Vec::new();
@@ -77,8 +83,21 @@ pub fn frames(bytes: &[u8]) {
             Some(Frame::Coded { run, .. }) => {
                 let _ = runs.is_current(run);
             }
-            None => {}
+            Some(Frame::Mark { body }) => {
+                let translate = |_, at| Stamp { at, steps: Some(0) };
+                receiver.receive(body, translate, now);
+            }
+            Some(Frame::Report { body }) => {
+                gauge.receive(body, now);
+                while gauge.poll_timeout() <= now {
+                    gauge.poll(now);
+                }
+            }
+            Some(Frame::Padding | Frame::Rate(_)) | None => {}
         }
+        report.clear();
+        receiver.poll(now, &mut report);
+        assert!(report.len() < 1000, "reports are short");
         order.handle_timeout(now);
         while let Some(packet) = order.poll() {
             assert!(packet.len() + frame::PACKET_HEADER <= bytes.len(), "no longer than it came");

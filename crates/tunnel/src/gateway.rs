@@ -6,17 +6,18 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use weftline_coding::node::{self, GatewayStats};
-use weftline_core::{Bitrate, Instant};
+use weftline_core::Instant;
 
 use crate::TunnelError;
 use crate::clock;
 use crate::fifo::Fifo;
 use crate::frame::{self, Coding, Frame, Settings};
 use crate::key::{PublicKey, SecretKey};
+use crate::lane::{Neighbour, Pace};
 use crate::order::Order;
 use crate::packet;
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Neighbour, Port};
+use crate::port::{About, Port};
 use crate::run::draw_run;
 use crate::secure::{Link, Local, Role};
 use crate::settings::{PATIENCE, Sending};
@@ -36,8 +37,8 @@ pub struct GatewayPeer {
     pub name: String,
     /// Its public key.
     pub key: PublicKey,
-    /// What the link to it carries; without, as much as the system's interface takes.
-    pub rate: Option<Bitrate>,
+    /// What the link to it has room for.
+    pub pace: Pace,
 }
 
 /// What a gateway is started with.
@@ -155,6 +156,10 @@ impl Gateway {
         let mut blocked = false;
         while !stop.is_wanted() {
             let now = clock::now();
+            // Also while no link has room: what is too old is given away in its time.
+            if let Downlink::Coded(node) = &mut self.downlink {
+                node.handle_timeout(now);
+            }
             self.receive(&mut inbox, now);
             self.read_tun(now);
             let about = About {
@@ -315,6 +320,6 @@ fn coded_counters(stats: &GatewayStats) -> Vec<Counter> {
 
 impl GatewayPeer {
     fn neighbour(&self) -> Neighbour {
-        Neighbour { name: self.name.clone(), key: self.key, address: None, rate: self.rate }
+        Neighbour { name: self.name.clone(), key: self.key, address: None, pace: self.pace }
     }
 }

@@ -23,8 +23,18 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(rate: Bitrate) -> Self {
-        let burst = time_of(rate, LEAST_BURST).max(QUANTUM);
+        let burst = burst_of(rate);
         Self { rate, through: Instant::ZERO, burst }
+    }
+
+    /// What may be sent from now on; a debt is paid at the rate at which it was made.
+    pub(crate) fn set_rate(&mut self, rate: Bitrate) {
+        (self.rate, self.burst) = (rate, burst_of(rate));
+    }
+
+    /// The rate.
+    pub(crate) fn rate(&self) -> Bitrate {
+        self.rate
     }
 
     /// Whether a packet may go now.
@@ -43,6 +53,10 @@ impl Pacer {
     pub(crate) fn next_room(&self) -> Instant {
         self.through + self.burst / 2
     }
+}
+
+fn burst_of(rate: Bitrate) -> Duration {
+    time_of(rate, LEAST_BURST).max(QUANTUM)
 }
 
 fn time_of(rate: Bitrate, bytes: u64) -> Duration {

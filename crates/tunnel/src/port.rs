@@ -9,9 +9,11 @@ use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
 use crate::complaint::Complaints;
-use crate::frame::{Frame, Greeting, Settings};
-use crate::key::PublicKey;
-use crate::pacer::Pacer;
+use crate::frame::{self, Frame, Greeting, Settings};
+use crate::gauge::PADDING;
+use crate::lane::{Lane, LinkStatus, Neighbour, Train};
+use crate::probe::Translator;
+use crate::run::draw_run;
 use crate::secure::{Guard, Link, Local, Refused, Role, Taken};
 use crate::udp::{Inbox, Outbox, Sent, Socket};
 
@@ -25,27 +27,6 @@ const ROUNDS: usize = 8;
 const IP_UDP: usize = 28;
 /// A kernel queue that is full when the interface has no room: two of the largest bursts.
 const SMALL_QUEUE: usize = 128 * 1024;
-/// A neighbour's address that changes so often within [`FLAP_TIME`] is two neighbours.
-const FLAPS: u32 = 3;
-const FLAP_TIME: Duration = Duration::from_secs(10);
-
-/// What was counted of a neighbour or a socket; datagrams where nothing else is said.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCounters {
-    /// Sent, and their bytes with UDP and IP headers.
-    pub sent: u64,
-    /// Bytes of those.
-    pub sent_bytes: u64,
-    /// Received and authentic.
-    pub received: u64,
-    /// Bytes of those.
-    pub received_bytes: u64,
-    /// Not sent: there was no session, no room in the kernel, or no route.
-    pub unsent: u64,
-    /// Sessions made.
-    pub sessions: u64,
-}
-
 /// What a socket dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
@@ -61,47 +42,6 @@ pub struct Dropped {
     pub handshakes: u64,
 }
 
-/// How a neighbour is, for whoever looks.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LinkStatus {
-    /// Its name.
-    pub name: String,
-    /// Whether it was heard lately.
-    pub up: bool,
-    /// Where it is.
-    pub address: Option<SocketAddr>,
-    /// The round-trip time, smoothed.
-    pub rtt: Option<Duration>,
-    /// What was counted.
-    pub counters: LinkCounters,
-}
-
-/// A neighbour as it is configured.
-#[derive(Clone, Debug)]
-pub(crate) struct Neighbour {
-    pub(crate) name: String,
-    pub(crate) key: PublicKey,
-    /// Where it is, if this side opens.
-    pub(crate) address: Option<SocketAddr>,
-    pub(crate) rate: Option<Bitrate>,
-}
-
-struct Lane {
-    name: String,
-    address: Option<SocketAddr>,
-    outbox: Outbox,
-    pacer: Option<Pacer>,
-    blocked: bool,
-    /// The last greeting and when it came.
-    heard: Option<(Greeting, Instant)>,
-    next_greeting: Instant,
-    rtt: Option<Duration>,
-    was_up: bool,
-    /// Changes of the address, and since when they are counted.
-    flaps: (u32, Instant),
-    counters: LinkCounters,
-}
-
 /// The socket.
 pub(crate) struct Port {
     socket: Socket,
@@ -111,6 +51,8 @@ pub(crate) struct Port {
     frame: Vec<u8>,
     scratch: Vec<u8>,
     complaints: Complaints,
+    /// Of the kernel's receive stamps.
+    clock: Translator,
     pub(crate) dropped: Dropped,
 }
 
@@ -131,14 +73,17 @@ impl Port {
                 )));
             }
         }
+        let run = draw_run()?;
+        let lanes = neighbours.iter().map(|neighbour| Lane::new(neighbour, run)).collect();
         Ok(Self {
             socket,
             guard: Guard::new(local, link, role, &keys),
-            lanes: neighbours.iter().map(Lane::new).collect(),
+            lanes,
             opens: role == Role::Opener,
             frame: vec![0; DATAGRAM_BYTES],
             scratch: Vec::new(),
             complaints: Complaints::default(),
+            clock: Translator::new(),
             dropped: Dropped::default(),
         })
     }
@@ -170,9 +115,10 @@ impl Port {
         mut each: impl FnMut(usize, Frame<'_>),
     ) {
         for _ in 0..ROUNDS {
-            let Self { socket, guard, lanes, frame, scratch, complaints, dropped, .. } = self;
+            let Self { socket, guard, lanes, frame, scratch, complaints, clock, dropped, .. } =
+                self;
             let mut answers = Vec::new();
-            let more = inbox.read(socket, |from, datagram| {
+            let more = inbox.read(socket, |from, datagram, stamp| {
                 scratch.clear();
                 match guard.take(datagram, now, frame, scratch) {
                     Ok(Taken::Frame(index, opened)) => {
@@ -184,15 +130,31 @@ impl Port {
                         } else if opened.current {
                             lane.address = Some(from);
                         }
-                        match Frame::decode(&frame[..opened.length]) {
+                        if opened.current {
+                            lane.receiver.see(opened.counter, datagram.len() + IP_UDP, stamp, now);
+                        }
+                        let well = match Frame::decode(&frame[..opened.length]) {
+                            Some(Frame::Padding) => true,
+                            Some(Frame::Mark { body }) => {
+                                clock.look();
+                                let translate = |stamp, read| clock.stamp(stamp, read);
+                                lane.receiver.receive(body, translate, now)
+                            }
+                            Some(Frame::Report { body }) => lane.reported(body, now),
+                            Some(Frame::Rate(rate)) => {
+                                lane.told(rate);
+                                true
+                            }
                             Some(said) => {
                                 if let Frame::Greeting(greeting) = said {
                                     lane.greeted(greeting, now);
                                 }
                                 each(index, said);
+                                true
                             }
-                            None => dropped.malformed += 1,
-                        }
+                            None => false,
+                        };
+                        dropped.malformed += u64::from(!well);
                     }
                     Ok(Taken::Begun(index)) => lanes[index].begin(from, now, complaints),
                     Ok(Taken::Answer) => answers.push((from, scratch.clone())),
@@ -234,7 +196,48 @@ impl Port {
             if now >= self.lanes[index].next_greeting {
                 self.greet(index, now, about);
             }
+            if is_up {
+                self.measure(index, now);
+            }
         }
+    }
+
+    /// Sends the trains that are due, and what is to be told of the neighbour's.
+    fn measure(&mut self, index: usize, now: Instant) {
+        let mut frame = std::mem::take(&mut self.scratch);
+        frame.clear();
+        frame::begin_report(&mut frame);
+        if self.lanes[index].receiver.poll(now, &mut frame) {
+            self.put(index, &frame, now);
+        }
+        let lane = &mut self.lanes[index];
+        if let Some(burst) = lane.gauge().and_then(|gauge| gauge.poll(now)) {
+            lane.take_rate();
+            lane.begin_train(burst);
+        }
+        self.scratch = frame;
+    }
+
+    /// Fills the train that is being sent to a neighbour, if there is one, and says which it was.
+    fn end_train(&mut self, index: usize, now: Instant) {
+        let Some(train) = self.lanes[index].train() else { return };
+        let missing = train.burst.packets.saturating_sub(train.packets);
+        let mut frame = std::mem::take(&mut self.scratch);
+        frame.clear();
+        frame::pad(PADDING, &mut frame);
+        for _ in 0..missing {
+            self.put(index, &frame, now);
+        }
+        let lane = &mut self.lanes[index];
+        if let Some(Train { burst, first, packets }) = lane.end_train()
+            && let Some(gauge) = lane.gauge()
+        {
+            frame.clear();
+            frame::begin_mark(&mut frame);
+            gauge.mark(&burst, first, packets, &mut frame);
+            self.put(index, &frame, now);
+        }
+        self.scratch = frame;
     }
 
     /// Greets every neighbour at the next occasion: there is something new to say.
@@ -262,53 +265,78 @@ impl Port {
         frame.clear();
         greeting.encode(&mut frame);
         if self.guard.channel(index).sent() > 0 || self.guard.channel(index).is_up(now) {
-            self.send(index, &frame, now);
+            self.put(index, &frame, now);
         }
         self.scratch = frame;
     }
 
+    /// Tells a neighbour what this node's other link carries, if it does not know.
+    pub(crate) fn tell_rate(&mut self, index: usize, rate: Bitrate, now: Instant) {
+        if self.guard.channel(index).is_up(now) && self.lanes[index].is_to_be_told(rate, now) {
+            let mut frame = std::mem::take(&mut self.scratch);
+            frame.clear();
+            frame::encode_rate(rate, &mut frame);
+            self.send(index, &frame, now);
+            self.scratch = frame;
+        }
+    }
+
+    /// The rate by which is sent to a neighbour, where there is one; zero while nothing may go.
+    pub(crate) fn rate(&self, index: usize) -> Option<Bitrate> {
+        self.lanes[index].rate()
+    }
+
     /// Whether a neighbour can take another packet now.
     pub(crate) fn has_room(&mut self, index: usize, now: Instant) -> bool {
-        let lane = &self.lanes[index];
-        !lane.blocked
-            && lane.pacer.as_ref().is_none_or(|pacer| pacer.has_room(now))
-            && self.guard.channel(index).is_up(now)
+        self.lanes[index].has_room(now) && self.guard.channel(index).is_up(now)
     }
 
     /// When a neighbour that is paced may have room again.
     pub(crate) fn next_room(&self, now: Instant) -> Option<Instant> {
-        let full = self.lanes.iter().filter_map(|lane| lane.pacer.as_ref());
-        full.filter(|pacer| !pacer.has_room(now)).map(Pacer::next_room).min()
+        self.lanes.iter().filter_map(|lane| lane.next_room(now)).min()
     }
 
     /// Encrypts a frame and queues it; [`Self::flush`] sends.
     pub(crate) fn send(&mut self, index: usize, frame: &[u8], now: Instant) {
+        if let Some(gauge) = self.lanes[index].gauge() {
+            gauge.wake();
+        }
+        self.put(index, frame, now);
+    }
+
+    /// As [`Self::send`], for what is sent though nobody wants anything.
+    fn put(&mut self, index: usize, frame: &[u8], now: Instant) {
         let lane = &mut self.lanes[index];
         let channel = self.guard.channel(index);
         let Some(to) = lane.address.filter(|_| !lane.blocked) else {
             lane.counters.unsent += 1;
             return;
         };
-        let mut length = None;
+        let mut sealed = None;
         let sent = lane.outbox.push(&self.socket, to, |out| {
             let before = out.len();
-            length = channel.seal(frame, out).map(|_| out.len() - before);
+            sealed = channel.seal(frame, out).map(|counter| (counter, out.len() - before));
         });
-        let Some(length) = length else {
+        let Some((counter, length)) = sealed else {
             lane.counters.unsent += 1;
             return;
         };
         lane.counters.sent += 1;
         lane.counters.sent_bytes += (length + IP_UDP) as u64;
-        if let Some(pacer) = &mut lane.pacer {
-            pacer.send(length + IP_UDP, now);
-        }
+        let alone = lane.train().is_some_and(|train| !train.burst.together);
+        lane.pace(counter, length + IP_UDP, now);
         lane.note(sent, length, now, &mut self.complaints);
+        if alone {
+            let sent = lane.outbox.flush(&self.socket, to);
+            lane.note(sent, 0, now, &mut self.complaints);
+        }
     }
 
     /// Sends what is queued.
     pub(crate) fn flush(&mut self, now: Instant) {
-        for lane in &mut self.lanes {
+        for index in 0..self.lanes.len() {
+            self.end_train(index, now);
+            let lane = &mut self.lanes[index];
             if let Some(to) = lane.address
                 && !lane.outbox.is_empty()
             {
@@ -323,7 +351,9 @@ impl Port {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let greetings = self.lanes.iter().map(|lane| lane.next_greeting).min();
         let openings = self.guard.poll_timeout().filter(|_| self.opens);
-        greetings.into_iter().chain(openings).min()
+        let measuring =
+            self.lanes.iter().filter(|lane| lane.is_up()).filter_map(Lane::measuring_timeout).min();
+        greetings.into_iter().chain(openings).chain(measuring).min()
     }
 
     /// The smoothed round-trip time to a neighbour that is up.
@@ -339,6 +369,7 @@ impl Port {
             up: guard.channel(index).is_up(now),
             address: lane.address,
             rtt: lane.rtt,
+            rate: lane.rate(),
             counters: lane.counters,
         };
         lanes.iter().enumerate().map(status).collect()
@@ -352,85 +383,6 @@ pub(crate) struct About {
     pub(crate) run: u32,
     pub(crate) settings: Option<Settings>,
     pub(crate) gateway_rtt: Option<Duration>,
-}
-
-impl Lane {
-    fn new(neighbour: &Neighbour) -> Self {
-        Self {
-            name: neighbour.name.clone(),
-            address: neighbour.address,
-            outbox: Outbox::default(),
-            pacer: neighbour.rate.map(Pacer::new),
-            blocked: false,
-            heard: None,
-            next_greeting: Instant::ZERO,
-            rtt: None,
-            was_up: false,
-            flaps: (0, Instant::ZERO),
-            counters: LinkCounters::default(),
-        }
-    }
-
-    /// A session with it began.
-    fn begin(&mut self, from: SocketAddr, now: Instant, complaints: &mut Complaints) {
-        self.counters.sessions += 1;
-        if let Some(before) = self.address.replace(from)
-            && before != from
-        {
-            let (count, since) = self.flaps;
-            let recent = now < since + FLAP_TIME;
-            self.flaps = if recent { (count + 1, since) } else { (1, now) };
-            if self.flaps.0 >= FLAPS {
-                complaints.two_with_one_key(&self.name, before, from, now);
-            }
-        }
-        // What waits was encrypted for the session before; that is still taken.
-        self.next_greeting = Instant::ZERO;
-        self.heard = None;
-    }
-
-    fn greeted(&mut self, greeting: Greeting, now: Instant) {
-        self.heard = Some((greeting, now));
-        let now_us = now.as_nanos() / 1000;
-        if greeting.heard_us == 0 {
-            return;
-        }
-        let away = now_us.checked_sub(greeting.heard_us);
-        let Some(rtt) = away.and_then(|away| away.checked_sub(greeting.age_us.into())) else {
-            return;
-        };
-        let rtt = Duration::from_micros(rtt.min(60_000_000));
-        self.rtt = Some(self.rtt.map_or(rtt, |old| (old * 7 + rtt) / 8));
-    }
-
-    /// Says once that a neighbour is there, or no longer.
-    fn tell_change(&mut self, is_up: bool, now: Instant, opens: bool, complaints: &mut Complaints) {
-        let name = &self.name;
-        match (self.was_up, is_up, self.address) {
-            (false, true, Some(address)) => tracing::info!("link '{name}' is up, with {address}"),
-            (true, false, _) => tracing::warn!("link '{name}' is down: nothing is heard of it"),
-            (false, false, Some(address)) if opens => {
-                complaints.no_answer(name, address, now);
-            }
-            _ => {}
-        }
-        self.was_up = is_up;
-        if !is_up {
-            self.rtt = None;
-        }
-    }
-
-    fn note(&mut self, sent: Sent, length: usize, now: Instant, complaints: &mut Complaints) {
-        match sent {
-            Sent::Done => {}
-            Sent::Blocked => self.blocked = true,
-            Sent::TooLong => {
-                self.counters.unsent += 1;
-                complaints.too_long(&self.name, length, now);
-            }
-            Sent::Refused => self.counters.unsent += 1,
-        }
-    }
 }
 
 impl Dropped {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 
-use crate::port::{Dropped, LinkStatus};
+use crate::lane::LinkStatus;
+use crate::port::Dropped;
 
 /// How often a node says how it is.
 const UPDATE: Duration = Duration::from_millis(200);

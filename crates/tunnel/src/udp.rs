@@ -4,6 +4,7 @@
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
@@ -151,12 +152,12 @@ impl Inbox {
         Self { bytes: vec![0; READS * READ_BYTES], meta: [RecvMeta::default(); READS] }
     }
 
-    /// Reads once; each datagram is handed to `each` with where it is from. Whether there may be
-    /// more.
+    /// Reads once; each datagram is handed to `each` with where it is from and when the kernel got
+    /// it, by the time of day. Whether there may be more.
     pub(crate) fn read(
         &mut self,
         socket: &Socket,
-        mut each: impl FnMut(SocketAddr, &[u8]),
+        mut each: impl FnMut(SocketAddr, &[u8], Option<Duration>),
     ) -> bool {
         let mut parts = self.bytes.chunks_exact_mut(READ_BYTES).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; READS] =
@@ -171,7 +172,7 @@ impl Inbox {
         };
         for (meta, bytes) in self.meta[..count].iter().zip(self.bytes.chunks_exact(READ_BYTES)) {
             for datagram in bytes[..meta.len].chunks(meta.stride.max(1)) {
-                each(meta.addr, datagram);
+                each(meta.addr, datagram, meta.timestamp);
             }
         }
         count == READS

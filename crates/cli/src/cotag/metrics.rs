@@ -31,6 +31,13 @@ impl Collector for Node {
         let rtt = links()
             .filter_map(|(label, link)| Some((label, ConstGauge::new(link.rtt?.as_secs_f64()))));
         page.family("cotag_link_rtt_seconds", "Smoothed round-trip time to the neighbour", rtt)?;
+        let rate =
+            links().filter_map(|(label, link)| Some((label, ConstGauge::new(link.rate?.as_bps()))));
+        page.family(
+            "cotag_link_rate_bits_per_second",
+            "What is sent at most, set or measured",
+            rate,
+        )?;
         let counters: [Row; 6] = [
             ("cotag_link_sent", "Datagrams sent", |l| l.counters.sent),
             ("cotag_link_sent_bytes", "Their bytes, IP headers included", |l| {

@@ -10,7 +10,7 @@ use weftline_tunnel::{
     PublicKey, Scheme, SecretKey, Sending, TunConfig, TunnelError, Uplink, Via,
 };
 
-use super::peers::{DeviceAp, GatewayAp, parse_rate, resolve};
+use super::peers::{DeviceAp, GatewayAp, parse_pace, resolve};
 use super::run::{Shown, run};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
@@ -31,7 +31,8 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// An access point: NAME=KEY[,rate=RATE] with its public key and what the link to it carries,
-    /// such as mmwave=public:…,rate=1Gbps; repeat for each. In a file: [[ap]] tables
+    /// such as mmwave=public:…,rate=1Gbps (auto: it is measured); repeat for each. In a file:
+    /// [[ap]] tables
     #[arg(long, value_name = "NAME=KEY")]
     #[serde(skip)]
     ap: Vec<String>,
@@ -50,10 +51,11 @@ pub(crate) struct GatewayArgs {
     /// Send combinations only, not packets as they are first
     #[arg(long)]
     dense: bool,
-    /// Send packets on as they come; only what is redundant waits for the end of its interval
+    /// Hold packets back until their interval is over, as COTAG does; without, they go on as they
+    /// come, and only what is redundant waits
     #[arg(long, conflicts_with_all = ["plain", "dense"])]
-    cut_through: bool,
-    /// T: packets that come within it are coded together, and wait for its end [default: 2ms]
+    store_and_forward: bool,
+    /// T: packets that come within it are coded together [default: 2ms]
     #[arg(long, value_name = "DURATION")]
     interval: Option<String>,
     /// The most packets of a generation, G; each costs a byte in every packet [default: 32]
@@ -113,8 +115,8 @@ pub(crate) struct ApArgs {
     /// The device's public key
     #[arg(long, value_name = "public:HEX")]
     device_key: Option<String>,
-    /// What the link to the device carries, such as 300Mbps [default: as much as its interface
-    /// takes]
+    /// What the link to the device carries, such as 300Mbps, or auto: it is measured all the time
+    /// [default: as much as its interface takes]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// No encryption, and no authentication but of handshakes: for measurements on networks of
@@ -220,7 +222,7 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
         complete!(args from from;
             options key listen tun interval generation redundancy buffer link_mtu metrics log_format
                 log_level;
-            flags plain dense cut_through insecure_plaintext stats;
+            flags plain dense store_and_forward insecure_plaintext stats;
             lists address aps);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
@@ -269,7 +271,7 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
         gateway_via: via,
         listen: needed("--listen ADDR", args.listen)?,
         device_key: public("--device-key", args.device_key)?,
-        rate: args.rate.map(|text| parse_rate("--rate", &text)).transpose()?,
+        pace: parse_pace("--rate", args.rate.as_deref())?,
     };
     let node = AccessPoint::open(config)?;
     let greeting = format!("listening on {}\n", node.local_address()?);
@@ -329,7 +331,7 @@ impl GatewayArgs {
             redundancy_percent: self.redundancy.unwrap_or(default.redundancy_percent),
             buffer_packets: self.buffer.unwrap_or(default.buffer_packets),
             link_mtu: self.link_mtu.unwrap_or(default.link_mtu),
-            cut_through: self.cut_through,
+            cut_through: !self.store_and_forward,
         })
     }
 }

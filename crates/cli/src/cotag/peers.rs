@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use serde::Deserialize;
 use weftline_core::Bitrate;
-use weftline_tunnel::{DevicePeer, GatewayPeer, PublicKey, Via};
+use weftline_tunnel::{DevicePeer, GatewayPeer, Pace, PublicKey, Via};
 
 use crate::failure::Failure;
 
@@ -38,8 +38,9 @@ impl GatewayAp {
     }
 
     pub(crate) fn peer(&self) -> Result<GatewayPeer, Failure> {
-        let rate = self.rate.as_ref().map(|text| rate(&self.name, text)).transpose()?;
-        Ok(GatewayPeer { name: self.name.clone(), key: key(&self.name, &self.key)?, rate })
+        let what = format!("access point '{}': rate", self.name);
+        let pace = parse_pace(&what, self.rate.as_deref())?;
+        Ok(GatewayPeer { name: self.name.clone(), key: key(&self.name, &self.key)?, pace })
     }
 }
 
@@ -66,18 +67,20 @@ fn key(name: &str, text: &str) -> Result<PublicKey, Failure> {
     text.parse().map_err(|error| Failure::wrong_use(format!("access point '{name}': {error}")))
 }
 
-fn rate(name: &str, text: &str) -> Result<Bitrate, Failure> {
-    parse_rate(&format!("access point '{name}': rate"), text)
-}
-
-/// Reads a rate such as 300Mbps.
-pub(crate) fn parse_rate(what: &str, text: &str) -> Result<Bitrate, Failure> {
-    let rate: Bitrate =
-        text.parse().map_err(|error| Failure::wrong_use(format!("{what}: {error}")))?;
+/// Reads what a link carries: a rate such as 300Mbps, `auto`, or nothing.
+pub(crate) fn parse_pace(what: &str, text: Option<&str>) -> Result<Pace, Failure> {
+    let text = match text {
+        None => return Ok(Pace::Interface),
+        Some("auto") => return Ok(Pace::Measured),
+        Some(text) => text,
+    };
+    let rate: Bitrate = text.parse().map_err(|error| {
+        Failure::wrong_use(format!("{what}: {error}; or give auto: it is measured"))
+    })?;
     if rate == Bitrate::ZERO {
         return Err(Failure::wrong_use(format!("{what}: nothing ever goes at 0; give a rate")));
     }
-    Ok(rate)
+    Ok(Pace::Fixed(rate))
 }
 
 /// The address of a host and port, looked up once.
@@ -139,7 +142,9 @@ mod tests {
     #[test]
     fn access_points_are_read_and_what_is_wrong_is_told() {
         let peer = GatewayAp::parse(&format!("a={KEY},rate=300Mbps")).unwrap().peer().unwrap();
-        assert_eq!((&peer.name[..], peer.rate), ("a", Some(Bitrate::mbps(300))));
+        assert_eq!((&peer.name[..], peer.pace), ("a", Pace::Fixed(Bitrate::mbps(300))));
+        let peer = GatewayAp::parse(&format!("a={KEY},rate=auto")).unwrap().peer().unwrap();
+        assert_eq!(peer.pace, Pace::Measured);
         let peer = DeviceAp::parse(&format!("b=127.0.0.1:7200,key={KEY},via=lo")).unwrap();
         let peer = peer.peer().unwrap();
         assert_eq!(peer.via, Some(Via::Interface("lo".to_owned())));
@@ -147,6 +152,7 @@ mod tests {
             ("a", "is no access point"),
             ("a=x", "is no public key"),
             (&format!("a={KEY},rate=0bps"), "nothing ever goes"),
+            (&format!("a={KEY},rate=fast"), "or give auto"),
             (&format!("a={KEY},speed=1Mbps"), "'speed' is unknown"),
             (&format!("a={KEY},rate=1Mbps,rate=2Mbps"), "twice"),
         ] {

@@ -114,6 +114,9 @@ fn line(status: &Status, last: Option<&Status>) -> String {
             mbps(link.counters.sent_bytes, before.sent_bytes),
             mbps(link.counters.received_bytes, before.received_bytes),
         );
+        if let Some(rate) = link.rate {
+            let _ = write!(line, " of {:.1}", rate.as_mbps_f64());
+        }
         if let Some(rtt) = link.rtt {
             let _ = write!(line, " {:.1} ms", rtt.as_secs_f64() * 1e3);
         }

@@ -43,10 +43,14 @@ impl Vector for Lane {
     #[inline(always)]
     unsafe fn factor(c: u8) -> Self::Factor {
         let table = NIBBLES[usize::from(c)].as_ptr();
+        // No closure: one would not have the instruction set, and might stay a call.
         // SAFETY: the table has 32 bytes; AVX2 is the caller's promise.
         unsafe {
-            [table, table.add(16)]
-                .map(|half| _mm256_broadcastsi128_si256(_mm_loadu_si128(half.cast())))
+            let (low, high) = (table.cast(), table.add(16).cast());
+            [
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(low)),
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(high)),
+            ]
         }
     }
 

@@ -46,9 +46,14 @@ impl Vector for Lane {
     #[inline(always)]
     unsafe fn factor(c: u8) -> Self::Factor {
         let table = NIBBLES[usize::from(c)].as_ptr();
+        // No closure: one would not have the instruction set, and might stay a call.
         // SAFETY: the table has 32 bytes; AVX-512 is the caller's promise.
         unsafe {
-            [table, table.add(16)].map(|half| _mm512_broadcast_i32x4(_mm_loadu_si128(half.cast())))
+            let (low, high) = (table.cast(), table.add(16).cast());
+            [
+                _mm512_broadcast_i32x4(_mm_loadu_si128(low)),
+                _mm512_broadcast_i32x4(_mm_loadu_si128(high)),
+            ]
         }
     }
 

@@ -29,6 +29,7 @@ use weftline_core::{Bitrate, ByteCount, Instant};
 
 pub use crate::clock::now;
 pub use client::{Client, ClientConfig, Ended, Event};
+pub(crate) use clock::Translator;
 pub use collector::{Collector, Stamp};
 pub use dispersion::{Arrival, Dispersion, Unusable};
 pub use drive::{run, serve};

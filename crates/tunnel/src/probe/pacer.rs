@@ -3,8 +3,8 @@
 //! Probing must not be what fills the queue that it measures. A train goes only when the one before
 //! is through, as far as can be known: a sender hears what has come a round trip later. So a train
 //! that should have been reported and was not stops the next; instead small packets go, which tell
-//! when the link is back. Trains are shortened, and then made rarer, until they take at most half
-//! of the link's time.
+//! when the link is back. Trains are shortened, and then made rarer, until they take at most their
+//! share of the link's time: half of it, unless there is other use for it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -57,6 +57,8 @@ pub struct Pacer {
     train: u8,
     size: u16,
     every: Duration,
+    /// The part of the link's time that trains may take: one of so many.
+    share: u32,
     /// What the latest train measured.
     rate: Option<Bitrate>,
     next_train: u32,
@@ -78,12 +80,18 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Paces trains as `ask` says, the first one now.
+    /// Paces trains as `ask` says, the first one now. They take at most half of the link's time.
     pub fn new(ask: &Ask, now: Instant) -> Self {
+        Self::with_share(ask, 2, now)
+    }
+
+    /// As [`Pacer::new`], for trains that take at most one of `share` parts of the link's time.
+    pub fn with_share(ask: &Ask, share: u32, now: Instant) -> Self {
         Self {
             train: ask.train,
             size: ask.size,
             every: ask.every,
+            share: share.max(1),
             rate: None,
             next_train: 0,
             next_due: now,
@@ -146,10 +154,11 @@ impl Pacer {
     fn plan(&self) -> (u8, Duration) {
         let Some(rate) = self.rate else { return (self.train, self.every) };
         let size = u64::from(self.size);
-        let fit = rate.bytes_in(self.every / 2).as_u64() / size;
+        let fit = rate.bytes_in(self.every / self.share).as_u64() / size;
         let packets = fit.clamp(TRAIN_MIN.into(), self.train.into());
         let time = rate.time_for(ByteCount::new(packets * size)).unwrap_or(INTERVAL_MAX);
-        let interval = (2 * time.min(INTERVAL_MAX)).clamp(self.every, INTERVAL_MAX.max(self.every));
+        let interval =
+            (self.share * time.min(INTERVAL_MAX)).clamp(self.every, INTERVAL_MAX.max(self.every));
         (packets as u8, interval)
     }
 

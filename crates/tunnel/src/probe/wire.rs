@@ -217,13 +217,7 @@ impl Packet {
                 put_cookie(cookie, out);
                 put_ask(ask, out);
             }
-            Self::Train(header) => {
-                out.extend_from_slice(&header.train.to_be_bytes());
-                out.extend_from_slice(&[header.index, header.packets]);
-                out.extend_from_slice(&header.sent.as_nanos().to_be_bytes());
-                out.extend_from_slice(&micros(header.interval).to_be_bytes());
-                out.extend_from_slice(&micros(header.rtt).to_be_bytes());
-            }
+            Self::Train(header) => put_train(header, out),
         }
         if !matches!(self, Self::Challenge(_) | Self::Hello | Self::Refusal(_)) {
             let key = key.expect("the caller has the session's key");
@@ -343,6 +337,36 @@ fn reason(reader: &mut Reader<'_>) -> Result<Reason, WireError> {
     })
 }
 
+/// Appends a train's header: 22 bytes.
+pub(crate) fn put_train(header: &TrainHeader, out: &mut Vec<u8>) {
+    out.extend_from_slice(&header.train.to_be_bytes());
+    out.extend_from_slice(&[header.index, header.packets]);
+    out.extend_from_slice(&header.sent.as_nanos().to_be_bytes());
+    out.extend_from_slice(&micros(header.interval).to_be_bytes());
+    out.extend_from_slice(&micros(header.rtt).to_be_bytes());
+}
+
+/// Reads what [`put_train`] wrote, whatever follows it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn read_train(bytes: &[u8]) -> Result<TrainHeader, WireError> {
+    train(&mut Reader { bytes, at: 0 })
+}
+
+/// Reads what [`put_report`] wrote, and nothing else.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn read_report(bytes: &[u8]) -> Result<Report, WireError> {
+    let mut reader = Reader { bytes, at: 0 };
+    let report = report(&mut reader)?;
+    if reader.at != bytes.len() {
+        return Err(WireError::Field("length"));
+    }
+    Ok(report)
+}
+
 fn train(reader: &mut Reader<'_>) -> Result<TrainHeader, WireError> {
     let header = TrainHeader {
         train: reader.u32()?,
@@ -367,7 +391,8 @@ mod outcome {
     pub(super) const FEW: u8 = 3;
 }
 
-fn put_report(report: &Report, out: &mut Vec<u8>) {
+/// Appends a report.
+pub(crate) fn put_report(report: &Report, out: &mut Vec<u8>) {
     assert!(report.results.len() <= RESULTS_MAX, "a report has room for {RESULTS_MAX} results");
     out.extend_from_slice(&report.number.to_be_bytes());
     out.extend_from_slice(&report.echo.as_nanos().to_be_bytes());

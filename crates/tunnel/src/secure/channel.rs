@@ -62,6 +62,8 @@ pub(crate) struct Opened {
     pub(crate) begun: bool,
     /// Whether it came in the newest session.
     pub(crate) current: bool,
+    /// Its number in the session.
+    pub(crate) counter: u64,
 }
 
 /// A neighbour and the sessions with it.
@@ -167,7 +169,7 @@ impl Channel {
             (length, true, true)
         };
         self.heard = Some(now);
-        Ok(Opened { length, begun, current })
+        Ok(Opened { length, begun, current, counter })
     }
 
     /// Appends a datagram with `frame` to `out`; its counter, or `None` if there is no session.

@@ -18,7 +18,8 @@ use weftline_lab::topology::End;
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 use weftline_tunnel::{
     AccessPoint, AccessPointConfig, Device, DeviceConfig, DevicePeer, Gateway, GatewayConfig,
-    GatewayPeer, Publish, SecretKey, Sending, Status, Stop, TunConfig, TunnelError, Uplink, Via,
+    GatewayPeer, Pace, Publish, SecretKey, Sending, Status, Stop, TunConfig, TunnelError, Uplink,
+    Via,
 };
 
 /// The ends of the tunnel.
@@ -194,7 +195,7 @@ impl World {
         let peer = |(index, name): (usize, &&str)| GatewayPeer {
             name: (*name).to_owned(),
             key: self.keys.aps[index].public(),
-            rate: None,
+            pace: Pace::Interface,
         };
         let config = GatewayConfig {
             secret: self.keys.gateway.clone(),
@@ -220,7 +221,7 @@ impl World {
             gateway_via: None,
             listen: self.ap_address(index),
             device_key: self.keys.device.public(),
-            rate: Some(self.rates[index]),
+            pace: Pace::Fixed(self.rates[index]),
         };
         Node::start(&self.testbed.server, || AccessPoint::open(config), AccessPoint::run)
     }

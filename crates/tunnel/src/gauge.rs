@@ -1,0 +1,411 @@
+//! What a link carries, measured while it is used: packet trains within its session (COTAG
+//! §IV-A.2), by the state machines of `weftline probe`, and a rate to send by.
+//!
+//! A train is made of what there is to send: for a moment packets go back to back, not at the rate,
+//! and what follows waits until they are through at it. So a train costs nothing but its *mark*, a
+//! small frame after it that says which datagrams of the session it was; where there is too little
+//! to send, padding goes with it. The receiver remembers when the latest datagrams came, and answers
+//! a mark with what those measured. A train of which nothing is heard in time says that the link
+//! stands still: then nothing goes but a mark of no train now and then, until one comes through.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weftline_core::{Bitrate, Instant};
+
+use crate::probe::wire::{self, Report, TrainHeader};
+use crate::probe::{Ask, Burst, Collector, Estimator, Pacer, Stamp};
+
+/// Packets of a train, fewer where the link is slow.
+const TRAIN: u8 = 20;
+/// Bytes of a train's packet as IP sends it, about.
+const SIZE: u16 = 1400;
+/// From one train to the next; longer where the link is slow.
+const EVERY: Duration = Duration::from_millis(10);
+/// The same while there is nothing to send: padding is no more than 1 or 2 Mb/s.
+const EVERY_IDLE: Duration = Duration::from_millis(150);
+/// The part of the link's time that trains may take.
+const SHARE: u32 = 5;
+/// Bytes of a padding frame: any link carries it whole.
+pub(crate) const PADDING: usize = 1200;
+/// Datagrams whose arrival is remembered: more than a train, and what comes before its mark.
+const REMEMBERED: usize = 256;
+
+/// The sender's half.
+#[derive(Debug)]
+pub(crate) struct Gauge {
+    /// Which of this side's measurements; a receiver that hears another begins anew.
+    run: u32,
+    pacer: Pacer,
+    estimator: Estimator,
+    /// The newest train that the estimate knows.
+    known: Option<u32>,
+    /// Whether there was something to send since the last train, and when that was.
+    busy: bool,
+    last_train: Instant,
+}
+
+/// The receiver's half.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    run: u32,
+    collector: Collector,
+    /// The latest datagrams of the session.
+    arrivals: VecDeque<Seen>,
+}
+
+/// A datagram that came.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    counter: u64,
+    /// With all its headers.
+    bytes: u32,
+    /// The kernel's receive stamp, by the time of day.
+    stamp: Option<Duration>,
+    /// When it was read.
+    at: Instant,
+}
+
+impl Gauge {
+    /// Begins at the next occasion. `run` should be another one after each start of the program.
+    pub(crate) fn new(run: u32, now: Instant) -> Self {
+        Self {
+            run,
+            pacer: new_pacer(now),
+            estimator: Estimator::default(),
+            known: None,
+            busy: true,
+            last_train: now,
+        }
+    }
+
+    /// The receiver may be another program now.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        self.run = self.run.wrapping_add(1);
+        self.pacer = new_pacer(now);
+        (self.known, self.busy) = (None, true);
+    }
+
+    /// What the link carries; zero while it stands still, `None` while it is not known.
+    pub(crate) fn rate(&self) -> Option<Bitrate> {
+        self.estimator.rate()
+    }
+
+    /// There is something to send.
+    pub(crate) fn wake(&mut self) {
+        self.busy = true;
+    }
+
+    /// When [`Self::poll`] has something.
+    pub(crate) fn poll_timeout(&self) -> Instant {
+        let due = self.pacer.poll_timeout();
+        if self.busy { due } else { due.max(self.last_train + EVERY_IDLE) }
+    }
+
+    /// A train that is to be sent now; one of no packets is a mark only.
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Burst> {
+        if now < self.poll_timeout() {
+            return None;
+        }
+        let burst = self.pacer.poll(now)?;
+        if burst.packets == 0 {
+            if self.rate().is_some_and(|rate| rate > Bitrate::ZERO) {
+                tracing::trace!("a train is not heard of: the link stands still");
+            }
+            self.estimator.on_silence();
+        } else {
+            (self.busy, self.last_train) = (false, now);
+        }
+        Some(burst)
+    }
+
+    /// Appends the mark of a train without its frame's first byte: datagrams `first` and what
+    /// follows it, `packets` together.
+    pub(crate) fn mark(&self, burst: &Burst, first: u64, packets: u8, out: &mut Vec<u8>) {
+        let Burst { train, sent, interval, .. } = *burst;
+        let rtt = self.pacer.rtt().unwrap_or_default();
+        let header = TrainHeader { train, index: 0, packets, sent, interval, rtt };
+        out.extend_from_slice(&self.run.to_be_bytes());
+        out.extend_from_slice(&first.to_be_bytes());
+        wire::put_train(&header, out);
+    }
+
+    /// Takes what follows the first byte of the receiver's frame; whether it is one.
+    pub(crate) fn receive(&mut self, body: &[u8], now: Instant) -> bool {
+        let Some((run, report)) = body.split_first_chunk() else { return false };
+        let Ok(report) = wire::read_report(report) else { return false };
+        if u32::from_be_bytes(*run) != self.run {
+            // Of trains before the last restart.
+            return true;
+        }
+        self.pacer.on_report(&report, now);
+        for sample in &report.results {
+            if self.known.is_some_and(|known| sample.train <= known) {
+                continue;
+            }
+            self.known = Some(sample.train);
+            match sample.outcome.map(|dispersion| dispersion.rate()) {
+                Ok(rate) => self.estimator.on_sample(rate),
+                // The next one may say something.
+                Err(error) => tracing::trace!(train = sample.train, %error, "says nothing"),
+            }
+            let (train, rate) = (sample.train, self.rate());
+            tracing::trace!(train, sample = ?sample.rate(), ?rate, "a train");
+        }
+        true
+    }
+}
+
+impl Receiver {
+    /// A session began: datagrams are counted anew.
+    pub(crate) fn restart(&mut self) {
+        self.arrivals.clear();
+    }
+
+    /// Remembers a datagram of the session that has `bytes` with all its headers, the kernel's
+    /// `stamp` and is read at `now`.
+    pub(crate) fn see(
+        &mut self,
+        counter: u64,
+        bytes: usize,
+        stamp: Option<Duration>,
+        now: Instant,
+    ) {
+        if self.arrivals.len() == REMEMBERED {
+            self.arrivals.pop_front();
+        }
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.arrivals.push_back(Seen { counter, bytes, stamp, at: now });
+    }
+
+    /// Takes what follows the first byte of a mark, the latest that was seen; whether it is one.
+    /// `translate` gives the kernel's stamps, and the times of reading, by the monotonic clock.
+    pub(crate) fn receive(
+        &mut self,
+        body: &[u8],
+        translate: impl Fn(Option<Duration>, Instant) -> Stamp,
+        now: Instant,
+    ) -> bool {
+        let Some((run, rest)) = body.split_first_chunk() else { return false };
+        let Some((first, header)) = rest.split_first_chunk() else { return false };
+        let Ok(header) = wire::read_train(header) else { return false };
+        let (run, first) = (u32::from_be_bytes(*run), u64::from_be_bytes(*first));
+        if run != self.run {
+            (self.run, self.collector) = (run, Collector::default());
+        }
+        if header.packets == 0 {
+            if let Some(seen) = self.arrivals.back() {
+                let stamp = translate(seen.stamp, seen.at);
+                self.collector.on_packet(&header, seen.bytes, stamp, now);
+            }
+            return true;
+        }
+        for seen in &self.arrivals {
+            let index = seen.counter.checked_sub(first).and_then(|index| u8::try_from(index).ok());
+            if let Some(index) = index.filter(|index| *index < header.packets) {
+                let stamp = translate(seen.stamp, seen.at);
+                let header = TrainHeader { index, ..header };
+                self.collector.on_packet(&header, seen.bytes, stamp, now);
+            }
+        }
+        true
+    }
+
+    /// When [`Self::poll`] may have something that nothing received made.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.collector.poll_timeout()
+    }
+
+    /// Appends what follows the first byte of a frame that tells the sender something, where there
+    /// is something; whether there was.
+    pub(crate) fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        self.collector.handle_timeout(now);
+        while self.collector.poll_sample().is_some() {}
+        let Some(report) = self.collector.poll_report(now) else { return false };
+        self.encode(&report, out);
+        true
+    }
+
+    fn encode(&self, report: &Report, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.run.to_be_bytes());
+        wire::put_report(report, out);
+    }
+}
+
+fn new_pacer(now: Instant) -> Pacer {
+    let ask = Ask { train: TRAIN, size: SIZE, every: EVERY, ..Ask::default() };
+    Pacer::with_share(&ask, SHARE, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use weftline_core::ByteCount;
+
+    use super::*;
+
+    const RTT: Duration = Duration::from_millis(4);
+
+    /// Stamps are by the tests' clock.
+    fn translate(stamp: Option<Duration>, _read: Instant) -> Stamp {
+        let at = stamp.map_or(Instant::ZERO, |stamp| Instant::ZERO + stamp);
+        Stamp { at, steps: Some(0) }
+    }
+
+    /// A link that carries `mbps`, or nothing, with both halves at its ends.
+    struct World {
+        gauge: Gauge,
+        receiver: Receiver,
+        busy: bool,
+        free: Instant,
+        counter: u64,
+        /// Datagrams that wait for the link: their counter, length, and mark if they are one.
+        queue: VecDeque<(u64, usize, Option<Vec<u8>>)>,
+        /// Reports on their way.
+        reports: Vec<(Instant, Vec<u8>)>,
+        sent_bytes: u64,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self {
+                gauge: Gauge::new(7, Instant::from_millis(1)),
+                receiver: Receiver::default(),
+                busy: true,
+                free: Instant::ZERO,
+                counter: 0,
+                queue: VecDeque::new(),
+                reports: Vec::new(),
+                sent_bytes: 0,
+            }
+        }
+
+        fn push(&mut self, bytes: usize, mark: Option<Vec<u8>>) {
+            self.queue.push_back((self.counter, bytes, mark));
+            self.counter += 1;
+            self.sent_bytes += bytes as u64;
+        }
+
+        /// One millisecond.
+        fn step(&mut self, ms: u64, mbps: u64) {
+            let now = Instant::from_millis(ms);
+            if self.busy {
+                self.gauge.wake();
+            }
+            while let Some(burst) = self.gauge.poll(now) {
+                let mut body = Vec::new();
+                self.gauge.mark(&burst, self.counter, burst.packets, &mut body);
+                for _ in 0..burst.packets {
+                    self.push(PADDING, None);
+                }
+                self.push(70, Some(body));
+            }
+            self.free = self.free.max(now);
+            let end = now + Duration::from_millis(1);
+            while mbps > 0 && self.free < end {
+                let Some((counter, bytes, mark)) = self.queue.pop_front() else { break };
+                let time = Bitrate::mbps(mbps).time_for(ByteCount::new(bytes as u64));
+                self.free += time.unwrap();
+                let at = self.free + RTT / 2;
+                let stamp = at.since(Instant::ZERO);
+                self.receiver.see(counter, bytes, Some(stamp), at);
+                if let Some(body) = mark {
+                    assert!(self.receiver.receive(&body, translate, at));
+                }
+            }
+            let mut body = Vec::new();
+            let at = end + RTT / 2;
+            if self.receiver.poll(at, &mut body) {
+                self.reports.push((at + RTT / 2, body));
+            }
+            let arrived = self.reports.extract_if(.., |(at, _)| *at <= now);
+            for (at, body) in arrived.collect::<Vec<_>>() {
+                assert!(self.gauge.receive(&body, at.max(now)));
+            }
+        }
+
+        fn mbps(&self) -> Option<f64> {
+            self.gauge.rate().map(|rate| rate.as_mbps_f64())
+        }
+    }
+
+    #[test]
+    fn a_rate_is_found_and_followed_up_and_down() {
+        let mut world = World::new();
+        assert_eq!(world.mbps(), None);
+        let (mut at, mut found) = (1, Vec::new());
+        for (mbps, time) in [(300, 200), (40, 200), (1000, 400), (0, 100), (100, 200)] {
+            for _ in 0..time {
+                world.step(at, mbps);
+                at += 1;
+            }
+            found.push((mbps, world.mbps().unwrap()));
+        }
+        for (mbps, found) in found {
+            let error = found - mbps as f64;
+            assert!(error.abs() <= 0.02 * mbps as f64, "{found} of {mbps}");
+        }
+    }
+
+    #[test]
+    fn trains_take_a_small_part_of_any_link() {
+        for mbps in [5, 20, 100, 1000] {
+            let mut world = World::new();
+            (1..=4000).for_each(|at| world.step(at, mbps));
+            let bits = world.sent_bytes as f64 * 8.0 / 4.0;
+            let share = bits / (mbps as f64 * 1e6);
+            assert!(share < 1.1 / f64::from(SHARE), "{share} of {mbps} Mb/s");
+            assert!(bits < 25e6, "{bits}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_stands_still_is_noticed_within_two_trains() {
+        let mut world = World::new();
+        (1..=200).for_each(|at| world.step(at, 500));
+        let mut at = 201;
+        while world.mbps() != Some(0.0) {
+            world.step(at, 0);
+            at += 1;
+        }
+        assert!(at - 201 <= 25, "{} ms", at - 201);
+        // A small packet in 5 ms is all that goes then.
+        let before = world.sent_bytes;
+        (at..at + 1000).for_each(|at| world.step(at, 0));
+        assert!(world.sent_bytes - before < 201 * 70, "{}", world.sent_bytes - before);
+    }
+
+    #[test]
+    fn an_idle_link_is_padded_rarely() {
+        let mut world = World::new();
+        world.busy = false;
+        (1..=4000).for_each(|at| world.step(at, 500));
+        let bits = world.sent_bytes as f64 * 8.0 / 4.0;
+        assert!(bits < 2e6, "{bits}");
+        assert!((490.0..510.0).contains(&world.mbps().unwrap()), "{:?}", world.mbps());
+    }
+
+    #[test]
+    fn either_side_may_begin_anew() {
+        let mut world = World::new();
+        (1..=200).for_each(|at| world.step(at, 500));
+        world.receiver = Receiver::default();
+        world.gauge.restart(Instant::from_millis(200));
+        (201..=300).for_each(|at| world.step(at, 100));
+        assert!((98.0..102.0).contains(&world.mbps().unwrap()), "{:?}", world.mbps());
+        world.gauge = Gauge::new(9000, Instant::from_millis(300));
+        (301..=400).for_each(|at| world.step(at, 200));
+        assert!((196.0..204.0).contains(&world.mbps().unwrap()), "{:?}", world.mbps());
+    }
+
+    #[test]
+    fn other_bytes_are_neither() {
+        let now = Instant::from_millis(5);
+        let mut gauge = Gauge::new(1, now);
+        let mut receiver = Receiver::default();
+        for length in 0..40 {
+            let body = vec![0xff; length];
+            assert!(!gauge.receive(&body, now), "{length}");
+            assert!(!receiver.receive(&body, translate, now), "{length}");
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! A neighbour as a socket knows it: where it is, what waits to go there, and how fast it may.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weftline_core::{Bitrate, Instant};
+
+use crate::complaint::Complaints;
+use crate::frame::Greeting;
+use crate::gauge::{Gauge, Receiver};
+use crate::key::PublicKey;
+use crate::pacer::Pacer;
+use crate::probe::Burst;
+use crate::udp::{Outbox, Sent};
+
+/// A neighbour's address that changes so often within [`FLAP_TIME`] is two neighbours.
+const FLAPS: u32 = 3;
+const FLAP_TIME: Duration = Duration::from_secs(10);
+
+/// A neighbour is told of a change by more than one of so many parts at once, and otherwise in this
+/// time.
+const TELL_CHANGE: u64 = 32;
+const TELL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How a node knows what the link to a neighbour has room for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// The system says when the interface has none, and the neighbour, if it is an access point,
+    /// what its own link carries.
+    #[default]
+    Interface,
+    /// It carries this much.
+    Fixed(Bitrate),
+    /// It is measured while it is used, by packet trains (COTAG §IV-A.2).
+    Measured,
+}
+
+/// What was counted of a neighbour or a socket; datagrams where nothing else is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Sent, and their bytes with UDP and IP headers.
+    pub sent: u64,
+    /// Bytes of those.
+    pub sent_bytes: u64,
+    /// Received and authentic.
+    pub received: u64,
+    /// Bytes of those.
+    pub received_bytes: u64,
+    /// Not sent: there was no session, no room in the kernel, or no route.
+    pub unsent: u64,
+    /// Sessions made.
+    pub sessions: u64,
+}
+
+/// How a neighbour is, for whoever looks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it was heard lately.
+    pub up: bool,
+    /// Where it is.
+    pub address: Option<SocketAddr>,
+    /// The round-trip time, smoothed.
+    pub rtt: Option<Duration>,
+    /// The rate that is sent by, where one is set or measured; zero while the link stands still.
+    pub rate: Option<Bitrate>,
+    /// What was counted.
+    pub counters: LinkCounters,
+}
+
+/// A neighbour as it is configured.
+#[derive(Clone, Debug)]
+pub(crate) struct Neighbour {
+    pub(crate) name: String,
+    pub(crate) key: PublicKey,
+    /// Where it is, if this side opens.
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) pace: Pace,
+}
+
+/// A neighbour.
+pub(crate) struct Lane {
+    pub(crate) name: String,
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) outbox: Outbox,
+    pacing: Pacing,
+    /// What is told of the neighbour's trains.
+    pub(crate) receiver: Receiver,
+    pub(crate) blocked: bool,
+    /// The last greeting and when it came.
+    pub(crate) heard: Option<(Greeting, Instant)>,
+    pub(crate) next_greeting: Instant,
+    pub(crate) rtt: Option<Duration>,
+    was_up: bool,
+    /// What it was told last, and when.
+    tells: Option<(Bitrate, Instant)>,
+    /// Changes of the address, and since when they are counted.
+    flaps: (u32, Instant),
+    pub(crate) counters: LinkCounters,
+}
+
+/// What holds packets back.
+enum Pacing {
+    Interface,
+    Fixed(Pacer),
+    /// By what the neighbour says; `None` while nothing may go.
+    Told(Option<Pacer>),
+    Measured(Box<Measured>),
+}
+
+/// A link that is measured.
+struct Measured {
+    gauge: Gauge,
+    /// `None` while nothing may go: nothing is known, or it stands still.
+    pacer: Option<Pacer>,
+    /// What is being sent back to back.
+    train: Option<Train>,
+}
+
+/// A train that is being sent.
+pub(crate) struct Train {
+    pub(crate) burst: Burst,
+    /// The first datagram's counter, and how many there are.
+    pub(crate) first: u64,
+    pub(crate) packets: u8,
+}
+
+impl Train {
+    pub(crate) fn is_whole(&self) -> bool {
+        self.packets >= self.burst.packets
+    }
+}
+
+impl Lane {
+    /// `run` is of the link's measurements, should there be any.
+    pub(crate) fn new(neighbour: &Neighbour, run: u32) -> Self {
+        let pacing = match neighbour.pace {
+            Pace::Interface => Pacing::Interface,
+            Pace::Fixed(rate) => Pacing::Fixed(Pacer::new(rate)),
+            Pace::Measured => {
+                let gauge = Gauge::new(run, Instant::ZERO);
+                Pacing::Measured(Box::new(Measured { gauge, pacer: None, train: None }))
+            }
+        };
+        Self {
+            name: neighbour.name.clone(),
+            address: neighbour.address,
+            outbox: Outbox::default(),
+            pacing,
+            receiver: Receiver::default(),
+            blocked: false,
+            heard: None,
+            next_greeting: Instant::ZERO,
+            rtt: None,
+            was_up: false,
+            tells: None,
+            flaps: (0, Instant::ZERO),
+            counters: LinkCounters::default(),
+        }
+    }
+
+    /// A session with it began.
+    pub(crate) fn begin(&mut self, from: SocketAddr, now: Instant, complaints: &mut Complaints) {
+        self.counters.sessions += 1;
+        if let Some(before) = self.address.replace(from)
+            && before != from
+        {
+            let (count, since) = self.flaps;
+            let recent = now < since + FLAP_TIME;
+            self.flaps = if recent { (count + 1, since) } else { (1, now) };
+            if self.flaps.0 >= FLAPS {
+                complaints.two_with_one_key(&self.name, before, from, now);
+            }
+        }
+        // What waits was encrypted for the session before; that is still taken.
+        self.next_greeting = Instant::ZERO;
+        self.heard = None;
+        self.receiver.restart();
+        if let Pacing::Measured(measured) = &mut self.pacing {
+            measured.gauge.restart(now);
+            measured.train = None;
+        }
+    }
+
+    /// Whether the rate leaves room for a packet.
+    pub(crate) fn has_room(&self, now: Instant) -> bool {
+        !self.blocked
+            && match &self.pacing {
+                Pacing::Interface => true,
+                Pacing::Fixed(pacer) => pacer.has_room(now),
+                Pacing::Told(pacer) => pacer.as_ref().is_some_and(|pacer| pacer.has_room(now)),
+                Pacing::Measured(measured) => {
+                    measured.train.as_ref().is_some_and(|train| !train.is_whole())
+                        || measured.pacer.as_ref().is_some_and(|pacer| pacer.has_room(now))
+                }
+            }
+    }
+
+    fn pacer(&self) -> Option<&Pacer> {
+        match &self.pacing {
+            Pacing::Interface => None,
+            Pacing::Fixed(pacer) => Some(pacer),
+            Pacing::Told(pacer) => pacer.as_ref(),
+            Pacing::Measured(measured) => measured.pacer.as_ref(),
+        }
+    }
+
+    /// When the rate leaves room, if it does not now.
+    pub(crate) fn next_room(&self, now: Instant) -> Option<Instant> {
+        self.pacer().filter(|pacer| !pacer.has_room(now)).map(Pacer::next_room)
+    }
+
+    /// Counts datagram `counter` of the session, of so many bytes with all headers, that is sent.
+    pub(crate) fn pace(&mut self, counter: u64, bytes: usize, now: Instant) {
+        let pacer = match &mut self.pacing {
+            Pacing::Interface => None,
+            Pacing::Fixed(pacer) => Some(pacer),
+            Pacing::Told(pacer) => pacer.as_mut(),
+            Pacing::Measured(measured) => {
+                if let Some(train) = measured.train.as_mut().filter(|train| !train.is_whole()) {
+                    if train.packets == 0 {
+                        train.first = counter;
+                    }
+                    train.packets += 1;
+                }
+                measured.pacer.as_mut()
+            }
+        };
+        if let Some(pacer) = pacer {
+            pacer.send(bytes, now);
+        }
+    }
+
+    /// What is sent from now on goes back to back.
+    pub(crate) fn begin_train(&mut self, burst: Burst) {
+        if let Pacing::Measured(measured) = &mut self.pacing {
+            measured.train = Some(Train { burst, first: 0, packets: 0 });
+        }
+    }
+
+    /// The train that is being sent.
+    pub(crate) fn train(&self) -> Option<&Train> {
+        match &self.pacing {
+            Pacing::Measured(measured) => measured.train.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Ends the train that is being sent.
+    pub(crate) fn end_train(&mut self) -> Option<Train> {
+        match &mut self.pacing {
+            Pacing::Measured(measured) => measured.train.take(),
+            _ => None,
+        }
+    }
+
+    /// The measuring of the link, if it is measured.
+    pub(crate) fn gauge(&mut self) -> Option<&mut Gauge> {
+        match &mut self.pacing {
+            Pacing::Measured(measured) => Some(&mut measured.gauge),
+            _ => None,
+        }
+    }
+
+    /// Takes what follows the first byte of a report; whether it is one.
+    pub(crate) fn reported(&mut self, body: &[u8], now: Instant) -> bool {
+        // Whoever is asked nothing has nothing to report.
+        let Some(gauge) = self.gauge() else { return true };
+        let well = gauge.receive(body, now);
+        self.take_rate();
+        well
+    }
+
+    /// Whether it was up when it was last tended.
+    pub(crate) fn is_up(&self) -> bool {
+        self.was_up
+    }
+
+    /// Sends by what is measured from now on.
+    pub(crate) fn take_rate(&mut self) {
+        if let Pacing::Measured(measured) = &mut self.pacing {
+            set_rate(&mut measured.pacer, measured.gauge.rate());
+        }
+    }
+
+    /// The neighbour says what its own link carries: no more need go to it. What was configured
+    /// here counts more.
+    pub(crate) fn told(&mut self, rate: Bitrate) {
+        if let Pacing::Interface = self.pacing {
+            self.pacing = Pacing::Told(None);
+        }
+        if let Pacing::Told(pacer) = &mut self.pacing {
+            set_rate(pacer, Some(rate));
+        }
+    }
+
+    /// Whether the neighbour is to be told now that this side's other link carries `rate`.
+    pub(crate) fn is_to_be_told(&mut self, rate: Bitrate, now: Instant) -> bool {
+        let known = self.tells.is_some_and(|(said, at)| {
+            let change = rate.as_bps().abs_diff(said.as_bps());
+            change <= said.as_bps() / TELL_CHANGE && now < at + TELL_INTERVAL
+        });
+        if !known {
+            self.tells = Some((rate, now));
+        }
+        !known
+    }
+
+    /// When a train is due, or a word on the neighbour's.
+    pub(crate) fn measuring_timeout(&self) -> Option<Instant> {
+        let gauge = match &self.pacing {
+            Pacing::Measured(measured) => Some(measured.gauge.poll_timeout()),
+            _ => None,
+        };
+        gauge.into_iter().chain(self.receiver.poll_timeout()).min()
+    }
+
+    /// The rate that is sent by.
+    pub(crate) fn rate(&self) -> Option<Bitrate> {
+        match &self.pacing {
+            Pacing::Interface => None,
+            Pacing::Fixed(pacer) => Some(pacer.rate()),
+            Pacing::Told(pacer) => Some(pacer.as_ref().map_or(Bitrate::ZERO, Pacer::rate)),
+            Pacing::Measured(measured) => measured.gauge.rate(),
+        }
+    }
+
+    pub(crate) fn greeted(&mut self, greeting: Greeting, now: Instant) {
+        self.heard = Some((greeting, now));
+        let now_us = now.as_nanos() / 1000;
+        if greeting.heard_us == 0 {
+            return;
+        }
+        let away = now_us.checked_sub(greeting.heard_us);
+        let Some(rtt) = away.and_then(|away| away.checked_sub(greeting.age_us.into())) else {
+            return;
+        };
+        let rtt = Duration::from_micros(rtt.min(60_000_000));
+        self.rtt = Some(self.rtt.map_or(rtt, |old| (old * 7 + rtt) / 8));
+    }
+
+    /// Says once that a neighbour is there, or no longer.
+    pub(crate) fn tell_change(
+        &mut self,
+        is_up: bool,
+        now: Instant,
+        opens: bool,
+        complaints: &mut Complaints,
+    ) {
+        let name = &self.name;
+        match (self.was_up, is_up, self.address) {
+            (false, true, Some(address)) => tracing::info!("link '{name}' is up, with {address}"),
+            (true, false, _) => tracing::warn!("link '{name}' is down: nothing is heard of it"),
+            (false, false, Some(address)) if opens => {
+                complaints.no_answer(name, address, now);
+            }
+            _ => {}
+        }
+        self.was_up = is_up;
+        if !is_up {
+            self.rtt = None;
+        }
+    }
+
+    pub(crate) fn note(
+        &mut self,
+        sent: Sent,
+        length: usize,
+        now: Instant,
+        complaints: &mut Complaints,
+    ) {
+        match sent {
+            Sent::Done => {}
+            Sent::Blocked => self.blocked = true,
+            Sent::TooLong => {
+                self.counters.unsent += 1;
+                complaints.too_long(&self.name, length, now);
+            }
+            Sent::Refused => self.counters.unsent += 1,
+        }
+    }
+}
+
+/// Lets `pacer` go by `rate`; nothing goes at zero, nor while it is not known.
+fn set_rate(pacer: &mut Option<Pacer>, rate: Option<Bitrate>) {
+    match (rate, &mut *pacer) {
+        (None | Some(Bitrate::ZERO), _) => *pacer = None,
+        (Some(rate), Some(pacer)) => pacer.set_rate(rate),
+        (Some(rate), None) => *pacer = Some(Pacer::new(rate)),
+    }
+}
