@@ -12,7 +12,7 @@ use support::{DEVICE_V4, DEVICE_V6, GATEWAY_V4, GATEWAY_V6, PATIENCE, World, alo
 use weftline_core::Bitrate;
 use weftline_lab::testbed::Testbed;
 use weftline_link::RateTrace;
-use weftline_tunnel::{Scheme, Sending};
+use weftline_tunnel::{Scheme, Sending, Status};
 
 const DELAY: Duration = Duration::from_millis(5);
 
@@ -71,18 +71,66 @@ fn transfer(
 #[test]
 fn tcp_passes_both_ways_byte_for_byte_in_every_scheme() {
     let _alone = alone();
-    for scheme in [Scheme::Systematic, Scheme::Dense, Scheme::Plain] {
-        let sending = Sending { scheme, ..Sending::default() };
+    for (scheme, cut_through) in [
+        (Scheme::Systematic, true),
+        (Scheme::Systematic, false),
+        (Scheme::Dense, false),
+        (Scheme::Plain, false),
+    ] {
+        let sending = Sending { scheme, cut_through, ..Sending::default() };
         let Some(mut world) = World::build(links(0.0), sending) else { return };
         world.start();
         for (from, down) in
             [(GATEWAY_V4, true), (GATEWAY_V6, true), (DEVICE_V4, false), (DEVICE_V6, false)]
         {
             let took = transfer(&world.testbed, ip(from), down, 2 << 20, || {});
-            eprintln!("{scheme:?} from {from}: {took:.1?}");
+            eprintln!("{scheme:?}, cut-through {cut_through}, from {from}: {took:.1?}");
         }
         let dropped = world.device().status().dropped;
         assert_eq!((dropped.forged, dropped.malformed), (0, 0));
+    }
+}
+
+/// The rate by which `node` sends over the link with `index`, in Mb/s.
+fn mbps(status: &Status, index: usize) -> Option<f64> {
+    status.links[index].rate.map(Bitrate::as_mbps_f64)
+}
+
+#[test]
+fn access_points_measure_their_links_and_tell_the_gateway() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    world.measured = true;
+    world.start();
+    // Measured while idle, and under load.
+    for load in [0, 4 << 20] {
+        transfer(&world.testbed, ip(GATEWAY_V4), true, load, || {});
+        for (index, carried) in [(0, 30.0), (1, 10.0)] {
+            let near = |rate: Option<f64>| rate.is_some_and(|r| (r / carried - 1.0).abs() < 0.1);
+            // Behind the gateway's is the link to the device.
+            let is_near = |status: &Status| near(mbps(status, 1));
+            world.ap(index).wait_for("the measured rate", is_near);
+            world.gateway().wait_for("the rate it is told", |status| near(mbps(status, index)));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_sent_over_a_link_that_stands_still() {
+    let _alone = alone();
+    let seconds = Duration::from_secs;
+    let steps = vec![(seconds(0), Bitrate::mbps(30)), (seconds(4), Bitrate::ZERO)];
+    let [mut mmwave, sub6] = links(0.0);
+    mmwave.rate = RateTrace::from_steps(steps, seconds(8)).unwrap();
+    let Some(mut world) = World::build([mmwave, sub6], Sending::default()) else { return };
+    world.measured = true;
+    world.start();
+    for _ in 0..2 {
+        world.ap(0).wait_for("the link stands still", |status| mbps(status, 1) == Some(0.0));
+        world.gateway().wait_for("the gateway knows", |status| mbps(status, 0) == Some(0.0));
+        let took = transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+        eprintln!("1 MiB while one link stands still: {took:.1?}");
+        world.ap(0).wait_for("the link is back", |status| mbps(status, 1) > Some(20.0));
     }
 }
 
@@ -111,7 +159,7 @@ fn an_access_point_may_die_and_come_back() {
     let begun = Instant::now();
     world.aps[0] = Some(ap);
     let up = |name: &'static str| {
-        move |status: &weftline_tunnel::Status| {
+        move |status: &Status| {
             status.links.iter().any(|link| link.name == name && link.up)
         }
     };

@@ -129,6 +129,8 @@ pub(crate) struct World {
     pub(crate) sending: Sending,
     pub(crate) rates: [Bitrate; 2],
     pub(crate) plaintext: bool,
+    /// Whether access points measure their links.
+    pub(crate) measured: bool,
     /// Where the device finds the first access point, if not where it is.
     pub(crate) first_link: Option<SocketAddr>,
     pub(crate) testbed: Testbed,
@@ -163,6 +165,7 @@ impl World {
             sending,
             rates,
             plaintext: false,
+            measured: false,
             first_link: None,
             testbed,
         })
@@ -221,7 +224,7 @@ impl World {
             gateway_via: None,
             listen: self.ap_address(index),
             device_key: self.keys.device.public(),
-            pace: Pace::Fixed(self.rates[index]),
+            pace: if self.measured { Pace::Measured } else { Pace::Fixed(self.rates[index]) },
         };
         Node::start(&self.testbed.server, || AccessPoint::open(config), AccessPoint::run)
     }

@@ -98,7 +98,9 @@ fn world(
                 *number += 1;
             }
         }
+        let is_done = |at: Option<Instant>| at.is_none_or(|at| at > now);
         gateway.handle_timeout(now);
+        assert!(is_done(gateway.poll_timeout()), "what is due was done");
         for n in 0..2 {
             while links[n].has_room(now_ns) {
                 out.clear();
@@ -111,6 +113,7 @@ fn world(
                 let _ = aps[n].receive(0, &bytes, now);
             }
             aps[n].handle_timeout(now);
+            assert!(is_done(aps[n].poll_timeout()), "what is due was done");
             while links[2 + n].has_room(now_ns) {
                 out.clear();
                 if aps[n].poll_transmit(now, &mut out).is_none() {
@@ -123,6 +126,7 @@ fn world(
             }
         }
         device.handle_timeout(now);
+        assert!(is_done(device.poll_timeout()), "what is due was done");
         out.clear();
         while let Some(flow) = device.poll_delivery(&mut out) {
             let number = u32::from_be_bytes(out[..4].try_into().unwrap());
