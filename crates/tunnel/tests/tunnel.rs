@@ -159,9 +159,7 @@ fn an_access_point_may_die_and_come_back() {
     let begun = Instant::now();
     world.aps[0] = Some(ap);
     let up = |name: &'static str| {
-        move |status: &Status| {
-            status.links.iter().any(|link| link.name == name && link.up)
-        }
+        move |status: &Status| status.links.iter().any(|link| link.name == name && link.up)
     };
     world.gateway().wait_for("the gateway's link", up("mmwave"));
     world.device().wait_for("the device's link", up("mmwave"));
