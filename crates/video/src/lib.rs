@@ -9,6 +9,7 @@
 pub mod geometry;
 pub mod head;
 pub mod metric;
+pub mod ows;
 mod player;
 pub mod rd;
 mod stream;

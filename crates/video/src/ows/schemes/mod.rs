@@ -1,0 +1,91 @@
+//! The schemes by name. A scheme is one file here and one line in [`REGISTRY`].
+
+mod fix;
+mod oracle;
+mod ows;
+mod paper;
+mod uniform;
+mod viewport;
+
+use super::effort::Effort;
+use super::menu::Menu;
+use super::problem::{Draft, Plan, PlanError, Problem};
+use super::rates::allocate;
+
+/// A scheme's entry in the registry.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name on the command line and in results.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    make: fn(&Problem<'_>, &mut Effort<'_>) -> Result<Draft, PlanError>,
+}
+
+/// Every scheme, by name.
+pub const REGISTRY: &[Entry] = &[
+    ows::ENTRY,
+    fix::ENTRY,
+    uniform::ENTRY,
+    viewport::ENTRY,
+    paper::ASCENDING,
+    paper::DESCENDING,
+    oracle::ENTRY,
+];
+
+/// A scheme that is not in the registry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown tile scheme '{name}'; known are {known}")]
+pub struct UnknownScheme {
+    name: String,
+    known: String,
+}
+
+impl Entry {
+    /// The entry called `name`.
+    ///
+    /// # Errors
+    /// If there is none: the message names those there are.
+    pub fn find(name: &str) -> Result<&'static Self, UnknownScheme> {
+        REGISTRY.iter().find(|entry| entry.name == name).ok_or_else(|| UnknownScheme {
+            name: name.chars().take(64).collect(),
+            known: REGISTRY.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// What is sent of the GoP, in what order. Never more than the problem's budget; the expected
+    /// loss is that under the problem's throughput and delivery.
+    ///
+    /// # Errors
+    /// [`PlanError::NoTruth`] if the scheme must know the true throughput and it was not given.
+    pub fn plan(&self, problem: &Problem<'_>, effort: &mut Effort<'_>) -> Result<Plan, PlanError> {
+        (self.make)(problem, effort).map(|draft| problem.plan(&draft))
+    }
+}
+
+/// The paper's rates (Algorithm 1, line 5): min Σ P·D within the budget, all tiles sent. If the
+/// budget is below the lowest rungs, tiles are left out where that loses least.
+fn paper_rates(problem: &Problem<'_>) -> Vec<Option<usize>> {
+    let tiles = problem.inputs().gop.tiles();
+    let all: Vec<Menu> = tiles.iter().map(|tile| Menu::new(tile, None)).collect();
+    let (weights, budget) = (problem.visibility(), problem.budget().as_u64());
+    let (menus, allocation) = match allocate(&all, weights, budget) {
+        Some(allocation) => (&all[..], allocation),
+        None => {
+            let allocation = allocate(problem.menus(), weights, budget);
+            (problem.menus(), allocation.expect("sending nothing fits every budget"))
+        }
+    };
+    rungs(menus, &allocation.choices)
+}
+
+/// The rungs that choices stand for.
+pub(super) fn rungs(menus: &[Menu], choices: &[usize]) -> Vec<Option<usize>> {
+    menus.iter().zip(choices).map(|(menu, &choice)| menu.choices()[choice].rung).collect()
+}
+
+/// These rungs in raster order.
+pub(super) fn raster(rungs: Vec<Option<usize>>) -> Draft {
+    let order = (0..rungs.len()).filter(|&tile| rungs[tile].is_some()).collect();
+    Draft { order, rungs }
+}
