@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod evaluate;
 pub mod geometry;
 pub mod head;
 pub mod metric;
