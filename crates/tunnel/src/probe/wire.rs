@@ -325,13 +325,15 @@ fn put_reason(reason: Reason, out: &mut Vec<u8>) {
 fn reason(reader: &mut Reader<'_>) -> Result<Reason, WireError> {
     let (code, value) = (reader.u8()?, reader.u32()?);
     Ok(match code {
+        5 => Reason::Rate(value),
+        6 => Reason::Duration(value),
+        7 => Reason::Size(value),
+        // The others have none: one packet has one form.
+        _ if value != 0 => return Err(WireError::Field("reason's value")),
         1 => Reason::Done,
         2 => Reason::Stopped,
         3 => Reason::Busy,
         4 => Reason::Token,
-        5 => Reason::Rate(value),
-        6 => Reason::Duration(value),
-        7 => Reason::Size(value),
         8 => Reason::Silent,
         _ => return Err(WireError::Field("reason")),
     })
