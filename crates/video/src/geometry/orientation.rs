@@ -22,8 +22,10 @@ impl Default for Orientation {
 
 impl Orientation {
     /// Turned `yaw_deg` degrees to the right, `pitch_deg` up, and leaning `roll_deg` to the right.
+    /// An angle that is not finite counts as 0.
     pub fn from_degrees(yaw_deg: f64, pitch_deg: f64, roll_deg: f64) -> Self {
-        let half = |deg: f64| (deg.to_radians() / 2.0).sin_cos();
+        let finite = |deg: f64| if deg.is_finite() { deg } else { 0.0 };
+        let half = |deg: f64| (finite(deg).to_radians() / 2.0).sin_cos();
         let ((sy, cy), (sp, cp), (sr, cr)) = (half(yaw_deg), half(pitch_deg), half(roll_deg));
         let yaw = Self { w: cy, x: 0.0, y: 0.0, z: -sy };
         let pitch = Self { w: cp, x: 0.0, y: -sp, z: 0.0 };

@@ -52,6 +52,8 @@ fn axes_point_as_the_module_says() {
     assert_eq!(Direction::new(0.0, 0.0, 0.0), None);
     assert_eq!(Direction::new(f64::NAN, 0.0, 1.0), None);
     assert_eq!(Orientation::from_quaternion(0.0, 0.0, 0.0, 0.0), None);
+    let odd = Orientation::from_degrees(f64::NAN, f64::INFINITY, 0.0);
+    assert_eq!(odd, Orientation::default());
 }
 
 #[test]
@@ -162,7 +164,12 @@ fn grids_and_frames_are_read_and_refused_with_the_remedy() {
     insta::assert_snapshot!(texts.join("\n"));
 }
 
+/// Cases of each property.
+const CASES: u32 = 128;
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
     #[test]
     fn a_refused_frame_is_told_one_that_fits(
         columns in 1..=64_u32,
@@ -235,7 +242,9 @@ proptest! {
         let found = Viewport::new(fov).visibility(Grid::default(), pose);
         prop_assert!((found.share.iter().sum::<f64>() - 1.0).abs() < 1e-9);
         let areas = (0..24).map(|tile| found.seen[tile] * Grid::default().solid_angle(tile));
-        prop_assert!((areas.sum::<f64>() - fov.solid_angle()).abs() < 0.02);
+        // Tiles seen whole may be met by a few rays too many, which are cut off at 1.
+        let lost = fov.solid_angle() - areas.sum::<f64>();
+        prop_assert!((-1e-9..0.08).contains(&lost), "{}", lost);
         // The tile in the middle of the view is seen.
         prop_assert!(found.seen[Grid::default().tile_of(pose.direction())] > 0.0);
         prop_assert!(fov.sees(pose, pose.direction()));
