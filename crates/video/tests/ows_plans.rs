@@ -202,6 +202,29 @@ fn problems_that_are_none_are_refused_and_unknowns_defined() {
     assert!(error.to_string().starts_with("the scheme 'oracle' needs the true throughput"));
 }
 
+/// The schemes beside each other: expected loss against `fix`, in dB, for each transport.
+#[test]
+fn algorithm_1_as_printed_is_worse_than_the_raster_order() {
+    for delivery in TRANSPORTS {
+        let mean = |scheme| {
+            let decibels = (0..40).map(|seed| {
+                let case = tables::case(seed, 6, 4);
+                let inputs = inputs(&case, [&case.grey, &case.last][seed as usize % 2], delivery);
+                let [loss, fix] = [scheme, "fix"].map(|name| plan(name, inputs).expected_loss);
+                10.0 * (fix / loss).log10()
+            });
+            decibels.sum::<f64>() / 40.0
+        };
+        let names = ["ows", "ows-paper", "ows-paper-desc", "uniform", "viewport-only"];
+        let gains = names.map(mean);
+        println!("{delivery:?}: gains over fix in dB: {names:?} {gains:.2?}");
+        let [ows, ascending, ..] = gains;
+        // With one window for the whole GoP the end of the order is no bad place.
+        let whole = delivery.progress(&[ByteCount::new(1)]).end > 1 << 30;
+        assert!(ows > 1.0 && (whole || ascending < -0.5), "{gains:?}");
+    }
+}
+
 #[test]
 fn work_is_bounded_and_no_work_is_fix() {
     let case = tables::case(8, 12, 8);

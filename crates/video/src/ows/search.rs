@@ -211,9 +211,9 @@ impl<'a, 'b> Search<'a, 'b> {
                         }
                     }
                 }
-                if effort.spent() >= most || !effort.lasts() {
-                    break;
-                }
+            }
+            if effort.spent() >= most || !effort.lasts() {
+                break;
             }
         }
         let Some(mut best) = best else { return false };

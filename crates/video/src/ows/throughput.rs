@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount};
 
-/// Seconds kept of a history. With the default half-life what is older weighs nothing.
+/// Seconds kept of a history: two of the default half-lives.
 pub const MAX_SECONDS: usize = 120;
 /// The most paths of a sample.
 pub const MAX_PATHS: usize = 16;
@@ -36,10 +36,11 @@ pub struct Recency {
 }
 
 /// The default was chosen by the error of forecasts on generated traces of a radio that is blocked
-/// now and then (docs/ows.md has the table and the command).
+/// now and then (docs/ows.md has the table and the command). Those traces do not drift, so longer
+/// half-lives score a little better still; real ones do.
 impl Default for Recency {
     fn default() -> Self {
-        Self { half_life: Duration::from_secs(30), likeness: 4.0 }
+        Self { half_life: Duration::from_secs(60), likeness: 16.0 }
     }
 }
 
