@@ -18,6 +18,7 @@ mod serve;
 mod signals;
 mod sim;
 mod status;
+mod vr;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -56,6 +57,9 @@ enum Command {
     /// Measure what a path carries, by trains of packets
     #[command(subcommand)]
     Probe(probe::ProbeCommand),
+    /// 360° video: synthetic scenes, packages of encoded tiles
+    #[command(subcommand)]
+    Vr(vr::VrCommand),
     /// Draw the results in a directory as one HTML file
     Report {
         /// Where `--out` of `lab run`, `sim run` or `sim sweep` wrote its results
@@ -100,6 +104,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Sim(command) => sim::run(command),
         Command::Cotag(command) => cotag::run(command),
         Command::Probe(command) => probe::run(command),
+        Command::Vr(command) => vr::run(command),
         Command::Report { dir } => {
             let page = weftline_report::write_report(&dir)?;
             output::print(&format!("{}\n", page.display()))

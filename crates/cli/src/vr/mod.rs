@@ -1,0 +1,46 @@
+//! `weftline vr`: 360° video.
+
+mod package;
+mod progress;
+mod synth;
+
+use clap::Subcommand;
+use weftline_vr::{Stop, VrError};
+
+use crate::failure::Failure;
+
+/// What can be done with 360° video.
+#[derive(Debug, Subcommand)]
+pub(crate) enum VrCommand {
+    /// Cut a 360° video into GoPs and tiles, and encode each at a ladder of qualities
+    Package(package::PackageArgs),
+    /// Draw a synthetic 360° video, the same for the same seed on every machine
+    Synth(synth::SynthArgs),
+}
+
+/// Does what was asked about 360° video.
+pub(crate) fn run(command: VrCommand) -> Result<(), Failure> {
+    match command {
+        VrCommand::Package(args) => package::run(&args),
+        VrCommand::Synth(args) => synth::run(&args),
+    }
+}
+
+/// Asked for by the first SIGINT or SIGTERM; a second one ends the program as it does others.
+fn stop_on_signals() -> Result<Stop, Failure> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let stop = Stop::default();
+    for signal in [SIGINT, SIGTERM] {
+        let status = 128 + signal;
+        signal_hook::flag::register_conditional_shutdown(signal, status, stop.flag())?;
+        signal_hook::flag::register(signal, stop.flag())?;
+    }
+    Ok(stop)
+}
+
+impl From<VrError> for Failure {
+    fn from(error: VrError) -> Self {
+        let status = error.exit_code();
+        Self::with_status(error, status)
+    }
+}

@@ -1,0 +1,97 @@
+//! `weftline vr package`: a source as tiles at a ladder of qualities.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use clap::Args;
+use weftline_video::geometry::Grid;
+use weftline_vr::package::{MANIFEST, Package, PackageOptions, TABLE, package};
+
+use super::progress::Progress;
+use super::stop_on_signals;
+use super::synth::parse_size;
+use crate::failure::Failure;
+use crate::output;
+
+/// Options of `vr package`.
+#[derive(Debug, Args)]
+pub(crate) struct PackageArgs {
+    /// An equirectangular video that ffmpeg reads, twice as wide as high, at a constant rate
+    source: PathBuf,
+    /// Where to put the package; one that was begun there is gone on with
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Columns and rows of tiles
+    #[arg(long, value_name = "CxR", default_value = "6x4")]
+    grid: Grid,
+    /// The QPs of the ladder, with commas between them
+    #[arg(long, value_name = "QP,…", value_delimiter = ',', default_value = "22,27,32,37,42")]
+    qp: Vec<u8>,
+    /// How thorough x264 is, from ultrafast to veryslow
+    #[arg(long, value_name = "NAME", default_value = "medium")]
+    preset: String,
+    /// How long a GoP is
+    #[arg(long, value_name = "SECONDS", default_value = "1")]
+    gop: f64,
+    /// Scale the source to this size first
+    #[arg(long, value_name = "WxH")]
+    size: Option<String>,
+    /// How many ffmpegs at once [default: one per core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+}
+
+/// Packages a source.
+pub(super) fn run(args: &PackageArgs) -> Result<(), Failure> {
+    let options = PackageOptions {
+        grid: args.grid,
+        qps: args.qp.clone(),
+        preset: args.preset.clone(),
+        gop_s: args.gop,
+        size: args.size.as_deref().map(parse_size).transpose()?,
+    };
+    let jobs = args.jobs.or(available_parallelism().ok()).map_or(1, NonZero::get);
+    let stop = stop_on_signals()?;
+    let mut progress: Option<Progress> = None;
+    let began = Instant::now();
+    let package = package(&args.source, &args.output, &options, jobs, &stop, &mut |packaged| {
+        let (done, before) = (u64::from(packaged.done), u64::from(packaged.before));
+        let bar = progress.get_or_insert_with(|| {
+            if before > 0 {
+                let (dir, total) = (args.output.display(), packaged.total);
+                output::tell(format_args!("{dir}: {before} of {total} GoPs are there already"));
+            }
+            Progress::new("GoPs", u64::from(packaged.total), before)
+        });
+        bar.set(done);
+    })?;
+    drop(progress);
+    let took = began.elapsed().as_secs_f64();
+    output::print(&summary(&args.output, &package, took))
+}
+
+/// What the package holds.
+fn summary(dir: &Path, package: &Package, took_s: f64) -> String {
+    let description = package.description();
+    let tiles = description.grid().tiles();
+    let (frame, grid) = (description.frame(), description.grid());
+    let mut text = format!(
+        "{}: {} GoPs of {frame} in {grid} tiles, {took_s:.1} s\n",
+        dir.display(),
+        description.gops()
+    );
+    for &qp in description.qps() {
+        let gops = package.table().gops().iter();
+        let rungs = gops.flat_map(|gop| gop.tiles().iter().filter_map(|tile| tile.at_qp(qp)));
+        let (bytes, ws_mse) = rungs.fold((0, 0.0), |(bytes, ws_mse), rung| {
+            (bytes + rung.bytes.as_u64(), ws_mse + rung.ws_mse)
+        });
+        let mbps = (bytes * 8) as f64 / package.duration().as_secs_f64() / 1e6;
+        let psnr_db = weftline_video::metric::psnr_db(ws_mse / f64::from(description.gops()));
+        text += &format!("QP {qp:2}: {mbps:8.2} Mb/s in {tiles} tiles, WS-PSNR {psnr_db:.2} dB\n");
+    }
+    let at = |file: &str| dir.join(file).display().to_string();
+    text + &format!("{}\n{}\n", at(TABLE), at(MANIFEST))
+}

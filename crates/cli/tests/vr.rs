@@ -1,0 +1,337 @@
+//! `weftline vr` as it is used: scenes, packages, and what goes wrong with them. Without ffmpeg
+//! most of it is skipped; in CI it must be there.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use weftline_video::rd::RdTable;
+
+const WEFTLINE: &str = env!("CARGO_BIN_EXE_weftline");
+
+/// Runs `weftline vr` with arguments separated by spaces, in `dir`.
+fn vr(dir: &Path, args: &str) -> Result<String, (i32, String)> {
+    run(Command::new(WEFTLINE).arg("vr").args(args.split(' ')).current_dir(dir))
+}
+
+fn run(command: &mut Command) -> Result<String, (i32, String)> {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err((output.status.code().unwrap_or(-1), text(&output.stderr))),
+    }
+}
+
+/// A failure: its exit status, and one line that has all of `words`.
+#[track_caller]
+fn fails(result: Result<String, (i32, String)>, status: i32, words: &[&str]) {
+    let (got, said) = result.expect_err("it should fail");
+    let line = said.lines().last().unwrap_or_default();
+    assert_eq!(got, status, "{said}");
+    assert!(line.starts_with("weftline: "), "{said}");
+    for word in words {
+        assert!(line.contains(word), "no '{word}' in: {said}");
+    }
+}
+
+/// Whether there is an ffmpeg to test with.
+fn ffmpeg() -> bool {
+    let there = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status().is_ok();
+    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg must be installed");
+    if !there {
+        println!("skipped: ffmpeg is not installed (scripts/tools installs it)");
+    }
+    there
+}
+
+fn ff(dir: &Path, args: &str) {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-v", "error", "-nostdin", "-y"]).args(args.split(' ')).current_dir(dir);
+    run(&mut command).unwrap();
+}
+
+/// A directory with a scene of 8 pictures a second in it.
+fn with_scene(seconds: f64) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let size = "--size 192x96 --fps 8";
+    vr(dir.path(), &format!("synth plaza -o plaza.y4m {size} --seconds {seconds}")).unwrap();
+    dir
+}
+
+const QUICK: &str = "--preset ultrafast --qp 22,37";
+
+/// All files of a package but what a lock or a crash may leave, with their content.
+fn content(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(next) = dirs.pop() {
+        for entry in fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => dirs.push(path),
+                false => files
+                    .push((path.strip_prefix(dir).unwrap().to_owned(), fs::read(&path).unwrap())),
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn a_scene_becomes_a_package_with_table_and_manifest() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(2.3);
+    let said = vr(dir.path(), &format!("package plaza.y4m -o pkg {QUICK}")).unwrap();
+    assert!(said.starts_with("pkg: 2 GoPs of 192x96 in 6x4 tiles"), "{said}");
+    let package = dir.path().join("pkg");
+    let table = RdTable::parse(&fs::read_to_string(package.join("rd.csv")).unwrap()).unwrap();
+    assert_eq!((table.columns(), table.rows(), table.gops().len()), (6, 4, 2));
+    for (gop, tiles) in table.gops().iter().enumerate() {
+        let mut sums = [(0, 0.0); 2];
+        for (tile, rungs) in tiles.tiles().iter().enumerate() {
+            for (rung, sum) in rungs.rungs().iter().zip(&mut sums) {
+                let file = format!("tiles/t{tile:03}q{}/{gop:06}.m4s", rung.qp);
+                let length = fs::metadata(package.join(&file)).unwrap().len();
+                assert_eq!(length, rung.bytes.as_u64(), "{file}");
+                *sum = (sum.0 + length, sum.1 + rung.ws_mse);
+            }
+        }
+        let [fine, coarse] = sums;
+        assert!(fine.0 > coarse.0 && fine.1 < coarse.1, "{sums:?}");
+        // QP 22 has a step of 8, QP 37 one of 44: at most about step²/12, and not nothing.
+        assert!((0.5..12.0).contains(&fine.1) && (5.0..200.0).contains(&coarse.1), "{sums:?}");
+    }
+    let manifest = fs::read_to_string(package.join("manifest.mpd")).unwrap();
+    assert_eq!(manifest.matches("urn:mpeg:dash:srd:2014").count(), 24);
+    assert!(manifest.contains("value=\"0,160,72,32,24,192,96\""), "{manifest}");
+    assert_eq!(manifest.matches("<Representation ").count(), 48);
+    assert_eq!(manifest.matches("codecs=\"avc1.").count(), 48);
+    assert_eq!(content(&package).len(), 48 * 3 + 5, "nothing is left over");
+}
+
+/// A player's demuxer reads the manifest and finds each tile's pictures where they belong.
+#[test]
+fn the_manifest_plays() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(2.0);
+    // This preset reorders pictures.
+    let options = "--grid 2x1 --qp 30 --preset medium";
+    vr(dir.path(), &format!("package plaza.y4m -o pkg {options}")).unwrap();
+    let mut probe = Command::new("ffprobe");
+    probe.args("-v error -count_frames -show_entries stream=width,nb_read_frames".split(' '));
+    probe.args(["-of", "csv=p=0"]).arg(dir.path().join("pkg/manifest.mpd"));
+    // It asks for one segment more than there are, and complains; what it counted stands.
+    let output = probe.stdin(Stdio::null()).output().unwrap();
+    let (said, wrong) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8_lossy(&output.stderr));
+    if wrong.contains("Invalid data") && said.is_empty() {
+        println!("skipped: this ffmpeg has no DASH demuxer");
+        return;
+    }
+    let streams: Vec<&str> = said.lines().filter(|line| line.starts_with("96,")).collect();
+    assert!(streams.len() >= 2, "{said}{wrong}");
+    assert!(streams.iter().all(|line| line.ends_with(",16")), "{said}");
+}
+
+#[test]
+fn what_was_cut_or_lost_is_made_again_to_the_byte() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(3.0);
+    let command = format!("package plaza.y4m -o pkg {QUICK} --grid 3x2 --jobs 2");
+    vr(dir.path(), &command).unwrap();
+    let package = dir.path().join("pkg");
+    let whole = content(&package);
+    // As a crash leaves it: no record, a stale work directory, nothing concluded.
+    fs::remove_file(package.join("gops/000001.json")).unwrap();
+    fs::create_dir(package.join(".work-1")).unwrap();
+    fs::write(package.join(".work-1/source.yuv"), b"half").unwrap();
+    // As a failing disk leaves it.
+    fs::write(package.join("tiles/t004q37/000002.m4s"), b"cut").unwrap();
+    fs::remove_file(package.join("tiles/t000q22/init.mp4")).unwrap();
+    vr(dir.path(), &command).unwrap();
+    assert!(content(&package) == whole, "the same package again");
+}
+
+#[test]
+fn a_package_that_was_killed_is_gone_on_with() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(4.0);
+    let args = format!("vr package plaza.y4m {QUICK} --grid 3x2 --jobs 1 -o");
+    let args: Vec<&str> = args.split(' ').collect();
+    let mut child = Command::new(WEFTLINE)
+        .args(&args)
+        .arg("pkg")
+        .current_dir(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let package = dir.path().join("pkg");
+    while !package.join("gops/000000.json").is_file() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before its first GoP");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let first = fs::metadata(package.join("tiles/t000q22/000000.m4s")).unwrap();
+    assert!(!package.join("gops/000003.json").exists(), "it was killed too late to test anything");
+    for out in ["pkg", "fresh"] {
+        run(Command::new(WEFTLINE).args(&args).arg(out).current_dir(dir.path())).unwrap();
+    }
+    let again = fs::metadata(package.join("tiles/t000q22/000000.m4s")).unwrap();
+    assert_eq!(first.modified().unwrap(), again.modified().unwrap(), "what was done is kept");
+    assert!(content(&package) == content(&dir.path().join("fresh")));
+}
+
+#[test]
+fn sources_that_cannot_be_packaged_are_refused() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(1.0);
+    let at = dir.path();
+    let package =
+        |source: &str, more: &str| vr(at, format!("package {source} -o pkg {more}").trim());
+    fails(package("none.mp4", ""), 1, &["none.mp4", "No such file"]);
+    fs::write(at.join("text.mp4"), "no video").unwrap();
+    fails(package("text.mp4", ""), 1, &["text.mp4", "ffmpeg cannot read it"]);
+    ff(at, "-i plaza.y4m -vf crop=160:90 -c:v ffv1 wide.mkv");
+    fails(package("wide.mkv", ""), 1, &["wide.mkv", "twice as wide", "--size"]);
+    ff(at, "-i plaza.y4m -vf scale=191:95 -pix_fmt yuv444p -c:v ffv1 odd.mkv");
+    fails(package("odd.mkv", ""), 1, &["odd.mkv", "even"]);
+    // Pictures 3 and 4 are left out.
+    ff(at, "-i plaza.y4m -vf select='not(between(n,3,4))' -fps_mode vfr -c:v ffv1 vfr.mkv");
+    fails(package("vfr.mkv", ""), 1, &["vfr.mkv", "constant rate", "fps=30"]);
+    fails(package("plaza.y4m", "--gop 2"), 1, &["8 pictures", "less than one GoP of 16"]);
+    fails(package("plaza.y4m", "--grid 7x4"), 2, &["7x4 equal tiles", "scale it to"]);
+    fails(package("plaza.y4m", "--grid 7"), 2, &["--grid", "like 6x4"]);
+    fails(package("plaza.y4m", "--grid 12x8"), 2, &["tiles of 16x12 pixels", "coarser"]);
+    fails(package("plaza.y4m", "--qp 22,52"), 2, &["from 1 to 51"]);
+    fails(package("plaza.y4m", "--preset best"), 2, &["'best'", "ultrafast"]);
+    fails(package("plaza.y4m", "--size 192x90"), 2, &["twice as wide"]);
+    assert!(!at.join("pkg/package.json").exists(), "nothing was begun");
+}
+
+#[test]
+fn a_source_that_ends_early_has_fewer_gops() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(2.0);
+    let bytes = fs::read(dir.path().join("plaza.y4m")).unwrap();
+    fs::write(dir.path().join("cut.y4m"), &bytes[..bytes.len() * 3 / 4]).unwrap();
+    let said = vr(dir.path(), &format!("package cut.y4m -o pkg {QUICK} --grid 2x1")).unwrap();
+    assert!(said.starts_with("pkg: 1 GoPs"), "the second GoP is not whole: {said}");
+}
+
+#[test]
+fn a_directory_holds_one_package() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(1.0);
+    let at = dir.path();
+    vr(at, &format!("package plaza.y4m -o pkg {QUICK} --grid 2x1")).unwrap();
+    let other = vr(at, &format!("package plaza.y4m -o pkg {QUICK} --grid 2x2"));
+    fails(other, 2, &["pkg", "another grid (2x1, not 2x2)", "another directory"]);
+    vr(at, "synth coast -o coast.y4m --size 192x96 --fps 8 --seconds 1").unwrap();
+    let other = vr(at, &format!("package coast.y4m -o pkg {QUICK} --grid 2x1"));
+    fails(other, 2, &["another source"]);
+    fs::write(at.join("pkg/package.json"), "{}").unwrap();
+    let other = vr(at, &format!("package plaza.y4m -o pkg {QUICK} --grid 2x1"));
+    fails(other, 1, &["package.json", "no description of a package"]);
+}
+
+#[test]
+fn without_ffmpeg_or_its_encoder_it_says_what_to_install() {
+    let dir = with_scene(1.0);
+    let bin = dir.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let package = || {
+        let mut command = Command::new(WEFTLINE);
+        command.args("vr package plaza.y4m -o pkg".split(' ')).current_dir(dir.path());
+        run(command.env("PATH", &bin))
+    };
+    fails(package(), 3, &["ffmpeg is not installed", "apt-get install ffmpeg"]);
+    let script = "#!/bin/sh\necho 'ffmpeg version 7.0-small'\necho ' V....D mpeg4  MPEG-4'\n";
+    fs::write(bin.join("ffmpeg"), script).unwrap();
+    fs::set_permissions(bin.join("ffmpeg"), fs::Permissions::from_mode(0o755)).unwrap();
+    fails(package(), 3, &["7.0-small", "no libx264 encoder"]);
+    assert!(!dir.path().join("pkg").exists());
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_is_finished_stays() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(2.0);
+    let small = dir.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let mount =
+        |args: &[&str]| Command::new("mount").args(args).arg(&small).stderr(Stdio::null()).status();
+    let mounted = mount(&["-t", "tmpfs", "-o", "size=640k", "tmpfs"]);
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: mounting a tmpfs needs root (sudo -E cargo test -p weftline-cli)");
+        return;
+    }
+    let command = format!("package plaza.y4m -o small/pkg {QUICK} --grid 2x1 --jobs 1");
+    // A filler leaves room for less than the raw pictures of a GoP.
+    let filler = small.join("filler");
+    fs::write(&filler, vec![0; 500 << 10]).unwrap();
+    let full = vr(dir.path(), &command);
+    fs::remove_file(&filler).unwrap();
+    let done = vr(dir.path(), &command);
+    let unmounted = Command::new("umount").arg(&small).status().unwrap();
+    assert!(unmounted.success());
+    fails(full, 1, &["small/pkg", "no space left", "same command again"]);
+    assert!(done.unwrap().starts_with("small/pkg: 2 GoPs"));
+}
+
+#[test]
+fn a_scene_is_the_same_each_time_and_there_only_when_it_is_whole() {
+    let dir = with_scene(0.5);
+    let at = dir.path();
+    vr(at, "synth plaza -o again.y4m --size 192x96 --fps 8 --seconds 0.5").unwrap();
+    let scene = fs::read(at.join("plaza.y4m")).unwrap();
+    assert!(scene == fs::read(at.join("again.y4m")).unwrap());
+    let piped = Command::new(WEFTLINE)
+        .args("vr synth plaza -o - --size 192x96 --fps 8 --seconds 0.5".split(' '))
+        .output()
+        .unwrap();
+    assert!(scene == piped.stdout);
+    fails(vr(at, "synth moon -o x.y4m"), 2, &["'moon'", "coast, drive"]);
+    fails(vr(at, "synth plaza -o x.avi"), 2, &["x.avi", ".y4m"]);
+    fails(vr(at, "synth plaza -o x.y4m --size 100x60"), 2, &["twice as wide"]);
+    fails(vr(at, "synth plaza -o x.y4m --fps 0"), 2, &["pictures per second"]);
+    fails(vr(at, "synth plaza -o x.y4m --seconds=-1"), 2, &["--seconds"]);
+    fails(vr(at, "synth plaza -o none/x.y4m --size 64x32"), 1, &["none/x.y4m", "No such file"]);
+    let names: Vec<_> = fs::read_dir(at).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(vr(at, "synth --list").unwrap().lines().count() >= 6);
+}
+
+#[test]
+fn ffv1_holds_the_same_pictures() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(0.5);
+    let at = dir.path();
+    vr(at, "synth plaza -o plaza.mkv --size 192x96 --fps 8 --seconds 0.5").unwrap();
+    ff(at, "-i plaza.mkv -f rawvideo a.yuv");
+    ff(at, "-i plaza.y4m -f rawvideo b.yuv");
+    assert!(fs::read(at.join("a.yuv")).unwrap() == fs::read(at.join("b.yuv")).unwrap());
+}

@@ -1,0 +1,280 @@
+//! Runs ffmpeg and ffprobe.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::error::VrError;
+
+/// The most that is kept of what a program says on standard error.
+const SAID_BYTES: u64 = 64 << 10;
+/// How often a running program is looked after: soon at first, then less often.
+const LOOK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+
+/// The wish to stop, for example on SIGINT. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// The flag that signal handlers set.
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.0)
+    }
+
+    /// Asks to stop.
+    pub fn ask(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether to stop.
+    pub fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The ffmpeg that is installed.
+#[derive(Clone, Debug)]
+pub struct Ffmpeg {
+    version: String,
+    stop: Stop,
+}
+
+impl Ffmpeg {
+    /// Finds ffmpeg on the PATH. What it runs ends when `stop` is asked for.
+    ///
+    /// # Errors
+    /// [`VrError::NoProgram`] if it is not there.
+    pub fn find(stop: &Stop) -> Result<Self, VrError> {
+        let mut ffmpeg = Self { version: String::new(), stop: stop.clone() };
+        let said = ffmpeg.output("ffmpeg", &["-version"], "to say its version")?;
+        let line = said.lines().next().unwrap_or_default();
+        let version = line.strip_prefix("ffmpeg version ").unwrap_or(line);
+        ffmpeg.version = version.split_whitespace().next().unwrap_or("unknown").to_owned();
+        Ok(ffmpeg)
+    }
+
+    /// Its version, as it says it.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Makes sure that it has the encoder `name`.
+    ///
+    /// # Errors
+    /// [`VrError::NoEncoder`] if it has not.
+    pub fn need_encoder(&self, name: &'static str) -> Result<(), VrError> {
+        let said = self.output("ffmpeg", &["-hide_banner", "-encoders"], "to list its encoders")?;
+        if said.lines().any(|line| line.split_whitespace().nth(1) == Some(name)) {
+            return Ok(());
+        }
+        Err(VrError::NoEncoder { encoder: name, version: self.version.clone() })
+    }
+
+    /// What ffprobe says about `file`, as JSON.
+    pub(crate) fn probe(&self, file: &Path, entries: &str) -> Result<String, VrError> {
+        let mut command = Command::new("ffprobe");
+        command.args(["-v", "error", "-select_streams", "v:0", "-of", "json"]);
+        command.args(["-show_entries", entries, "-i"]).arg(as_file(file));
+        let running = Running::start("ffprobe", command, Stdin::Null, true, &self.stop)?;
+        let mut said = String::new();
+        let doing = format!("to read {}", file.display());
+        running.read_all(&mut said, &doing)?;
+        Ok(said)
+    }
+
+    /// An option that hands pictures on as they are, none dropped and none doubled.
+    pub(crate) fn passthrough(&self) -> [&'static str; 2] {
+        let mut parts = self.version.trim_start_matches('n').split('.').map(|part| {
+            let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse::<u32>().ok()
+        });
+        // What is no release is newer than any.
+        let (major, minor) = (parts.next().flatten(), parts.next().flatten());
+        match (major, minor) {
+            (Some(major), Some(minor)) if (major, minor) < (5, 1) => ["-vsync", "passthrough"],
+            _ => ["-fps_mode", "passthrough"],
+        }
+    }
+
+    /// Starts ffmpeg quietly with `args`; standard output is for the caller if `piped`.
+    pub(crate) fn start(
+        &self,
+        args: &[OsString],
+        dir: &Path,
+        stdin: Stdin,
+        piped: bool,
+    ) -> Result<Running, VrError> {
+        let mut command = Command::new("ffmpeg");
+        command.args(["-v", "error", "-nostats", "-hide_banner", "-y"]).args(args);
+        command.current_dir(dir);
+        Running::start("ffmpeg", command, stdin, piped, &self.stop)
+    }
+
+    /// Runs ffmpeg to its end.
+    pub(crate) fn run(&self, args: &[OsString], dir: &Path, doing: &str) -> Result<(), VrError> {
+        self.start(args, dir, Stdin::Null, false)?.finish(dir, doing)
+    }
+
+    fn output(&self, program: &'static str, args: &[&str], doing: &str) -> Result<String, VrError> {
+        let mut command = Command::new(program);
+        command.args(args);
+        let running = Running::start(program, command, Stdin::Null, true, &self.stop)?;
+        let mut said = String::new();
+        running.read_all(&mut said, doing)?;
+        Ok(said)
+    }
+}
+
+/// A path that ffmpeg takes for a file, whatever its name looks like.
+pub(crate) fn as_file(path: &Path) -> OsString {
+    let mut name = OsString::from("file:");
+    name.push(path);
+    name
+}
+
+/// What a program reads.
+pub(crate) enum Stdin {
+    Null,
+    Piped,
+}
+
+/// A program that runs; dropped, it is ended.
+pub(crate) struct Running {
+    program: &'static str,
+    child: Child,
+    said: Option<JoinHandle<String>>,
+    stop: Stop,
+}
+
+impl Running {
+    fn start(
+        program: &'static str,
+        mut command: Command,
+        stdin: Stdin,
+        piped: bool,
+        stop: &Stop,
+    ) -> Result<Self, VrError> {
+        command.stdin(match stdin {
+            Stdin::Null => Stdio::null(),
+            Stdin::Piped => Stdio::piped(),
+        });
+        command.stdout(if piped { Stdio::piped() } else { Stdio::null() });
+        command.stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => VrError::NoProgram(program),
+            _ => VrError::Ffmpeg { doing: "to start".to_owned(), reason: error.to_string() },
+        })?;
+        let said = child.stderr.take().map(|stderr| thread::spawn(move || listen(stderr)));
+        Ok(Self { program, child, said, stop: stop.clone() })
+    }
+
+    /// Where to write what it reads.
+    pub(crate) fn stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Where to read what it writes.
+    pub(crate) fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    /// Waits for its end. `place` is where it writes.
+    pub(crate) fn finish(mut self, place: &Path, doing: &str) -> Result<(), VrError> {
+        let mut pause = LOOK.0;
+        let status = loop {
+            if self.stop.asked() {
+                return Err(VrError::Stopped);
+            }
+            if let Some(status) = self.child.try_wait().map_err(VrError::io("run", place))? {
+                break status;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LOOK.1);
+        };
+        let said = self.said();
+        if !status.success() && self.stop.asked() {
+            // The signal that ended us ended it, too.
+            return Err(VrError::Stopped);
+        }
+        if status.success() && !is_full(&said) {
+            return Ok(());
+        }
+        Err(self.failure(status, &said, place, doing))
+    }
+
+    /// Whether it was told to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.asked()
+    }
+
+    /// Reads all that it writes, and waits for its end.
+    fn read_all(mut self, text: &mut String, doing: &str) -> Result<(), VrError> {
+        let mut bytes = Vec::new();
+        if let Some(mut stdout) = self.stdout() {
+            stdout
+                .read_to_end(&mut bytes)
+                .map_err(VrError::io("read from", Path::new("ffmpeg")))?;
+        }
+        text.push_str(&String::from_utf8_lossy(&bytes));
+        self.finish(Path::new("."), doing)
+    }
+
+    fn said(&mut self) -> String {
+        self.said.take().and_then(|said| said.join().ok()).unwrap_or_default()
+    }
+
+    fn failure(&self, status: ExitStatus, said: &str, place: &Path, doing: &str) -> VrError {
+        if is_full(said) {
+            return VrError::Full { path: place.to_owned(), doing: doing.to_owned() };
+        }
+        // The first line is the cause, the last one often only that there was one.
+        let cause = said.lines().map(str::trim).find(|line| !line.is_empty());
+        let reason =
+            cause.map_or_else(|| status.to_string(), |cause| format!("{cause} ({status})"));
+        VrError::Ffmpeg { doing: format!("{doing} ({})", self.program), reason }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself: then both say so, and that is fine.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.said();
+    }
+}
+
+fn is_full(said: &str) -> bool {
+    said.contains("No space left on device") || said.contains("Disk quota exceeded")
+}
+
+/// Reads to the end and keeps the beginning.
+fn listen(mut from: impl Read) -> String {
+    let mut said = Vec::new();
+    // A program that cannot be listened to has nothing to say.
+    let _ = from.by_ref().take(SAID_BYTES).read_to_end(&mut said);
+    let _ = io::copy(&mut from, &mut io::sink());
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn older_versions_get_the_option_they_know() {
+        let of = |version: &str| {
+            Ffmpeg { version: version.to_owned(), stop: Stop::default() }.passthrough()[0]
+        };
+        assert_eq!(of("4.4.2-0ubuntu0.22.04.1"), "-vsync");
+        assert_eq!(of("5.0"), "-vsync");
+        for new in ["5.1.9-0+deb12u1", "n7.1", "6.0", "N-112233-gabcdef", "unknown"] {
+            assert_eq!(of(new), "-fps_mode", "{new}");
+        }
+    }
+}

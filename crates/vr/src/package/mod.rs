@@ -1,0 +1,283 @@
+//! A source cut into GoPs and tiles, each encoded on its own at each QP of a ladder.
+//!
+//! ```text
+//! DIR/package.json             what it is, and whether it is whole
+//! DIR/manifest.mpd             DASH with the tiles' places (SRD)
+//! DIR/rd.csv                   the rate-distortion table
+//! DIR/tiles/t007q32/init.mp4   what a decoder of tile 7 at QP 32 is set up from
+//! DIR/tiles/t007q32/000003.m4s GoP 3 of it
+//! DIR/gops/000003.json         the record of GoP 3: it is finished
+//! ```
+//!
+//! Nothing half-written counts: a GoP is finished when its record is in place, and the record
+//! comes last, after all that it names was synced. So work that was ended in any way goes on where
+//! it stopped; files that were cut since are found by their length and made again.
+
+mod encode;
+mod mp4;
+mod mpd;
+mod plan;
+mod queue;
+mod record;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock, syncfs};
+use rustix::io::Errno;
+use weftline_video::metric::SphereWeights;
+use weftline_video::rd::RdTable;
+
+use crate::error::VrError;
+use crate::ffmpeg::{Ffmpeg, Stop};
+use crate::source::Source;
+use encode::{EncodedRung, OpenGop, Workshop};
+use plan::write_whole;
+use record::{Record, RungRecord};
+
+pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
+
+/// The rate-distortion table's file.
+pub const TABLE: &str = "rd.csv";
+/// The DASH manifest's file.
+pub const MANIFEST: &str = "manifest.mpd";
+
+/// How far the packaging is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packaged {
+    /// GoPs that are finished.
+    pub done: u32,
+    /// How many of them were finished before.
+    pub before: u32,
+    /// GoPs in all.
+    pub total: u32,
+}
+
+/// Packages `source` into `dir`, or goes on doing so. `jobs` pieces of work are done at once.
+/// `progress` is told at the beginning and after each GoP.
+///
+/// # Errors
+/// If the source cannot be packaged, `dir` has another package or cannot be written, ffmpeg fails,
+/// or `stop` is asked for. What is finished stays.
+pub fn package(
+    source: &Path,
+    dir: &Path,
+    options: &PackageOptions,
+    jobs: usize,
+    stop: &Stop,
+    progress: &mut (dyn FnMut(Packaged) + Send),
+) -> Result<Package, VrError> {
+    let ffmpeg = Ffmpeg::find(stop)?;
+    ffmpeg.need_encoder("libx264")?;
+    let source = Source::probe(&ffmpeg, source)?;
+    let plan = Description::new(&source, options, ffmpeg.version())?;
+    fs::create_dir_all(dir.join("gops")).map_err(VrError::io("make", dir))?;
+    let dir = std::path::absolute(dir).map_err(VrError::io("find", dir))?;
+    let _lock = lock(&dir)?;
+    remove_leftovers(&dir)?;
+    begin(&dir, &plan)?;
+    let missing = missing(&dir, &plan)?;
+    let before = plan.gops - missing.len() as u32;
+    let mut packaged = Packaged { done: before, before, total: plan.gops };
+    progress(packaged);
+    let weights = SphereWeights::new(plan.frame());
+    let shop = Workshop { ffmpeg: &ffmpeg, source: &source, plan: &plan, weights: &weights };
+    let workdir = OpenGop::workdir(&dir);
+    let encoded = queue::encode_all(&shop, missing, jobs.max(1), &workdir, &mut |open, rungs| {
+        finish_gop(&dir, &plan, open, rungs)?;
+        packaged.done += 1;
+        progress(packaged);
+        Ok(())
+    });
+    // Empty by now; what cannot be removed is by the next run.
+    let _ = fs::remove_dir_all(&workdir);
+    encoded?;
+    conclude(&dir, plan)?;
+    Package::open(&dir)
+}
+
+/// Keeps others out of the directory while the file is open.
+fn lock(dir: &Path) -> Result<File, VrError> {
+    let file = File::open(dir).map_err(VrError::io("open", dir))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(VrError::Busy(dir.to_owned())),
+        Err(error) => Err(VrError::io("lock", dir)(error.into())),
+    }
+}
+
+/// Removes the work of processes that were ended; we have the lock, so there are no others.
+fn remove_leftovers(dir: &Path) -> Result<(), VrError> {
+    let entries = fs::read_dir(dir).map_err(VrError::io("read", dir))?;
+    for entry in entries {
+        let entry = entry.map_err(VrError::io("read", dir))?;
+        if entry.file_name().to_string_lossy().starts_with(".work-") {
+            fs::remove_dir_all(entry.path()).map_err(VrError::io("remove", &entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that the directory is this package's.
+fn begin(dir: &Path, plan: &Description) -> Result<(), VrError> {
+    match Description::read(dir)? {
+        Some(found) => match found.differs(plan) {
+            Some(differs) => Err(VrError::OtherPackage { path: dir.to_owned(), differs }),
+            None => Ok(()),
+        },
+        None => plan.write(dir),
+    }
+}
+
+/// The GoPs that are not finished, or not whole any more.
+fn missing(dir: &Path, plan: &Description) -> Result<Vec<u32>, VrError> {
+    let mut missing = Vec::new();
+    for gop in 0..plan.gops {
+        let whole = Record::read(dir, gop)?
+            .is_some_and(|record| record.gop == gop && record.flaw(dir, plan).is_none());
+        if !whole {
+            missing.push(gop);
+        }
+    }
+    Ok(missing)
+}
+
+/// Puts the segments of a GoP in their places, and then its record.
+fn finish_gop(
+    dir: &Path,
+    plan: &Description,
+    open: &OpenGop,
+    mut rungs: Vec<EncodedRung>,
+) -> Result<(), VrError> {
+    rungs.sort_by_key(|rung| rung.qp);
+    let mut tiles = vec![Vec::with_capacity(rungs.len()); plan.grid().tiles()];
+    for rung in &rungs {
+        for (tile, encoded) in rung.tiles.iter().enumerate() {
+            let rung_dir = dir.join(Description::rung_dir(tile, rung.qp));
+            fs::create_dir_all(&rung_dir).map_err(VrError::io("make", &rung_dir))?;
+            write_init(&dir.join(Description::init(tile, rung.qp)), &encoded.segments.init)?;
+            let path = dir.join(Description::segment(tile, rung.qp, open.gop));
+            fs::write(&path, &encoded.segments.media).map_err(VrError::io("write", &path))?;
+            let (bytes, ws_mse) = (encoded.segments.media.len() as u64, encoded.ws_mse);
+            tiles[tile].push(RungRecord { qp: rung.qp, bytes, ws_mse });
+        }
+    }
+    // One sync for some hundred files.
+    let handle = File::open(dir).map_err(VrError::io("open", dir))?;
+    syncfs(&handle).map_err(|error| VrError::io("write", dir)(error.into()))?;
+    Record { gop: open.gop, tiles }.write(dir)
+}
+
+/// All GoPs of a rung share what its decoder is set up from.
+fn write_init(path: &Path, init: &[u8]) -> Result<(), VrError> {
+    match fs::read(path) {
+        Ok(found) if found == init => Ok(()),
+        Ok(found) if found.len() >= init.len() => Err(VrError::damaged(
+            path,
+            "does not fit the segment that was encoded now: ffmpeg or x264 has changed; remove the \
+             package and start anew",
+        )),
+        // Not there, or cut short.
+        _ => fs::write(path, init).map_err(VrError::io("write", path)),
+    }
+}
+
+/// Writes the table and the manifest, and says that the package is whole.
+fn conclude(dir: &Path, mut plan: Description) -> Result<(), VrError> {
+    let mut gops = Vec::with_capacity(plan.gops as usize);
+    for gop in 0..plan.gops {
+        let record = Record::read(dir, gop)?
+            .ok_or_else(|| VrError::damaged(dir, format!("the record of GoP {gop} has gone")))?;
+        gops.push(record.table().map_err(|source| VrError::Rd { path: dir.to_owned(), source })?);
+    }
+    let grid = plan.grid();
+    let (columns, rows) = (grid.columns() as u16, grid.rows() as u16);
+    let table = RdTable::new(columns, rows, plan.gop_duration(), gops)
+        .map_err(|source| VrError::Rd { path: dir.to_owned(), source })?;
+    let mut codecs = Vec::with_capacity(plan.qps.len());
+    for &qp in &plan.qps {
+        let path = dir.join(Description::init(0, qp));
+        let init = fs::read(&path).map_err(VrError::io("read", &path))?;
+        codecs.push(mp4::codec(&init).map_err(|why| VrError::damaged(&path, why))?);
+    }
+    write_whole(&dir.join(TABLE), table.to_csv().as_bytes())?;
+    write_whole(&dir.join(MANIFEST), mpd::manifest(&plan, &table, &codecs).as_bytes())?;
+    plan.complete = true;
+    plan.write(dir)
+}
+
+/// A package that is whole.
+#[derive(Clone, Debug)]
+pub struct Package {
+    dir: PathBuf,
+    description: Description,
+    table: RdTable,
+}
+
+impl Package {
+    /// Opens the package in `dir`, and makes sure that every file it names is there and has its
+    /// length.
+    ///
+    /// # Errors
+    /// [`VrError::Damaged`] if it is no package, unfinished, or cut short.
+    pub fn open(dir: &Path) -> Result<Self, VrError> {
+        let description = Description::read(dir)?.ok_or_else(|| {
+            VrError::damaged(
+                dir,
+                "is no package (no package.json); make one with weftline vr package",
+            )
+        })?;
+        let again = "run the same weftline vr package again to complete it";
+        if !description.complete {
+            return Err(VrError::damaged(dir, format!("this package is not finished; {again}")));
+        }
+        let path = dir.join(TABLE);
+        let text = fs::read_to_string(&path).map_err(VrError::io("read", &path))?;
+        let table = RdTable::parse(&text).map_err(|source| VrError::Rd { path, source })?;
+        for gop in 0..description.gops {
+            let record = Record::read(dir, gop)?.ok_or_else(|| {
+                VrError::damaged(dir, format!("the record of GoP {gop} is missing; {again}"))
+            })?;
+            if let Some(flaw) = record.flaw(dir, &description) {
+                return Err(VrError::damaged(dir, format!("{flaw}; {again}")));
+            }
+            let same = record.table().ok().as_ref() == table.gops().get(gop as usize);
+            if !same || table.gops().len() != description.gops as usize {
+                let flaw = format!("{TABLE} and the record of GoP {gop} differ");
+                return Err(VrError::damaged(dir, format!("{flaw}; {again}")));
+            }
+        }
+        Ok(Self { dir: dir.to_owned(), description, table })
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What it is made of.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Its rate-distortion table.
+    pub fn table(&self) -> &RdTable {
+        &self.table
+    }
+
+    /// The file of GoP `gop` of tile `tile` at `qp`.
+    pub fn segment(&self, tile: usize, qp: u8, gop: u32) -> PathBuf {
+        self.dir.join(Description::segment(tile, qp, gop))
+    }
+
+    /// The file that the decoder of a tile at `qp` is set up from.
+    pub fn init(&self, tile: usize, qp: u8) -> PathBuf {
+        self.dir.join(Description::init(tile, qp))
+    }
+
+    /// How long it plays.
+    pub fn duration(&self) -> Duration {
+        self.description.gop_duration() * self.description.gops
+    }
+}

@@ -1,0 +1,224 @@
+//! The boxes of fragmented MP4 (ISO/IEC 14496-12) as far as segments of DASH need them: one file of
+//! ffmpeg's becomes an initialisation segment and a media segment with its place in time.
+
+/// A box: its type and the range of its content within the bytes looked at.
+struct Box4 {
+    kind: [u8; 4],
+    /// Where the box begins, with its header.
+    start: usize,
+    /// Where the content begins.
+    body: usize,
+    end: usize,
+}
+
+/// The two parts of a fragmented file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Segments {
+    /// `ftyp` and `moov`: what a decoder is set up from.
+    pub(crate) init: Vec<u8>,
+    /// `moof` and `mdat`.
+    pub(crate) media: Vec<u8>,
+}
+
+/// Takes apart a file with one fragment.
+///
+/// # Errors
+/// Why it is no such file.
+pub(crate) fn split(file: &[u8]) -> Result<Segments, String> {
+    let mut segments = Segments { init: Vec::new(), media: Vec::new() };
+    let mut seen = Vec::new();
+    for found in boxes(file, 0, file.len())? {
+        let bytes = &file[found.start..found.end];
+        match &found.kind {
+            b"ftyp" | b"moov" => segments.init.extend_from_slice(bytes),
+            b"moof" | b"mdat" => segments.media.extend_from_slice(bytes),
+            _ => continue,
+        }
+        seen.push(found.kind);
+    }
+    if seen != [*b"ftyp", *b"moov", *b"moof", *b"mdat"] {
+        let kinds: Vec<_> = seen.iter().map(|kind| String::from_utf8_lossy(kind)).collect();
+        return Err(format!("it is no MP4 file with one fragment but has {kinds:?}; was it cut?"));
+    }
+    Ok(segments)
+}
+
+/// Gives a media segment its number, and its time in the track's units.
+///
+/// # Errors
+/// If the boxes for them are not there.
+pub(crate) fn place(media: &mut [u8], number: u32, time: u64) -> Result<(), String> {
+    let header = find(media, &[b"moof", b"mfhd"])?;
+    write(media, header.body + 4, &number.to_be_bytes())?;
+    let decode_time = find(media, &[b"moof", b"traf", b"tfdt"])?;
+    match media.get(decode_time.body) {
+        Some(1) => write(media, decode_time.body + 4, &time.to_be_bytes()),
+        _ => {
+            let time = u32::try_from(time).map_err(|_| "the segment's time needs 64 bits")?;
+            write(media, decode_time.body + 4, &time.to_be_bytes())
+        }
+    }
+}
+
+/// How many pictures a media segment holds.
+///
+/// # Errors
+/// If it has no run of samples.
+pub(crate) fn pictures(media: &[u8]) -> Result<u32, String> {
+    let run = find(media, &[b"moof", b"traf", b"trun"])?;
+    let count = media.get(run.body + 4..run.body + 8).ok_or("its run of samples is cut short")?;
+    Ok(u32::from_be_bytes(count.try_into().expect("it has four bytes")))
+}
+
+/// The codec of an initialisation segment as RFC 6381 names it, `avc1.` with profile and level.
+///
+/// # Errors
+/// If it is no H.264.
+pub(crate) fn codec(init: &[u8]) -> Result<String, String> {
+    let table = find(init, &[b"moov", b"trak", b"mdia", b"minf", b"stbl", b"stsd"])?;
+    // After 8 bytes come the entries; a visual one has 78 bytes before its own boxes.
+    let entry = boxes(init, table.body + 8, table.end)?
+        .into_iter()
+        .find(|entry| entry.kind == *b"avc1")
+        .ok_or("it has no H.264 track")?;
+    let config = boxes(init, entry.body + 78, entry.end)?
+        .into_iter()
+        .find(|found| found.kind == *b"avcC")
+        .ok_or("its track has no configuration")?;
+    let bytes = init.get(config.body + 1..config.body + 4).ok_or("its configuration is cut")?;
+    Ok(format!("avc1.{:02X}{:02X}{:02X}", bytes[0], bytes[1], bytes[2]))
+}
+
+fn write(bytes: &mut [u8], at: usize, new: &[u8]) -> Result<(), String> {
+    let place = bytes.get_mut(at..at + new.len()).ok_or("a box is cut short")?;
+    place.copy_from_slice(new);
+    Ok(())
+}
+
+/// The box at the end of `path`, the first of each kind.
+fn find(bytes: &[u8], path: &[&[u8; 4]]) -> Result<Box4, String> {
+    let (mut start, mut end) = (0, bytes.len());
+    let mut last = None;
+    for &kind in path {
+        let found = boxes(bytes, start, end)?
+            .into_iter()
+            .find(|found| found.kind == *kind)
+            .ok_or_else(|| format!("it has no box {}", String::from_utf8_lossy(kind)))?;
+        (start, end) = (found.body, found.end);
+        last = Some(found);
+    }
+    last.ok_or_else(|| "no box was asked for".to_owned())
+}
+
+/// The boxes from `start` to `end`.
+fn boxes(bytes: &[u8], start: usize, end: usize) -> Result<Vec<Box4>, String> {
+    let mut found = Vec::new();
+    let mut at = start;
+    while at < end {
+        let next =
+            read_box(bytes, at, end).ok_or_else(|| format!("it is cut short at byte {at}"))?;
+        at = next.end;
+        found.push(next);
+    }
+    Ok(found)
+}
+
+fn read_box(bytes: &[u8], start: usize, end: usize) -> Option<Box4> {
+    let bytes = bytes.get(..end)?;
+    let header: [u8; 8] = bytes.get(start..start.checked_add(8)?)?.try_into().ok()?;
+    let kind = [header[4], header[5], header[6], header[7]];
+    let short = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
+    let (length, head) = match short {
+        // Up to the end.
+        0 => (end - start, 8),
+        1 => {
+            let long: [u8; 8] = bytes.get(start + 8..start + 16)?.try_into().ok()?;
+            (usize::try_from(u64::from_be_bytes(long)).ok()?, 16)
+        }
+        length => (length as usize, 8),
+    };
+    let stop = start.checked_add(length)?;
+    (length >= head && stop <= end).then_some(Box4 { kind, start, body: start + head, end: stop })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn box4(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+        let mut bytes = ((content.len() + 8) as u32).to_be_bytes().to_vec();
+        bytes.extend_from_slice(kind);
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    fn fragment(version: u8) -> Vec<u8> {
+        let tfdt = box4(b"tfdt", &[&[version, 0, 0, 0][..], &[0; 8]].concat());
+        let trun = box4(b"trun", &[0, 0, 0, 0, 0, 0, 0, 30]);
+        let traf = box4(b"traf", &[tfdt, trun].concat());
+        let mfhd = box4(b"mfhd", &[0; 8]);
+        box4(b"moof", &[mfhd, traf].concat())
+    }
+
+    fn file() -> Vec<u8> {
+        let parts = [
+            box4(b"ftyp", b"iso5"),
+            box4(b"moov", &[]),
+            box4(b"free", &[0; 5]),
+            fragment(1),
+            box4(b"mdat", &[1, 2, 3]),
+        ];
+        parts.concat()
+    }
+
+    #[test]
+    fn a_file_falls_into_its_segments() {
+        let segments = split(&file()).unwrap();
+        assert_eq!(segments.init, [box4(b"ftyp", b"iso5"), box4(b"moov", &[])].concat());
+        assert_eq!(segments.media, [fragment(1), box4(b"mdat", &[1, 2, 3])].concat());
+        assert_eq!(pictures(&segments.media), Ok(30));
+    }
+
+    #[test]
+    fn a_file_that_is_cut_is_refused() {
+        let file = file();
+        for length in 0..file.len() {
+            assert!(split(&file[..length]).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn number_and_time_are_written_where_they_belong() {
+        let mut media = fragment(1);
+        place(&mut media, 7, 1 << 40).unwrap();
+        let number = find(&media, &[b"moof", b"mfhd"]).unwrap();
+        assert_eq!(media[number.body + 4..number.end], 7_u32.to_be_bytes());
+        let time = find(&media, &[b"moof", b"traf", b"tfdt"]).unwrap();
+        assert_eq!(media[time.body + 4..time.end], (1_u64 << 40).to_be_bytes());
+        assert!(place(&mut fragment(0), 7, 1 << 40).is_err());
+        assert!(place(&mut fragment(0), 7, 1 << 20).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_or_refused(bytes: Vec<u8>) {
+            let _ = split(&bytes);
+            let _ = codec(&bytes);
+            let _ = pictures(&bytes);
+            let _ = place(&mut bytes.clone(), 1, 2);
+        }
+
+        #[test]
+        fn a_file_with_wrong_bytes_is_taken_or_refused(at in 0..200_usize, byte: u8) {
+            let mut file = file();
+            let at = at % file.len();
+            file[at] = byte;
+            if let Ok(mut segments) = split(&file) {
+                let _ = pictures(&segments.media);
+                let _ = place(&mut segments.media, 1, 2);
+            }
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! What a package is to be: sizes, grid, ladder, GoPs; and its description on disk.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weftline_video::geometry::{FrameSize, Grid};
+
+use crate::error::VrError;
+use crate::rate::FrameRate;
+use crate::source::Source;
+
+/// The format of a package, in its description.
+const FORMAT: &str = "weftline-vr-1";
+/// The highest QP of H.264 with 8 bits.
+pub const MAX_QP: u8 = 51;
+/// x264's presets, from the fastest to the most thorough.
+pub const PRESETS: [&str; 9] = [
+    "ultrafast",
+    "superfast",
+    "veryfast",
+    "faster",
+    "fast",
+    "medium",
+    "slow",
+    "slower",
+    "veryslow",
+];
+/// The least side of a tile in pixels: less than a macroblock is no tile.
+const MIN_TILE: u32 = 16;
+/// The most luma of a GoP that is held while its tiles are measured: 8K at 60 per second is 2 GB.
+const MAX_GOP_BYTES: u64 = 4 << 30;
+
+/// How to package a source.
+#[derive(Clone, Debug)]
+pub struct PackageOptions {
+    /// The tiles.
+    pub grid: Grid,
+    /// The ladder: each tile is encoded at each of these QPs.
+    pub qps: Vec<u8>,
+    /// How thorough x264 is, one of [`PRESETS`].
+    pub preset: String,
+    /// How long a GoP is; rounded to whole pictures.
+    pub gop_s: f64,
+    /// The size of the frame, if not the source's.
+    pub size: Option<FrameSize>,
+}
+
+impl Default for PackageOptions {
+    fn default() -> Self {
+        Self {
+            grid: Grid::default(),
+            qps: vec![22, 27, 32, 37, 42],
+            preset: "medium".to_owned(),
+            gop_s: 1.0,
+            size: None,
+        }
+    }
+}
+
+/// The description of a package, `package.json`: what it is made of, and whether it is whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    pub(crate) format: String,
+    /// The source's file name, for people.
+    pub(crate) source: String,
+    pub(crate) source_bytes: u64,
+    pub(crate) source_digest: String,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) columns: u32,
+    pub(crate) rows: u32,
+    pub(crate) qps: Vec<u8>,
+    pub(crate) fps_numerator: u32,
+    pub(crate) fps_denominator: u32,
+    /// Pictures in a GoP.
+    pub(crate) gop_frames: u32,
+    pub(crate) gops: u32,
+    pub(crate) preset: String,
+    pub(crate) ffmpeg: String,
+    /// Whether every GoP is there, and the table and the manifest with them.
+    pub(crate) complete: bool,
+}
+
+impl Description {
+    /// What becomes of `source`.
+    pub(crate) fn new(
+        source: &Source,
+        options: &PackageOptions,
+        ffmpeg: &str,
+    ) -> Result<Self, VrError> {
+        let size = match options.size {
+            Some(size) => size,
+            None => FrameSize::new(source.width, source.height).map_err(|why| {
+                VrError::source(&source.path, format!("{why} (--size WxH scales)"))
+            })?,
+        };
+        options.check(size)?;
+        let gop_frames = source.rate.frames_in(options.gop_s);
+        let gops = source.frames / u64::from(gop_frames);
+        let luma = u64::from(gop_frames) * u64::from(size.width()) * u64::from(size.height());
+        if luma > MAX_GOP_BYTES {
+            return Err(VrError::Invalid(format!(
+                "a GoP of {gop_frames} pictures of {size} is too large ({luma} bytes of luma); \
+                 take a shorter --gop or a smaller --size"
+            )));
+        }
+        if gops == 0 {
+            let frames = source.frames;
+            return Err(VrError::source(
+                &source.path,
+                format!("has {frames} pictures, less than one GoP of {gop_frames} (--gop SECONDS)"),
+            ));
+        }
+        let (source_bytes, source_digest) = source.fingerprint()?;
+        let name = source.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self {
+            format: FORMAT.to_owned(),
+            source: name,
+            source_bytes,
+            source_digest,
+            width: size.width(),
+            height: size.height(),
+            columns: options.grid.columns(),
+            rows: options.grid.rows(),
+            qps: options.ladder(),
+            fps_numerator: source.rate.numerator(),
+            fps_denominator: source.rate.denominator(),
+            gop_frames,
+            gops: u32::try_from(gops).unwrap_or(u32::MAX),
+            preset: options.preset.clone(),
+            ffmpeg: ffmpeg.to_owned(),
+            complete: false,
+        })
+    }
+
+    /// Reads the description of the package in `dir`, if there is one.
+    pub(crate) fn read(dir: &Path) -> Result<Option<Self>, VrError> {
+        let path = path(dir);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(VrError::io("read", &path)(error)),
+        };
+        let description: Self = serde_json::from_str(&text).map_err(|why| {
+            VrError::damaged(&path, format!("is no description of a package: {why}"))
+        })?;
+        description.check().map_err(|why| VrError::damaged(&path, why))?;
+        Ok(Some(description))
+    }
+
+    pub(crate) fn write(&self, dir: &Path) -> Result<(), VrError> {
+        let text = serde_json::to_string_pretty(self).expect("it has only plain fields") + "\n";
+        write_whole(&path(dir), text.as_bytes())
+    }
+
+    /// Whether it can be: nobody but us writes it, but anybody may change it.
+    fn check(&self) -> Result<(), String> {
+        if self.format != FORMAT {
+            return Err(format!("has the format '{}'; this program reads {FORMAT}", self.format));
+        }
+        let size = FrameSize::new(self.width, self.height).map_err(|why| why.to_string())?;
+        let grid = Grid::new(self.columns, self.rows).map_err(|why| why.to_string())?;
+        let options = PackageOptions {
+            grid,
+            qps: self.qps.clone(),
+            preset: self.preset.clone(),
+            ..PackageOptions::default()
+        };
+        options.check(size).map_err(|why| why.to_string())?;
+        FrameRate::new(self.fps_numerator, self.fps_denominator).map_err(|why| why.to_string())?;
+        let luma = u64::from(self.gop_frames) * u64::from(self.width) * u64::from(self.height);
+        if self.gops == 0 || self.gop_frames == 0 || luma > MAX_GOP_BYTES {
+            let (gops, frames) = (self.gops, self.gop_frames);
+            return Err(format!("cannot have {gops} GoPs of {frames} pictures"));
+        }
+        Ok(())
+    }
+
+    /// In what it is another package than `other`, if it is.
+    pub(crate) fn differs(&self, other: &Self) -> Option<String> {
+        let ladder = |qps: &[u8]| qps.iter().map(u8::to_string).collect::<Vec<_>>().join(",");
+        let parts = [
+            ("another source", self.source_text(), other.source_text()),
+            ("another size", self.frame().to_string(), other.frame().to_string()),
+            ("another grid", self.grid().to_string(), other.grid().to_string()),
+            ("other QPs", ladder(&self.qps), ladder(&other.qps)),
+            ("other GoPs", self.gop_frames.to_string(), other.gop_frames.to_string()),
+            ("another preset", self.preset.clone(), other.preset.clone()),
+            ("another ffmpeg", self.ffmpeg.clone(), other.ffmpeg.clone()),
+        ];
+        let (what, ours, theirs) = parts.into_iter().find(|(_, ours, theirs)| ours != theirs)?;
+        Some(format!("{what} ({ours}, not {theirs})"))
+    }
+
+    fn source_text(&self) -> String {
+        format!("{} bytes, digest {}", self.source_bytes, self.source_digest)
+    }
+
+    /// The size of its frames.
+    pub fn frame(&self) -> FrameSize {
+        FrameSize::new(self.width, self.height).expect("it was checked when read or made")
+    }
+
+    /// Its tiles.
+    pub fn grid(&self) -> Grid {
+        Grid::new(self.columns, self.rows).expect("it was checked when read or made")
+    }
+
+    /// The QPs of its ladder, ascending.
+    pub fn qps(&self) -> &[u8] {
+        &self.qps
+    }
+
+    /// How many GoPs it has.
+    pub fn gops(&self) -> u32 {
+        self.gops
+    }
+
+    /// Pictures in a GoP.
+    pub fn gop_frames(&self) -> u32 {
+        self.gop_frames
+    }
+
+    /// Pictures per second.
+    pub fn rate(&self) -> FrameRate {
+        FrameRate::new(self.fps_numerator, self.fps_denominator)
+            .expect("it was checked when read or made")
+    }
+
+    /// How long a GoP lasts.
+    pub fn gop_duration(&self) -> Duration {
+        let nanos = u128::from(self.gop_frames) * u128::from(self.fps_denominator) * 1_000_000_000
+            / u128::from(self.fps_numerator);
+        Duration::from_nanos(nanos as u64)
+    }
+
+    /// Units of time in a second of the tiles' tracks, and how many a picture lasts.
+    pub(crate) fn timescale(&self) -> (u32, u32) {
+        // Fine enough for players that round, whatever the rate.
+        let factor = 10_000_u32.div_ceil(self.fps_numerator);
+        (self.fps_numerator * factor, self.fps_denominator * factor)
+    }
+
+    /// The directory of one rung of one tile, relative to the package.
+    pub(crate) fn rung_dir(tile: usize, qp: u8) -> PathBuf {
+        Path::new("tiles").join(format!("t{tile:03}q{qp:02}"))
+    }
+
+    /// The file of one GoP in it.
+    pub(crate) fn segment(tile: usize, qp: u8, gop: u32) -> PathBuf {
+        Self::rung_dir(tile, qp).join(format!("{gop:06}.m4s"))
+    }
+
+    /// The file that a decoder is set up from.
+    pub(crate) fn init(tile: usize, qp: u8) -> PathBuf {
+        Self::rung_dir(tile, qp).join("init.mp4")
+    }
+}
+
+impl PackageOptions {
+    /// The QPs, ascending and each once.
+    fn ladder(&self) -> Vec<u8> {
+        let mut qps = self.qps.clone();
+        qps.sort_unstable();
+        qps.dedup();
+        qps
+    }
+
+    fn check(&self, size: FrameSize) -> Result<(), VrError> {
+        self.grid.check(size)?;
+        let tile = self.grid.rect(0, size);
+        if tile.width < MIN_TILE || tile.height < MIN_TILE {
+            return Err(VrError::Invalid(format!(
+                "tiles of {}x{} pixels are too small for an encoder (least {MIN_TILE}); take a \
+                 coarser grid",
+                tile.width, tile.height
+            )));
+        }
+        if self.qps.is_empty() || self.qps.iter().any(|&qp| qp == 0 || qp > MAX_QP) {
+            return Err(VrError::Invalid(format!(
+                "QPs must be from 1 to {MAX_QP}, at least one of them"
+            )));
+        }
+        if !PRESETS.contains(&self.preset.as_str()) {
+            let (preset, presets) = (&self.preset, PRESETS.join(", "));
+            return Err(VrError::Invalid(format!(
+                "there is no preset '{preset}'; x264 has {presets}"
+            )));
+        }
+        if !(self.gop_s >= 0.1 && self.gop_s <= 60.0) {
+            let gop_s = self.gop_s;
+            return Err(VrError::Invalid(format!("a GoP of {gop_s} s is not from 0.1 to 60 s")));
+        }
+        Ok(())
+    }
+}
+
+fn path(dir: &Path) -> PathBuf {
+    dir.join("package.json")
+}
+
+/// Writes a file so that after a crash there is the old one or the new one, whole.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), VrError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    let partial = path.with_file_name(name);
+    let written = File::create(&partial).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, path)
+    });
+    written.map_err(VrError::io("write", path))?;
+    sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Makes what was renamed in a directory last.
+fn sync_dir(dir: &Path) -> Result<(), VrError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(VrError::io("write", dir))
+}

@@ -1,0 +1,93 @@
+//! The record of a finished GoP: its part of the rate-distortion table. A GoP is finished when its
+//! record is in place; all that it names was written before, and lasts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weftline_core::ByteCount;
+use weftline_video::rd::{GopTable, RdError, Rung, TileTable};
+
+use super::plan::{Description, write_whole};
+use crate::error::VrError;
+
+/// What was measured of one GoP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) gop: u32,
+    /// Tiles in raster order.
+    pub(crate) tiles: Vec<Vec<RungRecord>>,
+}
+
+/// One encoding of one tile.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct RungRecord {
+    pub(crate) qp: u8,
+    /// The length of its segment.
+    pub(crate) bytes: u64,
+    /// Its part of the frame's WS-MSE.
+    pub(crate) ws_mse: f64,
+}
+
+impl Record {
+    fn path(dir: &Path, gop: u32) -> PathBuf {
+        dir.join("gops").join(format!("{gop:06}.json"))
+    }
+
+    /// Reads the record of a GoP, if it is finished.
+    pub(crate) fn read(dir: &Path, gop: u32) -> Result<Option<Self>, VrError> {
+        let path = Self::path(dir, gop);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(VrError::io("read", &path)(error)),
+        };
+        // One that cannot be read counts for nothing: its GoP is done again.
+        Ok(serde_json::from_str(&text).ok())
+    }
+
+    /// Puts the record in its place: with that, the GoP is finished.
+    pub(crate) fn write(&self, dir: &Path) -> Result<(), VrError> {
+        let text = serde_json::to_string(self).expect("it has only plain fields") + "\n";
+        write_whole(&Self::path(dir, self.gop), text.as_bytes())
+    }
+
+    /// What is wrong with the GoP's files, if anything is.
+    pub(crate) fn flaw(&self, dir: &Path, description: &Description) -> Option<String> {
+        let tiles = description.grid().tiles();
+        let qps = |rungs: &[RungRecord]| rungs.iter().map(|rung| rung.qp).collect::<Vec<_>>();
+        if self.tiles.len() != tiles || self.tiles.iter().any(|r| qps(r) != description.qps) {
+            return Some(format!("the record of GoP {} is of another grid or ladder", self.gop));
+        }
+        for (tile, rungs) in self.tiles.iter().enumerate() {
+            for rung in rungs {
+                let file = Description::segment(tile, rung.qp, self.gop);
+                let length = fs::metadata(dir.join(&file)).map(|file| file.len()).ok();
+                if length != Some(rung.bytes) {
+                    let there =
+                        length.map_or("is missing".to_owned(), |n| format!("has {n} bytes"));
+                    let (file, bytes) = (file.display(), rung.bytes);
+                    return Some(format!("{file} {there} where {bytes} were written"));
+                }
+                if !dir.join(Description::init(tile, rung.qp)).is_file() {
+                    let file = Description::init(tile, rung.qp);
+                    return Some(format!("{} is missing", file.display()));
+                }
+            }
+        }
+        None
+    }
+
+    /// Its part of the table.
+    pub(crate) fn table(&self) -> Result<GopTable, RdError> {
+        let tile = |rungs: &Vec<RungRecord>| {
+            let rung = |r: &RungRecord| Rung {
+                qp: r.qp,
+                bytes: ByteCount::new(r.bytes),
+                ws_mse: r.ws_mse,
+            };
+            TileTable::new(rungs.iter().map(rung).collect())
+        };
+        GopTable::new(self.tiles.iter().map(tile).collect::<Result<_, _>>()?)
+    }
+}

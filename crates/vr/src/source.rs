@@ -1,0 +1,238 @@
+//! What is known of a source before it is packaged: its size, rate and pictures.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use ring::digest::{Context, SHA256};
+use serde::Deserialize;
+
+use crate::error::VrError;
+use crate::ffmpeg::Ffmpeg;
+use crate::rate::FrameRate;
+
+/// How much of a source's beginning and end makes its fingerprint.
+const FINGERPRINT_BYTES: u64 = 1 << 20;
+/// The most pictures of a source: a day at 120 per second.
+const MAX_PICTURES: usize = 120 * 86_400;
+
+/// A file of video whose pictures come at a constant rate.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The file, absolute.
+    pub(crate) path: PathBuf,
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) rate: FrameRate,
+    pub(crate) frames: u64,
+    /// When the first picture is shown, in seconds after what ffmpeg takes for the beginning.
+    first_s: f64,
+}
+
+#[derive(Deserialize)]
+struct Probed {
+    #[serde(default)]
+    streams: Vec<Stream>,
+    #[serde(default)]
+    packets: Vec<Packet>,
+    #[serde(default)]
+    format: Format,
+}
+
+#[derive(Default, Deserialize)]
+struct Format {
+    start_time: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Stream {
+    width: Option<u32>,
+    height: Option<u32>,
+    r_frame_rate: Option<String>,
+    avg_frame_rate: Option<String>,
+    time_base: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Packet {
+    pts: Option<i64>,
+    #[serde(default)]
+    flags: String,
+}
+
+impl Source {
+    /// Looks at `file`: reads all of it once, without decoding.
+    ///
+    /// # Errors
+    /// [`VrError::Source`] if it is no video or its pictures do not come at a constant rate.
+    pub fn probe(ffmpeg: &Ffmpeg, file: &Path) -> Result<Self, VrError> {
+        // What the system says of a missing file is clearer than what ffprobe does.
+        File::open(file).map_err(VrError::io("read", file))?;
+        let path = std::path::absolute(file).map_err(VrError::io("find", file))?;
+        let entries = "format=start_time:stream=width,height,r_frame_rate,\
+                       avg_frame_rate,time_base:packet=pts,flags";
+        let said = ffmpeg.probe(&path, entries).map_err(|error| match error {
+            VrError::Ffmpeg { reason, .. } => {
+                VrError::source(file, format!("ffmpeg cannot read it: {reason}"))
+            }
+            other => other,
+        })?;
+        let probed: Probed = serde_json::from_str(&said)
+            .map_err(|error| VrError::source(file, format!("ffprobe's answer: {error}")))?;
+        let source = Self::from_probed(&probed).map_err(|why| VrError::source(file, why))?;
+        Ok(Self { path, ..source })
+    }
+
+    fn from_probed(probed: &Probed) -> Result<Self, String> {
+        let stream = probed.streams.first().ok_or("there is no video in it")?;
+        let (Some(width), Some(height)) = (stream.width, stream.height) else {
+            return Err("its pictures have no size".to_owned());
+        };
+        let mut times: Vec<i64> = Vec::with_capacity(probed.packets.len());
+        for packet in probed.packets.iter().filter(|packet| !packet.flags.contains('D')) {
+            times.push(packet.pts.ok_or(
+                "its pictures have no times; put it into another container: ffmpeg -i SOURCE -c \
+                 copy -fflags +genpts NEW.mkv",
+            )?);
+        }
+        times.sort_unstable();
+        let &first = times.first().ok_or("there is no picture in it")?;
+        if times.len() > MAX_PICTURES {
+            return Err(format!("it has more than {MAX_PICTURES} pictures; cut it"));
+        }
+        let tick_s =
+            tick(stream.time_base.as_deref()).ok_or("its pictures have no unit of time")?;
+        let rate = constant_rate(stream, &times, tick_s)?;
+        let start = probed.format.start_time.as_deref().and_then(|text| text.parse::<f64>().ok());
+        Ok(Self {
+            path: PathBuf::new(),
+            width,
+            height,
+            rate,
+            frames: times.len() as u64,
+            first_s: first as f64 * tick_s - start.unwrap_or(0.0),
+        })
+    }
+
+    /// Pictures per second.
+    pub fn rate(&self) -> FrameRate {
+        self.rate
+    }
+
+    /// How many pictures there are.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Where to seek so that picture number `frame` is the first that is decoded: half a picture
+    /// before it, which no rounding of times moves past another one.
+    pub(crate) fn seek_s(&self, frame: u64) -> f64 {
+        let half = 0.5 * self.rate.seconds(1);
+        (self.first_s + self.rate.seconds(frame) - half).max(0.0)
+    }
+
+    /// Length and a digest of both ends: tells one file from another without reading all of it.
+    pub(crate) fn fingerprint(&self) -> Result<(u64, String), VrError> {
+        let mut file = File::open(&self.path).map_err(VrError::io("read", &self.path))?;
+        let length = file.metadata().map_err(VrError::io("read", &self.path))?.len();
+        let mut context = Context::new(&SHA256);
+        for start in [0, length.saturating_sub(FINGERPRINT_BYTES)] {
+            let mut bytes = Vec::new();
+            file.seek(SeekFrom::Start(start))
+                .and_then(|_| file.by_ref().take(FINGERPRINT_BYTES).read_to_end(&mut bytes))
+                .map_err(VrError::io("read", &self.path))?;
+            context.update(&bytes);
+        }
+        let digest = context.finish();
+        let hex = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok((length, hex))
+    }
+}
+
+/// The rate that all `times` follow, to within what the container rounds.
+fn constant_rate(stream: &Stream, times: &[i64], tick_s: f64) -> Result<FrameRate, String> {
+    let told = [&stream.r_frame_rate, &stream.avg_frame_rate];
+    let rates: Vec<FrameRate> =
+        told.into_iter().flatten().filter_map(|text| text.parse().ok()).collect();
+    let follows = |rate: &&FrameRate| times_follow(times, tick_s, **rate);
+    if let Some(&rate) = rates.iter().find(follows) {
+        return Ok(rate);
+    }
+    let steps = times.windows(2).map(|pair| pair[1] - pair[0]);
+    let (least, most) = (steps.clone().min().unwrap_or(0), steps.max().unwrap_or(0));
+    let ms = |ticks: i64| ticks as f64 * tick_s * 1e3;
+    Err(format!(
+        "its pictures do not come at a constant rate ({:.1} to {:.1} ms apart); make it one first: \
+         ffmpeg -i SOURCE -vf fps=30 -c:v libx264 -crf 12 NEW.mp4",
+        ms(least),
+        ms(most)
+    ))
+}
+
+/// Whether the times are those of a constant rate, rounded to the container's unit or to whole
+/// milliseconds, whichever is coarser.
+fn times_follow(times: &[i64], tick_s: f64, rate: FrameRate) -> bool {
+    let allowed = 1.01 * tick_s;
+    let off = |(i, &time): (usize, &i64)| {
+        ((time - times[0]) as f64 * tick_s - rate.seconds(i as u64)).abs()
+    };
+    times.iter().enumerate().map(off).all(|off| off <= allowed)
+}
+
+/// A unit of time such as `1/15360`, in seconds.
+fn tick(text: Option<&str>) -> Option<f64> {
+    let (numerator, denominator) = text?.split_once('/')?;
+    let (numerator, denominator): (f64, f64) = (numerator.parse().ok()?, denominator.parse().ok()?);
+    (numerator > 0.0 && denominator > 0.0).then(|| numerator / denominator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probed(rate: &str, base: &str, times: &[i64]) -> Probed {
+        let stream = Stream {
+            width: Some(64),
+            height: Some(32),
+            r_frame_rate: Some(rate.to_owned()),
+            avg_frame_rate: Some(rate.to_owned()),
+            time_base: Some(base.to_owned()),
+        };
+        let packets = times.iter().map(|&pts| Packet { pts: Some(pts), flags: String::new() });
+        Probed { streams: vec![stream], packets: packets.collect(), format: Format::default() }
+    }
+
+    #[test]
+    fn a_constant_rate_is_known_whatever_the_order_and_the_rounding() {
+        // Decoding order, and Matroska's whole milliseconds.
+        let source =
+            Source::from_probed(&probed("30/1", "1/1000", &[0, 100, 33, 67, 133])).unwrap();
+        assert_eq!((source.frames(), source.rate().to_string().as_str()), (5, "30/1"));
+        assert_eq!(source.seek_s(0), 0.0);
+        assert!((source.seek_s(3) - 2.5 / 30.0).abs() < 1e-9);
+        // A first picture that is not at 0.
+        let late = probed("30000/1001", "1/30000", &[1001, 2002, 3003]);
+        assert!(
+            (Source::from_probed(&late).unwrap().seek_s(1) - 1.5 * 1001.0 / 30_000.0).abs() < 1e-9
+        );
+    }
+
+    #[test]
+    fn a_rate_that_varies_is_refused_with_the_remedy() {
+        for times in [&[0, 33, 67, 150, 183][..], &[0, 33, 33, 67], &[0, 40, 80, 120]] {
+            let why = Source::from_probed(&probed("30/1", "1/1000", times)).unwrap_err();
+            assert!(why.contains("fps=30"), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_video_is_refused() {
+        assert!(Source::from_probed(&probed("30/1", "1/1000", &[])).is_err());
+        assert!(Source::from_probed(&probed("30/1", "0/0", &[0, 33])).is_err());
+        let mut probed = probed("30/1", "1/1000", &[0, 33]);
+        probed.packets[1].pts = None;
+        assert!(Source::from_probed(&probed).unwrap_err().contains("genpts"));
+        probed.streams.clear();
+        assert!(Source::from_probed(&probed).is_err());
+    }
+}
