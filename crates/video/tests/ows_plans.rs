@@ -244,6 +244,27 @@ fn work_is_bounded_and_no_work_is_fix() {
     }
 }
 
+/// The past says nothing of what can be late, and then half of it comes. Where one window is the
+/// whole GoP it is the middle that is late, for which this order is no better than the raster's.
+#[test]
+fn a_surprise_finds_the_tiles_in_an_order_of_their_worth() {
+    for &transport in &TRANSPORTS[..3] {
+        let mut ratios = 0.0;
+        for seed in 0..20 {
+            let case = tables::case(seed, 6, 4);
+            let [(_, paths), ..] = case.throughput.samples() else { unreachable!("a minute") };
+            let usual = Throughput::certain(paths).expect("two paths");
+            let half: Vec<_> = paths.iter().map(|path| ByteCount::new(path.as_u64() / 2)).collect();
+            let happens = Throughput::certain(&half).expect("two paths");
+            let known = Inputs { throughput: &usual, ..inputs(&case, &case.grey, transport) };
+            let sent = Inputs { throughput: &happens, ..known };
+            let ows = loss_when_sent(&plan("ows", known), &sent);
+            ratios += ows / loss_when_sent(&plan("fix", known), &sent) / 20.0;
+        }
+        assert!(ratios < 0.8, "{ratios} of the loss of the raster order");
+    }
+}
+
 #[test]
 fn the_oracle_beats_everybody_who_has_to_guess() {
     let (mut known, mut guessed) = (0.0, 0.0);

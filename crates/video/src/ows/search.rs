@@ -29,6 +29,11 @@ pub(super) fn run(problem: &Problem<'_>, fix: Draft, effort: &mut Effort<'_>) ->
         return fix;
     }
     search.reorder(&mut paper, effort);
+    // Also where nothing is at stake by what is known: what comes as a surprise should find the
+    // tiles in an order of their worth.
+    if search.best.as_ref().is_none_or(|best| paper.value >= best.value - search.least_gain) {
+        search.best = Some(paper.clone());
+    }
     let budget = problem.budget().as_u64();
     let mut starts = vec![budget];
     for share in QUANTILES {
@@ -132,7 +137,9 @@ impl<'a, 'b> Search<'a, 'b> {
         self.outlook.set_total(state.bytes);
         let mut arranged = state.slots.clone();
         arrange(&mut arranged, &self.outlook);
-        if expected_gain(arranged.iter().copied(), &self.outlook) >= state.value {
+        // As good is better: sums in another order differ in their last bits.
+        let gain = expected_gain(arranged.iter().copied(), &self.outlook);
+        if gain >= state.value - self.least_gain {
             state.slots = arranged;
         }
         insertion_search(&mut state.slots, &self.outlook, effort);
