@@ -64,8 +64,8 @@ test: tools
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) clippy --workspace --all-targets --locked $$(./scripts/features) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked $$(./scripts/features)
 	./scripts/pure
 	@if command -v cargo-deny >/dev/null; then cargo deny check; \
 	else echo "cargo-deny is not installed: licences not checked (cargo install cargo-deny)"; fi

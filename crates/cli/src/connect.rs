@@ -7,10 +7,12 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Client, ClientBuilder, ClientSecurity, ClientTls, Identity, LocalService, ServerAddr, Trust,
+    Client, ClientBuilder, ClientSecurity, ClientTls, Identity, LocalService, PathConfig,
+    ServerAddr, Trust,
 };
 
 use crate::config;
+use crate::congestion;
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
 use crate::ops::control::Control;
@@ -200,21 +202,8 @@ impl ConnectArgs {
             warn_plaintext();
             return Ok(ClientSecurity::InsecurePlaintext);
         }
-        let trust = match (&self.fingerprint, &self.ca) {
-            (Some(text), _) => Trust::Pinned(text.parse().map_err(Failure::wrong_use)?),
-            (None, Some(file)) => Trust::Authority(file.clone()),
-            (None, None) => return Err(weftline::Error::NoTrust.into()),
-        };
-        let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                let identity = Identity::from_files(cert, key)?;
-                secrets::warn_if_others_can_read(key);
-                Some(identity)
-            }
-            (None, None) => None,
-            _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
-        };
-        Ok(ClientSecurity::Tls(ClientTls::new(&trust, identity.as_ref())?))
+        let files = (self.cert.as_deref(), self.key.as_deref());
+        tls(self.fingerprint.as_deref(), self.ca.as_deref(), files)
     }
 
     fn builder(&self) -> Result<ClientBuilder, Failure> {
@@ -231,16 +220,16 @@ impl ConnectArgs {
             builder = builder.server(server);
         }
         for path in &self.path {
-            builder = builder.path(paths::parse(path)?);
+            builder = builder.path(provided(paths::parse(path)?)?);
         }
         for path in &self.paths {
-            builder = builder.path(path.path()?);
+            builder = builder.path(provided(path.path()?)?);
         }
         if let Some(name) = &self.scheduler {
             builder = builder.scheduler(name);
         }
         if let Some(name) = &self.congestion {
-            builder = builder.congestion(name);
+            builder = builder.congestion(congestion::provide(name)?);
         }
         if let Some(size) = &self.window {
             builder = builder.window(parse_size("--window", size)?);
@@ -325,6 +314,36 @@ impl ConnectArgs {
         }
         Ok(listeners)
     }
+}
+
+/// TLS to the server with this fingerprint, or one that these authorities vouch for; with the
+/// certificate and key of two files, if there are any.
+pub(crate) fn tls(
+    fingerprint: Option<&str>,
+    ca: Option<&Path>,
+    files: (Option<&Path>, Option<&Path>),
+) -> Result<ClientSecurity, Failure> {
+    let trust = match (fingerprint, ca) {
+        (Some(text), _) => Trust::Pinned(text.parse().map_err(Failure::wrong_use)?),
+        (None, Some(file)) => Trust::Authority(file.to_owned()),
+        (None, None) => return Err(weftline::Error::NoTrust.into()),
+    };
+    let identity = match files {
+        (Some(cert), Some(key)) => {
+            let identity = Identity::from_files(cert, key)?;
+            secrets::warn_if_others_can_read(key);
+            Some(identity)
+        }
+        (None, None) => None,
+        _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
+    };
+    Ok(ClientSecurity::Tls(ClientTls::new(&trust, identity.as_ref())?))
+}
+
+/// The path with the kernel's name of its congestion control.
+fn provided(mut path: PathConfig) -> Result<PathConfig, Failure> {
+    path.congestion = path.congestion.as_deref().map(congestion::provide).transpose()?;
+    Ok(path)
 }
 
 fn ready(given: Option<usize>) -> Result<usize, Failure> {

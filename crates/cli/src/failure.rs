@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use weftline::Error;
+use weftline_bpf::BpfError;
 use weftline_lab::LabError;
 use weftline_report::ReportError;
 use weftline_scenario::{ScenarioError, UnknownName};
@@ -76,6 +77,13 @@ impl From<Error> for Failure {
 
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
+        let status = error.exit_code();
+        Self::new(error, status)
+    }
+}
+
+impl From<BpfError> for Failure {
+    fn from(error: BpfError) -> Self {
         let status = error.exit_code();
         Self::new(error, status)
     }

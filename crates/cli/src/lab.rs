@@ -1,9 +1,11 @@
 //! `weftline lab`: experiments over emulated links.
 
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand};
-use weftline_lab::LabOptions;
 use weftline_lab::emulator::Cut;
-use weftline_scenario::Scenario;
+use weftline_lab::{LabOptions, SweepOptions};
+use weftline_scenario::{RunRecord, Scenario, Sweep};
 
 use crate::failure::Failure;
 use crate::run_args::CommonArgs;
@@ -16,6 +18,8 @@ pub(crate) enum LabCommand {
     List,
     /// Run schemes over a scenario and compare them
     Run(Box<RunArgs>),
+    /// Do every run of a sweep file; goes on where an interrupted one stopped
+    Sweep(SweepArgs),
     /// Open a shell beside the client, the scenario's links up until it ends
     Shell(ShellArgs),
     /// Say what this machine can do
@@ -33,6 +37,23 @@ pub(crate) struct ShellArgs {
     /// Seed of the links' randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+}
+
+/// Options of `lab sweep`.
+#[derive(Debug, Args)]
+pub(crate) struct SweepArgs {
+    /// A built-in sweep or a TOML file
+    sweep: String,
+    /// Where to write results [default: results/lab-NAME]; the runs found there are not done again
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How many runs at once: more than the machine has room for makes emulators late, and such
+    /// runs are done again
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: usize,
+    /// One JSON object per run on standard output and nothing else
+    #[arg(long)]
+    json: bool,
 }
 
 /// Options of `lab run`.
@@ -60,15 +81,35 @@ pub(crate) fn run(command: LabCommand) -> Result<(), Failure> {
             let scenario = Scenario::find(&args.scenario)?;
             Ok(weftline_lab::shell(&scenario, args.congestion.parse()?, args.seed)?)
         }
+        LabCommand::Sweep(args) => run_sweep(&args),
         LabCommand::List => output::print(&list::scenarios()?),
-        LabCommand::Run(args) => {
-            let runs = weftline_lab::run_many(&args.options()?)?;
-            match runs.iter().filter(|run| !run.completed).count() {
-                0 => Ok(()),
-                failed => Err(Failure::failed(format!("{failed} of {} runs failed", runs.len()))),
-            }
-        }
+        LabCommand::Run(args) => tell_failed(&weftline_lab::run_many(&args.options()?)?),
     }
+}
+
+fn tell_failed(runs: &[RunRecord]) -> Result<(), Failure> {
+    match runs.iter().filter(|run| !run.completed).count() {
+        0 => Ok(()),
+        failed => Err(Failure::failed(format!("{failed} of {} runs failed", runs.len()))),
+    }
+}
+
+fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
+    let sweep = Sweep::find(&args.sweep)?;
+    let default = || Path::new("results").join(format!("lab-{}", sweep.name()));
+    let out = args.out.clone().unwrap_or_else(default);
+    let program = std::env::current_exe()?;
+    let runs = weftline_lab::run_sweep(&SweepOptions {
+        out: out.clone(),
+        jobs: args.jobs,
+        json: args.json,
+        program,
+        sweep,
+    })?;
+    if !args.json {
+        output::print(&format!("{}: {} runs\n", out.display(), runs.len()))?;
+    }
+    tell_failed(&runs)
 }
 
 /// Runs one end of a lab connection.

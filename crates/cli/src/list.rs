@@ -1,6 +1,7 @@
 //! `weftline list`: what can be named on the command line.
 
 use clap::ValueEnum;
+use weftline_bpf::{Control, IS_BUILT};
 use weftline_core::scheduler::REGISTRY;
 use weftline_scenario::{BUILTIN, Congestion, SWEEPS, Scheme, Sweep};
 
@@ -40,13 +41,19 @@ fn congestion() -> String {
     let known: Vec<&str> = Congestion::all().map(Congestion::name).collect();
     let about = |congestion: Congestion| {
         let here = kernel.iter().any(|have| have == congestion.name());
-        match (here, congestion.is_in_linux()) {
-            (true, _) => "in this kernel",
-            (false, true) => "not in this kernel; try: modprobe tcp_NAME",
-            (false, false) => "not in this kernel; for the simulator",
+        let ours = Control::find(congestion.name());
+        match (here, congestion.is_in_linux(), ours) {
+            (true, ..) => "in this kernel",
+            (false, true, _) => "not in this kernel; try: modprobe tcp_NAME",
+            (.., Some(ours)) if ours.is_loaded() => "loaded into this kernel, as weft_NAME",
+            (.., Some(_)) if IS_BUILT => "for the simulator, and with root for this kernel",
+            _ => "not in this kernel; for the simulator",
         }
     };
-    let others = kernel.iter().map(String::as_str).filter(|name| !known.contains(name));
+    let others = kernel
+        .iter()
+        .map(String::as_str)
+        .filter(|name| !known.contains(name) && Control::find(name).is_none());
     let others = others.map(|name| (name, "in this kernel; for connect only"));
     output::columns(Congestion::all().map(|one| (one.name(), about(one))).chain(others))
 }

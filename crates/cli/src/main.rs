@@ -1,6 +1,7 @@
 //! The `weftline` program.
 
 mod config;
+mod congestion;
 mod connect;
 mod cotag;
 mod failure;
@@ -60,6 +61,9 @@ enum Command {
     /// 360° video: synthetic scenes, packages of encoded tiles
     #[command(subcommand)]
     Vr(vr::VrCommand),
+    /// Congestion controls for Linux TCP and MPTCP, loaded into the running kernel (needs root)
+    #[command(subcommand)]
+    Congestion(congestion::CongestionCommand),
     /// Draw the results in a directory as one HTML file
     Report {
         /// Where `--out` of `lab run`, `sim run` or `sim sweep` wrote its results
@@ -105,6 +109,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Cotag(command) => cotag::run(command),
         Command::Probe(command) => probe::run(command),
         Command::Vr(command) => vr::run(command),
+        Command::Congestion(command) => congestion::run(command),
         Command::Report { dir } => {
             let page = weftline_report::write_report(&dir)?;
             output::print(&format!("{}\n", page.display()))

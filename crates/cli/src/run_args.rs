@@ -48,7 +48,7 @@ impl CommonArgs {
     pub(crate) fn scenario(&self) -> Result<Scenario, Failure> {
         let mut scenario = Scenario::find(&self.scenario)?;
         if let Some(text) = &self.workload {
-            scenario.workload = text.parse().map_err(Failure::wrong_use)?;
+            scenario.workload = scenario.workload.replaced(text).map_err(Failure::wrong_use)?;
         }
         if let Some(text) = &self.duration {
             scenario.duration = parse_duration("--duration", text)?;

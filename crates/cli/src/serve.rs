@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
@@ -13,6 +13,7 @@ use weftline::{
 use weftline_core::ByteCount;
 
 use crate::config;
+use crate::congestion;
 use crate::connect::log_reload;
 use crate::failure::Failure;
 use crate::ops::control::Control;
@@ -57,6 +58,10 @@ pub(crate) struct ServeArgs {
     /// No encryption and no authentication: for measurements on networks of your own
     #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "state_dir"])]
     insecure_plaintext: bool,
+    /// Congestion controls to load into the kernel for clients that ask for them, besides those it
+    /// has: compound, lia, olia, balia (needs root)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    congestion: Vec<String>,
     /// Most memory of a connection for received bytes, and again for bytes to send
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
@@ -107,6 +112,10 @@ impl ServeArgs {
             listen: if self.listen.is_empty() { from.listen } else { self.listen },
             socks: self.socks || (from.socks && self.forward.is_none()),
             forward: if self.socks { None } else { self.forward.or(from.forward) },
+            congestion: match self.congestion.is_empty() {
+                true => from.congestion,
+                false => self.congestion,
+            },
             cert: self.cert.or(from.cert),
             key: self.key.or(from.key),
             state_dir: self.state_dir.or(from.state_dir),
@@ -152,26 +161,8 @@ impl ServeArgs {
             warn_plaintext();
             return Ok(ServerSecurity::InsecurePlaintext);
         }
-        let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                let identity = Identity::from_files(cert, key)?;
-                secrets::warn_if_others_can_read(key);
-                identity
-            }
-            (None, None) => {
-                let default;
-                let dir = match &self.state_dir {
-                    Some(dir) => dir,
-                    None => {
-                        default = weftline::default_state_dir()?;
-                        &default
-                    }
-                };
-                Identity::from_state_dir(dir)?
-            }
-            _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
-        };
-        Ok(ServerSecurity::Tls(ServerTls::new(&identity, self.client_ca.as_deref())?))
+        let files = (self.cert.as_deref(), self.key.as_deref());
+        tls(files, self.state_dir.as_deref(), self.client_ca.as_deref())
     }
 
     /// All but the addresses, and what to say of the certificate.
@@ -207,10 +198,13 @@ impl ServeArgs {
 
     /// Takes over what may change while the server runs.
     fn reload(&self, first: &Self, control: &ServerControl) -> Result<(), Failure> {
-        let fixed = |args: &Self| (args.listen.clone(), args.target().ok(), args.max_connections);
+        let fixed = |args: &Self| {
+            let congestion = args.congestion.clone();
+            (args.listen.clone(), args.target().ok(), args.max_connections, congestion)
+        };
         if fixed(self) != fixed(first) {
-            let message = "listen, forward, socks and max-connections hold from start to end; \
-                           restart to change them";
+            let message = "congestion, listen, forward, socks and max-connections hold from \
+                           start to end; restart to change them";
             return Err(Failure::wrong_use(message));
         }
         let (builder, _) = self.builder()?;
@@ -220,6 +214,28 @@ impl ServeArgs {
         }
         Ok(())
     }
+}
+
+/// TLS with the certificate and key of two files, or else the self-made ones of `state_dir`, by
+/// default the machine's.
+pub(crate) fn tls(
+    files: (Option<&Path>, Option<&Path>),
+    state_dir: Option<&Path>,
+    client_ca: Option<&Path>,
+) -> Result<ServerSecurity, Failure> {
+    let identity = match files {
+        (Some(cert), Some(key)) => {
+            let identity = Identity::from_files(cert, key)?;
+            secrets::warn_if_others_can_read(key);
+            identity
+        }
+        (None, None) => match state_dir {
+            Some(dir) => Identity::from_state_dir(dir)?,
+            None => Identity::from_state_dir(&weftline::default_state_dir()?)?,
+        },
+        _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
+    };
+    Ok(ServerSecurity::Tls(ServerTls::new(&identity, client_ca)?))
 }
 
 /// Says on standard error what plaintext means.
@@ -270,6 +286,10 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     }
     let target = first.target()?;
     let (mut builder, mut greeting) = first.builder()?;
+    congestion::couple();
+    for name in &first.congestion {
+        congestion::provide(name)?;
+    }
     for one in &passed {
         builder = builder.listener(one.listener()?);
     }

@@ -230,7 +230,7 @@ fn the_lab_names_what_it_does_not_know() {
 /// Without the rights for a lab this is not possible either.
 #[test]
 fn the_lab_has_the_kernels_congestion_controls_only() {
-    let line = failure(3, &["lab", "run", "demo", "--duration", "100ms", "--congestion", "olia"]);
+    let line = failure(3, &["lab", "run", "demo", "--duration", "100ms", "--congestion", "bbr3"]);
     assert!(line.contains("; "), "what and the remedy: {line}");
 }
 

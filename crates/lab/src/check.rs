@@ -54,7 +54,11 @@ pub fn check() -> Result<(), LabError> {
     check_congestions(&ns);
     for (name, about) in [
         ("iperf3", "for the workload iperf3; install the package iperf3"),
-        ("mptcpize", "for iperf3 over kernel MPTCP; install the package mptcpize"),
+        ("cvlc", "for the workload vlc; install vlc-bin and vlc-plugin-base"),
+        ("mpv", "for the workloads mpv and mpv-hls; install the package mpv"),
+        ("nginx", "serves the clip to players; install the package nginx-light"),
+        ("ffmpeg", "makes that clip; install the package ffmpeg"),
+        ("mptcpize", "for iperf3 and players over kernel MPTCP; install the package mptcpize"),
     ] {
         match is_installed(name) {
             true => say(true, name, "installed"),
@@ -96,9 +100,17 @@ fn check_congestions(ns: &Netns) {
             Err(error) => say(false, &format!("congestion control {name}"), &error.to_string()),
         }
     }
+    for name in weftline_bpf::CONTROLS.iter().map(|control| control.name) {
+        let what = format!("congestion control {name}");
+        match weftline_bpf::Control::provide(name) {
+            Ok((name, None)) => say(true, &what, &format!("there, as {name}")),
+            Ok((name, Some(_))) => say(true, &what, &format!("can be loaded, as {name}")),
+            Err(error) => say(false, &what, &error.to_string()),
+        }
+    }
 }
 
-fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok()
@@ -118,6 +130,7 @@ fn self_test(program: &Path) -> Result<(), LabError> {
         scenario: &scenario,
         scheme: &scheme,
         congestion: Congestion::CUBIC,
+        in_kernel: Congestion::CUBIC.name(),
         seed: 1,
         tls: false,
         keep_stalled: false,

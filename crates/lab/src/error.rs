@@ -2,6 +2,8 @@
 
 use std::io;
 
+use weftline_bpf::BpfError;
+
 /// A failure of the lab. Each message is one line that says what, where and, where there is one,
 /// the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +44,17 @@ impl LabError {
             Self::Failed(_) | Self::Os { .. } | Self::Interrupted => 1,
             Self::Usage(_) => 2,
             Self::NotPossible { .. } => 3,
+        }
+    }
+
+    /// The error of a congestion control that cannot be had.
+    pub(crate) fn congestion(error: &BpfError) -> Self {
+        match error.exit_code() {
+            3 => Self::not_possible(
+                error.to_string(),
+                "or run it in the simulator with 'weftline sim run'",
+            ),
+            _ => Self::Failed(error.to_string()),
         }
     }
 

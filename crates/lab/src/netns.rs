@@ -12,8 +12,6 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::Arc;
 
-use weftline_scenario::Congestion;
-
 use crate::LabError;
 use crate::sys::process;
 
@@ -120,21 +118,6 @@ impl Netns {
             )),
         }
     }
-}
-
-/// Checks that the kernel may have a congestion control, before any run.
-///
-/// # Errors
-/// [`LabError::NotPossible`] if no module of Linux has it and this kernel was not built with it.
-pub(crate) fn check_congestion(congestion: Congestion) -> Result<(), LabError> {
-    let here = || weftline::congestion_controls().iter().any(|have| have == congestion.name());
-    if congestion.is_in_linux() || here() {
-        return Ok(());
-    }
-    Err(LabError::not_possible(
-        format!("this kernel has no congestion control '{congestion}', and Linux no module for it"),
-        "run it in the simulator with 'weftline sim run', or choose another",
-    ))
 }
 
 fn ip_missing(error: io::Error) -> LabError {

@@ -5,7 +5,7 @@ use weftline_scenario::{
 };
 
 use crate::emulator::{PathReport, SERIES_STEP};
-use crate::endpoint::Quantiles;
+use crate::endpoint::{Quantiles, SocketReport};
 use crate::run::{Outcome, Plan, steps};
 use crate::topology::{self, End};
 
@@ -32,7 +32,7 @@ pub(crate) fn record(plan: &Plan<'_>, outcome: Result<&Outcome, String>) -> RunR
 }
 
 fn filled(plan: &Plan<'_>, base: RunRecord, outcome: &Outcome) -> RunRecord {
-    let Outcome { receiver, sender, emulator, usage, error, tls } = outcome;
+    let Outcome { receiver, sender, emulator, usage, error, tls, video } = outcome;
     let (goodput, total) = goodputs(plan, outcome);
     RunRecord {
         completed: error.is_none(),
@@ -57,15 +57,18 @@ fn filled(plan: &Plan<'_>, base: RunRecord, outcome: &Outcome) -> RunRecord {
             late_over_1ms_share: emulator.late_share(),
             valid: emulator.valid(),
         }),
+        video: *video,
         ..base
     }
 }
 
-/// Goodput after the warm-up and in all, in Mb/s. A transfer's is its size over its time.
+/// Goodput after the warm-up and in all, in Mb/s. A transfer's is its size over its
+/// time, a played clip's too.
 fn goodputs(plan: &Plan<'_>, outcome: &Outcome) -> (Option<f64>, Option<f64>) {
     let receiver = &outcome.receiver;
     let mbps = |bytes: u64, time_s: f64| bytes as f64 * 8e-6 / time_s;
-    if let Workload::Transfer(_) | Workload::Burst(_) = plan.scenario.workload {
+    let workload = plan.scenario.workload;
+    if let Workload::Transfer(_) | Workload::Burst(_) | Workload::Player(..) = workload {
         let goodput = receiver.completion_s.map(|time| mbps(receiver.bytes, time));
         return (goodput, goodput);
     }
@@ -80,9 +83,7 @@ fn delay_ms(quantiles: Quantiles) -> DelayMs {
 }
 
 fn path_record(plan: &Plan<'_>, index: usize, path: &PathReport, outcome: &Outcome) -> PathRecord {
-    let local = topology::address(index, End::Server);
-    let own = |ip: &std::net::IpAddr| *ip == local.v4 || *ip == local.v6;
-    let socket = outcome.sender.sockets.iter().find(|socket| own(&socket.local));
+    let socket = socket_on(index, outcome);
     let counters = &path.down.counters;
     PathRecord {
         name: path.name.clone(),
@@ -92,13 +93,20 @@ fn path_record(plan: &Plan<'_>, index: usize, path: &PathReport, outcome: &Outco
         // A path on which no connection stood has nothing to send again; of a program's own
         // sockets nothing is known.
         retransmitted_packets: match plan.scenario.workload {
-            Workload::Iperf3 => None,
+            Workload::Iperf3 | Workload::Player(..) => None,
             _ => Some(socket.map_or(0, |socket| socket.retransmitted)),
         },
         lost: Some(counters.lost.packets),
         queue_drops: Some(counters.queue_full.packets),
         rtt_ms: socket.map(|socket| RttMs { mean: socket.rtt_mean_ms, p95: socket.rtt_p95_ms }),
     }
+}
+
+/// What the sender knows of its sockets on a path.
+fn socket_on(index: usize, outcome: &Outcome) -> Option<&SocketReport> {
+    let local = topology::address(index, End::Server);
+    let own = |ip: &std::net::IpAddr| *ip == local.v4 || *ip == local.v6;
+    outcome.sender.sockets.iter().find(|socket| own(&socket.local))
 }
 
 /// What the path's link delivered after the warm-up, over the time the workload took.
@@ -129,7 +137,17 @@ pub(crate) fn samples<'a>(plan: &'a Plan<'a>, outcome: &'a Outcome) -> Vec<Sampl
             sample(step, &path.name, "capacity_mbps", bytes)
         })
     });
-    goodput.chain(capacity).collect()
+    let windows = outcome.emulator.paths.iter().enumerate().flat_map(|(index, path)| {
+        let socket = socket_on(index, outcome);
+        let windows = socket.into_iter().flat_map(|socket| &socket.cwnd);
+        windows.filter(move |(step, _)| *step < length).map(|&(step, cwnd)| Sample {
+            time_s: (SERIES_STEP * (step as u32 + 1)).as_secs_f64(),
+            path: &path.name,
+            metric: "cwnd_segments",
+            value: cwnd.into(),
+        })
+    });
+    goodput.chain(capacity).chain(windows).collect()
 }
 
 /// Bytes in a step as a rate.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weftline_core::time::nanos;
-use weftline_scenario::{Congestion, Scenario, Scheme, Workload};
+use weftline_scenario::{Congestion, Scenario, Scheme, VideoRecord, Workload};
 
 use crate::LabError;
 use crate::child::{Program, StopFlag};
@@ -16,7 +16,7 @@ use crate::endpoint::{
 use crate::sys::process::Usage;
 use crate::testbed::{PathLinks, Testbed};
 use crate::topology::End;
-use crate::{iperf, mptcp};
+use crate::{iperf, mptcp, player};
 
 /// Where the server listens.
 pub(crate) const PORT: u16 = 4443;
@@ -39,6 +39,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) scheme: &'a Scheme,
     pub(crate) congestion: Congestion,
+    /// The kernel's name of that.
+    pub(crate) in_kernel: &'a str,
     pub(crate) seed: u64,
     /// Whether weftline's connections are encrypted.
     pub(crate) tls: bool,
@@ -62,6 +64,8 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<String>,
     /// Whether the connections were encrypted.
     pub(crate) tls: bool,
+    /// What a player's viewer saw.
+    pub(crate) video: Option<VideoRecord>,
 }
 
 impl Outcome {
@@ -118,7 +122,7 @@ impl Plan<'_> {
             down: path.down_link(self.seed, duration),
             up: path.up_link(self.seed, duration),
         });
-        let testbed = Testbed::build(links.collect(), self.congestion.name(), self.seed, start)?;
+        let testbed = Testbed::build(links.collect(), self.in_kernel, self.seed, start)?;
         if matches!(self.scheme, Scheme::LinuxMptcp) {
             mptcp::configure(&testbed)?;
         }
@@ -179,6 +183,7 @@ impl Plan<'_> {
     ) -> Result<Outcome, LabError> {
         match self.scenario.workload {
             Workload::Iperf3 => iperf::run(self, stop, progress),
+            Workload::Player(program, video) => player::run(self, program, &video, stop, progress),
             _ => self.run_endpoints(stop, progress),
         }
     }
@@ -193,7 +198,7 @@ impl Plan<'_> {
         let mut args = EndpointArgs {
             role: Role::Sender,
             transport: self.transport(&testbed)?,
-            congestion: self.congestion.name().to_owned(),
+            congestion: self.in_kernel.to_owned(),
             traffic: self.traffic()?,
             seed: self.seed,
         };
@@ -243,6 +248,7 @@ impl Plan<'_> {
             usage: vec![sender.program.stop()?, receiver.program.stop()?],
             error: None,
             tls: false,
+            video: None,
         };
         let mut errors = [receiver_error, sender_error].into_iter().flatten().collect::<Vec<_>>();
         if let Some(Event::Received(report)) = received {

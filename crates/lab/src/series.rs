@@ -4,18 +4,20 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use weftline_scenario::{
-    Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme, Workload,
+    Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme, VideoRecord,
+    Workload,
 };
 
 use crate::LabError;
 use crate::child::StopFlag;
+use crate::control;
 use crate::emulator::Cut;
 use crate::load::LoadMeter;
-use crate::netns::check_congestion;
+use crate::player;
 use crate::privilege;
 use crate::progress::Progress;
 use crate::record;
-use crate::run::{Outcome, Plan, check_scenario, no_workload};
+use crate::run::{Outcome, Plan, check_scenario};
 
 /// How often a run whose emulator was late is done again before it is kept, marked invalid.
 const RETRIES: usize = 2;
@@ -84,10 +86,8 @@ impl LabOptions {
 /// recorded before stay recorded.
 pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     check_scenario(&options.scenario)?;
-    if let Workload::Video(_) = options.scenario.workload {
-        return Err(no_workload(options.scenario.workload));
-    }
-    check_congestion(options.congestion)?;
+    refuse_model(&options.scenario.workload)?;
+    control::check(options.congestion)?;
     for scheme in &options.schemes {
         scheme.check(&options.scenario).map_err(|error| LabError::Usage(error.to_string()))?;
     }
@@ -98,6 +98,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
         }
     }
     privilege::ensure()?;
+    let provided = control::provide(options.congestion)?;
     let stop = StopFlag::on_signals()?;
     let mut writer = options.out.as_deref().map(ResultsWriter::open).transpose();
     if let Ok(Some(writer)) = &mut writer {
@@ -105,6 +106,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     }
     let mut writer = writer.map_err(cannot_write)?;
     let progress = Progress::new(options.schemes.len() * options.repeat as usize);
+    let control = play_control(&options.scenario.workload, &stop, &progress)?;
     let mut records = Vec::new();
     for repeat in 0..options.repeat {
         for scheme in &options.schemes {
@@ -112,13 +114,15 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
                 scenario: &options.scenario,
                 scheme,
                 congestion: options.congestion,
+                in_kernel: &provided.kernel_name,
                 tls: options.tls,
                 keep_stalled: options.keep_stalled,
                 seed: options.seed + repeat,
                 cuts: &options.cuts,
                 program: &options.program,
             };
-            let (record, outcome) = run_valid(&plan, records.len(), &stop, &progress)?;
+            let (mut record, outcome) = run_valid(&plan, records.len(), true, &stop, &progress)?;
+            player::with_control(&mut record, control.as_ref());
             let samples = outcome.iter().flat_map(|outcome| record::samples(&plan, outcome));
             if let Some(writer) = &mut writer {
                 let samples: Vec<_> = samples.collect();
@@ -139,10 +143,38 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     Ok(records)
 }
 
-/// Runs until the emulator was in time, [`RETRIES`] times more at most.
-fn run_valid(
+/// Refuses the simulator's model of a player.
+pub(crate) fn refuse_model(workload: &Workload) -> Result<(), LabError> {
+    let Workload::Video(_) = workload else { return Ok(()) };
+    let message = "the lab plays videos with real players: give --workload vlc, mpv or mpv-hls; \
+                   the model of a player is in 'weftline sim run'";
+    Err(LabError::Usage(message.to_owned()))
+}
+
+/// Where a real player plays: what it discards without any links.
+pub(crate) fn play_control(
+    workload: &Workload,
+    stop: &StopFlag,
+    progress: &Progress,
+) -> Result<Option<VideoRecord>, LabError> {
+    let Workload::Player(program, video) = workload else { return Ok(None) };
+    player::prepare(*program, video, &mut |line| progress.line(line))?;
+    let control = player::control(*program, video, stop)?;
+    let VideoRecord { picture_discards, buffer_underflows, .. } = control;
+    progress.line(&format!(
+        "control: {} without links discards {picture_discards} pictures, {buffer_underflows} \
+         underflows",
+        program.name()
+    ));
+    Ok(Some(control))
+}
+
+/// Runs until the emulator was in time, [`RETRIES`] times more at most. Says what other programs
+/// took of the machine if this run should be `alone`.
+pub(crate) fn run_valid(
     plan: &Plan<'_>,
     run: usize,
+    alone: bool,
     stop: &StopFlag,
     progress: &Progress,
 ) -> Result<(RunRecord, Option<Outcome>), LabError> {
@@ -158,7 +190,7 @@ fn run_valid(
             }
             Err(error) => return Err(error),
         };
-        if let Some(lost) = load.lost(outcome.cpu()) {
+        if let Some(lost) = load.lost(outcome.cpu()).filter(|_| alone) {
             progress.line(&format!("{name}: {lost}"));
         }
         let record = record::record(plan, Ok(&outcome));
@@ -175,7 +207,7 @@ fn run_valid(
 }
 
 /// One line on a run that is over.
-fn summary(record: &RunRecord) -> String {
+pub(crate) fn summary(record: &RunRecord) -> String {
     let RunRecord { scheme, seed, .. } = record;
     let mut line = format!("{scheme} (seed {seed}):");
     if let Some(goodput) = record.goodput_mbps {
@@ -183,6 +215,13 @@ fn summary(record: &RunRecord) -> String {
     }
     if let Some(time) = record.completion_s {
         line += &format!(" in {time:.4} s");
+    }
+    if let Some(video) = &record.video {
+        let VideoRecord { picture_discards, buffer_underflows, underflow_s, .. } = video;
+        line += &format!(
+            ", {picture_discards} pictures discarded, {buffer_underflows} underflows of \
+             {underflow_s:.1} s in all"
+        );
     }
     if let Some(error) = &record.error {
         line += &format!(" failed: {error}");
@@ -196,7 +235,7 @@ fn summary(record: &RunRecord) -> String {
     line
 }
 
-fn print_json(record: &RunRecord) -> Result<(), LabError> {
+pub(crate) fn print_json(record: &RunRecord) -> Result<(), LabError> {
     let text = serde_json::to_string(record)
         .map_err(|error| LabError::Failed(format!("writing a record: {error}")))?;
     ignore_closed_pipe(writeln!(io::stdout(), "{text}"))
@@ -212,6 +251,6 @@ fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), LabError> {
     }
 }
 
-fn cannot_write(error: ResultsError) -> LabError {
+pub(crate) fn cannot_write(error: ResultsError) -> LabError {
     LabError::Failed(error.to_string())
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use weftline_scenario::{Congestion, Scenario, Scheme};
 
 use crate::LabError;
+use crate::control;
 use crate::emulator::Start;
 use crate::mptcp;
-use crate::netns::check_congestion;
 use crate::privilege;
 use crate::run::{Plan, check_scenario};
 use crate::testbed::Testbed;
@@ -27,13 +27,23 @@ const DATA_FROM: usize = 1024;
 /// What this machine cannot do, or a shell that does not start.
 pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(), LabError> {
     check_scenario(scenario)?;
-    check_congestion(congestion)?;
     privilege::ensure()?;
+    let provided = control::provide(congestion)?;
+    let in_kernel = &provided.kernel_name;
     let scheme = Scheme::FBDT; // all paths
     let program = std::path::Path::new("");
     let (tls, keep_stalled) = (false, false);
-    let plan =
-        Plan { scenario, scheme: &scheme, congestion, seed, tls, keep_stalled, cuts: &[], program };
+    let plan = Plan {
+        scenario,
+        scheme: &scheme,
+        congestion,
+        in_kernel,
+        seed,
+        tls,
+        keep_stalled,
+        cuts: &[],
+        program,
+    };
     let testbed = plan.testbed(Start::FirstData(DATA_FROM))?;
     if mptcp::check_kernel().is_ok() {
         mptcp::configure(&testbed)?;

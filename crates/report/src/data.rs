@@ -9,6 +9,7 @@ use weftline_scenario::{
 
 use crate::ReportError;
 use crate::sweep::Sweeps;
+use crate::vr::VrData;
 
 /// The most rows of `series.csv` that are read: some 200 MB in memory.
 const MAX_ROWS: usize = 10_000_000;
@@ -24,14 +25,21 @@ pub(crate) struct Data {
     pub(crate) comparisons: Vec<Comparison>,
     /// By scenario name, where the directory has the scenario as run.
     pub(crate) scenarios: BTreeMap<String, Scenario>,
+    /// An evaluation of tiled video, if there is one.
+    pub(crate) vr: Option<VrData>,
     /// By run, metric and path.
     series: BTreeMap<(usize, String, String), Points>,
 }
 
 impl Data {
     pub(crate) fn read(dir: &Path) -> Result<Self, ReportError> {
-        let records = read_runs(dir)?;
-        if records.is_empty() {
+        let vr = VrData::read(dir)?;
+        let records = match read_runs(dir) {
+            // An evaluation of video needs no runs.
+            Err(_) if vr.is_some() && !dir.join("runs.jsonl").exists() => Vec::new(),
+            records => records?,
+        };
+        if records.is_empty() && vr.is_none() {
             return Err(ReportError::NoRuns(dir.join("runs.jsonl")));
         }
         let series = read_series(dir)?;
@@ -50,7 +58,7 @@ impl Data {
         }
         let full = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let name = full.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, records, comparisons, scenarios, series })
+        Ok(Self { name, records, comparisons, scenarios, series, vr })
     }
 
     /// The sweeps among the records.

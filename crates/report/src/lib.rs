@@ -15,6 +15,7 @@ mod quantity;
 mod ratio;
 mod sweep;
 mod tables;
+mod vr;
 
 use std::fs;
 use std::io;
@@ -31,7 +32,7 @@ pub use ratio::{Ratio, ratios};
 pub enum ReportError {
     /// The directory holds no runs.
     #[error(
-        "{0} has no runs; write some with `weftline lab run SCENARIO --out DIR` or `weftline sim sweep FILE --out DIR`"
+        "{0} has no runs; write some with `weftline lab run SCENARIO --out DIR`, `weftline sim sweep FILE --out DIR` or `weftline vr evaluate PACKAGE --out DIR`"
     )]
     NoRuns(PathBuf),
     /// The results cannot be read.
@@ -55,8 +56,8 @@ pub enum ReportError {
     },
 }
 
-/// Reads `runs.jsonl` and, if it is there, `series.csv` in `dir`, and writes `report.html` beside
-/// them. Gives the page's path.
+/// Reads `runs.jsonl` and `series.csv`, and what `weftline vr evaluate` wrote, as far as they are in
+/// `dir`, and writes `report.html` beside them. Gives the page's path.
 ///
 /// # Errors
 ///

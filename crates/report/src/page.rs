@@ -34,13 +34,18 @@ pub(crate) fn render(data: &Data) -> String {
         html.push_str(&tables::overview(data));
         html.push_str("</section>\n");
     }
+    if let Some(vr) = &data.vr {
+        html.push_str(&vr.render());
+    }
     let sweeps = data.sweeps();
     html.push_str(&beside::section(&data.records));
     html.push_str(&sweeps.render(html.len()));
     for (index, comparison) in data.comparisons.iter().enumerate() {
         html.push_str(&section(data, index, comparison));
     }
-    html.push_str(METHOD);
+    if !data.records.is_empty() {
+        html.push_str(METHOD);
+    }
     html.push_str("</main>\n</body>\n</html>\n");
     html
 }
@@ -57,6 +62,9 @@ const METHOD: &str = "<footer>\n<h2>How to read this</h2>\n<p>Goodput is what th
 
 /// One line on what the directory holds.
 fn lead(data: &Data) -> String {
+    if let (Some(vr), true) = (&data.vr, data.records.is_empty()) {
+        return vr.lead();
+    }
     let mut versions: Vec<&str> = data.records.iter().map(|run| run.version.as_str()).collect();
     versions.sort_unstable();
     versions.dedup();

@@ -59,7 +59,9 @@ pub(crate) struct Plot<'a> {
     pub(crate) x_label: &'a str,
     pub(crate) y_label: &'a str,
     pub(crate) x_axis: XAxis,
-    /// The largest y; it begins at 0.
+    /// Where y begins, about; a round number below it.
+    pub(crate) y_min: f64,
+    /// The largest y.
     pub(crate) y_max: f64,
     /// Whether y is a share from 0 to 1, shown in percent.
     pub(crate) percent: bool,
@@ -71,14 +73,15 @@ impl Plot<'_> {
     pub(crate) fn render(&self) -> String {
         let (width, height) = (self.width, self.height);
         let (bottom, right) = (height - BOTTOM, width - RIGHT);
-        let y_step = if self.percent { 0.25 } else { tick_step(self.y_max, 5) };
-        let y_top = (self.y_max / y_step - 1e-9).ceil().max(1.0) * y_step;
+        let y_step = if self.percent { 0.25 } else { tick_step(self.y_max - self.y_min, 5) };
+        let y_low = (self.y_min / y_step).floor() * y_step;
+        let y_top = y_low + ((self.y_max - y_low) / y_step - 1e-9).ceil().max(1.0) * y_step;
         let span = self.x_axis.max - self.x_axis.min;
         let x = |value: f64| LEFT + (right - LEFT) * (value - self.x_axis.min) / span;
-        let y = |value: f64| bottom - (bottom - TOP) * value.min(y_top) / y_top;
+        let y = |value: f64| bottom - (bottom - TOP) * (value.min(y_top) - y_low) / (y_top - y_low);
         let mut svg = open(width, height, self.description);
         let scale = if self.percent { 100.0 } else { 1.0 };
-        for tick in ticks(y_top, y_step) {
+        for tick in ticks(y_top - y_low, y_step).map(|tick| y_low + tick) {
             let label = number(tick * scale, step_decimals(y_step * scale));
             line(&mut svg, "grid", (LEFT, y(tick)), (right, y(tick)));
             text(&mut svg, "tick", "end", (LEFT - 7.0, y(tick) + 4.0), &label);
@@ -302,6 +305,7 @@ mod tests {
             x_label: "time (s)",
             y_label: "Mb/s",
             x_axis: XAxis::to(9.0),
+            y_min: 0.0,
             y_max: 80.0,
             percent: false,
             bands: Vec::new(),

@@ -86,6 +86,7 @@ pub const BUILTIN: &[Builtin] = &[
 /// All built-in sweeps.
 pub const SWEEPS: &[Builtin] = &[
     sweep!("mptcp-video"),
+    sweep!("mptcp-players"),
     sweep!("mptcp-rates"),
     sweep!("tcp-reference"),
     sweep!("fbdt-eq1"),
@@ -93,6 +94,9 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("random-paths"),
     sweep!("cotag-fig5"),
     sweep!("cotag-fig6"),
+    sweep!("cotag-others"),
+    sweep!("cotag-small"),
+    sweep!("cotag-generation"),
     sweep!("cotag-bbr"),
     sweep!("cotag-paced"),
     sweep!("cotag-interval"),

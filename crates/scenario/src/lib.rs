@@ -26,6 +26,7 @@ mod tests;
 mod topology;
 mod trace_file;
 mod video;
+mod vr;
 mod workload;
 
 pub use builtin::{BUILTIN, Builtin, SWEEPS};
@@ -49,8 +50,12 @@ pub use sweep::{Case, Sweep};
 pub use table::render_table;
 pub use topology::{CotagSpec, GatewayAps, WideLink};
 pub use video::VideoSpec;
+pub use vr::{
+    VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_SESSIONS, VR_STEPS, VrGain, VrMoment, VrPlan, VrRecord,
+    VrStep, VrTile, mean_ci95_crossed, read_vr_moments, read_vr_sessions, vr_gains,
+};
 pub use weftline_video::{ClipConfig, PlayerRules};
-pub use workload::{WORKLOADS, Workload, WorkloadInfo};
+pub use workload::{PlayerProgram, WORKLOADS, Workload, WorkloadInfo};
 
 /// A text that names nothing known, with what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

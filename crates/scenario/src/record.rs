@@ -240,6 +240,13 @@ pub struct VideoRecord {
     /// Pictures that were shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pictures_played: Option<u64>,
+    /// Pictures that the same real player discarded when it played the same clip without links:
+    /// what the machine costs, to be subtracted (lab only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_discards: Option<u64>,
+    /// How often it stopped for want of data there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_underflows: Option<u64>,
 }
 
 /// How well the lab's emulator kept time.

@@ -9,6 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
+
 use crate::{RunRecord, Scenario, Sweep};
 
 /// The first line of `series.csv`.
@@ -205,11 +207,19 @@ fn open_lines(path: &Path) -> Result<(File, usize), ResultsError> {
 ///
 /// If `runs.jsonl` cannot be read, or a line of it is no record.
 pub fn read_runs(dir: &Path) -> Result<Vec<RunRecord>, ResultsError> {
-    let mut lines = Lines::open(dir.join(RUNS))?;
+    read_lines(&dir.join(RUNS), "run")
+}
+
+/// Reads a file with a JSON object in each line; `what` says in messages what those are.
+pub(crate) fn read_lines<T: DeserializeOwned>(
+    file: &Path,
+    what: &str,
+) -> Result<Vec<T>, ResultsError> {
+    let mut lines = Lines::open(file.to_owned())?;
     let mut records = Vec::new();
     while let Some(line) = lines.next()? {
         let record = serde_json::from_str(line);
-        records.push(record.map_err(|error| lines.wrong(format!("is no run: {error}")))?);
+        records.push(record.map_err(|error| lines.wrong(format!("is no {what}: {error}")))?);
     }
     Ok(records)
 }

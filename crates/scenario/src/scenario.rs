@@ -204,15 +204,15 @@ fn read_paths(table: &mut Table<'_>, load: Load) -> Result<Vec<PathSpec>, Scenar
 fn read_workload(table: &mut Table<'_>) -> Result<(Workload, usize), ScenarioError> {
     let Some(value) = table.take("workload") else { return Ok((Workload::Bulk, 1)) };
     let mut table = value.table()?;
-    let mut workload = table.need("kind", "kind = \"bulk\"")?.parse()?;
-    if let Workload::Video(video) = &mut workload {
+    let mut workload: Workload = table.need("kind", "kind = \"bulk\"")?.parse()?;
+    if let Some(video) = workload.video_mut() {
         *video = VideoSpec::read(&mut table)?;
     }
     let parallel = match table.take("parallel") {
         None => 1,
         Some(value) => match value.whole(1, MAX_FLOWS as u64)? {
             1 => 1,
-            _ if matches!(workload, Workload::Video(_)) => {
+            _ if workload.video().is_some() => {
                 return Err(value.error("a video is downloaded over one connection"));
             }
             parallel => parallel as usize,
@@ -289,9 +289,9 @@ impl fmt::Display for Scenario {
         if self.parallel > 1 {
             writeln!(f, "parallel = {}", self.parallel)?;
         }
-        match self.workload {
-            Workload::Video(video) => write!(f, "{video}"),
-            _ => Ok(()),
+        match self.workload.video() {
+            Some(video) => write!(f, "{video}"),
+            None => Ok(()),
         }
     }
 }

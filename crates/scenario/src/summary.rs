@@ -35,10 +35,15 @@ pub fn mean_ci95(values: &[f64]) -> Option<MeanCi> {
     }
     let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
     let freedom = count - 1;
-    // Beyond the table 1.96 + 2.4 / df is within 0.003 of the quantile.
-    let t = STUDENT_T.get(freedom - 1).copied().unwrap_or(1.96 + 2.4 / freedom as f64);
-    let half_width = Some(t * (squares / freedom as f64 / n).sqrt());
+    let half_width = Some(student_t95(freedom) * (squares / freedom as f64 / n).sqrt());
     Some(MeanCi { mean, half_width, count })
+}
+
+/// The 97.5 % quantile of Student's t with `freedom` degrees of freedom, at least one.
+pub(crate) fn student_t95(freedom: usize) -> f64 {
+    // Beyond the table 1.96 + 2.4 / df is within 0.003 of the quantile.
+    let beyond = 1.96 + 2.4 / freedom.max(1) as f64;
+    STUDENT_T.get(freedom.saturating_sub(1)).copied().unwrap_or(beyond)
 }
 
 /// The schemes of one experiment side by side: one scenario, world, workload, congestion control

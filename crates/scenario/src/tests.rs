@@ -348,7 +348,7 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
         trace("file = \"good.csv\", format = \"pcap\""),
         trace("file = \"bad.csv\", format = \"csv\""),
         trace("file = \"zero.csv\", format = \"csv\""),
-        format!("{good}[workload]\nkind = \"vlc\""),
+        format!("{good}[workload]\nkind = \"flash\""),
         format!("{good}[workload]\nkind = \"bulk\"\nrate = 3"),
         (0..9).fold(head.to_owned(), |text, k| format!("{text}[[path]]\nname = \"p{k}\"\n{rate}")),
     ];

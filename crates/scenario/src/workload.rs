@@ -20,11 +20,37 @@ pub enum Workload {
     Cbr(Bitrate),
     /// `iperf3` in reverse mode, for the scenario's duration (lab only).
     Iperf3,
+    /// A video served by a real web server and played by a real player (lab only); the run ends
+    /// with it, and at the scenario's duration at the latest.
+    Player(PlayerProgram, VideoSpec),
     /// So many bytes on a new connection, timed from the application's connect to its last byte.
     Transfer(ByteCount),
     /// A video, downloaded progressively and played; the run ends with it, and at the scenario's
     /// duration at the latest.
     Video(VideoSpec),
+}
+
+/// A real player, and the form in which it gets the clip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlayerProgram {
+    /// VLC 3, which downloads one MP4 file.
+    Vlc,
+    /// mpv, which downloads one MP4 file.
+    Mpv,
+    /// mpv, which streams segments of two seconds by an HLS playlist (RFC 8216).
+    MpvHls,
+}
+
+impl PlayerProgram {
+    /// All of them with their workloads' names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("vlc", Self::Vlc), ("mpv", Self::Mpv), ("mpv-hls", Self::MpvHls)];
+
+    /// Its workload's name.
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, program)| *program == self);
+        found.map_or("", |(name, _)| name)
+    }
 }
 
 /// A workload as lists show it.
@@ -47,7 +73,39 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     WorkloadInfo { name: "burst:<size>", about: "so many bytes on a warm connection" },
     WorkloadInfo { name: "video", about: "a video over HTTP and its player" },
     WorkloadInfo { name: "iperf3", about: "the iperf3 program, server to client (lab only)" },
+    WorkloadInfo { name: "vlc", about: "the same video from nginx, played by VLC (lab only)" },
+    WorkloadInfo { name: "mpv", about: "the same video from nginx, played by mpv (lab only)" },
+    WorkloadInfo { name: "mpv-hls", about: "the same in HLS segments, played by mpv (lab only)" },
 ];
+
+impl Workload {
+    /// The clip that is played, and by what rules, if one is.
+    pub fn video(&self) -> Option<&VideoSpec> {
+        match self {
+            Self::Video(video) | Self::Player(_, video) => Some(video),
+            _ => None,
+        }
+    }
+
+    /// Reads a workload that is to take this one's place: another player plays the same clip.
+    ///
+    /// # Errors
+    /// As parsing a workload.
+    pub fn replaced(&self, text: &str) -> Result<Self, WorkloadError> {
+        let mut workload: Self = text.parse()?;
+        if let (Some(new), Some(old)) = (workload.video_mut(), self.video()) {
+            *new = *old;
+        }
+        Ok(workload)
+    }
+
+    pub(crate) fn video_mut(&mut self) -> Option<&mut VideoSpec> {
+        match self {
+            Self::Video(video) | Self::Player(_, video) => Some(video),
+            _ => None,
+        }
+    }
+}
 
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,6 +114,7 @@ impl fmt::Display for Workload {
             Self::Burst(size) => write!(f, "burst:{size}"),
             Self::Cbr(rate) => write!(f, "cbr:{rate}"),
             Self::Iperf3 => write!(f, "iperf3"),
+            Self::Player(program, _) => f.write_str(program.name()),
             Self::Transfer(size) => write!(f, "transfer:{size}"),
             Self::Video(_) => write!(f, "video"),
         }
@@ -88,11 +147,19 @@ impl FromStr for Workload {
             ("transfer", Some(argument)) => size(argument).map(Self::Transfer),
             ("video", None) => Ok(Self::Video(VideoSpec::default())),
             _ => {
+                if let (Some(program), None) = (player(name), argument) {
+                    return Ok(Self::Player(program, VideoSpec::default()));
+                }
                 let known = WORKLOADS.iter().map(|info| info.name).collect::<Vec<_>>().join(", ");
                 Err(UnknownName { kind: "workload", text: text.to_owned(), known }.into())
             }
         }
     }
+}
+
+fn player(name: &str) -> Option<PlayerProgram> {
+    let found = PlayerProgram::ALL.iter().find(|(known, _)| *known == name);
+    found.map(|(_, program)| *program)
 }
 
 /// Why a text is no workload.
@@ -124,7 +191,16 @@ mod tests {
 
     #[test]
     fn workloads_read_and_print() {
-        for text in ["bulk", "burst:125MB", "cbr:20Mbps", "iperf3", "transfer:100kB", "video"] {
+        for text in [
+            "bulk",
+            "burst:125MB",
+            "cbr:20Mbps",
+            "iperf3",
+            "mpv-hls",
+            "transfer:100kB",
+            "vlc",
+            "video",
+        ] {
             let workload: Workload = text.parse().unwrap();
             assert_eq!(workload.to_string().parse(), Ok(workload), "{text}");
         }
@@ -135,7 +211,7 @@ mod tests {
     fn bad_workloads_say_the_remedy() {
         let error = |text: &str| text.parse::<Workload>().unwrap_err().to_string();
         insta::assert_snapshot!(
-            ["vlc", "video:4", "bulk:3", "cbr", "cbr:20", "cbr:0Mbps", "transfer:0B"]
+            ["flash", "video:4", "bulk:3", "cbr", "cbr:20", "cbr:0Mbps", "transfer:0B"]
                 .map(error)
                 .join("\n")
         );

@@ -274,6 +274,7 @@ fn video(stats: PlayerStats) -> VideoRecord {
         underflow_s: stats.underflow.as_secs_f64(),
         startup_s: stats.startup.map(|startup| startup.as_secs_f64()),
         pictures_played: Some(stats.played),
+        ..VideoRecord::default()
     }
 }
 

@@ -20,6 +20,7 @@ use weftline_core::{Instant, PathId, SubflowId};
 use crate::channel::Parts;
 use crate::cipher::{self, Cipher};
 use crate::clock;
+use crate::coupling;
 use crate::error::Error;
 use crate::events::PathEventKind;
 use crate::handshake::Awaited;
@@ -219,6 +220,7 @@ pub(crate) fn start(
     let peer = parts.peer;
     let cipher = parts.tls.map(Cipher::new);
     let attached = shared.attach(id, path, name)?;
+    coupling::couple(&parts.stream, shared.number);
     let health = Arc::clone(&attached.health);
     let is_watched = AtomicBool::new(true);
     let socket = Arc::new(Socket { stream: parts.stream, cipher, peer, health, is_watched });

@@ -12,7 +12,7 @@ use support::{DEVICE_V4, DEVICE_V6, GATEWAY_V4, GATEWAY_V6, PATIENCE, World, alo
 use weftline_core::Bitrate;
 use weftline_lab::testbed::Testbed;
 use weftline_link::RateTrace;
-use weftline_tunnel::{Scheme, Sending, Status};
+use weftline_tunnel::{Pace, Scheme, Sending, Status};
 
 const DELAY: Duration = Duration::from_millis(5);
 
@@ -100,7 +100,7 @@ fn mbps(status: &Status, index: usize) -> Option<f64> {
 fn access_points_measure_their_links_and_tell_the_gateway() {
     let _alone = alone();
     let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
-    world.measured = true;
+    world.pace = Some(Pace::Measured);
     world.start();
     // Measured while idle, and under load.
     for load in [0, 4 << 20] {
@@ -123,7 +123,7 @@ fn nothing_is_sent_over_a_link_that_stands_still() {
     let [mut mmwave, sub6] = links(0.0);
     mmwave.rate = RateTrace::from_steps(steps, seconds(8)).unwrap();
     let Some(mut world) = World::build([mmwave, sub6], Sending::default()) else { return };
-    world.measured = true;
+    world.pace = Some(Pace::Measured);
     world.start();
     for _ in 0..2 {
         world.ap(0).wait_for("the link stands still", |status| mbps(status, 1) == Some(0.0));
@@ -131,6 +131,51 @@ fn nothing_is_sent_over_a_link_that_stands_still() {
         let took = transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
         eprintln!("1 MiB while one link stands still: {took:.1?}");
         world.ap(0).wait_for("the link is back", |status| mbps(status, 1) > Some(20.0));
+    }
+}
+
+/// What `tc` counts of the queue of an access point's interface: packets sent and dropped.
+fn queue(testbed: &Testbed, interface: &str) -> (u64, u64) {
+    let mut tc = testbed.server.command("tc");
+    let output = tc.args(["-s", "qdisc", "show", "dev", interface]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let after = |word: &str| {
+        let found = text.split_whitespace().skip_while(|found| *found != word).nth(1);
+        found.and_then(|number| number.trim_end_matches(',').parse().ok())
+    };
+    // "Sent 2951 bytes 17 pkt (dropped 0, overlimits 3 requeues 0)"
+    let sent = text.split_whitespace().skip_while(|word| *word != "bytes").nth(1);
+    (sent.unwrap().parse().unwrap(), after("(dropped").unwrap())
+}
+
+#[test]
+fn an_interface_without_room_holds_its_access_point_back() {
+    let _alone = alone();
+    // The links carry what comes; the interfaces do not, and their queues would overflow with what
+    // the gateway has.
+    let fast = link(RateTrace::constant(Bitrate::mbps(400)), DELAY, 0.0);
+    let Some(mut world) = World::build([fast.clone(), fast], Sending::default()) else { return };
+    world.pace = Some(Pace::Interface);
+    for (interface, rate) in [("mmwave", "20mbit"), ("sub6", "10mbit")] {
+        let mut tc = world.testbed.server.command("tc");
+        tc.args(["qdisc", "add", "dev", interface, "root", "tbf", "rate", rate]);
+        tc.args(["burst", "16k", "limit", "600k"]);
+        let output = tc.output().unwrap();
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(std::env::var_os("CI").is_none(), "tc: {said}");
+            eprintln!("skipped: the kernel has no tbf ({}); run it on one that has", said.trim());
+            return;
+        }
+    }
+    world.start();
+    let took = transfer(&world.testbed, ip(GATEWAY_V4), true, 4 << 20, || {});
+    eprintln!("4 MiB through interfaces of 20 and 10 Mb/s: {took:.1?}");
+    for interface in ["mmwave", "sub6"] {
+        let (sent, dropped) = queue(&world.testbed, interface);
+        eprintln!("{interface}: {sent} packets, {dropped} dropped");
+        assert!(sent > 100, "{interface} carries");
+        assert_eq!(dropped, 0, "{interface} said that it had no room");
     }
 }
 

@@ -9,6 +9,7 @@
 pub mod evaluate;
 pub mod geometry;
 pub mod head;
+pub mod live;
 pub mod metric;
 pub mod ows;
 mod player;

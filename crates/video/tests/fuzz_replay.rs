@@ -1,19 +1,44 @@
-//! Replays the corpus of the fuzz target `ows`, and spoiled tables, on stable Rust.
+//! Replays the corpora of the fuzz targets `ows` and `live`, and spoiled tables and scripts, on
+//! stable Rust.
 #![expect(unreachable_pub, reason = "the target is shared with the fuzz crate")]
 #![expect(clippy::disallowed_methods, reason = "a test reads its corpus")]
 
 #[path = "../../../fuzz/ows.rs"]
 mod target;
 
+#[path = "../../../fuzz/live.rs"]
+mod live;
+
 use proptest::prelude::*;
+
+fn replay(name: &str, target: fn(&[u8])) {
+    let folder = format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(&folder).expect("the corpus is in the tree");
+    let read = |file: std::io::Result<std::fs::DirEntry>| std::fs::read(file?.path());
+    let run = files.map(|file| target(&read(file).expect("readable"))).count();
+    assert!(run > 0, "{folder} is empty");
+}
 
 #[test]
 fn the_ows_corpus() {
-    let folder = format!("{}/../../fuzz/corpus/ows", env!("CARGO_MANIFEST_DIR"));
-    let files = std::fs::read_dir(&folder).expect("the corpus is in the tree");
-    let read = |file: std::io::Result<std::fs::DirEntry>| std::fs::read(file?.path());
-    let run = files.map(|file| target::ows(&read(file).expect("readable"))).count();
-    assert!(run > 0, "{folder} is empty");
+    replay("ows", target::ows);
+}
+
+#[test]
+fn the_live_corpus() {
+    replay("live", live::live);
+}
+
+/// A step of a script: what it does, and its words.
+fn step() -> impl Strategy<Value = Vec<u8>> {
+    let words = prop_oneof![
+        3 => prop::collection::vec(any::<u8>(), 0..3),
+        1 => prop::collection::vec(any::<u8>(), 0..40),
+    ];
+    (any::<u8>(), words).prop_map(|(step, words)| {
+        let len = words.len() as u8 + 1;
+        [&[step, len][..], &words].concat()
+    })
 }
 
 fn row() -> impl Strategy<Value = String> {
@@ -36,5 +61,13 @@ proptest! {
             text.push_str(&format!("0,{},{},{row}\n", index / 2, 20 + index % 2));
         }
         target::ows(&[text.as_bytes(), &[0], &problem].concat());
+    }
+
+    /// Most steps let the two talk, so that streams go on for some GoPs.
+    #[test]
+    fn any_script(steps in prop::collection::vec(step(), 0..120)) {
+        // A greeting, the manifest, the first report.
+        let begun = [6, 1, 4, 1, 2, 2, 1, 6, 1];
+        live::live(&[&begun[..], &steps.concat()].concat());
     }
 }

@@ -194,7 +194,7 @@ fn problems_that_are_none_are_refused_and_unknowns_defined() {
     assert_eq!(plan("ows", Inputs { throughput: &dead, ..whole }).sent, []);
 
     let unknown = Entry::find("best").expect_err("no such scheme").to_string();
-    let names = "ows, fix, uniform, viewport-only, ows-paper, ows-paper-desc, oracle";
+    let names = "ows, ows-order, fix, uniform, viewport-only, ows-paper, ows-paper-desc, oracle";
     assert_eq!(unknown, format!("unknown tile scheme 'best'; known are {names}"));
     let problem = Problem::new(whole).expect("whole");
     let oracle = Entry::find("oracle").expect("registered");
@@ -319,6 +319,15 @@ proptest! {
         }
         let ows = plan("ows", inputs);
         prop_assert!(ows.expected_loss <= fix * (1.0 + 1e-9), "{} > {fix}", ows.expected_loss);
+        // The order alone: the rungs of `fix`, and never worse.
+        let [order, raster] = ["ows-order", "fix"].map(|name| plan(name, inputs));
+        prop_assert!(order.expected_loss <= fix * (1.0 + 1e-9), "{}", order.expected_loss);
+        let rungs = |plan: &Plan| {
+            let mut rungs: Vec<_> = plan.sent.iter().map(|p| (p.tile, p.rung.qp)).collect();
+            rungs.sort_unstable();
+            rungs
+        };
+        prop_assert_eq!(rungs(&order), rungs(&raster));
         prop_assert_eq!(plan("ows", inputs), ows);
     }
 }

@@ -8,11 +8,12 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ChildStdout;
 
+use weftline_video::geometry::Rect;
 use weftline_video::metric::Plane;
 
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Running, Stdin};
-use crate::package::{Description, Package};
+use crate::package::{Description, GREY, Package};
 
 /// What is decoded for a tile: a file of its own, or an initialisation and a media segment.
 pub(crate) enum TileSource {
@@ -123,6 +124,7 @@ impl TileReader {
 }
 
 /// The luma of a GoP's pictures, put together from tiles.
+#[derive(Clone, Debug)]
 pub struct DecodedGop {
     width: u32,
     height: u32,
@@ -130,6 +132,26 @@ pub struct DecodedGop {
 }
 
 impl DecodedGop {
+    /// Pictures of that size, one after the other.
+    pub(crate) fn new(width: u32, height: u32, luma: Vec<u8>) -> Self {
+        Self { width, height, luma }
+    }
+
+    /// Puts `rect` of a picture of `from`, or plain grey, into the same place of all pictures.
+    pub(crate) fn freeze(&mut self, rect: Rect, from: Option<Plane<'_>>) {
+        let (stride, left) = (self.width as usize, rect.left as usize);
+        let pixels = stride * self.height as usize;
+        for picture in self.luma.chunks_exact_mut(pixels) {
+            for row in rect.top..rect.top + rect.height {
+                let into = &mut picture[row as usize * stride + left..][..rect.width as usize];
+                match from {
+                    Some(plane) => into.copy_from_slice(&plane.row(row)[left..][..into.len()]),
+                    None => into.fill(GREY),
+                }
+            }
+        }
+    }
+
     /// Decodes GoP `gop` with tile t at QP `qps[t]`.
     ///
     /// # Errors
@@ -182,7 +204,7 @@ impl DecodedGop {
             }
         }
         reader.finish()?;
-        Ok(Self { width, height, luma })
+        Ok(Self::new(width, height, luma))
     }
 
     /// How many pictures there are.

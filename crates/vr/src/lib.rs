@@ -7,7 +7,9 @@
 
 mod decode;
 mod error;
+pub mod evaluate;
 mod ffmpeg;
+mod original;
 pub mod package;
 mod rate;
 mod source;

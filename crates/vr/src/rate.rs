@@ -47,6 +47,12 @@ impl FrameRate {
         frame as f64 * f64::from(self.denominator) / f64::from(self.numerator)
     }
 
+    /// The number of the picture that is shown at `time` after the first one appeared.
+    pub fn frame_at(self, time: std::time::Duration) -> usize {
+        let nanos = u128::from(self.denominator) * 1_000_000_000;
+        (time.as_nanos() * u128::from(self.numerator) / nanos) as usize
+    }
+
     /// How many pictures are nearest to `seconds`, at least one.
     pub fn frames_in(self, seconds: f64) -> u32 {
         let frames = seconds * f64::from(self.numerator) / f64::from(self.denominator);
@@ -93,6 +99,8 @@ mod tests {
         assert_eq!(ntsc.to_string(), "30000/1001");
         assert_eq!(ntsc.frames_in(1.0), 30);
         assert_eq!(ntsc.seconds(30_000), 1001.0);
+        let at = |micros| ntsc.frame_at(std::time::Duration::from_micros(micros));
+        assert_eq!([at(0), at(33_366), at(33_367), at(1_001_000)], [0, 0, 1, 30]);
         for wrong in ["", "0", "x", "1/0", "481", "1/2", "-3", "4294967296"] {
             assert!(wrong.parse::<FrameRate>().is_err(), "{wrong}");
         }

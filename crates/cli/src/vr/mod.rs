@@ -1,7 +1,14 @@
 //! `weftline vr`: 360° video.
 
+mod check;
+mod evaluate;
+mod evaluate_files;
+mod evaluate_table;
+mod heads;
+mod live;
 mod package;
 mod progress;
+mod rates;
 mod synth;
 
 use clap::Subcommand;
@@ -12,8 +19,16 @@ use crate::failure::Failure;
 /// What can be done with 360° video.
 #[derive(Debug, Subcommand)]
 pub(crate) enum VrCommand {
+    /// Check that what `evaluate` adds up is what decoded and rendered viewports show
+    Check(check::CheckArgs),
+    /// What viewers see of packages, by transport, tile scheme and concealment
+    Evaluate(Box<evaluate::EvaluateArgs>),
     /// Cut a 360° video into GoPs and tiles, and encode each at a ladder of qualities
     Package(package::PackageArgs),
+    /// Play a live stream without a screen, and say what a viewer would have seen
+    Play(Box<live::play::PlayArgs>),
+    /// Stream a package live, tile by tile, to players
+    Serve(Box<live::serve::ServeArgs>),
     /// Draw a synthetic 360° video, the same for the same seed on every machine
     Synth(synth::SynthArgs),
 }
@@ -21,7 +36,11 @@ pub(crate) enum VrCommand {
 /// Does what was asked about 360° video.
 pub(crate) fn run(command: VrCommand) -> Result<(), Failure> {
     match command {
+        VrCommand::Check(args) => check::run(&args),
+        VrCommand::Evaluate(args) => evaluate::run(&args),
         VrCommand::Package(args) => package::run(&args),
+        VrCommand::Play(args) => live::play::run(&args),
+        VrCommand::Serve(args) => live::serve::run(&args),
         VrCommand::Synth(args) => synth::run(&args),
     }
 }

@@ -1,6 +1,7 @@
 //! How far a long piece of work is: a bar on a terminal, else a line now and then.
 
 use std::io::IsTerminal as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -44,6 +45,25 @@ impl Progress {
             let left = each * self.total.saturating_sub(done) as f64;
             output::tell(format_args!("{done}/{} {}, {left:.0} s left", self.total, self.what));
         }
+    }
+}
+
+/// The progress of work that many threads do, and whose extent shows when it begins.
+pub(super) struct SharedProgress {
+    what: &'static str,
+    progress: Mutex<Option<Progress>>,
+}
+
+impl SharedProgress {
+    pub(super) const fn new(what: &'static str) -> Self {
+        Self { what, progress: Mutex::new(None) }
+    }
+
+    /// `done` of `total` things are done; threads may come out of order.
+    pub(super) fn set(&self, done: u64, total: u64) {
+        // Progress is told to people; a thread that panicked ends the work anyway.
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.get_or_insert_with(|| Progress::new(self.what, total, 0)).set(done);
     }
 }
 

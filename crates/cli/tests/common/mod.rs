@@ -6,6 +6,7 @@
     reason = "test code; each test binary uses its own part"
 )]
 
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -15,6 +16,15 @@ use std::time::Duration;
 
 /// Far more than anything here takes: a test that waits this long hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One test on the machine at a time that wants to know which congestion controls are loaded: the
+/// kernel has one list of them.
+pub fn alone() -> File {
+    let path = std::env::temp_dir().join("weftline-congestion.lock");
+    let file = File::options().create(true).append(true).open(path).unwrap();
+    file.lock().unwrap();
+    file
+}
 
 /// A server that sends back what it gets, to the end.
 pub fn echo() -> SocketAddr {

@@ -219,11 +219,14 @@ pub(crate) struct SocketInfo {
     pub(crate) retransmitted: u64,
     /// Smoothed round-trip time; zero before the first.
     pub(crate) rtt: Duration,
+    /// Congestion window in segments, where it is known.
+    pub(crate) cwnd: Option<u32>,
 }
 
 impl SocketInfo {
     fn new(local: IpAddr, id: u64, info: TcpInfo) -> Self {
-        Self { local, id, retransmitted: info.retransmitted, rtt: info.rtt }
+        let TcpInfo { retransmitted, rtt, cwnd } = info;
+        Self { local, id, retransmitted, rtt, cwnd: Some(cwnd) }
     }
 }
 
@@ -266,6 +269,7 @@ fn weft(stats: &weftline::ConnectionStats, paths: &[(String, SocketAddr)]) -> Co
             id: subflow.id.0,
             retransmitted: subflow.info.retransmitted,
             rtt: subflow.info.srtt,
+            cwnd: None,
         })
     };
     ConnectionInfo {

@@ -17,7 +17,7 @@ use std::io::{self, BufRead as _, Write as _};
 
 use tokio::sync::mpsc;
 
-pub(crate) use protocol::{Command, Event, Quantiles, ReceiverReport, SenderReport};
+pub(crate) use protocol::{Command, Event, Quantiles, ReceiverReport, SenderReport, SocketReport};
 pub use protocol::{EndpointArgs, Role, Traffic, Transport};
 
 use crate::LabError;
@@ -46,6 +46,12 @@ pub fn run_endpoint(args: EndpointArgs) -> Result<(), LabError> {
         .enable_all()
         .build()
         .map_err(LabError::os("starting the runtime"))?;
+    let groups = weftline_bpf::Groups::default();
+    weftline::set_coupler(move |socket, connection| {
+        if let Err(error) = groups.join(socket, connection) {
+            tracing::warn!("a subflow is not coupled to the others: {error}");
+        }
+    });
     let orchestrator = Orchestrator::listen();
     let outcome = runtime.block_on(async {
         let task = tokio::spawn(async move {

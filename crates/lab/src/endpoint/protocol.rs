@@ -172,4 +172,7 @@ pub(crate) struct SocketReport {
     pub(crate) rtt_mean_ms: f64,
     /// Its 95th percentile.
     pub(crate) rtt_p95_ms: f64,
+    /// Its newest congestion window in each 100 ms since the epoch, in segments: step and window.
+    #[serde(default)]
+    pub(crate) cwnd: Vec<(usize, u32)>,
 }

@@ -29,6 +29,9 @@ const TICK: Duration = Duration::from_millis(1);
 /// How often the kernel is asked about the connection.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
+/// Most windows kept of a path: three hours of them.
+const STEPS_MAX: usize = 3 * 60 * 60 * 10;
+
 /// Sends until the traffic is over, then reports and waits to be dismissed.
 pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> io::Result<()> {
     let mut listener = Listener::bind(&args.transport, &args.congestion)?;
@@ -39,6 +42,7 @@ pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> i
         position: 0,
         samples: Samples::default(),
         sample_timer: sample_timer(),
+        epoch: None,
     };
     let outcome = match args.traffic {
         Traffic::Stream { rate_bps, duration, .. } => {
@@ -80,6 +84,8 @@ struct Source {
     position: u64,
     samples: Samples,
     sample_timer: Interval,
+    /// When a stream began.
+    epoch: Option<Instant>,
 }
 
 impl Source {
@@ -95,6 +101,7 @@ impl Source {
         }
         tell(&Event::Ready)?;
         let epoch = orchestrator.go().await?;
+        self.epoch = Some(epoch);
         let mut end = Timer::at(epoch + duration)?;
         Timer::at(epoch)?.ring().await?;
         let sending = async {
@@ -190,7 +197,12 @@ impl Source {
     fn sample(&mut self) {
         // A connection that just broke has nothing to say.
         if let Ok(info) = self.connection.info() {
-            self.samples.add(info);
+            let now = clock::now();
+            let step = self
+                .epoch
+                .filter(|epoch| now >= *epoch)
+                .map(|epoch| (nanos(now.since(epoch)) / nanos(SAMPLE_EVERY)) as usize);
+            self.samples.add(info, step);
         }
     }
 }
@@ -208,16 +220,22 @@ struct PathSamples {
     /// Of each socket there was, by its number: one that is gone keeps its last count.
     retransmitted: BTreeMap<u64, u64>,
     rtt_ns: Vec<u64>,
+    /// By the step of the series.
+    cwnd: BTreeMap<usize, u32>,
 }
 
 impl Samples {
-    fn add(&mut self, info: ConnectionInfo) {
+    /// Takes what is known at a `step` of the series, if those have begun.
+    fn add(&mut self, info: ConnectionInfo, step: Option<usize>) {
         self.duplicate_bytes = info.duplicates_sent.or(self.duplicate_bytes);
         for socket in info.sockets {
             let path = self.paths.entry(socket.local).or_default();
             path.retransmitted.insert(socket.id, socket.retransmitted);
             if !socket.rtt.is_zero() {
                 path.rtt_ns.push(nanos(socket.rtt));
+            }
+            if let (Some(step), Some(cwnd)) = (step.filter(|&step| step < STEPS_MAX), socket.cwnd) {
+                path.cwnd.insert(step, cwnd);
             }
         }
     }
@@ -226,7 +244,8 @@ impl Samples {
         let path = |(local, mut samples): (IpAddr, PathSamples)| {
             let (rtt_mean_ms, rtt_p95_ms) = rtt_quantiles(&mut samples.rtt_ns);
             let retransmitted = samples.retransmitted.values().sum();
-            SocketReport { local, retransmitted, rtt_mean_ms, rtt_p95_ms }
+            let cwnd = samples.cwnd.into_iter().collect();
+            SocketReport { local, retransmitted, rtt_mean_ms, rtt_p95_ms, cwnd }
         };
         SenderReport {
             bytes,

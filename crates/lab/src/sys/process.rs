@@ -56,6 +56,15 @@ pub(crate) fn tie_to_us(command: &mut Command, ns: Arc<OwnedFd>) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Makes the child of `command` keep `file`, under the number that it has here.
+pub(crate) fn hand_down(command: &mut Command, file: OwnedFd) {
+    let keep = move || {
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).map_err(io::Error::from)
+    };
+    // SAFETY: between fork and exec the closure makes only a system call: no allocation, no lock.
+    unsafe { command.pre_exec(keep) };
+}
+
 /// Asks the kernel to kill this process when its parent dies, and sees that it has not yet.
 fn die_with(parent: Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;

@@ -23,6 +23,8 @@ pub(crate) struct TcpInfo {
     pub(crate) retransmitted: u64,
     /// Smoothed round-trip time.
     pub(crate) rtt: Duration,
+    /// Congestion window in segments.
+    pub(crate) cwnd: u32,
 }
 
 /// The numbers the lab wants of one MPTCP connection, at its sender.
@@ -80,7 +82,9 @@ fn subflow_array(socket: BorrowedFd<'_>, option: libc::c_int, size: usize) -> io
 fn parse_tcp_info(bytes: &[u8]) -> TcpInfo {
     let rtt_us = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_rtt));
     let retransmitted = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_total_retrans));
-    TcpInfo { retransmitted: retransmitted.into(), rtt: Duration::from_micros(rtt_us.into()) }
+    let cwnd = field_u32(bytes, offset_of!(libc::tcp_info, tcpi_snd_cwnd));
+    let rtt = Duration::from_micros(rtt_us.into());
+    TcpInfo { retransmitted: retransmitted.into(), rtt, cwnd }
 }
 
 /// The `sockaddr_in` or `sockaddr_in6` at the start of `bytes`; IPv4-mapped addresses as IPv4.

@@ -195,6 +195,7 @@ fn lines_of(
             x_label: &x.label,
             y_label: &measure.label(),
             x_axis: x.axis(),
+            y_min: 0.0,
             y_max,
             percent: false,
             bands,

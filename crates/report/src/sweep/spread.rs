@@ -113,6 +113,7 @@ fn distribution(group: &Group<'_>, measure: &Measure, values: &[(usize, Sorted)]
         x_label: &measure.label(),
         y_label: "share of cases (%)",
         x_axis: XAxis::to(x_max),
+        y_min: 0.0,
         y_max: 1.0,
         percent: true,
         bands: Vec::new(),

@@ -78,6 +78,7 @@ fn video(scenario: &str, scheme: &str, congestion: &str, seed: u64) -> RunRecord
             underflow_s: underflows * 1.7,
             startup_s: Some(1.4),
             pictures_played: Some(5390),
+            ..VideoRecord::default()
         }),
         ..run(scenario, scheme, congestion, seed)
     }

@@ -24,7 +24,9 @@ pub fn serve(
     let mut out = Vec::new();
     loop {
         let mut now = clock::now();
-        if stop.load(Ordering::Relaxed) {
+        // Looked at once: a wish that comes later must not end this before the clients are told.
+        let last = stop.load(Ordering::Relaxed);
+        if last {
             server.stop(now);
         }
         server.handle_timeout(now);
@@ -32,7 +34,7 @@ pub fn serve(
         while let Some(event) = server.poll_event() {
             tell(server, event);
         }
-        if stop.load(Ordering::Relaxed) {
+        if last {
             return Ok(());
         }
         let idle = now + IDLE;

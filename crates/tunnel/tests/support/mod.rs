@@ -129,8 +129,8 @@ pub(crate) struct World {
     pub(crate) sending: Sending,
     pub(crate) rates: [Bitrate; 2],
     pub(crate) plaintext: bool,
-    /// Whether access points measure their links.
-    pub(crate) measured: bool,
+    /// How access points know what their links carry; by the rates above if nothing is said.
+    pub(crate) pace: Option<Pace>,
     /// Where the device finds the first access point, if not where it is.
     pub(crate) first_link: Option<SocketAddr>,
     pub(crate) testbed: Testbed,
@@ -165,7 +165,7 @@ impl World {
             sending,
             rates,
             plaintext: false,
-            measured: false,
+            pace: None,
             first_link: None,
             testbed,
         })
@@ -224,7 +224,7 @@ impl World {
             gateway_via: None,
             listen: self.ap_address(index),
             device_key: self.keys.device.public(),
-            pace: if self.measured { Pace::Measured } else { Pace::Fixed(self.rates[index]) },
+            pace: self.pace.unwrap_or(Pace::Fixed(self.rates[index])),
         };
         Node::start(&self.testbed.server, || AccessPoint::open(config), AccessPoint::run)
     }

@@ -137,9 +137,20 @@ impl MissTable {
         self.grey.get(gop).map_or(0, Vec::len)
     }
 
+    /// What a tile loses in grey, and what its original has changed since one GoP before, since two
+    /// before, and so on.
+    pub(crate) fn of(&self, gop: usize, tile: usize) -> (f64, &[f64]) {
+        (self.grey[gop][tile], &self.stale[gop][tile])
+    }
+
     /// What grey loses.
     pub(super) fn grey(&self, gop: usize, tile: usize) -> f64 {
         self.grey[gop][tile]
+    }
+
+    /// Whether the table says what a picture `age` GoPs older loses.
+    pub(super) fn reaches(&self, gop: usize, tile: usize, age: usize) -> bool {
+        (1..=self.stale[gop][tile].len()).contains(&age)
     }
 
     /// What a picture `age` GoPs older loses, whose encoding loses `coding`; grey at ages that the

@@ -13,12 +13,17 @@
 
 mod conceal;
 mod session;
+mod views;
 
 #[cfg(test)]
 mod tests;
 
 pub use conceal::{Concealment, MissTable};
-pub use session::{GopOutcome, PSNR_CEILING_DB, Session, SessionOutcome, Weighting};
+pub use session::{
+    GopDetail, GopOutcome, PSNR_CEILING_DB, Session, SessionOutcome, Shown, Weighting,
+};
+pub(crate) use session::{base_layer, with_base, without};
+pub use views::Views;
 
 /// Why a session cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

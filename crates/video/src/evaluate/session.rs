@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount};
 
-use super::{Concealment, EvaluateError, MissTable};
+use super::{Concealment, EvaluateError, MissTable, Views};
 use crate::geometry::{Grid, Viewport};
-use crate::head::{TileProbabilities, Trace, times_of};
+use crate::head::{TileProbabilities, Trace};
 use crate::metric::{mse_of_psnr_db, psnr_db};
 use crate::ows::{
     Delivery, Effort, Entry, History, Inputs, Piece, Plan, Problem, Recency, Throughput,
@@ -120,8 +120,40 @@ fn capped_psnr_db(mse: f64) -> f64 {
     psnr_db(mse.max(mse_of_psnr_db(PSNR_CEILING_DB)))
 }
 
-/// The last of a tile that arrived: in which GoP, and what its encoding loses.
-type Held = Option<(usize, f64)>;
+/// What is shown of a tile in one GoP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// Nothing of it is there: mid-grey.
+    Grey,
+    /// Its encoding at this QP.
+    Rung(u8),
+    /// The last picture of an older GoP.
+    Stale {
+        /// Which.
+        gop: usize,
+        /// The QP at which that was received.
+        qp: u8,
+    },
+}
+
+/// One GoP as it was planned and sent, for whoever wants to draw it. It is the same for every
+/// viewer.
+#[derive(Clone, Copy, Debug)]
+pub struct GopDetail<'a> {
+    /// Its number, from 0.
+    pub gop: usize,
+    /// P(t) as the scheme was given it.
+    pub visibility: &'a [f64],
+    /// What was sent, a base layer included.
+    pub plan: &'a Plan,
+    /// What is shown of each tile.
+    pub shown: &'a [Shown],
+    /// What each tile loses as it is shown: its part of the frame's WS-MSE.
+    pub losses: &'a [f64],
+}
+
+/// The last of a tile that arrived: in which GoP, and its encoding.
+type Held = Option<(usize, Rung)>;
 
 impl Session<'_> {
     /// Plays all GoPs for which there are a table, motion and rates.
@@ -131,22 +163,36 @@ impl Session<'_> {
     /// if no plan can be made (the scheme's or the history's reason is said).
     pub fn run(&self) -> Result<SessionOutcome, EvaluateError> {
         let grid = self.check()?;
-        let gop_s = self.table.gop_duration().as_secs_f64();
-        let trace_gops = (self.trace.end().as_secs_f64() / gop_s).ceil() as usize;
-        let rated = self.seconds.len().saturating_sub(self.warm_up) as f64 / gop_s;
-        let gops = self.table.gops().len().min(trace_gops).min((rated + 1e-9) as usize);
-        if gops == 0 || self.warm_up == 0 {
-            return Err(EvaluateError::Short {
-                gops: self.table.gops().len(),
-                trace_s: self.trace.end().as_secs_f64(),
-                seconds: self.seconds.len(),
-                warm_up: self.warm_up,
-            });
+        let (gop, most) = (self.table.gop_duration(), self.table.gops().len());
+        let views = Views::new(self.trace, grid, self.viewport, gop, most);
+        let outcomes = self.run_for(&[&views], &mut |_| {})?;
+        Ok(outcomes.into_iter().next().unwrap_or(SessionOutcome { gops: Vec::new() }))
+    }
+
+    /// Plays to several viewers in place of the session's own, each alone: what is planned, sent
+    /// and late does not depend on who of them watches, so it is worked out once. `watch` is told
+    /// of every GoP.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; also if the views are of another grid or of other GoPs.
+    pub fn run_for(
+        &self,
+        viewers: &[&Views],
+        watch: &mut dyn FnMut(&GopDetail<'_>),
+    ) -> Result<Vec<SessionOutcome>, EvaluateError> {
+        let grid = self.check()?;
+        let gop_duration = self.table.gop_duration();
+        if let Some(views) = viewers.iter().find(|v| v.grid() != grid || v.gop() != gop_duration) {
+            let shape = |grid: Grid, gop: Duration| format!("{grid} in {} s", gop.as_secs_f64());
+            let (got, wanted) = (shape(views.grid(), views.gop()), shape(grid, gop_duration));
+            return Err(EvaluateError::Mismatch { what: "a viewer's motion", got, wanted });
         }
+        let gop_s = gop_duration.as_secs_f64();
+        let gops = self.length(viewers.iter().map(|views| views.gops()).min().unwrap_or(0))?;
         let mut history = History::new();
         let mut pushed = 0;
         let mut held: Vec<Held> = vec![None; grid.tiles()];
-        let mut outcomes = Vec::with_capacity(gops);
+        let mut outcomes = vec![SessionOutcome { gops: Vec::with_capacity(gops) }; viewers.len()];
         for gop in 0..gops {
             let start_s = self.warm_up as f64 + gop as f64 * gop_s;
             while ((pushed + 1) as f64) <= start_s + 1e-9 {
@@ -155,9 +201,29 @@ impl Session<'_> {
                 pushed += 1;
             }
             let carried = self.carried(start_s, gop_s);
-            outcomes.push(self.gop(grid, gop, &history, &carried, &mut held)?);
+            let (common, losses) = self.gop(grid, gop, &history, &carried, &mut held, watch)?;
+            for (outcome, views) in outcomes.iter_mut().zip(viewers) {
+                let (mse, mean_psnr_db) = viewport_error(grid, views.poses(gop), &losses);
+                outcome.gops.push(GopOutcome { mse, mean_psnr_db, ..common });
+            }
         }
-        Ok(SessionOutcome { gops: outcomes })
+        Ok(outcomes)
+    }
+
+    /// How many GoPs are played to viewers who watch `watched` of them.
+    fn length(&self, watched: usize) -> Result<usize, EvaluateError> {
+        let gop_s = self.table.gop_duration().as_secs_f64();
+        let rated = self.seconds.len().saturating_sub(self.warm_up) as f64 / gop_s;
+        let gops = self.table.gops().len().min(watched).min((rated + 1e-9) as usize);
+        if gops == 0 || self.warm_up == 0 {
+            return Err(EvaluateError::Short {
+                gops: self.table.gops().len(),
+                trace_s: watched as f64 * gop_s,
+                seconds: self.seconds.len(),
+                warm_up: self.warm_up,
+            });
+        }
+        Ok(gops)
     }
 
     /// Whether all tables are for the same tiles; the grid.
@@ -204,7 +270,8 @@ impl Session<'_> {
         (0..paths).map(bytes_of).collect()
     }
 
-    /// Plans, sends and shows one GoP.
+    /// Plans and sends one GoP: what is the same for all viewers (their errors are not filled in),
+    /// and what each tile loses as it is shown.
     fn gop(
         &self,
         grid: Grid,
@@ -212,7 +279,8 @@ impl Session<'_> {
         history: &History,
         carried: &[ByteCount],
         held: &mut [Held],
-    ) -> Result<GopOutcome, EvaluateError> {
+        watch: &mut dyn FnMut(&GopDetail<'_>),
+    ) -> Result<(GopOutcome, Vec<f64>), EvaluateError> {
         let tiles = &self.table.gops()[gop];
         let base = match self.concealment {
             Concealment::BaseLayer => base_layer(tiles),
@@ -248,11 +316,21 @@ impl Session<'_> {
         let expected_mse = plan.expected_loss * scale;
         let dropped = plan.dropped.len();
         let all = with_base(plan, base, base_bytes);
-        let shown = self.show(gop, &all, carried, base_bytes, held);
-        let (mse, mean_psnr_db) = self.viewport_error(grid, gop, &shown.losses);
+        let (shown, late) = self.show(gop, &all, carried, base_bytes, held);
+        let losses: Vec<f64> =
+            shown.iter().enumerate().map(|(tile, shown)| self.loss(gop, tile, *shown)).collect();
+        watch(&GopDetail {
+            gop,
+            visibility: &visibility,
+            plan: &all,
+            shown: &shown,
+            losses: &losses,
+        });
         let carried = carried.iter().copied().sum();
-        let (sent, late) = (all.bytes, shown.late);
-        Ok(GopOutcome { gop, sent, carried, late, dropped, expected_mse, mse, mean_psnr_db })
+        let (sent, mse, mean_psnr_db) = (all.bytes, 0.0, 0.0);
+        let outcome =
+            GopOutcome { gop, sent, carried, late, dropped, expected_mse, mse, mean_psnr_db };
+        Ok((outcome, losses))
     }
 
     /// What each tile loses if it is late, as the server expects it.
@@ -260,15 +338,33 @@ impl Session<'_> {
         let tiles = held.iter().enumerate();
         let miss = tiles.map(|(tile, held)| match self.concealment {
             Concealment::Grey => self.misses.grey(gop, tile),
-            Concealment::LastReceived => self.stale(gop, tile, *held),
+            Concealment::LastReceived => self.loss(gop, tile, self.stale(gop, tile, *held)),
             Concealment::BaseLayer => base[tile].rung.ws_mse,
         });
         miss.collect()
     }
 
-    fn stale(&self, gop: usize, tile: usize, held: Held) -> f64 {
-        let grey = self.misses.grey(gop, tile);
-        held.map_or(grey, |(of, coding)| self.misses.stale(gop, tile, gop - of, coding))
+    /// What is shown of a tile of which only an older GoP is there.
+    fn stale(&self, gop: usize, tile: usize, held: Held) -> Shown {
+        match held {
+            Some((of, rung)) if self.misses.reaches(gop, tile, gop - of) => {
+                Shown::Stale { gop: of, qp: rung.qp }
+            }
+            _ => Shown::Grey,
+        }
+    }
+
+    /// What a tile loses as it is shown.
+    fn loss(&self, gop: usize, tile: usize, shown: Shown) -> f64 {
+        let coding = |gop: usize, qp| {
+            let rung = self.table.gops()[gop].tiles()[tile].at_qp(qp);
+            rung.expect("only rungs of the table are sent").ws_mse
+        };
+        match shown {
+            Shown::Grey => self.misses.grey(gop, tile),
+            Shown::Rung(qp) => coding(gop, qp),
+            Shown::Stale { gop: of, qp } => self.misses.stale(gop, tile, gop - of, coding(of, qp)),
+        }
     }
 
     /// P(t) of the GoP, as the scheme is given it.
@@ -282,7 +378,8 @@ impl Session<'_> {
         }
     }
 
-    /// What each tile loses with what arrived; notes what the player now holds.
+    /// What is shown of each tile with what arrived, and how many of those sent were late; notes
+    /// what the player now holds.
     fn show(
         &self,
         gop: usize,
@@ -290,57 +387,51 @@ impl Session<'_> {
         carried: &[ByteCount],
         base_bytes: ByteCount,
         held: &mut [Held],
-    ) -> Shown {
+    ) -> (Vec<Shown>, usize) {
         let arrived = plan.arrivals(self.delivery, carried);
-        let mut best: Vec<Option<f64>> = vec![None; held.len()];
+        let mut best: Vec<Option<Rung>> = vec![None; held.len()];
         let (mut late, mut offset) = (0, ByteCount::ZERO);
         for (piece, arrived) in plan.sent.iter().zip(arrived) {
             let is_base = offset < base_bytes;
             offset += piece.rung.bytes;
             if arrived {
-                let before = best[piece.tile].unwrap_or(f64::INFINITY);
-                best[piece.tile] = Some(before.min(piece.rung.ws_mse));
+                let before = best[piece.tile];
+                if before.is_none_or(|before| piece.rung.ws_mse < before.ws_mse) {
+                    best[piece.tile] = Some(piece.rung);
+                }
             } else if !is_base {
                 late += 1;
             }
         }
-        let losses = best.iter().enumerate().map(|(tile, loss)| match (loss, self.concealment) {
-            (Some(loss), _) => *loss,
+        let shown = best.iter().enumerate().map(|(tile, best)| match (best, self.concealment) {
+            (Some(rung), _) => Shown::Rung(rung.qp),
             (None, Concealment::LastReceived) => self.stale(gop, tile, held[tile]),
-            (None, Concealment::Grey | Concealment::BaseLayer) => self.misses.grey(gop, tile),
+            (None, Concealment::Grey | Concealment::BaseLayer) => Shown::Grey,
         });
-        let losses = losses.collect();
-        for (held, loss) in held.iter_mut().zip(best) {
-            *held = loss.map_or(*held, |loss| Some((gop, loss)));
+        let shown = shown.collect();
+        for (held, rung) in held.iter_mut().zip(best) {
+            *held = rung.map_or(*held, |rung| Some((gop, rung)));
         }
-        Shown { losses, late }
-    }
-
-    /// The viewport's mean MSE over the GoP's poses and the mean of its PSNR, when each tile loses
-    /// its part of `losses` of the frame's WS-MSE. A tile's error per pixel is its loss by its
-    /// share of the sphere.
-    fn viewport_error(&self, grid: Grid, gop: usize, losses: &[f64]) -> (f64, f64) {
-        let per_pixel: Vec<f64> = losses
-            .iter()
-            .enumerate()
-            .map(|(tile, loss)| loss * 4.0 * PI / grid.solid_angle(tile))
-            .collect();
-        let (mut mse, mut psnr, mut poses) = (0.0, 0.0, 0.0);
-        for at in times_of(self.table.gop_duration(), gop as u32) {
-            let shown = self.viewport.visibility(grid, self.trace.at(at));
-            let error: f64 = shown.share.iter().zip(&per_pixel).map(|(s, e)| s * e).sum();
-            mse += error;
-            psnr += capped_psnr_db(error);
-            poses += 1.0;
-        }
-        (mse / poses, psnr / poses)
+        (shown, late)
     }
 }
 
-/// What each tile of a GoP loses as it is shown, and how many of the tiles sent were late.
-struct Shown {
-    losses: Vec<f64>,
-    late: usize,
+/// The viewport's mean MSE over poses and the mean of its PSNR, when each tile loses its part of
+/// `losses` of the frame's WS-MSE. A tile's error per pixel is its loss by its share of the sphere.
+fn viewport_error(grid: Grid, poses: &[Vec<f64>], losses: &[f64]) -> (f64, f64) {
+    let per_pixel: Vec<f64> = losses
+        .iter()
+        .enumerate()
+        .map(|(tile, loss)| loss * 4.0 * PI / grid.solid_angle(tile))
+        .collect();
+    let (mut mse, mut psnr) = (0.0, 0.0);
+    for share in poses {
+        let error: f64 = share.iter().zip(&per_pixel).map(|(s, e)| s * e).sum();
+        mse += error;
+        psnr += capped_psnr_db(error);
+    }
+    let count = poses.len().max(1) as f64;
+    (mse / count, psnr / count)
 }
 
 fn plan_error(gop: usize, error: impl std::fmt::Display) -> EvaluateError {
@@ -348,7 +439,7 @@ fn plan_error(gop: usize, error: impl std::fmt::Display) -> EvaluateError {
 }
 
 /// The coarsest rung of every tile, in raster order.
-fn base_layer(gop: &GopTable) -> Vec<Piece> {
+pub(crate) fn base_layer(gop: &GopTable) -> Vec<Piece> {
     let coarsest = |tile: &crate::rd::TileTable| -> Rung {
         *tile.rungs().last().expect("a tile has a rung at least")
     };
@@ -357,7 +448,7 @@ fn base_layer(gop: &GopTable) -> Vec<Piece> {
 }
 
 /// What is left of a throughput after `base` bytes, taken from all paths alike.
-fn without(
+pub(crate) fn without(
     throughput: &Throughput,
     base: ByteCount,
 ) -> Result<Throughput, crate::ows::ThroughputError> {
@@ -376,7 +467,7 @@ fn without(
 }
 
 /// The plan behind its base layer, less the pieces that are the base layer's own.
-fn with_base(plan: Plan, base: Vec<Piece>, base_bytes: ByteCount) -> Plan {
+pub(crate) fn with_base(plan: Plan, base: Vec<Piece>, base_bytes: ByteCount) -> Plan {
     if base.is_empty() {
         return plan;
     }

@@ -38,6 +38,11 @@ impl FieldOfView {
         Err(GeometryError::FieldOfView { horizontal_deg, vertical_deg })
     }
 
+    /// Its horizontal and vertical angle in degrees.
+    pub const fn degrees(self) -> (f64, f64) {
+        (self.horizontal_deg, self.vertical_deg)
+    }
+
     /// Half the width and half the height of the picture on a plane at distance 1.
     pub fn half_sides(self) -> (f64, f64) {
         let half = |deg: f64| (deg.to_radians() / 2.0).tan();

@@ -17,8 +17,7 @@ mod tests;
 
 pub use load::{Format, Label, read};
 pub use predict::{Predictor, PredictorSettings};
-pub(crate) use probability::times_of;
-pub use probability::{TileProbabilities, split_viewers};
+pub use probability::{TileProbabilities, split_viewers, times_of};
 pub use synthetic::SyntheticViewers;
 pub use trace::{MAX_GAP, Pose, Trace};
 

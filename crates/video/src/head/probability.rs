@@ -113,7 +113,7 @@ impl TileProbabilities {
 }
 
 /// The times of GoP `index` at which its poses are looked at: the middles of tenths of a second.
-pub(crate) fn times_of(gop: Duration, index: u32) -> impl Iterator<Item = Duration> {
+pub fn times_of(gop: Duration, index: u32) -> impl Iterator<Item = Duration> {
     let step = Duration::from_secs(1) / POSES_PER_SECOND;
     let start = gop * index;
     let count = (gop.as_nanos() / step.as_nanos()).max(1) as u32;

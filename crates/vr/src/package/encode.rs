@@ -200,6 +200,11 @@ impl Workshop<'_> {
 }
 
 impl OpenGop {
+    /// The luma of its pictures, one after the other.
+    pub(crate) fn luma(&self) -> &[u8] {
+        &self.luma
+    }
+
     /// The directory in which all unfinished work of this process is.
     pub(crate) fn workdir(dir: &Path) -> PathBuf {
         dir.join(format!(".work-{}", std::process::id()))

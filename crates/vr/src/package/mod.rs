@@ -4,6 +4,7 @@
 //! DIR/package.json             what it is, and whether it is whole
 //! DIR/manifest.mpd             DASH with the tiles' places (SRD)
 //! DIR/rd.csv                   the rate-distortion table
+//! DIR/miss.csv                 what concealments of late tiles lose
 //! DIR/tiles/t007q32/init.mp4   what a decoder of tile 7 at QP 32 is set up from
 //! DIR/tiles/t007q32/000003.m4s GoP 3 of it
 //! DIR/gops/000003.json         the record of GoP 3: it is finished
@@ -14,6 +15,7 @@
 //! it stopped; files that were cut since are found by their length and made again.
 
 mod encode;
+mod miss;
 mod mp4;
 mod mpd;
 mod plan;
@@ -26,16 +28,20 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock, syncfs};
 use rustix::io::Errno;
+use weftline_video::evaluate::MissTable;
 use weftline_video::metric::SphereWeights;
 use weftline_video::rd::RdTable;
 
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Stop};
+use crate::original;
 use crate::source::Source;
 use encode::{EncodedRung, OpenGop, Workshop};
 use plan::write_whole;
 use record::{Record, RungRecord};
 
+pub(crate) use miss::GREY;
+pub use miss::MISSES;
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
 
 /// The rate-distortion table's file.
@@ -84,7 +90,11 @@ pub fn package(
     let weights = SphereWeights::new(plan.frame());
     let shop = Workshop { ffmpeg: &ffmpeg, source: &source, plan: &plan, weights: &weights };
     let workdir = OpenGop::workdir(&dir);
+    let sampled = miss::read(&dir, &plan).is_err();
     let encoded = queue::encode_all(&shop, missing, jobs.max(1), &workdir, &mut |open, rungs| {
+        if sampled {
+            miss::keep(&dir, &plan, open.gop, open.luma())?;
+        }
         finish_gop(&dir, &plan, open, rungs)?;
         packaged.done += 1;
         progress(packaged);
@@ -93,6 +103,7 @@ pub fn package(
     // Empty by now; what cannot be removed is by the next run.
     let _ = fs::remove_dir_all(&workdir);
     encoded?;
+    miss::conclude(&dir, &plan, &mut |gop| original::luma(&ffmpeg, &plan, &source, gop))?;
     conclude(&dir, plan)?;
     Package::open(&dir)
 }
@@ -264,6 +275,14 @@ impl Package {
     /// Its rate-distortion table.
     pub fn table(&self) -> &RdTable {
         &self.table
+    }
+
+    /// What concealments of late tiles lose.
+    ///
+    /// # Errors
+    /// [`VrError::Damaged`] if the package has no such table, or one that does not fit.
+    pub fn misses(&self) -> Result<MissTable, VrError> {
+        miss::read(&self.dir, &self.description)
     }
 
     /// The file of GoP `gop` of tile `tile` at `qp`.

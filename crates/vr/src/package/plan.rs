@@ -200,6 +200,16 @@ impl Description {
         format!("{} bytes, digest {}", self.source_bytes, self.source_digest)
     }
 
+    /// The file name of its source.
+    pub fn source_name(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether the source has this fingerprint.
+    pub(crate) fn is_of(&self, (bytes, digest): (u64, String)) -> bool {
+        self.source_bytes == bytes && self.source_digest == digest
+    }
+
     /// The size of its frames.
     pub fn frame(&self) -> FrameSize {
         FrameSize::new(self.width, self.height).expect("it was checked when read or made")

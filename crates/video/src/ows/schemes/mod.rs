@@ -2,6 +2,7 @@
 
 mod fix;
 mod oracle;
+mod order;
 mod ows;
 mod paper;
 mod uniform;
@@ -25,6 +26,7 @@ pub struct Entry {
 /// Every scheme, by name.
 pub const REGISTRY: &[Entry] = &[
     ows::ENTRY,
+    order::ENTRY,
     fix::ENTRY,
     uniform::ENTRY,
     viewport::ENTRY,

@@ -1,0 +1,144 @@
+//! `weftline vr check`: the fast path of the evaluation against viewports drawn from decoded tiles.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use weftline_vr::Ffmpeg;
+use weftline_vr::evaluate::{Check, CheckOptions, Drawn, check};
+
+use super::evaluate::{load, schemes};
+use super::heads::HeadArgs;
+use super::progress::Progress;
+use super::stop_on_signals;
+use crate::failure::Failure;
+use crate::output;
+
+/// The largest mean gap in dB at which the fast path may stand for the truth.
+const LIMIT_DB: f64 = 0.3;
+
+/// Options of `vr check`.
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Packages, as `vr package` makes them, with their sources beside them
+    #[arg(required = true, value_name = "PACKAGE")]
+    packages: Vec<PathBuf>,
+    /// Where the source is, if not beside the package (for one package)
+    #[arg(long, value_name = "FILE")]
+    source: Option<PathBuf>,
+    /// How many GoPs of each, chosen at random
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    gops: usize,
+    /// The tile schemes that choose the rungs
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "fix,ows")]
+    scheme: Vec<String>,
+    /// The rates that are planned for, as shares of what the finest rungs take
+    #[arg(long, value_name = "SHARE,…", value_delimiter = ',', default_value = "0.1,0.4")]
+    share: Vec<f64>,
+    /// Width of a viewport's pixel in pixels of the frame
+    #[arg(long, value_name = "PIXELS", default_value_t = 1.0)]
+    pixel: f64,
+    #[command(flatten)]
+    heads: HeadArgs,
+    /// One JSON object per GoP, scheme, rate and viewer on standard output and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks packages.
+pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
+    let options = CheckOptions {
+        gops: args.gops,
+        schemes: schemes(&args.scheme)?,
+        shares: args.share.clone(),
+        pixel: args.pixel,
+        seed: 1,
+    };
+    if args.source.is_some() && args.packages.len() > 1 {
+        return Err(Failure::wrong_use("--source is for one package; put the sources beside them"));
+    }
+    if let Some(share) = args.share.iter().find(|share| !(**share > 0.0 && **share <= 100.0)) {
+        return Err(Failure::wrong_use(format!("--share {share}: it is above 0, like 0.4")));
+    }
+    let stop = stop_on_signals()?;
+    let ffmpeg = Ffmpeg::find(&stop)?;
+    let loaded = load(&args.packages, &args.heads)?;
+    let mut progress = Progress::new("packages", loaded.packages.len() as u64, 0);
+    let mut checks = Vec::new();
+    for (package, (_, audience)) in loaded.packages.iter().zip(&loaded.scenes) {
+        let source = package.source(&ffmpeg, args.source.as_deref())?;
+        checks.push(check(&ffmpeg, package, &source, audience, &options)?);
+        progress.set(checks.len() as u64);
+    }
+    drop(progress);
+    if args.json {
+        output::print(&lines(&checks)?)?;
+    } else {
+        output::print(&table(&checks))?;
+    }
+    let gaps = checks.into_iter().flat_map(|check| check.gaps).collect();
+    let all = Check { scene: String::new(), gaps };
+    let off = all.of_mean_db(Drawn::Nearest)[1].max(all.mean_db(Drawn::Nearest)[1]);
+    if off <= LIMIT_DB {
+        return Ok(());
+    }
+    Err(Failure::failed(format!(
+        "the fast path is {off:.2} dB off viewports of nearest pixels on average, more than {LIMIT_DB}"
+    )))
+}
+
+fn table(checks: &[Check]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "package",
+        "viewport's pixels",
+        "GoPs",
+        "PSNR of mean MSE: mean dB",
+        "mean |dB|",
+        "worst |dB|",
+        "mean of PSNR: mean dB",
+        "mean |dB|",
+        "worst |dB|",
+    ]);
+    let all = Check {
+        scene: "all".to_owned(),
+        gaps: checks.iter().flat_map(|check| check.gaps.clone()).collect(),
+    };
+    for check in checks.iter().chain([&all]) {
+        for (drawn, name) in [(Drawn::Nearest, "nearest"), (Drawn::Bilinear, "mixed of four")] {
+            let values = check.of_mean_db(drawn).into_iter().chain(check.mean_db(drawn));
+            let mut row = vec![check.scene.clone(), name.to_owned(), check.gaps.len().to_string()];
+            row.extend(values.map(|value| format!("{value:.3}")));
+            table.add_row(row);
+        }
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("The fast path less the truth (drawn viewports)\n{table}\n")
+}
+
+fn lines(checks: &[Check]) -> Result<String, Failure> {
+    let mut text = String::new();
+    for check in checks {
+        for gap in &check.gaps {
+            let value = serde_json::json!({
+                "video": check.scene,
+                "gop": gap.gop,
+                "scheme": gap.scheme,
+                "share": gap.share,
+                "viewer": gap.viewer,
+                "fast_psnr_db": gap.of_mean_db[0],
+                "nearest_psnr_db": gap.of_mean_db[1],
+                "bilinear_psnr_db": gap.of_mean_db[2],
+                "fast_mean_psnr_db": gap.mean_db[0],
+                "nearest_mean_psnr_db": gap.mean_db[1],
+                "bilinear_mean_psnr_db": gap.mean_db[2],
+            });
+            text += &serde_json::to_string(&value).map_err(Failure::failed)?;
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}

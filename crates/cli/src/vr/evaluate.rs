@@ -1,0 +1,229 @@
+//! `weftline vr evaluate`: what viewers see of packages, by transport, tile scheme and concealment.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weftline_scenario::{SCHEMA_VERSION, VrRecord};
+use weftline_video::evaluate::{Concealment, SessionOutcome};
+use weftline_video::ows::{Effort, Entry};
+use weftline_vr::evaluate::{Audience, Played, Rates, Scene, Settings, Transport, play};
+use weftline_vr::package::Package;
+
+use super::evaluate_files::{self as files, Whole};
+use super::evaluate_table as table;
+use super::heads::HeadArgs;
+use super::progress::SharedProgress;
+use super::rates::{RateArgs, Scaled};
+use super::stop_on_signals;
+use crate::failure::Failure;
+use crate::output;
+
+/// Options of `vr evaluate`.
+#[derive(Debug, Args)]
+pub(crate) struct EvaluateArgs {
+    /// Packages, as `vr package` makes them
+    #[arg(required = true, value_name = "PACKAGE")]
+    packages: Vec<PathBuf>,
+    #[command(flatten)]
+    rates: RateArgs,
+    /// Transports: linux (kernel MPTCP, in order), fbdt (a message for each tile), fbdt-stream
+    /// [default: linux,fbdt; with --rates-mbps fbdt]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    transport: Vec<String>,
+    /// Tile schemes: ows, ows-order, fix, uniform, viewport-only, ows-paper, ows-paper-desc, oracle
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "fix,ows-order,ows,ows-paper,oracle"
+    )]
+    scheme: Vec<String>,
+    /// What is shown in place of late tiles: grey, last-received, base-layer
+    #[arg(
+        long,
+        value_name = "NAME,…",
+        value_delimiter = ',',
+        default_value = "grey,last-received,base-layer"
+    )]
+    concealment: Vec<String>,
+    #[command(flatten)]
+    heads: HeadArgs,
+    /// Where to write results: vr.jsonl (sessions), vr.csv (GoPs), vr-moments.jsonl
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Draw viewports for the report, too; wants ffmpeg and the packages' sources beside them
+    #[arg(long, requires = "out")]
+    pictures: bool,
+    /// One JSON object per session on standard output and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// A scene with its package and audience, as far as it is known by now.
+pub(super) struct Loaded {
+    pub(super) packages: Vec<Package>,
+    pub(super) scenes: Vec<(Scene, Audience)>,
+}
+
+/// Opens packages and seats their audiences.
+pub(super) fn load(dirs: &[PathBuf], heads: &HeadArgs) -> Result<Loaded, Failure> {
+    let heads = heads.read()?;
+    let (mut packages, mut scenes): (Vec<Package>, Vec<(Scene, Audience)>) =
+        (Vec::new(), Vec::new());
+    for dir in dirs {
+        let dir = std::path::absolute(dir)?;
+        let package = Package::open(&dir)?;
+        let scene = Scene::of(&package)?;
+        if scenes.iter().any(|(other, _)| other.name == scene.name) {
+            let name = &scene.name;
+            return Err(Failure::wrong_use(format!(
+                "two packages are called '{name}', and results go by name: give one each"
+            )));
+        }
+        let audience = heads.audience(&scene)?;
+        packages.push(package);
+        scenes.push((scene, audience));
+    }
+    Ok(Loaded { packages, scenes })
+}
+
+/// The tile schemes called so.
+pub(super) fn schemes(names: &[String]) -> Result<Vec<&'static Entry>, Failure> {
+    names.iter().map(|name| Entry::find(name).map_err(Failure::wrong_use)).collect()
+}
+
+/// Evaluates packages.
+pub(super) fn run(args: &EvaluateArgs) -> Result<(), Failure> {
+    let settings = Settings {
+        schemes: schemes(&args.scheme)?,
+        concealments: concealments(&args.concealment)?,
+        warm_up: args.rates.warm_up,
+        effort_units: Effort::DEFAULT_UNITS,
+    };
+    let stop = stop_on_signals()?;
+    let transports = args.transports()?;
+    let loaded = load(&args.packages, &args.heads)?;
+    let scenes: Vec<&Scene> = loaded.scenes.iter().map(|(scene, _)| scene).collect();
+    let scaled = args.rates.measure(&transports, &scenes)?;
+    let progress = SharedProgress::new("sessions");
+    let played = play(&loaded.scenes, &scaled.rates, &settings, &stop, &|done, total| {
+        progress.set(done as u64, total as u64);
+    });
+    drop(progress);
+    let played = played?;
+    let records = records(&loaded.scenes, &scaled, &settings, &played);
+    let whole = Whole {
+        loaded: &loaded,
+        rates: &scaled.rates,
+        settings: &settings,
+        played: &played,
+        records: &records,
+    };
+    if let Some(dir) = &args.out {
+        files::write(dir, &whole)?;
+        let drawn = args.pictures.then_some(&stop);
+        files::write_moments(dir, &whole, drawn)?;
+    }
+    if args.json {
+        return output::print(&files::lines(&records)?);
+    }
+    output::print(&table::render(&records, &heading(&scaled, &loaded)))?;
+    match &args.out {
+        Some(dir) => told(dir),
+        None => Ok(()),
+    }
+}
+
+fn told(dir: &Path) -> Result<(), Failure> {
+    output::print(&format!("\nweftline report {} draws it\n", dir.display()))
+}
+
+impl EvaluateArgs {
+    fn transports(&self) -> Result<Vec<Transport>, Failure> {
+        if self.transport.is_empty() {
+            let constant = self.rates.is_constant();
+            let usual = [Transport::LinuxMptcp, Transport::Fbdt];
+            return Ok(usual[usize::from(constant)..].to_vec());
+        }
+        Ok(self.transport.iter().map(|name| name.parse()).collect::<Result<_, _>>()?)
+    }
+}
+
+fn concealments(names: &[String]) -> Result<Vec<Concealment>, Failure> {
+    let find = |name: &String| {
+        Concealment::find(name).ok_or_else(|| {
+            let known = Concealment::ALL.map(|(name, _)| name).join(", ");
+            Failure::wrong_use(format!("there is no concealment '{name}'; there are {known}"))
+        })
+    };
+    names.iter().map(find).collect()
+}
+
+/// What was evaluated, in two lines.
+fn heading(scaled: &Scaled, loaded: &Loaded) -> String {
+    let scenes = loaded.scenes.iter();
+    let gops: Vec<usize> = scenes.clone().map(|(scene, _)| scene.table.gops().len()).collect();
+    let finest = scenes.clone().map(|(scene, _)| scene.finest_mbps()).sum::<f64>();
+    let viewers = scenes.map(|(_, audience)| audience.viewers.len()).max().unwrap_or(0);
+    let frame = loaded
+        .packages
+        .first()
+        .map_or(String::new(), |package| package.description().frame().to_string());
+    let (least, most) = (gops.iter().min().unwrap_or(&0), gops.iter().max().unwrap_or(&0));
+    let range = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    format!(
+        "{} videos ({frame}) of {range} GoPs, {viewers} viewers each; the finest encodings take \
+         {:.1} Mb/s on average\nrates are scaled by {:.5}\n",
+        gops.len(),
+        finest / gops.len().max(1) as f64,
+        scaled.scale
+    )
+}
+
+/// A record for each session.
+fn records(
+    scenes: &[(Scene, Audience)],
+    scaled: &Scaled,
+    settings: &Settings,
+    played: &[Played],
+) -> Vec<VrRecord> {
+    let mut records = Vec::new();
+    for one in played {
+        let (scene, audience) = &scenes[one.scene];
+        let rates = &scaled.rates[one.rates];
+        for (outcome, (trace, _)) in one.outcomes.iter().zip(&audience.viewers) {
+            let common = record(outcome, rates, settings.warm_up);
+            records.push(VrRecord {
+                video: scene.name.clone(),
+                scheme: one.scheme.name.to_owned(),
+                concealment: one.concealment.name().to_owned(),
+                viewer: trace.viewer().to_owned(),
+                rate_scale: scaled.scale,
+                constant: scaled.constant,
+                ..common
+            });
+        }
+    }
+    records
+}
+
+fn record(outcome: &SessionOutcome, rates: &Rates, warm_up: usize) -> VrRecord {
+    let gops = &outcome.gops;
+    let count = gops.len().max(1) as f64;
+    VrRecord {
+        schema: SCHEMA_VERSION,
+        condition: rates.condition.clone(),
+        transport: rates.transport.to_string(),
+        seed: rates.seed,
+        rate_mbps: rates.mean_mbps(warm_up),
+        gops: gops.len(),
+        psnr_db: outcome.psnr_of_mean_db(),
+        mean_psnr_db: outcome.mean_psnr_db(),
+        late_tiles: outcome.mean_late(),
+        dropped_tiles: gops.iter().map(|gop| gop.dropped as f64).sum::<f64>() / count,
+        sent_bytes: gops.iter().map(|gop| gop.sent.as_u64()).sum(),
+        carried_bytes: gops.iter().map(|gop| gop.carried.as_u64()).sum(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..VrRecord::default()
+    }
+}

@@ -1,0 +1,157 @@
+//! The files of an evaluation: sessions, GoPs, and one moment of each video.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::BufWriter;
+use std::path::Path;
+
+use weftline_scenario::{VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_SESSIONS, VR_STEPS, VrRecord};
+use weftline_video::evaluate::GopOutcome;
+use weftline_video::ows::Entry;
+use weftline_vr::evaluate::{Moment, Played, Rates, Settings};
+use weftline_vr::{Ffmpeg, Stop};
+
+use super::evaluate::Loaded;
+use crate::failure::Failure;
+
+/// An evaluation that is done.
+#[derive(Clone, Copy)]
+pub(super) struct Whole<'a> {
+    pub(super) loaded: &'a Loaded,
+    pub(super) rates: &'a [Rates],
+    pub(super) settings: &'a Settings,
+    pub(super) played: &'a [Played],
+    pub(super) records: &'a [VrRecord],
+}
+
+/// Writes sessions and GoPs.
+pub(super) fn write(dir: &Path, whole: &Whole<'_>) -> Result<(), Failure> {
+    let wrong = |file: &Path, why: std::io::Error| {
+        Failure::failed(format!("cannot write {}: {why}", file.display()))
+    };
+    fs::create_dir_all(dir).map_err(|why| wrong(dir, why))?;
+    let file = dir.join(VR_SESSIONS);
+    fs::write(&file, lines(whole.records)?).map_err(|why| wrong(&file, why))?;
+    let file = dir.join(VR_GOPS);
+    let written =
+        fs::File::create(&file).and_then(|out| write_gops(&mut BufWriter::new(out), whole));
+    written.map_err(|why| wrong(&file, why))
+}
+
+/// One JSON object per session.
+pub(super) fn lines(records: &[VrRecord]) -> Result<String, Failure> {
+    let mut text = String::new();
+    for record in records {
+        text += &serde_json::to_string(record).map_err(Failure::failed)?;
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+fn write_gops(out: &mut impl std::io::Write, whole: &Whole<'_>) -> std::io::Result<()> {
+    writeln!(out, "{VR_GOPS_HEADER}")?;
+    let outcomes = whole.played.iter().flat_map(|one| &one.outcomes);
+    let mut line = String::new();
+    for (record, outcome) in whole.records.iter().zip(outcomes) {
+        for gop in &outcome.gops {
+            line.clear();
+            row(&mut line, record, gop);
+            out.write_all(line.as_bytes())?;
+        }
+    }
+    out.flush()
+}
+
+fn row(line: &mut String, record: &VrRecord, gop: &GopOutcome) {
+    let names = [&record.video, &record.condition, &record.transport, &record.scheme];
+    for name in names.into_iter().chain([&record.concealment, &record.viewer]) {
+        // A name is one cell, whatever a directory or a file of traces is called.
+        line.extend(
+            name.chars().map(|c| if matches!(c, ',' | '"' | '\n' | '\r') { '_' } else { c }),
+        );
+        line.push(',');
+    }
+    writeln!(
+        line,
+        "{},{},{:.3},{:.3},{},{},{},{}",
+        record.seed,
+        gop.gop,
+        gop.psnr_db(),
+        gop.mean_psnr_db,
+        gop.late,
+        gop.dropped,
+        gop.sent.as_u64(),
+        gop.carried.as_u64()
+    )
+    .expect("a String takes all that is written");
+}
+
+/// Writes, for each video, the moment at which the whole gains most for one viewer: under the last
+/// condition, with the first concealment and the first seed. With `draw` its viewports too.
+pub(super) fn write_moments(
+    dir: &Path,
+    whole: &Whole<'_>,
+    draw: Option<&Stop>,
+) -> Result<(), Failure> {
+    let ffmpeg = draw.map(Ffmpeg::find).transpose()?;
+    let mut text = String::new();
+    for (index, (scene, audience)) in whole.loaded.scenes.iter().enumerate() {
+        let Some((gop, viewer)) = best_moment(whole, index) else { continue };
+        let concealment = whole.settings.concealments[0];
+        let moment = Moment { scene, audience, concealment, gop, viewer };
+        let mut pairs: Vec<(&Rates, &'static Entry)> = Vec::new();
+        for (scheme, transport) in VR_STEPS.iter().flat_map(|step| [step.from, step.to]) {
+            let Some(played) = find(whole, index, scheme, transport) else { continue };
+            let pair = (&whole.rates[played.rates], played.scheme);
+            if !pairs.iter().any(|(r, s)| std::ptr::eq(*r, pair.0) && s.name == pair.1.name) {
+                pairs.push(pair);
+            }
+        }
+        let mut seen = moment.look(&pairs, whole.settings)?;
+        if let Some(ffmpeg) = &ffmpeg {
+            let package = &whole.loaded.packages[index];
+            let source = package.source(ffmpeg, None)?;
+            moment.draw(ffmpeg, package, &source, &mut seen, dir)?;
+        }
+        text += &serde_json::to_string(&seen.moment).map_err(Failure::failed)?;
+        text.push('\n');
+    }
+    let file = dir.join(VR_MOMENTS);
+    fs::write(&file, text)
+        .map_err(|why| Failure::failed(format!("cannot write {}: {why}", file.display())))
+}
+
+/// What was played of a scene by a pair, under the last condition that has it with the first seed,
+/// with the first concealment.
+fn find<'a>(whole: &Whole<'a>, scene: usize, scheme: &str, transport: &str) -> Option<&'a Played> {
+    let condition = &whole.rates.last()?.condition;
+    let seed = whole.rates.iter().filter(|r| r.condition == *condition).map(|r| r.seed).min()?;
+    let concealment = *whole.settings.concealments.first()?;
+    whole.played.iter().find(|one| {
+        let rates = &whole.rates[one.rates];
+        one.scene == scene
+            && one.scheme.name == scheme
+            && one.concealment == concealment
+            && rates.transport.name() == transport
+            && rates.condition == *condition
+            && rates.seed == seed
+    })
+}
+
+/// GoP and viewer for whom the whole gains most, if both its ends were played.
+fn best_moment(whole: &Whole<'_>, scene: usize) -> Option<(usize, usize)> {
+    let [step, ..] = VR_STEPS;
+    let (from, to) =
+        (find(whole, scene, step.from.0, step.from.1), find(whole, scene, step.to.0, step.to.1));
+    let (Some(from), Some(to)) = (from, to) else { return None };
+    let mut best = (f64::NEG_INFINITY, (0, 0));
+    for (viewer, (before, after)) in from.outcomes.iter().zip(&to.outcomes).enumerate() {
+        for (gop, (before, after)) in before.gops.iter().zip(&after.gops).enumerate() {
+            let gain = after.psnr_db() - before.psnr_db();
+            if gain > best.0 {
+                best = (gain, (gop, viewer));
+            }
+        }
+    }
+    Some(best.1)
+}

@@ -1,0 +1,114 @@
+//! The tables at the end of an evaluation, for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+use weftline_scenario::{MeanCi, VR_STEPS, VrRecord, vr_gains};
+
+/// The pairs of scheme and transport, and the conditions with concealments, each in the order in
+/// which they first appear; and what they have to say.
+pub(super) fn render(records: &[VrRecord], heading: &str) -> String {
+    let mut text = format!("{heading}\n");
+    text += &qualities(records);
+    let gains = vr_gains(records);
+    if gains.is_empty() {
+        return text;
+    }
+    let mut table = new_table();
+    let mut header = vec!["condition".to_owned(), "concealment".to_owned(), "PSNR".to_owned()];
+    header.extend(VR_STEPS.iter().map(|step| format!("{} dB", step.name)));
+    table.set_header(header);
+    for gain in &gains {
+        for (measure, name) in ["of mean MSE", "mean of GoPs"].into_iter().enumerate() {
+            let mut row = vec![gain.condition.clone(), gain.concealment.clone(), name.to_owned()];
+            row.extend(gain.steps.iter().map(|step| interval(&step[measure])));
+            table.add_row(row);
+        }
+    }
+    align(&mut table, 3);
+    text += &format!(
+        "\nGain of ows over fbdt against fix over linux, and its parts, ± 95 % (videos and seeds \
+         are the independent draws)\n{table}\n"
+    );
+    text
+}
+
+/// Mean PSNR, late tiles and bytes of each pair.
+fn qualities(records: &[VrRecord]) -> String {
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    let mut cases: Vec<(&str, &str)> = Vec::new();
+    for record in records {
+        let pair = (record.scheme.as_str(), record.transport.as_str());
+        let case = (record.condition.as_str(), record.concealment.as_str());
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    let mut table = new_table();
+    table.set_header([
+        "condition",
+        "concealment",
+        "scheme",
+        "transport",
+        "PSNR of mean MSE",
+        "mean of GoPs dB",
+        "late tiles/GoP",
+        "not sent/GoP",
+        "sent Mb/s",
+        "carried Mb/s",
+    ]);
+    for (condition, concealment) in cases {
+        for &(scheme, transport) in &pairs {
+            let chosen: Vec<&VrRecord> = records
+                .iter()
+                .filter(|r| r.condition == condition && r.concealment == concealment)
+                .filter(|r| r.scheme == scheme && r.transport == transport)
+                .collect();
+            if chosen.is_empty() {
+                continue;
+            }
+            let mean = |value: &dyn Fn(&VrRecord) -> f64| {
+                chosen.iter().map(|record| value(record)).sum::<f64>() / chosen.len() as f64
+            };
+            // What was sent of what was carried, at the rate of what was carried.
+            let sent = |r: &VrRecord| {
+                r.rate_mbps * r.sent_bytes as f64 / (r.carried_bytes as f64).max(1.0)
+            };
+            table.add_row(vec![
+                condition.to_owned(),
+                concealment.to_owned(),
+                scheme.to_owned(),
+                transport.to_owned(),
+                format!("{:.2}", mean(&|r| r.psnr_db)),
+                format!("{:.2}", mean(&|r| r.mean_psnr_db)),
+                format!("{:.2}", mean(&|r| r.late_tiles)),
+                format!("{:.2}", mean(&|r| r.dropped_tiles)),
+                format!("{:.1}", mean(&sent)),
+                format!("{:.1}", mean(&|r| r.rate_mbps)),
+            ]);
+        }
+    }
+    align(&mut table, 4);
+    format!("{table}\n")
+}
+
+fn interval(value: &MeanCi) -> String {
+    match value.half_width {
+        Some(half) => format!("{:.2} ± {half:.2}", value.mean),
+        None => format!("{:.2}", value.mean),
+    }
+}
+
+fn new_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+/// Numbers to the right, from column `first` on.
+fn align(table: &mut Table, first: usize) {
+    for column in table.column_iter_mut().skip(first) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}

@@ -1,0 +1,123 @@
+//! Who watches: head motion from files, or synthetic viewers.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use weftline_video::head::{Format, Label, SyntheticViewers, Trace, read, split_viewers};
+use weftline_vr::evaluate::{Audience, Scene};
+
+use crate::failure::Failure;
+
+/// The name of the video where a file of traces does not say one.
+const UNNAMED: &str = "";
+
+/// Options about viewers.
+#[derive(Debug, Args)]
+pub(super) struct HeadArgs {
+    /// Head motion from files instead of synthetic viewers; a file without names of viewers is one
+    /// viewer
+    #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',')]
+    heads: Vec<PathBuf>,
+    /// Their format: avtrack360, corbillon2017, csv or nasrabadi2019
+    #[arg(long, value_name = "NAME", requires = "heads", default_value = "csv")]
+    heads_format: String,
+    /// Which video's motion to take for all packages [default: that of the package's name, or the
+    /// only one]
+    #[arg(long, value_name = "NAME", requires = "heads")]
+    heads_video: Option<String>,
+    /// How many viewers are scored
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(super) viewers: usize,
+    /// How many other synthetic viewers P(t) is made of; of recorded ones it is all the others
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    fit_viewers: usize,
+    /// Seed of synthetic viewers, and of the choice among recorded ones
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    heads_seed: u64,
+}
+
+/// Where viewers come from.
+pub(super) enum Heads<'a> {
+    Synthetic(&'a HeadArgs),
+    Recorded(&'a HeadArgs, Vec<Trace>),
+}
+
+impl HeadArgs {
+    /// Reads what there is to read.
+    pub(super) fn read(&self) -> Result<Heads<'_>, Failure> {
+        if self.viewers == 0 || self.fit_viewers == 0 {
+            return Err(Failure::wrong_use("--viewers and --fit-viewers: at least 1 each"));
+        }
+        if self.heads.is_empty() {
+            return Ok(Heads::Synthetic(self));
+        }
+        let format: Format = self.heads_format.parse().map_err(Failure::wrong_use)?;
+        let mut traces = Vec::new();
+        for file in &self.heads {
+            let told = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+            let text = fs::read_to_string(file).map_err(|why| Failure::failed(told(&why)))?;
+            let viewer = file.file_stem().unwrap_or_default().to_string_lossy();
+            let label = Label { viewer: &viewer, video: UNNAMED };
+            traces.extend(read(format, label, &text).map_err(|why| Failure::failed(told(&why)))?);
+        }
+        Ok(Heads::Recorded(self, traces))
+    }
+}
+
+impl Heads<'_> {
+    /// Those who watch `scene`.
+    pub(super) fn audience(&self, scene: &Scene) -> Result<Audience, Failure> {
+        let (fit, test) = match self {
+            Self::Synthetic(args) => synthetic(args, scene)?,
+            Self::Recorded(args, traces) => recorded(args, traces, scene)?,
+        };
+        Ok(Audience::new(scene, &fit, test)?)
+    }
+}
+
+fn synthetic(args: &HeadArgs, scene: &Scene) -> Result<(Vec<Trace>, Vec<Trace>), Failure> {
+    let crowd = SyntheticViewers::new(args.heads_seed, &scene.name);
+    let gops = u32::try_from(scene.table.gops().len()).unwrap_or(u32::MAX);
+    // To the end of the last GoP, however its length is rounded.
+    let length = scene.table.gop_duration() * gops + Duration::from_millis(200);
+    let mut all = Vec::new();
+    for viewer in 0..args.fit_viewers + args.viewers {
+        let number = u32::try_from(viewer).unwrap_or(u32::MAX);
+        all.push(crowd.trace(number, length).map_err(Failure::wrong_use)?);
+    }
+    let test = all.split_off(args.fit_viewers);
+    Ok((all, test))
+}
+
+fn recorded(
+    args: &HeadArgs,
+    traces: &[Trace],
+    scene: &Scene,
+) -> Result<(Vec<Trace>, Vec<Trace>), Failure> {
+    let mut videos: Vec<&str> = traces.iter().map(Trace::video).collect();
+    videos.sort_unstable();
+    videos.dedup();
+    let wanted = args.heads_video.as_deref().unwrap_or(&scene.name);
+    let video = match (videos.binary_search(&wanted), &videos[..], &args.heads_video) {
+        (Ok(_), ..) => wanted,
+        (Err(_), [only], None) => only,
+        _ => {
+            let names: Vec<&str> = videos.iter().copied().take(20).collect();
+            return Err(Failure::wrong_use(format!(
+                "the head motion is of {}, none of them '{wanted}'; choose one (--heads-video)",
+                names.join(", ")
+            )));
+        }
+    };
+    let of_video: Vec<Trace> =
+        traces.iter().filter(|trace| trace.video() == video).cloned().collect();
+    let (fit, test) = split_viewers(&of_video, args.viewers, args.heads_seed)
+        .map_err(|why| Failure::wrong_use(format!("{why} (--viewers)")))?;
+    let of = |names: &[&str]| {
+        let chosen = of_video.iter().filter(|trace| names.contains(&trace.viewer()));
+        chosen.cloned().collect::<Vec<_>>()
+    };
+    Ok((of(&fit), of(&test)))
+}

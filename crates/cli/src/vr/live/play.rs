@@ -1,0 +1,263 @@
+//! `weftline vr play`: a player without a screen, whose head follows a trace.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use weftline::{Client, ClientSecurity, ServerAddr};
+use weftline_core::ByteCount;
+use weftline_video::geometry::FieldOfView;
+use weftline_video::head::Format as HeadFormat;
+use weftline_video::live::wire::MAX_TO_PLAYER;
+use weftline_video::live::{Client as Player, ClientSettings};
+
+use super::heads;
+use super::link::{Link, Transport, connect_kernel};
+use super::log::{GopLog, Summary};
+use super::player::{Playing, play};
+use super::save::Store;
+use crate::connect::tls;
+use crate::failure::Failure;
+use crate::ops::log::{self, Format};
+use crate::serve::{parse_duration, runtime, warn_plaintext};
+use crate::signals::Stop;
+use crate::{output, paths, secrets};
+
+/// Options of `vr play`.
+#[derive(Debug, Args)]
+pub(crate) struct PlayArgs {
+    /// The server, such as 192.0.2.1:7000; once for all paths, or once for each in their order
+    #[arg(long, value_name = "ADDR", num_args = 1.., required = true)]
+    server: Vec<String>,
+    /// A path: a name of your choice and the interface or local address it leaves through, with
+    /// options as for `weftline connect`
+    #[arg(long, value_name = "NAME=IFACE|ADDR", num_args = 1..)]
+    path: Vec<String>,
+    /// Head motion to follow
+    #[arg(long, value_name = "FILE", conflicts_with = "viewer")]
+    head: Option<PathBuf>,
+    /// Its format: csv, avtrack360, corbillon2017, nasrabadi2019
+    #[arg(long, value_name = "NAME", default_value = "csv")]
+    heads_format: HeadFormat,
+    /// Which viewer of the file, if there are several
+    #[arg(long, value_name = "NAME", requires = "head")]
+    head_viewer: Option<String>,
+    /// The synthetic viewer of this number instead
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    viewer: u32,
+    /// The angle that the viewport spans, both ways, in degrees
+    #[arg(long, value_name = "DEGREES", default_value_t = 100.0)]
+    fov: f64,
+    /// Write a line for each GoP to this file: CSV, or JSON if its name ends in .jsonl; - for
+    /// standard output
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Keep the tiles that arrive, as files like those of a package
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+    /// One JSON object on standard output and nothing else
+    #[arg(long)]
+    json: bool,
+    /// How messages are spread over the paths, see `weftline list schedulers`
+    #[arg(long, value_name = "NAME", default_value = "fbdt")]
+    scheduler: String,
+    /// The kernel's congestion control, both directions [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
+    /// What carries the stream: weftline, or for comparison mptcp or tcp as the server has it
+    #[arg(long, value_name = "NAME", default_value = "weftline", hide_possible_values = true)]
+    transport: Transport,
+    /// How long the stream may be without a path, or silent, before it is given up
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    grace: String,
+    #[command(flatten)]
+    trust: TrustArgs,
+    /// What a line of the log on standard error looks like [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    log_format: Option<Format>,
+    /// What is logged there [default: what RUST_LOG says, else info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+/// Whom the player trusts, and who it is.
+#[derive(Debug, Args)]
+struct TrustArgs {
+    /// Accept the server with this fingerprint (it prints it at start)
+    #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca")]
+    fingerprint: Option<String>,
+    /// Accept servers with a certificate from these authorities (PEM)
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The name the certificate must be issued to [default: the host of --server]
+    #[arg(long, value_name = "NAME", requires = "ca")]
+    server_name: Option<String>,
+    /// This player's certificate (PEM), for servers with --client-ca; needs --key
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// A file with the secret that the server wants
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// No encryption and no authentication: for measurements on networks of your own
+    #[arg(long, conflicts_with_all = ["fingerprint", "ca", "cert", "key"])]
+    insecure_plaintext: bool,
+}
+
+/// Plays a stream.
+pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
+    log::start(args.log_format, args.log_level.as_deref())?;
+    let grace = parse_duration("--grace", &args.grace)?;
+    let fov = FieldOfView::new(args.fov, args.fov)
+        .map_err(|error| Failure::wrong_use(format!("--fov: {error}")))?;
+    if args.json && args.log.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+        return Err(Failure::wrong_use("--json and --log - both want standard output; leave one"));
+    }
+    let playing = args.playing(grace)?;
+    let carrier = args.carrier(grace)?;
+    let transport = match args.transport {
+        Transport::Weftline => args.scheduler.clone(),
+        kernel => kernel.name().to_owned(),
+    };
+    let mut summary = Summary::over(transport);
+    let runtime = runtime()?;
+    let played = runtime.block_on(async {
+        let stop = Stop::on_signals()?;
+        let link = tokio::select! {
+            link = carrier.connect(args.congestion.as_deref()) => link?,
+            () = stop.nth(1) => return Err(Failure::failed("it was told to stop")),
+        };
+        let player = Player::new(ClientSettings { fov });
+        let control = link.control.clone();
+        let played = play(player, link, playing, stop.nth(1), &mut summary).await;
+        if let (Ok(()), Some(control)) = (&played, control) {
+            // The server is told that everything has been shown.
+            let _ = tokio::time::timeout(Duration::from_secs(2), control.closed()).await;
+        }
+        played.map_err(Failure::failed)
+    });
+    summary.error = played.as_ref().err().map(ToString::to_string);
+    if args.json {
+        output::print(&summary.json())?;
+    } else if played.is_ok() {
+        output::print(&summary.text())?;
+    }
+    played
+}
+
+impl PlayArgs {
+    fn playing(&self, patience: Duration) -> Result<Playing, Failure> {
+        let names = match self.transport {
+            Transport::Weftline => {
+                let name = |path: &String| path.split('=').next().unwrap_or_default().to_owned();
+                self.path.iter().map(name).collect()
+            }
+            kernel => vec![kernel.name().to_owned()],
+        };
+        let log = self.log.as_deref().map(|path| GopLog::new(path, &names)).transpose();
+        let store = self.save.as_deref().map(Store::new).transpose();
+        let trace = self
+            .head
+            .as_deref()
+            .map(|file| heads::one(file, self.heads_format, self.head_viewer.as_deref()));
+        let (trace, number) = (trace.transpose()?, self.viewer);
+        Ok(Playing {
+            head: Box::new(move |length| match &trace {
+                Some(trace) => Ok(trace.clone()),
+                None => heads::synthetic(number, length).map_err(|error| error.to_string()),
+            }),
+            log: log.map_err(Failure::failed)?,
+            store: store.map_err(Failure::failed)?,
+            names,
+            patience,
+        })
+    }
+
+    /// What the stream comes over, checked.
+    fn carrier(&self, grace: Duration) -> Result<Carrier, Failure> {
+        let trust = &self.trust;
+        if let Some(protocol) = self.transport.kernel() {
+            if !trust.insecure_plaintext || trust.token_file.is_some() || !self.path.is_empty() {
+                return Err(Failure::wrong_use(format!(
+                    "--transport {} has neither encryption nor tokens nor paths of its own: give \
+                     --insecure-plaintext, no --token-file and no --path",
+                    self.transport.name()
+                )));
+            }
+            warn_plaintext();
+            let server = resolve(&self.server)?;
+            return Ok(Carrier::Kernel { server, protocol, grace });
+        }
+        if self.path.is_empty() {
+            let example = "--path wifi=wlan0 --path lte=wwan0";
+            return Err(Failure::wrong_use(format!("no path given; give them like {example}")));
+        }
+        let security = if trust.insecure_plaintext {
+            warn_plaintext();
+            ClientSecurity::InsecurePlaintext
+        } else {
+            let files = (trust.cert.as_deref(), trust.key.as_deref());
+            tls(trust.fingerprint.as_deref(), trust.ca.as_deref(), files)?
+        };
+        let mut builder = Client::builder().security(security).scheduler(&self.scheduler);
+        builder = builder.grace(grace).longest_message(ByteCount::new(MAX_TO_PLAYER as u64));
+        for server in &self.server {
+            let server: ServerAddr = server.parse().map_err(Failure::wrong_use)?;
+            builder = builder.server(server);
+        }
+        for path in &self.path {
+            builder = builder.path(paths::parse(path)?);
+        }
+        if let Some(name) = &self.congestion {
+            builder = builder.congestion(name);
+        }
+        if let Some(name) = &trust.server_name {
+            builder = builder.server_name(name);
+        }
+        if let Some(file) = &trust.token_file {
+            builder = builder.token(secrets::token(file)?);
+        }
+        Ok(Carrier::Weftline(builder.build()?))
+    }
+}
+
+/// What a stream comes over.
+enum Carrier {
+    Weftline(Client),
+    Kernel { server: SocketAddr, protocol: socket2::Protocol, grace: Duration },
+}
+
+impl Carrier {
+    async fn connect(&self, congestion: Option<&str>) -> Result<Link, Failure> {
+        match self {
+            Self::Weftline(client) => {
+                let connection = client.connect().await?;
+                let messages = connection.into_messages();
+                let messages = messages.map_err(|_| Failure::failed("a byte stream was opened"));
+                Ok(Link::messages(messages?))
+            }
+            Self::Kernel { server, protocol, grace } => {
+                let connecting = connect_kernel(*server, *protocol, congestion);
+                let wrong = |why: String| Failure::failed(format!("no way to {server}: {why}"));
+                match tokio::time::timeout(*grace, connecting).await {
+                    Ok(Ok(stream)) => Ok(Link::stream(stream, MAX_TO_PLAYER)),
+                    Ok(Err(error)) => Err(wrong(error.to_string())),
+                    Err(_) => Err(wrong(format!("no answer within {grace:?}"))),
+                }
+            }
+        }
+    }
+}
+
+/// The one address of a server of the kernel's transports.
+fn resolve(servers: &[String]) -> Result<SocketAddr, Failure> {
+    let [server] = servers else {
+        return Err(Failure::wrong_use("the kernel's transports have one --server"));
+    };
+    let wrong = |why: &str| Failure::wrong_use(format!("--server {server}: {why}"));
+    let mut found = server.to_socket_addrs().map_err(|error| wrong(&error.to_string()))?;
+    found.next().ok_or_else(|| wrong("it has no address"))
+}

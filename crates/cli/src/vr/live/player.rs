@@ -1,0 +1,241 @@
+//! A player's session: the state machine, its connection, its head, its log.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use weftline::Control;
+use weftline_core::Instant;
+use weftline_video::head::Trace;
+use weftline_video::live::{Client, GopReport, Handled, LiveError};
+
+use super::link::{Link, Received};
+use super::log::{Around, GopLog, Summary};
+use super::save::Store;
+use super::{Clock, path_event, ticks};
+
+/// What a player plays with.
+pub(super) struct Playing {
+    /// How its head moves, given the length of the stream.
+    pub(super) head: Box<dyn Fn(Duration) -> Result<Trace, String>>,
+    pub(super) log: Option<GopLog>,
+    pub(super) store: Option<Store>,
+    /// The names of its paths.
+    pub(super) names: Vec<String>,
+    /// How long the server may be silent, besides the length of its GoPs.
+    pub(super) patience: Duration,
+}
+
+/// Plays a stream to its end. Whatever happens, the summary says how far it came.
+pub(super) async fn play(
+    client: Client,
+    link: Link,
+    playing: Playing,
+    stop: impl Future<Output = ()>,
+    summary: &mut Summary,
+) -> Result<(), String> {
+    let mut player = Player {
+        client,
+        clock: Clock::start(),
+        trace: None,
+        control: link.control.clone(),
+        counted: vec![0; playing.names.len()],
+        heard: Instant::ZERO,
+        received: 0,
+        playing,
+        summary,
+    };
+    let played = player.run(link, stop).await;
+    player.count_paths();
+    played
+}
+
+struct Player<'a> {
+    client: Client,
+    clock: Clock,
+    trace: Option<Trace>,
+    control: Option<Control>,
+    playing: Playing,
+    /// The bytes that each path had brought at the line before.
+    counted: Vec<u64>,
+    /// When the server was last heard of.
+    heard: Instant,
+    /// Bytes of messages.
+    received: u64,
+    summary: &'a mut Summary,
+}
+
+impl Player<'_> {
+    async fn run(&mut self, link: Link, stop: impl Future<Output = ()>) -> Result<(), String> {
+        let Link { mut sender, mut receiver, control } = link;
+        let mut events = control.as_ref().map(Control::events);
+        let mut ticks = ticks();
+        let mut stop = std::pin::pin!(stop);
+        let mut queue: VecDeque<Bytes> = VecDeque::new();
+        let (mut closed, mut broken) = (false, false);
+        loop {
+            while let Some(message) = self.client.poll_transmit() {
+                queue.push_back(message.into());
+            }
+            while let Some(report) = self.client.poll_event() {
+                self.log(&report)?;
+            }
+            if self.client.is_done() {
+                sender.shutdown().await;
+                return Ok(());
+            }
+            tokio::select! {
+                sent = async { match queue.front() {
+                    Some(message) => sender.send(message, None, 0).await,
+                    None => std::future::pending().await,
+                } }, if !broken => match sent {
+                    Ok(_) => drop(queue.pop_front()),
+                    // What the server says of it comes by the other direction.
+                    Err(_) => broken = true,
+                },
+                received = receiver.recv(), if !closed => {
+                    closed = self.received(received)?;
+                }
+                () = self.clock.until(self.client.poll_timeout()) => {
+                    self.look();
+                    self.client.handle_timeout(self.clock.now());
+                }
+                () = self.clock.until(self.silence(closed)) => {
+                    let silent = self.playing.patience;
+                    return Err(self.lost(&format!("nothing came for {silent:?}")));
+                }
+                _ = ticks.tick() => self.look(),
+                event = path_event(&mut events) => tracing::info!("{event}"),
+                () = &mut stop => return Err(self.lost("it was told to stop")),
+            }
+        }
+    }
+
+    /// When the server has been silent for too long.
+    fn silence(&self, closed: bool) -> Option<Instant> {
+        let gop = self.client.manifest().map_or(Duration::ZERO, |manifest| manifest.gop);
+        let waits = !closed && !self.client.has_end();
+        waits.then(|| self.heard + self.playing.patience + gop * 2)
+    }
+
+    /// Takes what the connection brought; whether it was the last.
+    fn received(&mut self, received: io::Result<Option<Received>>) -> Result<bool, String> {
+        self.heard = self.clock.now();
+        match received {
+            Ok(Some(Received::Message(message))) => {
+                self.received += message.len() as u64;
+                self.message(&message)?;
+                return Ok(false);
+            }
+            Ok(Some(Received::CalledBack(tag))) => {
+                self.client.handle_dropped(tag);
+                return Ok(false);
+            }
+            // What was announced is there: the rest is only to be shown.
+            _ if self.client.has_end() => {}
+            Ok(None) => return Err(self.lost("the server closed the connection")),
+            Err(error) => return Err(self.lost(&error.to_string())),
+        }
+        self.client.handle_closed();
+        Ok(true)
+    }
+
+    fn message(&mut self, message: &[u8]) -> Result<(), String> {
+        let now = self.clock.now();
+        let had_manifest = self.client.manifest().is_some();
+        match self.client.handle_message(message, now) {
+            Ok(Handled::Control) => {}
+            Ok(Handled::Tile { tile, .. }) => {
+                if let Some(store) = &self.playing.store {
+                    tokio::task::block_in_place(|| store.keep(&tile))?;
+                }
+            }
+            Err(error @ LiveError::Refused(_)) if !had_manifest => return Err(error.to_string()),
+            Err(error) => return Err(self.lost(&error.to_string())),
+        }
+        if !had_manifest && let Some(manifest) = self.client.manifest() {
+            let length = manifest.gop * manifest.gops;
+            self.summary.gops[0] = manifest.gops;
+            self.summary.about[1].clone_from(&manifest.scheme);
+            self.summary.about[2] = manifest.concealment.name().to_owned();
+            tracing::info!(
+                "{} in {} tiles, {} GoPs of {:?}, {}, {}",
+                manifest.frame,
+                manifest.grid,
+                manifest.gops,
+                manifest.gop,
+                manifest.scheme,
+                manifest.concealment.name()
+            );
+            let trace = (self.playing.head)(length)?;
+            if trace.end() + Duration::from_secs(1) < length {
+                let (end, length) = (trace.end().as_secs_f64(), length.as_secs_f64());
+                tracing::warn!(
+                    "the head's motion ends after {end} s of {length} s; it keeps still then"
+                );
+            }
+            self.trace = Some(trace);
+        }
+        Ok(())
+    }
+
+    /// Turns the head to where it is now.
+    fn look(&mut self) {
+        let now = self.clock.now();
+        if let Some(trace) = &self.trace {
+            let at = self.client.position(now).unwrap_or(Duration::ZERO);
+            self.client.handle_pose(trace.at(at), now);
+        }
+    }
+
+    /// How it ended, with how far it came.
+    fn lost(&self, why: &str) -> String {
+        match self.summary.gops {
+            [0, _] => format!("the stream did not begin: {why}"),
+            [gops, shown] => format!("the stream broke off after {shown} of {gops} GoPs: {why}"),
+        }
+    }
+
+    fn log(&mut self, report: &GopReport) -> Result<(), String> {
+        self.summary.add(report);
+        let around = self.around();
+        match &mut self.playing.log {
+            Some(log) => log.gop(report, &around),
+            None => Ok(()),
+        }
+    }
+
+    /// What the paths have brought since the line before.
+    fn around(&mut self) -> Around {
+        let time_s = self.clock.now().as_secs_f64();
+        let now = self.paths();
+        let counted = now.iter().map(|(_, bytes, _)| *bytes).collect();
+        let before = std::mem::replace(&mut self.counted, counted);
+        let since = now.into_iter().zip(before);
+        let since = since.map(|((name, bytes, up), before)| (name, bytes - before.min(bytes), up));
+        Around { time_s, paths: since.collect() }
+    }
+
+    /// Each path: its name, the bytes that it has brought, and whether it is up.
+    fn paths(&self) -> Vec<(String, u64, bool)> {
+        let names = self.playing.names.iter();
+        let Some(control) = &self.control else {
+            return names.map(|name| (name.clone(), self.received, true)).collect();
+        };
+        let stats = control.stats();
+        let by_name: BTreeMap<&str, _> =
+            stats.names.iter().map(|(id, name)| (&**name, stats.session.paths.get(id))).collect();
+        let path = |name: &String| {
+            let path = by_name.get(name.as_str()).copied().flatten();
+            let up = path.and_then(|path| path.subflow.as_ref()).is_some_and(|flow| !flow.silent);
+            (name.clone(), path.map_or(0, |path| path.received), up)
+        };
+        names.map(path).collect()
+    }
+
+    fn count_paths(&mut self) {
+        self.summary.paths =
+            self.paths().into_iter().map(|(name, bytes, _)| (name, bytes)).collect();
+    }
+}

@@ -1,0 +1,346 @@
+//! `weftline vr serve`: a package as a live stream, to any number of players.
+
+use std::net::SocketAddr;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use weftline::{Connection, Limits, Server, ServerSecurity, refusal};
+use weftline_core::Bitrate;
+use weftline_video::evaluate::{Concealment, MissTable};
+use weftline_video::head::Format as HeadFormat;
+use weftline_video::live::wire::MAX_TO_SERVER;
+use weftline_video::live::{Content, ServerSettings};
+use weftline_video::ows::{Effort, Entry, Recency};
+use weftline_vr::package::Package;
+
+use super::heads;
+use super::link::{Link, Transport, listen_kernel};
+use super::session::{Served, Tally, serve};
+use crate::failure::Failure;
+use crate::ops::log::{self, Format};
+use crate::serve::{runtime, tls, warn_plaintext};
+use crate::signals::Stop;
+use crate::{output, secrets};
+
+/// What concealments lose, measured when a package is made.
+const MISSES: &str = "miss.csv";
+
+/// Options of `vr serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// A package of `weftline vr package`
+    package: PathBuf,
+    /// Addresses to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice)
+    #[arg(long, value_name = "ADDR", num_args = 1.., required = true)]
+    listen: Vec<SocketAddr>,
+    /// How tiles, rungs and their order are chosen: ows, fix, uniform, viewport-only, ows-paper,
+    /// ows-paper-desc
+    #[arg(long, value_name = "NAME", default_value = "ows")]
+    scheme: String,
+    /// What players show in place of late tiles: grey, last-received, base-layer
+    #[arg(long, value_name = "NAME", default_value = "last-received")]
+    concealment: String,
+    /// Files with head motion of viewers who watched before: how likely each tile is seen
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    heads: Vec<PathBuf>,
+    /// Their format: csv, avtrack360, corbillon2017, nasrabadi2019
+    #[arg(long, value_name = "NAME", default_value = "csv")]
+    heads_format: HeadFormat,
+    /// The same from so many synthetic viewers
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    viewers: u32,
+    /// How many GoPs a stream has; after the package's last comes its first again [default: the
+    /// package's]
+    #[arg(long, value_name = "N")]
+    gops: Option<u32>,
+    /// What all paths together are taken to carry before anything is known
+    #[arg(long, value_name = "RATE", default_value = "10Mbps")]
+    start_rate: Bitrate,
+    /// What carries the streams: weftline, or for comparison mptcp or tcp, which are plaintext and
+    /// want --insecure-plaintext
+    #[arg(long, value_name = "NAME", default_value = "weftline", hide_possible_values = true)]
+    transport: Transport,
+    /// End after so many players have been served
+    #[arg(long, value_name = "N")]
+    players: Option<NonZero<u32>>,
+    /// Most players at once
+    #[arg(long, value_name = "N", default_value = "64")]
+    max_players: NonZero<usize>,
+    #[command(flatten)]
+    security: SecurityArgs,
+    /// What a line of the log looks like [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    log_format: Option<Format>,
+    /// What is logged [default: what RUST_LOG says, else info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+}
+
+/// How the server is known, and who is let in.
+#[derive(Debug, Args)]
+struct SecurityArgs {
+    /// A certificate chain (PEM) instead of the self-made one; needs --key
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Where the self-made certificate is kept [default: that of `weftline serve`]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// A file with the secrets of the players that are let in
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Authorities (PEM) of which players must have a certificate
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// No encryption and no authentication: for measurements on networks of your own
+    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "state_dir"])]
+    insecure_plaintext: bool,
+}
+
+/// Serves until a signal comes, or as many players as were asked for have been.
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    log::start(args.log_format, args.log_level.as_deref())?;
+    secrets::raise_file_limit();
+    args.check_transport()?;
+    let served = Arc::new(args.served()?);
+    let runtime = runtime()?;
+    runtime.block_on(async {
+        let stop = Arc::new(Stop::on_signals()?);
+        let (mut doors, greeting) = Doors::open(args)?;
+        output::print(&greeting)?;
+        let (most, all) = (args.max_players.get(), args.players.map(NonZero::get));
+        serve_all(&mut doors, &served, &stop, most, all).await;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+impl ServeArgs {
+    /// The kernel's transports are for measurements only, and that has to be said.
+    fn check_transport(&self) -> Result<(), Failure> {
+        let security = &self.security;
+        let open = security.insecure_plaintext && security.token_file.is_none();
+        if self.transport.kernel().is_none() || open {
+            return Ok(());
+        }
+        Err(Failure::wrong_use(format!(
+            "--transport {} has neither encryption nor tokens: give --insecure-plaintext and no \
+             --token-file, on a network of your own",
+            self.transport.name()
+        )))
+    }
+
+    /// What is served, checked to be whole.
+    fn served(&self) -> Result<Served, Failure> {
+        let package = Package::open(&self.package)?;
+        let description = package.description();
+        let scheme = Entry::find(&self.scheme).map_err(Failure::wrong_use)?;
+        if scheme.name == "oracle" {
+            let message = "--scheme: oracle knows the future, which a live stream does not have";
+            return Err(Failure::wrong_use(message));
+        }
+        let concealment = Concealment::find(&self.concealment).ok_or_else(|| {
+            let names = Concealment::ALL.map(|(name, _)| name).join(", ");
+            Failure::wrong_use(format!(
+                "--concealment: unknown '{}'; there are {names}",
+                self.concealment
+            ))
+        })?;
+        let gops = self.gops.unwrap_or(description.gops());
+        let (grid, gop) = (description.grid(), description.gop_duration());
+        let prior =
+            heads::probabilities(&self.heads, self.heads_format, self.viewers, grid, gop, gops)?;
+        let content = Content::new(
+            description.frame(),
+            description.gop_frames(),
+            package.table().clone(),
+            misses(package.dir())?,
+            prior,
+            Some(gops),
+        );
+        let content = content
+            .map_err(|error| Failure::wrong_use(format!("{}: {error}", self.package.display())))?;
+        if !content.misses_measured() {
+            tracing::warn!(
+                "{} has no {MISSES}: what concealments lose is taken as usual; package it anew",
+                self.package.display()
+            );
+        }
+        let settings = ServerSettings {
+            scheme,
+            concealment,
+            start: self.start_rate,
+            recency: Recency::default(),
+            effort_units: Effort::DEFAULT_UNITS,
+        };
+        Ok(Served { content: Arc::new(content), package, settings })
+    }
+}
+
+/// The table of concealments of a package, if it has one.
+fn misses(dir: &Path) -> Result<Option<MissTable>, Failure> {
+    let path = dir.join(MISSES);
+    let wrong = |error: &dyn std::fmt::Display| {
+        Failure::failed(format!("{}: {error}; package it anew", path.display()))
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(text) => MissTable::parse(&text).map(Some).map_err(|error| wrong(&error)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(wrong(&error)),
+    }
+}
+
+/// Where players come in.
+enum Doors {
+    Weftline(Server),
+    Kernel(mpsc::Receiver<(tokio::net::TcpStream, SocketAddr)>),
+}
+
+impl Doors {
+    /// Listens, and says where and as whom.
+    fn open(args: &ServeArgs) -> Result<(Self, String), Failure> {
+        let security = &args.security;
+        let mut greeting = String::new();
+        let listening = |address: SocketAddr| format!("listening on {address}\n");
+        if let Some(protocol) = args.transport.kernel() {
+            warn_plaintext();
+            let (to, from) = mpsc::channel(1);
+            for &address in &args.listen {
+                let listener = listen_kernel(address, protocol)
+                    .map_err(|error| Failure::failed(format!("listening on {address}: {error}")))?;
+                greeting += &listening(listener.local_addr()?);
+                tokio::spawn(accept(listener, to.clone()));
+            }
+            return Ok((Self::Kernel(from), greeting));
+        }
+        let tls = if security.insecure_plaintext {
+            warn_plaintext();
+            ServerSecurity::InsecurePlaintext
+        } else {
+            let files = (security.cert.as_deref(), security.key.as_deref());
+            tls(files, security.state_dir.as_deref(), security.client_ca.as_deref())?
+        };
+        if let ServerSecurity::Tls(tls) = &tls {
+            greeting = format!("fingerprint {}\n", tls.fingerprint());
+        }
+        let most = args.max_players.get();
+        let limits = Limits { sessions: most, sessions_per_source: most, ..Limits::default() };
+        let limits = Limits { sessions_per_client: most, ..limits };
+        let mut builder = Server::builder().security(tls).limits(limits).messages();
+        if let Some(file) = &security.token_file {
+            builder = secrets::tokens(file)?.into_iter().fold(builder, |b, token| b.token(token));
+        }
+        let server = builder.bind(&args.listen)?;
+        for address in server.local_addrs() {
+            greeting += &listening(*address);
+        }
+        Ok((Self::Weftline(server), greeting))
+    }
+
+    /// The next player.
+    async fn next(&mut self) -> (Link, String) {
+        loop {
+            match self {
+                Self::Kernel(accepted) => match accepted.recv().await {
+                    Some((stream, peer)) => {
+                        return (Link::stream(stream, MAX_TO_SERVER), peer.to_string());
+                    }
+                    None => std::future::pending().await,
+                },
+                Self::Weftline(server) => {
+                    if let Some(player) = messages(server.accept().await) {
+                        return player;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A connection as one of messages; others are told what this is.
+fn messages(connection: Connection) -> Option<(Link, String)> {
+    let peer = connection.peer_addr();
+    let who = connection.client().map_or(peer.to_string(), |name| format!("{name} ({peer})"));
+    connection.set_label("360° video");
+    match connection.into_messages() {
+        Ok(messages) => Some((Link::messages(messages), who)),
+        Err(stream) => {
+            tracing::warn!("{who}: refused, it is no player");
+            stream.abort(refusal::MESSAGES, "here is weftline vr serve; connect with vr play");
+            None
+        }
+    }
+}
+
+/// Hands on what a listener of the kernel accepts.
+async fn accept(listener: TcpListener, to: mpsc::Sender<(tokio::net::TcpStream, SocketAddr)>) {
+    loop {
+        match listener.accept().await {
+            Ok(accepted) => {
+                if to.send(accepted).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                // Out of file descriptors, mostly: it passes.
+                tracing::warn!("cannot accept: {error}");
+                tokio::time::sleep(super::TICK).await;
+            }
+        }
+    }
+}
+
+/// Serves whoever comes, `most` at once, until `all` have been or a signal comes.
+async fn serve_all(
+    doors: &mut Doors,
+    served: &Arc<Served>,
+    stop: &Arc<Stop>,
+    most: usize,
+    all: Option<u32>,
+) {
+    let places = Arc::new(Semaphore::new(most));
+    let mut players = JoinSet::new();
+    let mut left = all;
+    while left != Some(0) {
+        let (link, who) = tokio::select! {
+            next = doors.next() => next,
+            () = stop.nth(1) => break,
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            tracing::warn!("{who}: refused, there are {most} players already (--max-players)");
+            continue;
+        };
+        left = left.map(|left| left - 1);
+        let (served, stop) = (Arc::clone(served), Arc::clone(stop));
+        players.spawn(async move {
+            tracing::info!("{who}: a player");
+            match serve(served, link, &who, async move { stop.nth(1).await }).await {
+                Ok(tally) => tell(&who, &tally),
+                Err(error) => tracing::warn!("{who}: {error}"),
+            }
+            drop(place);
+        });
+        while players.try_join_next().is_some() {}
+    }
+    // What is under way may end: the stop is known to it.
+    tokio::select! {
+        () = async { while players.join_next().await.is_some() {} } => {}
+        () = stop.nth(2) => {}
+    }
+}
+
+fn tell(who: &str, tally: &Tally) {
+    let Tally { gops, sent, expired, bytes } = *tally;
+    let megabytes = bytes as f64 / 1e6;
+    tracing::info!(
+        "{who}: has got its {gops} GoPs: {sent} tiles of {megabytes:.2} MB sent, {expired} too \
+         late to be"
+    );
+}

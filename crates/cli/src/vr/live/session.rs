@@ -1,0 +1,328 @@
+//! One player of `vr serve`, from its greeting to its end.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use weftline::Control;
+use weftline_core::{Instant, PathId};
+use weftline_video::live::wire::{Message, Tile};
+use weftline_video::live::{
+    Content, Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic,
+};
+use weftline_vr::package::Package;
+
+use super::link::{Link, Received, Sender};
+use super::{Clock, path_event, ticks};
+
+/// How long a player may take to greet, and to go once everything was sent and shown.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// What is served, and how.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) package: Package,
+    pub(super) content: Arc<Content>,
+    pub(super) settings: ServerSettings,
+}
+
+/// What was done for a player.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) gops: u32,
+    /// Tiles that were given to the connection.
+    pub(super) sent: u64,
+    /// Tiles whose time was over before they could be.
+    pub(super) expired: u64,
+    /// Bytes of the tiles given to the connection.
+    pub(super) bytes: u64,
+}
+
+/// Serves one player until it has everything.
+///
+/// # Errors
+/// Why it ended before, in one line.
+pub(super) async fn serve(
+    served: Arc<Served>,
+    link: Link,
+    who: &str,
+    stop: impl Future<Output = ()>,
+) -> Result<Tally, String> {
+    let server = Server::new(Arc::clone(&served.content), served.settings.clone());
+    let (queue, head, paths) = (VecDeque::new(), None, Vec::new());
+    let control = link.control.clone();
+    let clock = Clock::start();
+    let tally = Tally::default();
+    let session = Session { served, server, queue, head, control, paths, clock, who, tally };
+    session.run(link, stop).await
+}
+
+struct Session<'a> {
+    served: Arc<Served>,
+    server: Server,
+    queue: VecDeque<Outgoing>,
+    /// The first of the queue, as a message.
+    head: Option<Bytes>,
+    control: Option<Control>,
+    /// The paths in the order in which they came up.
+    paths: Vec<PathId>,
+    clock: Clock,
+    who: &'a str,
+    tally: Tally,
+}
+
+/// How a session goes on.
+enum Next {
+    On,
+    /// It cannot, and why.
+    Over(String),
+}
+
+impl Session<'_> {
+    async fn run(mut self, link: Link, stop: impl Future<Output = ()>) -> Result<Tally, String> {
+        let Link { mut sender, mut receiver, control } = link;
+        let mut events = control.as_ref().map(Control::events);
+        let mut ticks = ticks();
+        let mut stop = std::pin::pin!(stop);
+        let (mut closed, mut shut, mut ending) = (false, false, None);
+        // When it is given up: nobody may keep it open by doing nothing.
+        let mut limit = Some(self.clock.now() + GREETING);
+        let result = loop {
+            self.drain(&sender);
+            if self.server.is_done() && self.queue.is_empty() && !shut {
+                sender.shutdown().await;
+                shut = true;
+                let shown = self.served.content.table().gop_duration() * 2;
+                limit = Some(self.clock.now() + shown + GREETING);
+            }
+            if shut && (closed || ending.is_some()) {
+                break ending.unwrap_or(Ok(()));
+            }
+            let next = tokio::select! {
+                sent = push(&mut sender, &self.queue, &mut self.head, &self.served.package,
+                            self.clock), if !self.queue.is_empty() => self.sent(sent),
+                received = receiver.recv(), if !closed => match received {
+                    Ok(Some(Received::Message(message))) => self.received(&message, &mut limit),
+                    Ok(Some(Received::CalledBack(_))) => Next::On,
+                    Ok(None) if self.server.is_done() => { closed = true; Next::On }
+                    Ok(None) => Next::Over("it left before the end".to_owned()),
+                    // It has had everything, and need not say good-bye.
+                    Err(_) if shut && sender.unsent() == 0 => { closed = true; Next::On }
+                    Err(error) => Next::Over(error.to_string()),
+                },
+                () = self.clock.until(self.server.poll_timeout()) => self.timeout(&sender),
+                _ = ticks.tick() => { self.read_counters(&sender); Next::On }
+                event = path_event(&mut events) => {
+                    tracing::info!("{}: {event}", self.who);
+                    Next::On
+                }
+                () = self.clock.until(limit), if shut => { closed = true; Next::On }
+                () = self.clock.until(limit), if !shut => {
+                    Next::Over("it neither goes on nor leaves".to_owned())
+                }
+                () = &mut stop, if ending.is_none() => {
+                    self.server.refuse("the server is stopping");
+                    self.give_up(&sender);
+                    ending = Some(Err("the server is stopping".to_owned()));
+                    limit = Some(self.clock.now() + GREETING);
+                    Next::On
+                }
+            };
+            if let Next::Over(error) = next {
+                // The player is told, if it can be.
+                self.server.refuse(&error);
+                self.give_up(&sender);
+                break Err(error);
+            }
+        };
+        if result.is_err() {
+            let words = self.last_words(&mut sender);
+            // A peer that does not take them does not get them.
+            let _ = tokio::time::timeout(Duration::from_secs(1), words).await;
+        }
+        result.map(|()| self.tally)
+    }
+
+    /// Queues what the state machine wants sent, without what is too late, and tells what it did.
+    fn drain(&mut self, sender: &Sender) {
+        while let Some(outgoing) = self.server.poll_transmit() {
+            self.queue.push_back(outgoing);
+        }
+        while let Some(planned) = self.server.poll_event() {
+            self.tally.gops += 1;
+            tell(self.who, &planned);
+        }
+        let now = self.clock.now();
+        while let Some(Outgoing::Tile(order)) = self.queue.front()
+            && order.deadline <= now
+            && !sender.has_begun()
+        {
+            self.tally.expired += 1;
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        self.queue.pop_front();
+        self.head = None;
+    }
+
+    /// Drops all that has not begun to be sent.
+    fn give_up(&mut self, sender: &Sender) {
+        let begun = usize::from(sender.has_begun());
+        self.queue.truncate(begun);
+        if begun == 0 {
+            self.head = None;
+        }
+        while let Some(outgoing) = self.server.poll_transmit() {
+            self.queue.push_back(outgoing);
+        }
+    }
+
+    fn sent(&mut self, sent: io::Result<bool>) -> Next {
+        let sent = match sent {
+            Ok(sent) => sent,
+            Err(error) => return Next::Over(error.to_string()),
+        };
+        if let Some(Outgoing::Tile(order)) = self.queue.front() {
+            self.tally.sent += u64::from(sent);
+            self.tally.expired += u64::from(!sent);
+            self.tally.bytes += if sent { order.bytes.as_u64() } else { 0 };
+        }
+        self.pop();
+        Next::On
+    }
+
+    fn received(&mut self, message: &[u8], limit: &mut Option<Instant>) -> Next {
+        let now = self.clock.now();
+        match self.server.handle_message(message, now) {
+            Ok(()) => {
+                // From its first report on, the stream's own length is the limit.
+                let gops = self.served.content.gops();
+                let length = self.served.content.table().gop_duration() * gops;
+                if self.server.poll_timeout().is_some() && self.tally.gops == 0 {
+                    *limit = Some(now + length + GREETING);
+                }
+                Next::On
+            }
+            Err(error) => Next::Over(error.to_string()),
+        }
+    }
+
+    fn timeout(&mut self, sender: &Sender) -> Next {
+        self.read_counters(sender);
+        match self.server.handle_timeout(self.clock.now()) {
+            Ok(()) => Next::On,
+            Err(error) => Next::Over(error.to_string()),
+        }
+    }
+
+    /// Gives the state machine what the connection has carried so far.
+    fn read_counters(&mut self, sender: &Sender) {
+        let now = self.clock.now();
+        let backlog = !self.queue.is_empty() || sender.unsent() > 0;
+        let Some(control) = &self.control else {
+            let traffic = Traffic { delivered: None, forward: None, backlog };
+            return self.server.handle_traffic(traffic, now);
+        };
+        let stats = control.stats().session;
+        for path in stats.paths.keys() {
+            if !self.paths.contains(path) {
+                self.paths.push(*path);
+            }
+        }
+        let delivered = |path| stats.paths.get(path).map_or(0, |path| path.delivered);
+        let delivered: Vec<u64> = self.paths.iter().map(delivered).collect();
+        let forward = self.paths.iter().position(|path| Some(*path) == stats.forward);
+        let traffic = Traffic { delivered: Some(&delivered), forward, backlog };
+        self.server.handle_traffic(traffic, now);
+    }
+
+    /// Sends what is still queued: a refusal.
+    async fn last_words(&mut self, sender: &mut Sender) {
+        while !self.queue.is_empty() {
+            let package = &self.served.package;
+            let sent = push(sender, &self.queue, &mut self.head, package, self.clock).await;
+            if sent.is_err() {
+                return;
+            }
+            self.pop();
+        }
+        sender.shutdown().await;
+        if let Some(control) = &self.control {
+            // Until the peer has them; it ends the connection then.
+            let _ = control.closed().await;
+        }
+    }
+}
+
+/// Sends the first of the queue, made a message on first use; `false` if its time was over. Cancel
+/// safe.
+async fn push(
+    sender: &mut Sender,
+    queue: &VecDeque<Outgoing>,
+    head: &mut Option<Bytes>,
+    package: &Package,
+    clock: Clock,
+) -> io::Result<bool> {
+    let Some(first) = queue.front() else { return Ok(false) };
+    let message = match (&*head, first) {
+        (Some(message), _) => message.clone(),
+        (None, Outgoing::Message(bytes)) => head.insert(bytes.clone().into()).clone(),
+        (None, Outgoing::Tile(order)) => head.insert(load(package, *order).await?).clone(),
+    };
+    match first {
+        Outgoing::Message(_) => sender.send(&message, None, 0).await,
+        Outgoing::Tile(order) => {
+            let left = order.deadline.since(clock.now());
+            sender.send(&message, Some(left), order.id.tag()).await
+        }
+    }
+}
+
+/// Reads a tile from the package.
+async fn load(package: &Package, order: TileOrder) -> io::Result<Bytes> {
+    let tile = usize::from(order.id.tile);
+    let segment = package.segment(tile, order.id.qp, order.packaged);
+    let init = order.with_init.then(|| package.init(tile, order.id.qp));
+    let read = move || {
+        let init = init.map_or_else(|| Ok(Vec::new()), |path| read(&path))?;
+        let bytes = read(&segment)?;
+        if bytes.len() as u64 != order.bytes.as_u64() {
+            return Err(io::Error::other(format!(
+                "{} has {} bytes where {} were packaged: the package was changed while it is \
+                 served",
+                segment.display(),
+                bytes.len(),
+                order.bytes.as_u64()
+            )));
+        }
+        let tile = Tile { id: order.id, init: &init, segment: &bytes };
+        Ok(Message::Tile(tile).to_bytes().into())
+    };
+    tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let named = |error| io::Error::other(format!("cannot read {}: {error}", path.display()));
+    std::fs::read(path).map_err(named)
+}
+
+/// Logs what is sent of a GoP.
+fn tell(who: &str, planned: &PlannedGop) {
+    let PlannedGop { gop, sent, dropped, bytes, expected, least } = *planned;
+    if dropped > 0 && expected < least {
+        tracing::warn!(
+            "{who}: GoP {gop}: {expected} are expected in its time, less than the {least} of the \
+             lowest rungs; {sent} tiles of {bytes} are sent, {dropped} dropped"
+        );
+    } else {
+        tracing::debug!(
+            "{who}: GoP {gop}: {sent} tiles of {bytes} are sent, {dropped} dropped, {expected} \
+             expected"
+        );
+    }
+}

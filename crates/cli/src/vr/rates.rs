@@ -1,0 +1,360 @@
+//! What the transports carry in each second: from the simulator, from results of it or of the lab,
+//! or constant.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weftline_scenario::{
+    Congestion, RunRecord, Sample, Scenario, Scheme, SeriesReader, Workload, read_runs,
+};
+use weftline_sim::{Job, run_all};
+use weftline_vr::evaluate::{Rates, Scene, Transport, fitting_scale};
+
+use crate::failure::Failure;
+use crate::output;
+use crate::vr::progress::Progress;
+
+/// The paper's three channel conditions.
+const CONDITIONS: &str = "fbdt-6c-los,fbdt-6c-nlos,fbdt-6c-mobility";
+
+/// Options about rates.
+#[derive(Debug, Args)]
+pub(super) struct RateArgs {
+    /// The scenarios that are simulated for the rates
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = CONDITIONS)]
+    scenario: Vec<String>,
+    /// Rates from a results directory, as `sim run --out` and `lab run --out` write it, instead
+    #[arg(long, value_name = "DIR", conflicts_with = "scenario")]
+    rates: Option<PathBuf>,
+    /// Constant rates of the content instead
+    #[arg(long, value_name = "R,…", value_delimiter = ',', conflicts_with_all = ["scenario", "rates", "rate_scale"])]
+    rates_mbps: Vec<f64>,
+    /// By what rates are multiplied to fit the content [default: so that the fastest mean is to the
+    /// finest encodings as 1920 to 4370, the paper's]
+    #[arg(long, value_name = "FACTOR")]
+    rate_scale: Option<f64>,
+    /// How many runs of each, with seeds from 1 on
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    seeds: u64,
+    /// Seconds of rates before the first GoP, which a server has seen
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    pub(super) warm_up: usize,
+    /// The congestion control
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion: String,
+}
+
+/// Rates, and by what they were multiplied.
+pub(super) struct Scaled {
+    pub(super) rates: Vec<Rates>,
+    pub(super) scale: f64,
+    pub(super) constant: bool,
+}
+
+/// Rates of one run, not scaled: per second and path, Mb/s.
+struct Measured {
+    condition: String,
+    transport: Transport,
+    seed: u64,
+    mbps: Vec<Vec<f64>>,
+}
+
+impl RateArgs {
+    /// The rates of all conditions for `transports`, which fit `scenes`.
+    pub(super) fn measure(
+        &self,
+        transports: &[Transport],
+        scenes: &[&Scene],
+    ) -> Result<Scaled, Failure> {
+        if self.warm_up == 0 || self.seeds == 0 {
+            return Err(Failure::wrong_use("--warm-up and --seeds: at least 1 each"));
+        }
+        if !self.rates_mbps.is_empty() {
+            return self.constant(transports, scenes);
+        }
+        let measured = match &self.rates {
+            Some(dir) => self.recorded(dir, transports)?,
+            None => self.simulated(transports, scenes)?,
+        };
+        let means = measured.iter().map(|run| mean_mbps(&run.mbps));
+        let fastest = means.fold(0.0, f64::max);
+        let fitting = || fitting_scale(scenes.iter().copied(), fastest);
+        let scale = self.rate_scale.unwrap_or_else(fitting);
+        if !(scale > 0.0 && scale.is_finite()) {
+            return Err(Failure::wrong_use(format!(
+                "--rate-scale {scale}: it must be above 0 (and the rates must not all be 0)"
+            )));
+        }
+        let scaled = measured
+            .iter()
+            .map(|run| Rates::new(&run.condition, run.transport, run.seed, &run.mbps, scale));
+        Ok(Scaled { rates: scaled.collect::<Result<_, _>>()?, scale, constant: false })
+    }
+
+    /// Whether rates never change.
+    pub(super) fn is_constant(&self) -> bool {
+        !self.rates_mbps.is_empty()
+    }
+
+    /// How many seconds the longest of the scenes needs.
+    fn seconds(&self, scenes: &[&Scene]) -> usize {
+        let played = scenes.iter().map(|scene| {
+            scene.table.gop_duration().as_secs_f64() * scene.table.gops().len() as f64
+        });
+        self.warm_up + (played.fold(0.0, f64::max) - 1e-9).ceil() as usize
+    }
+
+    fn constant(&self, transports: &[Transport], scenes: &[&Scene]) -> Result<Scaled, Failure> {
+        let mut rates = Vec::new();
+        for &mbps in &self.rates_mbps {
+            if !(mbps > 0.0 && mbps <= 1e6) {
+                return Err(Failure::wrong_use(format!(
+                    "--rates-mbps {mbps}: a rate is above 0 and at most 1000000"
+                )));
+            }
+            let seconds = vec![vec![mbps]; self.seconds(scenes)];
+            for &transport in transports {
+                rates.push(Rates::new(&format!("{mbps}Mbps"), transport, 1, &seconds, 1.0)?);
+            }
+        }
+        Ok(Scaled { rates, scale: 1.0, constant: true })
+    }
+
+    /// Runs the scenarios in the simulator.
+    fn simulated(
+        &self,
+        transports: &[Transport],
+        scenes: &[&Scene],
+    ) -> Result<Vec<Measured>, Failure> {
+        let congestion: Congestion = self.congestion.parse()?;
+        let mut schemes: Vec<Scheme> = transports.iter().map(|&t| scheme_of(t)).collect();
+        schemes.sort();
+        schemes.dedup();
+        let seconds = self.seconds(scenes);
+        let mut jobs = Vec::new();
+        for name in &self.scenario {
+            let mut scenario = Scenario::find(name)?;
+            scenario.workload = Workload::Bulk;
+            scenario.duration = std::time::Duration::from_secs(seconds as u64);
+            scenario.warmup = std::time::Duration::ZERO;
+            for seed in 1..=self.seeds {
+                jobs.extend(schemes.iter().map(|scheme| Job {
+                    scenario: scenario.clone(),
+                    scheme: scheme.clone(),
+                    congestion,
+                    seed,
+                    case: BTreeMap::new(),
+                    series: true,
+                }));
+            }
+        }
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let mut progress = Progress::new("runs of the simulator", jobs.len() as u64, 0);
+        let (mut measured, mut done, mut error) = (Vec::new(), 0, None);
+        run_all(jobs.into_iter(), threads, |outcome| {
+            done += 1;
+            progress.set(done);
+            let samples: Vec<Sample<'_>> = outcome.samples().collect();
+            match measure(&outcome.record, &samples, transports) {
+                Ok(runs) => measured.extend(runs),
+                Err(why) => error = Some(why),
+            }
+            error.is_none()
+        });
+        match error {
+            Some(error) => Err(error),
+            None => Ok(measured),
+        }
+    }
+
+    /// Takes what is in a results directory.
+    fn recorded(&self, dir: &Path, transports: &[Transport]) -> Result<Vec<Measured>, Failure> {
+        let records = read_runs(dir)?;
+        let wanted = |record: &RunRecord| {
+            let known = transports.iter().any(|&t| names_of(t).contains(&record.scheme.as_str()));
+            known && record.congestion == self.congestion && record.workload == "bulk"
+        };
+        let mut samples: BTreeMap<usize, Vec<(f64, String, f64)>> = BTreeMap::new();
+        let mut reader = SeriesReader::open(dir)?;
+        while let Some(row) = reader.next_row()? {
+            let Sample { time_s, path, metric, value } = row.sample;
+            if metric == GOODPUT && records.get(row.run).is_some_and(wanted) {
+                samples.entry(row.run).or_default().push((time_s, path.to_owned(), value));
+            }
+        }
+        let mut measured = Vec::new();
+        for (run, rows) in &samples {
+            let record = &records[*run];
+            if !record.is_valid() {
+                output::warn(format_args!(
+                    "run {run} of {} does not count: the emulator was late",
+                    dir.display()
+                ));
+                continue;
+            }
+            let sample =
+                |(time_s, path, value): &'_ (f64, String, f64)| (*time_s, path.clone(), *value);
+            let rows: Vec<(f64, String, f64)> = rows.iter().map(sample).collect();
+            let samples: Vec<Sample<'_>> = rows
+                .iter()
+                .map(|(time_s, path, value)| Sample {
+                    time_s: *time_s,
+                    path,
+                    metric: GOODPUT,
+                    value: *value,
+                })
+                .collect();
+            measured.extend(measure(record, &samples, transports)?);
+        }
+        for &transport in transports {
+            if !measured.iter().any(|run| run.transport == transport) {
+                let schemes = names_of(transport).join(" or ");
+                return Err(Failure::failed(format!(
+                    "{}: no run of {schemes} with {} and the workload bulk has a series; make one \
+                     with weftline sim run SCENARIO --scheme fbdt,linux --out DIR",
+                    dir.display(),
+                    self.congestion
+                )));
+            }
+        }
+        Ok(measured)
+    }
+}
+
+/// The series that is taken.
+const GOODPUT: &str = "goodput_mbps";
+
+/// What carries it in the simulator.
+fn scheme_of(transport: Transport) -> Scheme {
+    match transport {
+        Transport::LinuxMptcp => Scheme::LinuxMptcp,
+        Transport::Fbdt | Transport::FbdtStream => Scheme::FBDT,
+    }
+}
+
+/// Schemes whose rates are a transport's.
+fn names_of(transport: Transport) -> &'static [&'static str] {
+    match transport {
+        Transport::LinuxMptcp => &["linux-mptcp", "linux"],
+        Transport::Fbdt | Transport::FbdtStream => &["fbdt"],
+    }
+}
+
+/// The rates of a run for each of the transports that it stands for.
+fn measure(
+    record: &RunRecord,
+    samples: &[Sample<'_>],
+    transports: &[Transport],
+) -> Result<Vec<Measured>, Failure> {
+    let RunRecord { scenario, scheme, seed, .. } = record;
+    if let Some(error) = &record.error {
+        return Err(Failure::failed(format!("{scenario} {scheme}, seed {seed}: {error}")));
+    }
+    let whole: Vec<f64> = per_second(samples, "");
+    let parts: Vec<Vec<f64>> =
+        record.paths.iter().map(|path| per_second(samples, &path.name)).collect();
+    let mut runs = Vec::new();
+    for &transport in transports.iter().filter(|&&t| names_of(t).contains(&scheme.as_str())) {
+        let mbps = match transport {
+            Transport::LinuxMptcp => whole.iter().map(|&rate| vec![rate]).collect(),
+            Transport::Fbdt | Transport::FbdtStream => shares(&whole, &parts),
+        };
+        if mbps.is_empty() || mean_mbps(&mbps) <= 0.0 {
+            return Err(Failure::failed(format!(
+                "{scenario} {scheme}, seed {seed}: no second of goodput in its series"
+            )));
+        }
+        let condition = scenario.clone();
+        runs.push(Measured { condition, transport, seed: *seed, mbps });
+    }
+    Ok(runs)
+}
+
+/// What each path brought in each second. Links count headers and what came twice; so over the
+/// whole run the paths together are made to bring what was received in order.
+fn shares(whole: &[f64], parts: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let seconds = parts.iter().map(Vec::len).chain([whole.len()]).min().unwrap_or(0);
+    let sum = |part: &[f64]| part.iter().take(seconds).sum::<f64>();
+    let links: f64 = parts.iter().map(|part| sum(part)).sum();
+    let payload = sum(whole) / links.max(1e-9);
+    let second = |at: usize| parts.iter().map(|part| part[at] * payload).collect();
+    (0..seconds).map(second).collect()
+}
+
+/// The mean of each whole second of a path's goodput, or of the whole connection's.
+fn per_second(samples: &[Sample<'_>], path: &str) -> Vec<f64> {
+    let mut seconds: BTreeMap<u64, (f64, u32)> = BTreeMap::new();
+    for sample in samples.iter().filter(|s| s.path == path && s.metric == GOODPUT) {
+        // A sample stands for the interval that ends at its time.
+        let second = seconds.entry((sample.time_s - 1e-6).max(0.0) as u64).or_default();
+        *second = (second.0 + sample.value, second.1 + 1);
+    }
+    // A last second with fewer samples than the rest would be no second.
+    let full = seconds.values().map(|(_, count)| *count).max().unwrap_or(0);
+    let whole = seconds.into_values().take_while(|(_, count)| *count == full);
+    whole.map(|(sum, count)| sum / f64::from(count)).collect()
+}
+
+fn mean_mbps(mbps: &[Vec<f64>]) -> f64 {
+    mbps.iter().flatten().sum::<f64>() / mbps.len().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use weftline_scenario::PathRecord;
+
+    use super::*;
+
+    fn record(scheme: &str) -> RunRecord {
+        let path = |name: &str| PathRecord { name: name.to_owned(), ..PathRecord::default() };
+        RunRecord {
+            scenario: "calm".to_owned(),
+            scheme: scheme.to_owned(),
+            seed: 3,
+            paths: vec![path("wifi"), path("wigig")],
+            ..RunRecord::default()
+        }
+    }
+
+    /// Two seconds and a half of two samples a second: 10 and 30 Mb/s on the links, 36 in order.
+    fn samples() -> Vec<Sample<'static>> {
+        let mut samples = Vec::new();
+        for step in 1..=5 {
+            let time_s = f64::from(step) * 0.5;
+            let add = if step > 2 { 2.0 } else { 0.0 };
+            for (path, value) in [("", 36.0), ("wifi", 10.0 + add), ("wigig", 30.0 - add)] {
+                samples.push(Sample { time_s, path, metric: GOODPUT, value });
+            }
+            samples.push(Sample { time_s, path: "wifi", metric: "srtt_ms", value: 9.0 });
+        }
+        samples
+    }
+
+    #[test]
+    fn in_order_transports_get_their_rate_and_fbdt_its_paths() {
+        let all = [Transport::LinuxMptcp, Transport::Fbdt, Transport::FbdtStream];
+        let linux = measure(&record("linux-mptcp"), &samples(), &all).unwrap();
+        assert_eq!(linux.len(), 1);
+        assert_eq!(linux[0].mbps, [[36.0], [36.0]]);
+        let fbdt = measure(&record("fbdt"), &samples(), &all).unwrap();
+        let transports: Vec<Transport> = fbdt.iter().map(|run| run.transport).collect();
+        assert_eq!(transports, [Transport::Fbdt, Transport::FbdtStream]);
+        // 72 Mb arrived in order of 80 on the links.
+        for (second, wanted) in fbdt[0].mbps.iter().zip([[9.0, 27.0], [10.8, 25.2]]) {
+            assert!(second.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-9), "{second:?}");
+        }
+        assert_eq!((fbdt[0].mbps.len(), fbdt[0].seed), (2, 3));
+        assert!(measure(&record("min-rtt"), &samples(), &all).unwrap().is_empty());
+    }
+
+    #[test]
+    fn runs_that_failed_or_carried_nothing_are_told() {
+        let failed = RunRecord { error: Some("no connection".to_owned()), ..record("fbdt") };
+        let why = measure(&failed, &samples(), &[Transport::Fbdt]).err().unwrap().to_string();
+        assert_eq!(why, "calm fbdt, seed 3: no connection");
+        let why = measure(&record("fbdt"), &[], &[Transport::Fbdt]).err().unwrap().to_string();
+        assert!(why.contains("no second of goodput"), "{why}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Real players over emulated links: nginx, VLC and mpv as they are installed, each a clip of ten
+//! seconds.
+//!
+//! `sudo -E cargo test -p weftline-cli --test players -- --nocapture` shows what they saw.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::sync::{Mutex, PoisonError};
+
+use common::{failure, weftline};
+use weftline_scenario::{RunRecord, VideoRecord};
+
+/// A clip of 5.24 Mb/s; one path alone is too slow for it, the two together have room.
+const SCENARIO: &str = r#"
+name = "player"
+duration = "60s"
+
+[[path]]
+name = "slow"
+rate = "4Mbps"
+delay = "10ms"
+queue = "100packets"
+
+[[path]]
+name = "fast"
+rate = "8Mbps"
+delay = "5ms"
+queue = "100packets"
+
+[workload]
+kind = "video"
+rate = "5.24Mbps"
+duration = "10s"
+"#;
+
+/// One at a time: they play in real time on shared cores.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Plays the clip over `schemes`; nothing, after saying how to run the test, where the lab or a
+/// program is missing. In CI all must be there.
+fn play(workload: &str, schemes: &str) -> Option<Vec<RunRecord>> {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = dir.path().join("player.toml");
+    std::fs::write(&scenario, SCENARIO).unwrap();
+    // The clip is kept from one test run to the next.
+    let mut command = weftline(&["lab", "run", scenario.to_str().unwrap(), "--json"]);
+    command.args(["--workload", workload, "--scheme", schemes]);
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    let output = {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        command.output().unwrap()
+    };
+    let said = String::from_utf8(output.stderr).unwrap();
+    if output.status.code() == Some(3) {
+        assert!(std::env::var_os("CI").is_none(), "{said}");
+        eprintln!("skipped: {said}run 'sudo -E cargo test -p weftline-cli --test players'");
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let records: Vec<RunRecord> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for record in &records {
+        println!("{workload} {}: {:?}", record.scheme, record.video);
+        assert_eq!((record.completed, &record.error), (true, &None), "{record:?}");
+    }
+    Some(records)
+}
+
+/// What must hold of a clip that was played to its end.
+fn seen(record: &RunRecord) -> VideoRecord {
+    let video = record.video.unwrap();
+    let clip_bytes = 5_240_000 / 8 * 10;
+    // The file, and what a player asked for twice.
+    assert!(record.bytes_delivered.unwrap() > clip_bytes * 95 / 100, "{record:?}");
+    assert!(record.completion_s.unwrap() > 9.0, "ten seconds were played: {record:?}");
+    assert!(video.startup_s.unwrap() > 0.0);
+    // Of 300 pictures, however many the machine was too busy for.
+    let all = video.pictures_played.unwrap() + video.picture_discards;
+    assert!((250..=360).contains(&all), "{record:?}");
+    assert!(video.control_discards.is_some() && video.control_underflows.is_some());
+    video
+}
+
+#[test]
+fn vlc_runs_dry_on_a_slow_path_and_not_over_both() {
+    let Some(records) = play("vlc", "single:slow,fbdt") else { return };
+    let [slow, both] = &records[..] else { panic!("{records:?}") };
+    let (slow, both) = (seen(slow), seen(both));
+    // 1.3 s of media are missing for each 4 s that come.
+    assert!(slow.buffer_underflows > 0 && slow.underflow_s > 0.3, "{slow:?}");
+    assert!(both.underflow_s < slow.underflow_s, "{both:?} {slow:?}");
+}
+
+#[test]
+fn mpv_plays_files_over_kernel_mptcp_and_segments_over_tcp() {
+    let Some(records) = play("mpv", "linux-mptcp") else { return };
+    let together = seen(&records[0]);
+    let Some(records) = play("mpv-hls", "single:slow") else { return };
+    let slow = seen(&records[0]);
+    assert!(slow.buffer_underflows > 0 && slow.underflow_s > 0.3, "{slow:?}");
+    assert!(together.underflow_s < slow.underflow_s, "{together:?} {slow:?}");
+}
+
+#[test]
+fn the_model_of_a_player_is_the_simulators() {
+    let line = failure(2, &["lab", "run", "mptcp-a1", "--scheme", "single:wifi"]);
+    assert!(line.contains("--workload vlc, mpv or mpv-hls"), "{line}");
+    let line = failure(2, &["sim", "run", "mptcp-a1", "--workload", "vlc", "--scheme", "fbdt"]);
+    assert!(line.contains("no workload 'vlc'"), "{line}");
+}

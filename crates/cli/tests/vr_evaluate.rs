@@ -1,0 +1,279 @@
+//! `weftline vr evaluate` and `check` as they are used, on a package of two small GoPs. Without
+//! ffmpeg they are skipped; in CI it must be there.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use weftline_scenario::{
+    PathRecord, ResultsWriter, RunRecord, SCHEMA_VERSION, Sample, read_vr_moments,
+    read_vr_sessions, vr_gains,
+};
+
+const WEFTLINE: &str = env!("CARGO_BIN_EXE_weftline");
+
+/// Runs weftline with arguments separated by spaces, in `dir`.
+fn weftline(dir: &Path, args: &str) -> Result<String, (i32, String)> {
+    let mut command = Command::new(WEFTLINE);
+    let output =
+        command.args(args.split(' ')).current_dir(dir).stdin(Stdio::null()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err((output.status.code().unwrap_or(-1), text(&output.stderr))),
+    }
+}
+
+/// A failure: its exit status, and one line that has all of `words`.
+#[track_caller]
+fn fails(result: Result<String, (i32, String)>, status: i32, words: &[&str]) {
+    let (got, said) = result.expect_err("it should fail");
+    let line = said.lines().last().unwrap_or_default();
+    assert_eq!(got, status, "{said}");
+    assert!(line.starts_with("weftline: "), "{said}");
+    for word in words {
+        assert!(line.contains(word), "no '{word}' in: {said}");
+    }
+}
+
+/// A directory with the package `plaza` of two GoPs and its source, if there is ffmpeg to make it.
+fn packaged() -> Option<tempfile::TempDir> {
+    let there = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status().is_ok();
+    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg must be installed");
+    if !there {
+        println!("skipped: ffmpeg is not installed (scripts/tools installs it)");
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    weftline(at, "vr synth plaza -o plaza.y4m --size 192x96 --fps 8 --seconds 2").unwrap();
+    weftline(at, "vr package plaza.y4m -o plaza --preset ultrafast --qp 22,32,42").unwrap();
+    Some(dir)
+}
+
+/// What the finest rungs take in the GoP where they take most, in Mb/s.
+fn finest_mbps(dir: &Path) -> f64 {
+    let rows = fs::read_to_string(dir.join("plaza/rd.csv")).unwrap();
+    let mut gops = [0.0; 2];
+    for row in rows.lines().skip(2) {
+        let cells: Vec<&str> = row.split(',').collect();
+        if cells[2] == "22" {
+            gops[cells[0].parse::<usize>().unwrap()] += cells[3].parse::<f64>().unwrap();
+        }
+    }
+    gops[0].max(gops[1]) * 8e-6
+}
+
+/// Results as the simulator or the lab would have written them: `linux` in order, and both paths
+/// of `fbdt`, of so much for each second, in Mb/s.
+fn write_rates(dir: &Path, linux: &[f64], fbdt: &[[f64; 2]]) {
+    let mut writer = ResultsWriter::open(dir).unwrap();
+    let path = |name: &str| PathRecord { name: name.to_owned(), ..PathRecord::default() };
+    let record = |scheme: &str| RunRecord {
+        schema: SCHEMA_VERSION,
+        world: "lab".to_owned(),
+        scenario: "office".to_owned(),
+        scheme: scheme.to_owned(),
+        congestion: "cubic".to_owned(),
+        workload: "bulk".to_owned(),
+        seed: 1,
+        completed: true,
+        paths: vec![path("wifi"), path("wigig")],
+        ..RunRecord::default()
+    };
+    let sample = |(half, path, value): (usize, &'static str, f64)| Sample {
+        time_s: (half + 1) as f64 / 2.0,
+        path,
+        metric: "goodput_mbps",
+        value,
+    };
+    let halves =
+        linux.iter().enumerate().flat_map(|(s, rate)| [(2 * s, *rate), (2 * s + 1, *rate)]);
+    let samples: Vec<Sample<'_>> = halves.map(|(half, rate)| sample((half, "", rate))).collect();
+    writer.write_run(&record("linux-mptcp"), &samples).unwrap();
+    let mut samples = Vec::new();
+    for (second, [wifi, wigig]) in fbdt.iter().enumerate() {
+        for half in [2 * second, 2 * second + 1] {
+            let all = [("", wifi + wigig), ("wifi", *wifi), ("wigig", *wigig)];
+            samples.extend(all.map(|(path, rate)| sample((half, path, rate))));
+        }
+    }
+    writer.write_run(&record("fbdt"), &samples).unwrap();
+}
+
+#[test]
+fn rates_of_a_results_directory_are_played_and_reported() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    let rate = finest_mbps(at) * 1.01;
+    // Kernel MPTCP stands still in the second of GoP 1; FBDT has enough for all, always.
+    let linux = [rate, rate, rate, 0.0];
+    write_rates(&at.join("lab"), &linux, &[[rate / 4.0, rate * 0.75]; 4]);
+    let said = weftline(
+        at,
+        "vr evaluate plaza --rates lab --rate-scale 1 --warm-up 2 --viewers 3 --fit-viewers 4 \
+         --scheme fix,ows-order,ows --concealment grey --out out --pictures",
+    )
+    .unwrap();
+    assert!(said.contains("1 videos (192x96) of 2 GoPs, 3 viewers each"), "{said}");
+    assert!(said.contains("rates are scaled by 1.0"), "{said}");
+    let records = read_vr_sessions(&at.join("out")).unwrap();
+    // Two transports, three schemes, three viewers.
+    assert_eq!(records.len(), 18);
+    let gops = fs::read_to_string(at.join("out/vr.csv")).unwrap();
+    assert_eq!(gops.lines().count(), 1 + 2 * 18);
+    assert!(
+        gops.lines().nth(1).unwrap().starts_with("plaza,office,linux,fix,grey,synthetic-4,1,0,")
+    );
+    for record in &records {
+        let late = if record.transport == "linux" { 12.0 } else { 0.0 };
+        assert!((record.late_tiles - late).abs() < 1e-9, "{record:?}");
+        assert_eq!((record.condition.as_str(), record.gops), ("office", 2));
+    }
+    // Where FBDT brings everything at its finest, order and rates have nothing left to gain.
+    let gains = vr_gains(&records);
+    assert_eq!(gains.len(), 1);
+    for gain in &gains {
+        let [whole, transport, order, rates] = gain.steps.map(|[of_mean, _]| of_mean.mean);
+        assert!((whole - transport).abs() < 1e-9 && order.abs() < 1e-9 && rates.abs() < 1e-9);
+        assert!(whole > 3.0, "a lost GoP is lost: {gains:?}");
+    }
+    let moments = read_vr_moments(&at.join("out")).unwrap();
+    assert_eq!((moments.len(), moments[0].gop, moments[0].plans.len()), (1, 1, 4));
+    let lost = moments[0].plans.iter().find(|plan| plan.transport == "linux").unwrap();
+    assert!(lost.tiles.iter().all(|tile| tile.sent_qp == Some(22) && tile.shown_qp.is_none()));
+    let picture = fs::read(at.join("out").join(lost.picture.as_ref().unwrap())).unwrap();
+    assert!(picture.starts_with(b"\x89PNG"));
+    let page = weftline(at, "report out").unwrap();
+    let page = fs::read_to_string(at.join(page.trim())).unwrap();
+    for wanted in ["fix over linux", "plaza, office, grey", "data:image/png;base64,"] {
+        assert!(page.contains(wanted), "no '{wanted}'");
+    }
+    // The same again, as JSON, and from the lab's results with too little of them.
+    let again = "vr evaluate plaza --rates lab --rate-scale 1 --warm-up 2 --viewers 3 \
+                 --fit-viewers 4 --scheme fix,ows-order,ows --concealment grey --json";
+    let json = weftline(at, again).unwrap();
+    assert_eq!(json, fs::read_to_string(at.join("out/vr.jsonl")).unwrap());
+    let short = weftline(at, "vr evaluate plaza --rates lab --warm-up 3");
+    fails(short, 2, &["4 s of rates of", "too short", "2 s after 3 s", "--warm-up"]);
+    let none = weftline(at, "vr evaluate plaza --rates lab --congestion bbr");
+    fails(none, 1, &["lab", "no run of", "bbr", "sim run"]);
+    fails(weftline(at, "vr evaluate plaza --rates none"), 1, &["none/runs.jsonl"]);
+}
+
+#[test]
+fn rates_are_simulated_or_constant() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    let common = "--viewers 2 --fit-viewers 3 --json";
+    let said = weftline(
+        at,
+        &format!("vr evaluate plaza --scenario demo --seeds 2 --warm-up 1 --scheme ows {common}"),
+    )
+    .unwrap();
+    // Two seeds, two transports, three concealments, two viewers.
+    assert_eq!(said.lines().count(), 24, "{said}");
+    assert!(said.lines().all(|line| line.contains("\"condition\":\"demo\"")), "{said}");
+    let finest = finest_mbps(at);
+    let rates = [0.1, 0.3, 0.9].map(|share| (finest * share).to_string()).join(",");
+    let said = weftline(
+        at,
+        &format!("vr evaluate plaza --rates-mbps {rates} --scheme ows --concealment grey --out curve {common}"),
+    )
+    .unwrap();
+    let records = read_vr_sessions(&at.join("curve")).unwrap();
+    assert_eq!((said.lines().count(), records.len()), (6, 6));
+    for viewer in 0..2 {
+        let of_viewer: Vec<f64> =
+            records.iter().skip(viewer).step_by(2).map(|record| record.psnr_db).collect();
+        assert!(of_viewer.windows(2).all(|pair| pair[0] < pair[1]), "{of_viewer:?}");
+    }
+    assert!(records.iter().all(|record| record.constant && record.transport == "fbdt"));
+    assert!(vr_gains(&records).is_empty());
+    let page = weftline(at, "report curve").unwrap();
+    let page = fs::read_to_string(at.join(page.trim())).unwrap();
+    assert!(page.contains("Viewport quality against the rate"), "no curve");
+}
+
+#[test]
+fn a_package_without_concealments_gets_them_and_is_not_encoded_again() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    let table = at.join("plaza/miss.csv");
+    let whole = fs::read_to_string(&table).unwrap();
+    assert!(whole.starts_with("gop,tile,grey,stale1,stale2,stale3\n0,0,"), "{whole}");
+    assert_eq!(whole.lines().count(), 1 + 2 * 24);
+    let evaluate = || weftline(at, "vr evaluate plaza --rates-mbps 1 --scheme fix");
+    fs::remove_file(&table).unwrap();
+    fails(evaluate(), 1, &["miss.csv", "no table of concealments", "same weftline vr package"]);
+    let segment = at.join("plaza/tiles/t000q22/000000.m4s");
+    let before = fs::metadata(&segment).unwrap().modified().unwrap();
+    weftline(at, "vr package plaza.y4m -o plaza --preset ultrafast --qp 22,32,42").unwrap();
+    assert_eq!(fs::read_to_string(&table).unwrap(), whole, "decoded again, the same");
+    assert_eq!(fs::metadata(&segment).unwrap().modified().unwrap(), before);
+    // One of another grid, and one that was cut.
+    fs::write(&table, "gop,tile,grey\n0,0,1\n").unwrap();
+    fails(evaluate(), 1, &["miss.csv", "1 GoPs, not for 2 of 24 tiles"]);
+    fs::write(&table, &whole[..whole.len() - 20]).unwrap();
+    fails(evaluate(), 1, &["miss.csv", "line", "vr package again"]);
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_told_in_one_line() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    let evaluate = |more: &str| weftline(at, &format!("vr evaluate plaza --rates-mbps 1 {more}"));
+    fails(evaluate("--scheme best"), 2, &["'best'", "ows-order"]);
+    fails(evaluate("--concealment freeze"), 2, &["'freeze'", "last-received"]);
+    fails(evaluate("--transport quic"), 2, &["'quic'", "linux, fbdt"]);
+    fails(evaluate("plaza"), 2, &["two packages", "'plaza'"]);
+    fails(evaluate("--viewers 0"), 2, &["--viewers"]);
+    fails(evaluate("--warm-up 0"), 2, &["--warm-up"]);
+    fails(evaluate("--rate-scale 2"), 2, &["--rate-scale"]);
+    fails(weftline(at, "vr evaluate plaza --rates-mbps 0"), 2, &["--rates-mbps 0"]);
+    fails(weftline(at, "vr evaluate plaza --scenario moon"), 2, &["moon"]);
+    fails(weftline(at, "vr evaluate none --rates-mbps 1"), 1, &["none", "no package"]);
+    fails(evaluate("--out plaza.y4m"), 1, &["cannot write plaza.y4m"]);
+    // Head motion: radians, too few viewers, another video, too short.
+    fs::write(at.join("heads.csv"), "t_s,yaw_deg,pitch_deg\n0,0,0\n0.5,1,0\n1.0,2,0\n").unwrap();
+    fails(evaluate("--heads heads.csv"), 2, &["of 1 viewers 8", "--viewers"]);
+    fails(evaluate("--heads heads.csv --heads-format tobii"), 2, &["'tobii'", "csv"]);
+    fails(evaluate("--heads none.csv"), 1, &["none.csv", "No such file"]);
+    fails(evaluate("--heads heads.csv --heads-video reef"), 2, &["'reef'", "--heads-video"]);
+    let row = |viewer: &str| format!("0,0,0,{viewer}\n0.9,9,0,{viewer}\n");
+    let two = format!("t_s,yaw_deg,pitch_deg,viewer\n{}{}", row("ann"), row("bob"));
+    fs::write(at.join("two.csv"), two).unwrap();
+    fails(evaluate("--heads two.csv --viewers 1"), 2, &["ends in GoP 1 of plaza", "longer traces"]);
+}
+
+/// The fast path against decoded tiles and drawn viewports: tiles of 32×24 pixels are a rough
+/// case, but they must not be far off.
+#[test]
+fn the_fast_path_is_near_the_truth() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    let args = "check plaza --viewers 2 --fit-viewers 3 --gops 2 --scheme fix --share 0.3 --json";
+    let mut command = Command::new(WEFTLINE);
+    let output = command.arg("vr").args(args.split(' ')).current_dir(at).output().unwrap();
+    // Whether the mean is within the limit is for real sizes.
+    let said = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 4, "{said}{}", String::from_utf8_lossy(&output.stderr));
+    for row in rows {
+        let value = |name: &str| row[name].as_f64().unwrap();
+        let (fast, nearest) = (value("fast_psnr_db"), value("nearest_psnr_db"));
+        assert!((15.0..60.0).contains(&nearest), "{row}");
+        assert!((fast - nearest).abs() < 2.0, "{row}");
+        assert!((value("fast_mean_psnr_db") - value("nearest_mean_psnr_db")).abs() < 2.0, "{row}");
+        // Mixing pixels smooths errors away, by a factor of about 9/4 at most.
+        assert!((0.0..4.5).contains(&(value("bilinear_psnr_db") - nearest)), "{row}");
+    }
+    // Of another source nothing can be checked.
+    weftline(at, "vr synth reef -o plaza.y4m --size 192x96 --fps 8 --seconds 2").unwrap();
+    fails(weftline(at, "vr check plaza"), 1, &["plaza.y4m", "not what", "was made from"]);
+    fs::remove_file(at.join("plaza.y4m")).unwrap();
+    fails(weftline(at, "vr check plaza"), 1, &["plaza.y4m", "--source FILE"]);
+    fails(weftline(at, "vr check plaza --share 0"), 2, &["--share 0"]);
+}

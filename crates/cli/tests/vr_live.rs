@@ -1,0 +1,357 @@
+//! `weftline vr serve` and `vr play` as they are used: a tiny package, streamed over loopback and,
+//! as root, over the lab's links while one of them dies. Without ffmpeg it is skipped; in CI it
+//! must be there.
+//!
+//! How much arrives in time depends on the machine, so that is not what is judged: each tile is
+//! counted once, what arrived is what was packaged, and what goes wrong is said.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use common::{Daemon, failure, weftline};
+use serde_json::Value;
+use weftline_core::Bitrate;
+use weftline_lab::LabError;
+use weftline_lab::emulator::Start;
+use weftline_lab::testbed::{PathLinks, Testbed};
+use weftline_lab::topology::End;
+use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
+
+const GOPS: usize = 4;
+const TILES: u64 = 8;
+
+/// Whether there is an ffmpeg to test with.
+fn ffmpeg() -> bool {
+    let there = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status().is_ok();
+    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg must be installed");
+    if !there {
+        println!("skipped: ffmpeg is not installed (scripts/tools installs it)");
+    }
+    there
+}
+
+/// A package of four GoPs of half a second: made once, and read by all tests.
+fn package() -> &'static Path {
+    static PACKAGE: OnceLock<PathBuf> = OnceLock::new();
+    PACKAGE.get_or_init(|| {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("vr_live");
+        // What another run has left.
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        let (scene, package) = (dir.join("scene.y4m"), dir.join("package"));
+        let run = |args: &str, file: &Path, out: &Path| {
+            let mut command = weftline(&["vr"]);
+            command.args(args.split(' ')).arg(file).arg("-o").arg(out);
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        run("synth --size 192x96 --fps 8 --seconds 2", Path::new("rink"), &scene);
+        let coding = "package --gop 0.5 --grid 4x2 --qp 22,37 --preset ultrafast";
+        run(coding, &scene, &package);
+        package
+    })
+}
+
+/// A server of a package in plaintext, and its address.
+fn serve(package: &Path, options: &[&str]) -> (Daemon, SocketAddr) {
+    let package = package.to_str().unwrap();
+    let base = ["vr", "serve", package, "--listen", "127.0.0.1:0", "--insecure-plaintext"];
+    let mut server = Daemon::start(&[&base[..], options].concat());
+    let address = server.listening();
+    (server, address)
+}
+
+/// The arguments of a player with two paths to a server.
+fn play<'a>(server: &'a str, options: &[&'a str]) -> Vec<&'a str> {
+    let paths = ["--path", "one=127.0.0.1", "two=127.0.0.2", "--insecure-plaintext"];
+    [&["vr", "play", "--server", server][..], &paths, options].concat()
+}
+
+/// Checks a log of JSON lines: every GoP in order, each tile counted once.
+#[track_caller]
+fn check_log(text: &str, gops: usize) -> Vec<Value> {
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), gops, "{text}");
+    for (gop, line) in lines.iter().enumerate() {
+        let count = |key: &str| line[key].as_u64().unwrap();
+        assert_eq!(count("gop"), gop as u64);
+        assert_eq!(count("arrived") + count("late") + count("dropped"), TILES, "{line}");
+        assert!(line["psnr_db"].as_f64().unwrap() > 0.0, "{line}");
+    }
+    lines
+}
+
+/// Checks that all that was kept is, byte for byte, the package's; how many segments.
+fn check_saved(saved: &Path, package: &Path) -> usize {
+    let mut segments = 0;
+    for rung in fs::read_dir(saved.join("tiles")).unwrap() {
+        let rung = rung.unwrap().path();
+        for file in fs::read_dir(&rung).unwrap() {
+            let file = file.unwrap().path();
+            let kept = fs::read(&file).unwrap();
+            let packaged = package.join(file.strip_prefix(saved).unwrap());
+            assert!(kept == fs::read(&packaged).unwrap(), "{} differs", file.display());
+            segments += usize::from(file.extension().is_some_and(|end| end == "m4s"));
+        }
+    }
+    segments
+}
+
+/// Checks that a kept tile decodes: what the player was sent is all that a decoder needs.
+fn check_decodes(saved: &Path, dir: &Path) {
+    let rung = fs::read_dir(saved.join("tiles")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(rung.join("init.mp4")).unwrap();
+    let segment = fs::read_dir(&rung).unwrap().map(|file| file.unwrap().path());
+    let segment = segment.into_iter().find(|file| file.extension().unwrap() == "m4s").unwrap();
+    bytes.extend(fs::read(segment).unwrap());
+    fs::write(dir.join("tile.mp4"), bytes).unwrap();
+    let decode = "-v error -nostdin -i tile.mp4 -f rawvideo -pix_fmt gray -";
+    let output = Command::new("ffmpeg").args(decode.split(' ')).current_dir(dir).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Four pictures of a tile of 48x48.
+    assert_eq!(output.stdout.len(), 4 * 48 * 48);
+}
+
+#[test]
+fn a_package_is_streamed_over_two_paths() {
+    if !ffmpeg() {
+        return;
+    }
+    let (dir, package) = (tempfile::tempdir().unwrap(), package());
+    let (saved, log) = (dir.path().join("saved"), dir.path().join("log.jsonl"));
+    let mut server = Daemon::start(&[
+        "vr",
+        "serve",
+        package.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--state-dir",
+        dir.path().to_str().unwrap(),
+        "--viewers",
+        "4",
+        "--players",
+        "1",
+    ]);
+    let fingerprint = server.says("fingerprint");
+    let address = server.listening().to_string();
+    let keep = ["--save", saved.to_str().unwrap(), "--log", log.to_str().unwrap(), "--json"];
+    let paths = ["--path", "one=127.0.0.1", "two=127.0.0.2", "--fingerprint", &fingerprint];
+    let args = [&["vr", "play", "--server", &address][..], &paths, &keep].concat();
+    let output = weftline(&args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["completed"], true);
+    assert_eq!(
+        (&summary["scheme"], &summary["concealment"]),
+        (&"ows".into(), &"last-received".into())
+    );
+    let lines = check_log(&fs::read_to_string(&log).unwrap(), GOPS);
+    let arrived: u64 = lines.iter().map(|line| line["arrived"].as_u64().unwrap()).sum();
+    assert_eq!(summary["arrived"], arrived);
+    let segments = check_saved(&saved, package);
+    assert!(segments > 0 && segments as u64 >= arrived, "{segments} kept, {arrived} in time");
+    check_decodes(&saved, dir.path());
+    // It had one player to serve.
+    assert!(server.logs("has got its 4 GoPs").contains("tiles"));
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn the_kernels_tcp_carries_the_same_messages() {
+    if !ffmpeg() {
+        return;
+    }
+    let (dir, package) = (tempfile::tempdir().unwrap(), package());
+    let saved = dir.path().join("saved");
+    let options = ["--transport", "tcp", "--scheme", "fix", "--concealment", "base-layer"];
+    let (server, address) = serve(package, &[&options[..], &["--players", "1"]].concat());
+    let address = address.to_string();
+    let base = ["vr", "play", "--transport", "tcp", "--server", &address, "--insecure-plaintext"];
+    let keep = ["--save", saved.to_str().unwrap(), "--log", "-"];
+    let output = weftline(&[&base[..], &keep].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0].last(), Some(&"tcp_bytes"), "{text}");
+    for (gop, row) in rows[1..=GOPS].iter().enumerate() {
+        let field = |name| row[rows[0].iter().position(|found| *found == name).unwrap()];
+        assert_eq!(field("gop"), gop.to_string());
+        let count = |name| field(name).parse::<u64>().unwrap();
+        assert_eq!(count("arrived") + count("late") + count("dropped"), TILES, "{text}");
+    }
+    assert!(text.contains("4 of 4 GoPs over tcp, fix, base-layer: viewport"), "{text}");
+    assert!(check_saved(&saved, package) > 0);
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn a_server_that_dies_is_named() {
+    if !ffmpeg() {
+        return;
+    }
+    let package = package();
+    for transport in ["weftline", "tcp"] {
+        // A stream that lasts for minutes, so that it cannot be over.
+        let (server, address) = serve(package, &["--gops", "500", "--transport", transport]);
+        let address = address.to_string();
+        let kernel =
+            ["vr", "play", "--server", &address, "--insecure-plaintext", "--transport", "tcp"];
+        let args = match transport {
+            "tcp" => [&kernel[..], &["--log", "-"]].concat(),
+            _ => play(&address, &["--log", "-", "--grace", "5s"]),
+        };
+        let mut player = Daemon::start(&args);
+        player.says("gop,time_s,");
+        player.says("0,");
+        server.signal("-KILL");
+        let said = player.logs("broke off");
+        assert!(said.contains("of 500 GoPs: "), "{said}");
+        assert_eq!(player.end().0, Some(1));
+    }
+}
+
+#[test]
+fn a_server_that_stops_says_so() {
+    if !ffmpeg() {
+        return;
+    }
+    let package = package();
+    let (server, address) = serve(package, &["--gops", "500"]);
+    let address = address.to_string();
+    let mut player = Daemon::start(&play(&address, &["--log", "-"]));
+    player.says("gop,time_s,");
+    player.says("0,");
+    server.signal("-TERM");
+    let said = player.logs("broke off");
+    assert!(said.contains("the peer says: the server is stopping"), "{said}");
+    assert_eq!(player.end().0, Some(1));
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn what_cannot_be_streamed_is_refused() {
+    if !ffmpeg() {
+        return;
+    }
+    let (dir, package) = (tempfile::tempdir().unwrap(), package());
+    let name = package.to_str().unwrap();
+    let serve = |options: &[&'static str]| {
+        let base = ["vr", "serve", name, "--listen", "127.0.0.1:0", "--insecure-plaintext"];
+        [&base[..], options].concat()
+    };
+    let error = failure(2, &serve(&["--scheme", "best"]));
+    assert!(error.contains("unknown tile scheme 'best'; known are ows, ows-order, fix"), "{error}");
+    let error = failure(2, &serve(&["--scheme", "oracle"]));
+    assert!(error.contains("knows the future"), "{error}");
+    let error = failure(2, &serve(&["--concealment", "pink"]));
+    assert!(error.contains("grey, last-received, base-layer"), "{error}");
+    let error = failure(2, &serve(&["--heads", "/nonexistent"]));
+    assert!(error.contains("/nonexistent: No such file"), "{error}");
+    let tls = ["vr", "serve", name, "--listen", "127.0.0.1:0", "--transport", "mptcp"];
+    let error = failure(2, &tls);
+    assert!(error.contains("give --insecure-plaintext"), "{error}");
+    let error = failure(2, &["vr", "play", "--server", "127.0.0.1:1", "--insecure-plaintext"]);
+    assert!(error.contains("no path given"), "{error}");
+    // A package that was cut short, and none.
+    let cut = dir.path().join("cut");
+    let copied = Command::new("cp").arg("-r").arg(package).arg(&cut).status().unwrap();
+    assert!(copied.success());
+    let segment = cut.join("tiles/t003q37/000001.m4s");
+    let bytes = fs::read(&segment).unwrap();
+    fs::write(&segment, &bytes[..bytes.len() - 1]).unwrap();
+    let error = failure(1, &["vr", "serve", cut.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    assert!(error.contains("t003q37/000001.m4s has"), "{error}");
+    let nothing = dir.path().to_str().unwrap();
+    let error = failure(1, &["vr", "serve", nothing, "--listen", "127.0.0.1:0"]);
+    assert!(error.contains("is no package"), "{error}");
+}
+
+/// Two links of 20 Mb/s in namespaces; `None` where this cannot be, and need not.
+fn world() -> Option<Testbed> {
+    let rate = Bitrate::mbps(20);
+    let link = || LinkConfig {
+        rate: RateTrace::constant(rate),
+        delay: Duration::from_millis(5),
+        jitter: Duration::ZERO,
+        queue: QueueLimit::Bytes(rate.bytes_in(Duration::from_millis(40))),
+        loss: LossModel::None,
+    };
+    let path = |name: &str| PathLinks { name: name.to_owned(), down: link(), up: link() };
+    match Testbed::build(vec![path("wifi"), path("wigig")], "cubic", 1, Start::Explicit) {
+        Ok(world) => Some(world),
+        Err(LabError::NotPossible { what, remedy }) => {
+            assert!(std::env::var_os("CI").is_none(), "{what}; {remedy}");
+            eprintln!("skipped: {what}; run 'sudo -E cargo test -p weftline-cli --test vr_live'");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_path_dies_in_mid_stream_and_the_other_goes_on() {
+    if !ffmpeg() {
+        return;
+    }
+    let Some(world) = world() else { return };
+    let (dir, package) = (tempfile::tempdir().unwrap(), package());
+    let saved = dir.path().join("saved");
+    let program = assert_cmd::cargo::cargo_bin!("weftline");
+    let servers = [0, 1].map(|path| world.address(path, End::Server, 4433).to_string());
+    let mut command = world.server.command(program);
+    command.args(["vr", "serve", package.to_str().unwrap(), "--insecure-plaintext"]);
+    command.args(["--gops", "500", "--listen", &servers[0], &servers[1]]);
+    let mut server = Daemon::spawn(&mut command);
+    server.listening();
+    server.listening();
+    let mut command = world.client.command(program);
+    command.args(["vr", "play", "--insecure-plaintext", "--server", &servers[0], &servers[1]]);
+    command.args(["--path", "wifi=wifi", "wigig=wigig", "--log", "-", "--save"]).arg(&saved);
+    let mut player = Daemon::spawn(&mut command);
+    let header = format!("gop,{}", player.says("gop,"));
+    let names: Vec<&str> = header.split(',').collect();
+    let place = |name| names.iter().position(|found| *found == name).unwrap();
+    let (mut gop, mut arrived_alone) = (0, 0);
+    // Until the log has said that the path is down, and what came over the other one since.
+    while arrived_alone == 0 {
+        let line = format!("{gop},{}", player.says(&format!("{gop},")));
+        let fields: Vec<&str> = line.split(',').collect();
+        let count = |name| fields[place(name)].parse::<u64>().unwrap();
+        assert_eq!(count("arrived") + count("late") + count("dropped"), TILES, "{line}");
+        if fields[place("down")] == "wigig" && gop > 3 {
+            arrived_alone += count("arrived");
+        }
+        if gop == 3 {
+            world.emulator.cut("wigig", None, true).unwrap();
+        }
+        gop += 1;
+    }
+    player.logs("path wigig: subflow");
+    server.logs("path wigig: subflow");
+    player.signal("-TERM");
+    let said = player.logs("broke off");
+    assert!(said.contains("of 500 GoPs: it was told to stop"), "{said}");
+    assert_eq!(player.end().0, Some(1));
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    // After the package's last GoP comes its first again.
+    for rung in fs::read_dir(saved.join("tiles")).unwrap() {
+        let rung = rung.unwrap().path();
+        for file in fs::read_dir(&rung).unwrap() {
+            let file = file.unwrap().path();
+            let Ok(gop) = file.file_stem().unwrap().to_str().unwrap().parse::<usize>() else {
+                continue;
+            };
+            let name = format!("{:06}.m4s", gop % GOPS);
+            let packaged = package.join(rung.strip_prefix(&saved).unwrap()).join(name);
+            assert!(fs::read(&file).unwrap() == fs::read(packaged).unwrap(), "{gop} differs");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Sweeps in the lab: every run of a sweep file, several side by side where a machine has room for
+//! them, going on where an interrupted one stopped.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weftline_scenario::{Case, Congestion, ResultsWriter, RunRecord, Sweep, VideoRecord, Workload};
+
+use crate::LabError;
+use crate::child::StopFlag;
+use crate::control::{self, Provided};
+use crate::player;
+use crate::privilege;
+use crate::progress::Progress;
+use crate::record;
+use crate::run::{Plan, check_scenario};
+use crate::series::{cannot_write, play_control, print_json, refuse_model, run_valid, summary};
+
+/// The most runs side by side: each has an emulator that wants to be on time.
+const JOBS_MAX: usize = 64;
+
+/// What to run, and where the results go.
+#[derive(Clone, Debug)]
+pub struct SweepOptions {
+    /// The sweep.
+    pub sweep: Sweep,
+    /// Where the results go; the runs found there are not done again.
+    pub out: PathBuf,
+    /// How many runs at once.
+    pub jobs: usize,
+    /// One JSON object per run on standard output.
+    pub json: bool,
+    /// The program started as the lab's endpoints and daemons.
+    pub program: PathBuf,
+}
+
+/// Does every run of a sweep that has not been done; all records of it, also of earlier times.
+///
+/// # Errors
+/// Wrong use, what this machine cannot do, an interrupt, or results that cannot be written. Runs
+/// recorded before stay recorded.
+pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
+    let SweepOptions { sweep, out, jobs, .. } = options;
+    if !(1..=JOBS_MAX).contains(jobs) {
+        return Err(LabError::Usage(format!("--jobs: 1 to {JOBS_MAX}")));
+    }
+    let writer = ResultsWriter::open(out).map_err(cannot_write)?;
+    let done = writer.resume(sweep).map_err(cannot_write)?;
+    let mut cases = Vec::new();
+    for case in sweep.cases() {
+        let case = case.map_err(|error| LabError::Usage(error.to_string()))?;
+        check(&case)?;
+        cases.push(case);
+    }
+    let before = cases.len();
+    cases.retain(|case| !done.contains(&case.id()));
+    privilege::ensure()?;
+    let stop = StopFlag::on_signals()?;
+    let progress = Progress::new(cases.len());
+    if cases.len() < before {
+        let (there, out) = (before - cases.len(), out.display());
+        progress.line(&format!("{out}: {there} of {before} runs are there already"));
+    }
+    let provided = control::provide_all(cases.iter().map(|case| case.congestion))?;
+    let controls = controls(&cases, &stop, &progress)?;
+    cases.reverse();
+    let room = Room {
+        options,
+        stop: &stop,
+        progress: &progress,
+        controls: &controls,
+        provided: &provided,
+    };
+    let state = Mutex::new(State { cases, writer, failure: None, finished: 0 });
+    std::thread::scope(|scope| {
+        // A run's programs die with the thread that started them, so each thread stays to the end.
+        for _ in 0..*jobs {
+            scope.spawn(|| room.work(&state));
+        }
+    });
+    drop(progress);
+    match lock(&state).failure.take() {
+        Some(failure) => Err(failure),
+        None => weftline_scenario::read_runs(out).map_err(cannot_write),
+    }
+}
+
+/// Refuses what the lab cannot run before anything runs.
+fn check(case: &Case) -> Result<(), LabError> {
+    check_scenario(&case.scenario)?;
+    refuse_model(&case.scenario.workload)?;
+    control::check(case.congestion)?;
+    case.scheme.check(&case.scenario).map_err(|error| LabError::Usage(error.to_string()))
+}
+
+/// What each player that occurs discards without links, by workload and clip.
+fn controls(
+    cases: &[Case],
+    stop: &StopFlag,
+    progress: &Progress,
+) -> Result<BTreeMap<String, VideoRecord>, LabError> {
+    let mut controls = BTreeMap::new();
+    for case in cases {
+        let workload = case.scenario.workload;
+        let name = control_name(&workload);
+        if controls.contains_key(&name) {
+            continue;
+        }
+        if let Some(control) = play_control(&workload, stop, progress)? {
+            controls.insert(name, control);
+        }
+    }
+    Ok(controls)
+}
+
+fn control_name(workload: &Workload) -> String {
+    format!("{workload:?}")
+}
+
+struct State {
+    /// What is left, the next one last.
+    cases: Vec<Case>,
+    writer: ResultsWriter,
+    failure: Option<LabError>,
+    finished: usize,
+}
+
+fn lock<'a>(state: &'a Mutex<State>) -> MutexGuard<'a, State> {
+    // A thread that panicked ends the scope with its panic.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all threads of a sweep share.
+struct Room<'a> {
+    options: &'a SweepOptions,
+    stop: &'a StopFlag,
+    progress: &'a Progress,
+    controls: &'a BTreeMap<String, VideoRecord>,
+    provided: &'a BTreeMap<Congestion, Provided>,
+}
+
+impl Room<'_> {
+    fn work(&self, state: &Mutex<State>) {
+        loop {
+            let case = {
+                let mut state = lock(state);
+                match state.failure {
+                    Some(_) => return,
+                    None => state.cases.pop(),
+                }
+            };
+            let Some(case) = case else { return };
+            if let Err(error) = self.run(&case, state) {
+                lock(state).failure.get_or_insert(error);
+            }
+        }
+    }
+
+    fn run(&self, case: &Case, state: &Mutex<State>) -> Result<(), LabError> {
+        let plan = Plan {
+            scenario: &case.scenario,
+            scheme: &case.scheme,
+            congestion: case.congestion,
+            in_kernel: &self.provided[&case.congestion].kernel_name,
+            seed: case.seed,
+            tls: false,
+            keep_stalled: false,
+            cuts: &[],
+            program: &self.options.program,
+        };
+        let at = lock(state).finished;
+        let alone = self.options.jobs == 1;
+        let (mut record, outcome) = run_valid(&plan, at, alone, self.stop, self.progress)?;
+        record.case.clone_from(&case.case);
+        let control = self.controls.get(&control_name(&case.scenario.workload));
+        player::with_control(&mut record, control);
+        let samples: Vec<_> =
+            outcome.iter().flat_map(|outcome| record::samples(&plan, outcome)).collect();
+        let mut state = lock(state);
+        state.writer.write_run(&record, &samples).map_err(cannot_write)?;
+        state.finished += 1;
+        if self.options.json {
+            print_json(&record)?;
+        }
+        self.progress.line(&format!("{}: {}", record.scenario, summary(&record)));
+        Ok(())
+    }
+}

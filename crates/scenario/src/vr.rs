@@ -1,0 +1,358 @@
+//! The results of an evaluation of tiled 360° video: `vr.jsonl` has a [`VrRecord`] for each session,
+//! `vr-moments.jsonl` a [`VrMoment`] for each scene; and what follows from them, [`VrGain`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::read_lines;
+use crate::summary::student_t95;
+use crate::{MeanCi, ResultsError};
+
+/// The sessions' file.
+pub const VR_SESSIONS: &str = "vr.jsonl";
+/// The GoPs' file.
+pub const VR_GOPS: &str = "vr.csv";
+/// The moments' file.
+pub const VR_MOMENTS: &str = "vr-moments.jsonl";
+/// The first line of [`VR_GOPS`].
+pub const VR_GOPS_HEADER: &str = "video,condition,transport,scheme,concealment,viewer,seed,gop,\
+                                  psnr_db,mean_psnr_db,late,dropped,sent_bytes,carried_bytes";
+
+/// One session: one viewer of one video, with one of everything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VrRecord {
+    /// [`SCHEMA_VERSION`](crate::SCHEMA_VERSION).
+    pub schema: u32,
+    /// The video: its package's name.
+    pub video: String,
+    /// The conditions: a scenario's name, or a rate.
+    pub condition: String,
+    /// The transport.
+    pub transport: String,
+    /// The tile scheme.
+    pub scheme: String,
+    /// What is shown in place of late tiles.
+    pub concealment: String,
+    /// The viewer.
+    pub viewer: String,
+    /// The seed of the rates.
+    pub seed: u64,
+    /// By what the rates were multiplied.
+    pub rate_scale: f64,
+    /// What the paths carried on average, scaled.
+    pub rate_mbps: f64,
+    /// Whether the rate is one that never changes.
+    #[serde(default)]
+    pub constant: bool,
+    /// How many GoPs were played.
+    pub gops: usize,
+    /// The viewport's PSNR of the mean MSE over all GoPs.
+    pub psnr_db: f64,
+    /// The mean over the GoPs of the viewport's PSNR, each of its mean MSE.
+    pub mean_psnr_db: f64,
+    /// Tiles a GoP that were sent and late.
+    pub late_tiles: f64,
+    /// Tiles a GoP that were not sent.
+    pub dropped_tiles: f64,
+    /// What was to be sent.
+    pub sent_bytes: u64,
+    /// What the paths carried.
+    pub carried_bytes: u64,
+    /// The program's version.
+    pub version: String,
+}
+
+/// One GoP of one video as different schemes send it, and what a viewer sees.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VrMoment {
+    /// The video.
+    pub video: String,
+    /// The conditions.
+    pub condition: String,
+    /// The concealment.
+    pub concealment: String,
+    /// The seed of the rates.
+    pub seed: u64,
+    /// The GoP, from 0.
+    pub gop: usize,
+    /// The viewer.
+    pub viewer: String,
+    /// Columns of tiles.
+    pub columns: usize,
+    /// Rows of tiles.
+    pub rows: usize,
+    /// Per tile, the probability that it is seen.
+    pub seen: Vec<f64>,
+    /// What different schemes do.
+    pub plans: Vec<VrPlan>,
+    /// The viewport as it would have been, if it was drawn: a file beside this one.
+    #[serde(default)]
+    pub original: Option<String>,
+}
+
+/// What one scheme does with a GoP.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct VrPlan {
+    /// The tile scheme.
+    pub scheme: String,
+    /// The transport.
+    pub transport: String,
+    /// The viewport's PSNR of the GoP's mean MSE.
+    pub psnr_db: f64,
+    /// Each tile.
+    pub tiles: Vec<VrTile>,
+    /// The viewport, if it was drawn: a file beside this one.
+    #[serde(default)]
+    pub picture: Option<String>,
+}
+
+/// What became of one tile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VrTile {
+    /// The finest QP at which it was sent.
+    pub sent_qp: Option<u8>,
+    /// Its place in the order of sending, from 0.
+    pub place: Option<usize>,
+    /// The QP at which it is shown; none is grey.
+    pub shown_qp: Option<u8>,
+    /// Whether what is shown is an old picture.
+    #[serde(default)]
+    pub stale: bool,
+}
+
+/// Reads the sessions of a results directory.
+///
+/// # Errors
+/// If the file cannot be read, or a line of it is no session.
+pub fn read_vr_sessions(dir: &Path) -> Result<Vec<VrRecord>, ResultsError> {
+    read_lines(&dir.join(VR_SESSIONS), "session")
+}
+
+/// Reads the moments of a results directory.
+///
+/// # Errors
+/// If the file cannot be read, or a line of it is no moment.
+pub fn read_vr_moments(dir: &Path) -> Result<Vec<VrMoment>, ResultsError> {
+    read_lines(&dir.join(VR_MOMENTS), "moment")
+}
+
+/// A step from one pair of scheme and transport to another: what it gains is a part of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VrStep {
+    /// What the step changes.
+    pub name: &'static str,
+    /// Scheme and transport before it.
+    pub from: (&'static str, &'static str),
+    /// Scheme and transport after it.
+    pub to: (&'static str, &'static str),
+}
+
+/// From FBDT's FIX over MPTCP to OWS over FBDT (§6.3): the whole, and its parts, which add up to it
+/// session by session.
+pub const VR_STEPS: [VrStep; 4] = [
+    VrStep { name: "whole", from: ("fix", "linux"), to: ("ows", "fbdt") },
+    VrStep { name: "transport", from: ("fix", "linux"), to: ("fix", "fbdt") },
+    VrStep { name: "order", from: ("fix", "fbdt"), to: ("ows-order", "fbdt") },
+    VrStep { name: "rates", from: ("ows-order", "fbdt"), to: ("ows", "fbdt") },
+];
+
+/// What steps gain under one condition with one concealment, in dB.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VrGain {
+    /// The conditions.
+    pub condition: String,
+    /// The concealment.
+    pub concealment: String,
+    /// For each of [`VR_STEPS`] what it gains in the PSNR of the session's mean MSE, and in the mean
+    /// over its GoPs of their PSNR.
+    pub steps: [[MeanCi; 2]; 4],
+}
+
+/// The gains of all conditions and concealments that have everything, in the order in which they
+/// first appear; constant rates have none.
+///
+/// The interval is that of a mean over videos and seeds of the rates, which are both drawn at
+/// random and crossed: see [`mean_ci95_crossed`]. Viewers of one video and seed share content and
+/// rates, so that they are no independent draws: their mean is one value.
+pub fn vr_gains(records: &[VrRecord]) -> Vec<VrGain> {
+    let mut groups: Vec<(&str, &str)> = Vec::new();
+    for record in records.iter().filter(|record| !record.constant) {
+        let group = (record.condition.as_str(), record.concealment.as_str());
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+    }
+    groups
+        .into_iter()
+        .filter_map(|(condition, concealment)| {
+            let of_group: Vec<&VrRecord> = records
+                .iter()
+                .filter(|r| !r.constant && r.condition == condition && r.concealment == concealment)
+                .collect();
+            let steps: Option<Vec<[MeanCi; 2]>> =
+                VR_STEPS.iter().map(|step| step_gain(&of_group, step)).collect();
+            Some(VrGain {
+                condition: condition.to_owned(),
+                concealment: concealment.to_owned(),
+                steps: steps?.try_into().ok()?,
+            })
+        })
+        .collect()
+}
+
+/// What a step gains, in both measures.
+fn step_gain(records: &[&VrRecord], step: &VrStep) -> Option<[MeanCi; 2]> {
+    type Key<'a> = (&'a str, u64, &'a str);
+    let of = |(scheme, transport): (&str, &str)| -> BTreeMap<Key<'_>, [f64; 2]> {
+        let chosen = records.iter().filter(|r| r.scheme == scheme && r.transport == transport);
+        chosen
+            .map(|r| ((r.video.as_str(), r.seed, r.viewer.as_str()), [r.psnr_db, r.mean_psnr_db]))
+            .collect()
+    };
+    let (from, to) = (of(step.from), of(step.to));
+    let mut cells: BTreeMap<(&str, u64), Vec<[f64; 2]>> = BTreeMap::new();
+    for (key, after) in &to {
+        let Some(before) = from.get(key) else { continue };
+        cells.entry((key.0, key.1)).or_default().push([after[0] - before[0], after[1] - before[1]]);
+    }
+    let interval = |measure: usize| {
+        let mean = |gains: &Vec<[f64; 2]>| {
+            gains.iter().map(|gain| gain[measure]).sum::<f64>() / gains.len() as f64
+        };
+        let cells: Vec<(&str, u64, f64)> =
+            cells.iter().map(|((video, seed), gains)| (*video, *seed, mean(gains))).collect();
+        mean_ci95_crossed(&cells)
+    };
+    Some([interval(0)?, interval(1)?])
+}
+
+/// The mean of values that are crossed, one for each row and column, and its 95 % confidence
+/// interval where both rows and columns are random draws: `None` without values.
+///
+/// The variance of the mean is that of the rows' means, plus that of the columns', less that of
+/// the single values, which both contain (Cameron, Gelbach and Miller, "Robust inference with
+/// multiway clustering", 2011); at least the larger of the two. Student's t has the smaller of the
+/// two numbers less one as its degrees of freedom. With one column only the rows count, and the
+/// other way round; a single value has no interval.
+pub fn mean_ci95_crossed<R: Ord, C: Ord>(cells: &[(R, C, f64)]) -> Option<MeanCi> {
+    let count = cells.len();
+    if count == 0 {
+        return None;
+    }
+    let mean = cells.iter().map(|cell| cell.2).sum::<f64>() / count as f64;
+    let rows: BTreeSet<&R> = cells.iter().map(|cell| &cell.0).collect();
+    let columns: BTreeSet<&C> = cells.iter().map(|cell| &cell.1).collect();
+    let row_means: Vec<f64> =
+        rows.iter().map(|row| mean_of(cells, |cell| cell.0 == **row)).collect();
+    let column_means: Vec<f64> =
+        columns.iter().map(|column| mean_of(cells, |cell| cell.1 == **column)).collect();
+    let values: Vec<f64> = cells.iter().map(|cell| cell.2).collect();
+    let [by_row, by_column, by_cell] =
+        [&row_means, &column_means, &values].map(|values| variance_of_mean(values, mean));
+    let (variance, freedom) = match (rows.len(), columns.len()) {
+        (1, 1) => return Some(MeanCi { mean, half_width: None, count }),
+        (rows, 1) => (by_row, rows - 1),
+        (1, columns) => (by_column, columns - 1),
+        (rows, columns) => {
+            let crossed = by_row + by_column - by_cell;
+            (crossed.max(by_row).max(by_column), rows.min(columns) - 1)
+        }
+    };
+    Some(MeanCi { mean, half_width: Some(student_t95(freedom) * variance.sqrt()), count })
+}
+
+fn mean_of<R, C>(cells: &[(R, C, f64)], chosen: impl Fn(&(R, C, f64)) -> bool) -> f64 {
+    let (sum, count) = cells
+        .iter()
+        .filter(|cell| chosen(cell))
+        .fold((0.0, 0_u32), |(sum, count), cell| (sum + cell.2, count + 1));
+    sum / f64::from(count.max(1))
+}
+
+fn variance_of_mean(values: &[f64], mean: f64) -> f64 {
+    let n = values.len() as f64;
+    let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();
+    if values.len() < 2 { 0.0 } else { squares / (n - 1.0) / n }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(video: &str, seed: u64, viewer: &str, pair: (&str, &str), db: f64) -> VrRecord {
+        VrRecord {
+            video: video.to_owned(),
+            condition: "mobility".to_owned(),
+            scheme: pair.0.to_owned(),
+            transport: pair.1.to_owned(),
+            concealment: "grey".to_owned(),
+            viewer: viewer.to_owned(),
+            seed,
+            psnr_db: db,
+            mean_psnr_db: db + 1.0,
+            ..VrRecord::default()
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_both_count() {
+        // Rows' means 1 and 3, columns' 2 and 2, mean 2: only rows vary.
+        let cells = [("a", 1, 1.0), ("a", 2, 1.0), ("b", 1, 3.0), ("b", 2, 3.0)];
+        let crossed = mean_ci95_crossed(&cells).unwrap();
+        // Variance of the rows' mean: 2 / 2 = 1; t(1) = 12.706.
+        assert_eq!((crossed.mean, crossed.count), (2.0, 4));
+        assert!((crossed.half_width.unwrap() - 12.706).abs() < 1e-9);
+        // Both vary: rows 1 and 3, columns 1.5 and 2.5, cells 0.5, 1.5, 2.5, 3.5. 1 + 0.25 − 5/12.
+        let cells = [("a", 1, 0.5), ("a", 2, 1.5), ("b", 1, 2.5), ("b", 2, 3.5)];
+        let crossed = mean_ci95_crossed(&cells).unwrap();
+        let wanted = 12.706 * f64::sqrt((1.0 + 0.25 - 5.0 / 12.0_f64).max(1.0));
+        assert!((crossed.half_width.unwrap() - wanted).abs() < 1e-9);
+        // One seed: the videos alone, t(2) = 4.303, deviation 1.
+        let cells = [("a", 1, 1.0), ("b", 1, 2.0), ("c", 1, 3.0)];
+        let one = mean_ci95_crossed(&cells).unwrap();
+        assert!((one.half_width.unwrap() - 4.303 / f64::sqrt(3.0)).abs() < 1e-9);
+        assert_eq!(mean_ci95_crossed(&cells[..1]).unwrap().half_width, None);
+        assert_eq!(mean_ci95_crossed::<u8, u8>(&[]), None);
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let mut records = Vec::new();
+        for (video, plus) in [("plaza", 0.0), ("reef", 2.0)] {
+            for viewer in ["ann", "bob"] {
+                for seed in [1, 2] {
+                    let base = if viewer == "ann" { 20.0 } else { 30.0 };
+                    let pairs = [
+                        (("fix", "linux"), 0.0),
+                        (("fix", "fbdt"), 3.0 + plus),
+                        (("ows-order", "fbdt"), 8.0 + plus),
+                        (("ows", "fbdt"), 9.0 + plus + seed as f64),
+                    ];
+                    let more = pairs.map(|(pair, db)| record(video, seed, viewer, pair, base + db));
+                    records.extend(more);
+                }
+            }
+        }
+        // A condition without the baseline, and a constant rate, have no gains.
+        records.push(VrRecord {
+            condition: "los".to_owned(),
+            ..record("plaza", 1, "ann", ("ows", "fbdt"), 1.0)
+        });
+        records.extend(records.clone().into_iter().map(|record| VrRecord {
+            condition: "20Mbps".to_owned(),
+            constant: true,
+            ..record
+        }));
+        let gains = vr_gains(&records);
+        assert_eq!(gains.len(), 1);
+        let means = gains[0].steps.map(|[of_mean, _]| of_mean.mean);
+        for (mean, wanted) in means.into_iter().zip([11.5, 4.0, 5.0, 2.5]) {
+            assert!((mean - wanted).abs() < 1e-9, "{means:?}");
+        }
+        // Two videos by two seeds: viewers are no draws of their own.
+        assert!(gains[0].steps.iter().flatten().all(|gain| gain.count == 4));
+        assert!((gains[0].steps[2][1].mean - 5.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,470 @@
+//! A player.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use weftline_core::time::nanos;
+use weftline_core::{ByteCount, Instant};
+
+use super::quality::{capped_psnr_db, viewport_error};
+use super::wire::{
+    GopNotice, Hello, MAX_POSES, MAX_REPORTED, Manifest, Message, PoseNotice, Report, RungNotice,
+    Tile, TileId, TileNotice,
+};
+use super::{LiveError, MAX_OPEN_GOPS};
+use crate::evaluate::Concealment;
+use crate::geometry::{FieldOfView, Orientation, Viewport};
+
+/// How often a player reports.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// Poses of a GoP that are kept; more than a headset's 120 a second over 60 s are not of use.
+const MAX_KEPT_POSES: usize = 8_192;
+
+/// How a player plays.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClientSettings {
+    /// What its viewport spans.
+    pub fov: FieldOfView,
+}
+
+/// What a message was to the player.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handled<'a> {
+    /// Something between the two state machines.
+    Control,
+    /// A tile that is whole, on time or late.
+    Tile {
+        /// It.
+        tile: Tile<'a>,
+        /// Whether it arrived before its GoP was shown.
+        on_time: bool,
+    },
+}
+
+/// What became of a GoP: each of its tiles is counted once, as arrived, late or dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GopReport {
+    /// Its number, from 0.
+    pub gop: u32,
+    /// Tiles that arrived as the server planned them, before their time.
+    pub arrived: usize,
+    /// Tiles that the server planned and that were not whole when their time came. If the server's
+    /// word on the GoP never came, all that did not arrive.
+    pub late: usize,
+    /// Of these, tiles that the server has called back.
+    pub called_back: usize,
+    /// Tiles that the server left out.
+    pub dropped: usize,
+    /// Tiles of a base layer that arrived in time.
+    pub base_arrived: usize,
+    /// What the server wanted to send, a base layer included.
+    pub planned: ByteCount,
+    /// What the server expected the paths to carry.
+    pub expected: ByteCount,
+    /// Segments that arrived in time.
+    pub bytes: ByteCount,
+    /// Segments that arrived too late, before the end of the GoP.
+    pub late_bytes: ByteCount,
+    /// The viewport's MSE, the mean over the poses; `None` if the server's word never came.
+    pub mse: Option<f64>,
+    /// The mean over the poses of the viewport's PSNR in dB.
+    pub mean_psnr_db: Option<f64>,
+}
+
+impl GopReport {
+    /// The PSNR in dB of the GoP's mean MSE.
+    pub fn psnr_db(&self) -> Option<f64> {
+        self.mse.map(capped_psnr_db)
+    }
+}
+
+/// A GoP that is not over.
+#[derive(Debug, Default)]
+struct OpenGop {
+    notice: Option<GopNotice>,
+    /// Per tile, the QPs that arrived in time.
+    arrived: BTreeMap<u16, Vec<u8>>,
+    /// What arrived too late, so that it counts once.
+    late: BTreeSet<TileId>,
+    called_back: BTreeSet<TileId>,
+    bytes: u64,
+    late_bytes: u64,
+    poses: Vec<Orientation>,
+}
+
+/// A player; see the module's documentation.
+#[derive(Debug)]
+pub struct Client {
+    fov: FieldOfView,
+    viewport: Viewport,
+    manifest: Option<Manifest>,
+    /// When GoP 0 is shown.
+    plays_from: Option<Instant>,
+    /// The first GoP that is not over.
+    next_gop: u32,
+    /// GoPs that are over but for the server's word on them, and those to come.
+    open: BTreeMap<u32, OpenGop>,
+    /// What is there of each tile to fall back on: of which GoP, and what its encoding loses.
+    held: Vec<Option<(u32, f64)>>,
+    received: u64,
+    next_report: Option<Instant>,
+    poses: Vec<PoseNotice>,
+    last_pose: Orientation,
+    arrived: VecDeque<TileId>,
+    has_end: bool,
+    is_closed: bool,
+    outgoing: VecDeque<Vec<u8>>,
+    reports: VecDeque<GopReport>,
+}
+
+impl Client {
+    /// A player that greets the server.
+    pub fn new(settings: ClientSettings) -> Self {
+        let (horizontal, vertical) = settings.fov.degrees();
+        let hello = Hello { fov_deg: [horizontal as f32, vertical as f32] };
+        Self {
+            fov: settings.fov,
+            viewport: Viewport::new(settings.fov),
+            manifest: None,
+            plays_from: None,
+            next_gop: 0,
+            open: BTreeMap::new(),
+            held: Vec::new(),
+            received: 0,
+            next_report: None,
+            poses: Vec::new(),
+            last_pose: Orientation::default(),
+            arrived: VecDeque::new(),
+            has_end: false,
+            is_closed: false,
+            outgoing: VecDeque::from([Message::Hello(hello).to_bytes()]),
+            reports: VecDeque::new(),
+        }
+    }
+
+    /// Takes a message of the server.
+    ///
+    /// # Errors
+    /// If it is none or makes no sense, or if it is a refusal.
+    pub fn handle_message<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        now: Instant,
+    ) -> Result<Handled<'a>, LiveError> {
+        self.received = self.received.saturating_add(bytes.len() as u64);
+        let message = Message::decode(bytes)?;
+        match (message, &self.manifest) {
+            (Message::Refusal { reason }, _) => Err(LiveError::Refused(reason)),
+            (Message::Manifest(manifest), None) => {
+                self.held = vec![None; manifest.grid.tiles()];
+                self.manifest = Some(manifest);
+                self.next_report = Some(now);
+                Ok(Handled::Control)
+            }
+            (Message::Manifest(_), Some(_)) => {
+                Err(LiveError::Order { what: "a manifest", when: "a second time" })
+            }
+            (Message::Hello(_) | Message::Report(_), _) => {
+                Err(LiveError::Order { what: "a player's message", when: "to a player" })
+            }
+            (_, None) => Err(LiveError::Order { what: "a GoP", when: "before the manifest" }),
+            (Message::Gop(notice), Some(_)) => self.take_notice(notice, now),
+            (Message::Tile(tile), Some(_)) => self.take_tile(tile, now),
+            (Message::End { gops }, Some(manifest)) if gops == manifest.gops => {
+                self.has_end = true;
+                Ok(Handled::Control)
+            }
+            (Message::End { gops: number }, Some(manifest)) => {
+                let count = manifest.gops;
+                Err(LiveError::Number { what: "an end after GoP", number, count })
+            }
+        }
+    }
+
+    /// The transport says that the message of this tag will not come.
+    pub fn handle_dropped(&mut self, tag: u64) {
+        let id = TileId::from_tag(tag);
+        let Some(id) = id.filter(|id| self.check_tile(*id).is_ok()) else { return };
+        // What is over is counted.
+        if let Some(open) = self.open.get_mut(&id.gop) {
+            open.called_back.insert(id);
+        }
+    }
+
+    /// The head is turned like this now.
+    pub fn handle_pose(&mut self, orientation: Orientation, now: Instant) {
+        self.last_pose = orientation;
+        let Some(at) = self.position(now) else { return };
+        let (yaw, pitch, roll) = orientation.degrees();
+        // Between two reports the newest count.
+        if self.poses.len() == MAX_POSES {
+            self.poses.remove(0);
+        }
+        let degrees = [yaw as f32, pitch as f32, roll as f32];
+        self.poses.push(PoseNotice { at, degrees });
+        let gop = self.manifest.as_ref().map_or(Duration::MAX, |manifest| manifest.gop);
+        let gop = (at.as_nanos() / gop.as_nanos()) as u32;
+        if self.plays_from.is_some_and(|from| from <= now)
+            && let Some(open) = self.open.get_mut(&gop)
+            && open.poses.len() < MAX_KEPT_POSES
+        {
+            open.poses.push(orientation);
+        }
+    }
+
+    /// Ends GoPs whose time is over, and reports.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while self.end_of(self.next_gop).is_some_and(|end| end <= now) && !self.all_shown() {
+            self.next_gop += 1;
+            let next = self.next_gop;
+            self.open_gop(next);
+        }
+        self.judge();
+        if self.next_report.is_some_and(|at| at <= now) {
+            self.report();
+            self.next_report = (!self.is_done()).then(|| now + REPORT_EVERY);
+        }
+    }
+
+    /// Nothing more comes: GoPs are judged by what is there.
+    pub fn handle_closed(&mut self) {
+        self.is_closed = true;
+        self.judge();
+    }
+
+    /// When [`Self::handle_timeout`] is to be called.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let end = if self.all_shown() { None } else { self.end_of(self.next_gop) };
+        [end, self.next_report].into_iter().flatten().min()
+    }
+
+    /// What is to be sent next.
+    pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
+        self.outgoing.pop_front()
+    }
+
+    /// A GoP that is over.
+    pub fn poll_event(&mut self) -> Option<GopReport> {
+        self.reports.pop_front()
+    }
+
+    /// What the stream is, once the server has said so.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        self.manifest.as_ref()
+    }
+
+    /// The time in the video: that of its beginning until it plays, `None` before the first GoP has
+    /// been announced.
+    pub fn position(&self, now: Instant) -> Option<Duration> {
+        Some(now.since(self.plays_from?))
+    }
+
+    /// Whether the last GoP has been shown and judged.
+    pub fn is_done(&self) -> bool {
+        self.all_shown() && self.open.is_empty()
+    }
+
+    /// Whether the server has said that no more GoPs come.
+    pub fn has_end(&self) -> bool {
+        self.has_end
+    }
+
+    /// What its viewport spans.
+    pub fn fov(&self) -> FieldOfView {
+        self.fov
+    }
+
+    fn gops(&self) -> u32 {
+        self.manifest.as_ref().map_or(0, |manifest| manifest.gops)
+    }
+
+    fn all_shown(&self) -> bool {
+        self.manifest.is_some() && self.next_gop >= self.gops()
+    }
+
+    /// When a GoP is shown: until then its tiles are on time.
+    fn start_of(&self, gop: u32) -> Option<Instant> {
+        Some(self.plays_from? + self.manifest.as_ref()?.gop * gop)
+    }
+
+    fn end_of(&self, gop: u32) -> Option<Instant> {
+        self.start_of(gop + 1)
+    }
+
+    /// The place of a GoP, made if it is not over.
+    fn open_gop(&mut self, gop: u32) -> Option<&mut OpenGop> {
+        if gop >= self.gops() || (gop < self.next_gop && !self.open.contains_key(&gop)) {
+            return None;
+        }
+        Some(self.open.entry(gop).or_default())
+    }
+
+    fn check_gop(&self, gop: u32) -> Result<(), LiveError> {
+        let most = self.gops().min(self.next_gop.saturating_add(MAX_OPEN_GOPS));
+        if gop < most {
+            return Ok(());
+        }
+        Err(LiveError::Number { what: "GoP", number: gop, count: most })
+    }
+
+    /// Whether there is such a tile, in any GoP.
+    fn check_tile(&self, id: TileId) -> Result<(), LiveError> {
+        let (number, count) = (u32::from(id.tile), self.held.len() as u32);
+        if number >= count {
+            return Err(LiveError::Number { what: "tile", number, count });
+        }
+        let qps = self.manifest.as_ref().map_or(&[][..], |manifest| &manifest.qps);
+        if qps.contains(&id.qp) {
+            return Ok(());
+        }
+        Err(LiveError::Number { what: "QP", number: id.qp.into(), count: qps.len() as u32 })
+    }
+
+    fn take_notice<'a>(
+        &mut self,
+        notice: GopNotice,
+        now: Instant,
+    ) -> Result<Handled<'a>, LiveError> {
+        let (number, count) = (notice.tiles.len() as u32, self.held.len() as u32);
+        if number != count {
+            return Err(LiveError::Number { what: "a number of tiles", number, count });
+        }
+        self.check_gop(notice.gop)?;
+        if self.plays_from.is_none() {
+            // A GoP behind the server; the first notice to come need not be the first GoP's.
+            let gop = self.manifest.as_ref().map_or(Duration::ZERO, |manifest| manifest.gop);
+            let before = nanos(gop * notice.gop);
+            self.plays_from =
+                Some(Instant::from_nanos((now + gop).as_nanos().saturating_sub(before)));
+            self.open_gop(0);
+        }
+        if let Some(open) = self.open_gop(notice.gop) {
+            if open.notice.is_some() {
+                return Err(LiveError::Order { what: "a GoP's plan", when: "a second time" });
+            }
+            open.notice = Some(notice);
+        }
+        self.judge();
+        Ok(Handled::Control)
+    }
+
+    fn take_tile<'a>(&mut self, tile: Tile<'a>, now: Instant) -> Result<Handled<'a>, LiveError> {
+        let id = tile.id;
+        self.check_tile(id)?;
+        self.check_gop(id.gop)?;
+        let on_time = self.start_of(id.gop).is_none_or(|start| now < start);
+        let bytes = tile.segment.len() as u64;
+        let mut is_new = true;
+        if let Some(open) = self.open_gop(id.gop) {
+            let qps = open.arrived.get(&id.tile);
+            is_new = !qps.is_some_and(|qps| qps.contains(&id.qp)) && !open.late.contains(&id);
+            match (is_new, on_time) {
+                (false, _) => {}
+                (true, true) => {
+                    open.arrived.entry(id.tile).or_default().push(id.qp);
+                    open.bytes += bytes;
+                }
+                (true, false) => {
+                    open.late.insert(id);
+                    open.late_bytes += bytes;
+                }
+            }
+        }
+        // The oldest that were not reported are given up: nothing depends on them.
+        if is_new {
+            if self.arrived.len() == 4 * MAX_REPORTED {
+                self.arrived.pop_front();
+            }
+            self.arrived.push_back(id);
+        }
+        Ok(Handled::Tile { tile, on_time })
+    }
+
+    fn report(&mut self) {
+        let count = self.arrived.len().min(MAX_REPORTED);
+        let report = Report {
+            received: self.received,
+            poses: std::mem::take(&mut self.poses),
+            arrived: self.arrived.drain(..count).collect(),
+        };
+        self.outgoing.push_back(Message::Report(report).to_bytes());
+    }
+
+    /// Judges the GoPs that are over, in their order: those on which the server's word is there,
+    /// and those that are waited for no longer.
+    fn judge(&mut self) {
+        while let Some((&gop, open)) = self.open.first_key_value() {
+            let is_over = gop < self.next_gop;
+            let is_young = self.next_gop.saturating_sub(gop) < MAX_OPEN_GOPS;
+            if !is_over || (open.notice.is_none() && is_young && !self.is_closed) {
+                return;
+            }
+            let Some(open) = self.open.remove(&gop) else { return };
+            let report = self.judge_gop(gop, &open);
+            self.reports.push_back(report);
+        }
+    }
+
+    fn judge_gop(&mut self, gop: u32, open: &OpenGop) -> GopReport {
+        let mut report = GopReport {
+            gop,
+            bytes: ByteCount::new(open.bytes),
+            late_bytes: ByteCount::new(open.late_bytes),
+            ..GopReport::default()
+        };
+        let Some(notice) = &open.notice else {
+            report.arrived = open.arrived.len();
+            report.late = self.held.len() - report.arrived;
+            return report;
+        };
+        report.expected = notice.expected;
+        let mut losses = Vec::with_capacity(notice.tiles.len());
+        for (tile, told) in (0_u16..).zip(&notice.tiles) {
+            let qps = open.arrived.get(&tile).map_or(&[][..], Vec::as_slice);
+            let has = |rung: &RungNotice| qps.contains(&rung.qp);
+            let base = told.base.filter(|base| told.planned.is_none_or(|p| p.qp != base.qp));
+            report.planned += [told.planned, base].iter().flatten().map(|r| bytes_of(*r)).sum();
+            report.base_arrived += usize::from(told.base.is_some_and(|base| has(&base)));
+            match told.planned {
+                None => report.dropped += 1,
+                Some(planned) if has(&planned) => report.arrived += 1,
+                Some(planned) => {
+                    let id = TileId { gop, tile, qp: planned.qp };
+                    report.late += 1;
+                    report.called_back += usize::from(open.called_back.contains(&id));
+                }
+            }
+            let arrived = told.planned.iter().chain(&told.base).filter(|rung| has(rung));
+            let loss = arrived.map(|rung| f64::from(rung.ws_mse)).min_by(f64::total_cmp);
+            let held = &mut self.held[usize::from(tile)];
+            losses.push(loss.unwrap_or_else(|| concealed(&self.manifest, told, gop, *held)));
+            *held = loss.map_or(*held, |loss| Some((gop, loss)));
+        }
+        if let Some(manifest) = &self.manifest {
+            let last = [self.last_pose];
+            let poses = if open.poses.is_empty() { &last[..] } else { &open.poses };
+            let (mse, psnr) = viewport_error(&self.viewport, manifest.grid, poses, &losses);
+            (report.mse, report.mean_psnr_db) = (Some(mse), Some(psnr));
+        }
+        report
+    }
+}
+
+fn bytes_of(rung: RungNotice) -> ByteCount {
+    ByteCount::new(rung.bytes.into())
+}
+
+/// What a tile loses of which nothing arrived in time.
+fn concealed(
+    manifest: &Option<Manifest>,
+    told: &TileNotice,
+    gop: u32,
+    held: Option<(u32, f64)>,
+) -> f64 {
+    let old = held.and_then(|(of, coding)| {
+        let change = told.changes.get((gop - of) as usize - 1)?;
+        Some(f64::from(*change) + coding)
+    });
+    let shows_old = manifest.as_ref().is_some_and(|m| m.concealment == Concealment::LastReceived);
+    old.filter(|_| shows_old).unwrap_or(f64::from(told.grey))
+}

@@ -1,0 +1,139 @@
+//! What is streamed: a package's tables, shared by all players of a server.
+
+use std::f64::consts::PI;
+
+use super::LiveError;
+use super::wire::{GOP_LENGTHS, MAX_TO_PLAYER};
+use crate::evaluate::MissTable;
+use crate::geometry::{FrameSize, Grid};
+use crate::head::TileProbabilities;
+use crate::rd::{MAX_GOPS, RdTable};
+
+/// Mean squared error of mid-grey in place of a tile, and of pictures that are so many GoPs old,
+/// where nothing was measured: what is usual of moving scenes. Only proportions matter to a plan.
+const USUAL_GREY: f64 = 3_000.0;
+const USUAL_CHANGES: [f64; 4] = [200.0, 300.0, 400.0, 500.0];
+
+/// Room in a message for what is not the segment.
+const HEAD: u64 = 1 << 17;
+
+/// What a server knows of what it streams.
+#[derive(Clone, Debug)]
+pub struct Content {
+    frame: FrameSize,
+    grid: Grid,
+    gop_frames: u32,
+    table: RdTable,
+    misses: MissTable,
+    misses_measured: bool,
+    prior: Option<TileProbabilities>,
+    gops: u32,
+}
+
+impl Content {
+    /// The content of a package: the size of its frame, how many pictures a GoP has, its tables.
+    /// Without `misses`, what concealments usually lose is taken. `prior` is how other viewers
+    /// looked at it. A stream of more GoPs than the package has begins again after the last;
+    /// `gops` is how many it has, by default once all.
+    ///
+    /// # Errors
+    /// [`LiveError::Content`] if the tables do not belong together or cannot be streamed.
+    pub fn new(
+        frame: FrameSize,
+        gop_frames: u32,
+        table: RdTable,
+        misses: Option<MissTable>,
+        prior: Option<TileProbabilities>,
+        gops: Option<u32>,
+    ) -> Result<Self, LiveError> {
+        let wrong = |reason: String| Err(LiveError::Content(reason));
+        let grid = Grid::new(table.columns().into(), table.rows().into())
+            .map_err(|error| LiveError::Content(error.to_string()))?;
+        let gop = table.gop_duration();
+        if !(GOP_LENGTHS[0]..=GOP_LENGTHS[1]).contains(&gop) {
+            let gop_s = gop.as_secs_f64();
+            return wrong(format!(
+                "a GoP of {gop_s} s cannot be streamed; package with 0.1 to 60 s"
+            ));
+        }
+        let largest = table.gops().iter().flat_map(|gop| gop.tiles()).flat_map(|t| t.rungs());
+        let largest = largest.map(|rung| rung.bytes.as_u64()).max().unwrap_or(0);
+        if largest + HEAD > MAX_TO_PLAYER as u64 {
+            return wrong(format!(
+                "a tile of {largest} bytes is more than a message of {MAX_TO_PLAYER} holds; \
+                 package with a finer grid, shorter GoPs or a higher least QP"
+            ));
+        }
+        if let Some(prior) = &prior
+            && (prior.grid(), prior.gop()) != (grid, gop)
+        {
+            return wrong(format!("head motion measured for {} tiles; measure anew", prior.grid()));
+        }
+        let misses_measured = misses.is_some();
+        let misses = misses.map_or_else(|| usual_misses(grid, &table), Ok)?;
+        let count = table.gops().len();
+        let fits = |gop| misses.tiles(gop) == grid.tiles();
+        if misses.gops() != count || !(0..count).all(fits) {
+            return wrong("the table of concealments is not of this package".to_owned());
+        }
+        let gops = gops.unwrap_or(count as u32);
+        if !(1..=MAX_GOPS as u32).contains(&gops) {
+            return wrong(format!("a stream has 1 to {MAX_GOPS} GoPs, not {gops}"));
+        }
+        Ok(Self { frame, grid, gop_frames, table, misses, misses_measured, prior, gops })
+    }
+
+    /// The size of its frame.
+    pub const fn frame(&self) -> FrameSize {
+        self.frame
+    }
+
+    /// Its tiles.
+    pub const fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    /// Pictures in a GoP.
+    pub const fn gop_frames(&self) -> u32 {
+        self.gop_frames
+    }
+
+    /// Its rate-distortion table.
+    pub const fn table(&self) -> &RdTable {
+        &self.table
+    }
+
+    /// Whether what concealments lose was measured, or is only what is usual.
+    pub const fn misses_measured(&self) -> bool {
+        self.misses_measured
+    }
+
+    /// How many GoPs are streamed.
+    pub const fn gops(&self) -> u32 {
+        self.gops
+    }
+
+    /// Which GoP of the package is streamed as number `gop`.
+    pub fn packaged(&self, gop: u32) -> u32 {
+        gop % self.table.gops().len() as u32
+    }
+
+    pub(super) const fn misses(&self) -> &MissTable {
+        &self.misses
+    }
+
+    pub(super) const fn prior(&self) -> Option<&TileProbabilities> {
+        self.prior.as_ref()
+    }
+}
+
+/// What concealments usually lose, by the tiles' shares of the sphere.
+fn usual_misses(grid: Grid, table: &RdTable) -> Result<MissTable, LiveError> {
+    let count = table.gops().len();
+    let part = |tile: usize, mse: f64| mse * grid.solid_angle(tile) / (4.0 * PI);
+    let grey: Vec<f64> = (0..grid.tiles()).map(|tile| part(tile, USUAL_GREY)).collect();
+    let changes = |tile| USUAL_CHANGES.map(|mse| part(tile, mse)).to_vec();
+    let changes: Vec<Vec<f64>> = (0..grid.tiles()).map(changes).collect();
+    MissTable::new(vec![grey; count], vec![changes; count])
+        .map_err(|error| LiveError::Content(error.to_string()))
+}

@@ -1,0 +1,74 @@
+//! A live stream of tiles, as two state machines: what a server does for one player, and a player.
+//!
+//! The [`Server`] sends one GoP after another in real time. For each it plans with a tile scheme,
+//! knowing where its player looks ([`crate::head::Predictor`]) and what the paths carried
+//! ([`Meter`]), says what it sends, and sends it in the plan's order with the GoP's time as the
+//! deadline. The [`Client`] plays one GoP behind: what is not whole when its GoP's time comes is
+//! late, is concealed and will not be waited for. It reports where it looks and what arrived, and
+//! judges what its viewport shows from the losses that the server tells.
+//!
+//! Neither has a clock, a socket or a file: time and bytes come in as arguments, messages
+//! ([`wire`]) come out. Whatever carries them may lose, delay, reorder or double those that have a
+//! deadline; the others it must bring, in whatever order.
+//!
+//! The order of calls is that of all state machines here: `handle_*`, then drain
+//! `poll_transmit` and `poll_event`, then wait until `poll_timeout`.
+
+mod client;
+mod content;
+mod meter;
+mod quality;
+mod server;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::{Client, ClientSettings, GopReport, Handled};
+pub use content::Content;
+pub use meter::Meter;
+pub use server::{Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic};
+pub use wire::WireError;
+
+/// GoPs whose fate a player keeps open at most: a server that says more has lost its way.
+pub const MAX_OPEN_GOPS: u32 = 64;
+
+/// Why a live stream cannot go on; the text says what, and the remedy.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum LiveError {
+    /// The content cannot be streamed.
+    #[error("{0}")]
+    Content(String),
+    /// Bytes from the peer are no message.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The peer sent a message where it makes no sense.
+    #[error("the peer sent {what} {when}; is it damaged?")]
+    Order {
+        /// Which message.
+        what: &'static str,
+        /// Where.
+        when: &'static str,
+    },
+    /// The peer named something that there is not.
+    #[error("the peer speaks of {what} {number}, and there are {count}; is it damaged?")]
+    Number {
+        /// Of what.
+        what: &'static str,
+        /// Its number.
+        number: u32,
+        /// How many there are, or may be.
+        count: u32,
+    },
+    /// The peer does not go on.
+    #[error("the peer says: {0}")]
+    Refused(String),
+    /// A GoP could not be planned.
+    #[error("GoP {gop} cannot be planned: {reason}")]
+    Plan {
+        /// Which.
+        gop: u32,
+        /// Why.
+        reason: String,
+    },
+}

@@ -1,0 +1,425 @@
+//! Streams in memory: a server and a player in virtual time, with a network between them that does
+//! what a test says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weftline_core::rng::Rng;
+use weftline_core::{Bitrate, ByteCount, Instant};
+
+use super::wire::*;
+use super::*;
+use crate::evaluate::Concealment;
+use crate::geometry::{FrameSize, Grid, Orientation};
+use crate::ows::{Effort, Entry, Recency};
+use crate::rd::{GopTable, RdTable, Rung, TileTable};
+
+const GOP: Duration = Duration::from_millis(500);
+const TILES: usize = 8;
+/// QP, bytes, mean squared error of a pixel.
+const RUNGS: [(u8, u64, f64); 3] = [(22, 4_000, 2.0), (32, 1_000, 10.0), (42, 250, 50.0)];
+
+fn content(gops: u32) -> Arc<Content> {
+    let grid = Grid::new(4, 2).unwrap();
+    let part = |tile, mse| mse * grid.solid_angle(tile) / (4.0 * std::f64::consts::PI);
+    let rung =
+        |tile, (qp, bytes, mse)| Rung { qp, bytes: ByteCount::new(bytes), ws_mse: part(tile, mse) };
+    let tile = |tile| TileTable::new(RUNGS.map(|r| rung(tile, r)).to_vec()).unwrap();
+    let gop = || GopTable::new((0..TILES).map(tile).collect()).unwrap();
+    let table = RdTable::new(4, 2, GOP, vec![gop(), gop(), gop()]).unwrap();
+    let frame = FrameSize::new(256, 128).unwrap();
+    Arc::new(Content::new(frame, 15, table, None, None, Some(gops)).unwrap())
+}
+
+fn settings(concealment: Concealment) -> ServerSettings {
+    ServerSettings {
+        scheme: Entry::find("ows").unwrap(),
+        concealment,
+        start: Bitrate::mbps(10),
+        recency: Recency::default(),
+        effort_units: Effort::DEFAULT_UNITS,
+    }
+}
+
+/// What becomes of a tile on its way.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Arrives(Duration),
+    /// Twice.
+    Doubled(Duration),
+    /// The transport drops it, and says so.
+    CalledBack,
+    /// It is never heard of again.
+    Lost,
+}
+
+enum InFlight {
+    ToClient(Vec<u8>),
+    ToServer(Vec<u8>),
+    CalledBack(u64),
+}
+
+struct World {
+    now: Instant,
+    server: Server,
+    client: Client,
+    in_flight: BTreeMap<(Instant, u64), InFlight>,
+    count: u64,
+    carried: u64,
+    reports: Vec<GopReport>,
+    planned: Vec<PlannedGop>,
+    arrived: Vec<(TileId, bool)>,
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+impl World {
+    fn new(gops: u32, concealment: Concealment) -> Self {
+        Self {
+            now: Instant::from_millis(1_000),
+            server: Server::new(content(gops), settings(concealment)),
+            client: Client::new(ClientSettings::default()),
+            in_flight: BTreeMap::new(),
+            count: 0,
+            carried: 0,
+            reports: Vec::new(),
+            planned: Vec::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    fn put(&mut self, after: Duration, what: InFlight) {
+        self.count += 1;
+        self.in_flight.insert((self.now + after, self.count), what);
+    }
+
+    fn flush(&mut self, control: &mut dyn FnMut() -> Duration, fate: &mut dyn FnMut() -> Fate) {
+        while let Some(bytes) = self.client.poll_transmit() {
+            let after = control();
+            self.put(after, InFlight::ToServer(bytes));
+        }
+        while let Some(outgoing) = self.server.poll_transmit() {
+            let order = match outgoing {
+                Outgoing::Message(bytes) => {
+                    let after = control();
+                    self.put(after, InFlight::ToClient(bytes));
+                    continue;
+                }
+                Outgoing::Tile(order) => order,
+            };
+            let segment = vec![order.id.tile as u8; order.bytes.as_u64() as usize];
+            let init = if order.with_init { &b"init"[..] } else { b"" };
+            let bytes = Message::Tile(Tile { id: order.id, init, segment: &segment }).to_bytes();
+            match fate() {
+                Fate::Arrives(after) => self.put(after, InFlight::ToClient(bytes)),
+                Fate::Doubled(after) => {
+                    self.put(after, InFlight::ToClient(bytes.clone()));
+                    self.put(after * 2, InFlight::ToClient(bytes));
+                }
+                Fate::CalledBack => self.put(MS, InFlight::CalledBack(order.id.tag())),
+                Fate::Lost => {}
+            }
+        }
+        self.reports.extend(std::iter::from_fn(|| self.client.poll_event()));
+        self.planned.extend(std::iter::from_fn(|| self.server.poll_event()));
+    }
+
+    fn arrive(&mut self, what: InFlight) {
+        match what {
+            InFlight::ToServer(bytes) => self.server.handle_message(&bytes, self.now).unwrap(),
+            InFlight::CalledBack(tag) => self.client.handle_dropped(tag),
+            InFlight::ToClient(bytes) => {
+                self.carried += bytes.len() as u64;
+                match self.client.handle_message(&bytes, self.now).unwrap() {
+                    Handled::Tile { tile, on_time } => self.arrived.push((tile.id, on_time)),
+                    Handled::Control => {}
+                }
+            }
+        }
+    }
+
+    /// Plays to the end.
+    fn run(&mut self, control: &mut dyn FnMut() -> Duration, fate: &mut dyn FnMut() -> Fate) {
+        for _ in 0..100_000 {
+            self.flush(control, fate);
+            if self.client.is_done() {
+                return;
+            }
+            let arrival = self.in_flight.keys().next().map(|(at, _)| *at);
+            let times = [self.server.poll_timeout(), self.client.poll_timeout(), arrival];
+            let Some(next) = times.into_iter().flatten().min() else {
+                // Everything is over and something never came.
+                self.client.handle_closed();
+                continue;
+            };
+            self.now = self.now.max(next);
+            while let Some(entry) = self.in_flight.first_entry()
+                && entry.key().0 <= self.now
+            {
+                let what = entry.remove();
+                self.arrive(what);
+            }
+            let delivered = [self.carried];
+            let forward = Some(0);
+            let traffic = Traffic { delivered: Some(&delivered), forward, backlog: false };
+            self.server.handle_traffic(traffic, self.now);
+            self.server.handle_timeout(self.now).unwrap();
+            self.client.handle_pose(Orientation::from_degrees(30.0, 10.0, 0.0), self.now);
+            self.client.handle_timeout(self.now);
+        }
+        panic!("the stream does not end");
+    }
+}
+
+/// Each tile of each GoP is counted once.
+fn whole(reports: &[GopReport], gops: u32) {
+    assert_eq!(reports.iter().map(|r| r.gop).collect::<Vec<_>>(), (0..gops).collect::<Vec<_>>());
+    for report in reports {
+        assert_eq!(report.arrived + report.late + report.dropped, TILES, "{report:?}");
+        assert!(report.called_back <= report.late, "{report:?}");
+    }
+}
+
+#[test]
+fn over_a_good_network_everything_arrives_and_more_is_asked_for() {
+    let mut world = World::new(8, Concealment::LastReceived);
+    world.run(&mut || MS, &mut || Fate::Arrives(20 * MS));
+    whole(&world.reports, 8);
+    assert!(world.reports.iter().all(|r| r.late == 0 && r.called_back == 0));
+    assert!(world.planned.iter().all(|planned| planned.bytes <= planned.expected));
+    // A deadline is a GoP after its GoP began to be sent.
+    assert!(world.arrived.iter().all(|(_, on_time)| *on_time));
+    let psnr: Vec<f64> = world.reports.iter().map(|r| r.psnr_db().unwrap()).collect();
+    assert!(psnr.iter().all(|db| *db > 40.0), "{psnr:?}");
+    assert!(world.server.is_done() && world.client.has_end());
+}
+
+#[test]
+fn what_a_decoder_is_set_up_from_is_sent_until_it_is_known() {
+    let mut world = World::new(6, Concealment::Grey);
+    let mut inits = Vec::new();
+    while !world.server.is_done() {
+        world.flush(&mut || MS, &mut || Fate::Arrives(MS));
+        let Some((&key, _)) = world.in_flight.first_key_value() else {
+            world.now = world.server.poll_timeout().unwrap();
+            world.server.handle_timeout(world.now).unwrap();
+            world.client.handle_timeout(world.now);
+            continue;
+        };
+        world.now = world.now.max(key.0);
+        let what = world.in_flight.remove(&key).unwrap();
+        if let InFlight::ToClient(bytes) = &what
+            && let Ok(Message::Tile(tile)) = Message::decode(bytes)
+        {
+            inits.push((tile.id.gop, !tile.init.is_empty()));
+        }
+        world.arrive(what);
+        world.client.handle_timeout(world.now);
+    }
+    assert!(inits.iter().all(|(gop, init)| *gop > 0 || *init), "none is known in the beginning");
+    assert!(inits.iter().any(|(_, init)| !*init), "{inits:?}");
+}
+
+#[test]
+fn below_the_lowest_rungs_tiles_are_dropped_and_said() {
+    let mut settings = settings(Concealment::Grey);
+    settings.start = Bitrate::kbps(16);
+    let mut world = World::new(1, Concealment::Grey);
+    world.server = Server::new(content(1), settings);
+    world.run(&mut || MS, &mut || Fate::Arrives(20 * MS));
+    // 16 kb/s for half a second are 1,000 bytes: four tiles of 250.
+    whole(&world.reports, 1);
+    let (planned, report) = (world.planned[0], world.reports[0]);
+    assert_eq!((planned.least.as_u64(), planned.expected.as_u64()), (2_000, 1_000));
+    assert_eq!((planned.sent, planned.dropped), (4, 4));
+    assert_eq!((report.arrived, report.dropped, report.late), (4, 4, 0));
+}
+
+#[test]
+fn the_concealment_decides_what_a_lost_gop_loses() {
+    let psnr = |concealment| {
+        let mut world = World::new(3, concealment);
+        let mut sent = 0;
+        // GoP 0 arrives; of the others nothing does but a base layer.
+        world.run(&mut || MS, &mut || {
+            sent += 1;
+            let base = concealment == Concealment::BaseLayer;
+            let arrives = if base { (sent - 1) % 16 < 8 || sent <= 16 } else { sent <= TILES };
+            if arrives { Fate::Arrives(MS) } else { Fate::Lost }
+        });
+        whole(&world.reports, 3);
+        assert_eq!(world.reports[2].late, TILES, "{concealment:?}");
+        world.reports[2].psnr_db().unwrap()
+    };
+    let [grey, last, base] = Concealment::ALL.map(|(_, concealment)| psnr(concealment));
+    // 3000, 300 + 2 and 50 per pixel.
+    let db = |mse: f64| 10.0 * (255.0 * 255.0 / mse).log10();
+    assert!((grey - db(3_000.0)).abs() < 0.01, "{grey}");
+    assert!((last - db(302.0)).abs() < 0.01, "{last}");
+    assert!((base - db(50.0)).abs() < 0.01, "{base}");
+}
+
+#[test]
+fn a_server_that_wakes_up_late_leaves_out_what_is_over() {
+    let mut world = World::new(5, Concealment::LastReceived);
+    while world.planned.is_empty() {
+        world.flush(&mut || MS, &mut || Fate::Arrives(MS));
+        if let Some(((at, _), what)) = world.in_flight.pop_first() {
+            world.now = world.now.max(at);
+            world.arrive(what);
+            world.client.handle_timeout(world.now);
+        }
+    }
+    // Three and a half GoPs pass while it does not run.
+    world.now += GOP * 7 / 2;
+    world.server.handle_timeout(world.now).unwrap();
+    world.run(&mut || MS, &mut || Fate::Arrives(MS));
+    whole(&world.reports, 5);
+    let dropped: Vec<usize> = world.planned.iter().map(|planned| planned.dropped).collect();
+    assert_eq!(dropped, [0, TILES, TILES, 0, 0]);
+}
+
+#[test]
+fn peers_that_lose_their_way_are_told_so() {
+    let now = Instant::from_millis(1);
+    let mut client = Client::new(ClientSettings::default());
+    let hello = client.poll_transmit().unwrap();
+    let id = TileId { gop: 0, tile: 0, qp: 22 };
+    let tile = |id| Message::Tile(Tile { id, init: b"", segment: b"x" }).to_bytes();
+    let error = client.handle_message(&tile(id), now).unwrap_err().to_string();
+    assert!(error.contains("before the manifest"), "{error}");
+    let mut server = Server::new(content(200), settings(Concealment::Grey));
+    let report = Message::Report(Report::default()).to_bytes();
+    assert!(server.handle_message(&report, now).is_err());
+    let Some(Outgoing::Message(refusal)) = server.poll_transmit() else { panic!("no refusal") };
+    let error = client.handle_message(&refusal, now).unwrap_err().to_string();
+    assert!(error.starts_with("the peer says: ") && error.contains("greeting"), "{error}");
+    let mut server = Server::new(content(200), settings(Concealment::Grey));
+    server.handle_message(&hello, now).unwrap();
+    let Some(Outgoing::Message(manifest)) = server.poll_transmit() else { panic!("no manifest") };
+    client.handle_message(&manifest, now).unwrap();
+    for wrong in
+        [TileId { gop: 64, ..id }, TileId { tile: TILES as u16, ..id }, TileId { qp: 23, ..id }]
+    {
+        let error = client.handle_message(&tile(wrong), now).unwrap_err().to_string();
+        assert!(error.starts_with("the peer speaks of "), "{error}");
+    }
+    assert!(client.handle_message(&manifest, now).is_err());
+    let first = Message::Report(Report::default()).to_bytes();
+    server.handle_message(&first, now).unwrap();
+    let early = Report { arrived: vec![TileId { gop: 1, ..id }], ..Report::default() };
+    let error = server.handle_message(&Message::Report(early).to_bytes(), now).unwrap_err();
+    assert_eq!(error.to_string(), "the peer speaks of GoP 1, and there are 1; is it damaged?");
+}
+
+#[test]
+fn other_programs_and_versions_are_named() {
+    let mut hello = Client::new(ClientSettings::default()).poll_transmit().unwrap();
+    hello[6] = 9;
+    assert_eq!(Message::decode(&hello), Err(WireError::Version(9)));
+    hello[1] = b'X';
+    assert_eq!(Message::decode(&hello), Err(WireError::Stranger));
+    assert_eq!(Message::decode(&hello[..2]), Err(WireError::Stranger));
+    assert_eq!(Message::decode(b"GET / HTTP/1.1"), Err(WireError::Kind(b'G')));
+}
+
+#[test]
+fn tags_are_tiles() {
+    let id = TileId { gop: u32::MAX, tile: u16::MAX, qp: u8::MAX };
+    assert!(id.tag() < 1 << 62);
+    assert_eq!(TileId::from_tag(id.tag()), Some(id));
+    assert_eq!(TileId::from_tag(1 << 56), None);
+}
+
+fn rung() -> impl Strategy<Value = RungNotice> {
+    (any::<u8>(), any::<u32>(), 0_f32..1e6).prop_map(|(qp, bytes, ws_mse)| RungNotice {
+        qp,
+        bytes,
+        ws_mse,
+    })
+}
+
+fn message() -> impl Strategy<Value = Message<'static>> {
+    let id = (0_u32..86_400, 0_u16..4_096, any::<u8>());
+    let id = id.prop_map(|(gop, tile, qp)| TileId { gop, tile, qp });
+    let notice = (
+        prop::option::of(rung()),
+        prop::option::of(rung()),
+        0_f32..1e6,
+        prop::collection::vec(0_f32..1e6, 0..=MAX_AGES),
+    );
+    let notice = notice.prop_map(|(planned, base, grey, changes)| TileNotice {
+        planned,
+        base,
+        grey,
+        changes,
+    });
+    let pose = (0_u64..86_400_000, prop::array::uniform3(-360_f32..360.0))
+        .prop_map(|(ms, degrees)| PoseNotice { at: Duration::from_millis(ms), degrees });
+    prop_oneof![
+        prop::array::uniform2(1_f32..170.0).prop_map(|fov_deg| Message::Hello(Hello { fov_deg })),
+        (0_u32..1_000, any::<u64>(), prop::collection::vec(notice, 0..20)).prop_map(
+            |(gop, expected, tiles)| {
+                Message::Gop(GopNotice { gop, expected: ByteCount::new(expected), tiles })
+            }
+        ),
+        (any::<u64>(), prop::collection::vec(pose, 0..MAX_POSES), prop::collection::vec(id, 0..50))
+            .prop_map(|(received, poses, arrived)| {
+                Message::Report(Report { received, poses, arrived })
+            }),
+        any::<u32>().prop_map(|gops| Message::End { gops }),
+        "[ -~]{0,255}".prop_map(|reason| Message::Refusal { reason }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn messages_read_back(message in message()) {
+        let bytes = message.to_bytes();
+        prop_assert_eq!(Message::decode(&bytes), Ok(message));
+        // Cut or longer ones are none.
+        prop_assert!(Message::decode(&bytes[..bytes.len() - 1]).is_err());
+        prop_assert!(Message::decode(&[&bytes[..], b"x"].concat()).is_err());
+    }
+
+    #[test]
+    fn any_bytes_are_a_message_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(message) = Message::decode(&bytes) {
+            let again = message.to_bytes();
+            prop_assert_eq!(Message::decode(&again), Ok(message));
+        }
+    }
+
+    /// Whatever becomes of the tiles and however the rest is delayed: each tile is counted once,
+    /// nothing that came too late counts as there, and nothing is kept for ever.
+    #[test]
+    fn every_tile_is_counted_once(seed in any::<u64>(), gops in 1_u32..7, which in 0_usize..3) {
+        let concealment = Concealment::ALL[which].1;
+        let mut world = World::new(gops, concealment);
+        let mut rng = Rng::stream(seed, "live/network");
+        let mut delays = Rng::stream(seed, "live/control");
+        let mut control = || MS * delays.below(900) as u32;
+        let mut fate = || {
+            let after = MS * rng.below(1_200) as u32;
+            match rng.below(8) {
+                0..5 => Fate::Arrives(after),
+                5 => Fate::Doubled(after),
+                6 => Fate::CalledBack,
+                _ => Fate::Lost,
+            }
+        };
+        world.run(&mut control, &mut fate);
+        whole(&world.reports, gops);
+        for report in &world.reports {
+            let times = |on_time| {
+                let of = world.arrived.iter().filter(|(id, _)| id.gop == report.gop);
+                of.filter(|(_, time)| *time == on_time).count()
+            };
+            prop_assert!(report.arrived + report.base_arrived <= 2 * TILES);
+            prop_assert!(report.arrived <= times(true));
+            prop_assert!(report.psnr_db().is_some_and(|db| db > 0.0 && db <= 100.0));
+        }
+    }
+}

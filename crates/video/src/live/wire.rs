@@ -1,0 +1,546 @@
+//! The messages of a live stream, as bytes.
+//!
+//! A message is its type, one byte, and its fields; numbers are in network byte order, `f32` is
+//! IEEE 754. A connection of messages carries one in each of its messages; over a byte stream each
+//! has its length before it, four bytes. docs/vr.md has the table. Decoding is total: whatever a
+//! peer sends is a message within the bounds below, or an error.
+
+use std::time::Duration;
+
+use weftline_core::ByteCount;
+
+use crate::evaluate::Concealment;
+use crate::geometry::{FrameSize, Grid};
+use crate::rd::{MAX_GOPS, MAX_RUNGS, MAX_TILES, MAX_WS_MSE};
+
+/// The version of the messages. A peer of another one is refused by name.
+pub const VERSION: u16 = 1;
+/// The longest message to a player: a tile of 16 MiB.
+pub const MAX_TO_PLAYER: usize = 16 << 20;
+/// The longest message to a server.
+pub const MAX_TO_SERVER: usize = 64 << 10;
+/// The longest part of a tile message that a decoder is set up from.
+pub const MAX_INIT: usize = 64 << 10;
+/// The most poses of one report.
+pub const MAX_POSES: usize = 32;
+/// The most tiles of one report.
+pub const MAX_REPORTED: usize = 4_096;
+/// The most ages of a tile's concealment by an old picture.
+pub const MAX_AGES: usize = 16;
+/// The longest text, in bytes.
+pub const MAX_TEXT: usize = 255;
+/// The longest GoP of a live stream, and the shortest.
+pub const GOP_LENGTHS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+
+/// What the first message begins with.
+const MAGIC: &[u8; 4] = b"WLVR";
+
+/// A message of either side.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message<'a> {
+    /// The player's first: it wants the stream.
+    Hello(Hello),
+    /// The server's first: what the stream is.
+    Manifest(Manifest),
+    /// The server begins a GoP: what it sends of it.
+    Gop(GopNotice),
+    /// A tile.
+    Tile(Tile<'a>),
+    /// The player: where it looks, and what arrived.
+    Report(Report),
+    /// The server has sent so many GoPs, and no more come.
+    End {
+        /// How many.
+        gops: u32,
+    },
+    /// The last words of one that does not go on.
+    Refusal {
+        /// Why, and the remedy; one line of at most [`MAX_TEXT`] bytes.
+        reason: String,
+    },
+}
+
+/// The player's first message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hello {
+    /// The angles that its viewport spans, in degrees, 1 to 170.
+    pub fov_deg: [f32; 2],
+}
+
+/// What a stream is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// The size of the frame.
+    pub frame: FrameSize,
+    /// Its tiles.
+    pub grid: Grid,
+    /// How long a GoP plays.
+    pub gop: Duration,
+    /// Pictures in a GoP.
+    pub gop_frames: u32,
+    /// How many GoPs come.
+    pub gops: u32,
+    /// What the player is to show in place of late tiles.
+    pub concealment: Concealment,
+    /// The tile scheme that plans.
+    pub scheme: String,
+    /// The QPs of the ladder, ascending.
+    pub qps: Vec<u8>,
+}
+
+/// What is sent of a GoP.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GopNotice {
+    /// Its number, from 0.
+    pub gop: u32,
+    /// What the server expects the paths to carry in its time.
+    pub expected: ByteCount,
+    /// Each tile, in raster order.
+    pub tiles: Vec<TileNotice>,
+}
+
+/// What is sent of a tile, and what it loses if that does not arrive. All losses are parts of the
+/// frame's WS-MSE.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TileNotice {
+    /// What the plan sends; `None` if it leaves the tile out.
+    pub planned: Option<RungNotice>,
+    /// What is sent before, as a base layer.
+    pub base: Option<RungNotice>,
+    /// What mid-grey loses.
+    pub grey: f32,
+    /// What the original has changed since one GoP before, two before, and so on.
+    pub changes: Vec<f32>,
+}
+
+/// One encoding of a tile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RungNotice {
+    /// Its QP.
+    pub qp: u8,
+    /// Its length.
+    pub bytes: u32,
+    /// What it loses.
+    pub ws_mse: f32,
+}
+
+/// Which encoding of which tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TileId {
+    /// The GoP.
+    pub gop: u32,
+    /// The tile, in raster order.
+    pub tile: u16,
+    /// The QP.
+    pub qp: u8,
+}
+
+/// A tile as it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tile<'a> {
+    /// Which.
+    pub id: TileId,
+    /// What its decoder is set up from, until the player has said that it has it; else empty.
+    pub init: &'a [u8],
+    /// Its pictures: a fragment of MP4.
+    pub segment: &'a [u8],
+}
+
+/// What a player reports, ten times a second.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Bytes of messages that it has received so far.
+    pub received: u64,
+    /// Where it looked, in order of time.
+    pub poses: Vec<PoseNotice>,
+    /// Tiles that arrived since the report before.
+    pub arrived: Vec<TileId>,
+}
+
+/// Where a head looked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PoseNotice {
+    /// The time in the video.
+    pub at: Duration,
+    /// Yaw, pitch and roll in degrees.
+    pub degrees: [f32; 3],
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// It ends too early.
+    #[error("a message of type {kind} ends in the middle of a field; is the peer damaged?")]
+    Short {
+        /// Its type.
+        kind: u8,
+    },
+    /// It goes on too long.
+    #[error("a message of type {kind} has {extra} bytes too many; is the peer damaged?")]
+    Long {
+        /// Its type.
+        kind: u8,
+        /// How many.
+        extra: usize,
+    },
+    /// No such type.
+    #[error("there is no message of type {0}; is the peer damaged?")]
+    Kind(u8),
+    /// Not a greeting of ours.
+    #[error(
+        "the peer speaks something else; the other side of a stream is weftline vr serve or \
+             weftline vr play"
+    )]
+    Stranger,
+    /// Another version.
+    #[error(
+        "the peer has version {0} of live streams and this one has {VERSION}; use the same \
+             release on both sides"
+    )]
+    Version(u16),
+    /// A value out of range.
+    #[error("a message of type {kind} has a {field} out of range; is the peer damaged?")]
+    Value {
+        /// Its type.
+        kind: u8,
+        /// The field.
+        field: &'static str,
+    },
+}
+
+impl TileId {
+    /// The tag of the transport's message: its parts, below 2⁵⁶.
+    pub fn tag(self) -> u64 {
+        u64::from(self.gop) << 24 | u64::from(self.tile) << 8 | u64::from(self.qp)
+    }
+
+    /// The tile of a [`Self::tag`]; `None` if it is none.
+    pub fn from_tag(tag: u64) -> Option<Self> {
+        let gop = u32::try_from(tag >> 24).ok()?;
+        Some(Self { gop, tile: (tag >> 8) as u16, qp: tag as u8 })
+    }
+}
+
+impl Message<'_> {
+    const HELLO: u8 = 1;
+    const MANIFEST: u8 = 2;
+    const GOP: u8 = 3;
+    const TILE: u8 = 4;
+    const REPORT: u8 = 5;
+    const END: u8 = 6;
+    const REFUSAL: u8 = 7;
+
+    /// Appends the message to `out`. Lists and texts that are longer than they may be are cut.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hello(hello) => {
+                out.push(Self::HELLO);
+                out.extend_from_slice(MAGIC);
+                out.extend_from_slice(&VERSION.to_be_bytes());
+                hello.fov_deg.iter().for_each(|deg| put_f32(out, *deg));
+            }
+            Self::Manifest(manifest) => put_manifest(out, manifest),
+            Self::Gop(notice) => put_gop(out, notice),
+            Self::Tile(tile) => {
+                out.push(Self::TILE);
+                put_id(out, tile.id);
+                put_u32(out, tile.init.len() as u32);
+                out.extend_from_slice(tile.init);
+                out.extend_from_slice(tile.segment);
+            }
+            Self::Report(report) => put_report(out, report),
+            Self::End { gops } => {
+                out.push(Self::END);
+                put_u32(out, *gops);
+            }
+            Self::Refusal { reason } => {
+                out.push(Self::REFUSAL);
+                put_text(out, reason);
+            }
+        }
+    }
+
+    /// The message as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode(&mut out);
+        out
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message, all of `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] if they are none.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let Some((&kind, rest)) = bytes.split_first() else {
+            return Err(WireError::Short { kind: 0 });
+        };
+        let mut reader = Reader { kind, rest };
+        let message = match kind {
+            Self::HELLO => Self::Hello(hello(&mut reader)?),
+            Self::MANIFEST => Self::Manifest(manifest(&mut reader)?),
+            Self::GOP => Self::Gop(gop(&mut reader)?),
+            Self::TILE => Self::Tile(tile(&mut reader)?),
+            Self::REPORT => Self::Report(report(&mut reader)?),
+            Self::END => Self::End { gops: reader.u32()? },
+            Self::REFUSAL => Self::Refusal { reason: reader.text()? },
+            kind => return Err(WireError::Kind(kind)),
+        };
+        match reader.rest.len() {
+            0 => Ok(message),
+            extra => Err(WireError::Long { kind, extra }),
+        }
+    }
+}
+
+fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn put_f32(out: &mut Vec<u8>, value: f32) {
+    out.extend_from_slice(&value.to_be_bytes());
+}
+
+fn put_id(out: &mut Vec<u8>, id: TileId) {
+    put_u32(out, id.gop);
+    put_u16(out, id.tile);
+    out.push(id.qp);
+}
+
+/// A text, cut where a character ends.
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let end = text.floor_char_boundary(MAX_TEXT);
+    out.push(end as u8);
+    out.extend_from_slice(&text.as_bytes()[..end]);
+}
+
+fn put_manifest(out: &mut Vec<u8>, manifest: &Manifest) {
+    out.push(Message::MANIFEST);
+    put_u16(out, VERSION);
+    put_u32(out, manifest.frame.width());
+    put_u32(out, manifest.frame.height());
+    out.extend([manifest.grid.columns() as u8, manifest.grid.rows() as u8]);
+    put_u64(out, manifest.gop.as_nanos() as u64);
+    put_u32(out, manifest.gop_frames);
+    put_u32(out, manifest.gops);
+    let concealment = Concealment::ALL.iter().position(|(_, one)| *one == manifest.concealment);
+    out.push(concealment.unwrap_or(0) as u8);
+    put_text(out, &manifest.scheme);
+    let qps = &manifest.qps[..manifest.qps.len().min(MAX_RUNGS)];
+    out.push(qps.len() as u8);
+    out.extend_from_slice(qps);
+}
+
+fn put_gop(out: &mut Vec<u8>, notice: &GopNotice) {
+    out.push(Message::GOP);
+    put_u32(out, notice.gop);
+    put_u64(out, notice.expected.as_u64());
+    let tiles = &notice.tiles[..notice.tiles.len().min(MAX_TILES)];
+    put_u16(out, tiles.len() as u16);
+    for tile in tiles {
+        let changes = &tile.changes[..tile.changes.len().min(MAX_AGES)];
+        let flags = u8::from(tile.planned.is_some()) | u8::from(tile.base.is_some()) << 1;
+        out.extend([flags, changes.len() as u8]);
+        for rung in tile.planned.iter().chain(&tile.base) {
+            out.push(rung.qp);
+            put_u32(out, rung.bytes);
+            put_f32(out, rung.ws_mse);
+        }
+        put_f32(out, tile.grey);
+        changes.iter().for_each(|change| put_f32(out, *change));
+    }
+}
+
+fn put_report(out: &mut Vec<u8>, report: &Report) {
+    out.push(Message::REPORT);
+    put_u64(out, report.received);
+    let poses = &report.poses[..report.poses.len().min(MAX_POSES)];
+    out.push(poses.len() as u8);
+    for pose in poses {
+        put_u64(out, pose.at.as_nanos() as u64);
+        pose.degrees.iter().for_each(|deg| put_f32(out, *deg));
+    }
+    let arrived = &report.arrived[..report.arrived.len().min(MAX_REPORTED)];
+    put_u16(out, arrived.len() as u16);
+    arrived.iter().for_each(|id| put_id(out, *id));
+}
+
+/// What is left of a message.
+struct Reader<'a> {
+    kind: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], WireError> {
+        let (taken, rest) =
+            self.rest.split_at_checked(len).ok_or(WireError::Short { kind: self.kind })?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (taken, rest) =
+            self.rest.split_first_chunk().ok_or(WireError::Short { kind: self.kind })?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, WireError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn u16(&mut self) -> Result<u16, WireError> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, WireError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, WireError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    fn text(&mut self) -> Result<String, WireError> {
+        let len = self.u8()?;
+        let text = std::str::from_utf8(self.take(len.into())?);
+        let plain = text.ok().filter(|text| !text.chars().any(char::is_control));
+        plain.map(str::to_owned).ok_or_else(|| self.wrong("text"))
+    }
+
+    /// A number from `least` to `most`.
+    fn f32(&mut self, field: &'static str, least: f32, most: f32) -> Result<f32, WireError> {
+        let value = self.array().map(f32::from_be_bytes)?;
+        (least..=most).contains(&value).then_some(value).ok_or_else(|| self.wrong(field))
+    }
+
+    /// A part of the frame's WS-MSE.
+    fn loss(&mut self) -> Result<f32, WireError> {
+        self.f32("loss", 0.0, MAX_WS_MSE as f32)
+    }
+
+    fn id(&mut self) -> Result<TileId, WireError> {
+        let id = TileId { gop: self.u32()?, tile: self.u16()?, qp: self.u8()? };
+        let fits = (id.gop as usize) < MAX_GOPS && usize::from(id.tile) < MAX_TILES;
+        fits.then_some(id).ok_or_else(|| self.wrong("tile"))
+    }
+
+    /// A count of at most `most`.
+    fn count(&self, count: usize, field: &'static str, most: usize) -> Result<usize, WireError> {
+        if count <= most { Ok(count) } else { Err(self.wrong(field)) }
+    }
+
+    fn wrong(&self, field: &'static str) -> WireError {
+        WireError::Value { kind: self.kind, field }
+    }
+}
+
+fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
+    // A stranger's first bytes may be few.
+    if reader.take(MAGIC.len()).ok() != Some(MAGIC) {
+        return Err(WireError::Stranger);
+    }
+    match reader.u16()? {
+        VERSION => {}
+        other => return Err(WireError::Version(other)),
+    }
+    let mut angle = || reader.f32("field of view", 1.0, 170.0);
+    Ok(Hello { fov_deg: [angle()?, angle()?] })
+}
+
+fn manifest(reader: &mut Reader<'_>) -> Result<Manifest, WireError> {
+    match reader.u16()? {
+        VERSION => {}
+        other => return Err(WireError::Version(other)),
+    }
+    let (width, height) = (reader.u32()?, reader.u32()?);
+    let frame = FrameSize::new(width, height).map_err(|_| reader.wrong("frame"))?;
+    let (columns, rows) = (reader.u8()?, reader.u8()?);
+    let grid = Grid::new(columns.into(), rows.into()).map_err(|_| reader.wrong("grid"))?;
+    let gop = Duration::from_nanos(reader.u64()?);
+    if !(GOP_LENGTHS[0]..=GOP_LENGTHS[1]).contains(&gop) {
+        return Err(reader.wrong("length of a GoP"));
+    }
+    let (gop_frames, gops) = (reader.u32()?, reader.u32()?);
+    reader.count(gops as usize, "number of GoPs", MAX_GOPS)?;
+    let concealment = usize::from(reader.u8()?);
+    let concealment = Concealment::ALL.get(concealment).map(|(_, concealment)| *concealment);
+    let concealment = concealment.ok_or_else(|| reader.wrong("concealment"))?;
+    let scheme = reader.text()?;
+    let rungs = usize::from(reader.u8()?);
+    let rungs = reader.count(rungs, "ladder", MAX_RUNGS)?;
+    let qps = reader.take(rungs)?.to_vec();
+    Ok(Manifest { frame, grid, gop, gop_frames, gops, concealment, scheme, qps })
+}
+
+fn gop(reader: &mut Reader<'_>) -> Result<GopNotice, WireError> {
+    let gop = reader.u32()?;
+    reader.count(gop as usize, "GoP", MAX_GOPS - 1)?;
+    let expected = ByteCount::new(reader.u64()?);
+    let count = usize::from(reader.u16()?);
+    let count = reader.count(count, "number of tiles", MAX_TILES)?;
+    let mut tiles = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (flags, ages) = (reader.u8()?, usize::from(reader.u8()?));
+        if flags > 3 {
+            return Err(reader.wrong("flag"));
+        }
+        let ages = reader.count(ages, "number of ages", MAX_AGES)?;
+        let mut rung = |flag: u8| {
+            if flags & flag == 0 {
+                return Ok(None);
+            }
+            let (qp, bytes, ws_mse) = (reader.u8()?, reader.u32()?, reader.loss()?);
+            Ok(Some(RungNotice { qp, bytes, ws_mse }))
+        };
+        let (planned, base) = (rung(1)?, rung(2)?);
+        let grey = reader.loss()?;
+        let changes = (0..ages).map(|_| reader.loss()).collect::<Result<_, _>>()?;
+        tiles.push(TileNotice { planned, base, grey, changes });
+    }
+    Ok(GopNotice { gop, expected, tiles })
+}
+
+fn tile<'a>(reader: &mut Reader<'a>) -> Result<Tile<'a>, WireError> {
+    let id = reader.id()?;
+    let len = reader.u32()? as usize;
+    let len = reader.count(len, "length of an init segment", MAX_INIT)?;
+    let init = reader.take(len)?;
+    let segment = std::mem::take(&mut reader.rest);
+    if segment.is_empty() {
+        return Err(WireError::Short { kind: reader.kind });
+    }
+    Ok(Tile { id, init, segment })
+}
+
+fn report(reader: &mut Reader<'_>) -> Result<Report, WireError> {
+    /// A video lasts a day at most.
+    const DAY: Duration = Duration::from_secs(86_400);
+    let received = reader.u64()?;
+    let count = usize::from(reader.u8()?);
+    let count = reader.count(count, "number of poses", MAX_POSES)?;
+    let mut poses = Vec::with_capacity(count);
+    for _ in 0..count {
+        let at = Duration::from_nanos(reader.u64()?);
+        if at > DAY {
+            return Err(reader.wrong("time"));
+        }
+        let mut angle = || reader.f32("angle", -3_600.0, 3_600.0);
+        poses.push(PoseNotice { at, degrees: [angle()?, angle()?, angle()?] });
+    }
+    let count = usize::from(reader.u16()?);
+    let count = reader.count(count, "number of tiles", MAX_REPORTED)?;
+    let arrived = (0..count).map(|_| reader.id()).collect::<Result<_, _>>()?;
+    Ok(Report { received, poses, arrived })
+}

@@ -1,0 +1,305 @@
+//! The fast path against the truth: tiles' WS-MSEs weighed by their shares of the viewport, against
+//! viewports that are drawn from the original and from the decoded tiles.
+//!
+//! What the fast path leaves out: a tile's error is not the same all over the tile, and not in all
+//! pictures of a GoP. That is what viewports are compared for whose pixels are the frame's nearest
+//! ones. A viewport that mixes each pixel from four smooths errors away: by 10·log₁₀(9/4) = 3.5 dB
+//! if neighbours err independently (at a fine QP, or in small frames), by less if they err alike.
+//! All schemes gain by that, the finer ones more; it is told apart.
+
+use std::collections::BTreeMap;
+
+use rayon::prelude::*;
+use weftline_core::rng::Rng;
+use weftline_video::evaluate::{Concealment, PSNR_CEILING_DB, Shown};
+use weftline_video::geometry::{Direction, FieldOfView, Orientation};
+use weftline_video::head::{Trace, times_of};
+use weftline_video::metric::{Camera, Plane, ViewportMap, mse_of_psnr_db, psnr_db};
+use weftline_video::ows::Entry;
+
+use super::compose::compose;
+use super::{Audience, One, Rates, Scene, Settings, Transport};
+use crate::decode::DecodedGop;
+use crate::error::VrError;
+use crate::ffmpeg::Ffmpeg;
+use crate::package::Package;
+use crate::source::Source;
+
+/// What is checked.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// How many GoPs, drawn at random.
+    pub gops: usize,
+    /// The tile schemes that choose the rungs.
+    pub schemes: Vec<&'static Entry>,
+    /// Shares of what the finest rungs of all tiles take, at which rates are planned for.
+    pub shares: Vec<f64>,
+    /// Width of the viewport's pixels in those of the frame.
+    pub pixel: f64,
+    /// Of the draw.
+    pub seed: u64,
+}
+
+/// How far the fast path is off the truth in one GoP for one viewer: positive where it promises
+/// more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gap {
+    /// The GoP.
+    pub gop: usize,
+    /// The scheme.
+    pub scheme: &'static str,
+    /// The share of the finest rate that was planned for.
+    pub share: f64,
+    /// The viewer, as an index into the audience.
+    pub viewer: usize,
+    /// The PSNR of the poses' mean MSE: the fast path's, and of viewports drawn by nearest pixels
+    /// and mixed from four.
+    pub of_mean_db: [f64; 3],
+    /// The mean over the poses of their PSNR: the same.
+    pub mean_db: [f64; 3],
+}
+
+/// How a viewport is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drawn {
+    /// From the nearest pixels of the frame.
+    Nearest,
+    /// Each pixel mixed from four of the frame.
+    Bilinear,
+}
+
+/// All gaps of a package.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// The package's name.
+    pub scene: String,
+    /// One for each GoP, scheme, rate and viewer.
+    pub gaps: Vec<Gap>,
+}
+
+impl Check {
+    /// Mean, mean without sign, and worst without sign of the gaps of dB of the mean MSE.
+    pub fn of_mean_db(&self, drawn: Drawn) -> [f64; 3] {
+        summary(self.gaps.iter().map(|gap| gap.of_mean_db), drawn)
+    }
+
+    /// The same of the mean of dB.
+    pub fn mean_db(&self, drawn: Drawn) -> [f64; 3] {
+        summary(self.gaps.iter().map(|gap| gap.mean_db), drawn)
+    }
+}
+
+fn summary(values: impl Iterator<Item = [f64; 3]>, drawn: Drawn) -> [f64; 3] {
+    let truth = 1 + drawn as usize;
+    let gaps: Vec<f64> = values.map(|values| values[0] - values[truth]).collect();
+    let mean = |value: fn(f64) -> f64| {
+        gaps.iter().map(|gap| value(*gap)).sum::<f64>() / gaps.len().max(1) as f64
+    };
+    [mean(|gap| gap), mean(f64::abs), gaps.iter().fold(0.0, |most: f64, gap| most.max(gap.abs()))]
+}
+
+/// What is shown in one GoP under one plan.
+struct Case {
+    gop: usize,
+    scheme: &'static str,
+    share: f64,
+    shown: Vec<Shown>,
+    losses: Vec<f64>,
+}
+
+/// Compares both paths for some GoPs of a package and all of an audience.
+///
+/// # Errors
+/// If nothing can be planned, or ffmpeg fails.
+pub fn check(
+    ffmpeg: &Ffmpeg,
+    package: &Package,
+    source: &Source,
+    audience: &Audience,
+    options: &CheckOptions,
+) -> Result<Check, VrError> {
+    let scene = Scene::of(package)?;
+    let gops = draw(scene.table.gops().len(), options);
+    let mut by_gop: BTreeMap<usize, Vec<Case>> = BTreeMap::new();
+    for case in cases(&scene, audience, options, &gops)? {
+        by_gop.entry(case.gop).or_default().push(case);
+    }
+    let grid = scene.grid()?;
+    let mut gaps = Vec::new();
+    for (gop, cases) in by_gop {
+        let number = u32::try_from(gop).unwrap_or(u32::MAX);
+        let original = DecodedGop::original(ffmpeg, package, source, number)?;
+        for case in cases {
+            let decoded = compose(ffmpeg, package, gop, &case.shown)?;
+            let per_pixel: Vec<f64> = (0..grid.tiles())
+                .map(|tile| case.losses[tile] * 4.0 * std::f64::consts::PI / grid.solid_angle(tile))
+                .collect();
+            let viewers: Vec<_> = audience.viewers.iter().enumerate().collect();
+            let compared = viewers.into_par_iter().map(|(viewer, (trace, views))| {
+                let fast = views
+                    .poses(gop)
+                    .iter()
+                    .map(|share| share.iter().zip(&per_pixel).map(|(s, e)| s * e).sum::<f64>());
+                let [nearest, bilinear] =
+                    rendered(package, trace, gop, options.pixel, &original, &decoded)?;
+                let all = [fast.collect::<Vec<f64>>(), nearest, bilinear];
+                let [of_mean_db, mean_db] = decibels(&all);
+                let Case { scheme, share, .. } = case;
+                Ok(Gap { gop, scheme, share, viewer, of_mean_db, mean_db })
+            });
+            gaps.extend(compared.collect::<Result<Vec<Gap>, VrError>>()?);
+        }
+    }
+    Ok(Check { scene: scene.name, gaps })
+}
+
+/// Some GoPs, in their order.
+fn draw(all: usize, options: &CheckOptions) -> Vec<usize> {
+    let mut gops: Vec<usize> = (0..all).collect();
+    let mut rng = Rng::stream(options.seed, "vr/check/gops");
+    while gops.len() > options.gops.max(1) {
+        let out = rng.below(gops.len() as u64) as usize;
+        gops.remove(out);
+    }
+    gops
+}
+
+/// The plans at constant rates: all that is sent arrives, and tiles that are not sent are grey.
+fn cases(
+    scene: &Scene,
+    audience: &Audience,
+    options: &CheckOptions,
+    gops: &[usize],
+) -> Result<Vec<Case>, VrError> {
+    let settings = Settings {
+        schemes: Vec::new(),
+        concealments: Vec::new(),
+        warm_up: 1,
+        effort_units: weftline_video::ows::Effort::DEFAULT_UNITS,
+    };
+    let played_s = scene.table.gop_duration().as_secs_f64() * scene.table.gops().len() as f64;
+    let mut cases = Vec::new();
+    for &share in &options.shares {
+        let mbps = vec![vec![scene.finest_mbps() * share]; 2 + played_s.ceil() as usize];
+        let rates = Rates::new("check", Transport::LinuxMptcp, 0, &mbps, 1.0)?;
+        for &scheme in &options.schemes {
+            let concealment = Concealment::Grey;
+            let one = One { scene, audience, rates: &rates, scheme, concealment };
+            one.play(&settings, &mut |detail| {
+                if gops.contains(&detail.gop) {
+                    let (shown, losses) = (detail.shown.to_vec(), detail.losses.to_vec());
+                    cases.push(Case { gop: detail.gop, scheme: scheme.name, share, shown, losses });
+                }
+            })?;
+        }
+    }
+    Ok(cases)
+}
+
+/// The MSE of the viewport at each pose of a GoP, drawn in both ways.
+fn rendered(
+    package: &Package,
+    trace: &Trace,
+    gop: usize,
+    pixel: f64,
+    original: &DecodedGop,
+    decoded: &DecodedGop,
+) -> Result<[Vec<f64>; 2], VrError> {
+    let plan = package.description();
+    let wrong = |why: weftline_video::metric::MetricError| VrError::Invalid(why.to_string());
+    let camera = Camera::for_frame(FieldOfView::default(), plan.frame(), pixel).map_err(wrong)?;
+    let number = u32::try_from(gop).unwrap_or(u32::MAX);
+    let start = plan.gop_duration() * number;
+    let mut map: Option<ViewportMap> = None;
+    let [mut nearest, mut bilinear] = [Vec::new(), Vec::new()];
+    for at in times_of(plan.gop_duration(), number) {
+        let orientation = trace.at(at);
+        let map = map.get_or_insert_with(|| ViewportMap::new(camera, orientation, plan.frame()));
+        map.turn_to(orientation);
+        let picture = plan.rate().frame_at(at.saturating_sub(start)).min(original.len() - 1);
+        let (original, decoded) = (original.picture(picture), decoded.picture(picture));
+        bilinear.push(map.mse(original, decoded).map_err(wrong)?);
+        nearest.push(nearest_mse(camera, orientation, original, decoded));
+    }
+    Ok([nearest, bilinear])
+}
+
+/// Every so many pixels of a viewport's rows and columns count for its error by nearest pixels.
+const EVERY: usize = 2;
+
+/// The MSE of a viewport whose pixels are the frame's nearest ones.
+fn nearest_mse(
+    camera: Camera,
+    orientation: Orientation,
+    original: Plane<'_>,
+    decoded: Plane<'_>,
+) -> f64 {
+    let (half_width, half_height) = camera.fov().half_sides();
+    let place = |index: u32, of: u32| 1.0 - (2.0 * f64::from(index) + 1.0) / f64::from(of);
+    let (mut sum, mut count) = (0_u64, 0_u64);
+    for row in (0..camera.height()).step_by(EVERY) {
+        let up = half_height * place(row, camera.height());
+        for column in (0..camera.width()).step_by(EVERY) {
+            let left = half_width * place(column, camera.width());
+            let Some(ray) = Direction::new(1.0, left, up) else { continue };
+            let (across, down) = orientation.turn(ray).frame_position();
+            // The right and the lower edge belong to the last pixels.
+            let pixel = |share: f64, side: u32| ((share * f64::from(side)) as u32).min(side - 1);
+            let (x, y) = (pixel(across, original.width()), pixel(down, original.height()));
+            let sample = |plane: Plane<'_>| plane.row(y)[x as usize];
+            let error = u64::from(sample(original).abs_diff(sample(decoded)));
+            sum += error * error;
+            count += 1;
+        }
+    }
+    sum as f64 / count.max(1) as f64
+}
+
+/// The PSNR of the mean, and the mean of the PSNRs, of each.
+fn decibels(errors: &[Vec<f64>; 3]) -> [[f64; 3]; 2] {
+    let capped = |mse: f64| psnr_db(mse.max(mse_of_psnr_db(PSNR_CEILING_DB)));
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let of_mean = |errors: &Vec<f64>| capped(mean(errors));
+    let of_each =
+        |errors: &Vec<f64>| mean(&errors.iter().map(|error| capped(*error)).collect::<Vec<_>>());
+    [errors.each_ref().map(of_mean), errors.each_ref().map(of_each)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_error_is_the_same_however_it_is_drawn() {
+        let (original, decoded) = (vec![100; 64 * 32], vec![103; 64 * 32]);
+        let plane = |data| Plane::new(data, 64, 32, 64).unwrap();
+        let camera = Camera::new(FieldOfView::default(), 20, 20).unwrap();
+        let head = Orientation::from_degrees(170.0, 60.0, 10.0);
+        let mse = nearest_mse(camera, head, plane(&original), plane(&decoded));
+        assert_eq!(mse, 9.0);
+        let [of_mean, of_each] = decibels(&[vec![9.0, 9.0], vec![9.0, 36.0], vec![0.0, 9.0]]);
+        assert!((of_mean[0] - psnr_db(9.0)).abs() < 1e-9);
+        assert!((of_mean[1] - psnr_db(22.5)).abs() < 1e-9);
+        assert!((of_each[1] - psnr_db(18.0)).abs() < 1e-9);
+        assert!((of_each[2] - (PSNR_CEILING_DB + psnr_db(9.0)) / 2.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn gaps_are_summed_up_with_and_without_their_sign() {
+        let gap = |fast: f64| Gap {
+            gop: 0,
+            scheme: "fix",
+            share: 0.4,
+            viewer: 0,
+            of_mean_db: [fast, 30.0, 31.0],
+            mean_db: [fast, 30.5, 33.0],
+        };
+        let check = Check { scene: String::new(), gaps: vec![gap(30.2), gap(29.6)] };
+        let close = |got: [f64; 3], wanted: [f64; 3]| {
+            got.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-9)
+        };
+        assert!(close(check.of_mean_db(Drawn::Nearest), [-0.1, 0.3, 0.4]));
+        assert!(close(check.of_mean_db(Drawn::Bilinear), [-1.1, 1.1, 1.4]));
+        assert!(close(check.mean_db(Drawn::Nearest), [-0.6, 0.6, 0.9]));
+    }
+}
