@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::{fmt, io};
 
 use bytes::{Bytes, BytesMut};
@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::events::PathEvent;
 use crate::shared::{End, Shared, WriteError};
 use crate::status::{self, About};
+use crate::turn::Turn;
 
 /// Bytes taken from the session at a time for [`AsyncBufRead`].
 const BUFFER: usize = 256 << 10;
@@ -45,12 +46,14 @@ pub struct ReadHalf {
     handle: Arc<Handle>,
     buffer: Vec<u8>,
     at: usize,
+    turn: Turn,
 }
 
 /// The writing half of a [`Connection`].
 #[derive(Debug)]
 pub struct WriteHalf {
     handle: Arc<Handle>,
+    turn: Turn,
 }
 
 /// The application's hold on a connection: letting go of it ends the connection.
@@ -97,8 +100,9 @@ impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, peer: SocketAddr, client: Option<String>) -> Self {
         let about = Arc::new(About::new(peer, client));
         let handle = Arc::new(Handle(Control { shared, about }));
-        let read = ReadHalf { handle: Arc::clone(&handle), buffer: Vec::new(), at: 0 };
-        let connection = Self { read, write: WriteHalf { handle } };
+        let (buffer, turn) = (Vec::new(), Turn::default());
+        let read = ReadHalf { handle: Arc::clone(&handle), buffer, at: 0, turn };
+        let connection = Self { read, write: WriteHalf { handle, turn: Turn::default() } };
         status::register(&connection);
         connection
     }
@@ -200,28 +204,31 @@ impl ReadHalf {
             self.at = self.buffer.len();
             return Ok(out.back().map_or(0, Bytes::len));
         }
-        let shared = &self.handle.0.shared;
-        let read = poll_fn(|cx| match shared.read_bytes(cx.waker(), most, out) {
-            None => Poll::Pending,
-            Some(result) => Poll::Ready(result),
+        let Self { handle, turn, .. } = self;
+        let read = poll_fn(|cx| {
+            ready!(turn.poll(cx));
+            handle.0.shared.read_bytes(cx.waker(), most, out).map_or(Poll::Pending, Poll::Ready)
         });
-        read.await.map_err(to_io)
+        let read = read.await.map_err(to_io)?;
+        turn.count(read);
+        Ok(read)
     }
 }
 
 impl WriteHalf {
     /// Memory to be filled, with how many bytes of it there is room for.
     pub(crate) async fn lend(&mut self) -> io::Result<(BytesMut, usize)> {
-        let shared = &self.handle.0.shared;
-        let lent = poll_fn(|cx| match shared.lend(cx.waker()) {
-            None => Poll::Pending,
-            Some(result) => Poll::Ready(result),
+        let Self { handle, turn } = self;
+        let lent = poll_fn(|cx| {
+            ready!(turn.poll(cx));
+            handle.0.shared.lend(cx.waker()).map_or(Poll::Pending, Poll::Ready)
         });
         lent.await.map_err(write_error)
     }
 
     /// Writes what the lent memory was filled with.
     pub(crate) fn take_back(&mut self, filled: BytesMut) -> io::Result<usize> {
+        self.turn.count(filled.len());
         self.handle.0.shared.take_back(filled).map_err(write_error)
     }
 }
@@ -243,6 +250,7 @@ impl AsyncRead for ReadHalf {
         if out.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
+        ready!(this.turn.poll(cx));
         let read = this.handle.0.shared.read(cx.waker(), |chunk| {
             let n = chunk.len().min(out.remaining());
             out.put_slice(&chunk[..n]);
@@ -250,7 +258,10 @@ impl AsyncRead for ReadHalf {
         });
         match read {
             None => Poll::Pending,
-            Some(Ok(_)) => Poll::Ready(Ok(())),
+            Some(Ok(n)) => {
+                this.turn.count(n);
+                Poll::Ready(Ok(()))
+            }
             Some(Err(error)) => Poll::Ready(Err(to_io(error))),
         }
     }
@@ -260,6 +271,7 @@ impl AsyncBufRead for ReadHalf {
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
         if this.at == this.buffer.len() {
+            ready!(this.turn.poll(cx));
             this.at = 0;
             let buffer = &mut this.buffer;
             buffer.clear();
@@ -270,7 +282,7 @@ impl AsyncBufRead for ReadHalf {
             });
             match read {
                 None => return Poll::Pending,
-                Some(Ok(_)) => {}
+                Some(Ok(n)) => this.turn.count(n),
                 Some(Err(error)) => return Poll::Ready(Err(to_io(error))),
             }
         }
@@ -290,9 +302,14 @@ impl AsyncWrite for WriteHalf {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.handle.0.shared.write(cx.waker(), data) {
+        let this = self.get_mut();
+        ready!(this.turn.poll(cx));
+        match this.handle.0.shared.write(cx.waker(), data) {
             None => Poll::Pending,
-            Some(Ok(n)) => Poll::Ready(Ok(n)),
+            Some(Ok(n)) => {
+                this.turn.count(n);
+                Poll::Ready(Ok(n))
+            }
             Some(Err(error)) => Poll::Ready(Err(write_error(error))),
         }
     }

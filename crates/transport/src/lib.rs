@@ -84,6 +84,7 @@ mod subflow;
 mod sys;
 mod tls;
 mod token;
+mod turn;
 mod vigil;
 
 pub mod refusal;

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use crate::clock;
 use crate::connection::{Connection, Control, Handle};
 use crate::error::Error;
 use crate::shared::Shared;
+use crate::turn::Turn;
 
 /// Whole messages in each direction, over all the paths.
 ///
@@ -36,12 +37,14 @@ pub struct Messages {
 #[derive(Debug)]
 pub struct MessageSender {
     handle: Arc<Handle>,
+    turn: Turn,
 }
 
 /// The receiving half of [`Messages`].
 #[derive(Debug)]
 pub struct MessageReceiver {
     handle: Arc<Handle>,
+    turn: Turn,
 }
 
 /// How messages end, as it becomes known. Does not keep the connection open.
@@ -162,18 +165,20 @@ impl MessageSender {
         let payload = payload.into();
         let deadline = options.deadline.map(|after| clock::now() + after);
         let options = MessageOptions { deadline, tag: options.tag };
-        let shared = &self.handle.0.shared;
-        let sending =
-            poll_fn(|cx| match shared.send_message(Some(cx.waker()), &payload, options) {
-                Some(result) => Poll::Ready(result),
-                None => Poll::Pending,
-            });
-        match deadline {
+        let Self { handle, turn } = self;
+        let sending = poll_fn(|cx| {
+            ready!(turn.poll(cx));
+            let sent = handle.0.shared.send_message(Some(cx.waker()), &payload, options);
+            sent.map_or(Poll::Pending, Poll::Ready)
+        });
+        let sent = match deadline {
             None => sending.await,
             Some(at) => tokio::time::timeout_at(clock::to_tokio(at), sending)
                 .await
                 .unwrap_or(Err(SendError::Expired.into())),
-        }
+        };
+        turn.count(payload.len());
+        sent
     }
 
     /// As [`send`](Self::send) without waiting.
@@ -226,12 +231,17 @@ impl MessageReceiver {
     /// # Errors
     /// As there.
     pub async fn recv(&mut self) -> Result<Option<Incoming>, Arc<Error>> {
-        let shared = &self.handle.0.shared;
-        poll_fn(|cx| match shared.receive(cx.waker()) {
-            Some(result) => Poll::Ready(result),
-            None => Poll::Pending,
-        })
-        .await
+        let Self { handle, turn } = self;
+        let receiving = poll_fn(|cx| {
+            ready!(turn.poll(cx));
+            handle.0.shared.receive(cx.waker()).map_or(Poll::Pending, Poll::Ready)
+        });
+        let received = receiving.await;
+        turn.count(match &received {
+            Ok(Some(Incoming::Message(message))) => message.payload.len(),
+            _ => 0,
+        });
+        received
     }
 
     /// The connection's counters, events and end.
@@ -274,8 +284,9 @@ impl Connection {
             return Err(self);
         }
         let handle = self.into_handle();
-        let sender = MessageSender { handle: Arc::clone(&handle) };
-        Ok(Messages { sender, receiver: MessageReceiver { handle } })
+        let sender = MessageSender { handle: Arc::clone(&handle), turn: Turn::default() };
+        let receiver = MessageReceiver { handle, turn: Turn::default() };
+        Ok(Messages { sender, receiver })
     }
 }
 

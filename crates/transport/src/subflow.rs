@@ -28,15 +28,12 @@ use crate::shared::{End, Shared, path_event};
 use crate::socket::{LowWater, TcpInfo, is_writable};
 use crate::stats::COUNTERS;
 use crate::tls;
+use crate::turn::Turn;
 
 /// Room made for a read of a socket: a page at first, and up to what one path of 2 Gb/s delivers in
 /// a millisecond when reads fill it.
 const READ_LEAST: usize = 4 << 10;
 const READ_MOST: usize = 256 << 10;
-/// Bytes that a task moves before it lets others run. Waiting for a socket that is ready does not
-/// yield by itself, and a path that is always ready would starve the others, their timers and the
-/// application.
-const TURN_BYTES: usize = 256 << 10;
 /// Frames per system call.
 const WRITE_SLICES: usize = 64;
 /// The kernel is asked about a subflow at most this often.
@@ -411,20 +408,6 @@ impl Source {
             self.turn.moved(read).await;
         }
         Ok(())
-    }
-}
-
-/// Lets other tasks run when this one has moved enough bytes.
-#[derive(Default)]
-struct Turn(usize);
-
-impl Turn {
-    async fn moved(&mut self, bytes: usize) {
-        self.0 += bytes;
-        if self.0 >= TURN_BYTES {
-            self.0 = 0;
-            tokio::task::yield_now().await;
-        }
     }
 }
 

@@ -4,6 +4,8 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -163,6 +165,30 @@ async fn a_path_that_dies_takes_no_message_along() {
             delivered += 1;
         }
         assert_eq!(delivered, sent);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_sender_that_need_not_wait_lets_others_run() {
+    let (server, client) = pair(Security::Plain);
+    let mut server = server.messages().bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let client = two_paths(client).server(server.local_addrs()[0]).messages().build().unwrap();
+    patiently(async {
+        let (mut ours, _theirs) = ends(&mut server, &client).await;
+        let turns = Arc::new(AtomicU64::new(0));
+        let others = Arc::clone(&turns);
+        tokio::spawn(async move {
+            loop {
+                others.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+            }
+        });
+        // Far less than there is memory for: nothing here waits for the paths.
+        for tag in 0..40 {
+            ours.send(pattern(100_000, tag), tagged(tag)).await.unwrap();
+        }
+        assert!(turns.load(Ordering::SeqCst) >= 10, "{turns:?} turns beside 4 MB");
     })
     .await;
 }
