@@ -65,8 +65,6 @@ struct Inner {
     /// Where the ends of messages go, if anywhere, and whether some have been taken from there.
     fates: Option<mpsc::Sender<MessageFate>>,
     took_fate: bool,
-    /// Bytes the application has written.
-    written: u64,
     /// When the timer task wakes up next.
     armed: Instant,
     /// Whether the server has not let the connection in yet (client).
@@ -75,6 +73,8 @@ struct Inner {
     no_path_since: Option<Instant>,
     /// Since when the application does not hold the connection any more.
     abandoned_at: Option<Instant>,
+    /// Whether the peer has sent something that nobody has read since then.
+    is_unheard: bool,
     /// Whether the peer has closed a subflow after everything had been said on it: it knows that
     /// the connection is over.
     answered: bool,
@@ -176,11 +176,11 @@ impl Shared {
             end: None,
             fates: None,
             took_fate: false,
-            written: 0,
             armed: Instant::FAR,
             opening: true,
             no_path_since: None,
             abandoned_at: None,
+            is_unheard: false,
             answered: false,
             over_since: None,
             names: BTreeMap::new(),

@@ -105,6 +105,26 @@ async fn a_dropped_connection_that_was_finished_is_delivered() {
 }
 
 #[tokio::test]
+async fn a_peer_that_says_no_more_may_take_its_time_to_close() {
+    let (mut server, client) = server_and_client(Security::Tls);
+    patiently(async {
+        let mut connection = client.build().unwrap().connect().await.unwrap();
+        connection.write_all(b"all there is").await.unwrap();
+        connection.shutdown().await.unwrap();
+        drop(connection);
+        let mut peer = server.accept().await;
+        let mut got = Vec::new();
+        peer.read_to_end(&mut got).await.unwrap();
+        assert_eq!(got, b"all there is");
+        // Longer than a connection that was let go of waits before it looks again.
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        peer.shutdown().await.unwrap();
+        peer.closed().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_dropped_connection_that_was_not_finished_is_reset() {
     let (mut server, client) = server_and_client(Security::Plain);
     patiently(async {

@@ -492,6 +492,11 @@ impl Session {
         self.recv.is_complete() && read
     }
 
+    /// Whether the peer has everything that was written and knows that it is everything.
+    pub fn is_delivered(&self) -> bool {
+        self.send.is_done()
+    }
+
     /// Whether [`finish`](Self::finish) was called.
     pub const fn is_finished(&self) -> bool {
         self.send.is_finished()

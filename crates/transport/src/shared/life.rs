@@ -106,8 +106,10 @@ impl Inner {
             self.fail(error, RESET_ABANDONED, &reason, now);
         }
         if let Some(since) = self.abandoned_at {
-            let delivered = self.session.stats().acknowledged == self.written;
-            if delivered || now.since(since) >= LINGER_TIME {
+            // As TCP does: who sends to one that has closed is told so, who does not may close in
+            // peace.
+            let unheard = self.is_unheard && self.session.is_delivered();
+            if unheard || now.since(since) >= LINGER_TIME {
                 let reason = "the application does not read any more";
                 let error = Error::Reset { code: RESET_ABANDONED, reason: reason.to_owned() };
                 self.fail(error, RESET_ABANDONED, reason, now);
@@ -186,12 +188,15 @@ impl Inner {
 
     /// Nobody reads any more, but the peer's data must not hold up what is left to deliver.
     fn discard_input(&mut self, now: Instant) {
-        while self.session.poll_message(now).is_some() {}
+        while self.session.poll_message(now).is_some() {
+            self.is_unheard = true;
+        }
         loop {
             let len = self.session.read_chunk().len();
             if len == 0 {
                 return;
             }
+            self.is_unheard = true;
             self.session.consume(len, now);
         }
     }

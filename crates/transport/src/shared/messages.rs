@@ -45,10 +45,7 @@ impl Shared {
                 false => Err(SendError::Full),
             };
             match (sent, waker) {
-                (Ok(id), _) => {
-                    inner.written += payload.len() as u64;
-                    Some(Ok(id))
-                }
+                (Ok(id), _) => Some(Ok(id)),
                 (Err(SendError::Full), Some(waker)) => {
                     inner.writer = Some(waker.clone());
                     None

@@ -59,7 +59,6 @@ impl Shared {
             }
             inner.reserve_send(data.len() as u64, now);
             let n = inner.session.write(data, now);
-            inner.written += n as u64;
             if n == 0 && !data.is_empty() {
                 inner.writer = Some(waker.clone());
                 return None;
@@ -106,7 +105,6 @@ impl Shared {
         self.with(|inner, now| {
             inner.check_writable()?;
             let n = inner.session.take_back(filled, now);
-            inner.written += n as u64;
             Ok(n)
         })
     }
