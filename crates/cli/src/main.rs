@@ -66,8 +66,11 @@ enum Command {
     Congestion(congestion::CongestionCommand),
     /// Draw the results in a directory as one HTML file
     Report {
-        /// Where `--out` of `lab run`, `sim run` or `sim sweep` wrote its results
+        /// Where `--out` of `lab run`, `sim run` or a sweep wrote its results
         dir: PathBuf,
+        /// Results to lay beside them, such as the same sweep in the other world
+        #[arg(long, value_name = "DIR")]
+        beside: Vec<PathBuf>,
     },
     /// List what can be named on the command line
     List {
@@ -110,8 +113,8 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Probe(command) => probe::run(command),
         Command::Vr(command) => vr::run(command),
         Command::Congestion(command) => congestion::run(command),
-        Command::Report { dir } => {
-            let page = weftline_report::write_report(&dir)?;
+        Command::Report { dir, beside } => {
+            let page = weftline_report::write_report(&dir, &beside)?;
             output::print(&format!("{}\n", page.display()))
         }
         Command::List { what } => list::run(what),

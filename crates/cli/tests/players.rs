@@ -8,7 +8,7 @@ mod common;
 
 use std::sync::{Mutex, PoisonError};
 
-use common::{failure, weftline};
+use common::{failure, run, weftline};
 use weftline_scenario::{RunRecord, VideoRecord};
 
 /// A clip of 5.24 Mb/s; one path alone is too slow for it, the two together have room.
@@ -107,6 +107,18 @@ fn mpv_plays_files_over_kernel_mptcp_and_segments_over_tcp() {
 fn the_model_of_a_player_is_the_simulators() {
     let line = failure(2, &["lab", "run", "mptcp-a1", "--scheme", "single:wifi"]);
     assert!(line.contains("--workload vlc, mpv or mpv-hls"), "{line}");
-    let line = failure(2, &["sim", "run", "mptcp-a1", "--workload", "vlc", "--scheme", "fbdt"]);
-    assert!(line.contains("no workload 'vlc'"), "{line}");
+    let mpv = ["sim", "run", "mptcp-a1", "--workload", "mpv", "--scheme", "fbdt"];
+    let line = failure(2, &mpv);
+    assert!(line.contains("no workload 'mpv'"), "{line}");
+    // Its rules are VLC's: the same under that player's name.
+    let [model, vlc] = ["video", "vlc"].map(|workload| {
+        let args = ["sim", "run", "mptcp-a1", "--scheme", "lpc", "--json", "--workload", workload];
+        let output = run(&args);
+        assert!(output.status.success(), "{output:?}");
+        let line = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str::<RunRecord>(line.trim()).unwrap()
+    });
+    assert!(model.video.is_some());
+    assert_eq!((model.video, model.paths), (vlc.video, vlc.paths));
+    assert_eq!((model.workload.as_str(), vlc.workload.as_str()), ("video", "vlc"));
 }

@@ -1,7 +1,7 @@
 //! What a report is made of: the records, their comparisons and their time series.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use weftline_scenario::{
     Comparison, ResultsError, RunRecord, Scenario, SeriesReader, SeriesRow, read_runs,
@@ -32,9 +32,9 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    pub(crate) fn read(dir: &Path) -> Result<Self, ReportError> {
+    pub(crate) fn read(dir: &Path, beside: &[PathBuf]) -> Result<Self, ReportError> {
         let vr = VrData::read(dir)?;
-        let records = match read_runs(dir) {
+        let mut records = match read_runs(dir) {
             // An evaluation of video needs no runs.
             Err(_) if vr.is_some() && !dir.join("runs.jsonl").exists() => Vec::new(),
             records => records?,
@@ -43,6 +43,10 @@ impl Data {
             return Err(ReportError::NoRuns(dir.join("runs.jsonl")));
         }
         let series = read_series(dir)?;
+        // After its own, whose numbers the series go by.
+        for other in beside {
+            records.extend(read_runs(other)?);
+        }
         let runs_with_series: BTreeSet<usize> = series.keys().map(|(run, _, _)| *run).collect();
         let (_, single) = Sweeps::split(&records, &|run| runs_with_series.contains(&run));
         let comparisons = compare(&records, &single);

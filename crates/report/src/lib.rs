@@ -57,13 +57,14 @@ pub enum ReportError {
 }
 
 /// Reads `runs.jsonl` and `series.csv`, and what `weftline vr evaluate` wrote, as far as they are in
-/// `dir`, and writes `report.html` beside them. Gives the page's path.
+/// `dir`, and writes `report.html` there. The runs of the directories `beside`, without their time
+/// series, are laid beside those of `dir`. Gives the page's path.
 ///
 /// # Errors
 ///
 /// If the results cannot be read, there are none, or the page cannot be written.
-pub fn write_report(dir: &Path) -> Result<PathBuf, ReportError> {
-    let data = Data::read(dir)?;
+pub fn write_report(dir: &Path, beside: &[PathBuf]) -> Result<PathBuf, ReportError> {
+    let data = Data::read(dir, beside)?;
     let file = dir.join("report.html");
     let written = fs::write(&file, page::render(&data));
     written.map_err(|source| ReportError::Write { file: file.clone(), source })?;

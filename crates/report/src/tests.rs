@@ -120,7 +120,7 @@ fn write_results(dir: &Path) {
 fn a_report_shows_tables_figures_and_notes() {
     let dir = tempfile::tempdir().unwrap();
     write_results(dir.path());
-    let file = write_report(dir.path()).unwrap();
+    let file = write_report(dir.path(), &[]).unwrap();
     assert_eq!(file, dir.path().join("report.html"));
     let html = fs::read_to_string(file).unwrap();
     for wanted in [
@@ -168,13 +168,13 @@ pub(crate) fn balanced(html: &str) {
 #[test]
 fn a_report_needs_runs_but_no_series() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(matches!(write_report(dir.path()), Err(ReportError::Results(_))));
+    assert!(matches!(write_report(dir.path(), &[]), Err(ReportError::Results(_))));
     fs::write(dir.path().join("runs.jsonl"), "").unwrap();
-    let error = write_report(dir.path()).unwrap_err();
+    let error = write_report(dir.path(), &[]).unwrap_err();
     assert!(matches!(error, ReportError::NoRuns(_)), "{error}");
     write_results(dir.path());
     fs::remove_file(dir.path().join("series.csv")).unwrap();
-    let html = fs::read_to_string(write_report(dir.path()).unwrap()).unwrap();
+    let html = fs::read_to_string(write_report(dir.path(), &[]).unwrap()).unwrap();
     assert!(html.contains("fbdt-blackout") && !html.contains("over time"));
     balanced(&html);
 }
@@ -196,7 +196,7 @@ fn transfers_are_reported_by_their_time() {
         };
         writer.write_run(&record, &[]).unwrap();
     }
-    let html = fs::read_to_string(write_report(dir.path()).unwrap()).unwrap();
+    let html = fs::read_to_string(write_report(dir.path(), &[]).unwrap()).unwrap();
     assert!(html.contains("Completion time, mean with 95 % confidence interval"));
     assert!(html.contains("0.157<span class=\"ci\"> ± 0.015</span>"), "mean and interval");
     balanced(&html);

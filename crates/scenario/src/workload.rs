@@ -20,8 +20,8 @@ pub enum Workload {
     Cbr(Bitrate),
     /// `iperf3` in reverse mode, for the scenario's duration (lab only).
     Iperf3,
-    /// A video served by a real web server and played by a real player (lab only); the run ends
-    /// with it, and at the scenario's duration at the latest.
+    /// A video served by a real web server and played by a real player (lab; the simulator has a
+    /// model of VLC); the run ends with it, and at the scenario's duration at the latest.
     Player(PlayerProgram, VideoSpec),
     /// So many bytes on a new connection, timed from the application's connect to its last byte.
     Transfer(ByteCount),
@@ -73,7 +73,10 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
     WorkloadInfo { name: "burst:<size>", about: "so many bytes on a warm connection" },
     WorkloadInfo { name: "video", about: "a video over HTTP and its player" },
     WorkloadInfo { name: "iperf3", about: "the iperf3 program, server to client (lab only)" },
-    WorkloadInfo { name: "vlc", about: "the same video from nginx, played by VLC (lab only)" },
+    WorkloadInfo {
+        name: "vlc",
+        about: "the same video from nginx, played by VLC (simulator: a model)",
+    },
     WorkloadInfo { name: "mpv", about: "the same video from nginx, played by mpv (lab only)" },
     WorkloadInfo { name: "mpv-hls", about: "the same in HLS segments, played by mpv (lab only)" },
 ];

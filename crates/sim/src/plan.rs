@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weftline_core::scheduler;
 use weftline_link::LinkConfig;
-use weftline_scenario::{Congestion, CotagSpec, Flow, Scenario, Scheme, Workload};
+use weftline_scenario::{Congestion, CotagSpec, Flow, PlayerProgram, Scenario, Scheme, Workload};
 use weftline_video::Clip;
 
 use crate::SimError;
@@ -176,7 +176,8 @@ fn traffic(workload: Workload) -> Result<Traffic, SimError> {
         Workload::Cbr(rate) => Ok(Traffic::Cbr(rate)),
         Workload::Burst(size) => Ok(Traffic::Burst(size)),
         Workload::Transfer(size) => Ok(Traffic::Transfer(size)),
-        Workload::Video(video) => {
+        // The model's rules are VLC's.
+        Workload::Video(video) | Workload::Player(PlayerProgram::Vlc, video) => {
             let clip = Clip::generate(&video.clip).map_err(SimError::wrong_use)?;
             Ok(Traffic::Video(Arc::new(clip), video.rules))
         }

@@ -94,7 +94,7 @@ fn write(dir: &Path, records: &[RunRecord]) -> String {
     for record in records {
         writer.write_run(record, &[]).unwrap();
     }
-    let html = fs::read_to_string(write_report(dir).unwrap()).unwrap();
+    let html = fs::read_to_string(write_report(dir, &[]).unwrap()).unwrap();
     balanced(&html);
     assert!(!html.contains("NaN") && !html.contains(">inf"), "a number that is none");
     for outside in ["http:", "https:", "url(", "@import", "src=", "<script"] {
@@ -302,6 +302,18 @@ fn the_lab_stands_beside_the_simulator() {
     assert!(table.contains("<b>1.050</b>") && table.contains("<td>2, 2</td>"), "{table}");
     assert!(html.contains("<h2>Overview</h2>"), "single experiments as before");
     assert!(!report(&records[..2]).contains("id=\"beside\""));
+    // The same from two directories.
+    let dirs = [&records[..2], &records[2..]].map(|records| {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), records);
+        dir
+    });
+    let others = [dirs[1].path().to_owned()];
+    let html = fs::read_to_string(write_report(dirs[0].path(), &others).unwrap()).unwrap();
+    assert_eq!(between(&html, "<section id=\"beside\">", "</table>"), table);
+    fs::remove_file(dirs[1].path().join("runs.jsonl")).unwrap();
+    let error = write_report(dirs[0].path(), &others).unwrap_err().to_string();
+    assert!(error.contains("runs.jsonl"), "{error}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn write(dir: &Path) {
 fn an_evaluation_is_drawn_without_any_runs() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path());
-    let html = fs::read_to_string(write_report(dir.path()).unwrap()).unwrap();
+    let html = fs::read_to_string(write_report(dir.path(), &[]).unwrap()).unwrap();
     balanced(&html);
     for wanted in [
         "20 sessions of 2 360° videos",
@@ -116,9 +116,9 @@ fn rows_that_are_none_are_told() {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path());
     fs::write(dir.path().join(VR_GOPS), format!("{VR_GOPS_HEADER}\nreef,x\n")).unwrap();
-    let why = write_report(dir.path()).unwrap_err().to_string();
+    let why = write_report(dir.path(), &[]).unwrap_err().to_string();
     assert!(why.contains("vr.csv:2: is no row of"), "{why}");
     fs::write(dir.path().join(VR_SESSIONS), "{}\n").unwrap();
-    let why = write_report(dir.path()).unwrap_err().to_string();
+    let why = write_report(dir.path(), &[]).unwrap_err().to_string();
     assert!(why.contains("vr.jsonl:1: is no session"), "{why}");
 }
