@@ -21,7 +21,7 @@ use crate::ops::sockets::{self, Passed, Place};
 use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::paths::{self, PathTable};
 use crate::secrets;
-use crate::serve::{limit_memory, parse_duration, parse_size, runtime, warn_plaintext};
+use crate::serve::{end, limit_memory, parse_duration, parse_size, runtime, warn_plaintext};
 use crate::signals::Reload;
 
 /// Connections kept ready unless told otherwise.
@@ -379,7 +379,7 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     limit_memory(first.max_total_memory.as_deref())?;
     let wanted = first.clone().listeners(&passed)?;
     let runtime = runtime()?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let life = Life::start(Daemon::Connect, first.drain.as_deref())?;
         let mut reload = Reload::on_signal(file.as_deref())?;
         let _open = Doors::open(&life, first.doors()).await?;
@@ -408,7 +408,9 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
         listeners.ended().await;
         life.over();
         Ok(())
-    })
+    });
+    end(runtime);
+    result
 }
 
 /// Says what came of reading a configuration file again.

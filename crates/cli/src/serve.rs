@@ -263,6 +263,12 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(builder.enable_all().event_interval(EVENT_INTERVAL).build()?)
 }
 
+/// Ends a runtime. A name that is being looked up, or a file that does not come, is not waited for
+/// long.
+pub(crate) fn end(runtime: tokio::runtime::Runtime) {
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+}
+
 /// Makes `--max-total-memory` the limit of all connections of this process.
 pub(crate) fn limit_memory(size: Option<&str>) -> Result<(), Failure> {
     let Some(size) = size else { return Ok(()) };
@@ -297,7 +303,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let is_passed = |address: &SocketAddr| passed.iter().any(|one| one.address == *address);
     let fresh: Vec<_> = first.listen.iter().copied().filter(|a| !is_passed(a)).collect();
     let runtime = runtime()?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let life = Life::start(Daemon::Serve, first.drain.as_deref())?;
         let mut wanted = Reload::on_signal(file.as_deref())?;
         let server = builder.bind(&fresh)?;
@@ -326,5 +332,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         }
         life.over();
         Ok(())
-    })
+    });
+    end(runtime);
+    result
 }

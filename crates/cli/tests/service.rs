@@ -106,6 +106,33 @@ fn the_time_to_finish_has_an_end_and_a_second_signal_cuts_it_short() {
     assert!(line.contains("--drain: 'x' is no duration"), "{line}");
 }
 
+/// A service that answers and closes, and a program that keeps its end open, as pools of idle
+/// connections do.
+#[test]
+fn a_program_that_keeps_its_end_open_keeps_no_daemon() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        stream.write_all(&byte).unwrap();
+    });
+    let serve = ["serve", "--insecure-plaintext", "--forward", &target, "--drain", "1h"];
+    let mut server = Daemon::start(&[&serve[..], &["--listen", "127.0.0.1:0"]].concat());
+    let address = server.listening();
+    let mut client = plain_client(address, &["--listen", "127.0.0.1:0", "--drain", "1h"]);
+    let mut stream = begin(client.listening());
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    for daemon in [client, server] {
+        daemon.signal("-INT");
+        daemon.logs("stopping");
+        daemon.signal("-INT");
+        assert_eq!(daemon.end().0, Some(0));
+    }
+    drop(stream);
+}
+
 #[test]
 fn a_daemon_that_nobody_uses_stops_at_once() {
     let (server, _) = plain_server(&["--drain", "1h"]);

@@ -57,7 +57,8 @@ pub(super) fn watch(stage: Stage<'_>, tick: &mut dyn FnMut()) -> Result<(Seen, U
         stage.stop.check()?;
         if Instant::now() >= next_question && log.ended.is_none() {
             next_question = Instant::now() + TICK;
-            remote.ask(&["get_property", "estimated-frame-number"], FRAME, &mut program)?;
+            // If it has just ended, what it said last is still to be read.
+            let _ = remote.ask(&["get_property", "estimated-frame-number"], FRAME, &mut program);
         }
         if let Some(reason) = &log.failed {
             return Err(LabError::Failed(format!("mpv: cannot play {}: {reason}", stage.url)));

@@ -97,10 +97,19 @@ mod tests {
         (listener, filling, address)
     }
 
+    /// An address that refuses: nobody listens, and nobody else can get its port.
+    fn refusing() -> (socket2::Socket, SocketAddr) {
+        let held =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        held.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        let address = held.local_addr().unwrap().as_socket().unwrap();
+        (held, address)
+    }
+
     #[tokio::test]
     async fn a_dead_address_does_not_keep_from_the_others() {
         let (_listener, _filling, dead) = dead();
-        let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (_held, refusing) = refusing();
         let live = std::net::TcpListener::bind("[::1]:0").unwrap();
         let live = live.local_addr().map(|address| (live, address)).unwrap();
         let stream = race(vec![dead, refusing, live.1]).await.unwrap();
@@ -109,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn when_none_answers_the_first_reason_is_told() {
-        let refusing = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (_held, refusing) = refusing();
         let error = race(vec![refusing, refusing]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(race(Vec::new()).await.unwrap_err().kind(), io::ErrorKind::NotFound);

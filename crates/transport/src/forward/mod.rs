@@ -25,6 +25,7 @@ use weftline_core::session::RESET_SHUTDOWN;
 use crate::connection::Connection;
 
 pub use connect::{Forwarder, LocalService};
+use relay::relay_or;
 pub use relay::{Relayed, relay};
 pub use serve::{Target, serve};
 pub use socks::SocksUsers;
@@ -88,14 +89,8 @@ async fn relay_until(
     let stopped = async {
         reached(&mut stage, Stage::Over).await;
         control.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
-        // The relay sees the end of the connection and ends, too.
-        std::future::pending::<()>().await;
     };
-    let result = tokio::select! {
-        result = relay(connection, local) => result,
-        () = stopped => return,
-    };
-    match result {
+    match relay_or(connection, local, stopped).await {
         Ok(relayed) => {
             let (sent, received) = (relayed.sent, relayed.received);
             tracing::debug!("{peer}: finished, {sent} bytes sent, {received} bytes received");

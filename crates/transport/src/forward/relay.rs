@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use weftline_core::session::RESET_FORWARD;
 
+use super::SHUTTING_DOWN;
 use crate::cipher::{advance, fill_slices};
 use crate::connection::{Connection, ReadHalf, WriteHalf};
 
@@ -32,16 +33,37 @@ pub struct Relayed {
 /// # Errors
 /// When either side fails; the other side has been reset then.
 pub async fn relay(connection: Connection, local: TcpStream) -> io::Result<Relayed> {
+    relay_or(connection, local, std::future::pending()).await
+}
+
+/// As [`relay`], until `stopped`, which has then ended the connection. That alone would not end a
+/// relay that waits for the local side: a program that neither reads nor closes.
+pub(super) async fn relay_or(
+    connection: Connection,
+    local: TcpStream,
+    stopped: impl Future<Output = ()>,
+) -> io::Result<Relayed> {
     local.set_nodelay(true)?;
+    let mut stopped = std::pin::pin!(stopped);
     let control = connection.control();
     let (mut from_peer, mut to_peer) = connection.into_split();
     let (mut from_local, mut to_local) = local.into_split();
-    let both = tokio::try_join!(
-        send(&mut from_local, &mut to_peer),
-        receive(&mut from_peer, &mut to_local),
-    );
+    let both = async {
+        tokio::try_join!(
+            send(&mut from_local, &mut to_peer),
+            receive(&mut from_peer, &mut to_local),
+        )
+    };
+    let both = tokio::select! {
+        both = both => both,
+        () = &mut stopped => Err(io::Error::new(io::ErrorKind::ConnectionAborted, SHUTTING_DOWN)),
+    };
     let result = match both {
         Ok((sent, received)) => {
+            tokio::select! {
+                _ = control.closed() => {}
+                () = stopped => {}
+            }
             control.closed().await.map(|()| Relayed { sent, received }).map_err(io::Error::other)
         }
         Err(error) => Err(error),

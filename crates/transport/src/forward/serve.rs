@@ -68,7 +68,18 @@ async fn serve_one(
         }
     };
     let dialled = match &opening {
-        Ok(opening) => dial(&mut connection, &target, opening).await,
+        Ok(opening) => {
+            let dialled = tokio::select! {
+                dialled = dial(&mut connection, &target, opening) => Some(dialled),
+                () = reached(&mut stage, Stage::Over) => None,
+            };
+            let Some(dialled) = dialled else {
+                connection.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
+                let _ = connection.closed().await;
+                return;
+            };
+            dialled
+        }
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string()),
         Err(error) => {
             // It was kept ready and never used, or its client failed.

@@ -20,7 +20,7 @@ use super::save::Store;
 use crate::connect::tls;
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
-use crate::serve::{parse_duration, runtime, warn_plaintext};
+use crate::serve::{end, parse_duration, runtime, warn_plaintext};
 use crate::signals::Stop;
 use crate::{output, paths, secrets};
 
@@ -133,12 +133,13 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
         let player = Player::new(ClientSettings { fov });
         let control = link.control.clone();
         let played = play(player, link, playing, stop.nth(1), &mut summary).await;
-        if let (Ok(()), Some(control)) = (&played, control) {
-            // The server is told that everything has been shown.
+        if let Some(control) = control {
+            // The server is told that everything has been shown, or that this player has gone.
             let _ = tokio::time::timeout(Duration::from_secs(2), control.closed()).await;
         }
         played.map_err(Failure::failed)
     });
+    end(runtime);
     summary.error = played.as_ref().err().map(ToString::to_string);
     if args.json {
         output::print(&summary.json())?;

@@ -23,7 +23,7 @@ use super::link::{Link, Transport, listen_kernel};
 use super::session::{Served, Tally, serve};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
-use crate::serve::{runtime, tls, warn_plaintext};
+use crate::serve::{end, runtime, tls, warn_plaintext};
 use crate::signals::Stop;
 use crate::{output, secrets};
 
@@ -38,8 +38,8 @@ pub(crate) struct ServeArgs {
     /// Addresses to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice)
     #[arg(long, value_name = "ADDR", num_args = 1.., required = true)]
     listen: Vec<SocketAddr>,
-    /// How tiles, rungs and their order are chosen: ows, fix, uniform, viewport-only, ows-paper,
-    /// ows-paper-desc
+    /// How tiles, rungs and their order are chosen: ows, ows-order, fix, uniform, viewport-only,
+    /// ows-paper, ows-paper-desc
     #[arg(long, value_name = "NAME", default_value = "ows")]
     scheme: String,
     /// What players show in place of late tiles: grey, last-received, base-layer
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     args.check_transport()?;
     let served = Arc::new(args.served()?);
     let runtime = runtime()?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let stop = Arc::new(Stop::on_signals()?);
         let (mut doors, greeting) = Doors::open(args)?;
         output::print(&greeting)?;
@@ -119,7 +119,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         serve_all(&mut doors, &served, &stop, most, all).await;
         tracing::info!("stopped");
         Ok(())
-    })
+    });
+    end(runtime);
+    result
 }
 
 impl ServeArgs {

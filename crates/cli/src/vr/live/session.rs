@@ -143,6 +143,11 @@ impl Session<'_> {
             // A peer that does not take them does not get them.
             let _ = tokio::time::timeout(Duration::from_secs(1), words).await;
         }
+        drop((sender, receiver));
+        if let Some(control) = &control {
+            // The last acknowledgement, or the reason of the end, is on its way.
+            let _ = tokio::time::timeout(Duration::from_secs(1), control.closed()).await;
+        }
         result.map(|()| self.tally)
     }
 
@@ -198,7 +203,7 @@ impl Session<'_> {
 
     fn received(&mut self, message: &[u8], limit: &mut Option<Instant>) -> Next {
         let now = self.clock.now();
-        match self.server.handle_message(message, now) {
+        match aside(|| self.server.handle_message(message, now)) {
             Ok(()) => {
                 // From its first report on, the stream's own length is the limit.
                 let gops = self.served.content.gops();
@@ -214,7 +219,8 @@ impl Session<'_> {
 
     fn timeout(&mut self, sender: &Sender) -> Next {
         self.read_counters(sender);
-        match self.server.handle_timeout(self.clock.now()) {
+        let now = self.clock.now();
+        match aside(|| self.server.handle_timeout(now)) {
             Ok(()) => Next::On,
             Err(error) => Next::Over(error.to_string()),
         }
@@ -324,5 +330,15 @@ fn tell(who: &str, planned: &PlannedGop) {
             "{who}: GoP {gop}: {sent} tiles of {bytes} are sent, {dropped} dropped, {expected} \
              expected"
         );
+    }
+}
+
+/// Plans, which takes milliseconds: other tasks that were woken on this worker run elsewhere
+/// meanwhile.
+fn aside<T>(plan: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(plan),
+        _ => plan(),
     }
 }
