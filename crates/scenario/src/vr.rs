@@ -46,6 +46,10 @@ pub struct VrRecord {
     /// Whether the rate is one that never changes.
     #[serde(default)]
     pub constant: bool,
+    /// Whether viewports mix each of their pixels from four of the frame's; else they are nearest
+    /// ones.
+    #[serde(default)]
+    pub mixed: bool,
     /// How many GoPs were played.
     pub gops: usize,
     /// The viewport's PSNR of the mean MSE over all GoPs.

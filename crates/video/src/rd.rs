@@ -11,10 +11,13 @@
 //!
 //! ```text
 //! # weftline-rd grid=6x4 gop_s=1
-//! gop,tile,qp,bytes,ws_mse
-//! 0,0,22,31337,0.0625
+//! gop,tile,qp,bytes,ws_mse,mixed_mse
+//! 0,0,22,31337,0.0625,0.0375
 //! ```
 //!
+//! The last column may be left out of the whole table, as in those of before: what is left of the
+//! error where viewports mix each pixel from four of the frame
+//! ([`SphereWeights::mixed_error_sum`](crate::metric::SphereWeights::mixed_error_sum)).
 //! Rows may come in any order; tiles count in raster order from the top left, GoPs from 0. A table
 //! need not be monotone (a finer QP may cost less, or lose more): encoders do that, and the hull
 //! of the optimiser takes care of it.
@@ -40,6 +43,8 @@ pub const MAX_WS_MSE: f64 = 65_535.0 * 65_535.0;
 const MAGIC: &str = "# weftline-rd";
 /// The columns, as the second line names them.
 const COLUMNS: &str = "gop,tile,qp,bytes,ws_mse";
+/// The same with what viewports of mixed pixels show.
+const COLUMNS_MIXED: &str = "gop,tile,qp,bytes,ws_mse,mixed_mse";
 
 /// The rate-distortion table of one packaged source.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +76,8 @@ pub struct Rung {
     pub bytes: ByteCount,
     /// Its part of the frame's WS-MSE, in squared luma steps.
     pub ws_mse: f64,
+    /// The same where viewports mix each pixel from four of the frame, if that was measured.
+    pub mixed_mse: Option<f64>,
 }
 
 /// Why a rate-distortion table was refused.
@@ -104,13 +111,14 @@ impl Rung {
             ));
         }
         // Written so that NaN fails too.
-        if !(0.0..=MAX_WS_MSE).contains(&self.ws_mse) {
-            return Err(format!(
-                "a WS-MSE of {} at QP {} is outside 0 to {MAX_WS_MSE}; measure it again",
-                self.ws_mse, self.qp
-            ));
+        let mut values = std::iter::once(self.ws_mse).chain(self.mixed_mse);
+        match values.find(|value| !(0.0..=MAX_WS_MSE).contains(value)) {
+            None => Ok(()),
+            Some(value) => Err(format!(
+                "a WS-MSE of {value} at QP {} is outside 0 to {MAX_WS_MSE}; measure it again",
+                self.qp
+            )),
         }
-        Ok(())
     }
 }
 
@@ -164,15 +172,15 @@ impl GopTable {
         &self.tiles
     }
 
-    /// Writes the rows of this GoP as number `gop`, one line per rung. With
-    /// [`RdTable::write_head`] before the first GoP, a table can be written as it is measured.
-    ///
-    /// # Errors
-    /// Only those of `out`.
-    pub fn write_rows(&self, gop: usize, out: &mut dyn fmt::Write) -> fmt::Result {
+    /// Writes the rows of this GoP as number `gop`, one line per rung.
+    fn write_rows(&self, gop: usize, mixed: bool, out: &mut dyn fmt::Write) -> fmt::Result {
         for (tile, table) in self.tiles.iter().enumerate() {
-            for Rung { qp, bytes, ws_mse } in table.rungs() {
-                writeln!(out, "{gop},{tile},{qp},{},{ws_mse}", bytes.as_u64())?;
+            for Rung { qp, bytes, ws_mse, mixed_mse } in table.rungs() {
+                write!(out, "{gop},{tile},{qp},{},{ws_mse}", bytes.as_u64())?;
+                match mixed_mse.filter(|_| mixed) {
+                    Some(mixed_mse) => writeln!(out, ",{mixed_mse}")?,
+                    None => writeln!(out)?,
+                }
             }
         }
         Ok(())
@@ -227,6 +235,17 @@ impl RdTable {
         &self.gops
     }
 
+    /// The table with what viewports of mixed pixels show in place of the WS-MSE; `None` if that
+    /// was not measured of all rungs.
+    pub fn mixed(&self) -> Option<Self> {
+        let mut mixed = self.clone();
+        for rung in mixed.gops.iter_mut().flat_map(|gop| &mut gop.tiles).flat_map(|t| &mut t.rungs)
+        {
+            rung.ws_mse = rung.mixed_mse?;
+        }
+        Some(mixed)
+    }
+
     /// Reads a table from its text form (see the module's documentation).
     ///
     /// # Errors
@@ -236,13 +255,15 @@ impl RdTable {
         let mut lines = text.trim_start_matches('\u{feff}').lines().enumerate();
         let head = Head::parse(lines.next().map_or("", |(_, line)| line))
             .map_err(|reason| RdError::Line { line: 1, reason })?;
-        if lines.next().is_none_or(|(_, line)| line.trim() != COLUMNS) {
-            let reason = format!("want the names of the columns: {COLUMNS}");
+        let columns = lines.next().map_or("", |(_, line)| line.trim());
+        let Some(columns) = [COLUMNS, COLUMNS_MIXED].into_iter().find(|known| *known == columns)
+        else {
+            let reason = format!("want the names of the columns: {COLUMNS_MIXED}");
             return Err(RdError::Line { line: 2, reason });
-        }
+        };
         let mut rows = Rows::new();
         for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
-            read_row(line, &head, &mut rows)
+            read_row(line, columns, &head, &mut rows)
                 .map_err(|reason| RdError::Line { line: index + 1, reason })?;
         }
         assemble(&head, rows)
@@ -251,24 +272,19 @@ impl RdTable {
     /// The text form, as [`Self::parse`] reads it back without loss.
     pub fn to_csv(&self) -> String {
         let mut text = String::new();
-        let written = Self::write_head(self.columns, self.rows, self.gop_duration, &mut text)
-            .and_then(|()| {
-                self.gops.iter().enumerate().try_for_each(|(i, gop)| gop.write_rows(i, &mut text))
-            });
+        let tiles = self.gops.iter().flat_map(|gop| &gop.tiles);
+        let mixed = tiles.flat_map(|tile| &tile.rungs).all(|rung| rung.mixed_mse.is_some());
+        let written = self.write_head(mixed, &mut text).and_then(|()| {
+            let mut gops = self.gops.iter().enumerate();
+            gops.try_for_each(|(number, gop)| gop.write_rows(number, mixed, &mut text))
+        });
         written.expect("writing to a String cannot fail");
         text
     }
 
     /// Writes the two lines that come before the rows.
-    ///
-    /// # Errors
-    /// Only those of `out`.
-    pub fn write_head(
-        columns: u16,
-        rows: u16,
-        gop_duration: Duration,
-        out: &mut dyn fmt::Write,
-    ) -> fmt::Result {
+    fn write_head(&self, mixed: bool, out: &mut dyn fmt::Write) -> fmt::Result {
+        let Self { columns, rows, gop_duration, .. } = self;
         let seconds = gop_duration.as_secs();
         write!(out, "{MAGIC} grid={columns}x{rows} gop_s={seconds}")?;
         if gop_duration.subsec_nanos() > 0 {
@@ -276,7 +292,7 @@ impl RdTable {
             write!(fraction, "{:09}", gop_duration.subsec_nanos())?;
             write!(out, ".{}", fraction.trim_end_matches('0'))?;
         }
-        writeln!(out, "\n{COLUMNS}")
+        writeln!(out, "\n{}", if mixed { COLUMNS_MIXED } else { COLUMNS })
     }
 }
 
@@ -343,17 +359,21 @@ fn parse_seconds(text: &str) -> Option<Duration> {
 /// The rungs read so far, by GoP and tile.
 type Rows = BTreeMap<(usize, usize), Vec<Rung>>;
 
-/// Reads one row into `rows`.
-fn read_row(line: &str, head: &Head, rows: &mut Rows) -> Result<(), String> {
+/// Reads one row of these `columns` into `rows`.
+fn read_row(line: &str, columns: &str, head: &Head, rows: &mut Rows) -> Result<(), String> {
     let mut fields = line.split(',').map(str::trim);
-    let mut field = |name: &str| fields.next().ok_or_else(|| format!("no {name}; want {COLUMNS}"));
+    let mut field = |name: &str| fields.next().ok_or_else(|| format!("no {name}; want {columns}"));
     let gop: usize = number(field("gop")?, "gop")?;
     let tile: usize = number(field("tile")?, "tile")?;
     let qp: u8 = number(field("qp")?, "qp")?;
     let bytes = ByteCount::new(number(field("bytes")?, "bytes")?);
     let ws_mse: f64 = number(field("ws_mse")?, "ws_mse")?;
+    let mixed_mse = match columns == COLUMNS_MIXED {
+        true => Some(number(field("mixed_mse")?, "mixed_mse")?),
+        false => None,
+    };
     if fields.next().is_some() {
-        return Err(format!("more than the five fields {COLUMNS}"));
+        return Err(format!("more than the fields {columns}"));
     }
     if gop >= MAX_GOPS {
         return Err(format!("gop {gop} is above the last one allowed, {}", MAX_GOPS - 1));
@@ -362,7 +382,7 @@ fn read_row(line: &str, head: &Head, rows: &mut Rows) -> Result<(), String> {
         let (columns, tiles) = (head.columns, head.tiles());
         return Err(format!("tile {tile} is not in the grid {columns}x{} of {tiles}", head.rows));
     }
-    let rung = Rung { qp, bytes, ws_mse };
+    let rung = Rung { qp, bytes, ws_mse, mixed_mse };
     rung.check()?;
     let rungs = rows.entry((gop, tile)).or_default();
     if rungs.iter().any(|other| other.qp == qp) {

@@ -54,11 +54,14 @@ proptest! {
     #[test]
     fn any_table_and_problem(
         rows in prop::collection::vec(row(), 12),
+        mixed in any::<bool>(),
         problem in prop::collection::vec(any::<u8>(), 0..60),
     ) {
-        let mut text = "# weftline-rd grid=3x2 gop_s=1\ngop,tile,qp,bytes,ws_mse\n".to_owned();
+        let (column, value) = if mixed { (",mixed_mse", ",0.5") } else { ("", "") };
+        let mut text =
+            format!("# weftline-rd grid=3x2 gop_s=1\ngop,tile,qp,bytes,ws_mse{column}\n");
         for (index, row) in rows.iter().enumerate() {
-            text.push_str(&format!("0,{},{},{row}\n", index / 2, 20 + index % 2));
+            text.push_str(&format!("0,{},{},{row}{value}\n", index / 2, 20 + index % 2));
         }
         target::ows(&[text.as_bytes(), &[0], &problem].concat());
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use weftline_scenario::{SCHEMA_VERSION, VrRecord};
 use weftline_video::evaluate::{Concealment, SessionOutcome};
 use weftline_video::ows::{Effort, Entry};
@@ -46,6 +46,10 @@ pub(crate) struct EvaluateArgs {
         default_value = "grey,last-received,base-layer"
     )]
     concealment: Vec<String>,
+    /// How viewports are drawn: nearest (a pixel is the frame's nearest one) or mixed (each from
+    /// four, as graphics processors do)
+    #[arg(long, value_enum, default_value_t = Viewport::Nearest)]
+    viewport: Viewport,
     #[command(flatten)]
     heads: HeadArgs,
     /// Where to write results: vr.jsonl (sessions), vr.csv (GoPs), vr-moments.jsonl
@@ -57,6 +61,13 @@ pub(crate) struct EvaluateArgs {
     /// One JSON object per session on standard output and nothing else
     #[arg(long)]
     json: bool,
+}
+
+/// How the pixels of a viewport come from those of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Viewport {
+    Nearest,
+    Mixed,
 }
 
 /// A scene with its package and audience, as far as it is known by now.
@@ -102,7 +113,12 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<(), Failure> {
     };
     let stop = stop_on_signals()?;
     let transports = args.transports()?;
-    let loaded = load(&args.packages, &args.heads)?;
+    let mut loaded = load(&args.packages, &args.heads)?;
+    if args.viewport == Viewport::Mixed {
+        for (scene, _) in &mut loaded.scenes {
+            *scene = scene.mixed()?;
+        }
+    }
     let scenes: Vec<&Scene> = loaded.scenes.iter().map(|(scene, _)| scene).collect();
     let scaled = args.rates.measure(&transports, &scenes)?;
     let progress = SharedProgress::new("sessions");
@@ -111,7 +127,8 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<(), Failure> {
     });
     drop(progress);
     let played = played?;
-    let records = records(&loaded.scenes, &scaled, &settings, &played);
+    let mut records = records(&loaded.scenes, &scaled, &settings, &played);
+    records.iter_mut().for_each(|record| record.mixed = args.viewport == Viewport::Mixed);
     let whole = Whole {
         loaded: &loaded,
         rates: &scaled.rates,
@@ -127,7 +144,7 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<(), Failure> {
     if args.json {
         return output::print(&files::lines(&records)?);
     }
-    output::print(&table::render(&records, &heading(&scaled, &loaded)))?;
+    output::print(&table::render(&records, &heading(&scaled, &loaded, args.viewport)))?;
     match &args.out {
         Some(dir) => told(dir),
         None => Ok(()),
@@ -160,7 +177,7 @@ fn concealments(names: &[String]) -> Result<Vec<Concealment>, Failure> {
 }
 
 /// What was evaluated, in two lines.
-fn heading(scaled: &Scaled, loaded: &Loaded) -> String {
+fn heading(scaled: &Scaled, loaded: &Loaded, viewport: Viewport) -> String {
     let scenes = loaded.scenes.iter();
     let gops: Vec<usize> = scenes.clone().map(|(scene, _)| scene.table.gops().len()).collect();
     let finest = scenes.clone().map(|(scene, _)| scene.finest_mbps()).sum::<f64>();
@@ -171,9 +188,13 @@ fn heading(scaled: &Scaled, loaded: &Loaded) -> String {
         .map_or(String::new(), |package| package.description().frame().to_string());
     let (least, most) = (gops.iter().min().unwrap_or(&0), gops.iter().max().unwrap_or(&0));
     let range = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    let pixels = match viewport {
+        Viewport::Nearest => "the frame's nearest pixels",
+        Viewport::Mixed => "pixels mixed from four of the frame",
+    };
     format!(
         "{} videos ({frame}) of {range} GoPs, {viewers} viewers each; the finest encodings take \
-         {:.1} Mb/s on average\nrates are scaled by {:.5}\n",
+         {:.1} Mb/s on average\nrates are scaled by {:.5}; viewports are of {pixels}\n",
         gops.len(),
         finest / gops.len().max(1) as f64,
         scaled.scale

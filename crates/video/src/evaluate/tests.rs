@@ -30,6 +30,7 @@ fn table(grid: Grid, gops: usize) -> RdTable {
             qp,
             bytes: ByteCount::new(bytes),
             ws_mse: part(grid, tile, mse),
+            mixed_mse: None,
         };
         TileTable::new(RUNGS.map(rung).to_vec()).unwrap()
     };

@@ -24,8 +24,12 @@ const RUNGS: [(u8, u64, f64); 3] = [(22, 4_000, 2.0), (32, 1_000, 10.0), (42, 25
 fn content(gops: u32) -> Arc<Content> {
     let grid = Grid::new(4, 2).unwrap();
     let part = |tile, mse| mse * grid.solid_angle(tile) / (4.0 * std::f64::consts::PI);
-    let rung =
-        |tile, (qp, bytes, mse)| Rung { qp, bytes: ByteCount::new(bytes), ws_mse: part(tile, mse) };
+    let rung = |tile, (qp, bytes, mse)| Rung {
+        qp,
+        bytes: ByteCount::new(bytes),
+        ws_mse: part(tile, mse),
+        mixed_mse: None,
+    };
     let tile = |tile| TileTable::new(RUNGS.map(|r| rung(tile, r)).to_vec()).unwrap();
     let gop = || GopTable::new((0..TILES).map(tile).collect()).unwrap();
     let table = RdTable::new(4, 2, GOP, vec![gop(), gop(), gop()]).unwrap();

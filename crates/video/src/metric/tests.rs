@@ -37,6 +37,52 @@ fn psnr_is_as_defined() {
     assert!((mse_of_psnr_db(psnr_db(3.7)) - 3.7).abs() < 1e-12);
 }
 
+/// What a viewport shows of errors if it mixes its pixels from four of the frame, at every place
+/// between them: the integral of the squared bilinear function, by a fine sum.
+#[test]
+fn mixed_errors_are_those_of_bilinear_pixels() {
+    let frame = frame(128);
+    let weights = SphereWeights::new(frame);
+    let flat = vec![100; 128 * 64];
+    let (a, b) = (plane(&flat, frame), vec![97; 128 * 64]);
+    let whole = weights.error_sum(0, a, plane(&b, frame)).unwrap();
+    let mixed = weights.mixed_error_sum(0, a, plane(&b, frame)).unwrap();
+    assert!((mixed / whole - 1.0).abs() < 1e-12, "a plain error stays");
+    // Errors that do not know of each other: 4/9 of them, as far as a sample of pixels tells.
+    let loud = noise(frame, 1);
+    let odd: Vec<u8> = loud.iter().map(|value| 98 + value % 5).collect();
+    let whole = weights.error_sum(0, a, plane(&odd, frame)).unwrap();
+    let mixed = weights.mixed_error_sum(0, a, plane(&odd, frame)).unwrap();
+    assert!((mixed / whole * 9.0 / 4.0 - 1.0).abs() < 0.05, "{}", mixed / whole);
+    // Two rows are one strip of cells, over which the sum can be done by hand.
+    let (upper, lower) = (odd[..128].to_vec(), odd[128..256].to_vec());
+    let strip = [upper.clone(), lower.clone()].concat();
+    let of = |data| Plane::new(data, 128, 2, 128).unwrap();
+    let got = weights.mixed_error_sum(31, of(&flat[..256]), of(&strip)).unwrap();
+    let error = |row: &[u8], x: usize| 100.0 - f64::from(row[x]);
+    let (mut sum, fine) = (0.0, 40);
+    for x in 0..127 {
+        for (i, j) in (0..fine).flat_map(|i| (0..fine).map(move |j| (i, j))) {
+            let place = |n: i32| (f64::from(n) + 0.5) / f64::from(fine);
+            let (across, down) = (place(i), place(j));
+            let row = |row: &[u8]| (1.0 - across) * error(row, x) + across * error(row, x + 1);
+            sum += ((1.0 - down) * row(&upper) + down * row(&lower)).powi(2);
+        }
+    }
+    let mean = sum / (127.0 * f64::from(fine * fine));
+    let wanted = mean * 128.0 * (weights.row(31) + weights.row(32));
+    // The first and the last column count a little more here than in the cells.
+    assert!((got / wanted - 1.0).abs() < 0.02, "{got} {wanted}");
+    // A single row has nothing to be mixed with.
+    let one = |data| Plane::new(data, 128, 1, 128).unwrap();
+    let (plain, mixed) = (
+        weights.error_sum(5, one(&flat[..128]), one(&upper)).unwrap(),
+        weights.mixed_error_sum(5, one(&flat[..128]), one(&upper)).unwrap(),
+    );
+    assert_eq!(plain, mixed);
+    assert!(weights.mixed_error_sum(63, of(&flat[..256]), of(&strip)).is_err(), "outside");
+}
+
 #[test]
 fn weights_are_as_published() {
     let weights = SphereWeights::new(frame(8));

@@ -86,6 +86,7 @@ mod tests {
             qp,
             bytes: ByteCount::new(bytes),
             ws_mse,
+            mixed_mse: None,
         });
         TileTable::new(rungs.collect()).unwrap()
     }

@@ -66,7 +66,7 @@ fn ladder(rng: &mut Rng, content: f64, area: f64, count: usize) -> TileTable {
         let bytes = BYTES_AT_32 * 24.0 / count as f64 * content * (-steps / 6.0 * a).exp2();
         let bytes = ByteCount::new((bytes * scatter().max(0.5)) as u64 + 700);
         let mse = 25.0 * content.sqrt() * (steps / 3.0 * b).exp2() * scatter().max(0.5);
-        Rung { qp, bytes, ws_mse: area * mse }
+        Rung { qp, bytes, ws_mse: area * mse, mixed_mse: None }
     });
     TileTable::new(rungs.to_vec()).expect("the rungs are whole")
 }

@@ -99,6 +99,23 @@ impl Scene {
         Ok(Self { name, table: package.table().clone(), misses: package.misses()? })
     }
 
+    /// The same scene as viewports show it that mix each pixel from four of the frame. What
+    /// concealments lose stays as it is: pictures differ from grey, and from older ones, by areas,
+    /// which mixing does not smooth away.
+    ///
+    /// # Errors
+    /// [`VrError::Invalid`] if that was not measured when the source was packaged.
+    pub fn mixed(&self) -> Result<Self, VrError> {
+        let Self { name, misses, .. } = self.clone();
+        let table = self.table.mixed().ok_or_else(|| {
+            VrError::Invalid(format!(
+                "the table of the package '{name}' has no mixed_mse, as those of before; run \
+                 weftline vr package on its source again, into a new directory"
+            ))
+        })?;
+        Ok(Self { name, table, misses })
+    }
+
     /// Its tiles.
     ///
     /// # Errors

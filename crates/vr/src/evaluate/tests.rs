@@ -17,8 +17,10 @@ fn scene(gops: usize) -> Scene {
     let grid = Grid::new(4, 2).unwrap();
     let part = |tile, mse: f64| mse * grid.solid_angle(tile) / (4.0 * std::f64::consts::PI);
     let tile = |tile| {
-        let rung =
-            |(qp, bytes, mse)| Rung { qp, bytes: ByteCount::new(bytes), ws_mse: part(tile, mse) };
+        let rung = |(qp, bytes, mse)| {
+            let (bytes, ws_mse) = (ByteCount::new(bytes), part(tile, mse));
+            Rung { qp, bytes, ws_mse, mixed_mse: None }
+        };
         TileTable::new([(22, 100_000, 4.0), (42, 20_000, 100.0)].map(rung).to_vec()).unwrap()
     };
     let gop = || GopTable::new((0..8).map(tile).collect()).unwrap();

@@ -44,6 +44,7 @@ pub(crate) struct EncodedRung {
 pub(crate) struct EncodedTile {
     pub(crate) segments: Segments,
     pub(crate) ws_mse: f64,
+    pub(crate) mixed_mse: f64,
 }
 
 impl Workshop<'_> {
@@ -107,7 +108,7 @@ impl Workshop<'_> {
         self.ffmpeg.run(&self.encode_args(qp, &names), &open.dir, &doing)?;
         let errors = self.measure(open, qp, &names)?;
         let mut tiles = Vec::with_capacity(names.len());
-        for (name, ws_mse) in names.iter().zip(errors) {
+        for (name, [ws_mse, mixed_mse]) in names.iter().zip(errors) {
             let path = open.dir.join(name);
             let file = fs::read(&path).map_err(VrError::io("read", &path))?;
             let segments = self.segments(&file, open.gop).map_err(|why| VrError::Ffmpeg {
@@ -115,7 +116,7 @@ impl Workshop<'_> {
                 reason: format!("{name}: {why}"),
             })?;
             fs::remove_file(&path).map_err(VrError::io("remove", &path))?;
-            tiles.push(EncodedTile { segments, ws_mse });
+            tiles.push(EncodedTile { segments, ws_mse, mixed_mse });
         }
         Ok(EncodedRung { qp, tiles })
     }
@@ -169,8 +170,9 @@ impl Workshop<'_> {
         Ok(segments)
     }
 
-    /// The part of the frame's WS-MSE that each tile has.
-    fn measure(&self, open: &OpenGop, qp: u8, names: &[String]) -> Result<Vec<f64>, VrError> {
+    /// The part of the frame's WS-MSE that each tile has, and what of it viewports show that mix
+    /// their pixels.
+    fn measure(&self, open: &OpenGop, qp: u8, names: &[String]) -> Result<Vec<[f64; 2]>, VrError> {
         let plan = self.plan;
         let (frame, frames) = (plan.frame(), plan.gop_frames as usize);
         let pixels = plan.width as usize * plan.height as usize;
@@ -181,18 +183,24 @@ impl Workshop<'_> {
         let mut errors = Vec::with_capacity(names.len());
         for tile in 0..names.len() {
             let rect = plan.grid().rect(tile, frame);
-            let mut sum = 0.0;
+            let mut sums = [0.0; 2];
             for picture in open.luma.chunks_exact(pixels) {
                 let decoded = reader.next()?;
                 let compared = Plane::new(picture, plan.width, plan.height, plan.width as usize)
                     .and_then(|original| original.crop(rect))
-                    .and_then(|original| self.weights.error_sum(rect.top, original, decoded));
-                sum += compared.map_err(|why| VrError::Ffmpeg {
+                    .and_then(|original| {
+                        let sum = self.weights.error_sum(rect.top, original, decoded)?;
+                        let mixed = self.weights.mixed_error_sum(rect.top, original, decoded)?;
+                        Ok([sum, mixed])
+                    });
+                let compared = compared.map_err(|why| VrError::Ffmpeg {
                     doing: format!("to decode {what}"),
                     reason: why.to_string(),
                 })?;
+                sums.iter_mut().zip(compared).for_each(|(sum, more)| *sum += more);
             }
-            errors.push(sum / (self.weights.total() * frames as f64));
+            let whole = self.weights.total() * frames as f64;
+            errors.push(sums.map(|sum| sum / whole));
         }
         reader.finish()?;
         Ok(errors)

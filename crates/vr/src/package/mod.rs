@@ -170,8 +170,9 @@ fn finish_gop(
             write_init(&dir.join(Description::init(tile, rung.qp)), &encoded.segments.init)?;
             let path = dir.join(Description::segment(tile, rung.qp, open.gop));
             fs::write(&path, &encoded.segments.media).map_err(VrError::io("write", &path))?;
-            let (bytes, ws_mse) = (encoded.segments.media.len() as u64, encoded.ws_mse);
-            tiles[tile].push(RungRecord { qp: rung.qp, bytes, ws_mse });
+            let bytes = encoded.segments.media.len() as u64;
+            let (ws_mse, mixed_mse) = (encoded.ws_mse, Some(encoded.mixed_mse));
+            tiles[tile].push(RungRecord { qp: rung.qp, bytes, ws_mse, mixed_mse });
         }
     }
     // One sync for some hundred files.

@@ -27,6 +27,9 @@ pub(crate) struct RungRecord {
     pub(crate) bytes: u64,
     /// Its part of the frame's WS-MSE.
     pub(crate) ws_mse: f64,
+    /// The same where viewports mix their pixels; not in records of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mixed_mse: Option<f64>,
 }
 
 impl Record {
@@ -85,6 +88,7 @@ impl Record {
                 qp: r.qp,
                 bytes: ByteCount::new(r.bytes),
                 ws_mse: r.ws_mse,
+                mixed_mse: r.mixed_mse,
             };
             TileTable::new(rungs.iter().map(rung).collect())
         };
