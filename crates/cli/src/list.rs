@@ -19,7 +19,7 @@ pub(crate) enum What {
     Scenarios,
     /// For `--scheme` of `lab run` and `sim run`
     Schemes,
-    /// For `sim sweep`
+    /// For `sim sweep` and `lab sweep`
     Sweeps,
 }
 

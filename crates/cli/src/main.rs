@@ -58,7 +58,7 @@ enum Command {
     /// Measure what a path carries, by trains of packets
     #[command(subcommand)]
     Probe(probe::ProbeCommand),
-    /// 360° video: synthetic scenes, packages of encoded tiles
+    /// 360° video: scenes, packages of encoded tiles, live streams, evaluations
     #[command(subcommand)]
     Vr(vr::VrCommand),
     /// Congestion controls for Linux TCP and MPTCP, loaded into the running kernel (needs root)
@@ -66,7 +66,7 @@ enum Command {
     Congestion(congestion::CongestionCommand),
     /// Draw the results in a directory as one HTML file
     Report {
-        /// Where `--out` of `lab run`, `sim run` or a sweep wrote its results
+        /// Where `--out` of `lab run`, `sim run`, a sweep or `vr evaluate` wrote its results
         dir: PathBuf,
         /// Results to lay beside them, such as the same sweep in the other world
         #[arg(long, value_name = "DIR")]

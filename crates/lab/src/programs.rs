@@ -72,14 +72,17 @@ impl<'a> Programs<'a> {
         let servers: Vec<String> = (0..names.len()).map(address).collect();
         let state_dir = tempfile::tempdir().map_err(LabError::os("making a directory"))?;
         let mut serve = self.testbed.server.command(self.plan.program);
-        serve.args(["serve", "--forward", &local.to_string(), "--listen"]).args(&servers);
+        // Daemons of a run are nobody else's: no control sockets.
+        serve.args(["serve", "--control", "none", "--forward"]).arg(local.to_string());
+        serve.arg("--listen").args(&servers);
         match self.plan.tls {
             true => serve.arg("--state-dir").arg(state_dir.path()),
             false => serve.arg("--insecure-plaintext"),
         };
         let greeting = self.start("weftline serve", serve, "listening on")?;
         let mut connect = self.testbed.client.command(self.plan.program);
-        connect.args(["connect", "--listen", &local.to_string(), "--scheduler", scheduler]);
+        connect.args(["connect", "--control", "none", "--listen"]).arg(local.to_string());
+        connect.args(["--scheduler", scheduler]);
         connect.args(["--congestion", self.plan.in_kernel, "--server"]).args(&servers);
         connect.arg("--path").args(names.iter().map(|name| format!("{name}={name}")));
         match greeting.iter().find_map(|line| line.strip_prefix("fingerprint ")) {

@@ -48,7 +48,7 @@ pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Dur
 
 /// Whether `bytes` on `me` would be there before another path alone had delivered everything that
 /// waits and is to be expected: only then does the path bring completion forward
-/// (transport.md, small transfers). A path without an alternative always does.
+/// (docs/schedulers.md, small transfers). A path without an alternative always does.
 ///
 /// An alternative is a path that `takes` new data. One whose oldest bytes are later than usual may
 /// have gone dark, however much its window would hold: while no more is to be expected than waits,

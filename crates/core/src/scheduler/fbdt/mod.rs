@@ -56,7 +56,7 @@ const RESCUE_DEPTH: usize = 8;
 /// A path rescues the end of all data from those whose round trip is this many times as long as
 /// its own bytes are under way.
 const TAIL_NEARER: u32 = 3;
-/// The rescue budget accumulates over this long (transport.md: "token bucket over 1 s").
+/// The rescue budget accumulates over this long (docs/schedulers.md: a token bucket over 1 s).
 const BUDGET_TIME: Duration = Duration::from_secs(1);
 /// What the rescue budget starts with and never falls below as a limit: a chunk for the tail of a
 /// short transfer.
