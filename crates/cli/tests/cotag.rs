@@ -125,6 +125,11 @@ fn a_taken_device_and_missing_rights_are_one_line() {
     let second = ns.command(&program).args(&args).output().unwrap();
     let said = one_line(2, &second, &args);
     assert!(said.contains("there is an interface 'cgtaken' already"), "{said}");
+    // A node whose interface somebody deletes ends, and says so.
+    let deleted = ns.command("ip").args(["link", "delete", "cgtaken"]).status().unwrap();
+    assert!(deleted.success());
+    daemon.logs("the interface cgtaken was deleted; start the node again");
+    assert_eq!(daemon.end().0, Some(1));
     // Whoever is not root.
     const NOBODY: u32 = 65_534;
     let mut open = std::fs::metadata(dir.path()).unwrap().permissions();

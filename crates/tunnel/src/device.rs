@@ -180,6 +180,7 @@ impl Device {
             self.deliver(now);
             self.choose(now);
             self.read_tun(now);
+            self.tun.check()?;
             let about = About {
                 run: self.runs.current(),
                 settings: self.runs.settings(),

@@ -162,6 +162,7 @@ impl Gateway {
             }
             self.receive(&mut inbox, now);
             self.read_tun(now);
+            self.tun.check()?;
             let about = About {
                 run: self.run,
                 settings: Some(self.settings),

@@ -74,6 +74,8 @@ pub(crate) struct Tun {
     waiting: usize,
     /// Writes that the kernel refused.
     pub(crate) refused: u64,
+    /// The kernel's word that the interface has been deleted.
+    gone: Option<io::Error>,
 }
 
 impl Tun {
@@ -104,6 +106,7 @@ impl Tun {
             outgoing: Vec::new(),
             waiting: 0,
             refused: 0,
+            gone: None,
         })
     }
 
@@ -127,13 +130,32 @@ impl Tun {
             Err(error) => {
                 // A packet of a form that cannot be: it is gone, and the next may be good.
                 tracing::debug!(device = self.name, %error, "a packet was not read");
-                return error.raw_os_error().is_none();
+                let code = error.raw_os_error();
+                if code == Some(rustix::io::Errno::BADFD.raw_os_error()) {
+                    self.gone = Some(error);
+                }
+                return code.is_none();
             }
         };
         for (segment, &length) in self.segments[..count].iter_mut().zip(&self.lengths) {
             each(&mut segment[..length]);
         }
         true
+    }
+
+    /// Whether the interface is still there: one that has been deleted never has packets again, and
+    /// is always ready to say so.
+    ///
+    /// # Errors
+    /// That it has been deleted.
+    pub(crate) fn check(&mut self) -> Result<(), TunnelError> {
+        match self.gone.take() {
+            None => Ok(()),
+            Some(error) => Err(TunnelError::os(format!(
+                "the interface {} was deleted; start the node again",
+                self.name
+            ))(error)),
+        }
     }
 
     /// Queues a packet to be written.
