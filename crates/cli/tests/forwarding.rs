@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use common::{Daemon, connect, serve};
+use common::{Daemon, connect, refusing, serve};
 
 fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len as u64)
@@ -115,7 +115,7 @@ fn a_reset_passes_both_ways() {
 
 #[test]
 fn an_unreachable_target_resets_and_both_ends_say_why() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_held, closed) = refusing();
     let (server, client, local, _state) = daemons(closed);
     let mut stream = TcpStream::connect(local).unwrap();
     let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
@@ -288,7 +288,7 @@ fn a_socks_proxy_reaches_what_the_server_can_reach() {
         assert_eq!(answer, "ereht");
     }
 
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_held, closed) = refusing();
     let (mut stream, code) =
         socks(local, &[&[1, 127, 0, 0, 1][..], &closed.port().to_be_bytes()].concat());
     assert_eq!((code, stream.read(&mut [0; 1]).unwrap()), (5, 0));

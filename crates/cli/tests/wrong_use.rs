@@ -7,7 +7,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use common::{failure, one_line, run, serve, weftline};
+use common::{failure, one_line, refusing, run, serve, weftline};
 
 /// A fingerprint that no server has.
 const NOBODY: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -102,7 +102,8 @@ fn a_client_must_know_its_server() {
 
 #[test]
 fn an_unreachable_server_is_named() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (_held, closed) = refusing();
+    let closed = closed.to_string();
     let line = failure(1, &connect(&["--server", &closed]));
     let message = format!("cannot reach the server {closed} via 127.0.0.1: Connection refused");
     assert!(line.contains(&message), "{line}");

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Relay, Security, event, pair, patiently, pattern, transfer, two_paths};
+use common::{Relay, Security, event, pair, patiently, pattern, refusing, transfer, two_paths};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weftline::{Client, Connection, Error, PathEventKind, Server};
 
@@ -215,7 +215,7 @@ async fn the_last_acknowledgement_survives_a_relay_that_ends_the_connections() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_an_error_that_names_it() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_held, closed) = refusing();
     let (_, trust) = pair(Security::Plain);
     let client = two_paths(trust).server(closed).build().unwrap();
     patiently(async {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Relay, Security, event, pair, patiently, pattern, transfer};
+use common::{Relay, Security, event, pair, patiently, pattern, refusing, transfer};
 use weftline::{
     Bind, Client, ClientBuilder, ClientSecurity, Connection, Error, PathConfig, PathEventKind,
     Role, Server,
@@ -110,7 +110,7 @@ async fn the_active_path_opens_the_connection() {
         // One that cannot is not waited for.
         let reserve = path("spare", 2).role(Role::Backup);
         let client = Client::builder().security(pair(Security::Plain).1).seed(1);
-        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (_held, closed) = refusing();
         let (plain, _) = pair(Security::Plain);
         let mut plain = plain.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let client = client.server(closed).server(plain.local_addrs()[0]);

@@ -26,6 +26,14 @@ pub fn alone() -> File {
     file
 }
 
+/// An address that refuses: nobody listens, and nobody else gets its port while the socket is held.
+pub fn refusing() -> (socket2::Socket, SocketAddr) {
+    let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    held.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let address = held.local_addr().unwrap().as_socket().unwrap();
+    (held, address)
+}
+
 /// A server that sends back what it gets, to the end.
 pub fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

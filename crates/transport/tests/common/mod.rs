@@ -82,6 +82,14 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
+/// An address that refuses: nobody listens, and nobody else gets its port while the socket is held.
+pub fn refusing() -> (socket2::Socket, SocketAddr) {
+    let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    held.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    let address = held.local_addr().unwrap().as_socket().unwrap();
+    (held, address)
+}
+
 /// Fails the test if `work` takes longer than any machine needs.
 pub async fn patiently<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("the test hangs")
