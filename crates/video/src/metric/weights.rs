@@ -60,7 +60,7 @@ impl SphereWeights {
     /// the mean square: all of s where neighbours err alike, 4/9 of it where they err
     /// independently.
     ///
-    /// It is taken on two rows of every four; of a picture of a single row or column it is the
+    /// It is taken on two rows of every eight; of a picture of a single row or column it is the
     /// plain sum.
     ///
     /// # Errors
@@ -77,10 +77,10 @@ impl SphereWeights {
             return self.error_sum(top, original, decoded);
         }
         let weights = &self.rows[top as usize..][..height as usize];
-        let differences = |row: u32, into: &mut Vec<i32>| {
+        let differences = |row: u32, into: &mut Vec<i16>| {
             let pairs = original.row(row).iter().zip(decoded.row(row));
             into.clear();
-            into.extend(pairs.map(|(&a, &b)| i32::from(a) - i32::from(b)));
+            into.extend(pairs.map(|(&a, &b)| i16::from(a) - i16::from(b)));
         };
         let [mut upper, mut lower] = [Vec::with_capacity(width), Vec::with_capacity(width)];
         let (mut sum, mut taken) = (0.0, 0.0);
@@ -158,16 +158,18 @@ impl SphereWeights {
 }
 
 /// Of so many rows two are looked at for what mixing leaves of errors.
-const MIXED_STEP: usize = 4;
+const MIXED_STEP: usize = 8;
 
 /// The sum of the products of the values that have a partner.
-fn products(a: &[i32], b: &[i32]) -> f64 {
+fn products(a: &[i16], b: &[i16]) -> f64 {
     // So many products of at most 255² stay below 2³¹.
     const CHUNK: usize = 16_384;
     let len = a.len().min(b.len());
     let chunks = a[..len].chunks(CHUNK).zip(b[..len].chunks(CHUNK));
-    let sum =
-        |(a, b): (&[i32], &[i32])| i64::from(a.iter().zip(b).map(|(a, b)| a * b).sum::<i32>());
+    let sum = |(a, b): (&[i16], &[i16])| {
+        let each = a.iter().zip(b).map(|(&a, &b)| i32::from(a) * i32::from(b));
+        i64::from(each.sum::<i32>())
+    };
     chunks.map(sum).sum::<i64>() as f64
 }
 
