@@ -14,7 +14,8 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 /// The first kernel whose verifier and helpers have all that the programs use.
 const OLDEST: (u32, u32) = (6, 1);
 
-/// The congestion controls that any socket may ask for now, by the kernel's names.
+/// The congestion controls that the kernel gives to any socket, by its own names; none where it does
+/// not say.
 pub fn available() -> Vec<String> {
     let text = fs::read_to_string(AVAILABLE).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
