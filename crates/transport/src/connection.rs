@@ -185,6 +185,11 @@ impl Control {
             Some(End::Closed) | None => None,
         }
     }
+
+    /// Whether it has a subflow at this moment.
+    pub(crate) fn has_path(&self) -> bool {
+        self.shared.subflow_count() > 0
+    }
 }
 
 impl ReadHalf {

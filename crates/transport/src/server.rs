@@ -13,7 +13,9 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weftline_core::ByteCount;
-use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, RESET_REVOKED, SessionConfig};
+use weftline_core::session::{
+    DEFAULT_LONGEST_MESSAGE, RESET_REVOKED, RESET_SHUTDOWN, SessionConfig,
+};
 
 use self::sessions::Tables;
 use crate::connection::Connection;
@@ -168,7 +170,7 @@ impl ServerBuilder {
         for listener in listeners {
             tasks.spawn(door::listen(Arc::clone(&state), listener));
         }
-        Ok(Server { incoming, local: local.map_err(Error::Socket)?, state, _tasks: tasks })
+        Ok(Server { incoming, local: local.map_err(Error::Socket)?, state, tasks })
     }
 
     /// What holds until the next [`ServerControl::reload`].
@@ -182,13 +184,14 @@ impl ServerBuilder {
 }
 
 /// Accepts connections on one or more addresses. Dropping it stops listening; connections already
-/// accepted go on with the subflows they have.
+/// accepted go on with the subflows they have, and those that wait to be accepted are dropped: see
+/// [`close`](Self::close).
 #[derive(Debug)]
 pub struct Server {
     incoming: mpsc::Receiver<Connection>,
     local: Vec<SocketAddr>,
     state: Arc<State>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 impl Server {
@@ -213,6 +216,25 @@ impl Server {
             Some(connection) => connection,
             // The listeners hold the other end and live as long as this does.
             None => std::future::pending().await,
+        }
+    }
+
+    /// Stops listening, at once. The future resets the connections that were let in and never
+    /// accepted, with `reason`, and waits until their clients have been told: a client that is not
+    /// takes such a connection for a good one, and may use it.
+    pub fn close(self, reason: &str) -> impl Future<Output = ()> + use<> {
+        let Self { mut incoming, tasks, .. } = self;
+        drop(tasks);
+        incoming.close();
+        let reason = reason.to_owned();
+        async move {
+            let mut told = JoinSet::new();
+            // What is let in at this moment has its place in the queue, and is waited for.
+            while let Some(connection) = incoming.recv().await {
+                connection.abort(RESET_SHUTDOWN, &reason);
+                told.spawn(async move { connection.closed().await });
+            }
+            while told.join_next().await.is_some() {}
         }
     }
 }

@@ -44,15 +44,19 @@ impl Pool {
         Ok(pool)
     }
 
-    /// A connection for a local one: a ready one if there is one, else a new one.
+    /// A connection for a local one: a ready one that has a path, else a new one. Where the server
+    /// cannot be reached, one without a path will do: its path may come back before it fails.
     ///
     /// # Errors
     /// When there is no ready one, and the server cannot be reached.
     pub(super) async fn open(&self, opening: &Opening) -> Result<Connection, Error> {
-        let mut connection = match self.take() {
+        let mut connection = match self.take(|ready| ready.has_path()) {
             Some(ready) => ready,
             // What the local program has to say goes with the question.
-            None => self.follow(self.client.open().await?),
+            None => match self.client.open().await {
+                Ok(fresh) => self.follow(fresh),
+                Err(error) => self.take(|_| true).ok_or(error)?,
+            },
         };
         match opening.write(&mut connection).await {
             Ok(()) => Ok(connection),
@@ -69,12 +73,14 @@ impl Pool {
         self.ready.lock().expect("the pool's users do not panic")
     }
 
-    fn take(&self) -> Option<Connection> {
+    fn take(&self, wanted: impl Fn(&Connection) -> bool) -> Option<Connection> {
         let mut ready = self.ready();
-        let live = std::iter::from_fn(|| ready.pop_front()).find(|one| self.is_fit(one));
+        ready.retain(|one| self.is_fit(one));
+        let at = ready.iter().position(|(_, connection)| wanted(connection));
+        let found = at.and_then(|at| ready.remove(at));
         drop(ready);
         self.taken.notify_one();
-        Some(live?.1)
+        Some(found?.1)
     }
 
     /// Whether a ready connection is alive and as the client would make it now.

@@ -49,7 +49,7 @@ pub async fn serve(
             () = &mut stop => break,
         }
     }
-    drop(server);
+    open.tasks.spawn(server.close(SHUTTING_DOWN));
     open.drain(stop_now).await;
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use weftline_core::ranges::RangeSet;
 use weftline_core::scheduler::Entry;
 use weftline_core::session::{MessageLimits, RESET_REVOKED, SessionConfig};
@@ -289,7 +289,10 @@ impl State {
         let place = self.gate.session(source, &client).map_err(Refused::busy)?;
         let lease = self.memory.connection(unasked(&config)).map_err(Refused::busy)?;
         let permit = self.accepted.clone().try_reserve_owned();
-        let permit = permit.map_err(|_| Refused::busy(Full::Sessions))?;
+        let permit = permit.map_err(|error| match error {
+            TrySendError::Full(_) => Refused::busy(Full::Sessions),
+            TrySendError::Closed(_) => Refused::busy("this server is shutting down"),
+        })?;
         let keys = match hello.nonce.is_some() {
             true => SessionKeys::of(self.numbering.id(&hello.nonce)),
             false => SessionKeys::random(),

@@ -1,0 +1,100 @@
+//! A proxy whose server goes away and comes back: local programs get connections to the one that is
+//! there.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::future::pending;
+use std::net::SocketAddr;
+
+use common::{Security, pair, patiently, server_and_client};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use weftline::{Client, Error, Forwarder, LocalService, Server, Target};
+use weftline_core::session::RESET_SHUTDOWN;
+
+/// A service that echoes.
+async fn echoing() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+    address
+}
+
+/// One exchange through the proxy.
+async fn ask(proxy: SocketAddr) -> std::io::Result<Vec<u8>> {
+    let mut program = TcpStream::connect(proxy).await?;
+    program.write_all(b"anybody there?").await?;
+    program.shutdown().await?;
+    let mut answer = Vec::new();
+    program.read_to_end(&mut answer).await?;
+    Ok(answer)
+}
+
+/// A server that forwards to `target` in a runtime of its own, which ends as a process does.
+fn process(server: impl FnOnce() -> Server, target: SocketAddr) -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let inside = runtime.enter();
+    let server = server();
+    drop(inside);
+    runtime.spawn(weftline::serve(server, Target::Fixed(target.into()), pending(), pending()));
+    runtime
+}
+
+#[tokio::test]
+async fn a_program_is_not_given_what_was_kept_ready_with_a_server_that_is_gone() {
+    patiently(async {
+        let target = echoing().await;
+        let (server, client) = pair(Security::Tls);
+        let any = "127.0.0.1:0".parse().unwrap();
+        // It stays, so that nobody else gets the port.
+        let listener = std::net::TcpListener::bind(any).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = || server.clone().listener(listener.try_clone().unwrap()).bind(&[]).unwrap();
+        let first = process(server, target);
+        // One path, one connection: both are up when there is a proxy, and none is being made.
+        let client = Client::builder().security(client).server(address).build().unwrap();
+        let forwarder = Forwarder::bind(client, any, LocalService::Forward, 1).await.unwrap();
+        let proxy = forwarder.local_addr();
+        tokio::spawn(forwarder.run(pending(), pending()));
+        tokio::task::spawn_blocking(move || drop(first)).await.unwrap();
+        let second = process(server, target);
+        let answer = ask(proxy).await;
+        second.shutdown_background();
+        assert_eq!(answer.unwrap(), b"anybody there?");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_closes_resets_what_nobody_accepted() {
+    patiently(async {
+        for security in [Security::Plain, Security::Tls] {
+            let (mut server, client) = server_and_client(security);
+            let client = client.build().unwrap();
+            let mut accepted = client.connect().await.unwrap();
+            let mut there = server.accept().await;
+            let waiting = client.connect().await.unwrap();
+            server.close("closing time").await;
+            let error = waiting.closed().await.unwrap_err();
+            let Error::Reset { code, reason } = &*error else { panic!("{error}") };
+            assert_eq!((*code, &**reason), (RESET_SHUTDOWN, "closing time"));
+            // What was accepted goes on.
+            accepted.write_all(b"still here").await.unwrap();
+            accepted.shutdown().await.unwrap();
+            let mut heard = Vec::new();
+            there.read_to_end(&mut heard).await.unwrap();
+            assert_eq!(heard, b"still here");
+        }
+    })
+    .await;
+}
