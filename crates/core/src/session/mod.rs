@@ -15,6 +15,9 @@
 //! in order, or reports the subflow down.
 
 mod bulk;
+mod config;
+mod error;
+mod input;
 mod messages;
 mod policy;
 mod recv;
@@ -22,13 +25,16 @@ mod send;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod transmit;
 mod wakes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
+pub use self::config::SessionConfig;
+pub use self::error::SessionError;
 pub use self::messages::{
     DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,
     MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
@@ -36,127 +42,10 @@ pub use self::messages::{
 use self::recv::RecvHalf;
 use self::send::SendHalf;
 pub use self::stats::{MessageStats, PathStats, SessionStats, SubflowStats};
+use crate::Instant;
 use crate::path::{PathId, PathInfo, SubflowId};
-use crate::pool::BlockPool;
 use crate::reassembly::Reassembly;
-use crate::scheduler::{Entry, SchedulerConfig};
-use crate::wire::{Fate, INITIAL_CREDIT, PolicyNote, Record, Refusal, WireError};
-use crate::{ByteCount, Instant};
-
-/// How a session behaves. Both ends use the same scheduler; the client's choice travels in its
-/// hello.
-#[derive(Clone, Debug)]
-pub struct SessionConfig {
-    /// Which scheduler sends our direction.
-    pub scheduler: &'static Entry,
-    /// Its settings.
-    pub scheduler_config: SchedulerConfig,
-    /// Most memory for received bytes, and again for bytes to send. The default of 256 MiB lets
-    /// 2.4 Gb/s go beside a path whose delivery takes 0.7 s. Less than the 256 KiB that a peer may
-    /// send unasked counts as that, more than 64 GiB as 64 GiB.
-    pub max_memory: ByteCount,
-    /// What a peer may have outstanding before it has asked for more: at least 256 KiB, at most
-    /// `max_memory`.
-    pub first_window: ByteCount,
-    /// The least and largest number of bytes assigned at once; the scheduler's own if `None`.
-    pub chunk: Option<(u64, u64)>,
-    /// How often each subflow is pinged for its application-level round-trip time.
-    pub ping_interval: Duration,
-    /// Whether the peer says what paths are for: the server's side. A client that followed its
-    /// server would let it spend the client's money.
-    pub follow_policy: bool,
-    /// What was agreed upon if the connection carries messages; `None` for a byte stream.
-    pub messages: Option<MessageLimits>,
-    /// Memory for received bytes, which several sessions may share.
-    pub pool: BlockPool,
-}
-
-impl Default for SessionConfig {
-    fn default() -> Self {
-        Self {
-            scheduler: Entry::find("fbdt").expect("registered"),
-            scheduler_config: SchedulerConfig::default(),
-            max_memory: ByteCount::mib(256),
-            first_window: ByteCount::mib(4),
-            chunk: None,
-            ping_interval: Duration::from_secs(5),
-            follow_policy: false,
-            messages: None,
-            pool: BlockPool::default(),
-        }
-    }
-}
-
-impl SessionConfig {
-    /// [`max_memory`](Self::max_memory) in bytes, within its bounds.
-    fn memory(&self) -> u64 {
-        self.max_memory.as_u64().clamp(INITIAL_CREDIT, MOST_MEMORY)
-    }
-}
-
-/// How a peer broke the protocol. The connection ends; others are not touched.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SessionError {
-    /// An acknowledgement of stream bytes that were never sent.
-    #[error("the peer acknowledged bytes up to {0} that were never sent")]
-    AckOfUnsent(u64),
-    /// An acknowledgement of more pieces of the stream than any honest receiver holds.
-    #[error("the peer acknowledged more than {0} separate ranges")]
-    AckTooFragmented(usize),
-    /// Stream bytes beyond the end the peer announced.
-    #[error("the peer sent bytes up to {0}, beyond the end of its stream")]
-    BeyondEnd(u64),
-    /// More stream bytes than the peer had credit for.
-    #[error("the peer sent bytes up to {end} with credit up to {credit}")]
-    CreditExceeded {
-        /// One past the last byte sent.
-        end: u64,
-        /// The credit it had.
-        credit: u64,
-    },
-    /// An echo of more bytes than the subflow carried.
-    #[error("the peer echoed {1} bytes on subflow {0}, more than were sent")]
-    EchoOfUnsent(u64, u64),
-    /// Acknowledgements of the stream's bytes that leave out, again and again, what has come on the
-    /// subflow.
-    #[error("the peer does not say what has arrived on subflow {0}")]
-    EchoMissing(u64),
-    /// Two different ends of the stream, or one below bytes already received.
-    #[error("the peer moved the end of its stream to {0}")]
-    EndMoved(u64),
-    /// Two messages at one offset.
-    #[error("the peer changed the length or tag of its message at {0}")]
-    MessageChanged(u64),
-    /// A message over offsets of another.
-    #[error("the peer's message at {0} overlaps another")]
-    MessageOverlap(u64),
-    /// A message longer than this side has said it takes.
-    #[error("the peer announced a message of {len} bytes, more than the {longest} taken here")]
-    MessageTooLong {
-        /// Its length.
-        len: u64,
-        /// The longest taken.
-        longest: u64,
-    },
-    /// Bytes that belong to no message.
-    #[error("the peer sent bytes at {0} that belong to no message it announced")]
-    NoSuchMessage(u64),
-    /// More holes in the stream than any honest sender leaves.
-    #[error("the peer's stream has more than {0} holes")]
-    TooFragmented(usize),
-    /// More messages, or cancels, than may be open at once.
-    #[error("the peer has more than {0} messages open")]
-    TooManyMessages(usize),
-    /// A record about messages in a connection that carries a byte stream.
-    #[error("the peer sent a record about messages on a byte stream")]
-    NoMessages,
-    /// A record that has no place in an open connection.
-    #[error("the peer sent a handshake record on an open subflow")]
-    UnexpectedRecord,
-    /// Bytes that are no records.
-    #[error(transparent)]
-    Wire(#[from] WireError),
-}
+use crate::wire::{Fate, PolicyNote, Refusal};
 
 /// What the application or the path manager should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,13 +92,6 @@ struct Control {
     refused_at: u64,
 }
 
-/// Most memory a session may be given: offsets within it stay numbers that the wire carries.
-const MOST_MEMORY: u64 = 64 << 30;
-/// Space for control records is taken in blocks of this size, while so much of one is left.
-const CONTROL_BLOCK: usize = 4 << 10;
-const CONTROL_REST: usize = 256;
-/// Answers to pings kept for a subflow that cannot send; more than one is rare.
-const MAX_PONGS: usize = 8;
 impl Control {
     /// When the next ping is due; not before the last one has been answered.
     const fn ping_due(&self) -> Option<Instant> {
@@ -331,108 +213,6 @@ impl Session {
         self.wake_pings(now);
     }
 
-    // ---- input ----
-
-    /// Consumes the complete records at the front of `input`, which arrived on subflow `id`.
-    ///
-    /// # Errors
-    ///
-    /// The peer broke the protocol: a [`Record::Reset`] with the error is queued for the other
-    /// side, and the driver closes the connection with it.
-    pub fn handle_input(
-        &mut self,
-        id: SubflowId,
-        input: &mut BytesMut,
-        now: Instant,
-    ) -> Result<(), SessionError> {
-        let result = self.take_records(id, input, now);
-        if let Err(error) = &result {
-            self.reset(RESET_PROTOCOL, &error.to_string(), now);
-        }
-        result
-    }
-
-    fn take_records(
-        &mut self,
-        id: SubflowId,
-        input: &mut BytesMut,
-        now: Instant,
-    ) -> Result<(), SessionError> {
-        while let Some(record) = Record::decode(input)? {
-            if !self.is_reset() {
-                self.handle_record(id, record, now)?;
-            }
-        }
-        if self.recv.take_due_ack(now) {
-            self.ack_everywhere();
-        }
-        self.after(now);
-        Ok(())
-    }
-
-    fn handle_record(
-        &mut self,
-        id: SubflowId,
-        record: Record,
-        now: Instant,
-    ) -> Result<(), SessionError> {
-        match record {
-            Record::Ack(ack) => {
-                self.send.handle_ack(&ack, now)?;
-                self.judge(now);
-                self.wake_idle();
-            }
-            Record::CreditWish(wish) => self.recv.handle_wish(wish, now),
-            Record::Data(data) => {
-                if let Some(index) = self.send.index(id) {
-                    let path = self.send.subflows[index].path();
-                    let stats = self.paths.entry(path).or_default();
-                    stats.received += data.payload.len() as u64;
-                }
-                self.recv.handle_data(id, &data, now)?;
-            }
-            Record::Fin(offset) => self.recv.handle_fin(offset, now)?,
-            Record::Cancel(cancel) => self.handle_cancel(id, &cancel, now)?,
-            Record::Fate(fate) => self.handle_fate(fate)?,
-            Record::Message(bounds) => self.recv.handle_bounds(&bounds)?,
-            Record::PathPolicy(change) => self.handle_policy(change, now),
-            Record::Ping(number) => {
-                if let Some(control) = self.control.get_mut(&id)
-                    && control.pongs.len() < MAX_PONGS
-                {
-                    control.pongs.push(number);
-                    self.wake(id);
-                }
-            }
-            Record::Pong(number) => self.handle_pong(id, number, now),
-            Record::Reset(refusal) => {
-                self.peer_reset = true;
-                self.closed = true;
-                self.events.push_back(Event::Reset(refusal.code, refusal.reason));
-            }
-            Record::Hello(_)
-            | Record::HelloReply(_)
-            | Record::Join(_)
-            | Record::JoinReply(_)
-            | Record::Refusal(_) => return Err(SessionError::UnexpectedRecord),
-        }
-        Ok(())
-    }
-
-    fn handle_pong(&mut self, id: SubflowId, number: u64, now: Instant) {
-        let Some(control) = self.control.get_mut(&id) else { return };
-        let Some((_, sent_at)) = control.ping.take_if(|(sent, _)| *sent == number) else { return };
-        if let Some(index) = self.send.index(id) {
-            let (rtt, subflow) = (now.since(sent_at), &mut self.send.subflows[index]);
-            subflow.set_ping_rtt(rtt, now);
-            self.paths.entry(subflow.path()).or_default().ping_rtt = Some(rtt);
-            if self.send.is_stuck() {
-                self.send.note_change();
-                self.wake_refused();
-            }
-        }
-    }
-
     // ---- the application ----
 
     /// Takes as much of `data` as there is room for; what was not taken may be offered again after
@@ -540,123 +320,7 @@ impl Session {
         self.after(now);
     }
 
-    // ---- output ----
-
-    /// Appends what subflow `id` should send now to `out`: control records always, and data
-    /// records of about `room` bytes in all. Returns the bytes appended. After 0 the writer waits
-    /// until [`poll_wake`](Self::poll_wake) names it.
-    #[must_use]
-    pub fn poll_transmit(
-        &mut self,
-        id: SubflowId,
-        room: u64,
-        out: &mut VecDeque<Bytes>,
-        now: Instant,
-    ) -> u64 {
-        let Some(index) = self.send.index(id) else { return 0 };
-        if let Some(control) = self.control.get_mut(&id) {
-            control.woken = false;
-        }
-        let mut bytes = self.put_control(id, out, now);
-        let allowed = self.send.allowed(index, room, now);
-        let mut left = allowed;
-        if !self.is_reset() && !self.send.subflows[index].is_silent() {
-            while left > 0 {
-                let Some(sent) = self.send.next_record(index, left, out, now) else { break };
-                bytes += sent;
-                left = left.saturating_sub(sent);
-            }
-        }
-        let subflow = &mut self.send.subflows[index];
-        let was_idle = subflow.is_idle();
-        subflow.set_idle(left > 0);
-        subflow.set_capped(left == 0 && allowed < room);
-        if left > 0
-            && let Some(control) = self.control.get_mut(&id)
-        {
-            control.refused_at = self.send.changes();
-            self.wake_refused();
-        }
-        if was_idle && left == 0 {
-            // Others may have held back because this one had room; now it has none.
-            self.wake_idle();
-        }
-        self.obey_scheduler(id, now);
-        self.after(now);
-        bytes
-    }
-
-    /// Does what the scheduler wanted when it was asked for `asker`. A subflow that had its answer
-    /// since anything changed is not asked again, lest two wake each other for ever.
-    fn obey_scheduler(&mut self, asker: SubflowId, now: Instant) {
-        let changes = self.send.changes();
-        while let Some(id) = self.send.poll_wake() {
-            let index = self.send.index(id).filter(|_| id != asker);
-            let waits = index.is_some_and(|index| self.send.subflows[index].is_idle());
-            let answered = self.control.get(&id).is_some_and(|c| c.refused_at == changes);
-            if waits && !answered {
-                self.wake(id);
-            }
-        }
-        while let Some(id) = self.send.poll_penalty() {
-            self.events.push_back(Event::Penalise(id));
-        }
-        while let Some(id) = self.send.poll_ping() {
-            self.probe(id, now);
-        }
-    }
-
-    fn put_control(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {
-        let Some(control) = self.control.get_mut(&id) else { return 0 };
-        // Taken from a larger block: control records are small and many.
-        let mut block = std::mem::take(&mut self.blocks);
-        if block.capacity() < CONTROL_REST {
-            block = BytesMut::with_capacity(CONTROL_BLOCK);
-        }
-        if std::mem::take(&mut control.reset)
-            && let Some(refusal) = &self.reset
-        {
-            Record::Reset(refusal.clone()).encode(&mut block);
-        }
-        if std::mem::take(&mut control.ack) {
-            self.end_acked |= self.recv.is_complete();
-            Record::Ack(self.recv.ack()).encode(&mut block);
-        }
-        for number in control.pongs.drain(..) {
-            Record::Pong(number).encode(&mut block);
-        }
-        for fate in control.fates.drain(..) {
-            Record::Fate(fate).encode(&mut block);
-        }
-        if let Some(outbox) = &self.send.outbox {
-            outbox.put_cancels(&mut control.next_cancel, &mut block);
-        }
-        if std::mem::take(&mut control.wish) {
-            Record::CreditWish(self.send.wish()).encode(&mut block);
-        }
-        if std::mem::take(&mut control.policy) {
-            for change in self.send.policy_changes() {
-                Record::PathPolicy(change).encode(&mut block);
-            }
-        }
-        if std::mem::take(&mut control.fin)
-            && let Some(offset) = self.send.final_offset()
-        {
-            Record::Fin(offset).encode(&mut block);
-        }
-        if control.ping_due().is_some_and(|at| at <= now) && !self.closed {
-            Record::Ping(self.next_ping).encode(&mut block);
-            control.ping = Some((self.next_ping, now));
-            control.ping_at = now + self.ping_interval;
-            self.next_ping += 1;
-        }
-        let bytes = block.len() as u64;
-        if bytes > 0 {
-            out.push_back(block.split().freeze());
-        }
-        self.blocks = block;
-        bytes
-    }
+    // ---- what the driver asks ----
 
     /// The next subflow whose writer should call [`poll_transmit`](Self::poll_transmit) again.
     #[must_use]

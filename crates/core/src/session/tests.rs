@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::*;
-use crate::wire::{Ack, Data, Echo, Hello, INITIAL_CREDIT, VARINT_MAX};
+use crate::ByteCount;
+use crate::scheduler::{Entry, SchedulerConfig};
+use crate::wire::{Ack, Data, Echo, Hello, INITIAL_CREDIT, Record, VARINT_MAX};
 
 const PEER: SubflowId = SubflowId(0);
 

@@ -1,0 +1,67 @@
+//! How a peer can break the protocol.
+
+use crate::wire::WireError;
+
+/// How a peer broke the protocol. The connection ends; others are not touched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// An acknowledgement of stream bytes that were never sent.
+    #[error("the peer acknowledged bytes up to {0} that were never sent")]
+    AckOfUnsent(u64),
+    /// An acknowledgement of more pieces of the stream than any honest receiver holds.
+    #[error("the peer acknowledged more than {0} separate ranges")]
+    AckTooFragmented(usize),
+    /// Stream bytes beyond the end the peer announced.
+    #[error("the peer sent bytes up to {0}, beyond the end of its stream")]
+    BeyondEnd(u64),
+    /// More stream bytes than the peer had credit for.
+    #[error("the peer sent bytes up to {end} with credit up to {credit}")]
+    CreditExceeded {
+        /// One past the last byte sent.
+        end: u64,
+        /// The credit it had.
+        credit: u64,
+    },
+    /// An echo of more bytes than the subflow carried.
+    #[error("the peer echoed {1} bytes on subflow {0}, more than were sent")]
+    EchoOfUnsent(u64, u64),
+    /// Acknowledgements of the stream's bytes that leave out, again and again, what has come on the
+    /// subflow.
+    #[error("the peer does not say what has arrived on subflow {0}")]
+    EchoMissing(u64),
+    /// Two different ends of the stream, or one below bytes already received.
+    #[error("the peer moved the end of its stream to {0}")]
+    EndMoved(u64),
+    /// Two messages at one offset.
+    #[error("the peer changed the length or tag of its message at {0}")]
+    MessageChanged(u64),
+    /// A message over offsets of another.
+    #[error("the peer's message at {0} overlaps another")]
+    MessageOverlap(u64),
+    /// A message longer than this side has said it takes.
+    #[error("the peer announced a message of {len} bytes, more than the {longest} taken here")]
+    MessageTooLong {
+        /// Its length.
+        len: u64,
+        /// The longest taken.
+        longest: u64,
+    },
+    /// Bytes that belong to no message.
+    #[error("the peer sent bytes at {0} that belong to no message it announced")]
+    NoSuchMessage(u64),
+    /// More holes in the stream than any honest sender leaves.
+    #[error("the peer's stream has more than {0} holes")]
+    TooFragmented(usize),
+    /// More messages, or cancels, than may be open at once.
+    #[error("the peer has more than {0} messages open")]
+    TooManyMessages(usize),
+    /// A record about messages in a connection that carries a byte stream.
+    #[error("the peer sent a record about messages on a byte stream")]
+    NoMessages,
+    /// A record that has no place in an open connection.
+    #[error("the peer sent a handshake record on an open subflow")]
+    UnexpectedRecord,
+    /// Bytes that are no records.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
