@@ -6,7 +6,7 @@
 //! subflow whose interface or address is gone is closed at once.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -38,8 +38,8 @@ use crate::vigil::{LOOK_INTERVAL, Look, Verdict, Vigil};
 const SHORT_STALL: Duration = Duration::from_millis(400);
 /// A subflow that goes on after a longer stall is kept if nothing has taken its place by then.
 const LONG_STALL: Duration = Duration::from_secs(3);
-/// What the handshake of a fresh connection may take at least, and in round-trip times, before
-/// the path counts as dark again.
+/// What the handshake of a fresh connection on a dark path, and a hello for which other paths wait,
+/// may take at least, and in round-trip times, before the path counts as dark.
 const HANDSHAKE_MIN: Duration = Duration::from_secs(1);
 const HANDSHAKE_RTTS: u32 = 10;
 /// Attempts under way at once on one path.
@@ -72,6 +72,8 @@ struct Origin {
     /// The same in each of its hellos.
     nonce: HelloNonce,
     next_subflow: AtomicU64,
+    /// How often it has said hello.
+    hellos: AtomicUsize,
     /// Set by the first hello: what the application writes goes with it.
     shared: OnceLock<Arc<Shared>>,
     /// Set by the answer to a hello, which opens the connection; other paths join then. Those that
@@ -104,6 +106,7 @@ impl Dialer {
             number,
             nonce: HelloNonce(handshake::random()?),
             next_subflow: AtomicU64::new(0),
+            hellos: AtomicUsize::new(0),
             shared: OnceLock::new(),
             open: OnceCell::new(),
         };
@@ -236,6 +239,9 @@ impl Dialer {
 
     /// Says hello, with what the application has written by then and goes on writing behind it,
     /// and waits for the answer.
+    ///
+    /// A path that goes dark now holds up all others, which wait for it. So it has little time, as
+    /// long as there is another path that has not tried: the server may just be busy.
     async fn hello(
         &self,
         channel: Channel,
@@ -256,6 +262,11 @@ impl Dialer {
             ..settings.hello.clone()
         };
         let peer = channel.peer();
+        let said = 1 + self.origin.hellos.fetch_add(1, Ordering::Relaxed);
+        let limit = match said < settings.paths.len() {
+            true => handshake_limit(channel.socket(), settings.handshake_timeout),
+            false => settings.handshake_timeout,
+        };
         let (parts, answer) = handshake::hello(channel, hello, settings.token.as_ref())?;
         let name = path.name.as_str().into();
         let running = subflow::start(&shared, subflow, id, &name, parts);
@@ -267,7 +278,7 @@ impl Dialer {
         }
         // What breaks a subflow off before its answer is told with it, but not the connection's end.
         let answer = async { answer.await.unwrap_or(Err(Error::ClosedInHandshake { peer })) };
-        let answer = in_time(settings.handshake_timeout, peer, answer).await;
+        let answer = in_time(limit, peer, answer).await;
         match answer {
             Ok(keys) => Ok((running, Open { shared, keys })),
             Err(error) => {
@@ -515,7 +526,7 @@ fn look(running: &Running, shared: &Shared, vigil: &mut Vigil) -> Verdict {
     vigil.judge(&Look { info, silent_since }, clock::now())
 }
 
-/// How long the handshake of a fresh connection on a path that was dark may take.
+/// How long a handshake on a path that may be dark may take.
 fn handshake_limit(stream: &TcpStream, most: Duration) -> Duration {
     let rtt = TcpInfo::of(stream).map(|info| info.srtt).unwrap_or_default();
     (rtt * HANDSHAKE_RTTS).max(HANDSHAKE_MIN).min(most)

@@ -7,10 +7,11 @@ mod common;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use common::attack::{Heard, TlsPeer, hello, hello_reply};
-use common::{Security, pair, patiently, pattern, server_and_client, two_paths};
+use common::{Security, pair, patiently, pattern, refusing, server_and_client, two_paths};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -102,6 +103,39 @@ async fn scene(security: Security) -> (Server, Client, Client, oneshot::Sender<(
     let through = Client::builder().security(trust.clone()).seed(1).server(relay).build().unwrap();
     let direct = two_paths(trust).server(address).build().unwrap();
     (server, through, direct, cut)
+}
+
+#[tokio::test]
+async fn a_path_that_swallows_the_hello_keeps_the_other_for_a_short_time_only() {
+    patiently(async {
+        let (server, client) = pair(Security::Plain);
+        let mut server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let target = server.local_addrs()[0];
+        let dark = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // Reached only when the hello is lost.
+        let (late, behind) = refusing();
+        let client = two_paths(client).server(dark.local_addr().unwrap()).server(behind);
+        let client = client.handshake_timeout(Duration::from_secs(3600));
+        tokio::spawn(async move {
+            let (mut swallowed, _) = dark.accept().await.unwrap();
+            swallowed.read_exact(&mut [0; 8]).await.unwrap();
+            late.listen(8).unwrap();
+            late.set_nonblocking(true).unwrap();
+            let late = TcpListener::from_std(late.into()).unwrap();
+            loop {
+                let (mut client, _) = late.accept().await.unwrap();
+                let mut server = TcpStream::connect(target).await.unwrap();
+                tokio::spawn(async move {
+                    let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+                });
+            }
+        });
+        let mut here = client.build().unwrap().open().await.unwrap();
+        here.write_all(b"heard").await.unwrap();
+        here.shutdown().await.unwrap();
+        assert_eq!(read_all(&mut server.accept().await).await, b"heard");
+    })
+    .await;
 }
 
 #[tokio::test]

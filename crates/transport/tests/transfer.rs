@@ -17,7 +17,13 @@ async fn both_directions(security: Security) {
         let (got, _) = exchange(server.accept().await, to_client).await;
         assert!(got == expected, "the server got other bytes");
     });
-    let (got, control) = exchange(client.connect().await.unwrap(), up.clone()).await;
+    let connection = client.connect().await.unwrap();
+    // All could be over before there is a second path.
+    let mut events = connection.events();
+    while connection.stats().names.len() < 2 {
+        events.recv().await.unwrap();
+    }
+    let (got, control) = exchange(connection, up.clone()).await;
     assert!(got == down, "the client got other bytes");
     serving.await.unwrap();
     let stats = control.stats();
