@@ -341,7 +341,7 @@ pub(crate) fn tls(
 }
 
 /// The path with the kernel's name of its congestion control.
-fn provided(mut path: PathConfig) -> Result<PathConfig, Failure> {
+pub(crate) fn provided(mut path: PathConfig) -> Result<PathConfig, Failure> {
     path.congestion = path.congestion.as_deref().map(congestion::provide).transpose()?;
     Ok(path)
 }

@@ -294,7 +294,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let (mut builder, mut greeting) = first.builder()?;
     congestion::couple();
     for name in &first.congestion {
-        congestion::provide(name)?;
+        weftline::check_congestion(&congestion::provide(name)?)?;
     }
     for one in &passed {
         builder = builder.listener(one.listener()?);

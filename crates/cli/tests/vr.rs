@@ -2,55 +2,27 @@
 //! most of it is skipped; in CI it must be there.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod common;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use common::vr::{Finished, fails, ffmpeg, finish};
 use weftline_video::rd::RdTable;
 
 const WEFTLINE: &str = env!("CARGO_BIN_EXE_weftline");
 
 /// Runs `weftline vr` with arguments separated by spaces, in `dir`.
-fn vr(dir: &Path, args: &str) -> Result<String, (i32, String)> {
-    run(Command::new(WEFTLINE).arg("vr").args(args.split(' ')).current_dir(dir))
-}
-
-fn run(command: &mut Command) -> Result<String, (i32, String)> {
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err((output.status.code().unwrap_or(-1), text(&output.stderr))),
-    }
-}
-
-/// A failure: its exit status, and one line that has all of `words`.
-#[track_caller]
-fn fails(result: Result<String, (i32, String)>, status: i32, words: &[&str]) {
-    let (got, said) = result.expect_err("it should fail");
-    let line = said.lines().last().unwrap_or_default();
-    assert_eq!(got, status, "{said}");
-    assert!(line.starts_with("weftline: "), "{said}");
-    for word in words {
-        assert!(line.contains(word), "no '{word}' in: {said}");
-    }
-}
-
-/// Whether there is an ffmpeg to test with.
-fn ffmpeg() -> bool {
-    let there = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status().is_ok();
-    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg must be installed");
-    if !there {
-        println!("skipped: ffmpeg is not installed (scripts/tools installs it)");
-    }
-    there
+fn vr(dir: &Path, args: &str) -> Finished {
+    finish(Command::new(WEFTLINE).arg("vr").args(args.split(' ')).current_dir(dir))
 }
 
 fn ff(dir: &Path, args: &str) {
     let mut command = Command::new("ffmpeg");
     command.args(["-v", "error", "-nostdin", "-y"]).args(args.split(' ')).current_dir(dir);
-    run(&mut command).unwrap();
+    finish(&mut command).unwrap();
 }
 
 /// A directory with a scene of 8 pictures a second in it.
@@ -231,7 +203,7 @@ fn a_package_that_was_killed_is_gone_on_with() {
     let first = fs::metadata(package.join("tiles/t000q22/000000.m4s")).unwrap();
     assert!(!package.join("gops/000003.json").exists(), "it was killed too late to test anything");
     for out in ["pkg", "fresh"] {
-        run(Command::new(WEFTLINE).args(&args).arg(out).current_dir(dir.path())).unwrap();
+        finish(Command::new(WEFTLINE).args(&args).arg(out).current_dir(dir.path())).unwrap();
     }
     let again = fs::metadata(package.join("tiles/t000q22/000000.m4s")).unwrap();
     assert_eq!(first.modified().unwrap(), again.modified().unwrap(), "what was done is kept");
@@ -305,7 +277,7 @@ fn without_ffmpeg_or_its_encoder_it_says_what_to_install() {
     let package = || {
         let mut command = Command::new(WEFTLINE);
         command.args("vr package plaza.y4m -o pkg".split(' ')).current_dir(dir.path());
-        run(command.env("PATH", &bin))
+        finish(command.env("PATH", &bin))
     };
     fails(package(), 3, &["ffmpeg is not installed", "apt-get install ffmpeg"]);
     let script = "#!/bin/sh\necho 'ffmpeg version 7.0-small'\necho ' V....D mpeg4  MPEG-4'\n";

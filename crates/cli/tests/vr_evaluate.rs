@@ -2,10 +2,13 @@
 //! ffmpeg they are skipped; in CI it must be there.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+mod common;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use common::vr::{Finished, fails, ffmpeg, finish};
 use weftline_scenario::{
     PathRecord, ResultsWriter, RunRecord, SCHEMA_VERSION, Sample, read_vr_moments,
     read_vr_sessions, vr_gains,
@@ -14,35 +17,13 @@ use weftline_scenario::{
 const WEFTLINE: &str = env!("CARGO_BIN_EXE_weftline");
 
 /// Runs weftline with arguments separated by spaces, in `dir`.
-fn weftline(dir: &Path, args: &str) -> Result<String, (i32, String)> {
-    let mut command = Command::new(WEFTLINE);
-    let output =
-        command.args(args.split(' ')).current_dir(dir).stdin(Stdio::null()).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err((output.status.code().unwrap_or(-1), text(&output.stderr))),
-    }
-}
-
-/// A failure: its exit status, and one line that has all of `words`.
-#[track_caller]
-fn fails(result: Result<String, (i32, String)>, status: i32, words: &[&str]) {
-    let (got, said) = result.expect_err("it should fail");
-    let line = said.lines().last().unwrap_or_default();
-    assert_eq!(got, status, "{said}");
-    assert!(line.starts_with("weftline: "), "{said}");
-    for word in words {
-        assert!(line.contains(word), "no '{word}' in: {said}");
-    }
+fn weftline(dir: &Path, args: &str) -> Finished {
+    finish(Command::new(WEFTLINE).args(args.split(' ')).current_dir(dir))
 }
 
 /// A directory with the package `plaza` of two GoPs and its source, if there is ffmpeg to make it.
 fn packaged() -> Option<tempfile::TempDir> {
-    let there = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status().is_ok();
-    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg must be installed");
-    if !there {
-        println!("skipped: ffmpeg is not installed (scripts/tools installs it)");
+    if !ffmpeg() {
         return None;
     }
     let dir = tempfile::tempdir().unwrap();

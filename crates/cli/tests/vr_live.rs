@@ -11,10 +11,11 @@ mod common;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use common::vr::ffmpeg;
 use common::{Daemon, failure, weftline};
 use serde_json::Value;
 use weftline_core::Bitrate;
@@ -26,16 +27,6 @@ use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 
 const GOPS: usize = 4;
 const TILES: u64 = 8;
-
-/// Whether there is an ffmpeg to test with.
-fn ffmpeg() -> bool {
-    let there = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status().is_ok();
-    assert!(there || std::env::var_os("CI").is_none(), "in CI ffmpeg must be installed");
-    if !there {
-        println!("skipped: ffmpeg is not installed (scripts/tools installs it)");
-    }
-    there
-}
 
 /// A package of four GoPs of half a second: made once, and read by all tests.
 fn package() -> &'static Path {

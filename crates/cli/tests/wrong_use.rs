@@ -175,6 +175,11 @@ fn certificates_tokens_and_directories_that_do_not_work_are_named() {
         ),
         (2, vec!["--token-file", &twice, "--state-dir", state], "line 2: the same secret as"),
         (2, vec!["--insecure-plaintext", "--client-ca", &empty], "cannot be used with"),
+        (
+            2,
+            vec!["--congestion", "cubic,warp", "--state-dir", state],
+            "unknown congestion control 'warp' (this kernel has: ",
+        ),
     ] {
         let all = [&["serve", "--listen", "127.0.0.1:0", "--forward", "127.0.0.1:1"], &args[..]];
         let line = failure(status, &all.concat());

@@ -6,6 +6,8 @@
     reason = "test code; each test binary uses its own part"
 )]
 
+pub mod vr;
+
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Shutdown, SocketAddr, TcpListener};

@@ -17,7 +17,8 @@ use super::link::{Link, Transport, connect_kernel};
 use super::log::{GopLog, Summary};
 use super::player::{Playing, play};
 use super::save::Store;
-use crate::connect::tls;
+use crate::congestion;
+use crate::connect::{provided, tls};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
 use crate::serve::{end, parse_duration, runtime, warn_plaintext};
@@ -118,6 +119,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     }
     let playing = args.playing(grace)?;
     let carrier = args.carrier(grace)?;
+    let congestion = args.congestion.as_deref().map(congestion::provide).transpose()?;
     let transport = match args.transport {
         Transport::Weftline => args.scheduler.clone(),
         kernel => kernel.name().to_owned(),
@@ -127,7 +129,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     let played = runtime.block_on(async {
         let stop = Stop::on_signals()?;
         let link = tokio::select! {
-            link = carrier.connect(args.congestion.as_deref()) => link?,
+            link = carrier.connect(congestion.as_deref()) => link?,
             () = stop.nth(1) => return Err(Failure::failed("it was told to stop")),
         };
         let player = Player::new(ClientSettings { fov });
@@ -210,10 +212,10 @@ impl PlayArgs {
             builder = builder.server(server);
         }
         for path in &self.path {
-            builder = builder.path(paths::parse(path)?);
+            builder = builder.path(provided(paths::parse(path)?)?);
         }
         if let Some(name) = &self.congestion {
-            builder = builder.congestion(name);
+            builder = builder.congestion(congestion::provide(name)?);
         }
         if let Some(name) = &trust.server_name {
             builder = builder.server_name(name);

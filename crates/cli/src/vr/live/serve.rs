@@ -21,6 +21,7 @@ use weftline_vr::package::Package;
 use super::heads;
 use super::link::{Link, Transport, listen_kernel};
 use super::session::{Served, Tally, serve};
+use crate::congestion;
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
 use crate::serve::{end, runtime, tls, warn_plaintext};
@@ -110,6 +111,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     secrets::raise_file_limit();
     args.check_transport()?;
     let served = Arc::new(args.served()?);
+    congestion::couple();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let stop = Arc::new(Stop::on_signals()?);
