@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use weftline_scenario::{Case, Congestion, ResultsWriter, RunRecord, Sweep, VideoRecord, Workload};
 
@@ -19,6 +20,14 @@ use crate::series::{cannot_write, play_control, print_json, refuse_model, run_va
 
 /// The most runs side by side: each has an emulator that wants to be on time.
 const JOBS_MAX: usize = 64;
+
+/// The least time between the beginnings of two players' runs. A player that starts takes as much
+/// as the links carry and more of the processor than later; ten at once discard pictures for want
+/// of it, where ten in turn do not.
+const SPACING: Duration = Duration::from_secs(12);
+
+/// How often a thread that waits looks whether it is to stop.
+const TICK: Duration = Duration::from_millis(100);
 
 /// What to run, and where the results go.
 #[derive(Clone, Debug)]
@@ -72,7 +81,8 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
         controls: &controls,
         provided: &provided,
     };
-    let state = Mutex::new(State { cases, writer, failure: None, finished: 0 });
+    let (failure, next_start) = (None, Instant::now());
+    let state = Mutex::new(State { cases, next_start, writer, failure, finished: 0 });
     std::thread::scope(|scope| {
         // A run's programs die with the thread that started them, so each thread stays to the end.
         for _ in 0..*jobs {
@@ -121,9 +131,24 @@ fn control_name(workload: &Workload) -> String {
 struct State {
     /// What is left, the next one last.
     cases: Vec<Case>,
+    /// When the next player may begin.
+    next_start: Instant,
     writer: ResultsWriter,
     failure: Option<LabError>,
     finished: usize,
+}
+
+impl State {
+    /// When this run may begin.
+    fn turn(&mut self, case: &Case) -> Instant {
+        let now = Instant::now();
+        if !matches!(case.scenario.workload, Workload::Player(..)) {
+            return now;
+        }
+        let turn = self.next_start.max(now);
+        self.next_start = turn + SPACING;
+        turn
+    }
 }
 
 fn lock<'a>(state: &'a Mutex<State>) -> MutexGuard<'a, State> {
@@ -143,17 +168,28 @@ struct Room<'a> {
 impl Room<'_> {
     fn work(&self, state: &Mutex<State>) {
         loop {
-            let case = {
-                let mut state = lock(state);
-                match state.failure {
-                    Some(_) => return,
-                    None => state.cases.pop(),
-                }
+            let mut next = lock(state);
+            let case = match next.failure {
+                Some(_) => return,
+                None => next.cases.pop(),
             };
             let Some(case) = case else { return };
-            if let Err(error) = self.run(&case, state) {
+            let start = next.turn(&case);
+            drop(next);
+            if let Err(error) = self.wait_until(start).and_then(|()| self.run(&case, state)) {
                 lock(state).failure.get_or_insert(error);
             }
+        }
+    }
+
+    fn wait_until(&self, start: Instant) -> Result<(), LabError> {
+        loop {
+            self.stop.check()?;
+            let wait = start.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(wait.min(TICK));
         }
     }
 

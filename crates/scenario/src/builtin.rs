@@ -87,6 +87,8 @@ pub const BUILTIN: &[Builtin] = &[
 pub const SWEEPS: &[Builtin] = &[
     sweep!("mptcp-video"),
     sweep!("mptcp-players"),
+    sweep!("mptcp-claims"),
+    sweep!("mptcp-grid"),
     sweep!("mptcp-rates"),
     sweep!("tcp-reference"),
     sweep!("fbdt-eq1"),
