@@ -9,6 +9,8 @@
 mod common;
 #[path = "../examples/copy.rs"]
 mod copy;
+#[path = "../examples/download.rs"]
+mod download;
 #[path = "../examples/echo.rs"]
 mod echo;
 #[path = "../examples/http.rs"]
@@ -50,6 +52,24 @@ async fn a_copied_file_is_the_same_file() {
     .await;
     assert!(std::fs::read(&to).unwrap() == data);
     assert!(!to.with_extension("part").exists());
+}
+
+#[tokio::test]
+async fn a_download_asks_and_is_answered_to_the_last_byte() {
+    let (mut server, client) = server_and_client(Security::Tls);
+    let client = client.build().unwrap();
+    patiently(async {
+        let answering = tokio::spawn(async move {
+            for _ in 0..2 {
+                download::answer(server.accept().await).await.unwrap();
+            }
+        });
+        for size in [0, 3_000_000] {
+            download::ask(client.open().await.unwrap(), size).await.unwrap();
+        }
+        answering.await.unwrap();
+    })
+    .await;
 }
 
 #[tokio::test]
