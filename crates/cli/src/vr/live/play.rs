@@ -119,7 +119,6 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     }
     let playing = args.playing(grace)?;
     let carrier = args.carrier(grace)?;
-    let congestion = args.congestion.as_deref().map(congestion::provide).transpose()?;
     let transport = match args.transport {
         Transport::Weftline => args.scheduler.clone(),
         kernel => kernel.name().to_owned(),
@@ -129,7 +128,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     let played = runtime.block_on(async {
         let stop = Stop::on_signals()?;
         let link = tokio::select! {
-            link = carrier.connect(congestion.as_deref()) => link?,
+            link = carrier.connect() => link?,
             () = stop.nth(1) => return Err(Failure::failed("it was told to stop")),
         };
         let player = Player::new(ClientSettings { fov });
@@ -192,7 +191,8 @@ impl PlayArgs {
             }
             warn_plaintext();
             let server = resolve(&self.server)?;
-            return Ok(Carrier::Kernel { server, protocol, grace });
+            let congestion = self.congestion.as_deref().map(congestion::provide).transpose()?;
+            return Ok(Carrier::Kernel { server, protocol, congestion, grace });
         }
         if self.path.is_empty() {
             let example = "--path wifi=wlan0 --path lte=wwan0";
@@ -230,11 +230,16 @@ impl PlayArgs {
 /// What a stream comes over.
 enum Carrier {
     Weftline(Client),
-    Kernel { server: SocketAddr, protocol: socket2::Protocol, grace: Duration },
+    Kernel {
+        server: SocketAddr,
+        protocol: socket2::Protocol,
+        congestion: Option<String>,
+        grace: Duration,
+    },
 }
 
 impl Carrier {
-    async fn connect(&self, congestion: Option<&str>) -> Result<Link, Failure> {
+    async fn connect(&self) -> Result<Link, Failure> {
         match self {
             Self::Weftline(client) => {
                 let connection = client.connect().await?;
@@ -242,8 +247,8 @@ impl Carrier {
                 let messages = messages.map_err(|_| Failure::failed("a byte stream was opened"));
                 Ok(Link::messages(messages?))
             }
-            Self::Kernel { server, protocol, grace } => {
-                let connecting = connect_kernel(*server, *protocol, congestion);
+            Self::Kernel { server, protocol, congestion, grace } => {
+                let connecting = connect_kernel(*server, *protocol, congestion.as_deref());
                 let wrong = |why: String| Failure::failed(format!("no way to {server}: {why}"));
                 match tokio::time::timeout(*grace, connecting).await {
                     Ok(Ok(stream)) => Ok(Link::stream(stream, MAX_TO_PLAYER)),
