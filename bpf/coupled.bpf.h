@@ -56,46 +56,59 @@ static __always_inline __u64 connection(struct sock *sk)
 	return group ? *group : 0;
 }
 
-/* The group of a subflow if it still has its place there. */
-static __always_inline struct group *joined(struct sock *sk, struct flow *flow, __u32 *place)
+/* The member at a place. Once made the pointer stays as it is: the verifier of Linux 6.1 forgets the
+ * bounds of a number that has been on the stack, where the compiler would keep `place` instead. */
+static __always_inline struct member *member(struct group *group, __u32 place)
 {
-	__u64 key = flow->key;
-	struct group *group;
+	struct member *at;
 
-	*place = flow->place;
-	if (!key || *place >= MEMBERS_MAX)
+	if (place >= MEMBERS_MAX)
 		return NULL;
-	group = bpf_map_lookup_elem(&connections, &key);
-	if (!group || group->members[*place].owner != (__u64)(unsigned long)sk)
-		return NULL;
-	return group;
+	at = &group->members[place];
+	barrier_var(at);
+	return at;
 }
 
-/* Where user space or the kernel has said which connection a subflow is of, takes a free place
- * there. An entry that has just been removed by the last one to leave is found out later. */
-static __always_inline struct group *own_group(struct sock *sk, struct flow *flow, __u32 *place)
+/* The subflow's member of its group, which goes to `*group`, if it still has its place there. */
+static __always_inline struct member *joined(struct sock *sk, struct flow *flow,
+					     struct group **group)
+{
+	__u64 key = flow->key;
+	struct member *own;
+
+	if (!key)
+		return NULL;
+	*group = bpf_map_lookup_elem(&connections, &key);
+	if (!*group)
+		return NULL;
+	own = member(*group, flow->place);
+	return own && own->owner == (__u64)(unsigned long)sk ? own : NULL;
+}
+
+/* The same; where user space or the kernel has said which connection a subflow is of, takes a free
+ * place there. An entry that has just been removed by the last one to leave is found out later. */
+static __always_inline struct member *join(struct sock *sk, struct flow *flow, struct group **group)
 {
 	static const struct group empty;
-	struct group *group = joined(sk, flow, place);
+	struct member *own = joined(sk, flow, group);
 	__u64 key;
 	int i;
 
-	if (group)
-		return group;
+	if (own)
+		return own;
 	key = connection(sk);
 	if (!key)
 		return NULL;
 	bpf_map_update_elem(&connections, &key, &empty, BPF_NOEXIST);
-	group = bpf_map_lookup_elem(&connections, &key);
-	if (!group)
+	*group = bpf_map_lookup_elem(&connections, &key);
+	if (!*group)
 		return NULL;
 	for (i = 0; i < MEMBERS_MAX; i++) {
-		if (!__sync_val_compare_and_swap(&group->members[i].owner, 0,
-						 (__u64)(unsigned long)sk)) {
+		own = member(*group, i);
+		if (own && !__sync_val_compare_and_swap(&own->owner, 0, (__u64)(unsigned long)sk)) {
 			flow->key = key;
 			flow->place = i;
-			*place = i;
-			return group;
+			return own;
 		}
 	}
 	return NULL;
@@ -104,15 +117,15 @@ static __always_inline struct group *own_group(struct sock *sk, struct flow *flo
 /* Leaves the group; the last one removes it. */
 static __always_inline void leave(struct sock *sk, struct flow *flow)
 {
-	__u32 place;
-	struct group *group = joined(sk, flow, &place);
+	struct group *group;
+	struct member *own = joined(sk, flow, &group);
 	__u64 key = flow->key;
 	bool empty = true;
 	int i;
 
-	if (!group)
+	if (!own)
 		return;
-	group->members[place].owner = 0;
+	own->owner = 0;
 	for (i = 0; i < MEMBERS_MAX; i++)
 		if (group->members[i].owner)
 			empty = false;
@@ -181,19 +194,19 @@ static __always_inline void on_ack(struct sock *sk, __u32 acked)
 {
 	struct flow *flow = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	__s64 by = ONE;
+	struct member *own;
 	struct group *group;
-	__u32 place;
+	__s64 by = ONE;
 
 	if (!cwnd_limited(tp))
 		return;
 	acked = slow_start(tp, acked);
 	if (!acked)
 		return;
-	group = own_group(sk, flow, &place);
-	if (group && place < MEMBERS_MAX) {
-		describe(sk, flow, &group->members[place]);
-		by = increase(group, &group->members[place]);
+	own = join(sk, flow, &group);
+	if (own) {
+		describe(sk, flow, own);
+		by = increase(group, own);
 	}
 	advance(tp, flow, acked, by);
 }
@@ -202,11 +215,11 @@ static __always_inline void on_ack(struct sock *sk, __u32 acked)
 static __always_inline void on_pkts_acked(struct sock *sk)
 {
 	struct flow *flow = inet_csk_ca(sk);
-	__u32 place;
-	struct group *group = own_group(sk, flow, &place);
+	struct group *group;
+	struct member *own = join(sk, flow, &group);
 
-	if (group && place < MEMBERS_MAX)
-		describe(sk, flow, &group->members[place]);
+	if (own)
+		describe(sk, flow, own);
 }
 
 /* A loss has been found: the new threshold. */
@@ -214,15 +227,16 @@ static __always_inline __u32 on_loss(struct sock *sk)
 {
 	struct flow *flow = inet_csk_ca(sk);
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 to = tp->snd_cwnd / 2, place;
-	struct group *group = own_group(sk, flow, &place);
+	__u32 to = tp->snd_cwnd / 2;
+	struct group *group;
+	struct member *own = join(sk, flow, &group);
 
 	flow->between = (__u64)(tp->delivered - flow->lost_at) * tp->mss_cache;
 	flow->lost_at = tp->delivered;
 	flow->credit = 0;
-	if (group && place < MEMBERS_MAX) {
-		describe(sk, flow, &group->members[place]);
-		to = reduced(group, &group->members[place]);
+	if (own) {
+		describe(sk, flow, own);
+		to = reduced(group, own);
 	}
 	return most(to, MIN_SSTHRESH);
 }

@@ -46,7 +46,6 @@ impl Loaded {
     /// When one is loaded already, or this kernel or user cannot.
     pub fn load(controls: &[Control]) -> Result<Self, BpfError> {
         host::check()?;
-        listen();
         Self::load_as(controls, query::has_links())
     }
 
@@ -54,7 +53,6 @@ impl Loaded {
     /// that is killed leaves the control behind, for [`unload`] to take out.
     #[doc(hidden)]
     pub fn load_as(controls: &[Control], linked: bool) -> Result<Self, BpfError> {
-        listen();
         let mut held: Vec<Held> = Vec::new();
         for &control in controls {
             if control.is_loaded() {
@@ -90,7 +88,7 @@ fn load(control: Control, linked: bool) -> Result<Held, BpfError> {
     let what = || format!("loading {}", control.kernel_name);
     let object = OBJECTS.iter().find(|(name, _)| *name == control.name);
     let (_, object) = object.ok_or_else(|| BpfError::Unknown { name: control.name.to_owned() })?;
-    LOG.lock().expect("nobody panics with it").clear();
+    listen();
     let opened = ObjectBuilder::default().open_memory(object);
     let mut open = opened.map_err(|error| failure(what(), &error))?;
     if !linked {
@@ -152,6 +150,7 @@ impl GroupMap {
         if !control.is_loaded() {
             return Err(BpfError::NotLoaded { name });
         }
+        listen();
         let what = || format!("coupling sockets under {name}");
         let maps = query::maps_of(control);
         for id in maps {
@@ -172,7 +171,7 @@ impl GroupMap {
     }
 }
 
-/// Keeps what libbpf says for the error, instead of its going to standard error.
+/// Keeps what libbpf says from here on for the error, instead of its going to standard error.
 fn listen() {
     static LISTEN: Once = Once::new();
     LISTEN.call_once(|| {
@@ -183,16 +182,19 @@ fn listen() {
             }
         })));
     });
+    LOG.lock().expect("nobody panics with it").clear();
 }
 
 /// The error of libbpf with the line of its log that says most: the verifier's last.
 fn failure(what: String, error: &libbpf_rs::Error) -> BpfError {
-    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
-        return BpfError::NotPermitted { what };
-    }
     let log = LOG.lock().expect("nobody panics with it");
     for line in log.iter() {
         tracing::debug!("{line}");
+    }
+    // The verifier refuses with the same number as the kernel refuses a user, and gives reasons.
+    let verified = log.iter().any(|text| text.contains("PROG LOAD LOG"));
+    if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && !verified {
+        return BpfError::NotPermitted { what };
     }
     let verdict = log.iter().flat_map(|text| text.lines()).rfind(|line| {
         let is_frame = line.starts_with("--") || line.starts_with("libbpf:");

@@ -26,3 +26,10 @@ pub(crate) fn possible<T>(result: Result<T, BpfError>) -> Option<T> {
         Err(error) => panic!("{error}"),
     }
 }
+
+/// Whether this kernel is of that release or a later one.
+pub(crate) fn since(major: u32, minor: u32) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap()) >= (major, minor)
+}
