@@ -2,8 +2,8 @@
 //!
 //! What a peer may make a connection hold is promised to it ahead, as credit; so promises are
 //! counted, not bytes. A connection gets the least it can live on or is refused, and grows while
-//! there is something left: up to as much as it leaves free, so that there is always some for the
-//! next.
+//! there is something left: up to as much as it leaves free, and never into the last quarter, which
+//! is kept for connections to come: what was promised is not taken back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +20,8 @@ pub(crate) const LEAST_RECEIVE: u64 = INITIAL_CREDIT;
 pub(crate) const LEAST_SEND: u64 = INITIAL_CREDIT;
 /// What a subflow's buffers take: a read of its socket, and the same again decrypted.
 pub(crate) const SUBFLOW: u64 = 512 << 10;
+/// The part of all memory that connections do not grow into, one in so many.
+const KEPT: u64 = 4;
 /// The least that a process can be given.
 const LEAST_TOTAL: u64 = 16 << 20;
 
@@ -125,14 +127,15 @@ impl MemoryBudget {
     }
 
     /// Takes up to `wanted` more bytes for who has `own`, as long as that is no more than is left
-    /// free (the dynamic threshold of Choudhury and Hahne, 1998, for shared buffers); how many.
+    /// free to grow into (the dynamic threshold of Choudhury and Hahne, 1998, for shared buffers);
+    /// how many.
     fn take(&self, wanted: u64, own: u64) -> u64 {
         let mut took = 0;
         if wanted == 0 {
             return 0;
         }
         let _ = self.0.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
-            let free = self.0.total.saturating_sub(reserved);
+            let free = (self.0.total - self.0.total / KEPT).saturating_sub(reserved);
             took = wanted.min(free.saturating_sub(own) / 2);
             (took > 0).then_some(reserved + took)
         });
@@ -261,11 +264,24 @@ mod tests {
         let (mut one, mut two) =
             (budget.connection(LEAST_RECEIVE).unwrap(), budget.connection(LEAST_RECEIVE).unwrap());
         for _ in 0..10 {
-            assert!(one.grow_receive(1 << 40) <= 32 << 20);
+            assert!(one.grow_receive(1 << 40) <= 24 << 20);
         }
-        assert!(two.grow_send(1 << 40) <= 17 << 20);
+        assert!(two.grow_send(1 << 40) <= 13 << 20);
         assert!(budget.connection(LEAST_RECEIVE).is_ok(), "there is some for the next");
         assert_eq!(two.shrink_send(0), LEAST_SEND);
+    }
+
+    #[test]
+    fn however_many_grow_others_come_in_beside_them() {
+        let budget = MemoryBudget::new(ByteCount::mib(64)).unwrap();
+        let come = || budget.connection(LEAST_RECEIVE);
+        let mut greedy: Vec<_> = (0..20).map(|_| come().unwrap()).collect();
+        for _ in 0..10 {
+            greedy.iter_mut().for_each(|lease| drop(lease.grow_receive(1 << 40)));
+            greedy.iter_mut().for_each(|lease| drop(lease.grow_send(1 << 40)));
+        }
+        let more: Vec<_> = std::iter::from_fn(|| come().ok()).collect();
+        assert!(more.len() >= 31, "16 MiB are left for them: {}", more.len());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::wire::Record;
 use crate::{Instant, SubflowId};
 
 /// Space for control records is taken in blocks of this size, while so much of one is left.
-const CONTROL_BLOCK: usize = 4 << 10;
+const CONTROL_BLOCK: usize = 2 << 10;
 const CONTROL_REST: usize = 256;
 
 impl Session {
