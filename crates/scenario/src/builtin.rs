@@ -94,6 +94,8 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("fbdt-eq1"),
     sweep!("random-two-path"),
     sweep!("random-paths"),
+    sweep!("random-any"),
+    sweep!("random-any-20mib"),
     sweep!("cotag-fig5"),
     sweep!("cotag-fig6"),
     sweep!("cotag-others"),

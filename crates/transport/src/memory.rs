@@ -277,8 +277,8 @@ mod tests {
         let come = || budget.connection(LEAST_RECEIVE);
         let mut greedy: Vec<_> = (0..20).map(|_| come().unwrap()).collect();
         for _ in 0..10 {
-            greedy.iter_mut().for_each(|lease| drop(lease.grow_receive(1 << 40)));
-            greedy.iter_mut().for_each(|lease| drop(lease.grow_send(1 << 40)));
+            greedy.iter_mut().for_each(|lease| _ = lease.grow_receive(1 << 40));
+            greedy.iter_mut().for_each(|lease| _ = lease.grow_send(1 << 40));
         }
         let more: Vec<_> = std::iter::from_fn(|| come().ok()).collect();
         assert!(more.len() >= 31, "16 MiB are left for them: {}", more.len());
