@@ -334,7 +334,7 @@ fn logs_are_text_or_objects_and_as_much_as_is_wanted() {
     daemon.listening();
     daemon.signal("-TERM");
     let line: Value = serde_json::from_str(&daemon.logs("stopping")).unwrap();
-    assert_eq!((&line["level"], &line["target"]), (&"INFO".into(), &"weftline::ops".into()));
+    assert_eq!((&line["level"], &line["target"]), (&"INFO".into(), &"weftline_cli::ops".into()));
     assert_eq!(line["message"], "stopping: no connection is under way");
     assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
 

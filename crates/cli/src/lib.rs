@@ -1,0 +1,153 @@
+//! The `weftline` program. A library, so that the fuzz targets can link to what reads its
+//! configuration files; there is nothing in it for others.
+
+mod config;
+mod congestion;
+mod connect;
+mod cotag;
+mod failure;
+#[doc(hidden)]
+pub mod fuzz;
+mod generate;
+mod lab;
+mod list;
+mod listeners;
+mod ops;
+mod output;
+mod paths;
+mod probe;
+mod run_args;
+mod secrets;
+mod serve;
+mod signals;
+mod sim;
+mod status;
+mod vr;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use failure::Failure;
+
+/// Carries TCP over several network paths at once, at the sum of their rates, and compares ways to
+/// do so.
+#[derive(Debug, Parser)]
+#[command(name = "weftline", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Accept multipath connections and forward each to a TCP address
+    Serve(Box<serve::ServeArgs>),
+    /// Take local TCP connections and carry them to a server over several paths
+    Connect(Box<connect::ConnectArgs>),
+    /// Show what a running daemon does: its connections, and each one's paths
+    Status(status::StatusArgs),
+    /// Run schemes and programs over emulated links on the real kernel (needs root)
+    #[command(subcommand)]
+    Lab(lab::LabCommand),
+    /// Run schemes in the simulator, one run or thousands
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
+    /// Run a node of a tunnel that is network-coded over several access points
+    #[command(subcommand)]
+    Cotag(cotag::CotagCommand),
+    /// Measure what a path carries, by trains of packets
+    #[command(subcommand)]
+    Probe(probe::ProbeCommand),
+    /// 360° video: scenes, packages of encoded tiles, live streams, evaluations
+    #[command(subcommand)]
+    Vr(vr::VrCommand),
+    /// Congestion controls for Linux TCP and MPTCP, loaded into the running kernel (needs root)
+    #[command(subcommand)]
+    Congestion(congestion::CongestionCommand),
+    /// Draw the results in a directory as one HTML file
+    Report {
+        /// Where `--out` of `lab run`, `sim run`, a sweep or `vr evaluate` wrote its results
+        dir: PathBuf,
+        /// Results to lay beside them, such as the same sweep in the other world
+        #[arg(long, value_name = "DIR")]
+        beside: Vec<PathBuf>,
+    },
+    /// List what can be named on the command line
+    List {
+        /// What to list
+        what: list::What,
+    },
+    /// Make manual pages and shell completions
+    #[command(subcommand)]
+    Generate(generate::GenerateCommand),
+    /// One end of a lab run, started by the lab
+    #[command(name = weftline_lab::ENDPOINT_COMMAND, hide = true)]
+    LabEndpoint {
+        /// What to do, as JSON
+        args: String,
+    },
+}
+
+/// Does what the process's arguments say. Returns its exit status: 0 done, 1 failed, 2 wrong use,
+/// 3 not possible here.
+pub fn run() -> ExitCode {
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => return usage(&error),
+    };
+    match obey(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::tell(&failure);
+            ExitCode::from(failure.status())
+        }
+    }
+}
+
+fn obey(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Connect(args) => connect::run(*args),
+        Command::Status(args) => status::run(&args),
+        Command::Lab(command) => lab::run(command),
+        Command::Sim(command) => sim::run(command),
+        Command::Cotag(command) => cotag::run(command),
+        Command::Probe(command) => probe::run(command),
+        Command::Vr(command) => vr::run(command),
+        Command::Congestion(command) => congestion::run(command),
+        Command::Report { dir, beside } => {
+            let page = weftline_report::write_report(&dir, &beside)?;
+            output::print(&format!("{}\n", page.display()))
+        }
+        Command::List { what } => list::run(what),
+        Command::Generate(what) => generate::run(what, Cli::command()),
+        Command::LabEndpoint { args } => lab::endpoint(&args),
+    }
+}
+
+/// Help and version are answers; anything else is wrong use, told in one line.
+fn usage(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // A closed pipe is no failure of ours.
+            let _ = error.print();
+            ExitCode::SUCCESS
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            let text = error.render().to_string();
+            // The message ends at the first empty line; then come usage and hints.
+            let message = text.split("\n\n").next().unwrap_or_default();
+            let message = message.trim_start_matches("error: ");
+            let failure = Failure::wrong_use(message);
+            output::tell(format_args!("{failure} (see --help)"));
+            ExitCode::from(failure.status())
+        }
+    }
+}
