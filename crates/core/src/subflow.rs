@@ -71,6 +71,8 @@ pub struct Subflow {
     /// When how many bytes had arrived, one to two round-trip times ago, and since then.
     marks: [(Instant, u64); 2],
     last_progress: Instant,
+    /// When something was last seen to have left the socket's queue, in order or not.
+    drained: Instant,
     /// When a ping was answered with nothing else on its way, and the time that took.
     pinged: Option<(Instant, Duration)>,
     silent: bool,
@@ -100,6 +102,7 @@ impl Subflow {
             delivery: TimeEstimate::default(),
             marks: [(now, 0); 2],
             last_progress: now,
+            drained: now,
             pinged: None,
             silent: false,
             idle: false,
@@ -123,8 +126,13 @@ impl Subflow {
         &self.info
     }
 
-    /// Takes the kernel's figures.
-    pub const fn set_info(&mut self, info: PathInfo) {
+    /// Takes the kernel's figures of `now`.
+    pub const fn set_info(&mut self, info: PathInfo, now: Instant) {
+        let held = self.info.queued().as_u64().saturating_add(self.given);
+        // After a timeout the kernel counts all that is on its way as lost.
+        if info.queued().as_u64() < held && !info.timed_out {
+            self.drained = now;
+        }
         self.info = info;
         self.given = 0;
     }
@@ -286,6 +294,13 @@ impl Subflow {
         (end > offset).then_some(at)
     }
 
+    /// The ranges on their way, youngest first, each with the bytes up to its end that have not been
+    /// acknowledged, and when it was given to the subflow.
+    pub fn in_flight_from_last(&self) -> impl Iterator<Item = (Range<u64>, u64, Instant)> {
+        let sent = self.in_flight.iter().rev();
+        sent.map(|sent| (sent.range.clone(), sent.cumulative - self.echoed, sent.at))
+    }
+
     /// The rate of the last round trip or two; `None` in the first.
     pub fn present_rate(&self, now: Instant) -> Option<Bitrate> {
         let (at, echoed) = self.marks[0];
@@ -381,10 +396,13 @@ impl Subflow {
         Some(self.in_flight.front()?.at + self.overdue_after())
     }
 
-    /// Whether its oldest range on its way is later than usual: it was lost, or the path is dark.
-    pub fn is_late(&self, now: Instant) -> bool {
+    /// Whether the path may have gone dark: its oldest range on its way is later than usual, and
+    /// its queue has stood still for half a round trip. While a loss is repaired, nothing comes in
+    /// order, but the kernel hears of what comes.
+    pub fn may_be_dark(&self, now: Instant) -> bool {
         let oldest = self.in_flight.front();
-        oldest.is_some_and(|sent| now.since(sent.at) >= self.usual_delivery())
+        let late = oldest.is_some_and(|sent| now.since(sent.at) >= self.usual_delivery());
+        late && now.since(self.drained) >= self.rtt() / 2
     }
 
     /// When the youngest range on its way was given to the subflow.

@@ -279,11 +279,11 @@ impl SendHalf {
         self.subflows.iter().position(|subflow| subflow.id() == id)
     }
 
-    /// Takes the kernel's figures of a subflow.
-    pub(super) fn set_info(&mut self, index: usize, info: PathInfo) {
+    /// Takes the kernel's figures of a subflow, as they are `now`.
+    pub(super) fn set_info(&mut self, index: usize, info: PathInfo, now: Instant) {
         let subflow = &mut self.subflows[index];
         self.changes += u64::from(*subflow.info() != info);
-        subflow.set_info(info);
+        subflow.set_info(info, now);
     }
 
     /// How much has changed so far that the scheduler's answers may depend on.

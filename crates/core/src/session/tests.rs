@@ -176,8 +176,8 @@ fn a_path_turned_down_by_an_old_round_trip_time_is_pinged_and_used() {
         session.handle_input(PEER, &mut input, at).unwrap();
     };
     pong(&mut session, ping(&first).expect("a ping of a new subflow"), Instant::ZERO + ms(900));
-    session.handle_path_info(PEER, info(400, 20));
-    session.handle_path_info(other, info(60, 60));
+    session.handle_path_info(PEER, info(400, 20), Instant::ZERO);
+    session.handle_path_info(other, info(60, 60), Instant::ZERO);
     let mut now = Instant::from_millis(3000);
     session.write(&[1; 1000], now);
     assert_eq!(sent(&mut session, now), [], "the other path would be sooner");
@@ -211,15 +211,15 @@ fn paths_that_are_refused_for_each_other_s_sake_do_not_wait_for_ever() {
         before - session.send.unsent()
     };
     for id in both {
-        session.handle_path_info(id, info(5));
+        session.handle_path_info(id, info(5), now);
         ask(&mut session, id, now);
     }
     now += Duration::from_secs(2);
     session.write(&[7; 8], now);
     while session.poll_wake().is_some() {}
-    session.handle_path_info(PEER, info(9));
+    session.handle_path_info(PEER, info(9), now);
     assert_eq!(ask(&mut session, PEER, now), 0, "the other one is at 5 ms");
-    session.handle_path_info(both[1], info(20));
+    session.handle_path_info(both[1], info(20), now);
     assert_eq!(ask(&mut session, both[1], now), 0, "and this one at 9 ms");
     let mut sent = 0;
     for turn in 0.. {
@@ -403,7 +403,7 @@ fn a_subflow_that_holds_up_a_full_window_is_to_be_penalised() {
     // the lowest byte again.
     assert_eq!(ask(&mut session, slow, 1).first(), Some(&(0..1)));
     let info = PathInfo { srtt: Duration::from_millis(10), ..PathInfo::default() };
-    session.handle_path_info(fast, info);
+    session.handle_path_info(fast, info, Instant::ZERO);
     let mut sent = ask(&mut session, fast, 1 << 20);
     assert_eq!(sent.pop(), Some(0..1));
     assert_eq!(sent.last().map(|range| range.end), Some(INITIAL_CREDIT));
@@ -433,7 +433,7 @@ fn subflows_that_wait_for_each_other_do_not_wake_each_other_for_ever() {
         for id in both {
             for known in both {
                 let info = PathInfo { exact: true, cwnd, ..PathInfo::default() };
-                session.handle_path_info(known, info);
+                session.handle_path_info(known, info, Instant::ZERO);
             }
             sent += session.poll_transmit(id, 1448, &mut VecDeque::new(), Instant::ZERO);
         }

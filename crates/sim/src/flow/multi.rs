@@ -328,7 +328,7 @@ impl Subflow {
     fn tell(&mut self, end: usize, session: &mut Session, scheduler: &Entry, mss: u64, net: &Net) {
         let endpoint = net.endpoint(self.ends[end]);
         let info = endpoint.info(mss);
-        session.handle_path_info(self.id, info);
+        session.handle_path_info(self.id, info, Instant::from_nanos(net.now_ns()));
         let holds = !runs_in_daemons(scheduler) && endpoint.waits_for_burst(net.now_ns());
         self.room[end] = if holds { 0 } else { room(scheduler, mss, &info) };
         self.stale[end] = false;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::super::SendView;
-use crate::path::SubflowId;
+use crate::path::{PathInfo, SubflowId};
 use crate::subflow::Subflow;
 use crate::{Bitrate, ByteCount};
 
@@ -18,6 +18,10 @@ const MEMORY_SHARE: u64 = 80;
 /// A path has collapsed when what it holds takes it this many times as long as the others would
 /// need to carry it once more.
 const COLLAPSE: u32 = 2;
+
+fn is_in_slow_start(info: &PathInfo) -> bool {
+    info.ssthresh.is_none_or(|ssthresh| info.cwnd < ssthresh)
+}
 
 /// How long until `bytes` more, given to the subflow now and to no other, have arrived.
 ///
@@ -33,7 +37,7 @@ pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Dur
     if waiting == 0 || cwnd == 0 {
         return one_way;
     }
-    if info.ssthresh.is_none_or(|ssthresh| cwnd < ssthresh.as_u64()) {
+    if is_in_slow_start(info) {
         // cwnd × (2 + 4 + … + 2^k) covers what waits.
         let rounds = (waiting.div_ceil(cwnd) + 2).next_power_of_two().ilog2() - 1;
         return one_way + rtt * rounds;
@@ -46,14 +50,31 @@ pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Dur
     one_way + time.unwrap_or(Duration::MAX / 4)
 }
 
+/// How long until a range is there that the subflow was given `age` ago, with `ahead` bytes up to
+/// its end that have not been acknowledged: the way, or the queue before it at the path's rate, in
+/// slow start at least that of its window. What the round trip takes longer than it can is a queue
+/// on the way there.
+pub(super) fn left(view: &SendView<'_>, subflow: &Subflow, ahead: u64, age: Duration) -> Duration {
+    let (info, rtt) = (subflow.info(), subflow.present_rtt(view.now));
+    let back = info.min_rtt / 2;
+    let way = rtt.saturating_sub(back + age);
+    let mut rate = view.rate(subflow).max(info.delivery_rate);
+    if is_in_slow_start(info) && !rtt.is_zero() {
+        rate = rate.max(Bitrate::from_transfer(info.cwnd, rtt));
+    }
+    let queue = rate.time_for(ByteCount::new(ahead));
+    way.max(queue.unwrap_or_default().saturating_sub(back))
+}
+
 /// Whether `bytes` on `me` would be there before another path alone had delivered everything that
 /// waits and is to be expected: only then does the path bring completion forward
 /// (docs/schedulers.md, small transfers). A path without an alternative always does.
 ///
-/// An alternative is a path that `takes` new data. One whose oldest bytes are later than usual may
-/// have gone dark, however much its window would hold: while no more is to be expected than waits,
-/// it counts as if it went on only when that would be known, as alternative and for itself. With
-/// more to come every path has something to do, and late is what a path with losses often is.
+/// An alternative is a path that `takes` new data. One whose oldest bytes are later than usual, and
+/// whose queue stands still, may have gone dark, however much its window would hold: while no more
+/// is to be expected than waits, it counts as if it went on only when that would be known, as
+/// alternative and for itself. With more to come every path has something to do, and late is what a
+/// path with losses often is.
 pub(super) fn helps(
     me: usize,
     view: &SendView<'_>,
@@ -64,7 +85,7 @@ pub(super) fn helps(
     let backlog = view.unassigned.bytes().saturating_add(view.expected);
     let doubt = |subflow: &Subflow| {
         let judged = subflow.silent_at().map(|at| at.since(view.now));
-        let doubtful = view.expected == 0 && subflow.is_late(view.now);
+        let doubtful = view.expected == 0 && subflow.may_be_dark(view.now);
         judged.filter(|_| doubtful).unwrap_or_default()
     };
     let others = view

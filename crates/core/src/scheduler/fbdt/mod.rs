@@ -10,6 +10,7 @@
 mod direction;
 mod forecast;
 mod strict;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -53,9 +54,6 @@ const MAX_WINDOW: u64 = 4 << 20;
 /// Incomplete windows looked at for overdue ranges, oldest first: what is further up does not
 /// block the application yet.
 const RESCUE_DEPTH: usize = 8;
-/// A path rescues the end of all data from those whose round trip is this many times as long as
-/// its own bytes are under way.
-const TAIL_NEARER: u32 = 3;
 /// The rescue budget accumulates over this long (docs/schedulers.md: a token bucket over 1 s).
 const BUDGET_TIME: Duration = Duration::from_secs(1);
 /// What the rescue budget starts with and never falls below as a limit: a chunk for the tail of a
@@ -182,41 +180,15 @@ impl Fbdt {
         Some(range)
     }
 
-    /// At the end of all there is, for a path that is much nearer than those with the rest: what is
-    /// on its way there, lowest first, within the budget. One of their repairs would take as long
-    /// as all of it does here, and nothing waits for this path.
+    /// At the end of all there is, within the budget, for a path that nothing waits for: what the
+    /// others have and this one would deliver sooner.
     fn rescue_tail(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
         let allowed = self.budget.reserve.min(budget);
         let quiet = view.now.since(self.last_new) >= WINDOW_TIME;
         if allowed == 0 || view.expected > 0 || !quiet {
             return None;
         }
-        let subflow = &view.subflows[me];
-        let chunk = view.chunk(subflow, allowed);
-        let mine = forecast::arrival(view, subflow, chunk);
-        let others = || view.subflows.iter().filter(|other| other.id() != subflow.id());
-        let is_far = |other: &&Subflow| mine * TAIL_NEARER <= other.rtt();
-        // What a nearer path has as well is there soon anyway.
-        let near = || others().filter(|other| !is_far(other));
-        let uncopied = |other: &Subflow| {
-            let mut at = view.una;
-            while let Some(part) = other.on().first_in(&(at..u64::MAX)) {
-                at = part.start;
-                while at < part.end
-                    && let Some(open) = view.lowest_foreign(subflow, &(at..part.end))
-                {
-                    let Some(copy) = near().find_map(|near| near.on().range_at(open.start)) else {
-                        let copies = near().filter_map(|near| near.on().first_in(&open));
-                        let end = copies.map(|copy| copy.start).min().unwrap_or(open.end);
-                        return Some(open.start..end.min(open.start + chunk));
-                    };
-                    at = copy.end;
-                }
-                at = part.end;
-            }
-            None
-        };
-        let range = others().filter(is_far).filter_map(uncopied).min_by_key(|r| r.start)?;
+        let range = tail::last(me, view, allowed).or_else(|| tail::far(me, view, allowed))?;
         self.budget.reserve -= range.end - range.start;
         Some(range)
     }

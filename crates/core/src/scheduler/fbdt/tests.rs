@@ -43,7 +43,7 @@ impl Example {
         let subflow = |n| {
             let mut subflow =
                 Subflow::new(SubflowId(n), PathId(n), (PACKET, PACKET), Instant::ZERO);
-            subflow.set_info(PathInfo { srtt: RTT, ..PathInfo::default() });
+            subflow.set_info(PathInfo { srtt: RTT, ..PathInfo::default() }, Instant::ZERO);
             subflow
         };
         let mut unassigned = RangeSet::new();
@@ -194,7 +194,7 @@ fn the_end_of_all_data_is_rescued_from_a_far_path() {
         example.ask(BWD);
     }
     let far = PathInfo { srtt: 10 * RTT, ..PathInfo::default() };
-    example.subflows[BWD].set_info(far);
+    example.subflows[BWD].set_info(far, Instant::ZERO);
     example.ask(FWD);
     example.wait(RTT / 2);
     for _ in 0..4 {
@@ -205,11 +205,38 @@ fn the_end_of_all_data_is_rescued_from_a_far_path() {
 }
 
 #[test]
+fn the_end_of_all_data_is_rescued_from_a_queue_last_bytes_first() {
+    // Bwd delivers a packet in a quarter of a round trip: the last of its three will be there in
+    // three quarters of one, later than by the way of fwd; the others no later than that.
+    let mut example = Example::new(&ENTRY, 6, 6).with_ample_budget(6);
+    for _ in 0..3 {
+        example.ask(FWD);
+        example.ask(BWD);
+    }
+    let delivery_rate = Bitrate::from_transfer(ByteCount::new(PACKET), RTT / 4);
+    let ssthresh = Some(ByteCount::new(PACKET));
+    let info = PathInfo {
+        delivery_rate,
+        ssthresh,
+        cwnd: ByteCount::new(PACKET),
+        srtt: RTT,
+        ..PathInfo::default()
+    };
+    example.subflows[BWD].set_info(info, Instant::ZERO);
+    example.wait(RTT / 2);
+    for _ in 0..3 {
+        example.ask(FWD);
+    }
+    insta::assert_snapshot!(example.log);
+}
+
+#[test]
 fn the_end_is_not_rescued_where_a_near_path_has_it() {
     let mut example = Example::over(3, &ENTRY, 2, 2).with_ample_budget(2);
     example.ask(BWD);
     example.ask(BWD);
-    example.subflows[BWD].set_info(PathInfo { srtt: 10 * RTT, ..PathInfo::default() });
+    example.subflows[BWD]
+        .set_info(PathInfo { srtt: 10 * RTT, ..PathInfo::default() }, Instant::ZERO);
     example.wait(RTT / 2);
     example.ask(FWD);
     for _ in 0..2 {
@@ -310,15 +337,18 @@ impl Outlook {
             let number = number as u64;
             let chunk = (PACKET, PACKET);
             let mut subflow = Subflow::new(SubflowId(number), PathId(number), chunk, Instant::ZERO);
-            subflow.set_info(PathInfo {
-                exact: true,
-                cwnd: ByteCount::new(cwnd),
-                ssthresh: ssthresh.map(ByteCount::new),
-                srtt: Duration::from_millis(rtt_ms),
-                min_rtt: Duration::from_millis(rtt_ms),
-                delivery_rate: Bitrate::mbps(8),
-                ..PathInfo::default()
-            });
+            subflow.set_info(
+                PathInfo {
+                    exact: true,
+                    cwnd: ByteCount::new(cwnd),
+                    ssthresh: ssthresh.map(ByteCount::new),
+                    srtt: Duration::from_millis(rtt_ms),
+                    min_rtt: Duration::from_millis(rtt_ms),
+                    delivery_rate: Bitrate::mbps(8),
+                    ..PathInfo::default()
+                },
+                Instant::ZERO,
+            );
             subflow
         };
         Self {
@@ -411,12 +441,19 @@ fn a_path_that_takes_nothing_new_is_no_alternative() {
     outlook.subflows[1].assign(5000..6000, false, outlook.now);
     outlook.now += ms(100);
     assert!(outlook.helps(0) && !outlook.helps(1));
+    // As long as the kernel hears of bytes that arrive, it is a loss that is being repaired.
+    let repaired = PathInfo { in_flight: ByteCount::new(500), ..*outlook.subflows[1].info() };
+    outlook.subflows[1].set_info(repaired, outlook.now);
+    outlook.now += ms(9);
+    assert!(!outlook.helps(0) && outlook.helps(1));
+    outlook.now += ms(1);
+    assert!(outlook.helps(0) && !outlook.helps(1), "nothing for half a round trip");
     outlook.expected = 1 << 30;
     assert!(outlook.helps(0) && outlook.helps(1));
     // Once it is known whether it has gone dark, the far one would need as long.
     outlook.expected = 0;
     let far = PathInfo { srtt: ms(3000), ..*outlook.subflows[0].info() };
-    outlook.subflows[0].set_info(far);
+    outlook.subflows[0].set_info(far, Instant::ZERO);
     assert!(!outlook.helps(0) && outlook.helps(1));
 }
 
@@ -425,7 +462,7 @@ fn what_a_path_holds_fits_its_time_the_memory_and_the_aim() {
     let outlook = |held: u64, memory| {
         let mut outlook = Outlook::new(&[(20, 10_000, None), (20, 10_000, None)]);
         let fast = PathInfo { delivery_rate: Bitrate::mbps(800), ..*outlook.subflows[1].info() };
-        outlook.subflows[1].set_info(fast);
+        outlook.subflows[1].set_info(fast, Instant::ZERO);
         outlook.max_memory = memory;
         // A megabyte a second, half of it gone: the rest takes what is left of `held`.
         outlook.deliver(500_000 + held, Bitrate::mbps(8));
@@ -450,7 +487,7 @@ fn a_path_has_collapsed_until_what_it_held_has_drained() {
     // The other path needs as long for it as this one: no use.
     assert!(!judge(&outlook));
     let fast = PathInfo { delivery_rate: Bitrate::mbps(80), ..*outlook.subflows[1].info() };
-    outlook.subflows[1].set_info(fast);
+    outlook.subflows[1].set_info(fast, Instant::ZERO);
     assert!(judge(&outlook));
     outlook.now += ms(800);
     outlook.subflows[0].echo(1_300_000, outlook.now).expect("was sent");
@@ -464,7 +501,7 @@ fn a_path_has_collapsed_until_what_it_held_has_drained() {
 fn when_every_path_has_collapsed_or_gone_the_last_carries_on() {
     let mut outlook = Outlook::new(&[(20, 10_000, None), (20, 10_000, None)]);
     let fast = PathInfo { delivery_rate: Bitrate::mbps(80), ..*outlook.subflows[1].info() };
-    outlook.subflows[1].set_info(fast);
+    outlook.subflows[1].set_info(fast, Instant::ZERO);
     outlook.deliver(1_500_000, Bitrate::mbps(8));
     let mut collapsed = Collapsed::default();
     outlook.with(|view| collapsed.judge(view));

@@ -96,7 +96,7 @@ impl Bench {
     }
 
     pub(super) fn figures(&mut self, index: usize, figures: Figures) {
-        self.subflows[index].set_info(figures.info());
+        self.subflows[index].set_info(figures.info(), self.now);
     }
 
     pub(super) fn view(&self) -> SendView<'_> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::builder::{Bench, Figures};
+use crate::Instant;
 use crate::path::PathInfo;
 use crate::ranges::RangeSet;
 use crate::scheduler::REGISTRY;
@@ -119,7 +120,7 @@ impl World {
             }
             Step::Info { index, info } => {
                 if let Some(index) = self.index(index) {
-                    self.bench.subflows[index].set_info(info);
+                    self.bench.subflows[index].set_info(info, Instant::ZERO);
                 }
             }
             Step::Idle { index, idle } => {
@@ -213,7 +214,7 @@ impl World {
         for (n, subflow) in (1..).zip(&mut bench.subflows) {
             subflow.judge(now);
             let info = Figures::new(10 * n, 0, 20 * n).info();
-            subflow.set_info(PathInfo { exact, ..info });
+            subflow.set_info(PathInfo { exact, ..info }, Instant::ZERO);
             subflow.set_idle(true);
         }
         for _round in 0..2 {

@@ -1,6 +1,7 @@
 //! The rules that pick by window and round-trip time, as in the slides.
 
 use super::builder::{Bench, Figures};
+use crate::Instant;
 
 /// WiFi near and small, LTE far and large.
 const WIFI: Figures = Figures::new(10, 0, 40);
@@ -18,7 +19,7 @@ fn min_rtt_fills_the_nearer_path_first() {
 fn a_path_in_timeout_recovery_is_passed_over() {
     let mut bench = Bench::new("min-rtt", 100, &[LTE, WIFI]);
     let info = crate::path::PathInfo { timed_out: true, ..WIFI.info() };
-    bench.subflows[1].set_info(info);
+    bench.subflows[1].set_info(info, Instant::ZERO);
     assert!(bench.ask(0).is_some());
 }
 
@@ -127,7 +128,8 @@ fn who_holds_back_names_the_one_to_ask() {
     for name in ["min-rtt", "let", "lpc", "gr-sty", "tp-sty"] {
         let mut bench = Bench::new(name, 10, &[WIFI, LTE]);
         for (subflow, figures) in bench.subflows.iter_mut().zip([WIFI, LTE]) {
-            subflow.set_info(crate::path::PathInfo { exact: false, ..figures.info() });
+            subflow
+                .set_info(crate::path::PathInfo { exact: false, ..figures.info() }, Instant::ZERO);
         }
         let preferred = usize::from(["let", "lpc"].contains(&name));
         bench.subflows[preferred].set_idle(true);

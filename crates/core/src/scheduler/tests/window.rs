@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::builder::{Bench, Figures, segments};
+use crate::Instant;
 use crate::path::{PathInfo, SubflowId};
 use crate::scheduler::choice::SEGMENT;
 use crate::{Bitrate, ByteCount};
@@ -31,7 +32,7 @@ fn blest_spares_the_window_the_fast_path_needs() {
     // In the first slow start the fast path doubles: 20 * (2^6 - 1) * 1.2 = 1512.
     for window in [1000, 1512, 1513] {
         let mut bench = Bench::new("blest", 5000, &[FULL, SLOW]);
-        bench.subflows[0].set_info(PathInfo { ssthresh: None, ..FULL.info() });
+        bench.subflows[0].set_info(PathInfo { ssthresh: None, ..FULL.info() }, Instant::ZERO);
         bench.credit = window * SEGMENT;
         writeln!(table, "slow start, window {window:4}: {}", answer(&mut bench)).unwrap();
     }
@@ -122,7 +123,7 @@ fn linux_sends_bursts_to_what_empties_first() {
     let mut bench = Bench::new("linux", 5000, &[]);
     for (n, info) in [paced(100, 50), paced(50, 10)].into_iter().enumerate() {
         bench.up(n as u64);
-        bench.subflows[n].set_info(info);
+        bench.subflows[n].set_info(info, Instant::ZERO);
     }
     assert_eq!(bursts(&mut bench, 1000), [(0, 46), (1, 46), (0, 154)]);
 }
@@ -134,11 +135,11 @@ fn linux_judges_by_an_average_of_the_rate() {
     let mut bench = Bench::new("linux", 5000, &[]);
     for (n, info) in [paced(1000, 50), paced(1000, 20)].into_iter().enumerate() {
         bench.up(n as u64);
-        bench.subflows[n].set_info(info);
+        bench.subflows[n].set_info(info, Instant::ZERO);
     }
     assert_eq!(bursts(&mut bench, 92), [(0, 46), (1, 46)]);
     let slower = PathInfo { in_flight: segments(46), ..paced(1000, 5) };
-    bench.subflows[0].set_info(slower);
+    bench.subflows[0].set_info(slower, Instant::ZERO);
     assert_eq!(bursts(&mut bench, 92), [(0, 46), (1, 46)]);
 }
 
@@ -188,10 +189,10 @@ fn linux_waits_for_its_pick_even_if_another_has_room() {
         ..PathInfo::default()
     };
     let mut bench = Bench::new("linux", 100, &[SLOW, SLOW]);
-    bench.subflows[0].set_info(info(20, 100));
-    bench.subflows[1].set_info(info(5, 1));
+    bench.subflows[0].set_info(info(20, 100), Instant::ZERO);
+    bench.subflows[1].set_info(info(5, 1), Instant::ZERO);
     assert_eq!(bench.ask(1), None);
-    bench.subflows[0].set_info(info(19, 100));
+    bench.subflows[0].set_info(info(19, 100), Instant::ZERO);
     assert_eq!(bench.ask(1), None);
     assert!(bench.ask(0).is_some());
     // Silent subflows are not waited for.
@@ -301,7 +302,7 @@ fn only_a_far_or_tiny_holder_is_doubled() {
     assert_eq!(bench.scheduler.poll_penalty(), None);
     let mut bench = blocked("min-rtt", Figures::new(4, 4, 100), Figures::new(20, 0, 30));
     let timed_out = PathInfo { timed_out: true, ..*bench.subflows[0].info() };
-    bench.subflows[0].set_info(timed_out);
+    bench.subflows[0].set_info(timed_out, Instant::ZERO);
     assert!(bench.ask(1).is_some());
     assert_eq!(bench.scheduler.poll_penalty(), None);
 }
