@@ -53,7 +53,7 @@ install: generated
 deb: generated
 	@command -v cargo-deb >/dev/null || { \
 	    echo "cargo-deb is not installed: cargo install --locked cargo-deb"; exit 1; }
-	$(CARGO) deb -p weftline-cli --no-build --output target/debian/
+	$(CARGO) deb -p weftline-cli --no-build --strip --output target/debian/
 
 # Programs that the lab runs, installed where apt can, named where not.
 tools:
