@@ -6,7 +6,7 @@
 
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,9 +61,7 @@ impl Qlog {
                 }
                 let (file, followed) = (sink.file(number), Arc::clone(&followed));
                 tokio::spawn(async move {
-                    Log { file, daemon, began: Instant::now(), last: None, window: None }
-                        .follow(control)
-                        .await;
+                    Log::new(file, daemon).follow(control).await;
                     followed.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -80,9 +78,16 @@ struct Log {
     /// What was written last, where only changes are.
     last: Option<Connection>,
     window: Option<u64>,
+    /// Path and subflow of what was up when the file began: their events may be still to come.
+    up_before: BTreeSet<(u64, u64)>,
 }
 
 impl Log {
+    fn new(file: Sink, daemon: Daemon) -> Self {
+        let (began, up_before) = (Instant::now(), BTreeSet::new());
+        Self { file, daemon, began, last: None, window: None, up_before }
+    }
+
     /// Writes what happens to the connection until it is over.
     async fn follow(mut self, control: Control) {
         let mut events = control.events();
@@ -167,10 +172,22 @@ impl Log {
                 "version": env!("CARGO_PKG_VERSION"),
             }),
         );
+        for (path, stats) in &status.stats.paths {
+            let Some(subflow) = &stats.subflow else { continue };
+            let (path, subflow) = (path.0, subflow.id.0);
+            self.up_before.insert((path, subflow));
+            let name = paths.get(&path);
+            self.write("path_up", json!({ "path": path, "name": name, "subflow": subflow }));
+        }
     }
 
     fn event(&mut self, event: &PathEvent) {
         let (path, name) = (event.path, &*event.name);
+        if let PathEventKind::Up { subflow, .. } = event.kind
+            && self.up_before.remove(&(path, subflow))
+        {
+            return;
+        }
         let (kind, data) = match &event.kind {
             PathEventKind::AttemptFailed { reason } => {
                 ("path_attempt_failed", json!({ "path": path, "name": name, "reason": reason }))
