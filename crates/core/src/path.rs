@@ -53,6 +53,11 @@ impl PathInfo {
         ByteCount::new(self.in_flight.as_u64().saturating_add(self.unsent.as_u64()))
     }
 
+    /// Whether the congestion window is below the slow start threshold.
+    pub fn is_in_slow_start(&self) -> bool {
+        self.ssthresh.is_none_or(|ssthresh| self.cwnd < ssthresh)
+    }
+
     /// What the congestion window has room for.
     pub const fn room(&self) -> ByteCount {
         ByteCount::new(self.cwnd.as_u64().saturating_sub(self.queued().as_u64()))

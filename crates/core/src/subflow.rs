@@ -316,8 +316,8 @@ impl Subflow {
             return Bitrate::default();
         }
         let cwnd = self.info.cwnd.as_u64();
-        let slow_start = self.info.ssthresh.is_none_or(|ssthresh| cwnd < ssthresh.as_u64());
-        let cwnd = if slow_start { cwnd.saturating_mul(SLOW_START_AHEAD) } else { cwnd };
+        let cwnd =
+            if self.info.is_in_slow_start() { cwnd.saturating_mul(SLOW_START_AHEAD) } else { cwnd };
         let rate = Bitrate::from_transfer(ByteCount::new(cwnd), self.info.srtt);
         self.cap.map_or(rate, |cap| cap.min(rate))
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::super::SendView;
-use crate::path::{PathInfo, SubflowId};
+use crate::path::SubflowId;
 use crate::subflow::Subflow;
 use crate::{Bitrate, ByteCount};
 
@@ -18,10 +18,6 @@ const MEMORY_SHARE: u64 = 80;
 /// A path has collapsed when what it holds takes it this many times as long as the others would
 /// need to carry it once more.
 const COLLAPSE: u32 = 2;
-
-fn is_in_slow_start(info: &PathInfo) -> bool {
-    info.ssthresh.is_none_or(|ssthresh| info.cwnd < ssthresh)
-}
 
 /// How long until `bytes` more, given to the subflow now and to no other, have arrived.
 ///
@@ -37,7 +33,7 @@ pub(super) fn arrival(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Dur
     if waiting == 0 || cwnd == 0 {
         return one_way;
     }
-    if is_in_slow_start(info) {
+    if info.is_in_slow_start() {
         // cwnd × (2 + 4 + … + 2^k) covers what waits.
         let rounds = (waiting.div_ceil(cwnd) + 2).next_power_of_two().ilog2() - 1;
         return one_way + rtt * rounds;
@@ -59,7 +55,7 @@ pub(super) fn left(view: &SendView<'_>, subflow: &Subflow, ahead: u64, age: Dura
     let back = info.min_rtt / 2;
     let way = rtt.saturating_sub(back + age);
     let mut rate = view.rate(subflow).max(info.delivery_rate);
-    if is_in_slow_start(info) && !rtt.is_zero() {
+    if info.is_in_slow_start() && !rtt.is_zero() {
         rate = rate.max(Bitrate::from_transfer(info.cwnd, rtt));
     }
     let queue = rate.time_for(ByteCount::new(ahead));
