@@ -9,11 +9,12 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 PACKAGE = target/package
 
-.PHONY: help demo build tools test lint doc bench install generated deb
+.PHONY: help demo build tools test test-lab lint doc bench install generated deb
 
 help:
 	@echo "make demo    two radio links at the sum of their rates, beside the kernel's TCP and MPTCP"
-	@echo "make test    every test; as root the lab's too"
+	@echo "make test    every test that any machine passes; as root the lab's too"
+	@echo "make test-lab  as root, on a quiet machine: the tests with a bound of time"
 	@echo "make lint    format, lints, documentation, licences"
 	@echo "make doc     the API documentation"
 	@echo "make bench   what the hot paths cost"
@@ -61,6 +62,9 @@ tools:
 
 test: tools
 	./scripts/test
+
+test-lab: tools
+	./scripts/test-lab
 
 lint:
 	$(CARGO) fmt --all --check

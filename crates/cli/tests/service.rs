@@ -10,9 +10,8 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
-use common::{Daemon, connect, echo, failure, serve, weftline};
+use common::{Daemon, PATIENCE, connect, echo, failure, serve, weftline};
 
 /// One byte there and back: the connection is under way at both ends.
 fn begin(local: SocketAddr) -> TcpStream {
@@ -153,7 +152,7 @@ impl Manager {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { socket, path: path.to_str().unwrap().to_owned(), _dir: dir }
     }
 

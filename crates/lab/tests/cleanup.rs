@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use support::{alone, link, path, world};
+use support::{PATIENCE, alone, link, path, world};
 use weftline_lab::emulator::Start;
 
 const LONG: &str = r#"
@@ -24,9 +24,6 @@ name = "onlypath"
 rate = "10Mbps"
 delay = "1ms"
 "#;
-
-/// How long the kernel may take to clear up; it takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The children of each process, and their children.
 fn descendants(pid: u32) -> Vec<u32> {
@@ -40,21 +37,24 @@ fn descendants(pid: u32) -> Vec<u32> {
     children.into_iter().chain(grandchildren).collect()
 }
 
-/// The network namespaces that any process is in or holds open, by inode.
+/// The network namespaces that a process is in or holds open, by inode.
+fn held_by(pid: u32) -> BTreeSet<u64> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let open = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+    let links = open.map(|fd| fd.path()).chain([process.join("ns/net")]);
+    let inode = |link| {
+        let target = fs::read_link(link).ok()?;
+        let target = target.to_string_lossy();
+        target.strip_prefix("net:[")?.strip_suffix(']')?.parse::<u64>().ok()
+    };
+    links.filter_map(inode).collect()
+}
+
+/// The network namespaces of all processes. Others on this machine may come and go meanwhile.
 fn namespaces() -> BTreeSet<u64> {
-    let mut all = BTreeSet::new();
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    for process in processes.filter(|p| p.file_name().to_string_lossy().parse::<u32>().is_ok()) {
-        let own = process.path().join("ns/net");
-        let open = fs::read_dir(process.path().join("fd")).into_iter().flatten().flatten();
-        for link in open.map(|fd| fd.path()).chain([own]) {
-            let target = fs::read_link(link).unwrap_or_default();
-            let target = target.to_string_lossy();
-            let inode = target.strip_prefix("net:[").and_then(|text| text.strip_suffix(']'));
-            all.extend(inode.and_then(|inode| inode.parse::<u64>().ok()));
-        }
-    }
-    all
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    pids.flat_map(held_by).collect()
 }
 
 /// Waits until `done` says so.
@@ -79,7 +79,7 @@ fn start_run() -> Option<Running> {
     let dir = tempfile::tempdir().unwrap();
     let scenario = dir.path().join("long.toml");
     fs::File::create(&scenario).unwrap().write_all(LONG.as_bytes()).unwrap();
-    let before = namespaces();
+    let before = held_by(std::process::id());
     let program = PathBuf::from(env!("CARGO_BIN_EXE_weftline-lab-test"));
     let mut program = Command::new(program)
         .arg("run")
@@ -89,13 +89,15 @@ fn start_run() -> Option<Running> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut children = Vec::new();
+    let (mut children, mut namespaces) = (Vec::new(), Vec::new());
     wait_for("sender and receiver start", || {
         assert!(program.try_wait().unwrap().is_none(), "the run goes on");
         children = descendants(program.id());
-        children.len() == 2 && namespaces().difference(&before).count() == 2
+        let all = children.iter().copied().chain([program.id()]);
+        let held: BTreeSet<u64> = all.flat_map(held_by).collect();
+        namespaces = held.difference(&before).copied().collect();
+        children.len() == 2 && namespaces.len() == 2
     });
-    let namespaces = namespaces().difference(&before).copied().collect();
     Some(Running { program, children, namespaces })
 }
 
@@ -147,10 +149,10 @@ fn an_interrupted_run_ends_cleanly() {
 #[test]
 fn a_world_that_is_dropped_is_gone() {
     let _alone = alone();
-    let before = namespaces();
+    let before = held_by(std::process::id());
     let paths = vec![path("a", link(10, 1), link(10, 1)), path("b", link(10, 1), link(10, 1))];
     let Some(testbed) = world(paths, Start::Explicit) else { return };
-    assert_eq!(namespaces().difference(&before).count(), 2);
+    assert_eq!(held_by(std::process::id()).difference(&before).count(), 2);
     drop(testbed);
-    assert_eq!(namespaces().difference(&before).count(), 0);
+    assert_eq!(held_by(std::process::id()).difference(&before).count(), 0);
 }

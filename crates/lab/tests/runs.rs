@@ -1,4 +1,6 @@
 //! Whole runs: schemes and workloads over emulated links, end to end.
+//!
+//! What they carry and how soon is judged by `make test-lab`, the rest by `make test`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use support::alone;
-use weftline_lab::load::LoadMeter;
+use weftline_judged::{Attempt, verdict};
 use weftline_lab::{LabError, LabOptions, run_many};
 use weftline_scenario::{RunRecord, Scenario, Scheme, SeriesReader, Workload, read_runs};
 
@@ -43,73 +45,42 @@ fn options(text: &str, schemes: &[&str]) -> LabOptions {
     LabOptions { program, ..LabOptions::new(scenario, schemes).unwrap() }
 }
 
-/// Runs, and what the host of a virtual machine took of its processors meanwhile, in cores.
-struct Runs {
-    records: Vec<RunRecord>,
-    stolen: Option<f64>,
-}
-
 /// Runs; `None`, after saying how to run the test, where the lab cannot run.
-fn runs(options: &LabOptions) -> Option<Runs> {
-    let meter = LoadMeter::start();
+fn runs(options: &LabOptions) -> Option<Vec<RunRecord>> {
     let records = support::possible(run_many(options))?;
-    Some(Runs { records, stolen: meter.stolen() })
+    let finished = |record: &RunRecord| record.completed && record.error.is_none();
+    assert!(records.iter().all(finished), "{records:?}");
+    Some(records)
 }
 
-impl Runs {
-    /// Whether the figures of `record` mean something. Where the host takes the processors away,
-    /// the emulator may be late again and again, and programs stand still with their data at hand.
-    fn counts(&self, record: &RunRecord) -> bool {
-        let counts = record.is_valid() && self.stolen.is_none();
-        if !counts {
-            eprintln!("not judged, the host took {:?} cores: {record:?}", self.stolen);
-        }
-        counts
+/// Runs for an attempt on a bound, which was disturbed if the emulator was late.
+fn measured(attempt: &Attempt, options: &LabOptions) -> Option<Vec<RunRecord>> {
+    let records = runs(options)?;
+    if !records.iter().all(RunRecord::is_valid) {
+        attempt.disturbed("the emulator was late");
     }
+    Some(records)
 }
 
-/// One scheme's record, which must have completed; `None` also if it does not
-/// [count](Runs::counts) three times in a row.
-fn record(options: &LabOptions) -> Option<RunRecord> {
-    for _ in 0..3 {
-        let runs = runs(options)?;
-        let record = &runs.records[0];
-        assert_eq!((record.completed, &record.error), (true, &None), "{record:?}");
-        if runs.counts(record) {
-            return Some(record.clone());
-        }
-    }
-    None
-}
+const SCHEMES: [&str; 5] =
+    ["single:slow", "single:fast", "linux-mptcp", "weft-single:fast", "fbdt"];
 
 #[test]
-fn schemes_carry_what_their_paths_do() {
+fn every_scheme_runs_and_is_recorded() {
     let _alone = alone();
     let out = tempfile::tempdir().unwrap();
-    let schemes = ["single:slow", "single:fast", "linux-mptcp", "weft-single:fast", "fbdt"];
-    let options = LabOptions { out: Some(out.path().to_owned()), ..options(TWO_PATHS, &schemes) };
-    let Some(runs) = runs(&options) else { return };
-    let records = &runs.records;
+    let options = LabOptions { out: Some(out.path().to_owned()), ..options(TWO_PATHS, &SCHEMES) };
+    let Some(records) = runs(&options) else { return };
     let of = |records: &[RunRecord]| -> Vec<_> {
         records.iter().map(|record| (record.scheme.clone(), record.bytes_delivered)).collect()
     };
-    assert_eq!(of(&read_runs(out.path()).unwrap()), of(records));
+    assert_eq!(of(&read_runs(out.path()).unwrap()), of(&records));
+    assert!(records.iter().map(|record| &record.scheme).eq(&SCHEMES));
     let series = std::fs::read_to_string(out.path().join("series.csv")).unwrap();
     assert!(series.lines().count() > 5 * 20, "a row for each 100 ms of each run");
     assert!(Scenario::load(&out.path().join("two-paths.toml")).is_ok());
-    // A young kernel MPTCP connection may leave a path idle for a while; the others may not.
-    for (record, (mbps, least)) in
-        records.iter().zip([(10.0, 0.95), (30.0, 0.95), (40.0, 0.6), (30.0, 0.9), (40.0, 0.9)])
-    {
-        assert!(record.completed, "{record:?}");
-        if !runs.counts(record) {
-            continue;
-        }
-        let full = mbps * TCP_SHARE;
-        let goodput = record.goodput_mbps.unwrap();
-        // What waited behind a loss when the warm-up ended is delivered after it: up to a round
-        // trip's worth, which with a full queue is 100 ms of the 2 s that count.
-        assert!((least * full..1.06 * full).contains(&goodput), "{record:?}");
+    for record in &records {
+        assert!(record.bytes_delivered.unwrap() > 0, "{record:?}");
         let paths: Vec<_> = record.paths.iter().map(|path| path.name.as_str()).collect();
         match record.scheme.rsplit_once(':') {
             Some((_, path)) => assert_eq!(paths, [path]),
@@ -118,57 +89,122 @@ fn schemes_carry_what_their_paths_do() {
         let delay = record.in_order_delay_ms.unwrap();
         assert!(delay.p50 >= 5.0 && delay.p50 <= delay.p99 && delay.p99 <= delay.max);
         assert!(record.cpu_seconds.unwrap() > 0.0 && record.peak_memory_bytes.unwrap() > 0);
-        let carried: f64 = record.paths.iter().map(|path| path.goodput_mbps.unwrap()).sum();
-        assert!(carried > 0.98 * goodput, "the links carried it: {record:?}");
     }
 }
 
 #[test]
+#[ignore = "has a bound of time: make test-lab"]
+fn schemes_carry_what_their_paths_do() {
+    let _alone = alone();
+    verdict("schemes carry what their paths do", |attempt| {
+        let records = measured(attempt, &options(TWO_PATHS, &SCHEMES))?;
+        // A young kernel MPTCP connection may leave a path idle for a while; the others may not.
+        for (record, (mbps, least)) in
+            records.iter().zip([(10.0, 0.95), (30.0, 0.95), (40.0, 0.6), (30.0, 0.9), (40.0, 0.9)])
+        {
+            let full = mbps * TCP_SHARE;
+            let goodput = record.goodput_mbps.unwrap();
+            // What waited behind a loss when the warm-up ended is delivered after it: up to a round
+            // trip's worth, which with a full queue is 100 ms of the 2 s that count.
+            assert!((least * full..1.06 * full).contains(&goodput), "{record:?}");
+            let carried: f64 = record.paths.iter().map(|path| path.goodput_mbps.unwrap()).sum();
+            assert!(carried > 0.98 * goodput, "the links carried it: {record:?}");
+        }
+        Some(())
+    });
+}
+
+/// Options for one connection with a workload.
+fn workload(text: &str) -> LabOptions {
+    let mut options = options(TWO_PATHS, &["single:fast"]);
+    options.scenario.workload = text.parse().unwrap();
+    options
+}
+
+#[test]
+fn every_workload_delivers_what_it_says() {
+    let _alone = alone();
+    for (text, bytes) in
+        [("transfer:50kB", Some(50_000)), ("burst:50kB", Some(50_000)), ("cbr:10Mbps", None)]
+    {
+        let mut options = workload(text);
+        if bytes.is_some() {
+            // They end with the last byte, however long it takes.
+            options.scenario.duration = Duration::from_secs(300);
+        }
+        let Some(records) = runs(&options) else { return };
+        let record = &records[0];
+        assert!(record.bytes_delivered.unwrap() > 0, "{record:?}");
+        assert_eq!(record.completion_s.is_some(), bytes.is_some(), "{record:?}");
+        // No byte comes earlier than its path lets it.
+        assert!(record.in_order_delay_ms.is_none_or(|delay| delay.p50 >= 10.0), "{record:?}");
+        assert!(record.completion_s.is_none_or(|time| time >= 0.02), "{record:?}");
+    }
+}
+
+#[test]
+#[ignore = "has a bound of time: make test-lab"]
 fn constant_rate_arrives_with_the_delay_of_the_path() {
     let _alone = alone();
-    let mut options = options(TWO_PATHS, &["single:fast"]);
-    options.scenario.workload = "cbr:10Mbps".parse().unwrap();
-    let Some(record) = record(&options) else { return };
-    let goodput = record.goodput_mbps.unwrap();
-    assert!((9.9..10.1).contains(&goodput), "{record:?}");
-    // 10 ms of propagation, a block of 1250 bytes at 30 Mb/s, and hardly a queue.
-    let delay = record.in_order_delay_ms.unwrap();
-    assert!((10.3..12.0).contains(&delay.p50), "{record:?}");
-    assert!(record.longest_gap_ms.unwrap() < 500.0, "{record:?}");
+    verdict("constant rate arrives with the delay of the path", |attempt| {
+        let record = &measured(attempt, &workload("cbr:10Mbps"))?[0];
+        let goodput = record.goodput_mbps.unwrap();
+        assert!((9.9..10.1).contains(&goodput), "{record:?}");
+        // 10 ms of propagation, a block of 1250 bytes at 30 Mb/s, and hardly a queue.
+        let delay = record.in_order_delay_ms.unwrap();
+        assert!((10.3..12.0).contains(&delay.p50), "{record:?}");
+        assert!(record.longest_gap_ms.unwrap() < 500.0, "{record:?}");
+        Some(())
+    });
 }
 
 #[test]
+#[ignore = "has a bound of time: make test-lab"]
 fn a_warm_connection_is_faster_than_a_new_one() {
     let _alone = alone();
-    let time = |workload: &str| {
-        let mut options = options(TWO_PATHS, &["single:fast"]);
-        options.scenario.workload = workload.parse().unwrap();
-        record(&options)?.completion_s
-    };
-    let (Some(cold), Some(warm)) = (time("transfer:50kB"), time("burst:50kB")) else { return };
-    // A new connection: one round trip of 20 ms to connect, one to ask, and slow start from 10
-    // segments takes one more. 50 kB take 14 ms at 30 Mb/s.
-    assert!((0.060..0.120).contains(&cold), "{cold}");
-    // A warm one: one round trip, and the window is open.
-    assert!((0.033..0.060).contains(&warm), "{warm}");
+    verdict("a warm connection is faster than a new one", |attempt| {
+        let time = |text| Some(measured(attempt, &workload(text))?[0].completion_s.unwrap());
+        let (cold, warm) = (time("transfer:50kB")?, time("burst:50kB")?);
+        // A new connection: one round trip of 20 ms to connect, one to ask, and slow start from 10
+        // segments takes one more. 50 kB take 14 ms at 30 Mb/s.
+        assert!((0.060..0.120).contains(&cold), "{cold}");
+        // A warm one: one round trip, and the window is open.
+        assert!((0.033..0.060).contains(&warm), "{warm}");
+        Some(())
+    });
 }
 
-#[test]
-fn the_real_iperf3_measures_the_same() {
-    let _alone = alone();
+/// The real program over one path and over kernel MPTCP.
+fn iperf3() -> LabOptions {
     let mut options = options(TWO_PATHS, &["single:fast", "linux-mptcp"]);
     options.scenario.workload = Workload::Iperf3;
-    let Some(runs) = runs(&options) else { return };
-    for (record, least) in runs.records.iter().zip([0.95 * 30.0, 0.6 * 40.0]) {
-        assert!(record.completed, "{record:?}");
-        let carried = record.goodput_mbps.unwrap() > least * TCP_SHARE;
-        assert!(carried || !runs.counts(record), "{record:?}");
-    }
+    options
 }
 
 #[test]
-fn a_stalled_transfer_is_a_result() {
+fn the_real_iperf3_runs_over_tcp_and_mptcp() {
     let _alone = alone();
+    let Some(records) = runs(&iperf3()) else { return };
+    assert_eq!(records.len(), 2);
+    assert!(records.iter().all(|record| record.goodput_mbps.unwrap() > 0.0), "{records:?}");
+}
+
+#[test]
+#[ignore = "has a bound of time: make test-lab"]
+fn the_real_iperf3_measures_the_same() {
+    let _alone = alone();
+    verdict("the real iperf3 measures the same", |attempt| {
+        let records = measured(attempt, &iperf3())?;
+        for (record, least) in records.iter().zip([0.95 * 30.0, 0.6 * 40.0]) {
+            let carried = record.goodput_mbps.unwrap() > least * TCP_SHARE;
+            assert!(carried, "{record:?}");
+        }
+        Some(())
+    });
+}
+
+/// A transfer over a path that dies in the middle of it.
+fn dead_end() -> LabOptions {
     let text = r#"
 name = "dead-end"
 duration = "1500ms"
@@ -182,14 +218,31 @@ delay = "5ms"
 [workload]
 kind = "transfer:10MB"
 "#;
-    let Some(runs) = runs(&options(text, &["single:dying"])) else { return };
-    let record = &runs.records[0];
+    options(text, &["single:dying"])
+}
+
+#[test]
+fn a_stalled_transfer_is_a_result() {
+    let _alone = alone();
+    let Some(records) = support::possible(run_many(&dead_end())) else { return };
+    let record = &records[0];
     assert!(!record.completed);
     let error = record.error.as_deref().unwrap();
     assert!(error.contains("time limit"), "{error}");
-    let bytes = record.bytes_delivered.unwrap();
-    assert!((100_000..10_000_000).contains(&bytes), "{record:?}");
+    assert!(record.bytes_delivered.unwrap() < 10_000_000, "{record:?}");
     assert_eq!(record.completion_s, None);
+}
+
+#[test]
+#[ignore = "has a bound of time: make test-lab"]
+fn what_came_before_a_stall_is_counted() {
+    let _alone = alone();
+    verdict("what came before a stall is counted", |_| {
+        let record = &support::possible(run_many(&dead_end()))?[0];
+        let bytes = record.bytes_delivered.unwrap();
+        assert!((100_000..10_000_000).contains(&bytes), "{record:?}");
+        Some(())
+    });
 }
 
 #[test]
@@ -197,8 +250,8 @@ fn a_scheme_whose_program_fails_is_a_result() {
     let _alone = alone();
     let program = PathBuf::from("/bin/false");
     let options = LabOptions { program, ..options(TWO_PATHS, &["single:slow"]) };
-    let Some(runs) = runs(&options) else { return };
-    let error = runs.records[0].error.as_deref().unwrap();
+    let Some(records) = support::possible(run_many(&options)) else { return };
+    let error = records[0].error.as_deref().unwrap();
     assert!(error.starts_with("the sender: it ended too early"), "{error}");
 }
 
@@ -214,26 +267,52 @@ fn delivered(out: &Path, path: &str) -> Vec<f64> {
     values
 }
 
+const CUTS: [&str; 3] = ["fast@1500ms..3s", "fast/up@1500ms..3s", "fast/down@1500ms..3s"];
+
+/// A run with a cut, and what the fast path delivered in it per 100 ms.
+fn with_cut(cut: &str, seconds: u64) -> Option<(RunRecord, Vec<f64>)> {
+    let out = tempfile::tempdir().unwrap();
+    // Queues of one bandwidth-delay product, not to wait for the rescue behind full ones.
+    let text = TWO_PATHS.replace("200packets", "1bdp");
+    let mut options = options(&text, &["fbdt"]);
+    options.scenario.duration = Duration::from_secs(seconds);
+    options.cuts = vec![cut.parse().unwrap()];
+    options.out = Some(out.path().to_owned());
+    let records = runs(&options)?;
+    Some((records[0].clone(), delivered(out.path(), "fast")))
+}
+
+#[test]
+fn a_cut_path_is_used_again() {
+    let _alone = alone();
+    for cut in CUTS {
+        let Some((record, fast)) = with_cut(cut, 6) else { return };
+        assert!(record.bytes_delivered.unwrap() > 0, "{cut}: {record:?}");
+        // It carries before the cut, and a while after it.
+        assert!(fast[..15].iter().any(|&mbps| mbps > 0.0), "{cut}: {fast:?}");
+        assert!(fast[30..].iter().any(|&mbps| mbps > 0.0), "{cut}: {fast:?}");
+    }
+}
+
 /// A cut path costs at most the rescue's time, and carries again soon after it is back.
 #[test]
+#[ignore = "has a bound of time: make test-lab"]
 fn a_cut_path_is_survived_and_used_again() {
     let _alone = alone();
-    for cut in ["fast@1500ms..3s", "fast/up@1500ms..3s", "fast/down@1500ms..3s"] {
-        let out = tempfile::tempdir().unwrap();
-        // Queues of one bandwidth-delay product, not to wait for the rescue behind full ones.
-        let text = TWO_PATHS.replace("200packets", "1bdp");
-        let mut options = options(&text, &["fbdt"]);
-        options.scenario.duration = Duration::from_secs(5);
-        options.cuts = vec![cut.parse().unwrap()];
-        options.out = Some(out.path().to_owned());
-        let Some(record) = record(&options) else { return };
-        // The targets: max(200 ms, 3 × the larger RTT); first byte within 300 ms + 2 RTT.
-        assert!(record.longest_gap_ms.unwrap() <= 200.0, "{cut}: {record:?}");
-        let fast = delivered(out.path(), "fast");
-        if !cut.contains("/up") {
-            assert!(fast[16..30].iter().all(|&mbps| mbps == 0.0), "{cut}: {fast:?}");
-        }
-        assert!(fast[30..34].iter().any(|&mbps| mbps > 0.0), "{cut}: {fast:?}");
+    for cut in CUTS {
+        verdict(&format!("a cut is survived: {cut}"), |attempt| {
+            let (record, fast) = with_cut(cut, 5)?;
+            if !record.is_valid() {
+                attempt.disturbed("the emulator was late");
+            }
+            // The targets: max(200 ms, 3 × the larger RTT); first byte within 300 ms + 2 RTT.
+            assert!(record.longest_gap_ms.unwrap() <= 200.0, "{cut}: {record:?}");
+            if !cut.contains("/up") {
+                assert!(fast[16..30].iter().all(|&mbps| mbps == 0.0), "{cut}: {fast:?}");
+            }
+            assert!(fast[30..34].iter().any(|&mbps| mbps > 0.0), "{cut}: {fast:?}");
+            Some(())
+        });
     }
 }
 

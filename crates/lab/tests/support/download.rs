@@ -17,14 +17,12 @@ use weftline_lab::netns::Netns;
 use weftline_lab::testbed::Testbed;
 use weftline_lab::topology::End;
 
-use super::{link, path, with_queue, world};
+use super::{PATIENCE, link, path, with_queue, world};
 
 const PORT: u16 = 4433;
 /// The paths' round-trip times in milliseconds.
 pub(crate) const RTT_MS: [u64; 2] = [20, 60];
 pub(crate) const NAMES: [&str; 2] = ["near", "far"];
-/// Far more than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(400);
 
 /// Two paths of 20 and 10 Mb/s, each with a queue of its bandwidth-delay product.
 pub(crate) fn two_paths() -> Option<Testbed> {

@@ -15,6 +15,9 @@ use weftline_lab::testbed::{PathLinks, Testbed};
 use weftline_lab::topology::{self, End};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 
+/// Far more than anything here takes: a test that waits this long hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(400);
+
 /// A link of constant rate without loss and with a queue of 1000 packets.
 pub(crate) fn link(mbps: u64, delay_ms: u64) -> LinkConfig {
     LinkConfig {

@@ -21,7 +21,7 @@ use weftline::{
 };
 
 /// Far more than anything here takes: a test that waits this long hangs.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(400);
 
 /// How the two ends are secured in a test.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -30,8 +30,8 @@ pub(crate) const DEVICE_V6: &str = "fd09::2";
 
 const GATEWAY_PORT: u16 = 7100;
 const AP_PORT: u16 = 7200;
-/// Far more than anything here takes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Far more than anything here takes: a test that waits this long hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(400);
 
 /// One world at a time: two cores for all.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -86,13 +86,22 @@ impl Node {
     }
 
     /// Waits until `wanted` of its status.
-    pub(crate) fn wait_for(&self, what: &str, wanted: impl Fn(&Status) -> bool) -> Duration {
+    pub(crate) fn wait_for(&self, what: &str, wanted: impl Fn(&Status) -> bool) {
+        self.wait_within(PATIENCE, what, wanted);
+    }
+
+    /// Waits for `patience` at most until `wanted` of its status.
+    pub(crate) fn wait_within(
+        &self,
+        patience: Duration,
+        what: &str,
+        wanted: impl Fn(&Status) -> bool,
+    ) {
         let begun = Instant::now();
         while !wanted(&self.status()) {
-            assert!(begun.elapsed() < PATIENCE, "{what}: {:?}", self.status());
+            assert!(begun.elapsed() < patience, "{what}: {:?}", self.status());
             std::thread::sleep(Duration::from_millis(10));
         }
-        begun.elapsed()
     }
 }
 
