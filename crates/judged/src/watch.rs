@@ -90,9 +90,8 @@ impl Watch {
         Self { since: Instant::now(), before: Usage::now(), stop, thread: Some(thread) }
     }
 
-    /// Stops looking: why the time since the start was not quiet, `None` if it was.
-    ///
-    /// Children of this process that still run count as other programs.
+    /// Stops looking: why the time since the start was not quiet, `None` if it was. What this
+    /// process and its descendants spend is no disturbance.
     pub fn finish(mut self) -> Option<Disturbance> {
         let naps = self.stop();
         let elapsed = self.since.elapsed().as_secs_f64();

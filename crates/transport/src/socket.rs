@@ -450,7 +450,8 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let alive = listener.local_addr().unwrap();
         let refusing = "127.0.0.1:1".parse().unwrap();
-        let options = SocketOptions::default();
+        let patience = Duration::from_secs(400);
+        let options = SocketOptions { connect_timeout: patience, ..SocketOptions::default() };
         let stream = connect_any(&Bind::Any, &[refusing, alive], &options).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), alive);
         // A listener whose queue is full lets connections wait, as a path without an end does.

@@ -267,8 +267,9 @@ async fn sending_waits_for_memory_and_past_the_deadline_gives_up() {
             theirs.send(vec![0; 2], tagged(0)).await,
             Err(MessageError::Refused(SendError::TooLong { longest: 1, .. }))
         ));
-        // Nobody takes what comes: in the end there is no room.
-        let deadline = Some(Duration::from_millis(100));
+        // Nobody takes what comes: in the end there is no room. What has room goes within moments, so
+        // that a message that waited for seconds has none.
+        let deadline = Some(Duration::from_secs(3));
         let mut taken = 0;
         while ours.send(pattern(100_000, taken), tagged(taken)).await.is_ok() {
             taken += 1;
