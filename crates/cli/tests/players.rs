@@ -2,7 +2,7 @@
 //!
 //! `make test` lets each play a short clip over links with room to spare. `make test-lab` compares
 //! what a viewer saw of ten seconds over links with room and without:
-//! `sudo -E scripts/test-lab players` shows it.
+//! `sudo -E scripts/test-lab path` shows it.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod common;

@@ -1,6 +1,6 @@
 //! `weftline probe` over emulated links of known rate: how near what it measures comes.
 //!
-//! How near is judged by `make test-lab`; `sudo -E scripts/test-lab measured` prints the tables of
+//! How near is judged by `make test-lab`; `sudo -E scripts/test-lab _measured` prints the tables of
 //! docs/probe.md.
 #![allow(clippy::unwrap_used, reason = "test code")]
 

@@ -16,7 +16,7 @@ pub mod emulator;
 pub mod endpoint;
 mod error;
 mod iperf;
-pub mod load;
+mod load;
 mod mptcp;
 pub mod netns;
 mod packet;

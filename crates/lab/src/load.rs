@@ -10,7 +10,7 @@ const NOTABLE: f64 = 0.05;
 
 /// Measures the machine's processor time from its making on.
 #[derive(Debug)]
-pub struct LoadMeter {
+pub(crate) struct LoadMeter {
     since: Instant,
     before: Option<Busy>,
 }
@@ -33,15 +33,8 @@ pub(crate) struct Lost {
 
 impl LoadMeter {
     /// Starts measuring.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { since: Instant::now(), before: busy() }
-    }
-
-    /// What the host of a virtual machine took of its processors, in cores; `None` if that is too
-    /// little to show in a measurement, or the system does not say.
-    pub fn stolen(&self) -> Option<f64> {
-        // All that this machine did itself counts as the run's own.
-        Some(self.lost(Duration::MAX)?.host)
     }
 
     /// What went elsewhere than to the run, which used `own`; `None` if that is little, or the
