@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use weftline::{
-    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Connection, Control, Identity,
+    Bind, Client, ClientBuilder, ClientSecurity, ClientTls, Connection, Control, Identity, Limits,
     PathConfig, PathEvent, PathEventKind, Server, ServerBuilder, ServerSecurity, ServerTls, Trust,
 };
 
@@ -33,8 +33,14 @@ pub enum Security {
 /// The two addresses that stand for two paths.
 pub const PATHS: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
 
-/// A server builder and the client security that fits.
+/// A server builder and the client security that fits. No handshake is too slow for it.
 pub fn pair(security: Security) -> (ServerBuilder, ClientSecurity) {
+    let limits = Limits { handshake_timeout: PATIENCE, ..Limits::default() };
+    let (server, client) = unlimited(security);
+    (server.limits(limits), client)
+}
+
+fn unlimited(security: Security) -> (ServerBuilder, ClientSecurity) {
     match security {
         Security::Plain => (
             Server::builder().security(ServerSecurity::InsecurePlaintext),
@@ -61,7 +67,9 @@ pub fn server_and_client(security: Security) -> (Server, ClientBuilder) {
 
 /// A client with the two loopback paths and no server yet.
 pub fn two_paths(security: ClientSecurity) -> ClientBuilder {
-    let mut builder = Client::builder().security(security).seed(1);
+    let builder = Client::builder().security(security).seed(1);
+    // On a busy machine an answer takes its time; what is to be given up is closed, or says so.
+    let mut builder = builder.connect_timeout(PATIENCE).handshake_timeout(PATIENCE);
     for (name, address) in ["one", "two"].iter().zip(PATHS) {
         builder = builder.path(PathConfig::new(*name, Bind::Address(address.parse().unwrap())));
     }
