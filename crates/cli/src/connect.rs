@@ -51,7 +51,7 @@ pub(crate) struct ConnectArgs {
     /// reaches them]
     #[arg(long, value_name = "FILE")]
     socks_users: Option<PathBuf>,
-    /// How bytes are spread over the paths, see `weftline list schedulers` [default: fbdt]
+    /// How bytes are spread over the paths, see `weftline list schedulers` [default: earliest]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
     /// The kernel's congestion control on every path, both directions [default: the system's]
@@ -64,7 +64,11 @@ pub(crate) struct ConnectArgs {
     /// others are late with [default: every path contributes]
     #[arg(long, value_name = "DURATION")]
     latency: Option<String>,
-    /// The path that sends forward [default: the most reliable]
+    /// Rules of earliest and fbdt to switch off, for ablations: reinject, copy-late,
+    /// spare-far, copy-last
+    #[arg(long, value_name = "RULE,…")]
+    without: Option<String>,
+    /// The path that sends forward [default: the nearest]
     #[arg(long, value_name = "NAME")]
     forward_path: Option<String>,
     /// Accept the server with this fingerprint (it prints it at start)
@@ -175,6 +179,7 @@ impl ConnectArgs {
             congestion: self.congestion.or(from.congestion),
             window: self.window.or(from.window),
             latency: self.latency.or(from.latency),
+            without: self.without.or(from.without),
             forward_path: self.forward_path.or(from.forward_path),
             fingerprint,
             ca,
@@ -236,6 +241,9 @@ impl ConnectArgs {
         }
         if let Some(latency) = &self.latency {
             builder = builder.latency(parse_duration("--latency", latency)?);
+        }
+        if let Some(rules) = &self.without {
+            builder = builder.without(rules.parse().map_err(Failure::wrong_use)?);
         }
         if let Some(name) = &self.forward_path {
             builder = builder.forward(name);

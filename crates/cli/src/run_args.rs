@@ -20,7 +20,11 @@ pub(crate) struct CommonArgs {
     /// The congestion control of every connection
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
-    /// What is sent, instead of the scenario's workload: bulk, cbr:20Mbps, transfer:1MiB, …
+    /// Rules of earliest and fbdt that are switched off: reinject, copy-late, spare-far,
+    /// copy-last
+    #[arg(long, value_name = "RULE,…")]
+    without: Option<String>,
+    /// What is sent, instead of the scenario's workload: bulk, cbr:20Mbps, cbr:80%, transfer:1MiB, …
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
     /// How long, instead of the scenario's duration
@@ -49,6 +53,9 @@ impl CommonArgs {
         let mut scenario = Scenario::find(&self.scenario)?;
         if let Some(text) = &self.workload {
             scenario.workload = scenario.workload.replaced(text).map_err(Failure::wrong_use)?;
+        }
+        if let Some(rules) = &self.without {
+            scenario.without = rules.parse().map_err(Failure::wrong_use)?;
         }
         if let Some(text) = &self.duration {
             scenario.duration = parse_duration("--duration", text)?;

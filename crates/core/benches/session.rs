@@ -66,7 +66,7 @@ fn transfer(config: &SessionConfig, block: &[u8]) {
                     delivery_rate: Bitrate::mbps(10_000),
                     ..PathInfo::default()
                 };
-                ends[from].handle_path_info(subflow, info, now);
+                ends[from].handle_path_info(subflow, info);
                 let mut out = VecDeque::new();
                 let _ = ends[from].poll_transmit(subflow, ROOM, &mut out, now);
                 let input = &mut inputs[1 - from];

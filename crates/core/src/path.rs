@@ -96,12 +96,7 @@ impl TimeEstimate {
         (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns))
     }
 
-    /// Mean plus one mean deviation: most samples are below.
-    pub fn usual(&self) -> Option<Duration> {
-        (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns + self.deviation_ns))
-    }
-
-    /// Mean plus four mean deviations: later than that is overdue.
+    /// Mean plus four mean deviations: longer than that is late.
     pub fn late(&self) -> Option<Duration> {
         (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns + 4 * self.deviation_ns))
     }

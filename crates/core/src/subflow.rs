@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::path::{PathId, PathInfo, SubflowId, TimeEstimate};
 use crate::policy::Role;
 use crate::ranges::RangeSet;
+use crate::scheduler::Kind;
 use crate::{Bitrate, ByteCount, Instant};
 
 /// A subflow without progress for this long is silent, unless its own times are longer: some
@@ -15,8 +16,6 @@ use crate::{Bitrate, ByteCount, Instant};
 const SILENCE_FLOOR: Duration = Duration::from_millis(60);
 /// What a delivery may be late because of timers and acknowledgement intervals.
 const LATE_FLOOR: Duration = Duration::from_millis(5);
-/// What a range waits in the socket before it is sent, for drivers that keep little there.
-const UNSENT_TIME: Duration = Duration::from_millis(10);
 /// Assumed for a path of which nothing has been measured.
 const FIRST_DELIVERY: Duration = Duration::from_millis(500);
 /// The round-trip time assumed for a path of which nothing has been measured.
@@ -27,12 +26,6 @@ const CHUNK_TIME: Duration = Duration::from_millis(1);
 /// What slow start makes of a congestion window in the round trip and a half that a wish for credit
 /// and its answer take.
 const SLOW_START_AHEAD: u64 = 3;
-
-/// How long a ping's round trip over an idle subflow stands for what the kernel measured before.
-const PING_HOLDS: Duration = Duration::from_secs(1);
-
-/// The present rate is that of one to two least round-trip times, or of this time if those are shorter.
-const PRESENT: Duration = Duration::from_millis(100);
 
 /// A range given to a subflow.
 #[derive(Clone, Debug)]
@@ -67,14 +60,12 @@ pub struct Subflow {
     sent: u64,
     echoed: u64,
     rescued: u64,
+    copied: u64,
     delivery: TimeEstimate,
-    /// When how many bytes had arrived, one to two round-trip times ago, and since then.
-    marks: [(Instant, u64); 2],
     last_progress: Instant,
-    /// When something was last seen to have left the socket's queue, in order or not.
-    drained: Instant,
-    /// When a ping was answered with nothing else on its way, and the time that took.
-    pinged: Option<(Instant, Duration)>,
+    /// The round trip of a ping that was answered with nothing else on its way, if nothing has been
+    /// delivered since.
+    pinged: Option<Duration>,
     silent: bool,
     idle: bool,
     min_chunk: u64,
@@ -99,10 +90,9 @@ impl Subflow {
             sent: 0,
             echoed: 0,
             rescued: 0,
+            copied: 0,
             delivery: TimeEstimate::default(),
-            marks: [(now, 0); 2],
             last_progress: now,
-            drained: now,
             pinged: None,
             silent: false,
             idle: false,
@@ -126,13 +116,8 @@ impl Subflow {
         &self.info
     }
 
-    /// Takes the kernel's figures of `now`.
-    pub const fn set_info(&mut self, info: PathInfo, now: Instant) {
-        let held = self.info.queued().as_u64().saturating_add(self.given);
-        // After a timeout the kernel counts all that is on its way as lost.
-        if info.queued().as_u64() < held && !info.timed_out {
-            self.drained = now;
-        }
+    /// Takes the kernel's present figures.
+    pub const fn set_info(&mut self, info: PathInfo) {
         self.info = info;
         self.given = 0;
     }
@@ -163,6 +148,11 @@ impl Subflow {
     /// Payload bytes that were on another subflow already.
     pub const fn rescued(&self) -> u64 {
         self.rescued
+    }
+
+    /// Payload bytes of these that a subflow had that made progress.
+    pub const fn copied(&self) -> u64 {
+        self.copied
     }
 
     /// Ranges on their way: sent, and not known to have arrived on this subflow.
@@ -242,32 +232,18 @@ impl Subflow {
         if self.info.srtt.is_zero() { FIRST_RTT } else { self.info.srtt }
     }
 
-    /// Takes the round trip of a ping that was answered now.
-    pub const fn set_ping_rtt(&mut self, rtt: Duration, now: Instant) {
+    /// Takes the round trip of a ping that has just been answered.
+    pub const fn set_ping_rtt(&mut self, rtt: Duration) {
         if self.outstanding() == 0 {
-            self.pinged = Some((now, rtt));
+            self.pinged = Some(rtt);
         }
-    }
-
-    /// A ping's round trip, if one was answered not long ago with nothing else on its way.
-    fn ping_rtt(&self, now: Instant) -> Option<Duration> {
-        let (at, rtt) = self.pinged?;
-        (now.since(at) < PING_HOLDS).then_some(rtt)
     }
 
     /// The round-trip time to be expected of what is sent now. The kernel's figure of a path that
     /// was not used for a while is as old as that, and may tell of a queue or a repair that is long
-    /// over.
-    pub fn present_rtt(&self, now: Instant) -> Duration {
-        self.ping_rtt(now).map_or(self.rtt(), |ping| ping.min(self.rtt()))
-    }
-
-    /// Whether nothing is on its way, the kernel's round-trip time tells of a queue or a repair
-    /// (half as much again as the path takes at least), and no ping has told better lately.
-    pub fn has_stale_rtt(&self, now: Instant) -> bool {
-        let least = self.info.min_rtt;
-        let high = !least.is_zero() && self.rtt() * 2 > least * 3;
-        high && self.outstanding() == 0 && self.ping_rtt(now).is_none()
+    /// over: a ping since then knows better.
+    pub fn present_rtt(&self) -> Duration {
+        self.pinged.map_or(self.rtt(), |ping| ping.min(self.rtt()))
     }
 
     /// From assignment to our acknowledgement, on average.
@@ -275,17 +251,9 @@ impl Subflow {
         self.delivery.mean().unwrap_or_else(|| self.info.srtt.max(FIRST_RTT))
     }
 
-    /// The age at which a range is overdue: mean plus four deviations of the delivery time.
-    pub fn overdue_after(&self) -> Duration {
+    /// The age at which a range is late: mean plus four deviations of the delivery time.
+    pub fn late_after(&self) -> Duration {
         self.delivery.late().map_or(FIRST_DELIVERY, |late| late + LATE_FLOOR)
-    }
-
-    /// The age that a range does not reach unless it, or one before it, was lost: by the times
-    /// measured, which repairs inflate, or by the kernel's, which leave repairs out.
-    pub fn usual_delivery(&self) -> Duration {
-        let measured = self.delivery.usual().unwrap_or(FIRST_DELIVERY);
-        let kernel = self.rtt() + 2 * self.info.rttvar + UNSENT_TIME;
-        measured.min(kernel) + LATE_FLOOR
     }
 
     /// When `offset` was given to this subflow, if it is on its way.
@@ -299,14 +267,6 @@ impl Subflow {
     pub fn in_flight_from_last(&self) -> impl Iterator<Item = (Range<u64>, u64, Instant)> {
         let sent = self.in_flight.iter().rev();
         sent.map(|sent| (sent.range.clone(), sent.cumulative - self.echoed, sent.at))
-    }
-
-    /// The rate of the last round trip or two; `None` in the first.
-    pub fn present_rate(&self, now: Instant) -> Option<Bitrate> {
-        let (at, echoed) = self.marks[0];
-        let time = now.since(at);
-        let bytes = ByteCount::new(self.echoed - echoed);
-        (time >= self.info.min_rtt.max(PRESENT)).then(|| Bitrate::from_transfer(bytes, time))
     }
 
     /// The rate that the congestion window allows, or will allow by the time that credit asked for
@@ -330,16 +290,18 @@ impl Subflow {
     }
 
     /// Notes that `range` is given to the subflow.
-    pub fn assign(&mut self, range: Range<u64>, rescue: bool, now: Instant) {
+    pub fn assign(&mut self, range: Range<u64>, kind: Kind, now: Instant) {
         let len = range.end - range.start;
         if self.in_flight.is_empty() {
             self.last_progress = now;
-            self.marks = [(now, self.echoed); 2];
         }
         self.sent += len;
         self.given += len;
-        if rescue {
+        if kind != Kind::New {
             self.rescued += len;
+        }
+        if kind == Kind::Copy {
+            self.copied += len;
         }
         let added = self.on.insert(range.clone());
         debug_assert_eq!(added, len, "a byte goes once on one subflow");
@@ -358,10 +320,8 @@ impl Subflow {
         }
         let new = received - self.echoed;
         self.echoed = received;
+        self.pinged = None;
         self.last_progress = now;
-        if now.since(self.marks[1].0) >= self.info.min_rtt.max(PRESENT) {
-            self.marks = [self.marks[1], (now, received)];
-        }
         let mut oldest = None;
         while let Some(front) = self.in_flight.front()
             && front.cumulative <= received
@@ -389,25 +349,6 @@ impl Subflow {
         let kernel = self.info.srtt + self.info.srtt / 2 + 4 * self.info.rttvar;
         let ours = self.delivery.late().unwrap_or(FIRST_DELIVERY);
         Some(self.last_progress + SILENCE_FLOOR.max(kernel).max(ours))
-    }
-
-    /// When the oldest range on its way becomes overdue.
-    pub fn overdue_at(&self) -> Option<Instant> {
-        Some(self.in_flight.front()?.at + self.overdue_after())
-    }
-
-    /// Whether the path may have gone dark: its oldest range on its way is later than usual, and
-    /// its queue has stood still for half a round trip. While a loss is repaired, nothing comes in
-    /// order, but the kernel hears of what comes.
-    pub fn may_be_dark(&self, now: Instant) -> bool {
-        let oldest = self.in_flight.front();
-        let late = oldest.is_some_and(|sent| now.since(sent.at) >= self.usual_delivery());
-        late && now.since(self.drained) >= self.rtt() / 2
-    }
-
-    /// When the youngest range on its way was given to the subflow.
-    pub fn youngest_at(&self) -> Option<Instant> {
-        Some(self.in_flight.back()?.at)
     }
 
     /// Re-judges silence at `now`; `Some(silent)` when the judgement changed.

@@ -141,7 +141,7 @@ impl Plan<'_> {
             }
             Ok(Traffic::Transfer { size: size.as_u64(), warm, limit: duration })
         };
-        match self.scenario.workload {
+        match self.scenario.offered(self.scenario.workload, self.seed) {
             Workload::Bulk => Ok(Traffic::Stream { rate_bps: None, duration, warmup }),
             Workload::Cbr(rate) => {
                 Ok(Traffic::Stream { rate_bps: Some(rate.as_bps()), duration, warmup })
@@ -161,6 +161,7 @@ impl Plan<'_> {
             Ok(Transport::Weft {
                 paths: names.map(path).collect(),
                 scheduler: scheduler.to_owned(),
+                without: self.scenario.without.to_string(),
                 tls: self.tls,
                 keep_stalled: self.keep_stalled,
                 fingerprint: None,

@@ -96,6 +96,8 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("random-paths"),
     sweep!("random-any"),
     sweep!("random-any-20mib"),
+    sweep!("random-wan"),
+    sweep!("random-wan-far"),
     sweep!("cotag-fig5"),
     sweep!("cotag-fig6"),
     sweep!("cotag-others"),

@@ -189,6 +189,9 @@ impl Flow {
         let workload = match self.workload {
             Workload::Burst(whole) => Workload::Burst(size(whole)),
             Workload::Cbr(rate) => Workload::Cbr(Bitrate::bps(share(rate.as_bps()).max(1))),
+            Workload::CbrShare(percent) => {
+                Workload::CbrShare(u16::try_from(share(percent.into())).unwrap_or(percent))
+            }
             Workload::Transfer(whole) => Workload::Transfer(size(whole)),
             other => other,
         };

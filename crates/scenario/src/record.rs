@@ -68,6 +68,10 @@ pub struct RunRecord {
     /// Bytes that arrived although they had arrived before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_bytes: Option<u64>,
+    /// Bytes that were sent again though another path was still delivering them: redundant copies.
+    /// What a stalled path held and others sent again does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied_bytes: Option<u64>,
     /// Processor time of both ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_seconds: Option<f64>,
@@ -208,6 +212,10 @@ pub struct FlowRecord {
     /// Bytes that arrived although they had arrived before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duplicate_bytes: Option<u64>,
+    /// Bytes that were sent again though another path was still delivering them: redundant copies.
+    /// What a stalled path held and others sent again does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied_bytes: Option<u64>,
     /// What it sent over each of its paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathRecord>,

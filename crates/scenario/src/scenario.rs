@@ -6,6 +6,8 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
+use weftline_core::Bitrate;
+use weftline_core::scheduler::RulesOff;
 use weftline_link::LinkConfig;
 
 use crate::builtin::{self, BUILTIN};
@@ -47,6 +49,8 @@ pub struct Scenario {
     pub paths: Vec<PathSpec>,
     /// What is sent.
     pub workload: Workload,
+    /// Rules of the schedulers `earliest` and `fbdt` that are switched off.
+    pub without: RulesOff,
     /// Over how many connections at once the workload is sent; one of a given size is shared out
     /// among them.
     pub parallel: usize,
@@ -135,6 +139,7 @@ impl Scenario {
             warmup,
             flows: read_flows(&mut table, &paths, duration)?,
             workload,
+            without: read_without(&mut table)?,
             parallel,
             packet_bytes: match table.take("packet_size") {
                 None => PACKET_BYTES,
@@ -166,6 +171,16 @@ impl Scenario {
             path.down_link_behind(before, seed, self.duration),
             path.up_link_behind(before, seed, self.duration),
         ]
+    }
+
+    /// `workload` with a share of the paths' sum made a rate: that of the mean rates that `seed`
+    /// gives. Paths that share an earlier one's links count once.
+    pub fn offered(&self, workload: Workload, seed: u64) -> Workload {
+        let Workload::CbrShare(percent) = workload else { return workload };
+        let own = self.paths.iter().filter(|path| path.shares.is_none());
+        let sum: u64 = own.map(|path| path.down_trace(seed, self.duration).mean().as_bps()).sum();
+        let rate = u128::from(sum) * u128::from(percent) / 100;
+        Workload::Cbr(Bitrate::bps(u64::try_from(rate).unwrap_or(u64::MAX).max(1)))
     }
 
     /// The trace files that the scenario names, as read.
@@ -220,6 +235,21 @@ fn read_workload(table: &mut Table<'_>) -> Result<(Workload, usize), ScenarioErr
     };
     table.finish()?;
     Ok((workload, parallel))
+}
+
+/// `[scheduler]` with `without = ["copy-late"]`.
+fn read_without(table: &mut Table<'_>) -> Result<RulesOff, ScenarioError> {
+    let Some(value) = table.take("scheduler") else { return Ok(RulesOff::default()) };
+    let mut table = value.table()?;
+    let mut off = Vec::new();
+    if let Some(rules) = table.take("without") {
+        for rule in rules.array()? {
+            rule.parse::<RulesOff>()?;
+            off.push(rule.text()?.to_owned());
+        }
+    }
+    table.finish()?;
+    Ok(off.join(",").parse().expect("each has just been read"))
 }
 
 fn read_flows(
@@ -284,6 +314,11 @@ impl fmt::Display for Scenario {
         }
         for flow in &self.flows {
             write!(f, "\n{flow}")?;
+        }
+        if self.without != RulesOff::default() {
+            let names: Vec<String> =
+                self.without.names().map(|name| format!("\"{name}\"")).collect();
+            writeln!(f, "\n[scheduler]\nwithout = [{}]", names.join(", "))?;
         }
         writeln!(f, "\n[workload]\nkind = \"{}\"", self.workload)?;
         if self.parallel > 1 {

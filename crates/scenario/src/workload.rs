@@ -18,6 +18,9 @@ pub enum Workload {
     Burst(ByteCount),
     /// A constant bit rate, for the scenario's duration.
     Cbr(Bitrate),
+    /// A constant bit rate that is so many percent, 1 to 1000, of the sum of the paths' mean rates,
+    /// for the scenario's duration.
+    CbrShare(u16),
     /// `iperf3` in reverse mode, for the scenario's duration (lab only).
     Iperf3,
     /// A video served by a real web server and played by a real player (lab; the simulator has a
@@ -65,7 +68,10 @@ pub struct WorkloadInfo {
 /// All workloads.
 pub const WORKLOADS: &[WorkloadInfo] = &[
     WorkloadInfo { name: "bulk", about: "as much as goes, for the scenario's duration" },
-    WorkloadInfo { name: "cbr:<rate>", about: "a constant bit rate, like cbr:20Mbps" },
+    WorkloadInfo {
+        name: "cbr:<rate>",
+        about: "a constant bit rate, like cbr:20Mbps, or cbr:80% of the paths' sum",
+    },
     WorkloadInfo {
         name: "transfer:<size>",
         about: "so many bytes on a new connection, timed from the connect",
@@ -116,6 +122,7 @@ impl fmt::Display for Workload {
             Self::Bulk => write!(f, "bulk"),
             Self::Burst(size) => write!(f, "burst:{size}"),
             Self::Cbr(rate) => write!(f, "cbr:{rate}"),
+            Self::CbrShare(percent) => write!(f, "cbr:{percent}%"),
             Self::Iperf3 => write!(f, "iperf3"),
             Self::Player(program, _) => f.write_str(program.name()),
             Self::Transfer(size) => write!(f, "transfer:{size}"),
@@ -139,13 +146,7 @@ impl FromStr for Workload {
         match (name, argument) {
             ("bulk", None) => Ok(Self::Bulk),
             ("burst", Some(argument)) => size(argument).map(Self::Burst),
-            ("cbr", Some(argument)) => match argument.parse() {
-                Ok(Bitrate::ZERO) => {
-                    Err(WorkloadError::argument(text, "the rate must not be zero"))
-                }
-                Ok(rate) => Ok(Self::Cbr(rate)),
-                Err(error) => Err(WorkloadError::argument(text, error)),
-            },
+            ("cbr", Some(argument)) => cbr(text, argument),
             ("iperf3", None) => Ok(Self::Iperf3),
             ("transfer", Some(argument)) => size(argument).map(Self::Transfer),
             ("video", None) => Ok(Self::Video(VideoSpec::default())),
@@ -157,6 +158,19 @@ impl FromStr for Workload {
                 Err(UnknownName { kind: "workload", text: text.to_owned(), known }.into())
             }
         }
+    }
+}
+
+fn cbr(text: &str, argument: &str) -> Result<Workload, WorkloadError> {
+    if let Some(percent) = argument.strip_suffix('%') {
+        let percent = percent.trim().parse().ok().filter(|percent| (1..=1000).contains(percent));
+        let wrong = || WorkloadError::argument(text, "a share is a whole number, 1% to 1000%");
+        return percent.map(Workload::CbrShare).ok_or_else(wrong);
+    }
+    match argument.parse() {
+        Ok(Bitrate::ZERO) => Err(WorkloadError::argument(text, "the rate must not be zero")),
+        Ok(rate) => Ok(Workload::Cbr(rate)),
+        Err(error) => Err(WorkloadError::argument(text, error)),
     }
 }
 
@@ -208,6 +222,8 @@ mod tests {
             assert_eq!(workload.to_string().parse(), Ok(workload), "{text}");
         }
         assert_eq!("cbr:20Mbps".parse(), Ok(Workload::Cbr(Bitrate::mbps(20))));
+        assert_eq!("cbr:80%".parse(), Ok(Workload::CbrShare(80)));
+        assert!("cbr:0%".parse::<Workload>().is_err() && "cbr:-5%".parse::<Workload>().is_err());
     }
 
     #[test]

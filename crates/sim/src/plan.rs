@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weftline_core::scheduler;
+use weftline_core::scheduler::{self, RulesOff};
 use weftline_link::LinkConfig;
 use weftline_scenario::{Congestion, CotagSpec, Flow, PlayerProgram, Scenario, Scheme, Workload};
 use weftline_video::Clip;
@@ -90,7 +90,10 @@ impl Plan {
         seed: u64,
     ) -> Result<Self, SimError> {
         let connections = scenario.connections(scheme, congestion)?;
-        let flows: Result<Vec<_>, _> = connections.iter().map(flow_plan).collect();
+        let flows: Result<Vec<_>, _> = connections
+            .iter()
+            .map(|flow| flow_plan(flow, scenario.offered(flow.workload, seed), scenario.without))
+            .collect();
         let place = |name: &str| scenario.paths.iter().position(|path| path.name == name);
         let paths = scenario.paths.iter().map(|path| {
             let [down, up] = scenario.links(path, seed);
@@ -143,7 +146,7 @@ fn gateway_plan(scenario: &Scenario, flows: &[Flow]) -> Result<Option<GatewayPla
     Ok(Some(GatewayPlan { link: aps.link.config(), spread, uplink }))
 }
 
-fn flow_plan(flow: &Flow) -> Result<FlowPlan, SimError> {
+fn flow_plan(flow: &Flow, workload: Workload, without: RulesOff) -> Result<FlowPlan, SimError> {
     let scheduler = match (&flow.scheme, flow.scheme.scheduler()) {
         (Scheme::LinuxMptcp, _) => Some(find("linux")?),
         (_, Some(name)) => Some(find(name)?),
@@ -157,10 +160,11 @@ fn flow_plan(flow: &Flow) -> Result<FlowPlan, SimError> {
     Ok(FlowPlan {
         name: flow.name.clone(),
         scheduler,
+        without,
         congestion: congestion.expect("the scenario's controls are the registry's"),
         paths: flow.paths.clone(),
         is_spread: flow.scheme.needs_gateway(),
-        traffic: traffic(flow.workload)?,
+        traffic: traffic(workload)?,
         start: flow.start,
         stop: Some(flow.stop),
     })

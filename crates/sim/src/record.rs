@@ -144,6 +144,7 @@ fn outcome(world: &World) -> Outcome {
         short_term_mbps: short_term(world, &first),
         longest_gap_ms: first.longest_gap_ms,
         duplicate_bytes: first.duplicate_bytes,
+        copied_bytes: first.copied_bytes,
         paths: first.paths,
         cotag: match &world.net.spreading {
             Spreading::Coded(network) => Some(network.record()),
@@ -171,6 +172,7 @@ fn whole(world: &World, parts: &[FlowRecord]) -> FlowRecord {
     let sum = |of: fn(&FlowRecord) -> Option<u64>| parts.iter().map(of).sum::<Option<u64>>();
     whole.bytes_delivered = sum(|part| part.bytes_delivered);
     whole.duplicate_bytes = sum(|part| part.duplicate_bytes);
+    whole.copied_bytes = sum(|part| part.copied_bytes);
     let times: Option<Vec<f64>> = parts.iter().map(|part| part.completion_s).collect();
     whole.completion_s = times.and_then(|times| times.into_iter().reduce(f64::max));
     whole.goodput_mbps = match whole.completion_s {
@@ -250,6 +252,9 @@ fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
         in_order_delay_ms: delay_ms(sink.delays()),
         longest_gap_ms: Some(sink.longest_gap_ns(now) as f64 / 1e6),
         duplicate_bytes: flow.sessions().map(|[client, _]| client.duplicates),
+        copied_bytes: flow
+            .sessions()
+            .map(|[_, server]| server.paths.values().map(|path| path.copied).sum()),
         paths: paths(world, flow),
         video: sink.player(now).map(video),
         ..FlowRecord::default()

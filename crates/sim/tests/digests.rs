@@ -48,7 +48,7 @@ fn schemes(scenario: &Scenario) -> Vec<Scheme> {
         schemes.extend(names.iter().map(|name| name.parse().unwrap()));
         return schemes;
     }
-    let names = ["fbdt", "min-rtt", "linux"];
+    let names = ["fbdt", "earliest", "min-rtt", "linux"];
     schemes.extend(names.iter().map(|name| name.parse().unwrap()));
     if scenario.paths.len() == 2 {
         schemes.push("musher".parse().unwrap());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::sync::watch;
-use weftline_core::scheduler::{Entry, SchedulerConfig};
+use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::{Hello, PolicyNote};
 use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
@@ -251,6 +251,7 @@ pub struct ClientBuilder {
     scheduler: String,
     window: Option<ByteCount>,
     latency: Option<Duration>,
+    without: RulesOff,
     forward: Option<String>,
     beside: Option<Arc<Common>>,
     max_memory: ByteCount,
@@ -275,6 +276,7 @@ impl Default for ClientBuilder {
             scheduler: session.scheduler.name.to_owned(),
             window: None,
             latency: None,
+            without: RulesOff::default(),
             forward: None,
             beside: None,
             max_memory: session.max_memory,
@@ -328,31 +330,38 @@ impl ClientBuilder {
     }
 
     /// The scheduler of both directions, by its name in [`weftline_core::scheduler::REGISTRY`];
-    /// default `fbdt`.
+    /// default `earliest`.
     #[must_use]
     pub fn scheduler(mut self, name: impl Into<String>) -> Self {
         self.scheduler = name.into();
         self
     }
 
-    /// A fixed transmission window for FBDT, 1,448 B (a segment) to 1 GiB; by default it follows the
-    /// measured rates.
+    /// The transmission window of `fbdt`, 1,448 B (a segment) to 1 GiB; 1 MiB by default (FBDT §3.2).
     #[must_use]
     pub fn window(mut self, window: ByteCount) -> Self {
         self.window = Some(window);
         self
     }
 
-    /// The aim `latency` for FBDT, 1 ms to 60 s: a path that cannot deliver within this time gets no
-    /// new data and serves only to rescue what others are late with; the path of the highest rate
-    /// is always used. By default no path's contribution is given up.
+    /// The aim `latency` of `earliest` and `fbdt`, 1 ms to 60 s: a path that cannot deliver within this
+    /// time gets no new data and serves only to reinject what others are late with; the path of the
+    /// highest rate is always used. By default no path's contribution is given up.
     #[must_use]
     pub const fn latency(mut self, latency: Duration) -> Self {
         self.latency = Some(latency);
         self
     }
 
-    /// The path that FBDT holds in the forward direction; by default the most reliable one.
+    /// Rules of `earliest` and `fbdt` that are switched off in both directions, for ablations: see
+    /// [`Rule`](weftline_core::scheduler::Rule).
+    #[must_use]
+    pub const fn without(mut self, rules: RulesOff) -> Self {
+        self.without = rules;
+        self
+    }
+
+    /// The path that `fbdt` holds in the forward direction; by default the one that delivers first.
     #[must_use]
     pub fn forward(mut self, path: impl Into<String>) -> Self {
         self.forward = Some(path.into());
@@ -486,6 +495,7 @@ impl ClientBuilder {
                 window: self.window.map(ByteCount::as_u64),
                 forward_pin: forward,
                 latency: self.latency,
+                without: self.without,
                 ..SchedulerConfig::default()
             },
             max_memory: self.max_memory,
@@ -505,6 +515,7 @@ impl ClientBuilder {
             group: common.group,
             messages: longest.map_or(0, ByteCount::as_u64),
             latency_us: self.latency.map_or(0, |latency| latency.as_micros() as u64),
+            without: self.without,
             ..Hello::default()
         };
         Ok(Settings {

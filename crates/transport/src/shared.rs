@@ -430,7 +430,7 @@ impl Shared {
     ) -> bool {
         self.with(|inner, now| {
             if let Some(info) = info {
-                inner.session.handle_path_info(id, path_info(&info), now);
+                inner.session.handle_path_info(id, path_info(&info));
             }
             let bytes = inner.session.poll_transmit(id, room, out, now);
             bytes == 0 && inner.end.is_some()

@@ -158,7 +158,7 @@ impl<R: Rule> Scheduler for Picking<R> {
         let subflow = choice.subflow(me);
         if let Some(range) = view.silent_range(subflow, budget) {
             self.rule.blocked();
-            return Some(Assignment { range, rescue: true });
+            return Some(Assignment::reinjection(range));
         }
         if let Some(next) = next_unsent(view, view.chunk(subflow, budget)) {
             if !self.is_picked(choice) {
@@ -175,7 +175,7 @@ impl<R: Rule> Scheduler for Picking<R> {
         }
         self.rule.blocked();
         let range = self.reopening.as_mut()?.head(choice, budget)?;
-        Some(Assignment { range, rescue: true })
+        Some(Assignment::copy(range))
     }
 
     fn poll_wake(&mut self) -> Option<SubflowId> {
@@ -191,5 +191,5 @@ impl<R: Rule> Scheduler for Picking<R> {
 pub(super) fn next_unsent(view: &SendView<'_>, chunk: u64) -> Option<Assignment> {
     let range = view.unassigned.first_in(&(view.una..view.limit))?;
     let end = range.end.min(range.start + chunk);
-    Some(Assignment { range: range.start..end, rescue: false })
+    Some(Assignment::new(range.start..end))
 }

@@ -4,7 +4,9 @@
 //! or with nothing. A scheduler is one file and one line in [`REGISTRY`].
 
 mod blest;
+mod bond;
 mod choice;
+mod earliest;
 mod ecf;
 mod fbdt;
 mod largest_credits;
@@ -15,6 +17,7 @@ mod musher;
 mod redundant;
 mod reopen;
 mod round_robin;
+mod rules;
 mod single;
 mod sticky;
 #[cfg(test)]
@@ -24,6 +27,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
+pub use self::rules::{Rule, RulesOff, UnknownRule};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::subflow::Subflow;
@@ -34,8 +38,41 @@ use crate::{Bitrate, ByteCount, Instant};
 pub struct Assignment {
     /// The stream offsets to send; never empty, never longer than the budget asked for.
     pub range: Range<u64>,
-    /// Whether the range is on another subflow already and is sent again.
-    pub rescue: bool,
+    /// Why it is sent.
+    pub kind: Kind,
+}
+
+/// Why a range is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No live subflow has it.
+    New,
+    /// A subflow that makes progress has it: a redundant copy.
+    Copy,
+    /// A stalled subflow has it.
+    Reinjection,
+}
+
+impl Assignment {
+    /// Bytes that no live subflow has.
+    pub const fn new(range: Range<u64>) -> Self {
+        Self { range, kind: Kind::New }
+    }
+
+    /// A redundant copy.
+    pub const fn copy(range: Range<u64>) -> Self {
+        Self { range, kind: Kind::Copy }
+    }
+
+    /// What a stalled subflow carries.
+    pub const fn reinjection(range: Range<u64>) -> Self {
+        Self { range, kind: Kind::Reinjection }
+    }
+
+    /// Whether the range is on another subflow already.
+    pub const fn is_again(&self) -> bool {
+        !matches!(self.kind, Kind::New)
+    }
 }
 
 /// Everything a scheduler sees when it is asked.
@@ -158,6 +195,14 @@ impl SendView<'_> {
         true
     }
 
+    /// The subflow other than `me` on which `offset` is on its way, the last that was given it if
+    /// there are several, and when it was.
+    pub(crate) fn latest_holder(&self, me: &Subflow, offset: u64) -> Option<(Instant, &Subflow)> {
+        let others = self.subflows.iter().filter(|other| other.id() != me.id());
+        let holders = others.filter_map(|other| Some((other.sent_at(offset)?, other)));
+        holders.max_by_key(|(at, _)| *at)
+    }
+
     /// The lowest range of a silent subflow that `me` can carry instead: the lowest byte is what
     /// blocks the application.
     pub fn silent_range(&self, me: &Subflow, budget: u64) -> Option<Range<u64>> {
@@ -216,13 +261,6 @@ pub trait Scheduler: Send + std::fmt::Debug {
         None
     }
 
-    /// The next subflow over which a ping should be sent, for its round-trip time: the scheduler
-    /// turns it down by a figure that may be out of date, and would for as long as it carries
-    /// nothing.
-    fn poll_ping(&mut self) -> Option<SubflowId> {
-        None
-    }
-
     /// When a subflow that was answered `None` should ask again though nothing else happened.
     fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
         let _ = view;
@@ -233,19 +271,19 @@ pub trait Scheduler: Send + std::fmt::Debug {
 /// Settings that schedulers take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
-    /// The transmission window in bytes, at least a segment and at most 1 GiB; `None` sizes it
-    /// from the measured rates.
+    /// The transmission window of `fbdt` in bytes, at least a segment and at most 1 GiB; `None` is
+    /// the paper's, 1 MiB.
     pub window: Option<u64>,
     /// A path to hold in the forward direction.
     pub forward_pin: Option<PathId>,
-    /// The share of bytes sent that may be spent on rescues a round-trip time after a path has
-    /// finished (rule (c) of the FBDT engine), in thousandths.
-    pub rescue_budget_permille: u64,
-    /// Least time between two changes of direction.
-    pub direction_hold: Duration,
-    /// The aim `latency`: a path that cannot deliver within this time serves only to rescue what
-    /// others are late with. `None` is the aim `throughput`: no path's contribution is given up.
+    /// The share of the new bytes sent that may be spent on redundant copies, in thousandths.
+    pub copies_permille: u64,
+    /// The aim `latency`: a path that cannot deliver within this time gets no new data and serves
+    /// only to reinject what others are late with. `None` is the aim `throughput`: no path's
+    /// contribution is given up.
     pub latency: Option<Duration>,
+    /// Rules that are switched off.
+    pub without: RulesOff,
 }
 
 impl SchedulerConfig {
@@ -261,9 +299,9 @@ impl Default for SchedulerConfig {
         Self {
             window: None,
             forward_pin: None,
-            rescue_budget_permille: 20,
-            direction_hold: Duration::from_secs(2),
+            copies_permille: 20,
             latency: None,
+            without: RulesOff::default(),
         }
     }
 }
@@ -299,6 +337,7 @@ enum Fills {
 pub const REGISTRY: &[Entry] = &[
     fbdt::ENTRY,
     fbdt::STRICT_ENTRY,
+    earliest::ENTRY,
     min_rtt::ENTRY,
     largest_credits::ENTRY,
     largest_throughput::ENTRY,
@@ -315,6 +354,10 @@ pub const REGISTRY: &[Entry] = &[
     redundant::ENTRY,
     single::ENTRY,
 ];
+
+/// The scheduler of a connection that asks for none: as good as `fbdt` on every set of networks, and
+/// simpler (docs/schedulers.md).
+pub static DEFAULT: Entry = earliest::ENTRY;
 
 /// A scheduler that is not in the registry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@
 //! before a subflow has room to copy it is skipped, so that a slow subflow never holds up a fast
 //! one.
 
-use super::{Assignment, Entry, Scheduler, SendView};
+use super::{Assignment, Entry, Kind, Scheduler, SendView};
 
 pub(super) const ENTRY: Entry =
     Entry::new("redundant", "every segment on every subflow that has room in time", |_| {
@@ -32,7 +32,8 @@ impl Scheduler for Redundant {
                 Some(new) => new.end,
                 None => view.unassigned.first_in(&mine).map_or(mine.end, |new| new.start),
             };
-            return Some(Assignment { range: mine.start..end.min(most), rescue: new.is_none() });
+            let kind = if new.is_none() { Kind::Copy } else { Kind::New };
+            return Some(Assignment { range: mine.start..end.min(most), kind });
         }
         None
     }

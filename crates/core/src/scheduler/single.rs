@@ -22,7 +22,7 @@ impl Scheduler for Single {
         }
         let subflow = &view.subflows[me];
         if let Some(range) = view.silent_range(subflow, budget) {
-            return Some(Assignment { range, rescue: true });
+            return Some(Assignment::reinjection(range));
         }
         next_unsent(view, view.chunk(subflow, budget))
     }

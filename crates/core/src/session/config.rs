@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::MessageLimits;
 use crate::ByteCount;
 use crate::pool::BlockPool;
-use crate::scheduler::{Entry, SchedulerConfig};
+use crate::scheduler::{DEFAULT, Entry, SchedulerConfig};
 use crate::wire::INITIAL_CREDIT;
 
 /// Most memory a session may be given: offsets within it stay numbers that the wire carries.
@@ -42,7 +42,7 @@ pub struct SessionConfig {
 impl Default for SessionConfig {
     fn default() -> Self {
         Self {
-            scheduler: Entry::find("fbdt").expect("registered"),
+            scheduler: &DEFAULT,
             scheduler_config: SchedulerConfig::default(),
             max_memory: ByteCount::mib(256),
             first_window: ByteCount::mib(4),

@@ -195,10 +195,10 @@ impl Session {
         self.wake_idle();
     }
 
-    /// Takes the kernel's figures of a subflow, as they are `now`.
-    pub fn handle_path_info(&mut self, id: SubflowId, info: PathInfo, now: Instant) {
+    /// Takes the kernel's present figures of a subflow.
+    pub fn handle_path_info(&mut self, id: SubflowId, info: PathInfo) {
         if let Some(index) = self.send.index(id) {
-            self.send.set_info(index, info, now);
+            self.send.set_info(index, info);
         }
     }
 

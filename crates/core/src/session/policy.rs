@@ -178,7 +178,7 @@ impl SendHalf {
             view.subflows.iter().filter(|other| other.is_silent() && other.id() != me.id());
         let range = silent.filter_map(|other| only_silent(&view, other)).min_by_key(|r| r.start)?;
         let end = range.end.min(range.start + view.chunk(me, room));
-        Some(Assignment { range: range.start..end, rescue: true })
+        Some(Assignment::reinjection(range.start..end))
     }
 
     /// What the peer must be told of the policies.

@@ -279,11 +279,11 @@ impl SendHalf {
         self.subflows.iter().position(|subflow| subflow.id() == id)
     }
 
-    /// Takes the kernel's figures of a subflow, as they are `now`.
-    pub(super) fn set_info(&mut self, index: usize, info: PathInfo, now: Instant) {
+    /// Takes the kernel's figures of a subflow.
+    pub(super) fn set_info(&mut self, index: usize, info: PathInfo) {
         let subflow = &mut self.subflows[index];
         self.changes += u64::from(*subflow.info() != info);
-        subflow.set_info(info, now);
+        subflow.set_info(info);
     }
 
     /// How much has changed so far that the scheduler's answers may depend on.
@@ -472,7 +472,7 @@ impl SendHalf {
         self.buffer.slice(&(start..end), out);
         self.unassigned.remove(start..end);
         self.fresh.remove(start..end);
-        self.subflows[index].assign(start..end, next.rescue, now);
+        self.subflows[index].assign(start..end, next.kind, now);
         self.spend(index, bytes, now);
         self.changes += 1;
         Some(bytes)
@@ -531,11 +531,6 @@ impl SendHalf {
     /// The next subflow that the scheduler wants to ask.
     pub(super) fn poll_wake(&mut self) -> Option<SubflowId> {
         self.scheduler.as_mut().expect("put back after each call").poll_wake()
-    }
-
-    /// The next subflow whose round-trip time the scheduler wants measured anew.
-    pub(super) fn poll_ping(&mut self) -> Option<SubflowId> {
-        self.scheduler.as_mut().expect("put back after each call").poll_ping()
     }
 
     /// The next subflow whose window the scheduler wants halved.

@@ -19,6 +19,8 @@ pub struct PathStats {
     pub sent: u64,
     /// Payload bytes of these that were on another path already.
     pub rescued: u64,
+    /// Payload bytes of these that the other path was still delivering: redundant copies.
+    pub copied: u64,
     /// Payload bytes the peer has received on the path.
     pub delivered: u64,
     /// Payload bytes received on the path from the peer, duplicates included.
@@ -91,6 +93,7 @@ impl PathStats {
     pub(super) fn add(&mut self, dead: &Subflow) {
         self.sent += dead.sent();
         self.rescued += dead.rescued();
+        self.copied += dead.copied();
         self.delivered += dead.echoed();
         self.lost_subflows += 1;
     }
@@ -106,6 +109,7 @@ pub(super) fn collect(
         let stats = paths.entry(subflow.path()).or_default();
         stats.sent += subflow.sent();
         stats.rescued += subflow.rescued();
+        stats.copied += subflow.copied();
         stats.delivered += subflow.echoed();
         stats.subflow = Some(SubflowStats {
             id: subflow.id(),

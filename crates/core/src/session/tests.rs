@@ -148,49 +148,6 @@ fn pings_are_answered_and_measured() {
     assert_eq!(rtt, Some(Duration::from_millis(30)));
 }
 
-/// A path that carried a repair and then nothing has the repair's round-trip time for as long as
-/// that keeps it from being used.
-#[test]
-fn a_path_turned_down_by_an_old_round_trip_time_is_pinged_and_used() {
-    let ms = Duration::from_millis;
-    let mut session = session();
-    let other = SubflowId(1);
-    session.subflow_up(other, PathId(1), Instant::ZERO);
-    let info = |srtt, min_rtt| PathInfo {
-        srtt: ms(srtt),
-        min_rtt: ms(min_rtt),
-        cwnd: ByteCount::kib(100),
-        delivery_rate: crate::Bitrate::mbps(10),
-        ..PathInfo::default()
-    };
-    let credit = Ack { credit: 1 << 20, ..Ack::default() };
-    give(&mut session, &Record::Ack(credit)).unwrap();
-    // The pings of new subflows.
-    let first = sent(&mut session, Instant::ZERO);
-    let ping = |records: &[Record]| {
-        records.iter().find_map(|r| if let Record::Ping(n) = r { Some(*n) } else { None })
-    };
-    let pong = |session: &mut Session, number, at| {
-        let mut input = BytesMut::new();
-        Record::Pong(number).encode(&mut input);
-        session.handle_input(PEER, &mut input, at).unwrap();
-    };
-    pong(&mut session, ping(&first).expect("a ping of a new subflow"), Instant::ZERO + ms(900));
-    session.handle_path_info(PEER, info(400, 20), Instant::ZERO);
-    session.handle_path_info(other, info(60, 60), Instant::ZERO);
-    let mut now = Instant::from_millis(3000);
-    session.write(&[1; 1000], now);
-    assert_eq!(sent(&mut session, now), [], "the other path would be sooner");
-    assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
-    let number = ping(&sent(&mut session, now)).expect("a ping ahead of its time");
-    assert_eq!(sent(&mut session, now), [], "one is enough");
-    now += ms(21);
-    pong(&mut session, number, now);
-    assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
-    let records = sent(&mut session, now);
-    assert!(records.iter().any(|r| matches!(r, Record::Data(_))), "{records:?}");
-}
-
 /// Each of two paths is refused for the sake of the other, as its own figures got worse by the time
 /// it was asked: one of them is asked again, and neither for ever.
 #[test]
@@ -211,15 +168,15 @@ fn paths_that_are_refused_for_each_other_s_sake_do_not_wait_for_ever() {
         before - session.send.unsent()
     };
     for id in both {
-        session.handle_path_info(id, info(5), now);
+        session.handle_path_info(id, info(5));
         ask(&mut session, id, now);
     }
     now += Duration::from_secs(2);
     session.write(&[7; 8], now);
     while session.poll_wake().is_some() {}
-    session.handle_path_info(PEER, info(9), now);
+    session.handle_path_info(PEER, info(9));
     assert_eq!(ask(&mut session, PEER, now), 0, "the other one is at 5 ms");
-    session.handle_path_info(both[1], info(20), now);
+    session.handle_path_info(both[1], info(20));
     assert_eq!(ask(&mut session, both[1], now), 0, "and this one at 9 ms");
     let mut sent = 0;
     for turn in 0.. {
@@ -403,7 +360,7 @@ fn a_subflow_that_holds_up_a_full_window_is_to_be_penalised() {
     // the lowest byte again.
     assert_eq!(ask(&mut session, slow, 1).first(), Some(&(0..1)));
     let info = PathInfo { srtt: Duration::from_millis(10), ..PathInfo::default() };
-    session.handle_path_info(fast, info, Instant::ZERO);
+    session.handle_path_info(fast, info);
     let mut sent = ask(&mut session, fast, 1 << 20);
     assert_eq!(sent.pop(), Some(0..1));
     assert_eq!(sent.last().map(|range| range.end), Some(INITIAL_CREDIT));
@@ -433,7 +390,7 @@ fn subflows_that_wait_for_each_other_do_not_wake_each_other_for_ever() {
         for id in both {
             for known in both {
                 let info = PathInfo { exact: true, cwnd, ..PathInfo::default() };
-                session.handle_path_info(known, info, Instant::ZERO);
+                session.handle_path_info(known, info);
             }
             sent += session.poll_transmit(id, 1448, &mut VecDeque::new(), Instant::ZERO);
         }

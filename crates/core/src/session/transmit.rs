@@ -52,14 +52,14 @@ impl Session {
             // Others may have held back because this one had room; now it has none.
             self.wake_idle();
         }
-        self.obey_scheduler(id, now);
+        self.obey_scheduler(id);
         self.after(now);
         bytes
     }
 
     /// Does what the scheduler wanted when it was asked for `asker`. A subflow that had its answer
     /// since anything changed is not asked again, lest two wake each other for ever.
-    fn obey_scheduler(&mut self, asker: SubflowId, now: Instant) {
+    fn obey_scheduler(&mut self, asker: SubflowId) {
         let changes = self.send.changes();
         while let Some(id) = self.send.poll_wake() {
             let index = self.send.index(id).filter(|_| id != asker);
@@ -71,9 +71,6 @@ impl Session {
         }
         while let Some(id) = self.send.poll_penalty() {
             self.events.push_back(Event::Penalise(id));
-        }
-        while let Some(id) = self.send.poll_ping() {
-            self.probe(id, now);
         }
     }
 

@@ -8,7 +8,7 @@ use super::policy::PolicyNote;
 use super::varint::{self, Reader};
 use super::{Record, VERSION, WireError};
 use crate::PathId;
-use crate::scheduler::SchedulerConfig;
+use crate::scheduler::{RulesOff, SchedulerConfig};
 
 const MAGIC: &[u8; 4] = b"WEFT";
 
@@ -144,7 +144,7 @@ pub struct Hello {
     pub scheduler: String,
     /// The congestion control the server's subflow sockets use; empty for its own default.
     pub congestion: String,
-    /// The transmission window in bytes; 0 for the adaptive one.
+    /// The transmission window in bytes; 0 for the usual one.
     pub window: u64,
     /// The path pinned to the forward direction, as path number + 1; 0 for none.
     pub forward_pin: u64,
@@ -163,6 +163,8 @@ pub struct Hello {
     pub latency_us: u64,
     /// The same in every hello of one connection, and in no other's.
     pub nonce: HelloNonce,
+    /// Rules of the scheduler that are switched off.
+    pub without: RulesOff,
 }
 
 /// Accepts a [`Hello`] (server to client).
@@ -223,6 +225,7 @@ impl Hello {
             window: (self.window > 0).then_some(self.window),
             forward_pin: self.forward_pin.checked_sub(1).map(PathId),
             latency: (self.latency_us > 0).then(|| Duration::from_micros(self.latency_us)),
+            without: self.without,
             ..SchedulerConfig::default()
         }
     }
@@ -238,14 +241,19 @@ impl Hello {
         varint::put_bytes(out, &self.token);
         self.policy.put(out);
         out.put_slice(&self.group);
-        if self.latency_us > 0 || self.nonce.is_some() {
+        // What is at the end and has its usual value is left out.
+        let without = self.without.bits();
+        if self.latency_us > 0 || self.nonce.is_some() || without > 0 {
             varint::put(out, self.messages);
             varint::put(out, self.latency_us);
         } else {
             put_messages(out, self.messages);
         }
-        if self.nonce.is_some() {
+        if self.nonce.is_some() || without > 0 {
             out.put_slice(&self.nonce.0);
+        }
+        if without > 0 {
+            varint::put(out, without);
         }
     }
 
@@ -264,6 +272,7 @@ impl Hello {
             messages: read_messages(body)?,
             latency_us: if body.0.is_empty() { 0 } else { body.varint()? },
             nonce: HelloNonce(if body.0.is_empty() { [0; 16] } else { body.array()? }),
+            without: RulesOff::from_bits(if body.0.is_empty() { 0 } else { body.varint()? }),
         })
     }
 }

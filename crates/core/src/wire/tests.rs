@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Bitrate;
 use crate::policy::{PathPolicy, Role};
+use crate::scheduler::RulesOff;
 
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..100, 0u64..70_000, 0..=VARINT_MAX]
@@ -46,9 +47,9 @@ fn note() -> impl Strategy<Value = PolicyNote> {
 
 fn hello() -> impl Strategy<Value = Hello> {
     let first = (number(), number(), name(), name(), name(), number(), number(), any::<Vec<u8>>());
-    let last = (number(), number(), any::<[u8; 16]>());
+    let last = (number(), number(), any::<[u8; 16]>(), any::<u64>());
     (first, note(), any::<[u8; 16]>(), last).prop_map(|(first, policy, group, last)| {
-        let (messages, latency_us, nonce) = last;
+        let (messages, latency_us, nonce, without) = last;
         let (subflow, path, path_name, scheduler, congestion, window, forward_pin, token) = first;
         Hello {
             subflow,
@@ -64,6 +65,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             messages,
             latency_us,
             nonce: HelloNonce(nonce),
+            without: RulesOff::from_bits(without),
         }
     })
 }

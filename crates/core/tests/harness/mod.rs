@@ -406,7 +406,7 @@ impl World {
         }
         // Of windows, only control records pass by themselves.
         let room = if self.exact { 0 } else { room };
-        node.session.handle_path_info(id, pipe.info(self.exact), now);
+        node.session.handle_path_info(id, pipe.info(self.exact));
         let sent = node.session.poll_transmit(id, room, &mut out, now);
         pipe.full = !self.exact && sent >= room;
         for bytes in out {
@@ -428,7 +428,7 @@ impl World {
             for asked in self.subflows.values() {
                 for id in self.subflows.values() {
                     let info = self.pipes[&(*id, to)].info(true);
-                    session.handle_path_info(*id, info, now);
+                    session.handle_path_info(*id, info);
                 }
                 let pipe = self.pipes.get_mut(&(*asked, to)).expect("the subflow is up");
                 let room = self.scheduler.room(&pipe.info(true)).as_u64();

@@ -52,6 +52,8 @@ pub enum Transport {
         paths: Vec<(String, SocketAddr)>,
         /// The scheduler's name.
         scheduler: String,
+        /// Its rules that are switched off, by name.
+        without: String,
         /// Whether subflows are encrypted.
         tls: bool,
         /// Whether the client keeps a stalled subflow instead of replacing it.

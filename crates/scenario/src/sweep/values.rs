@@ -86,6 +86,12 @@ impl Drawn {
             table.finish()?;
             return Ok(Self::Range(range));
         }
+        if value.has_key("value") {
+            let mut table = value.table()?;
+            let constant = table.need("value", "value = [\"2s\", \"8s\"]")?.into_toml()?;
+            table.finish()?;
+            return Ok(Self::Constant(constant));
+        }
         if value.is_table() {
             let entries = value.table()?.entries().into_iter();
             let entries = entries.map(|(key, value)| Ok((key, Self::read(value)?)));

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weftline_core::rng::Rng;
+use weftline_core::scheduler::{self, RulesOff};
 use weftline_core::session::SessionStats;
 use weftline_core::time::nanos;
-use weftline_core::{Bitrate, ByteCount, Instant, scheduler};
+use weftline_core::{Bitrate, ByteCount, Instant};
 use weftline_video::{Clip, Player, PlayerRules};
 
 use self::multi::Multi;
@@ -44,6 +45,8 @@ pub struct FlowPlan {
     pub name: String,
     /// How its data are spread over its paths; plain TCP on its only path if `None`.
     pub scheduler: Option<&'static scheduler::Entry>,
+    /// Rules of it that are switched off.
+    pub without: RulesOff,
     /// Its congestion control.
     pub congestion: &'static weftline_congestion::Entry,
     /// The paths it uses, by their numbers.
@@ -119,9 +122,14 @@ impl Flow {
         };
         let carrier = match plan.scheduler {
             None => Carrier::Plain(Plain::new(ends[0], mss)),
-            Some(entry) => {
-                Carrier::Multi(Box::new(Multi::new(entry, &plan.paths, ends, mss, wakes)))
-            }
+            Some(entry) => Carrier::Multi(Box::new(Multi::new(
+                entry,
+                plan.without,
+                &plan.paths,
+                ends,
+                mss,
+                wakes,
+            ))),
         };
         Self {
             index,

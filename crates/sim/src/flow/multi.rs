@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
 use weftline_core::rng::Rng;
-use weftline_core::scheduler::Entry;
+use weftline_core::scheduler::{Entry, RulesOff};
 use weftline_core::session::{Event, SessionStats};
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
@@ -34,7 +34,7 @@ const SERVER: usize = 1;
 /// Whether a scheduler is one of our own, which run in daemons and keep a little unsent in the
 /// socket. Those of kernels decide for each segment, when there is room for it.
 fn runs_in_daemons(entry: &Entry) -> bool {
-    matches!(entry.name, "fbdt" | "fbdt-strict" | "single")
+    matches!(entry.name, "fbdt" | "fbdt-strict" | "earliest" | "single")
 }
 
 /// A subflow: a TCP connection and what travels in it.
@@ -77,12 +77,14 @@ pub(super) struct Multi {
 impl Multi {
     pub(super) fn new(
         entry: &'static Entry,
+        without: RulesOff,
         paths: &[usize],
         ends: Vec<[u32; 2]>,
         mss: u64,
         wakes: Rng,
     ) -> Self {
         let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
+        config.scheduler_config.without = without;
         if !runs_in_daemons(entry) {
             let payload = mss - RECORD_HEADER;
             config.chunk = Some((payload, payload));
@@ -328,7 +330,7 @@ impl Subflow {
     fn tell(&mut self, end: usize, session: &mut Session, scheduler: &Entry, mss: u64, net: &Net) {
         let endpoint = net.endpoint(self.ends[end]);
         let info = endpoint.info(mss);
-        session.handle_path_info(self.id, info, Instant::from_nanos(net.now_ns()));
+        session.handle_path_info(self.id, info);
         let holds = !runs_in_daemons(scheduler) && endpoint.waits_for_burst(net.now_ns());
         self.room[end] = if holds { 0 } else { room(scheduler, mss, &info) };
         self.stale[end] = false;

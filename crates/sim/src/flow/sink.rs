@@ -13,7 +13,7 @@ use crate::world::STEP;
 pub(crate) struct Sink {
     player: Option<Box<Player>>,
     read: u64,
-    /// Bytes that count as warm-up end at this time.
+    /// Goodput, delays and gaps count from this time on, as in the lab.
     measure_from_ns: u64,
     measured: u64,
     delay_us: Histogram<u64>,
@@ -53,7 +53,7 @@ impl Sink {
         }
     }
 
-    /// Begins to measure at `now_ns`; the goodput counts from `measure_from_ns` on.
+    /// Begins to measure at `now_ns`; goodput, delays and gaps count from `measure_from_ns` on.
     pub(crate) fn begin(&mut self, now_ns: u64, measure_from_ns: u64, player: Option<Player>) {
         self.measure_from_ns = measure_from_ns;
         self.began_ns = now_ns;
@@ -74,18 +74,23 @@ impl Sink {
     /// The application has read up to `offset`.
     pub(crate) fn take(&mut self, offset: u64, source: &mut Source, now_ns: u64) {
         let bytes = offset - self.read;
+        let counts = now_ns >= self.measure_from_ns;
         let delay_us = &mut self.delay_us;
         source.released(self.read, offset, |bytes, written_ns| {
-            let us = ((now_ns - written_ns) / 1_000).clamp(1, MAX_DELAY_US);
-            delay_us.record_n(us, bytes).expect("clamped to the bounds");
+            if counts {
+                let us = ((now_ns - written_ns) / 1_000).clamp(1, MAX_DELAY_US);
+                delay_us.record_n(us, bytes).expect("clamped to the bounds");
+            }
         });
         self.read = offset;
         self.step_bytes += bytes;
-        if now_ns >= self.measure_from_ns {
+        if counts {
             self.measured += bytes;
         }
         self.add_to_step(bytes, now_ns);
-        if let Some(last) = self.last_ns.replace(now_ns) {
+        if let Some(last) = self.last_ns.replace(now_ns)
+            && counts
+        {
             self.longest_gap_ns = self.longest_gap_ns.max(now_ns - last);
         }
         if self.size == Some(offset) {
@@ -146,12 +151,12 @@ impl Sink {
         self.measured
     }
 
-    /// Delays from write to release in microseconds, a count per byte.
+    /// Delays from write to release after the warm-up in microseconds, a count per byte.
     pub(crate) const fn delays(&self) -> &Histogram<u64> {
         &self.delay_us
     }
 
-    /// The longest time without a byte, up to now.
+    /// The longest time without a byte, up to now, that ended after the warm-up.
     pub(crate) fn longest_gap_ns(&self, now_ns: u64) -> u64 {
         let open = match self.is_done() || self.done_ns.is_some() {
             true => 0,

@@ -6,8 +6,7 @@ use std::ops::Range;
 
 use super::super::{Assignment, Scheduler, SchedulerConfig, SendView, find};
 use super::direction::Direction;
-use super::windows::{End, Windows};
-use super::{PAPER_WINDOW, take, worker, workers};
+use super::{End, PAPER_WINDOW};
 use crate::Instant;
 use crate::path::{PathId, SubflowId};
 
@@ -15,7 +14,7 @@ use crate::path::{PathId, SubflowId};
 pub(super) struct Strict {
     size: u64,
     direction: Direction,
-    windows: Windows,
+    window: Range<u64>,
     /// Subflows that have finished their part of the window, and since when.
     finished: Vec<(SubflowId, Instant)>,
 }
@@ -24,55 +23,50 @@ impl Strict {
     pub(super) fn new(config: &SchedulerConfig) -> Self {
         Self {
             size: config.fixed_window().unwrap_or(PAPER_WINDOW),
-            direction: Direction::new(config.forward_pin, config.direction_hold),
-            windows: Windows::default(),
+            direction: Direction::new(config),
+            window: 0..0,
             finished: Vec::new(),
         }
     }
 
-    fn load_window(&mut self, view: &SendView<'_>) -> bool {
+    fn load_window(&mut self, view: &SendView<'_>) {
         // Offsets that were given up before they were sent are passed over.
-        let ahead = self.windows.end().max(view.una)..view.limit;
-        let Some(Range { start, .. }) = view.unassigned.first_in(&ahead) else { return false };
-        let workers = workers(self.direction.choose(view), view, |_, _| true);
-        self.windows.open(start..view.limit.min(start + self.size), &workers);
+        let ahead = self.window.end.max(view.una)..view.limit;
+        let Some(Range { start, .. }) = view.unassigned.first_in(&ahead) else { return };
+        self.window = start..view.limit.min(start + self.size);
+        self.direction.choose(view);
         self.finished.clear();
-        true
     }
 
     /// The unassigned bytes of the window next to the path's pointer.
-    fn take_gap(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+    fn take_gap(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
-        let gap = view.unassigned.first_in(&(view.una..self.windows.end().min(view.limit)))?;
-        let window = self.windows.at(gap.start)?;
-        let chunk = view.chunk(subflow, budget);
-        if view.subflows.len() == 1 {
-            return Some(gap.start..gap.end.min(gap.start + chunk));
-        }
-        let crew = || view.usable().map(|other| worker(other, view)).collect();
-        let (part, end) = window.claim(worker(subflow, view), crew, view)?;
-        take(&part, end, chunk, view)
+        let part = view.una..self.window.end.min(view.limit);
+        self.end(me, view).take(&part, view.chunk(subflow, budget), view)
     }
 
-    /// The other paths' unacknowledged bytes, from the meeting points outwards, lowest gap first.
+    fn end(&self, me: usize, view: &SendView<'_>) -> End {
+        End::of(view.subflows[me].path(), self.direction.forward())
+    }
+
+    /// The other paths' unacknowledged bytes, from the meeting point outwards.
     fn redundant(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
         let chunk = view.chunk(subflow, budget);
-        self.windows.newest()?.gaps().iter().find_map(|gap| match gap.side(subflow.path()) {
+        match self.end(me, view) {
             End::Low => view
-                .lowest_foreign(subflow, &gap.range)
+                .lowest_foreign(subflow, &self.window)
                 .map(|range| range.start..range.end.min(range.start + chunk)),
             End::High => view
-                .highest_foreign(subflow, &gap.range)
+                .highest_foreign(subflow, &self.window)
                 .map(|range| range.start.max(range.end.saturating_sub(chunk))..range.end),
-        })
+        }
     }
 
     /// When `me` has finished its part and waited for the other path, notes or returns that time.
     fn may_repeat_at(&mut self, me: usize, view: &SendView<'_>) -> Option<Instant> {
         let subflow = &view.subflows[me];
-        let window = self.windows.newest()?;
-        if !view.own_acked(subflow, &window.range) {
+        if !view.own_acked(subflow, &self.window) {
             return None;
         }
         let since = match self.finished.iter().find(|(id, _)| *id == subflow.id()) {
@@ -89,26 +83,20 @@ impl Strict {
 
 impl Scheduler for Strict {
     fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
-        self.windows.forget_below(view.una);
         if let Some(range) = self.take_gap(me, view, budget) {
-            return Some(Assignment { range, rescue: false });
+            return Some(Assignment::new(range));
         }
-        let complete = self.windows.newest().is_none();
-        if complete {
-            self.load_window(view);
-            let range = self.take_gap(me, view, budget)?;
-            return Some(Assignment { range, rescue: false });
+        if self.window.end > view.una {
+            if self.may_repeat_at(me, view)? > view.now {
+                return None;
+            }
+            if let Some(range) = self.redundant(me, view, budget) {
+                return Some(Assignment::copy(range));
+            }
+            // Everything outstanding is on both paths or acknowledged.
         }
-        if self.may_repeat_at(me, view)? > view.now {
-            return None;
-        }
-        if let Some(range) = self.redundant(me, view, budget) {
-            return Some(Assignment { range, rescue: true });
-        }
-        // Everything outstanding is on both paths or acknowledged: load the next window.
         self.load_window(view);
-        let range = self.take_gap(me, view, budget)?;
-        Some(Assignment { range, rescue: false })
+        self.take_gap(me, view, budget).map(Assignment::new)
     }
 
     fn forward(&self) -> Option<PathId> {

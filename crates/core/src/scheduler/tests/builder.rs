@@ -56,6 +56,7 @@ pub(super) struct Bench {
     pub(super) end: u64,
     pub(super) credit: u64,
     pub(super) memory_left: Option<u64>,
+    pub(super) expected: u64,
     pub(super) subflows: Vec<Subflow>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
 }
@@ -63,9 +64,19 @@ pub(super) struct Bench {
 impl Bench {
     /// `written` segments to send, plenty of credit, and a subflow for each of `figures`.
     pub(super) fn new(scheduler: &str, written: u64, figures: &[Figures]) -> Self {
+        Self::with(scheduler, &SchedulerConfig::default(), written, figures)
+    }
+
+    /// The same with other settings.
+    pub(super) fn with(
+        scheduler: &str,
+        config: &SchedulerConfig,
+        written: u64,
+        figures: &[Figures],
+    ) -> Self {
         let entry = Entry::find(scheduler).expect("registered");
         let mut bench = Self {
-            scheduler: entry.make(&SchedulerConfig::default()),
+            scheduler: entry.make(config),
             now: Instant::from_millis(1),
             una: 0,
             acked: RangeSet::new(),
@@ -73,6 +84,7 @@ impl Bench {
             end: 0,
             credit: u64::MAX,
             memory_left: None,
+            expected: 0,
             subflows: Vec::new(),
             meters: BTreeMap::new(),
         };
@@ -96,7 +108,7 @@ impl Bench {
     }
 
     pub(super) fn figures(&mut self, index: usize, figures: Figures) {
-        self.subflows[index].set_info(figures.info(), self.now);
+        self.subflows[index].set_info(figures.info());
     }
 
     pub(super) fn view(&self) -> SendView<'_> {
@@ -110,7 +122,7 @@ impl Bench {
             credit_bound: false,
             memory_left: self.memory_left,
             max_memory: 256 << 20,
-            expected: 0,
+            expected: self.expected,
             subflows: &self.subflows,
             meters: &self.meters,
         }
@@ -137,7 +149,7 @@ impl Bench {
         let next = self.answer(index, budget);
         if let Some(next) = &next {
             self.unassigned.remove(next.range.clone());
-            self.subflows[index].assign(next.range.clone(), next.rescue, self.now);
+            self.subflows[index].assign(next.range.clone(), next.kind, self.now);
         }
         next
     }
@@ -185,6 +197,12 @@ impl Bench {
         known.into_iter().for_each(|range| {
             self.unassigned.remove(range);
         });
+    }
+
+    /// Gives the subflow something and lets it fall silent with that.
+    pub(super) fn silence_after_ask(&mut self, index: usize) {
+        self.ask(index).expect("something to send");
+        self.silence(index);
     }
 
     /// Lets the subflow fall silent: time passes while it has data outstanding.

@@ -1,5 +1,6 @@
 //! Rules on hand-made views, and what holds of every scheduler whatever happens.
 
+mod bond;
 mod builder;
 mod properties;
 mod rules;

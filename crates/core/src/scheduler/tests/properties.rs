@@ -5,11 +5,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::builder::{Bench, Figures};
-use crate::Instant;
 use crate::path::PathInfo;
 use crate::ranges::RangeSet;
-use crate::scheduler::REGISTRY;
 use crate::scheduler::choice::SEGMENT;
+use crate::scheduler::{Kind, REGISTRY};
 use crate::{Bitrate, ByteCount};
 
 /// What may happen. Indices are taken modulo what there is.
@@ -81,6 +80,9 @@ struct World {
     next_id: u64,
     /// Everything that was ever given to a subflow.
     sent: RangeSet,
+    /// Bytes given as new ones and as copies.
+    new: u64,
+    copied: u64,
 }
 
 impl World {
@@ -88,7 +90,7 @@ impl World {
         let two = [Figures::new(20, 0, 30), Figures::new(20, 0, 80)];
         let mut bench = Bench::new(scheduler, 0, &two);
         bench.credit = 200_000;
-        Self { bench, next_id: 2, sent: RangeSet::new() }
+        Self { bench, next_id: 2, sent: RangeSet::new(), new: 0, copied: 0 }
     }
 
     fn index(&self, index: usize) -> Option<usize> {
@@ -120,7 +122,7 @@ impl World {
             }
             Step::Info { index, info } => {
                 if let Some(index) = self.index(index) {
-                    self.bench.subflows[index].set_info(info, Instant::ZERO);
+                    self.bench.subflows[index].set_info(info);
                 }
             }
             Step::Idle { index, idle } => {
@@ -168,15 +170,20 @@ impl World {
             self.drain();
             return false;
         };
-        let range = next.range;
+        let range = next.range.clone();
         assert!(range.start < range.end && range.end - range.start <= budget, "{range:?}");
         assert!(una <= range.start && range.end <= limit, "{range:?} beyond {una}..{limit}");
         assert_eq!(self.bench.acked.first_in(&range), None, "{range:?} has arrived");
-        if next.rescue {
+        if next.is_again() {
             assert_eq!(unassigned.first_in(&range), None, "{range:?} is new");
             assert!(self.sent.contains(&range), "{range:?} was never sent");
         } else {
             assert!(unassigned.contains(&range), "{range:?} is not new");
+        }
+        match next.kind {
+            Kind::New => self.new += range.end - range.start,
+            Kind::Copy => self.copied += range.end - range.start,
+            Kind::Reinjection => {}
         }
         self.sent.insert(range);
         self.drain();
@@ -214,7 +221,7 @@ impl World {
         for (n, subflow) in (1..).zip(&mut bench.subflows) {
             subflow.judge(now);
             let info = Figures::new(10 * n, 0, 20 * n).info();
-            subflow.set_info(PathInfo { exact, ..info }, Instant::ZERO);
+            subflow.set_info(PathInfo { exact, ..info });
             subflow.set_idle(true);
         }
         for _round in 0..2 {
@@ -245,6 +252,11 @@ proptest! {
                 }
             }
             world.check_liveness(exact);
+            if ["earliest", "fbdt"].contains(&entry.name) {
+                // 2 % of the new bytes, what the budget begins with, and the debt of one chunk.
+                let most = world.new / 50 + (64 << 10) + SEGMENT;
+                prop_assert!(world.copied <= most, "{} of {}", world.copied, world.new);
+            }
         }
     }
 }

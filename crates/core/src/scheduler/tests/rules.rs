@@ -1,7 +1,6 @@
 //! The rules that pick by window and round-trip time, as in the slides.
 
 use super::builder::{Bench, Figures};
-use crate::Instant;
 
 /// WiFi near and small, LTE far and large.
 const WIFI: Figures = Figures::new(10, 0, 40);
@@ -19,7 +18,7 @@ fn min_rtt_fills_the_nearer_path_first() {
 fn a_path_in_timeout_recovery_is_passed_over() {
     let mut bench = Bench::new("min-rtt", 100, &[LTE, WIFI]);
     let info = crate::path::PathInfo { timed_out: true, ..WIFI.info() };
-    bench.subflows[1].set_info(info, Instant::ZERO);
+    bench.subflows[1].set_info(info);
     assert!(bench.ask(0).is_some());
 }
 
@@ -102,8 +101,8 @@ fn strict_sticky_lends_while_its_path_is_silent_and_leaves_a_dead_one() {
     assert_eq!(bench.settle(1), [1]);
     bench.silence(1);
     let rescue = bench.ask(0).expect("what the silent path holds");
-    assert!(rescue.rescue);
-    assert!(!bench.ask(0).expect("new data").rescue);
+    assert!(rescue.is_again());
+    assert!(!bench.ask(0).expect("new data").is_again());
     // It makes progress again: still the current path.
     let sent = bench.subflows[1].sent();
     bench.subflows[1].echo(sent, bench.now).expect("was sent");
@@ -128,8 +127,7 @@ fn who_holds_back_names_the_one_to_ask() {
     for name in ["min-rtt", "let", "lpc", "gr-sty", "tp-sty"] {
         let mut bench = Bench::new(name, 10, &[WIFI, LTE]);
         for (subflow, figures) in bench.subflows.iter_mut().zip([WIFI, LTE]) {
-            subflow
-                .set_info(crate::path::PathInfo { exact: false, ..figures.info() }, Instant::ZERO);
+            subflow.set_info(crate::path::PathInfo { exact: false, ..figures.info() });
         }
         let preferred = usize::from(["let", "lpc"].contains(&name));
         bench.subflows[preferred].set_idle(true);

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::builder::{Bench, Figures, segments};
-use crate::Instant;
 use crate::path::{PathInfo, SubflowId};
 use crate::scheduler::choice::SEGMENT;
 use crate::{Bitrate, ByteCount};
@@ -32,7 +31,7 @@ fn blest_spares_the_window_the_fast_path_needs() {
     // In the first slow start the fast path doubles: 20 * (2^6 - 1) * 1.2 = 1512.
     for window in [1000, 1512, 1513] {
         let mut bench = Bench::new("blest", 5000, &[FULL, SLOW]);
-        bench.subflows[0].set_info(PathInfo { ssthresh: None, ..FULL.info() }, Instant::ZERO);
+        bench.subflows[0].set_info(PathInfo { ssthresh: None, ..FULL.info() });
         bench.credit = window * SEGMENT;
         writeln!(table, "slow start, window {window:4}: {}", answer(&mut bench)).unwrap();
     }
@@ -123,7 +122,7 @@ fn linux_sends_bursts_to_what_empties_first() {
     let mut bench = Bench::new("linux", 5000, &[]);
     for (n, info) in [paced(100, 50), paced(50, 10)].into_iter().enumerate() {
         bench.up(n as u64);
-        bench.subflows[n].set_info(info, Instant::ZERO);
+        bench.subflows[n].set_info(info);
     }
     assert_eq!(bursts(&mut bench, 1000), [(0, 46), (1, 46), (0, 154)]);
 }
@@ -135,11 +134,11 @@ fn linux_judges_by_an_average_of_the_rate() {
     let mut bench = Bench::new("linux", 5000, &[]);
     for (n, info) in [paced(1000, 50), paced(1000, 20)].into_iter().enumerate() {
         bench.up(n as u64);
-        bench.subflows[n].set_info(info, Instant::ZERO);
+        bench.subflows[n].set_info(info);
     }
     assert_eq!(bursts(&mut bench, 92), [(0, 46), (1, 46)]);
     let slower = PathInfo { in_flight: segments(46), ..paced(1000, 5) };
-    bench.subflows[0].set_info(slower, Instant::ZERO);
+    bench.subflows[0].set_info(slower);
     assert_eq!(bursts(&mut bench, 92), [(0, 46), (1, 46)]);
 }
 
@@ -189,16 +188,16 @@ fn linux_waits_for_its_pick_even_if_another_has_room() {
         ..PathInfo::default()
     };
     let mut bench = Bench::new("linux", 100, &[SLOW, SLOW]);
-    bench.subflows[0].set_info(info(20, 100), Instant::ZERO);
-    bench.subflows[1].set_info(info(5, 1), Instant::ZERO);
+    bench.subflows[0].set_info(info(20, 100));
+    bench.subflows[1].set_info(info(5, 1));
     assert_eq!(bench.ask(1), None);
-    bench.subflows[0].set_info(info(19, 100), Instant::ZERO);
+    bench.subflows[0].set_info(info(19, 100));
     assert_eq!(bench.ask(1), None);
     assert!(bench.ask(0).is_some());
     // Silent subflows are not waited for.
     bench.silence(0);
-    assert!(bench.ask(1).expect("what the first holds").rescue);
-    assert!(!bench.ask(1).expect("new data").rescue);
+    assert!(bench.ask(1).expect("what the first holds").is_again());
+    assert!(!bench.ask(1).expect("new data").is_again());
 }
 
 #[test]
@@ -235,7 +234,7 @@ fn musher_wants_two_paths() {
 fn redundant_copies_what_has_not_arrived() {
     let mut bench = Bench::new("redundant", 4, &[SLOW, SLOW]);
     let take = |bench: &mut Bench, index| {
-        bench.ask(index).map(|next| (next.range.start / SEGMENT, next.rescue))
+        bench.ask(index).map(|next| (next.range.start / SEGMENT, next.is_again()))
     };
     assert_eq!(take(&mut bench, 0), Some((0, false)));
     assert_eq!(take(&mut bench, 0), Some((1, false)));
@@ -257,7 +256,7 @@ fn blocked(scheduler: &str, slow: Figures, fast: Figures) -> Bench {
     for (index, range) in [(0, 0..SEGMENT), (1, SEGMENT..4 * SEGMENT)] {
         bench.unassigned.remove(range.clone());
         let now = bench.now;
-        bench.subflows[index].assign(range, false, now);
+        bench.subflows[index].assign(range, crate::scheduler::Kind::New, now);
     }
     bench.ack(SEGMENT..4 * SEGMENT);
     bench.figures(0, slow);
@@ -271,7 +270,7 @@ fn a_full_window_is_reopened_over_the_fast_path() {
     for name in ["min-rtt", "lpc", "let", "gr-sty", "tp-sty", "tr-sty-soft", "ecf", "round-robin"] {
         let mut bench = blocked(name, slow, fast);
         let again = bench.ask(1).unwrap_or_else(|| panic!("{name} sends nothing"));
-        assert_eq!((again.range, again.rescue), (0..SEGMENT, true), "{name}");
+        assert!(again.is_again() && again.range == (0..SEGMENT), "{name}: {again:?}");
         assert_eq!(bench.scheduler.poll_penalty(), Some(SubflowId(0)), "{name}");
         // Once is enough, and a penalty a round trip.
         assert_eq!(bench.ask(1), None, "{name}");
@@ -302,7 +301,7 @@ fn only_a_far_or_tiny_holder_is_doubled() {
     assert_eq!(bench.scheduler.poll_penalty(), None);
     let mut bench = blocked("min-rtt", Figures::new(4, 4, 100), Figures::new(20, 0, 30));
     let timed_out = PathInfo { timed_out: true, ..*bench.subflows[0].info() };
-    bench.subflows[0].set_info(timed_out, Instant::ZERO);
+    bench.subflows[0].set_info(timed_out);
     assert!(bench.ask(1).is_some());
     assert_eq!(bench.scheduler.poll_penalty(), None);
 }

@@ -1,0 +1,58 @@
+//! When bytes will be there: the one estimator of delivery.
+
+use std::time::Duration;
+
+use super::super::SendView;
+use crate::subflow::Subflow;
+use crate::{Bitrate, ByteCount};
+
+/// How long until `bytes` more, given to the subflow now and to no other, have arrived.
+///
+/// Until the congestion window is full they leave at once. Beyond it they wait for
+/// acknowledgements: the window doubles each round trip in slow start, else data leave at the
+/// path's rate.
+pub(in crate::scheduler) fn arrival(
+    view: &SendView<'_>,
+    subflow: &Subflow,
+    bytes: u64,
+) -> Duration {
+    let (info, rtt) = (subflow.info(), subflow.present_rtt());
+    let cwnd = info.cwnd.as_u64();
+    let waiting = subflow.queued().saturating_add(bytes).saturating_sub(cwnd);
+    let one_way = rtt / 2;
+    // Without a window nothing is known yet.
+    if waiting == 0 || cwnd == 0 {
+        return one_way;
+    }
+    if info.is_in_slow_start() {
+        // cwnd × (2 + 4 + … + 2^k) covers what waits.
+        let rounds = (waiting.div_ceil(cwnd) + 2).next_power_of_two().ilog2() - 1;
+        return one_way + rtt * rounds;
+    }
+    let rate = match view.rate(subflow) {
+        rate if rate == Bitrate::default() => Bitrate::from_transfer(ByteCount::new(cwnd), rtt),
+        rate => rate,
+    };
+    let time = rate.time_for(ByteCount::new(waiting));
+    one_way + time.unwrap_or(Duration::MAX / 4)
+}
+
+/// How long until a range is there that the subflow was given `age` ago, with `ahead` bytes up to
+/// its end that have not been acknowledged: the way, or the queue before it at the path's rate, in
+/// slow start at least that of its window. RTT above the minimum is queueing delay.
+pub(super) fn remaining(
+    view: &SendView<'_>,
+    subflow: &Subflow,
+    ahead: u64,
+    age: Duration,
+) -> Duration {
+    let (info, rtt) = (subflow.info(), subflow.present_rtt());
+    let back = if info.min_rtt.is_zero() { rtt } else { info.min_rtt } / 2;
+    let way = rtt.saturating_sub(back + age);
+    let mut rate = view.rate(subflow).max(info.delivery_rate);
+    if info.is_in_slow_start() && !rtt.is_zero() {
+        rate = rate.max(Bitrate::from_transfer(info.cwnd, rtt));
+    }
+    let queue = rate.time_for(ByteCount::new(ahead));
+    way.max(queue.unwrap_or_default().saturating_sub(back))
+}

@@ -1,0 +1,162 @@
+//! What the schedulers of a bond share.
+//!
+//! Every subflow with room gets new data, unless the others would have all of it there sooner. What
+//! a stalled subflow holds is reinjected at once. All else that is sent twice is a redundant copy,
+//! paid from one [`Budget`]: with new data to send, a copy costs its bytes of goodput and gains only
+//! delay. [`earliest`](super::earliest) takes new data from the front, [`fbdt`](super::fbdt) from
+//! both ends of a window.
+
+mod budget;
+pub(super) mod estimate;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use self::budget::Budget;
+use super::{Assignment, Rule, RulesOff, Scheduler, SchedulerConfig, SendView};
+use crate::Instant;
+use crate::path::PathId;
+use crate::subflow::Subflow;
+
+/// Where a subflow's next new bytes are taken from.
+pub(super) trait Placement: std::fmt::Debug + Send {
+    /// Of what is unassigned and may be sent, of which there is something, at most `chunk` bytes
+    /// for `view.subflows[me]`.
+    fn place(&mut self, me: usize, view: &SendView<'_>, chunk: u64) -> Option<Range<u64>>;
+
+    /// The path that sends in the forward direction.
+    fn forward(&self) -> Option<PathId> {
+        None
+    }
+
+    /// The size of the newest window in bytes.
+    fn window(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// The scheduler, but for where new data is taken from.
+#[derive(Debug)]
+pub(super) struct Bond<P> {
+    place: P,
+    budget: Budget,
+    without: RulesOff,
+    latency: Option<Duration>,
+}
+
+impl<P: Placement> Bond<P> {
+    pub(super) const fn new(config: &SchedulerConfig, place: P) -> Self {
+        Self {
+            place,
+            budget: Budget::new(config.copies_permille),
+            without: config.without,
+            latency: config.latency,
+        }
+    }
+
+    /// A copy from the in-order point on, if the byte there is late on its path and would be sooner
+    /// there on this one. Nothing further up is copied before that has arrived: it does not block
+    /// the application yet, and would take the whole budget.
+    fn copy_late(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+        let subflow = &view.subflows[me];
+        if !self.without.has(Rule::CopyLate) || !self.budget.is_open() {
+            return None;
+        }
+        let (sent_at, holder) = view.latest_holder(subflow, view.una)?;
+        let chunk = view.chunk(subflow, budget);
+        let late = view.now.since(sent_at) >= holder.late_after();
+        if !late || estimate::arrival(view, subflow, chunk) > holder.rtt() {
+            return None;
+        }
+        let missing = view.lowest_foreign(subflow, &(view.una..view.limit))?;
+        (missing.start == view.una).then(|| missing.start..missing.end.min(missing.start + chunk))
+    }
+
+    /// At the end of all data: the range that another subflow will deliver last, if this one has
+    /// it there sooner.
+    fn copy_last(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+        if !self.without.has(Rule::CopyLast) || !self.budget.is_open() || view.expected > 0 {
+            return None;
+        }
+        let subflow = &view.subflows[me];
+        let chunk = view.chunk(subflow, budget);
+        let mine = estimate::arrival(view, subflow, chunk);
+        let others = || view.subflows.iter().filter(|other| other.id() != subflow.id());
+        let last = |other: &Subflow| {
+            let elsewhere = |range: &Range<u64>| {
+                let mut thirds = others().filter(|third| third.id() != other.id());
+                thirds.any(|third| third.on().first_in(range).is_some())
+            };
+            other.in_flight_from_last().find_map(|(range, ahead, at)| {
+                let open = view.highest_foreign(subflow, &range).filter(|open| !elsewhere(open))?;
+                let left = estimate::remaining(view, other, ahead, view.now.since(at));
+                Some((left, open.start.max(open.end.saturating_sub(chunk))..open.end))
+            })
+        };
+        let (left, range) = others().filter_map(last).max_by_key(|(left, _)| *left)?;
+        (left > mine).then_some(range)
+    }
+
+    /// Whether `me` gets `bytes` of new data.
+    fn takes(&self, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
+        let spared = self.without.has(Rule::SpareFar) && !brings_end_forward(me, view, bytes);
+        !spared && self.latency.is_none_or(|latency| is_within(latency, me, view, bytes))
+    }
+}
+
+/// Whether `bytes` on `me` would be there before another subflow alone had delivered everything
+/// that waits. With more to come than that, every path has something to do.
+fn brings_end_forward(me: usize, view: &SendView<'_>, bytes: u64) -> bool {
+    if view.expected > 0 {
+        return true;
+    }
+    let backlog = view.unassigned.bytes();
+    let others = view.subflows.iter().enumerate();
+    let others = others.filter(|&(index, other)| index != me && other.is_usable());
+    let best = others.map(|(_, other)| estimate::arrival(view, other, backlog)).min();
+    best.is_none_or(|best| estimate::arrival(view, &view.subflows[me], bytes) <= best)
+}
+
+/// Whether `bytes` on `me` would be there within `latency`, or no other subflow is as fast.
+fn is_within(latency: Duration, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
+    let subflow = &view.subflows[me];
+    let fastest = view.usable().map(|other| view.rate(other)).max();
+    fastest.is_none_or(|fastest| view.rate(subflow) >= fastest)
+        || estimate::arrival(view, subflow, bytes) <= latency
+}
+
+impl<P: Placement> Scheduler for Bond<P> {
+    fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
+        self.budget.refill(view);
+        let subflow = &view.subflows[me];
+        if self.without.has(Rule::Reinject)
+            && let Some(range) = view.silent_range(subflow, budget)
+        {
+            return Some(Assignment::reinjection(range));
+        }
+        let late = self.copy_late(me, view, budget);
+        if late.is_none() && view.unassigned.first_in(&(view.una..view.limit)).is_some() {
+            let chunk = view.chunk(subflow, budget);
+            let range = self.takes(me, view, chunk).then(|| self.place.place(me, view, chunk));
+            return range.flatten().map(Assignment::new);
+        }
+        let range = late.or_else(|| self.copy_last(me, view, budget))?;
+        self.budget.charge(range.end - range.start);
+        Some(Assignment::copy(range))
+    }
+
+    fn forward(&self) -> Option<PathId> {
+        self.place.forward()
+    }
+
+    fn window(&self) -> Option<u64> {
+        self.place.window()
+    }
+
+    fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
+        // The byte at the in-order point may become late; all else moves on with acknowledgements.
+        let holders = view.subflows.iter();
+        let late = holders.filter_map(|s| Some(s.sent_at(view.una)? + s.late_after()));
+        late.filter(|at| *at > view.now).min()
+    }
+}

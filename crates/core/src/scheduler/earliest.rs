@@ -1,0 +1,23 @@
+//! New data in order of the stream to every subflow that has room.
+
+use std::ops::Range;
+
+use super::bond::{Bond, Placement};
+use super::{Entry, SendView};
+
+pub(super) const ENTRY: Entry = Entry::new(
+    "earliest",
+    "the next unsent byte to every path that brings the end forward, a budget for late ones",
+    |config| Box::new(Bond::new(config, Front)),
+);
+
+/// New data is taken from the front.
+#[derive(Debug)]
+struct Front;
+
+impl Placement for Front {
+    fn place(&mut self, _me: usize, view: &SendView<'_>, chunk: u64) -> Option<Range<u64>> {
+        let open = view.unassigned.first_in(&(view.una..view.limit))?;
+        Some(open.start..open.end.min(open.start + chunk))
+    }
+}

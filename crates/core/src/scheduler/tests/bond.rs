@@ -1,0 +1,159 @@
+//! The rules that `earliest` and `fbdt` share, each in force and switched off.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::builder::{Bench, Figures};
+use crate::path::{PathId, PathInfo};
+use crate::scheduler::bond::estimate;
+use crate::scheduler::choice::SEGMENT;
+use crate::scheduler::{Kind, RulesOff, SchedulerConfig};
+use crate::{Bitrate, ByteCount};
+
+const NEAR: Figures = Figures::new(20, 0, 20);
+const FAR: Figures = Figures::new(20, 0, 400);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A bench of both schedulers with those rules switched off.
+fn benches(without: &str, written: u64, figures: &[Figures]) -> [Bench; 2] {
+    let without: RulesOff = without.parse().expect("known rules");
+    let forward_pin = Some(PathId(0));
+    let config = SchedulerConfig { without, forward_pin, ..SchedulerConfig::default() };
+    ["earliest", "fbdt"].map(|name| Bench::with(name, &config, written, figures))
+}
+
+/// Segments as a range of bytes.
+const fn segments(range: Range<u64>) -> Range<u64> {
+    range.start * SEGMENT..range.end * SEGMENT
+}
+
+/// The subflow has delivered so often within 10 ms that a range is late after about that.
+fn steady(bench: &mut Bench, index: usize) {
+    for _ in 0..100 {
+        let next = bench.ask(index).expect("new data");
+        bench.now += ms(10);
+        let sent = bench.subflows[index].sent();
+        bench.subflows[index].echo(sent, bench.now).expect("was sent");
+        bench.ack(next.range);
+        bench.figures(index, NEAR);
+    }
+}
+
+#[test]
+fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
+    let arrival = |cwnd: u64, ssthresh: Option<u64>, bytes: u64| {
+        let mut bench = Bench::new("earliest", 1, &[NEAR]);
+        let info = PathInfo {
+            exact: true,
+            cwnd: ByteCount::new(cwnd),
+            ssthresh: ssthresh.map(ByteCount::new),
+            srtt: ms(40),
+            min_rtt: ms(40),
+            delivery_rate: Bitrate::mbps(8),
+            ..PathInfo::default()
+        };
+        bench.subflows[0].set_info(info);
+        estimate::arrival(&bench.view(), &bench.subflows[0], bytes)
+    };
+    // Half a round-trip time while the window has room, a round trip more for each doubling.
+    assert_eq!(arrival(10_000, None, 10_000), ms(20));
+    assert_eq!(arrival(10_000, None, 30_000), ms(60));
+    assert_eq!(arrival(10_000, None, 30_001), ms(100));
+    // 8 Mb/s: a byte each microsecond.
+    assert_eq!(arrival(10_000, Some(5000), 10_000), ms(20));
+    assert_eq!(arrival(10_000, Some(5000), 60_000), ms(70));
+}
+
+#[test]
+fn earliest_takes_the_front_and_fbdt_both_ends() {
+    let [mut earliest, mut fbdt] = benches("", 10, &[NEAR, NEAR]);
+    let taken = |bench: &mut Bench| {
+        [0, 1, 0, 1].map(|index| bench.ask(index).expect("new data").range.start / SEGMENT)
+    };
+    assert_eq!(taken(&mut earliest), [0, 1, 2, 3]);
+    assert_eq!(taken(&mut fbdt), [0, 9, 1, 8]);
+}
+
+#[test]
+fn a_far_path_is_spared_unless_it_brings_the_end_forward() {
+    for mut bench in benches("", 10, &[NEAR, FAR]) {
+        assert_eq!(bench.ask(1), None, "the near one is done before");
+        bench.expected = 1 << 30;
+        assert!(bench.ask(1).is_some(), "much more is to come");
+        bench.expected = 0;
+        bench.silence_after_ask(0);
+        assert!(bench.ask(1).is_some(), "there is no other");
+    }
+    for mut bench in benches("spare-far", 10, &[NEAR, FAR]) {
+        assert!(bench.ask(1).is_some());
+    }
+}
+
+#[test]
+fn what_a_stalled_path_holds_is_reinjected_lowest_first_and_free_of_charge() {
+    for mut bench in benches("", 2000, &[NEAR, NEAR]) {
+        (0..200).for_each(|_| assert!(bench.ask(0).is_some()));
+        bench.silence(0);
+        let again: Vec<_> = (0..200).map(|_| bench.ask(1).expect("what is held")).collect();
+        assert!(again.iter().all(|next| next.kind == Kind::Reinjection));
+        assert!(again.is_sorted_by_key(|next| next.range.start));
+        assert_eq!(bench.ask(1).map(|next| next.kind), Some(Kind::New));
+    }
+    // Without the rule they are late, and copies of them are paid.
+    for mut bench in benches("reinject", 2000, &[NEAR, NEAR]) {
+        bench.silence_after_ask(0);
+        assert_eq!(bench.ask(1).map(|next| next.kind), Some(Kind::Copy));
+    }
+}
+
+/// The first subflow is late with the lowest two segments; the second has nothing outstanding.
+fn late(without: &str) -> [Bench; 2] {
+    benches(without, 1000, &[NEAR, NEAR]).map(|mut bench| {
+        bench.expected = 1 << 30;
+        steady(&mut bench, 0);
+        steady(&mut bench, 1);
+        for _ in 0..2 {
+            bench.ask(0).expect("new data");
+        }
+        bench.now += ms(50);
+        bench
+    })
+}
+
+#[test]
+fn the_lowest_byte_is_copied_when_it_is_late_one_copy_at_a_time() {
+    for mut bench in late("") {
+        let kinds = [0, 1].map(|_| bench.ask(1).map(|next| next.kind));
+        assert_eq!(kinds, [Some(Kind::Copy), Some(Kind::New)]);
+    }
+    for mut bench in late("copy-late") {
+        assert_eq!(bench.ask(1).map(|next| next.kind), Some(Kind::New));
+    }
+    // It is not late yet.
+    for mut bench in late("") {
+        bench.now = bench.subflows[0].sent_at(bench.una).expect("on its way") + ms(1);
+        assert_eq!(bench.ask(1).map(|next| next.kind), Some(Kind::New));
+    }
+}
+
+#[test]
+fn what_will_come_last_is_copied_at_the_end() {
+    let end = |without| {
+        benches(without, 10, &[FAR, NEAR]).map(|mut bench| {
+            for _ in 0..10 {
+                bench.subflows[1].set_standby(true);
+                bench.ask(0).expect("the only one");
+            }
+            bench.subflows[1].set_standby(false);
+            bench.ask(1)
+        })
+    };
+    for next in end("") {
+        let next = next.expect("a copy");
+        assert_eq!((next.kind, next.range), (Kind::Copy, segments(9..10)));
+    }
+    assert_eq!(end("copy-last"), [None, None]);
+}
