@@ -380,8 +380,10 @@ pub struct WrongPaths {
 }
 
 impl Entry {
-    /// An entry without particulars.
-    const fn new(
+    /// A scheduler called `name` that does what `about` says. One that is not in [`REGISTRY`] goes
+    /// into a [`SessionConfig`](crate::SessionConfig), or into a simulator's plan; a session checks
+    /// what it assigns.
+    pub const fn new(
         name: &'static str,
         about: &'static str,
         make: fn(&SchedulerConfig) -> Box<dyn Scheduler>,

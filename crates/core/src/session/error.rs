@@ -65,3 +65,18 @@ pub enum SessionError {
     #[error(transparent)]
     Wire(#[from] WireError),
 }
+
+/// A scheduler assigned what cannot be sent. The connection goes on with `min-rtt`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the scheduler '{scheduler}' assigned {}..{}, which {reason}; the connection goes on with min-rtt",
+    range.start, range.end
+)]
+pub struct SchedulerFault {
+    /// The scheduler's name.
+    pub scheduler: &'static str,
+    /// What it assigned, as offsets of the stream.
+    pub range: std::ops::Range<u64>,
+    /// What is wrong with that.
+    pub reason: &'static str,
+}

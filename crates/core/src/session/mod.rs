@@ -34,7 +34,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 pub use self::config::SessionConfig;
-pub use self::error::SessionError;
+pub use self::error::{SchedulerFault, SessionError};
 pub use self::messages::{
     DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,
     MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
@@ -63,6 +63,8 @@ pub enum Event {
     Penalise(SubflowId),
     /// There are bytes to read, or messages.
     Readable,
+    /// The scheduler broke its contract and was replaced.
+    SchedulerReplaced(SchedulerFault),
     /// The peer ended the connection at once, with its code and reason.
     Reset(u64, String),
     /// A silent subflow makes progress again.

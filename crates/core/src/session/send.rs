@@ -9,11 +9,11 @@ use bytes::{Bytes, BytesMut};
 
 use super::messages::outbox::Outbox;
 use super::policy::Policies;
-use super::{SessionConfig, SessionError};
+use super::{SchedulerFault, SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
-use crate::scheduler::{Assignment, Scheduler, SendView};
+use crate::scheduler::{Assignment, Entry, Scheduler, SchedulerConfig, SendView};
 use crate::send_buffer::{LEAST_LENT, SendBuffer};
 use crate::subflow::Subflow;
 use crate::wire::{Ack, INITIAL_CREDIT, MAX_PAYLOAD, data_header};
@@ -26,6 +26,8 @@ const SEND_AHEAD: u64 = 2 << 20;
 const WISH_INTERVAL: Duration = Duration::from_millis(10);
 /// How long after a stop for lack of credit the connection counts as bound by memory.
 const CREDIT_MEMORY: Duration = Duration::from_secs(1);
+/// What goes on where a scheduler has broken its contract.
+const FALLBACK: &str = "min-rtt";
 /// Header space is taken from blocks of this size.
 const HEADER_BLOCK: usize = 4 << 10;
 
@@ -64,6 +66,9 @@ pub(super) struct SendHalf {
     changes: u64,
     /// `None` only while it is being asked.
     scheduler: Option<Box<dyn Scheduler>>,
+    scheduler_name: &'static str,
+    /// How the scheduler broke its contract, until it is told.
+    pub(super) fault: Option<SchedulerFault>,
     chunk: (u64, u64),
     headers: BytesMut,
     finished: bool,
@@ -96,6 +101,8 @@ impl SendHalf {
             meters: BTreeMap::new(),
             changes: 0,
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
+            scheduler_name: config.scheduler.name,
+            fault: None,
             chunk: config.chunk.unwrap_or(config.scheduler.chunk()),
             headers: BytesMut::new(),
             finished: false,
@@ -455,10 +462,9 @@ impl SendHalf {
         let room = room.min(MAX_PAYLOAD);
         let next = match self.subflows[index].is_standby() {
             true => self.standby_rescue(index, room, now),
-            false => self.ask_scheduler(index, room, now),
+            false => self.ask_checked(index, room, now),
         }?;
         let Range { start, end } = next.range;
-        debug_assert!(start < end && end - start <= room, "assignments keep to the budget");
         if self.headers.capacity() < 32 {
             self.headers = BytesMut::with_capacity(HEADER_BLOCK);
         }
@@ -476,6 +482,38 @@ impl SendHalf {
         self.spend(index, bytes, now);
         self.changes += 1;
         Some(bytes)
+    }
+
+    /// What the scheduler has for the subflow. One that assigns what cannot be sent is replaced: a
+    /// scheduler may come from another crate.
+    fn ask_checked(&mut self, index: usize, room: u64, now: Instant) -> Option<Assignment> {
+        let next = self.ask_scheduler(index, room, now)?;
+        let Some(reason) = self.fault_of(&next, index, room) else { return Some(next) };
+        let scheduler = std::mem::replace(&mut self.scheduler_name, FALLBACK);
+        self.fault = Some(SchedulerFault { scheduler, range: next.range, reason });
+        let fallback = Entry::find(FALLBACK).expect("registered");
+        self.scheduler = Some(fallback.make(&SchedulerConfig::default()));
+        self.ask_scheduler(index, room, now)
+    }
+
+    /// Why an assignment to the subflow cannot be sent, if it cannot.
+    fn fault_of(&self, next: &Assignment, index: usize, room: u64) -> Option<&'static str> {
+        let Range { start, end } = next.range;
+        if start >= end {
+            Some("is empty")
+        } else if end - start > room {
+            Some("is longer than the subflow has room for")
+        } else if start < self.una || end > self.limit() {
+            Some("is outside the window that may be sent")
+        } else if self.subflows[index].on().first_in(&next.range).is_some() {
+            Some("was given to the same subflow before")
+        } else if next.is_again() && self.unassigned.first_in(&next.range).is_some() {
+            Some("is sent again though no subflow has it")
+        } else if !next.is_again() && !self.unassigned.contains(&next.range) {
+            Some("is not new")
+        } else {
+            None
+        }
     }
 
     /// What the scheduler has for the subflow.

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 use crate::ByteCount;
-use crate::scheduler::{Entry, SchedulerConfig};
+use crate::scheduler::{Assignment, Entry, Scheduler, SchedulerConfig, SendView};
 use crate::wire::{Ack, Data, Echo, Hello, INITIAL_CREDIT, Record, VARINT_MAX};
 
 const PEER: SubflowId = SubflowId(0);
@@ -419,4 +419,58 @@ fn a_probe_is_a_ping_ahead_of_time_and_only_one() {
     session.probe(PEER, now);
     assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
     assert!(sent(&mut session, now).iter().any(is_ping));
+}
+
+/// A scheduler that gives the first kilobyte, and then what cannot be sent.
+#[derive(Debug)]
+struct Broken(Assignment);
+
+impl Scheduler for Broken {
+    fn next(&mut self, _: usize, view: &SendView<'_>, _: u64) -> Option<Assignment> {
+        let begun = !view.unassigned.contains(&(0..1000));
+        Some(if begun { self.0.clone() } else { Assignment::new(0..1000) })
+    }
+}
+
+fn broken(second: Assignment) -> Box<dyn Scheduler> {
+    Box::new(Broken(second))
+}
+
+#[test]
+fn a_scheduler_that_breaks_its_contract_is_named_and_replaced() {
+    static FAULTS: [(Entry, &str); 5] = [
+        (Entry::new("empty", "", |_| broken(Assignment::new(1000..1000))), "is empty"),
+        (Entry::new("far", "", |_| broken(Assignment::new(9000..9001))), "outside the window"),
+        (Entry::new("long", "", |_| broken(Assignment::new(1000..5000))), "room"),
+        (Entry::new("twice", "", |_| broken(Assignment::copy(0..1000))), "same subflow"),
+        (Entry::new("never", "", |_| broken(Assignment::copy(1000..2000))), "no subflow has it"),
+    ];
+    for (entry, reason) in &FAULTS {
+        let config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
+        let mut session = Session::new(&config, Instant::ZERO);
+        session.subflow_up(PEER, PathId(0), Instant::ZERO);
+        session.write(&[7; 6000], Instant::ZERO);
+        let mut offset = 0;
+        while offset < 6000 {
+            let mut out = VecDeque::new();
+            let _ = session.poll_transmit(PEER, 3000, &mut out, Instant::ZERO);
+            let mut bytes: BytesMut = out.iter().flatten().copied().collect();
+            while let Some(record) = Record::decode(&mut bytes).expect("our own records") {
+                if let Record::Data(data) = record {
+                    assert_eq!(data.offset, offset, "{}", entry.name);
+                    offset += data.payload.len() as u64;
+                }
+            }
+        }
+        let faults = std::iter::from_fn(|| session.poll_event());
+        let faults = faults.filter_map(|event| match event {
+            Event::SchedulerReplaced(fault) => Some(fault.to_string()),
+            _ => None,
+        });
+        let faults: Vec<_> = faults.collect();
+        assert!(
+            matches!(&faults[..], [one] if one.contains(entry.name) && one.contains(reason)),
+            "{faults:?}"
+        );
+    }
 }

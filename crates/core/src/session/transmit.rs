@@ -69,6 +69,7 @@ impl Session {
                 self.wake(id);
             }
         }
+        self.events.extend(self.send.fault.take().map(Event::SchedulerReplaced));
         while let Some(id) = self.send.poll_penalty() {
             self.events.push_back(Event::Penalise(id));
         }

@@ -161,6 +161,7 @@ impl Inner {
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
                 // No program can set the congestion window of a kernel's socket.
                 Event::Penalise(_) => {}
+                Event::SchedulerReplaced(fault) => tracing::warn!("{fault}"),
                 Event::PathPolicy(path, note) => {
                     self.session.set_policy(path, note, self.caps.of(path, note), now);
                 }
