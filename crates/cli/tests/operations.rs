@@ -67,9 +67,12 @@ impl World {
         let args = ["connect", "--server", &address, "--listen", "127.0.0.1:0", "--path"];
         let paths = ["one=127.0.0.1", "two=127.0.0.2,role=backup"];
         let more = ["--fingerprint", &fingerprint, "--token-file", &tokens, "--ready", "1"];
+        // It has windows to tell of.
+        let scheduler = ["--scheduler", "fbdt"];
         let doors_of_client = doors("connect");
         let doors_of_client: Vec<&str> = doors_of_client.iter().map(String::as_str).collect();
-        let mut client = Daemon::start(&[&args[..], &paths, &more, &doors_of_client].concat());
+        let mut client =
+            Daemon::start(&[&args[..], &paths, &more, &scheduler, &doors_of_client].concat());
         let client_metrics = client.says("metrics on").parse().unwrap();
         let local = client.listening();
         Self { dir, server, server_metrics, client, client_metrics, local }

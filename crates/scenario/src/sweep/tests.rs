@@ -288,7 +288,7 @@ fn the_manual_is_right() {
     let blocks: Vec<&str> = manual.split("```toml\n").skip(1).collect();
     let blocks: Vec<&str> =
         blocks.into_iter().map(|block| block.split("```").next().unwrap()).collect();
-    let [scenario, losses, traces, flows, grid, random] = blocks[..] else {
+    let [scenario, losses, traces, scheduler, flows, grid, random] = blocks[..] else {
         panic!("{} examples", blocks.len())
     };
     let dir = tempfile::tempdir().unwrap();
@@ -307,6 +307,13 @@ fn the_manual_is_right() {
     for line in losses.lines().chain(traces.lines()) {
         Scenario::load(&write("line.toml", &path(line))).unwrap();
     }
+    let rules = Scenario::load(&write("rules.toml", &format!("{scenario}\n{scheduler}"))).unwrap();
+    assert_eq!(rules.without.to_string(), "copy-late");
+    assert_eq!(Scenario::load(&write("again.toml", &rules.to_string())).unwrap(), rules);
+    let unknown = scheduler.replace("copy-late", "copy-soon");
+    let unknown = Scenario::load(&write("rules.toml", &format!("{scenario}\n{unknown}")));
+    let unknown = unknown.unwrap_err().to_string();
+    assert!(unknown.contains("'copy-soon'") && unknown.contains("known are reinject"), "{unknown}");
     let flows = Scenario::load(&write("flows.toml", &format!("{scenario}\n{flows}"))).unwrap();
     assert_eq!(flows.flows.len(), 2);
     let sweep = Sweep::load(&write("grid.toml", grid)).unwrap();

@@ -1,0 +1,68 @@
+//! Bonds of ordinary links (the sweep `random-wan`): forty of its draws, shortened. `scripts/judge`
+//! judges more of them, at their full length.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::collections::BTreeMap;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use weftline_scenario::{Case, RunRecord, Sweep};
+use weftline_sim::{Job, run_all};
+
+const DRAWS: usize = 40;
+const OURS: [&str; 2] = ["earliest", "fbdt"];
+
+/// Ours and each path alone, by draw and scheme.
+fn records(congestion: &str) -> BTreeMap<String, BTreeMap<String, RunRecord>> {
+    let sweep = Sweep::find("random-wan").unwrap();
+    let wanted = |case: &Case| {
+        let scheme = case.scheme.to_string();
+        let ours = OURS.contains(&&*scheme) || scheme.starts_with("single:");
+        ours && case.congestion.to_string() == congestion
+    };
+    let cases = sweep.cases().map(Result::unwrap);
+    let cases = cases.take_while(|case| case.case["draw"].parse::<usize>().unwrap() < DRAWS);
+    let jobs = cases.filter(wanted).map(
+        |Case { mut scenario, scheme, seed, case, congestion, .. }| {
+            (scenario.duration, scenario.warmup) = (Duration::from_secs(8), Duration::from_secs(3));
+            Job { scenario, scheme, congestion, seed, case, series: false }
+        },
+    );
+    let jobs: Vec<_> = jobs.collect();
+    let mut found: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+    run_all(jobs.into_iter(), available_parallelism().map_or(1, usize::from), |outcome| {
+        let record = outcome.record;
+        assert_eq!(record.error, None, "{}", record.case_id());
+        let of_draw = found.entry(record.case["draw"].clone()).or_default();
+        of_draw.insert(record.scheme.clone(), record);
+        true
+    });
+    assert_eq!(found.len(), DRAWS);
+    found
+}
+
+#[test]
+fn bonds_have_the_sum_of_their_links_and_copies_their_budget() {
+    let records = records("bbr");
+    for scheme in OURS {
+        let mut shares = Vec::new();
+        for (draw, runs) in &records {
+            let run = &runs[scheme];
+            let sent: u64 = run.paths.iter().filter_map(|path| path.bytes_sent).sum();
+            // 2 % of what is new, what the budget begins with, and a chunk of debt.
+            let most = sent / 50 + (64 << 10) + (64 << 10);
+            assert!(
+                run.copied_bytes.unwrap() <= most,
+                "draw {draw}: {:?} of {sent}",
+                run.copied_bytes
+            );
+            let alone = runs.iter().filter(|(name, _)| name.starts_with("single:"));
+            let sum: f64 = alone.filter_map(|(_, run)| run.goodput_mbps).sum();
+            shares.push(run.goodput_mbps.unwrap() / sum);
+        }
+        shares.sort_unstable_by(f64::total_cmp);
+        // Eight seconds are few for links that vanish for three: the least says little.
+        let (tenth, median) = (shares[shares.len() / 10], shares[shares.len() / 2]);
+        assert!(median >= 0.99 && tenth >= 0.95, "{scheme}: {median} {tenth} {shares:.3?}");
+    }
+}
