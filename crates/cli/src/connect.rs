@@ -54,7 +54,8 @@ pub(crate) struct ConnectArgs {
     /// How bytes are spread over the paths, see `weftline list schedulers` [default: fbdt]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// The kernel's congestion control on every path, both directions [default: the system's]
+    /// The kernel's congestion control on every path, both directions; auto: each end uses bbr
+    /// where it may, else its system's [default: auto]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// A fixed transmission window, such as 1MiB [default: follows the measured rates]

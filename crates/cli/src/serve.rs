@@ -62,6 +62,10 @@ pub(crate) struct ServeArgs {
     /// has: compound, lia, olia, balia (needs root)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     congestion: Vec<String>,
+    /// The only congestion controls that clients may choose, such as bbr,cubic; read again on SIGHUP
+    /// [default: all that this machine has]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    allow_congestion: Option<Vec<String>>,
     /// Most memory of a connection for received bytes, and again for bytes to send
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
@@ -116,6 +120,7 @@ impl ServeArgs {
                 true => from.congestion,
                 false => self.congestion,
             },
+            allow_congestion: self.allow_congestion.or(from.allow_congestion),
             cert: self.cert.or(from.cert),
             key: self.key.or(from.key),
             state_dir: self.state_dir.or(from.state_dir),
@@ -175,6 +180,9 @@ impl ServeArgs {
         let mut builder = Server::builder().security(security);
         if let Some(file) = &self.token_file {
             builder = secrets::tokens(file)?.into_iter().fold(builder, |b, token| b.token(token));
+        }
+        if let Some(names) = &self.allow_congestion {
+            builder = builder.allow_congestion(allowed_congestion(names)?);
         }
         if let Some(size) = &self.max_memory {
             builder = builder.max_memory(parse_size("--max-memory", size)?);
@@ -236,6 +244,17 @@ pub(crate) fn tls(
         _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
     };
     Ok(ServerSecurity::Tls(ServerTls::new(&identity, client_ca)?))
+}
+
+/// The kernel's names of the congestion controls that clients may choose.
+fn allowed_congestion(names: &[String]) -> Result<Vec<String>, Failure> {
+    let provide = |name: &String| match name.as_str() {
+        congestion::AUTO => Err(Failure::wrong_use(
+            "--allow-congestion: auto is always allowed and keeps to the names given; leave it out",
+        )),
+        name => congestion::provide(name),
+    };
+    names.iter().map(provide).collect()
 }
 
 /// Says on standard error what plaintext means.

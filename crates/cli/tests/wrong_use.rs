@@ -180,6 +180,16 @@ fn certificates_tokens_and_directories_that_do_not_work_are_named() {
             vec!["--congestion", "cubic,warp", "--state-dir", state],
             "unknown congestion control 'warp' (this kernel has: ",
         ),
+        (
+            2,
+            vec!["--allow-congestion", "reno,warp", "--state-dir", state],
+            "unknown congestion control 'warp' (this kernel has: ",
+        ),
+        (
+            2,
+            vec!["--allow-congestion", "auto", "--state-dir", state],
+            "--allow-congestion: auto is always allowed",
+        ),
     ] {
         let all = [&["serve", "--listen", "127.0.0.1:0", "--forward", "127.0.0.1:1"], &args[..]];
         let line = failure(status, &all.concat());

@@ -13,6 +13,7 @@ use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
 
 use crate::address::ServerAddr;
 use crate::attempt::Attempt;
+use crate::congestion::{Choice, check_congestion};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::random;
@@ -21,7 +22,7 @@ use crate::memory::MemoryBudget;
 use crate::policy::Caps;
 use crate::redial::PathKnowledge;
 use crate::server::check_max_memory;
-use crate::socket::{Bind, SocketOptions, check_congestion};
+use crate::socket::{Bind, SocketOptions};
 use crate::tls::ClientSecurity;
 use crate::token::Token;
 
@@ -37,7 +38,8 @@ pub struct PathConfig {
     pub bind: Bind,
     /// What it is for, and the most it may carry in each direction, all connections together.
     pub policy: PathPolicy,
-    /// The kernel's congestion control on it, in both directions; that of the client if `None`.
+    /// The kernel's congestion control on it, in both directions, or `auto`; that of the client if
+    /// `None`.
     pub congestion: Option<String>,
 }
 
@@ -108,7 +110,10 @@ impl Settings {
 
     /// The settings of sockets on a path.
     pub(crate) fn socket_options(&self, path: &PathConfig) -> SocketOptions {
-        let congestion = path.congestion.clone().or_else(|| self.socket.congestion.clone());
+        let congestion = match &path.congestion {
+            Some(name) => Choice::of(name),
+            None => self.socket.congestion.clone(),
+        };
         SocketOptions { congestion, ..self.socket.clone() }
     }
 
@@ -368,11 +373,13 @@ impl ClientBuilder {
         self
     }
 
-    /// The kernel's congestion control on every subflow, in both directions; by default the
-    /// system's own.
+    /// The kernel's congestion control on every subflow, in both directions: each end must have it.
+    /// By default, and with `auto`, each end uses BBR where it may set it and else its system's
+    /// default; [`ConnectionStatus::congestion`](crate::status::ConnectionStatus::congestion) says
+    /// which it is.
     #[must_use]
     pub fn congestion(mut self, name: impl Into<String>) -> Self {
-        self.socket.congestion = Some(name.into());
+        self.socket.congestion = Choice::of(&name.into());
         self
     }
 
@@ -463,9 +470,9 @@ impl ClientBuilder {
         self.check_latency()?;
         let security = self.security.take().ok_or(Error::NoTrust)?;
         let paths = self.match_paths()?;
-        let of_paths = paths.iter().filter_map(|(path, _)| path.congestion.as_ref());
-        for name in self.socket.congestion.iter().chain(of_paths) {
-            check_congestion(name)?;
+        let of_paths = paths.iter().filter_map(|(path, _)| path.congestion.clone());
+        for name in of_paths.chain([self.socket.congestion.on_wire()]) {
+            check_congestion(&name)?;
         }
         let forward = self.forward_index()?;
         let scheduler =
@@ -499,7 +506,7 @@ impl ClientBuilder {
         };
         let hello = Hello {
             scheduler: self.scheduler,
-            congestion: self.socket.congestion.clone().unwrap_or_default(),
+            congestion: self.socket.congestion.on_wire(),
             window: self.window.map_or(0, ByteCount::as_u64),
             forward_pin: forward.map_or(0, |PathId(number)| number + 1),
             group: common.group,

@@ -18,6 +18,7 @@ use weftline_core::session::{
 };
 
 use self::sessions::Tables;
+use crate::congestion;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{Numbering, SessionKeys};
@@ -43,6 +44,7 @@ pub struct ServerBuilder {
     memory: MemoryBudget,
     grace: Duration,
     socket: SocketOptions,
+    allowed_congestion: Option<Vec<String>>,
     passed: Vec<Arc<std::net::TcpListener>>,
 }
 
@@ -57,6 +59,7 @@ impl Default for ServerBuilder {
             memory: MemoryBudget::default(),
             grace: Duration::from_secs(30),
             socket: SocketOptions::default(),
+            allowed_congestion: None,
             passed: Vec::new(),
         }
     }
@@ -125,6 +128,15 @@ impl ServerBuilder {
         self
     }
 
+    /// The congestion controls that clients may choose by name; by default all that this kernel
+    /// has and this process may set. Clients that name none get BBR if it is one of these, else the
+    /// system's default or another of these.
+    #[must_use]
+    pub fn allow_congestion(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.allowed_congestion = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// Accepts on this listener, too, such as one of systemd.
     #[must_use]
     pub fn listener(mut self, listener: std::net::TcpListener) -> Self {
@@ -135,8 +147,8 @@ impl ServerBuilder {
     /// Starts listening on `addresses`, and on the listeners that were given.
     ///
     /// # Errors
-    /// When the security is not given, a limit makes no sense, there is no address and no listener,
-    /// or an address is not there or taken.
+    /// When the security is not given, a limit makes no sense, an allowed congestion control cannot
+    /// be set, there is no address and no listener, or an address is not there or taken.
     pub fn bind(self, addresses: &[SocketAddr]) -> Result<Server, Error> {
         let live = self.live()?;
         self.limits.check()?;
@@ -179,7 +191,19 @@ impl ServerBuilder {
             Error::Invalid("a server needs a certificate or insecure plaintext".to_owned())
         })?;
         check_max_memory(self.max_memory)?;
-        Ok(Live { security, max_memory: self.max_memory, grace: self.grace })
+        if self.allowed_congestion.as_ref().is_some_and(Vec::is_empty) {
+            let message = "a list of congestion controls that clients may choose names one or more";
+            return Err(Error::Invalid(message.to_owned()));
+        }
+        for name in self.allowed_congestion.iter().flatten() {
+            congestion::check_congestion(name)?;
+        }
+        Ok(Live {
+            security,
+            max_memory: self.max_memory,
+            grace: self.grace,
+            allowed_congestion: self.allowed_congestion.as_deref().map(Arc::from),
+        })
     }
 }
 
@@ -244,8 +268,8 @@ impl Server {
 pub struct ServerControl(Arc<State>);
 
 impl ServerControl {
-    /// Takes another description, of which security, the memory of a connection, and the time it
-    /// lives without subflows hold for connections to come, and tokens at once, as with
+    /// Takes another description, of which security, the memory of a connection, the time it lives
+    /// without subflows and the congestion controls allowed hold for connections to come, and tokens at once, as with
     /// [`set_tokens`](Self::set_tokens). Addresses, limits and the memory of all stay. Returns how
     /// many connections were reset.
     ///
@@ -296,6 +320,8 @@ struct Live {
     security: ServerSecurity,
     max_memory: ByteCount,
     grace: Duration,
+    /// The congestion controls that clients may choose, if not all.
+    allowed_congestion: Option<Arc<[String]>>,
 }
 
 /// What the server's listeners and handshakes share.

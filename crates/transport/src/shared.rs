@@ -24,6 +24,7 @@ use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 
 pub(crate) use self::stream::WriteError;
 use crate::clock;
+use crate::congestion::CongestionInUse;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
 use crate::memory::Lease;
@@ -97,6 +98,7 @@ struct Slot {
     health: Arc<Notify>,
     /// Tells it to close.
     leave: Arc<Notify>,
+    congestion: CongestionInUse,
     silent_since: Option<Instant>,
 }
 
@@ -284,7 +286,13 @@ impl Shared {
 
     /// Tells the session of a new subflow; `None` if the connection is over. One that has closed
     /// while its last subflow was lost still takes a subflow, to say its last acknowledgement.
-    pub(crate) fn attach(&self, id: SubflowId, path: PathId, name: &Arc<str>) -> Option<Attached> {
+    pub(crate) fn attach(
+        &self,
+        id: SubflowId,
+        path: PathId,
+        name: &Arc<str>,
+        congestion: CongestionInUse,
+    ) -> Option<Attached> {
         self.with(|inner, now| {
             if !inner.wants_path() {
                 return None;
@@ -299,6 +307,7 @@ impl Shared {
                 wake: Arc::clone(&wake),
                 health: Arc::clone(&health),
                 leave: Arc::clone(&leave),
+                congestion,
                 silent_since: None,
             });
             inner.names.insert(path, Arc::clone(name));
@@ -495,6 +504,8 @@ impl Shared {
                 let policy = inner.session.policy(path).policy;
                 stats.paths.entry(path).or_insert(PathStats { policy, ..PathStats::default() });
             }
+            let running = inner.slots.iter().map(|slot| (slot.path, slot.congestion.clone()));
+            let congestion = running.collect();
             ConnectionStatus {
                 number: self.number,
                 peer: about.peer(),
@@ -506,6 +517,7 @@ impl Shared {
                 send_held: ByteCount::new(inner.session.send_held()),
                 stats,
                 names,
+                congestion,
             }
         })
     }
