@@ -22,7 +22,7 @@ use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::paths::{self, PathTable};
 use crate::secrets;
 use crate::serve::{end, limit_memory, parse_duration, parse_size, runtime, warn_plaintext};
-use crate::signals::Reload;
+use crate::signals::{Reload, log_nothing_to_reload};
 
 /// Connections kept ready unless told otherwise.
 const READY: usize = 2;
@@ -373,8 +373,10 @@ fn place(
 /// Forwards until a signal comes.
 pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let passed = sockets::take()?;
-    let file = args.config.clone();
     let first = args.clone().complete()?;
+    // A secret or a certificate can be replaced without any configuration file.
+    let named = [&args.config, &first.token_file, &first.cert, &first.socks_users];
+    let file = named.into_iter().flatten().next().cloned();
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
@@ -382,7 +384,7 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Connect, first.drain.as_deref())?;
-        let mut reload = Reload::on_signal(file.as_deref())?;
+        let mut reload = Reload::on_signal()?;
         let _open = Doors::open(&life, first.doors()).await?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
         tokio::select! {
@@ -396,13 +398,17 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
                 () = reload.wanted() => life.reloading(),
                 () = life.stopping() => break,
             }
+            let Some(file) = &file else {
+                log_nothing_to_reload();
+                continue;
+            };
             let again = async {
                 let args = args.clone().complete()?;
                 let wanted = args.listeners(listeners.passed())?;
                 listeners.set(wanted).await
             };
             tokio::select! {
-                set = again => log_reload(file.as_deref(), set),
+                set = again => log_reload(file, set),
                 () = life.stopping() => break,
             }
         }
@@ -415,8 +421,8 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
 }
 
 /// Says what came of reading a configuration file again.
-pub(crate) fn log_reload(file: Option<&Path>, result: Result<(), Failure>) {
-    let file = file.unwrap_or(Path::new("the configuration")).display();
+pub(crate) fn log_reload(file: &Path, result: Result<(), Failure>) {
+    let file = file.display();
     match result {
         Ok(()) => tracing::info!("{file} has been read again"),
         Err(error) => tracing::error!("{file} is left aside, nothing has changed: {error}"),

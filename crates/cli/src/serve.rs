@@ -21,7 +21,7 @@ use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, Doors, Life, Wanted, sockets};
 use crate::output;
 use crate::secrets;
-use crate::signals::Reload;
+use crate::signals::{Reload, log_nothing_to_reload};
 
 /// Options of `serve`, and the keys of its configuration file.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -324,7 +324,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Serve, first.drain.as_deref())?;
-        let mut wanted = Reload::on_signal(file.as_deref())?;
+        let mut wanted = Reload::on_signal()?;
         let server = builder.bind(&fresh)?;
         let addresses: Vec<_> = server.local_addrs().iter().map(ToString::to_string).collect();
         for address in &addresses {
@@ -339,9 +339,13 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             loop {
                 wanted.wanted().await;
                 life.reloading();
-                let again = args.clone().complete();
-                let result = again.and_then(|args| args.reload(&first, &control));
-                log_reload(file.as_deref(), result);
+                match &file {
+                    Some(file) => {
+                        let again = args.clone().complete();
+                        log_reload(file, again.and_then(|args| args.reload(&first, &control)));
+                    }
+                    None => log_nothing_to_reload(),
+                }
                 life.ready();
             }
         };
