@@ -149,22 +149,50 @@ struct ForwardTable {
 }
 
 impl ConnectArgs {
-    /// The options, completed from the configuration file.
+    /// The options, completed from the configuration file, and checked.
     fn complete(self) -> Result<Self, Failure> {
-        let Some(file) = &self.config else { return Ok(self) };
-        let from: Self = config::read(file)?;
+        let all = match self.config.clone() {
+            Some(file) => self.completed(config::read(&file)?),
+            None => self,
+        };
+        all.check()?;
+        Ok(all)
+    }
+
+    /// Refuses what does not go together, wherever it was said.
+    fn check(&self) -> Result<(), Failure> {
+        let given = |name, option: Option<&str>| (name, option.is_some());
+        let path = |option: &Option<PathBuf>| option.as_ref().map(|_| "");
+        let ca = given("ca", path(&self.ca));
+        let fingerprint = given("fingerprint", self.fingerprint.as_deref());
+        let own = [given("cert", path(&self.cert)), given("key", path(&self.key))];
+        let plaintext = ("insecure-plaintext", self.insecure_plaintext);
+        config::exclude(plaintext, &[fingerprint, ca, own[0], own[1]])?;
+        config::exclude(fingerprint, &[ca])?;
+        if self.server_name.is_some() && self.ca.is_none() {
+            return Err(Failure::wrong_use("--server-name is for --ca, which is not given"));
+        }
+        Ok(())
+    }
+
+    /// The options, with `from` for those that are not given.
+    fn completed(self, from: Self) -> Self {
         // How the server is known is one choice: not half from here and half from there.
         let trusts = self.fingerprint.is_some() || self.ca.is_some() || self.insecure_plaintext;
-        let (fingerprint, ca, insecure_plaintext) = if trusts {
-            (self.fingerprint, self.ca, self.insecure_plaintext)
+        let (fingerprint, ca, server_name, insecure_plaintext) = if trusts {
+            // A name goes with authorities, also if only these are given anew.
+            let from_name = from.server_name.filter(|_| self.ca.is_some());
+            let server_name = self.server_name.or(from_name);
+            (self.fingerprint, self.ca, server_name, self.insecure_plaintext)
         } else {
-            (from.fingerprint, from.ca, from.insecure_plaintext)
+            let server_name = self.server_name.or(from.server_name);
+            (from.fingerprint, from.ca, server_name, from.insecure_plaintext)
         };
         let (listen, socks) = match (self.listen, self.socks) {
             (None, None) => (from.listen, from.socks),
             given => given,
         };
-        Ok(Self {
+        Self {
             server: if self.server.is_empty() { from.server } else { self.server },
             paths: if self.path.is_empty() { from.paths } else { Vec::new() },
             path: if self.path.is_empty() { from.path } else { self.path },
@@ -179,7 +207,7 @@ impl ConnectArgs {
             forward_path: self.forward_path.or(from.forward_path),
             fingerprint,
             ca,
-            server_name: self.server_name.or(from.server_name),
+            server_name,
             cert: self.cert.or(from.cert),
             key: self.key.or(from.key),
             token_file: self.token_file.or(from.token_file),
@@ -195,7 +223,7 @@ impl ConnectArgs {
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
             config: None,
-        })
+        }
     }
 
     fn security(&self) -> Result<ClientSecurity, Failure> {

@@ -108,11 +108,30 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// The options, completed from the configuration file.
+    /// The options, completed from the configuration file, and checked.
     fn complete(self) -> Result<Self, Failure> {
-        let Some(file) = &self.config else { return Ok(self) };
-        let from: Self = config::read(file)?;
-        Ok(Self {
+        let all = match self.config.clone() {
+            Some(file) => self.completed(config::read(&file)?),
+            None => self,
+        };
+        all.check()?;
+        Ok(all)
+    }
+
+    /// Refuses what does not go together, wherever it was said. A state directory does no harm
+    /// beside plaintext: units always name one.
+    fn check(&self) -> Result<(), Failure> {
+        let others = [
+            ("client-ca", self.client_ca.is_some()),
+            ("cert", self.cert.is_some()),
+            ("key", self.key.is_some()),
+        ];
+        config::exclude(("insecure-plaintext", self.insecure_plaintext), &others)
+    }
+
+    /// The options, with `from` for those that are not given.
+    fn completed(self, from: Self) -> Self {
+        Self {
             listen: if self.listen.is_empty() { from.listen } else { self.listen },
             socks: self.socks || (from.socks && self.forward.is_none()),
             forward: if self.socks { None } else { self.forward.or(from.forward) },
@@ -138,12 +157,14 @@ impl ServeArgs {
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
             config: None,
-        })
+        }
     }
 
     fn target(&self) -> Result<Target, Failure> {
         let Some(target) = &self.forward else {
-            let authenticates = self.token_file.is_some() || self.client_ca.is_some();
+            // Without TLS nobody shows a certificate, whatever authorities are named.
+            let by_certificate = self.client_ca.is_some() && !self.insecure_plaintext;
+            let authenticates = self.token_file.is_some() || by_certificate;
             return match (self.socks, authenticates) {
                 (false, _) => Err(Failure::wrong_use(
                     "nothing to forward to; give --forward ADDR, or --socks",
