@@ -226,8 +226,7 @@ pub(crate) fn start(
     let socket = Arc::new(Socket { stream: parts.stream, cipher, peer, health, is_watched });
     let (shared, name, is_up) = (Arc::clone(shared), Arc::clone(name), AtomicBool::new(false));
     let congestion = parts.congestion;
-    let announcer =
-        Arc::new(Announcer { shared, id, path, name, local, peer, congestion, is_up });
+    let announcer = Arc::new(Announcer { shared, id, path, name, local, peer, congestion, is_up });
     if parts.awaited.is_none() {
         announcer.up();
     }

@@ -290,10 +290,10 @@ impl Session {
     // ---- memory shared with other sessions ----
 
     /// Bytes that the peer would like to have outstanding, within
-    /// [`max_memory`](SessionConfig::max_memory); it gets them up to
-    /// [`set_receive_limit`](Self::set_receive_limit).
-    pub const fn receive_wanted(&self) -> u64 {
-        self.recv.wished()
+    /// [`max_memory`](SessionConfig::max_memory) and as far as the application reads what comes; it
+    /// gets them up to [`set_receive_limit`](Self::set_receive_limit).
+    pub fn receive_wanted(&self) -> u64 {
+        self.recv.wanted()
     }
 
     /// Bytes of the peer's stream that have come, in order or not.

@@ -43,6 +43,10 @@ pub(super) struct SendHalf {
     credit: u64,
     credit_window: u64,
     credit_blocked: Option<Instant>,
+    /// The widest that the credit has been, and whether sending has stopped for lack of credit since
+    /// it became so wide.
+    widest_credit: u64,
+    is_starved: bool,
     wish: u64,
     /// The wish without regard to our own memory, as of `wish_at`.
     wanted: u64,
@@ -81,6 +85,8 @@ impl SendHalf {
             credit: INITIAL_CREDIT,
             credit_window: INITIAL_CREDIT,
             credit_blocked: None,
+            widest_credit: INITIAL_CREDIT,
+            is_starved: false,
             wish: 0,
             wanted: 0,
             wish_at: Instant::ZERO,
@@ -344,6 +350,10 @@ impl SendHalf {
             self.credit = ack.credit;
         }
         self.credit_window = self.credit.saturating_sub(self.una);
+        if self.credit_window > self.widest_credit + self.widest_credit / 8 {
+            self.widest_credit = self.credit_window;
+            self.is_starved = false;
+        }
         self.fin_acked |= ack.fin && self.finished;
         self.update_wish(now);
         Ok(moved)
@@ -376,7 +386,9 @@ impl SendHalf {
     /// The credit that would let every path be full: 1.25 × the sum of the rates × the longest
     /// delivery time, and two windows. A rate is the measured one, or that which a growing
     /// congestion window is about to reach: credit that followed the past would end slow start.
-    /// After a stop for lack of credit both are too low, so the wish doubles instead.
+    /// After a stop for lack of credit both are too low, so the wish doubles instead: once for each
+    /// width of the credit that turned out too small, and not for the little that holds before the
+    /// first acknowledgement.
     fn update_wish(&mut self, now: Instant) {
         if now.since(self.wish_at) < WISH_INTERVAL {
             return;
@@ -393,12 +405,14 @@ impl SendHalf {
         // Less credit than was granted means that the application does not read: more would only
         // fill its memory.
         let granted = self.credit_window.saturating_mul(10) >= self.wish.saturating_mul(9);
-        if blocked && granted {
+        if blocked && granted && self.is_starved {
             wish = wish.max(self.credit_window * 2);
         }
         self.wanted = wish;
         let wish = wish.min(self.max_memory);
-        if wish > self.wish + self.wish / 4 {
+        // The first rates and times are guesses: what turns out to be too much is taken back before
+        // the peer has granted it.
+        if wish > self.wish + self.wish / 4 || wish < self.wish / 2 {
             self.wish = wish;
             self.wish_pending = true;
         }
@@ -487,6 +501,7 @@ impl SendHalf {
         let starved = self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit);
         if next.is_none() && starved {
             self.credit_blocked = Some(now);
+            self.is_starved = true;
         }
         next
     }
