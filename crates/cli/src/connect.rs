@@ -102,6 +102,9 @@ pub(crate) struct ConnectArgs {
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
+    /// How long a connection lives when the other end does not answer any more [default: 45s]
+    #[arg(long, value_name = "DURATION")]
+    idle_timeout: Option<String>,
     /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
     /// ends them at once [default: 30s]
     #[arg(long, value_name = "DURATION")]
@@ -216,6 +219,7 @@ impl ConnectArgs {
             max_memory: self.max_memory.or(from.max_memory),
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
             grace: self.grace.or(from.grace),
+            idle_timeout: self.idle_timeout.or(from.idle_timeout),
             drain: self.drain.or(from.drain),
             control: self.control.or(from.control),
             metrics: self.metrics.or(from.metrics),
@@ -280,6 +284,9 @@ impl ConnectArgs {
         }
         if let Some(grace) = &self.grace {
             builder = builder.grace(parse_duration("--grace", grace)?);
+        }
+        if let Some(timeout) = &self.idle_timeout {
+            builder = builder.idle_timeout(parse_duration("--idle-timeout", timeout)?);
         }
         Ok(builder.security(self.security()?))
     }

@@ -80,6 +80,9 @@ pub(crate) struct ServeArgs {
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
+    /// How long a connection lives when the other end does not answer any more [default: 45s]
+    #[arg(long, value_name = "DURATION")]
+    idle_timeout: Option<String>,
     /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
     /// ends them at once [default: 30s]
     #[arg(long, value_name = "DURATION")]
@@ -150,6 +153,7 @@ impl ServeArgs {
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
             max_connections: self.max_connections.or(from.max_connections),
             grace: self.grace.or(from.grace),
+            idle_timeout: self.idle_timeout.or(from.idle_timeout),
             drain: self.drain.or(from.drain),
             control: self.control.or(from.control),
             metrics: self.metrics.or(from.metrics),
@@ -216,6 +220,9 @@ impl ServeArgs {
         }
         if let Some(grace) = &self.grace {
             builder = builder.grace(parse_duration("--grace", grace)?);
+        }
+        if let Some(timeout) = &self.idle_timeout {
+            builder = builder.idle_timeout(parse_duration("--idle-timeout", timeout)?);
         }
         Ok((builder, greeting))
     }

@@ -21,7 +21,7 @@ use crate::links::LinkWatch;
 use crate::memory::MemoryBudget;
 use crate::policy::Caps;
 use crate::redial::PathKnowledge;
-use crate::server::check_max_memory;
+use crate::server::{IDLE_TIMEOUT, check_idle_timeout, check_max_memory};
 use crate::socket::{Bind, SocketOptions};
 use crate::tls::ClientSecurity;
 use crate::token::Token;
@@ -265,6 +265,7 @@ pub struct ClientBuilder {
     handshake_timeout: Duration,
     replace_stalled: bool,
     grace: Duration,
+    idle_timeout: Duration,
     seed: Option<u64>,
 }
 
@@ -288,6 +289,7 @@ impl Default for ClientBuilder {
             socket: SocketOptions::default(),
             handshake_timeout: Duration::from_secs(5),
             grace: Duration::from_secs(30),
+            idle_timeout: IDLE_TIMEOUT,
             replace_stalled: true,
             seed: None,
         }
@@ -436,6 +438,15 @@ impl ClientBuilder {
         self
     }
 
+    /// How long a connection lives without a word from the peer, though it was asked; default 45 s,
+    /// at least 1 s. A path that is cut is another matter: the kernel gives its socket up within
+    /// 30 s, and then [`grace`](Self::grace) counts.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
     /// Whether a subflow that makes no progress is replaced by a fresh TCP connection over the same
     /// path; the default. Without it the path waits for the kernel's retransmission timer, for
     /// comparison with worlds where nothing is replaced.
@@ -466,6 +477,7 @@ impl ClientBuilder {
             self.paths.push(PathConfig::new("default", Bind::Any));
         }
         check_max_memory(self.max_memory)?;
+        check_idle_timeout(self.idle_timeout)?;
         self.check_window()?;
         self.check_latency()?;
         let security = self.security.take().ok_or(Error::NoTrust)?;
@@ -496,6 +508,7 @@ impl ClientBuilder {
                 ..SchedulerConfig::default()
             },
             max_memory: self.max_memory,
+            peer_timeout: Some(self.idle_timeout),
             // The server says what it takes.
             messages: longest.map(|longest| MessageLimits {
                 longest_sent: 0,

@@ -55,6 +55,8 @@ pub(crate) struct Shared {
 
 struct Inner {
     session: Session,
+    /// After how long without a word from the peer it is over.
+    peer_timeout: Duration,
     /// The rate caps of its paths, shared with other connections of the client.
     caps: Arc<Caps>,
     /// The connection's part of the process's memory.
@@ -170,6 +172,7 @@ impl Shared {
         session.set_send_limit(lease.send(), now);
         let inner = Inner {
             session,
+            peer_timeout: config.peer_timeout.unwrap_or_default(),
             lease,
             caps,
             slots: Vec::new(),

@@ -18,6 +18,7 @@ mod bulk;
 mod config;
 mod error;
 mod input;
+mod liveness;
 mod messages;
 mod policy;
 mod recv;
@@ -35,6 +36,7 @@ use bytes::BytesMut;
 
 pub use self::config::SessionConfig;
 pub use self::error::SessionError;
+use self::liveness::Liveness;
 pub use self::messages::{
     DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,
     MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
@@ -57,6 +59,9 @@ pub enum Event {
     /// The peer has changed what a path is for. The session has taken it; a driver with a rate cap
     /// that sessions share sets it with [`Session::set_policy`].
     PathPolicy(PathId, PolicyNote),
+    /// Nothing has come from the peer for [`SessionConfig::peer_timeout`], though it was asked. Told
+    /// once; the driver ends the connection.
+    PeerLost,
     /// The scheduler wants the subflow's congestion window halved, for it holds up the others
     /// (MPTCP 0.9x: `max(cwnd / 2, 1)` segments, and the slow start threshold likewise unless the
     /// window is below it). A driver that cannot do that, as with a kernel's sockets, ignores it.
@@ -116,7 +121,7 @@ pub struct Session {
     reset: Option<Refusal>,
     peer_reset: bool,
     next_ping: u64,
-    ping_interval: Duration,
+    liveness: Liveness,
     follow_policy: bool,
     /// Space for control records.
     blocks: BytesMut,
@@ -143,7 +148,7 @@ impl Session {
             reset: None,
             peer_reset: false,
             next_ping: 0,
-            ping_interval: config.ping_interval,
+            liveness: Liveness::new(config, now),
             follow_policy: config.follow_policy,
             blocks: BytesMut::new(),
             write_blocked: false,
@@ -172,6 +177,8 @@ impl Session {
         };
         let fresh = self.control.insert(id, control).is_none();
         assert!(fresh, "subflow numbers are not reused");
+        // Its handshake has been answered.
+        self.liveness.heard(now);
         self.send.subflow_up(id, path, now);
         self.recv.subflow_up(id);
         self.paths.entry(path).or_default();
@@ -345,7 +352,8 @@ impl Session {
         let pings = self.control.values().filter(|control| !control.woken);
         let ping = pings.filter_map(Control::ping_due).min();
         let deadline = self.send.outbox.as_ref().and_then(|outbox| outbox.next_deadline());
-        self.recv.ack_at().into_iter().chain(tick).chain(ping).chain(deadline).min()
+        let times = self.recv.ack_at().into_iter().chain(tick).chain(ping).chain(deadline);
+        times.chain(self.peer_deadline()).min()
     }
 
     /// Does what is due at `now`.
@@ -362,6 +370,7 @@ impl Session {
         self.wake_idle();
         self.send.take_uncapped(now).into_iter().for_each(|id| self.wake(id));
         self.wake_pings(now);
+        self.judge_peer(now);
         self.after(now);
     }
 

@@ -263,10 +263,12 @@ impl State {
             let reason = unknown_scheduler(&printable(&hello.scheduler)).to_string();
             Refused::new(refusal::SCHEDULER, reason)
         })?;
+        let live = self.live();
         Ok(SessionConfig {
             scheduler,
             scheduler_config: hello.scheduler_config(),
-            max_memory: self.live().max_memory,
+            max_memory: live.max_memory,
+            peer_timeout: Some(live.idle_timeout),
             messages: self.message_limits(hello)?,
             follow_policy: true,
             pool: crate::memory::blocks(),
