@@ -163,6 +163,9 @@ impl Session {
     // ---- subflows ----
 
     /// A subflow is ready to carry data. Its number must be new.
+    ///
+    /// # Panics
+    /// When the number is that of a subflow that is up.
     pub fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
         let fin = self.send.is_finished() && !self.send.fin_acked();
         let reset = self.reset.is_some();
@@ -224,6 +227,10 @@ impl Session {
 
     /// Takes as much of `data` as there is room for; what was not taken may be offered again after
     /// [`Event::Writable`].
+    ///
+    /// # Panics
+    /// After [`finish`](Self::finish), and in a connection of messages, which are written by
+    /// [`send_message`](Self::send_message).
     pub fn write(&mut self, data: &[u8], now: Instant) -> usize {
         let n = self.send.write(data);
         self.write_blocked = n < data.len();
@@ -267,6 +274,9 @@ impl Session {
     }
 
     /// Frees the first `n` bytes of what [`read_chunk`](Self::read_chunk) gave.
+    ///
+    /// # Panics
+    /// When there are fewer bytes to read.
     pub fn consume(&mut self, n: usize, now: Instant) {
         self.recv.consume(n as u64, now);
         self.freed(now);
@@ -306,6 +316,12 @@ impl Session {
     /// Bytes of the peer's stream that have come, in order or not.
     pub const fn received(&self) -> u64 {
         self.recv.stream.in_order() + self.recv.stream.above().bytes()
+    }
+
+    /// Bytes of the peer's stream that have come on a subflow, those that came twice as well; 0 if it
+    /// is not up.
+    pub fn received_on(&self, id: SubflowId) -> u64 {
+        self.recv.received_on(id)
     }
 
     /// The driver has memory for `limit` received bytes. What the peer has been granted before

@@ -84,6 +84,11 @@ impl RecvHalf {
         self.received.remove(&id);
     }
 
+    /// Payload bytes received on a live subflow.
+    pub(super) fn received_on(&self, id: SubflowId) -> u64 {
+        self.received.get(&id).copied().unwrap_or(0)
+    }
+
     /// Takes a data record. Returns whether the in-order point moved.
     pub(super) fn handle_data(
         &mut self,

@@ -395,7 +395,13 @@ impl SendHalf {
         }
         self.wish_at = now;
         let view = self.view(now);
-        let slowest = view.usable().map(Subflow::delivery_time).max().unwrap_or_default();
+        // A subflow that has delivered nothing yet is not guessed to be slow: with the rate of slow
+        // start that would ask for a window that nothing needs, and that stays.
+        let time = |subflow: &Subflow| match subflow.echoed() {
+            0 => subflow.rtt(),
+            _ => subflow.delivery_time(),
+        };
+        let slowest = view.usable().map(time).max().unwrap_or_default();
         let ahead = |subflow: &Subflow| view.rate(subflow).max(subflow.prospect());
         let rate: Bitrate = view.usable().map(ahead).sum();
         let bytes = rate.bytes_in(slowest).as_u64();
@@ -410,9 +416,7 @@ impl SendHalf {
         }
         self.wanted = wish;
         let wish = wish.min(self.max_memory);
-        // The first rates and times are guesses: what turns out to be too much is taken back before
-        // the peer has granted it.
-        if wish > self.wish + self.wish / 4 || wish < self.wish / 2 {
+        if wish > self.wish + self.wish / 4 {
             self.wish = wish;
             self.wish_pending = true;
         }
