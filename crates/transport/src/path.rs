@@ -524,8 +524,8 @@ impl Teller {
 /// Looks at a subflow; one whose socket is gone is stalled.
 fn look(running: &Running, shared: &Shared, vigil: &mut Vigil) -> Verdict {
     let Some(info) = running.info() else { return Verdict::Stalled };
-    let silent_since = shared.silent_since(running.id);
-    vigil.judge(&Look { info, silent_since }, clock::now())
+    let (silent_since, received) = shared.progress(running.id);
+    vigil.judge(&Look { info, silent_since, received }, clock::now())
 }
 
 /// How long a handshake on a path that may be dark may take.

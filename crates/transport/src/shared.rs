@@ -407,9 +407,13 @@ impl Shared {
         self.with(|inner, _| inner.slots.len())
     }
 
-    /// Since when the subflow has made no progress, if it makes none.
-    pub(crate) fn silent_since(&self, id: SubflowId) -> Option<Instant> {
-        self.with(|inner, _| inner.slots.iter().find(|slot| slot.id == id)?.silent_since)
+    /// Since when the subflow has made no progress, if it makes none, and how many bytes of the
+    /// peer's data have come on it.
+    pub(crate) fn progress(&self, id: SubflowId) -> (Option<Instant>, u64) {
+        self.with(|inner, _| {
+            let slot = inner.slots.iter().find(|slot| slot.id == id);
+            (slot.and_then(|slot| slot.silent_since), inner.session.received_on(id))
+        })
     }
 
     /// Asks the peer for a sign of life on a subflow.

@@ -322,8 +322,6 @@ pub(crate) struct TcpInfo {
     pub(crate) delivery_rate: Bitrate,
     /// Acknowledged by the peer's kernel so far, bytes.
     pub(crate) acked_bytes: u64,
-    /// Received in order so far, bytes.
-    pub(crate) received_bytes: u64,
     /// Segments retransmitted so far.
     pub(crate) retransmitted_segments: u64,
     /// Segments sent so far, retransmissions included.
@@ -373,7 +371,6 @@ impl TcpInfo {
             },
             delivery_rate: Bitrate::bps(raw.tcpi_delivery_rate.saturating_mul(8)),
             acked_bytes: raw.tcpi_bytes_acked,
-            received_bytes: raw.tcpi_bytes_received,
             retransmitted_segments: u64::from(raw.tcpi_total_retrans),
             segments_sent: u64::from(raw.tcpi_segs_out),
             timeouts: raw.tcpi_backoff,

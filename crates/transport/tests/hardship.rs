@@ -7,15 +7,15 @@ mod common;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use common::attack::{Heard, hello};
+use bytes::{Bytes, BytesMut};
+use common::attack::{Heard, hello, hello_reply};
 use common::{Relay, Security, check_echo, echo, pair, patiently, pattern, transfer, two_paths};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weftline::{Bind, Client, Error, Limits, MemoryBudget, PathConfig};
 use weftline_core::ByteCount;
-use weftline_core::wire::{Hello, Join, Preamble, Record};
+use weftline_core::wire::{Data, Hello, Join, Preamble, Record};
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -125,6 +125,47 @@ async fn connections_behind_a_relay_that_swallows_everything_end_at_both_ends() 
         })
         .await;
     }
+}
+
+/// Data that came and come no more are asked after once: the answer is no data.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_client_does_not_ask_for_ever() {
+    let listener = tokio::net::TcpListener::bind(LOOPBACK).await.unwrap();
+    let client = Client::builder().security(weftline::ClientSecurity::InsecurePlaintext);
+    let client = client.server(listener.local_addr().unwrap()).build().unwrap();
+    patiently(async {
+        let (connection, accepted) = tokio::join!(client.connect(), async {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            let mut heard = Heard::default();
+            assert!(matches!(heard.next(&mut peer).await, Some(Record::Hello(_))));
+            let payload = Bytes::from_static(b"an answer");
+            let data = Record::Data(Data { offset: 0, payload });
+            let reply = Record::HelloReply(hello_reply([1; 16], [2; 32]));
+            peer.write_all(&said(&[reply, data])).await.unwrap();
+            (peer, heard)
+        });
+        let mut connection = connection.unwrap();
+        connection.read_exact(&mut [0; 9]).await.unwrap();
+        let (mut peer, mut heard) = accepted;
+        let mut pings = 0;
+        // Time for twenty questions; a slow machine asks less.
+        let silence = tokio::time::sleep(Duration::from_secs(4));
+        tokio::pin!(silence);
+        loop {
+            let record = tokio::select! {
+                record = heard.next(&mut peer) => record,
+                () = &mut silence => break,
+            };
+            if let Some(Record::Ping(number)) = record {
+                pings += 1;
+                let mut answer = BytesMut::new();
+                Record::Pong(number).encode(&mut answer);
+                peer.write_all(&answer).await.unwrap();
+            }
+        }
+        assert!((1..=3).contains(&pings), "{pings} pings in 4 s");
+    })
+    .await;
 }
 
 /// A peer of no program of ours that finishes the hello and says nothing after that.
