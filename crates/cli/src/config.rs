@@ -21,6 +21,22 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, Failure> {
     parse(&text).map_err(wrong)
 }
 
+/// Refuses settings that exclude each other, of which those are `given` that say so: each with its
+/// long name. The parser of options knows this of options only; files, and options beside a file,
+/// come here.
+///
+/// # Errors
+/// When `one` is given, and any of `others`.
+pub(crate) fn exclude(one: (&str, bool), others: &[(&str, bool)]) -> Result<(), Failure> {
+    match others.iter().find(|(_, given)| *given && one.1) {
+        Some((other, _)) => Err(Failure::wrong_use(format!(
+            "--{} cannot be used with --{other}, whether as options or in a file; leave one out",
+            one.0
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// The settings in `text`, or what is wrong on which line.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error: toml::de::Error| {

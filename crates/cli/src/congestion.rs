@@ -18,6 +18,9 @@ use crate::output;
 /// Where the congestion control of new sockets is said that ask for none.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
+/// The name of the automatic choice, which is nothing to load.
+pub(crate) const AUTO: &str = "auto";
+
 /// What can be done with controls.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CongestionCommand {
@@ -49,6 +52,9 @@ pub(crate) fn run(command: CongestionCommand) -> Result<(), Failure> {
 /// Makes sure that this process's sockets can ask for the congestion control `name` to its end, and
 /// from now on tells coupled ones which of them are one connection: the kernel's name of it.
 pub(crate) fn provide(name: &str) -> Result<String, Failure> {
+    if name == AUTO {
+        return Ok(name.to_owned());
+    }
     let (kernel_name, loaded) = Control::provide(name)?;
     // It goes with the process.
     std::mem::forget(loaded);

@@ -22,7 +22,7 @@ use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::paths::{self, PathTable};
 use crate::secrets;
 use crate::serve::{end, limit_memory, parse_duration, parse_size, runtime, warn_plaintext};
-use crate::signals::Reload;
+use crate::signals::{Reload, log_nothing_to_reload};
 
 /// Connections kept ready unless told otherwise.
 const READY: usize = 2;
@@ -54,7 +54,8 @@ pub(crate) struct ConnectArgs {
     /// How bytes are spread over the paths, see `weftline list schedulers` [default: earliest]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// The kernel's congestion control on every path, both directions [default: the system's]
+    /// The kernel's congestion control on every path, both directions; auto: each end uses bbr
+    /// where it may, else its system's [default: auto]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// A fixed transmission window, such as 1MiB [default: follows the measured rates]
@@ -105,6 +106,9 @@ pub(crate) struct ConnectArgs {
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
+    /// How long a connection lives when the other end does not answer any more [default: 45s]
+    #[arg(long, value_name = "DURATION")]
+    idle_timeout: Option<String>,
     /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
     /// ends them at once [default: 30s]
     #[arg(long, value_name = "DURATION")]
@@ -152,22 +156,50 @@ struct ForwardTable {
 }
 
 impl ConnectArgs {
-    /// The options, completed from the configuration file.
+    /// The options, completed from the configuration file, and checked.
     fn complete(self) -> Result<Self, Failure> {
-        let Some(file) = &self.config else { return Ok(self) };
-        let from: Self = config::read(file)?;
+        let all = match self.config.clone() {
+            Some(file) => self.completed(config::read(&file)?),
+            None => self,
+        };
+        all.check()?;
+        Ok(all)
+    }
+
+    /// Refuses what does not go together, wherever it was said.
+    fn check(&self) -> Result<(), Failure> {
+        let given = |name, option: Option<&str>| (name, option.is_some());
+        let path = |option: &Option<PathBuf>| option.as_ref().map(|_| "");
+        let ca = given("ca", path(&self.ca));
+        let fingerprint = given("fingerprint", self.fingerprint.as_deref());
+        let own = [given("cert", path(&self.cert)), given("key", path(&self.key))];
+        let plaintext = ("insecure-plaintext", self.insecure_plaintext);
+        config::exclude(plaintext, &[fingerprint, ca, own[0], own[1]])?;
+        config::exclude(fingerprint, &[ca])?;
+        if self.server_name.is_some() && self.ca.is_none() {
+            return Err(Failure::wrong_use("--server-name is for --ca, which is not given"));
+        }
+        Ok(())
+    }
+
+    /// The options, with `from` for those that are not given.
+    fn completed(self, from: Self) -> Self {
         // How the server is known is one choice: not half from here and half from there.
         let trusts = self.fingerprint.is_some() || self.ca.is_some() || self.insecure_plaintext;
-        let (fingerprint, ca, insecure_plaintext) = if trusts {
-            (self.fingerprint, self.ca, self.insecure_plaintext)
+        let (fingerprint, ca, server_name, insecure_plaintext) = if trusts {
+            // A name goes with authorities, also if only these are given anew.
+            let from_name = from.server_name.filter(|_| self.ca.is_some());
+            let server_name = self.server_name.or(from_name);
+            (self.fingerprint, self.ca, server_name, self.insecure_plaintext)
         } else {
-            (from.fingerprint, from.ca, from.insecure_plaintext)
+            let server_name = self.server_name.or(from.server_name);
+            (from.fingerprint, from.ca, server_name, from.insecure_plaintext)
         };
         let (listen, socks) = match (self.listen, self.socks) {
             (None, None) => (from.listen, from.socks),
             given => given,
         };
-        Ok(Self {
+        Self {
             server: if self.server.is_empty() { from.server } else { self.server },
             paths: if self.path.is_empty() { from.paths } else { Vec::new() },
             path: if self.path.is_empty() { from.path } else { self.path },
@@ -183,7 +215,7 @@ impl ConnectArgs {
             forward_path: self.forward_path.or(from.forward_path),
             fingerprint,
             ca,
-            server_name: self.server_name.or(from.server_name),
+            server_name,
             cert: self.cert.or(from.cert),
             key: self.key.or(from.key),
             token_file: self.token_file.or(from.token_file),
@@ -192,6 +224,7 @@ impl ConnectArgs {
             max_memory: self.max_memory.or(from.max_memory),
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
             grace: self.grace.or(from.grace),
+            idle_timeout: self.idle_timeout.or(from.idle_timeout),
             drain: self.drain.or(from.drain),
             control: self.control.or(from.control),
             metrics: self.metrics.or(from.metrics),
@@ -199,7 +232,7 @@ impl ConnectArgs {
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
             config: None,
-        })
+        }
     }
 
     fn security(&self) -> Result<ClientSecurity, Failure> {
@@ -259,6 +292,9 @@ impl ConnectArgs {
         }
         if let Some(grace) = &self.grace {
             builder = builder.grace(parse_duration("--grace", grace)?);
+        }
+        if let Some(timeout) = &self.idle_timeout {
+            builder = builder.idle_timeout(parse_duration("--idle-timeout", timeout)?);
         }
         Ok(builder.security(self.security()?))
     }
@@ -380,8 +416,10 @@ fn place(
 /// Forwards until a signal comes.
 pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let passed = sockets::take()?;
-    let file = args.config.clone();
     let first = args.clone().complete()?;
+    // A secret or a certificate can be replaced without any configuration file.
+    let named = [&args.config, &first.token_file, &first.cert, &first.socks_users];
+    let file = named.into_iter().flatten().next().cloned();
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
@@ -389,7 +427,7 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Connect, first.drain.as_deref())?;
-        let mut reload = Reload::on_signal(file.as_deref())?;
+        let mut reload = Reload::on_signal()?;
         let _open = Doors::open(&life, first.doors()).await?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
         tokio::select! {
@@ -403,13 +441,17 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
                 () = reload.wanted() => life.reloading(),
                 () = life.stopping() => break,
             }
+            let Some(file) = &file else {
+                log_nothing_to_reload();
+                continue;
+            };
             let again = async {
                 let args = args.clone().complete()?;
                 let wanted = args.listeners(listeners.passed())?;
                 listeners.set(wanted).await
             };
             tokio::select! {
-                set = again => log_reload(file.as_deref(), set),
+                set = again => log_reload(file, set),
                 () = life.stopping() => break,
             }
         }
@@ -422,8 +464,8 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
 }
 
 /// Says what came of reading a configuration file again.
-pub(crate) fn log_reload(file: Option<&Path>, result: Result<(), Failure>) {
-    let file = file.unwrap_or(Path::new("the configuration")).display();
+pub(crate) fn log_reload(file: &Path, result: Result<(), Failure>) {
+    let file = file.display();
     match result {
         Ok(()) => tracing::info!("{file} has been read again"),
         Err(error) => tracing::error!("{file} is left aside, nothing has changed: {error}"),

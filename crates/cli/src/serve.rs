@@ -21,7 +21,7 @@ use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, Doors, Life, Wanted, sockets};
 use crate::output;
 use crate::secrets;
-use crate::signals::Reload;
+use crate::signals::{Reload, log_nothing_to_reload};
 
 /// Options of `serve`, and the keys of its configuration file.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -62,6 +62,10 @@ pub(crate) struct ServeArgs {
     /// has: compound, lia, olia, balia (needs root)
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     congestion: Vec<String>,
+    /// The only congestion controls that clients may choose, such as bbr,cubic; read again on SIGHUP
+    /// [default: all that this machine has]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    allow_congestion: Option<Vec<String>>,
     /// Most memory of a connection for received bytes, and again for bytes to send
     /// [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
@@ -76,6 +80,9 @@ pub(crate) struct ServeArgs {
     /// How long a connection lives without any path [default: 30s]
     #[arg(long, value_name = "DURATION")]
     grace: Option<String>,
+    /// How long a connection lives when the other end does not answer any more [default: 45s]
+    #[arg(long, value_name = "DURATION")]
+    idle_timeout: Option<String>,
     /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
     /// ends them at once [default: 30s]
     #[arg(long, value_name = "DURATION")]
@@ -104,11 +111,30 @@ pub(crate) struct ServeArgs {
 }
 
 impl ServeArgs {
-    /// The options, completed from the configuration file.
+    /// The options, completed from the configuration file, and checked.
     fn complete(self) -> Result<Self, Failure> {
-        let Some(file) = &self.config else { return Ok(self) };
-        let from: Self = config::read(file)?;
-        Ok(Self {
+        let all = match self.config.clone() {
+            Some(file) => self.completed(config::read(&file)?),
+            None => self,
+        };
+        all.check()?;
+        Ok(all)
+    }
+
+    /// Refuses what does not go together, wherever it was said. A state directory does no harm
+    /// beside plaintext: units always name one.
+    fn check(&self) -> Result<(), Failure> {
+        let others = [
+            ("client-ca", self.client_ca.is_some()),
+            ("cert", self.cert.is_some()),
+            ("key", self.key.is_some()),
+        ];
+        config::exclude(("insecure-plaintext", self.insecure_plaintext), &others)
+    }
+
+    /// The options, with `from` for those that are not given.
+    fn completed(self, from: Self) -> Self {
+        Self {
             listen: if self.listen.is_empty() { from.listen } else { self.listen },
             socks: self.socks || (from.socks && self.forward.is_none()),
             forward: if self.socks { None } else { self.forward.or(from.forward) },
@@ -116,6 +142,7 @@ impl ServeArgs {
                 true => from.congestion,
                 false => self.congestion,
             },
+            allow_congestion: self.allow_congestion.or(from.allow_congestion),
             cert: self.cert.or(from.cert),
             key: self.key.or(from.key),
             state_dir: self.state_dir.or(from.state_dir),
@@ -126,6 +153,7 @@ impl ServeArgs {
             max_total_memory: self.max_total_memory.or(from.max_total_memory),
             max_connections: self.max_connections.or(from.max_connections),
             grace: self.grace.or(from.grace),
+            idle_timeout: self.idle_timeout.or(from.idle_timeout),
             drain: self.drain.or(from.drain),
             control: self.control.or(from.control),
             metrics: self.metrics.or(from.metrics),
@@ -133,12 +161,14 @@ impl ServeArgs {
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
             config: None,
-        })
+        }
     }
 
     fn target(&self) -> Result<Target, Failure> {
         let Some(target) = &self.forward else {
-            let authenticates = self.token_file.is_some() || self.client_ca.is_some();
+            // Without TLS nobody shows a certificate, whatever authorities are named.
+            let by_certificate = self.client_ca.is_some() && !self.insecure_plaintext;
+            let authenticates = self.token_file.is_some() || by_certificate;
             return match (self.socks, authenticates) {
                 (false, _) => Err(Failure::wrong_use(
                     "nothing to forward to; give --forward ADDR, or --socks",
@@ -176,6 +206,9 @@ impl ServeArgs {
         if let Some(file) = &self.token_file {
             builder = secrets::tokens(file)?.into_iter().fold(builder, |b, token| b.token(token));
         }
+        if let Some(names) = &self.allow_congestion {
+            builder = builder.allow_congestion(allowed_congestion(names)?);
+        }
         if let Some(size) = &self.max_memory {
             builder = builder.max_memory(parse_size("--max-memory", size)?);
         }
@@ -187,6 +220,9 @@ impl ServeArgs {
         }
         if let Some(grace) = &self.grace {
             builder = builder.grace(parse_duration("--grace", grace)?);
+        }
+        if let Some(timeout) = &self.idle_timeout {
+            builder = builder.idle_timeout(parse_duration("--idle-timeout", timeout)?);
         }
         Ok((builder, greeting))
     }
@@ -236,6 +272,17 @@ pub(crate) fn tls(
         _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
     };
     Ok(ServerSecurity::Tls(ServerTls::new(&identity, client_ca)?))
+}
+
+/// The kernel's names of the congestion controls that clients may choose.
+fn allowed_congestion(names: &[String]) -> Result<Vec<String>, Failure> {
+    let provide = |name: &String| match name.as_str() {
+        congestion::AUTO => Err(Failure::wrong_use(
+            "--allow-congestion: auto is always allowed and keeps to the names given; leave it out",
+        )),
+        name => congestion::provide(name),
+    };
+    names.iter().map(provide).collect()
 }
 
 /// Says on standard error what plaintext means.
@@ -305,7 +352,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Serve, first.drain.as_deref())?;
-        let mut wanted = Reload::on_signal(file.as_deref())?;
+        let mut wanted = Reload::on_signal()?;
         let server = builder.bind(&fresh)?;
         let addresses: Vec<_> = server.local_addrs().iter().map(ToString::to_string).collect();
         for address in &addresses {
@@ -320,9 +367,13 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             loop {
                 wanted.wanted().await;
                 life.reloading();
-                let again = args.clone().complete();
-                let result = again.and_then(|args| args.reload(&first, &control));
-                log_reload(file.as_deref(), result);
+                match &file {
+                    Some(file) => {
+                        let again = args.clone().complete();
+                        log_reload(file, again.and_then(|args| args.reload(&first, &control)));
+                    }
+                    None => log_nothing_to_reload(),
+                }
                 life.ready();
             }
         };

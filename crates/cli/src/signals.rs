@@ -1,35 +1,38 @@
 //! Stopping by SIGINT or SIGTERM: once to finish, twice to stop at once. Reading the configuration
 //! again by SIGHUP.
 
-use std::path::Path;
-
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::failure::Failure;
 
 /// The wish to read the configuration again.
-pub(crate) struct Reload(Option<Signal>);
+pub(crate) struct Reload(Signal);
 
 impl Reload {
-    /// Starts to catch the signal if there is a configuration `file`; otherwise it does what it
-    /// does to other programs.
+    /// Starts to catch the signal, whether there is a configuration file or not: a daemon must not
+    /// end by what a service manager sends to have its configuration read.
     ///
     /// # Errors
     /// When the system does not let us.
-    pub(crate) fn on_signal(file: Option<&Path>) -> Result<Self, Failure> {
-        Ok(Self(file.map(|_| signal(SignalKind::hangup())).transpose()?))
+    pub(crate) fn on_signal() -> Result<Self, Failure> {
+        Ok(Self(signal(SignalKind::hangup())?))
     }
 
     /// Waits for the next signal. Cancel safe.
     pub(crate) async fn wanted(&mut self) {
-        if let Some(signal) = &mut self.0
-            && signal.recv().await.is_some()
-        {
-            return;
+        if self.0.recv().await.is_none() {
+            std::future::pending::<()>().await;
         }
-        std::future::pending::<()>().await;
     }
+}
+
+/// Says that there is nothing to read again.
+pub(crate) fn log_nothing_to_reload() {
+    tracing::warn!(
+        "SIGHUP: there is no file to read again, as the daemon was started without --config; it \
+         goes on as it is"
+    );
 }
 
 /// Counts the signals from here on.

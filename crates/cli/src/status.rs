@@ -1,5 +1,6 @@
 //! `weftline status`: what a running daemon does.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -218,6 +219,7 @@ fn paths(one: &Connection) -> String {
         "role",
         "state",
         "srtt",
+        "control",
         "cwnd",
         "sending",
         "receiving",
@@ -235,6 +237,7 @@ fn paths(one: &Connection) -> String {
             path.role.clone(),
             path.state.clone(),
             path.srtt_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}ms")),
+            path.congestion.clone().unwrap_or_else(|| "-".to_owned()),
             path.cwnd_bytes.map_or("-".to_owned(), bytes),
             rate(path.send_mbps),
             rate(path.receive_mbps),
@@ -248,7 +251,23 @@ fn paths(one: &Connection) -> String {
     for column in table.column_iter_mut().skip(3) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.extend(fallbacks(one));
+    lines.join("\n")
+}
+
+/// Why paths do not run the congestion control that they should, a line for each reason.
+fn fallbacks(one: &Connection) -> Vec<String> {
+    let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for path in &one.paths {
+        if let (Some(control), Some(why)) = (&path.congestion, &path.congestion_fallback) {
+            reasons.entry((control, why)).or_default().push(&path.name);
+        }
+    }
+    let line = |((control, why), paths): ((&str, &str), Vec<&str>)| {
+        format!(" {}: {control} instead of bbr: {why}", paths.join(", "))
+    };
+    reasons.into_iter().map(line).collect()
 }
 
 fn rate(mbps: Option<f64>) -> String {

@@ -132,6 +132,117 @@ fn status_shows_connections_and_paths() {
     finish(stream);
 }
 
+/// What the kernel says is the congestion control of new sockets here, and whether BBR can be set.
+fn control_of_new_sockets() -> (String, bool) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let name = String::from_utf8(socket.tcp_congestion().unwrap()).unwrap();
+    (name.trim_end_matches('\0').to_owned(), socket.set_tcp_congestion(b"bbr").is_ok())
+}
+
+#[test]
+fn without_a_word_both_ends_use_bbr_where_they_may_and_say_so() {
+    let world = World::new();
+    let stream = begin(world.local, 1000);
+    let (default, has_bbr) = control_of_new_sockets();
+    let wanted = if has_bbr { "bbr" } else { &default };
+    for (name, daemon) in [("serve", &world.server), ("connect", &world.client)] {
+        let line = daemon.logs("congestion control: ");
+        assert!(line.contains(&format!("congestion control: {wanted}")), "{line}");
+        let status = world.status(name, &[]);
+        for path in status["connections"][0]["paths"].as_array().unwrap() {
+            assert_eq!(path["congestion"], wanted, "{path}");
+            assert_eq!(path["congestion_fallback"].is_null(), has_bbr, "{path}");
+        }
+    }
+    finish(stream);
+}
+
+/// A server in plaintext with `more`, a client of it with `wish`, and what `weftline status --json`
+/// says of the server's first connection.
+fn served(more: &[&str], wish: &[&str]) -> (Value, Daemon) {
+    let dir = tempfile::tempdir().unwrap();
+    let control = dir.path().join("serve.sock").to_str().unwrap().to_owned();
+    let target = echo().to_string();
+    let args = ["serve", "--insecure-plaintext", "--listen", "127.0.0.1:0", "--forward", &target];
+    let mut server = Daemon::start(&[&args[..], &["--control", &control], more].concat());
+    let address = server.listening().to_string();
+    let args = ["connect", "--insecure-plaintext", "--server", &address, "--path", "a=127.0.0.1"];
+    let mut client = Daemon::start(&[&args[..], &["--listen", "127.0.0.1:0"], wish].concat());
+    let stream = begin(client.listening(), 1000);
+    let output = run(&["status", "--control", &control, "--json"]);
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let output = run(&["status", "--control", &control]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let path = status["connections"][0]["paths"][0].clone();
+    let why = path["congestion_fallback"].as_str();
+    assert!(why.is_none_or(|why| text.contains(&format!("instead of bbr: {why}"))), "{text}");
+    finish(stream);
+    (path, server)
+}
+
+#[test]
+fn a_server_keeps_clients_to_the_controls_it_allows() {
+    // Every kernel has reno, and every user may set it.
+    let (path, server) = served(&["--allow-congestion", "reno"], &[]);
+    assert_eq!(path["congestion"], "reno", "{path}");
+    let why = path["congestion_fallback"].as_str().unwrap();
+    assert!(why.contains("bbr is not among those that this server allows"), "{why}");
+    server.logs("congestion control: reno, not bbr: bbr is not among");
+    let (path, _server) = served(&["--allow-congestion", "reno"], &["--congestion", "reno"]);
+    assert_eq!((&path["congestion"], &path["congestion_fallback"]), (&"reno".into(), &Value::Null));
+
+    let target = echo().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("serve.toml");
+    fs::write(&config, "insecure-plaintext = true\nallow-congestion = ['reno']\n").unwrap();
+    let args = ["serve", "--listen", "127.0.0.1:0", "--forward", &target, "--config"];
+    let mut server = Daemon::start(&[&args[..], &[config.to_str().unwrap()]].concat());
+    let address = server.listening().to_string();
+    let (default, _) = control_of_new_sockets();
+    if default == "reno" {
+        return;
+    }
+    let args = ["connect", "--insecure-plaintext", "--server", &address, "--path", "a=127.0.0.1"];
+    let client = Daemon::start(
+        &[&args[..], &["--listen", "127.0.0.1:0", "--congestion", &default]].concat(),
+    );
+    client.logs(&format!("'{default}' is not allowed here (allowed: reno, auto)"));
+}
+
+/// A control that the kernel has but that this user may not set: the client is told so. The server
+/// runs without the capability to set it, by util-linux's setpriv.
+#[test]
+fn a_client_is_told_of_a_control_that_the_server_may_not_set() {
+    let read = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{name}_congestion_control"));
+        text.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (available, allowed) = (read("available"), read("allowed"));
+    let restricted = available.iter().find(|name| !allowed.contains(name));
+    let (Some(restricted), true) = (restricted, rustix::process::geteuid().is_root()) else {
+        return;
+    };
+    let target = echo().to_string();
+    let program = weftline(&[]);
+    let mut command = Command::new("setpriv");
+    command.args(["--inh-caps=-all", "--bounding-set=-net_admin"]).arg(program.get_program());
+    command.args([
+        "serve",
+        "--insecure-plaintext",
+        "--listen",
+        "127.0.0.1:0",
+        "--forward",
+        &target,
+    ]);
+    let mut server = Daemon::spawn(command.args(["--control", "none"]));
+    let address = server.listening().to_string();
+    let args = ["connect", "--insecure-plaintext", "--server", &address, "--path", "a=127.0.0.1"];
+    let more = ["--listen", "127.0.0.1:0", "--congestion", restricted];
+    let client = Daemon::start(&[&args[..], &more].concat());
+    client.logs(&format!("server: the congestion control '{restricted}' is restricted"));
+    server.logs(&format!("the congestion control '{restricted}' is restricted"));
+}
+
 #[test]
 fn status_can_be_watched_until_the_daemon_ends() {
     let world = World::new();

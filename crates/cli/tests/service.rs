@@ -140,6 +140,30 @@ fn a_daemon_that_nobody_uses_stops_at_once() {
     assert_eq!(server.end().0, Some(0));
 }
 
+/// SIGHUP ends programs that do not expect it.
+#[test]
+fn a_daemon_without_any_file_says_so_on_sighup_and_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (server, address) = plain_server(&["--control", &at("serve")]);
+    let more = ["--listen", "127.0.0.1:0", "--control", &at("connect")];
+    let mut client = plain_client(address, &more);
+    let mut stream = begin(client.listening());
+    for (daemon, name) in [(&server, "serve"), (&client, "connect")] {
+        daemon.signal("-HUP");
+        daemon.logs("SIGHUP: there is no file to read again");
+        let status = common::run(&["status", "--json", "--control", &at(name)]);
+        assert!(status.status.success(), "{status:?}");
+    }
+    exchange(&mut stream);
+    finish(stream);
+    for (daemon, name) in [(client, "connect"), (server, "serve")] {
+        daemon.signal("-TERM");
+        assert_eq!(daemon.end().0, Some(0));
+        assert!(!dir.path().join(name).exists(), "the socket goes with the daemon");
+    }
+}
+
 /// What a service manager is told.
 struct Manager {
     socket: UnixDatagram,

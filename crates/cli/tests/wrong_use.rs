@@ -180,6 +180,16 @@ fn certificates_tokens_and_directories_that_do_not_work_are_named() {
             vec!["--congestion", "cubic,warp", "--state-dir", state],
             "unknown congestion control 'warp' (this kernel has: ",
         ),
+        (
+            2,
+            vec!["--allow-congestion", "reno,warp", "--state-dir", state],
+            "unknown congestion control 'warp' (this kernel has: ",
+        ),
+        (
+            2,
+            vec!["--allow-congestion", "auto", "--state-dir", state],
+            "--allow-congestion: auto is always allowed",
+        ),
     ] {
         let all = [&["serve", "--listen", "127.0.0.1:0", "--forward", "127.0.0.1:1"], &args[..]];
         let line = failure(status, &all.concat());
@@ -206,6 +216,76 @@ fn a_configuration_file_is_checked_line_by_line() {
     }
     let line = failure(2, &["connect", "--config", "/nonexistent.toml"]);
     assert!(line.contains("/nonexistent.toml: No such file"), "{line}");
+}
+
+/// What the options refuse, a file must not bring about: a server with these settings was a proxy
+/// for everybody.
+#[test]
+fn settings_that_exclude_each_other_do_so_in_a_file_and_beside_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("weftline.toml");
+    let path = path.to_str().unwrap();
+    let serve = &["serve", "--listen", "127.0.0.1:0", "--config", path][..];
+    let connect = &["connect", "--listen", "127.0.0.1:0", "--config", path][..];
+    let server = "server = ['127.0.0.1:1']\npath = ['one=127.0.0.1']\n";
+    for (command, text, more, message) in [
+        (
+            serve,
+            "insecure-plaintext = true\nclient-ca = '/ca.pem'\nsocks = true\n",
+            &[][..],
+            "--insecure-plaintext cannot be used with --client-ca",
+        ),
+        (
+            serve,
+            "client-ca = '/ca.pem'\nsocks = true\n",
+            &["--insecure-plaintext"],
+            "--insecure-plaintext cannot be used with --client-ca",
+        ),
+        (
+            serve,
+            "insecure-plaintext = true\nforward = '127.0.0.1:1'\n",
+            &["--cert", "/cert.pem", "--key", "/key.pem"],
+            "--insecure-plaintext cannot be used with --cert",
+        ),
+        (
+            serve,
+            "insecure-plaintext = true\nsocks = true\n",
+            &[],
+            "give --token-file or --client-ca",
+        ),
+        (serve, "insecure-plaintext = true\n", &["--socks"], "give --token-file or --client-ca"),
+        (serve, "socks = true\nforward = '127.0.0.1:1'\n", &[], "--forward and --socks exclude"),
+        (
+            connect,
+            "insecure-plaintext = true\nca = '/ca.pem'\n",
+            &[],
+            "--insecure-plaintext cannot be used with --ca",
+        ),
+        (
+            connect,
+            "cert = '/cert.pem'\nkey = '/key.pem'\n",
+            &["--insecure-plaintext"],
+            "--insecure-plaintext cannot be used with --cert",
+        ),
+        (
+            connect,
+            "fingerprint = 'sha256:00'\nca = '/ca.pem'\n",
+            &[],
+            "--fingerprint cannot be used with --ca",
+        ),
+        (
+            connect,
+            "server-name = 'a'\nfingerprint = 'sha256:00'\n",
+            &[],
+            "--server-name is for --ca",
+        ),
+    ] {
+        let text =
+            if command[0] == "connect" { format!("{server}{text}") } else { text.to_owned() };
+        fs::write(path, &text).unwrap();
+        let line = failure(2, &[command, more].concat());
+        assert!(line.contains(message), "{text}: {line}");
+    }
 }
 
 #[test]

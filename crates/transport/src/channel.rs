@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use rustls::pki_types::ServerName;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use weftline_core::wire::{Greeting, INITIAL_CREDIT, Preamble, Record, Refusal, WireError};
 
+use crate::congestion::{self, Choice, CongestionInUse};
 use crate::error::Error;
 use crate::handshake::Awaited;
 use crate::refusal;
@@ -31,6 +33,7 @@ pub(crate) struct Channel {
     stream: Stream,
     peer: SocketAddr,
     greeting: Greeting,
+    congestion: Option<CongestionInUse>,
 }
 
 enum Stream {
@@ -45,6 +48,8 @@ pub(crate) struct Parts {
     pub(crate) tls: Option<rustls::Connection>,
     pub(crate) input: BytesMut,
     pub(crate) peer: SocketAddr,
+    /// What the socket runs.
+    pub(crate) congestion: CongestionInUse,
     /// What goes out before anything else.
     pub(crate) first: Bytes,
     /// What comes in before anything else.
@@ -53,7 +58,7 @@ pub(crate) struct Parts {
 
 impl Channel {
     fn new(stream: Stream, peer: SocketAddr) -> Self {
-        Self { stream, peer, greeting: Greeting::default() }
+        Self { stream, peer, greeting: Greeting::default(), congestion: None }
     }
 
     /// The client's side; `name` is what the server's certificate must be issued to.
@@ -138,6 +143,20 @@ impl Channel {
             Stream::Plain(stream) => stream,
             Stream::Tls(stream) => stream.get_ref().0,
         }
+    }
+
+    /// Gives the socket the congestion control that was chosen, see [`congestion::apply`].
+    ///
+    /// # Errors
+    /// When a control was named and cannot be set.
+    pub(crate) fn set_congestion(
+        &mut self,
+        choice: &Choice,
+        allowed: Option<&[String]>,
+    ) -> Result<(), Error> {
+        let socket = SockRef::from(self.socket());
+        self.congestion = Some(congestion::apply(&socket, choice, allowed)?);
+        Ok(())
     }
 
     /// Keying material that only the two ends of this TLS channel know (RFC 9266's exporter under
@@ -239,7 +258,9 @@ impl Channel {
         };
         let first = first.map(first_words).unwrap_or_default();
         let input = self.greeting.into_rest();
-        Parts { stream, tls, input, peer: self.peer, first, awaited: None }
+        let in_use = || CongestionInUse::of(&SockRef::from(&stream));
+        let congestion = self.congestion.unwrap_or_else(in_use);
+        Parts { stream, tls, input, peer: self.peer, congestion, first, awaited: None }
     }
 }
 

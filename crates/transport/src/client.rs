@@ -13,6 +13,7 @@ use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
 
 use crate::address::ServerAddr;
 use crate::attempt::Attempt;
+use crate::congestion::{Choice, check_congestion};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::random;
@@ -20,8 +21,8 @@ use crate::links::LinkWatch;
 use crate::memory::MemoryBudget;
 use crate::policy::Caps;
 use crate::redial::PathKnowledge;
-use crate::server::check_max_memory;
-use crate::socket::{Bind, SocketOptions, check_congestion};
+use crate::server::{IDLE_TIMEOUT, check_idle_timeout, check_max_memory};
+use crate::socket::{Bind, SocketOptions};
 use crate::tls::ClientSecurity;
 use crate::token::Token;
 
@@ -37,7 +38,8 @@ pub struct PathConfig {
     pub bind: Bind,
     /// What it is for, and the most it may carry in each direction, all connections together.
     pub policy: PathPolicy,
-    /// The kernel's congestion control on it, in both directions; that of the client if `None`.
+    /// The kernel's congestion control on it, in both directions, or `auto`; that of the client if
+    /// `None`.
     pub congestion: Option<String>,
 }
 
@@ -108,7 +110,10 @@ impl Settings {
 
     /// The settings of sockets on a path.
     pub(crate) fn socket_options(&self, path: &PathConfig) -> SocketOptions {
-        let congestion = path.congestion.clone().or_else(|| self.socket.congestion.clone());
+        let congestion = match &path.congestion {
+            Some(name) => Choice::of(name),
+            None => self.socket.congestion.clone(),
+        };
         SocketOptions { congestion, ..self.socket.clone() }
     }
 
@@ -261,6 +266,7 @@ pub struct ClientBuilder {
     handshake_timeout: Duration,
     replace_stalled: bool,
     grace: Duration,
+    idle_timeout: Duration,
     seed: Option<u64>,
 }
 
@@ -285,6 +291,7 @@ impl Default for ClientBuilder {
             socket: SocketOptions::default(),
             handshake_timeout: Duration::from_secs(5),
             grace: Duration::from_secs(30),
+            idle_timeout: IDLE_TIMEOUT,
             replace_stalled: true,
             seed: None,
         }
@@ -377,11 +384,13 @@ impl ClientBuilder {
         self
     }
 
-    /// The kernel's congestion control on every subflow, in both directions; by default the
-    /// system's own.
+    /// The kernel's congestion control on every subflow, in both directions: each end must have it.
+    /// By default, and with `auto`, each end uses BBR where it may set it and else its system's
+    /// default; [`ConnectionStatus::congestion`](crate::status::ConnectionStatus::congestion) says
+    /// which it is.
     #[must_use]
     pub fn congestion(mut self, name: impl Into<String>) -> Self {
-        self.socket.congestion = Some(name.into());
+        self.socket.congestion = Choice::of(&name.into());
         self
     }
 
@@ -438,6 +447,15 @@ impl ClientBuilder {
         self
     }
 
+    /// How long a connection lives without a word from the peer, though it was asked; default 45 s,
+    /// at least 1 s. A path that is cut is another matter: the kernel gives its socket up within
+    /// 30 s, and then [`grace`](Self::grace) counts.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
     /// Whether a subflow that makes no progress is replaced by a fresh TCP connection over the same
     /// path; the default. Without it the path waits for the kernel's retransmission timer, for
     /// comparison with worlds where nothing is replaced.
@@ -468,13 +486,14 @@ impl ClientBuilder {
             self.paths.push(PathConfig::new("default", Bind::Any));
         }
         check_max_memory(self.max_memory)?;
+        check_idle_timeout(self.idle_timeout)?;
         self.check_window()?;
         self.check_latency()?;
         let security = self.security.take().ok_or(Error::NoTrust)?;
         let paths = self.match_paths()?;
-        let of_paths = paths.iter().filter_map(|(path, _)| path.congestion.as_ref());
-        for name in self.socket.congestion.iter().chain(of_paths) {
-            check_congestion(name)?;
+        let of_paths = paths.iter().filter_map(|(path, _)| path.congestion.clone());
+        for name in of_paths.chain([self.socket.congestion.on_wire()]) {
+            check_congestion(&name)?;
         }
         let forward = self.forward_index()?;
         let scheduler =
@@ -499,6 +518,7 @@ impl ClientBuilder {
                 ..SchedulerConfig::default()
             },
             max_memory: self.max_memory,
+            peer_timeout: Some(self.idle_timeout),
             // The server says what it takes.
             messages: longest.map(|longest| MessageLimits {
                 longest_sent: 0,
@@ -509,7 +529,7 @@ impl ClientBuilder {
         };
         let hello = Hello {
             scheduler: self.scheduler,
-            congestion: self.socket.congestion.clone().unwrap_or_default(),
+            congestion: self.socket.congestion.on_wire(),
             window: self.window.map_or(0, ByteCount::as_u64),
             forward_pin: forward.map_or(0, |PathId(number)| number + 1),
             group: common.group,

@@ -102,6 +102,20 @@ pub enum Error {
         /// Bytes of the peer's stream received in order.
         received: u64,
     },
+    /// The peer does not answer any more, though its machine or something on the way takes what is
+    /// sent.
+    #[error(
+        "the peer has not answered for {after:?}: {delivered} bytes sent were acknowledged in \
+         order, {received} bytes received"
+    )]
+    PeerLost {
+        /// How long nothing came from it, though it was asked.
+        after: Duration,
+        /// Bytes of this side's stream that the peer has acknowledged in order.
+        delivered: u64,
+        /// Bytes of the peer's stream received in order.
+        received: u64,
+    },
     /// A client without any way to know the server.
     #[error(
         "nothing to verify the server by: give the fingerprint it prints at start \
@@ -272,7 +286,7 @@ impl Error {
     pub(crate) fn io_kind(&self) -> io::ErrorKind {
         match self {
             Self::CarriesMessages => io::ErrorKind::Unsupported,
-            Self::NoPath { .. } => io::ErrorKind::TimedOut,
+            Self::NoPath { .. } | Self::PeerLost { .. } => io::ErrorKind::TimedOut,
             Self::Protocol { .. } => io::ErrorKind::InvalidData,
             Self::Refused { .. } => io::ErrorKind::ConnectionRefused,
             Self::Reset { .. } => io::ErrorKind::ConnectionReset,
@@ -290,6 +304,7 @@ impl Error {
             | Self::MemoryUsedUp { .. }
             | Self::NoInterfaceAddress { .. }
             | Self::NoPath { .. }
+            | Self::PeerLost { .. }
             | Self::Reset { .. }
             | Self::Resolve { .. }
             | Self::Socket(_)

@@ -62,6 +62,7 @@ mod channel;
 mod cipher;
 mod client;
 mod clock;
+mod congestion;
 mod connection;
 mod coupling;
 mod error;
@@ -92,6 +93,7 @@ pub mod status;
 
 pub use address::{ParseServerAddrError, ServerAddr};
 pub use client::{Client, ClientBuilder, PathConfig};
+pub use congestion::{CongestionInUse, check_congestion, congestion_controls};
 pub use connection::{Connection, ConnectionStats, Control, ReadHalf, WriteHalf};
 pub use coupling::set_coupler;
 pub use error::Error;
@@ -101,7 +103,7 @@ pub use limits::Limits;
 pub use memory::MemoryBudget;
 pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};
 pub use server::{Server, ServerBuilder, ServerControl};
-pub use socket::{Bind, check_congestion, congestion_controls};
+pub use socket::Bind;
 pub use stats::{ProcessStats, process_stats, refusals};
 pub use tls::{
     ClientSecurity, ClientTls, Fingerprint, Identity, ParseFingerprintError, ServerSecurity,

@@ -206,7 +206,9 @@ impl Dialer {
         let address = stream.peer_addr().map_err(Error::Socket)?;
         let name = settings.server_name.clone().unwrap_or_else(|| server.certificate_name());
         let channel = Channel::connect(stream, &settings.security, &name);
-        let channel = in_time(limit, address, channel).await?;
+        let mut channel = in_time(limit, address, channel).await?;
+        let options = settings.socket_options(path);
+        channel.set_congestion(&options.congestion, None)?;
         let subflow = SubflowId(self.origin.next_subflow.fetch_add(1, Ordering::Relaxed));
         let path_id = settings.ids[index];
         let mut channel = Some(channel);
@@ -226,7 +228,7 @@ impl Dialer {
                     path: path_id.0,
                     path_name: path.name.clone(),
                     policy: open.shared.policy(path_id),
-                    congestion: Some(settings.socket_options(path).congestion.unwrap_or_default()),
+                    congestion: Some(options.congestion.on_wire()),
                     ..Join::default()
                 };
                 let join = handshake::join(channel, &open.keys, join);
@@ -258,7 +260,7 @@ impl Dialer {
             path_name: path.name.clone(),
             nonce: self.origin.nonce,
             policy: settings.note(index),
-            congestion: settings.socket_options(path).congestion.unwrap_or_default(),
+            congestion: settings.socket_options(path).congestion.on_wire(),
             ..settings.hello.clone()
         };
         let peer = channel.peer();
@@ -522,8 +524,8 @@ impl Teller {
 /// Looks at a subflow; one whose socket is gone is stalled.
 fn look(running: &Running, shared: &Shared, vigil: &mut Vigil) -> Verdict {
     let Some(info) = running.info() else { return Verdict::Stalled };
-    let silent_since = shared.silent_since(running.id);
-    vigil.judge(&Look { info, silent_since }, clock::now())
+    let (silent_since, received) = shared.progress(running.id);
+    vigil.judge(&Look { info, silent_since, received }, clock::now())
 }
 
 /// How long a handshake on a path that may be dark may take.

@@ -27,9 +27,24 @@ pub const TOKEN: u64 = 8;
 /// The client wants a connection of messages and the server takes byte streams only.
 pub const MESSAGES: u64 = 9;
 
-/// `text` from a peer, made fit for one line of a terminal.
+/// `text` from a peer, made fit for one line of a terminal: without controls, and without what
+/// reorders or hides the text around it.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if c.is_control() || is_format(c) { '?' } else { c }).collect()
+}
+
+/// Whether a character changes how others are shown and shows nothing itself: the controls of
+/// direction (UAX #9 §2), line and paragraph separators, zero-width ones and tags.
+const fn is_format(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 /// Says in the log whom the server turned away and why, at most so often in a second: anybody can
@@ -70,5 +85,19 @@ impl RefusalLog {
             now.unsaid += 1;
             tracing::debug!("{error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_peers_say_cannot_change_how_a_line_is_shown() {
+        assert_eq!(printable("a\u{1b}[2J\nb"), "a?[2J?b");
+        // In a terminal that knows directions this would read "refused: let in".
+        assert_eq!(printable("x\u{202e}ni tel\u{2066}y\u{200f}"), "x?ni tel?y?");
+        assert_eq!(printable("\u{feff}a\u{200b}b\u{2028}\u{e0041}"), "?a?b??");
+        assert_eq!(printable("Grüße, 世界, שלום"), "Grüße, 世界, שלום");
     }
 }

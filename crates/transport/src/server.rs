@@ -18,6 +18,7 @@ use weftline_core::session::{
 };
 
 use self::sessions::Tables;
+use crate::congestion;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{Numbering, SessionKeys};
@@ -32,6 +33,13 @@ use crate::token::Token;
 /// Connections that wait to be accepted by the application.
 const ACCEPT_QUEUE: usize = 128;
 
+/// How long a connection lives without a word from its peer: half as much again as the 30 s after
+/// which the kernel gives up a socket on a path that is cut, so that a cut is told from a peer that
+/// is gone and gets its grace.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
+/// The least that it may be set to.
+const LEAST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Describes a [`Server`].
 #[derive(Clone, Debug)]
 pub struct ServerBuilder {
@@ -42,7 +50,9 @@ pub struct ServerBuilder {
     longest_message: Option<ByteCount>,
     memory: MemoryBudget,
     grace: Duration,
+    idle_timeout: Duration,
     socket: SocketOptions,
+    allowed_congestion: Option<Vec<String>>,
     passed: Vec<Arc<std::net::TcpListener>>,
 }
 
@@ -56,7 +66,9 @@ impl Default for ServerBuilder {
             longest_message: None,
             memory: MemoryBudget::default(),
             grace: Duration::from_secs(30),
+            idle_timeout: IDLE_TIMEOUT,
             socket: SocketOptions::default(),
+            allowed_congestion: None,
             passed: Vec::new(),
         }
     }
@@ -125,6 +137,24 @@ impl ServerBuilder {
         self
     }
 
+    /// How long a connection lives without a word from the peer, though it was asked; default 45 s,
+    /// at least 1 s. A path that is cut is another matter: the kernel gives its socket up within
+    /// 30 s, and then [`grace`](Self::grace) counts.
+    #[must_use]
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
+    /// The congestion controls that clients may choose by name; by default all that this kernel
+    /// has and this process may set. Clients that name none get BBR if it is one of these, else the
+    /// system's default or another of these.
+    #[must_use]
+    pub fn allow_congestion(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.allowed_congestion = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
     /// Accepts on this listener, too, such as one of systemd.
     #[must_use]
     pub fn listener(mut self, listener: std::net::TcpListener) -> Self {
@@ -135,8 +165,8 @@ impl ServerBuilder {
     /// Starts listening on `addresses`, and on the listeners that were given.
     ///
     /// # Errors
-    /// When the security is not given, a limit makes no sense, there is no address and no listener,
-    /// or an address is not there or taken.
+    /// When the security is not given, a limit makes no sense, an allowed congestion control cannot
+    /// be set, there is no address and no listener, or an address is not there or taken.
     pub fn bind(self, addresses: &[SocketAddr]) -> Result<Server, Error> {
         let live = self.live()?;
         self.limits.check()?;
@@ -179,7 +209,21 @@ impl ServerBuilder {
             Error::Invalid("a server needs a certificate or insecure plaintext".to_owned())
         })?;
         check_max_memory(self.max_memory)?;
-        Ok(Live { security, max_memory: self.max_memory, grace: self.grace })
+        check_idle_timeout(self.idle_timeout)?;
+        if self.allowed_congestion.as_ref().is_some_and(Vec::is_empty) {
+            let message = "a list of congestion controls that clients may choose names one or more";
+            return Err(Error::Invalid(message.to_owned()));
+        }
+        for name in self.allowed_congestion.iter().flatten() {
+            congestion::check_congestion(name)?;
+        }
+        Ok(Live {
+            security,
+            max_memory: self.max_memory,
+            grace: self.grace,
+            idle_timeout: self.idle_timeout,
+            allowed_congestion: self.allowed_congestion.as_deref().map(Arc::from),
+        })
     }
 }
 
@@ -244,8 +288,8 @@ impl Server {
 pub struct ServerControl(Arc<State>);
 
 impl ServerControl {
-    /// Takes another description, of which security, the memory of a connection, and the time it
-    /// lives without subflows hold for connections to come, and tokens at once, as with
+    /// Takes another description, of which security, the memory of a connection, the times it lives
+    /// without subflows and without a word from its client, and the congestion controls allowed hold for connections to come, and tokens at once, as with
     /// [`set_tokens`](Self::set_tokens). Addresses, limits and the memory of all stay. Returns how
     /// many connections were reset.
     ///
@@ -296,6 +340,9 @@ struct Live {
     security: ServerSecurity,
     max_memory: ByteCount,
     grace: Duration,
+    idle_timeout: Duration,
+    /// The congestion controls that clients may choose, if not all.
+    allowed_congestion: Option<Arc<[String]>>,
 }
 
 /// What the server's listeners and handshakes share.
@@ -321,6 +368,18 @@ impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("State")
     }
+}
+
+/// Refuses a time that slow answers would take.
+pub(crate) fn check_idle_timeout(timeout: Duration) -> Result<(), Error> {
+    if timeout >= LEAST_IDLE_TIMEOUT {
+        return Ok(());
+    }
+    let message = format!(
+        "a peer that does not answer is given up after {LEAST_IDLE_TIMEOUT:?} or more, not after \
+         {timeout:?}"
+    );
+    Err(Error::Invalid(message))
 }
 
 /// Refuses a bound of memory that a session would silently change.

@@ -24,6 +24,7 @@ use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 
 pub(crate) use self::stream::WriteError;
 use crate::clock;
+use crate::congestion::CongestionInUse;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
 use crate::memory::Lease;
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
 
 struct Inner {
     session: Session,
+    /// After how long without a word from the peer it is over.
+    peer_timeout: Duration,
     /// The rate caps of its paths, shared with other connections of the client.
     caps: Arc<Caps>,
     /// The connection's part of the process's memory.
@@ -97,6 +100,7 @@ struct Slot {
     health: Arc<Notify>,
     /// Tells it to close.
     leave: Arc<Notify>,
+    congestion: CongestionInUse,
     silent_since: Option<Instant>,
 }
 
@@ -168,6 +172,7 @@ impl Shared {
         session.set_send_limit(lease.send(), now);
         let inner = Inner {
             session,
+            peer_timeout: config.peer_timeout.unwrap_or_default(),
             lease,
             caps,
             slots: Vec::new(),
@@ -284,7 +289,13 @@ impl Shared {
 
     /// Tells the session of a new subflow; `None` if the connection is over. One that has closed
     /// while its last subflow was lost still takes a subflow, to say its last acknowledgement.
-    pub(crate) fn attach(&self, id: SubflowId, path: PathId, name: &Arc<str>) -> Option<Attached> {
+    pub(crate) fn attach(
+        &self,
+        id: SubflowId,
+        path: PathId,
+        name: &Arc<str>,
+        congestion: CongestionInUse,
+    ) -> Option<Attached> {
         self.with(|inner, now| {
             if !inner.wants_path() {
                 return None;
@@ -299,6 +310,7 @@ impl Shared {
                 wake: Arc::clone(&wake),
                 health: Arc::clone(&health),
                 leave: Arc::clone(&leave),
+                congestion,
                 silent_since: None,
             });
             inner.names.insert(path, Arc::clone(name));
@@ -395,9 +407,13 @@ impl Shared {
         self.with(|inner, _| inner.slots.len())
     }
 
-    /// Since when the subflow has made no progress, if it makes none.
-    pub(crate) fn silent_since(&self, id: SubflowId) -> Option<Instant> {
-        self.with(|inner, _| inner.slots.iter().find(|slot| slot.id == id)?.silent_since)
+    /// Since when the subflow has made no progress, if it makes none, and how many bytes of the
+    /// peer's data have come on it.
+    pub(crate) fn progress(&self, id: SubflowId) -> (Option<Instant>, u64) {
+        self.with(|inner, _| {
+            let slot = inner.slots.iter().find(|slot| slot.id == id);
+            (slot.and_then(|slot| slot.silent_since), inner.session.received_on(id))
+        })
     }
 
     /// Asks the peer for a sign of life on a subflow.
@@ -495,6 +511,8 @@ impl Shared {
                 let policy = inner.session.policy(path).policy;
                 stats.paths.entry(path).or_insert(PathStats { policy, ..PathStats::default() });
             }
+            let running = inner.slots.iter().map(|slot| (slot.path, slot.congestion.clone()));
+            let congestion = running.collect();
             ConnectionStatus {
                 number: self.number,
                 peer: about.peer(),
@@ -506,6 +524,7 @@ impl Shared {
                 send_held: ByteCount::new(inner.session.send_held()),
                 stats,
                 names,
+                congestion,
             }
         })
     }

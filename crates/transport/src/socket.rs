@@ -1,5 +1,4 @@
-//! A subflow's TCP socket: where it is bound, which congestion control it runs, and what the
-//! kernel tells about it.
+//! A subflow's TCP socket: where it is bound, and what the kernel tells about it.
 //!
 //! Everything here is an ordinary kernel TCP socket. Two options matter to a multipath sender:
 //! `TCP_NOTSENT_LOWAT`, which keeps the unsent part of the socket buffer small so that little data
@@ -19,6 +18,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use weftline_core::Bitrate;
 
+use crate::congestion::{self, Choice};
 use crate::error::Error;
 use crate::sys;
 
@@ -92,8 +92,8 @@ impl Bind {
 /// How a subflow's socket is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SocketOptions {
-    /// The kernel's congestion control (`TCP_CONGESTION`), or the system's default.
-    pub(crate) congestion: Option<String>,
+    /// The kernel's congestion control (`TCP_CONGESTION`).
+    pub(crate) congestion: Choice,
     /// How long one connection attempt may take.
     pub(crate) connect_timeout: Duration,
     /// `TCP_USER_TIMEOUT`: how long sent data may stay unacknowledged before the kernel gives the
@@ -104,7 +104,7 @@ pub(crate) struct SocketOptions {
 impl Default for SocketOptions {
     fn default() -> Self {
         Self {
-            congestion: None,
+            congestion: Choice::Auto,
             connect_timeout: Duration::from_secs(1),
             user_timeout: Duration::from_secs(30),
         }
@@ -125,6 +125,7 @@ pub(crate) async fn connect(
     let socket = new_socket(server).map_err(unreachable)?;
     bind_socket(&socket, bind, server)?;
     configure(SockRef::from(&socket), options)?;
+    congestion::apply(&SockRef::from(&socket), &options.congestion, None)?;
     let socket = TcpSocket::from_std_stream(socket.into());
     match tokio::time::timeout(options.connect_timeout, socket.connect(server)).await {
         Ok(result) => result.map_err(unreachable),
@@ -202,38 +203,15 @@ pub(crate) fn adopt(listener: std::net::TcpListener) -> Result<TcpListener, Erro
     TcpListener::from_std(listener).map_err(Error::Socket)
 }
 
-/// Applies the options that hold for connecting and accepted sockets alike.
+/// Applies the options that hold for connecting and accepted sockets alike, but for the congestion
+/// control.
 pub(crate) fn configure(socket: SockRef<'_>, options: &SocketOptions) -> Result<(), Error> {
     let set = || {
         socket.set_tcp_nodelay(true)?;
         socket.set_tcp_notsent_lowat(LOWAT_MIN)?;
         socket.set_tcp_user_timeout(Some(options.user_timeout))
     };
-    set().map_err(Error::Socket)?;
-    let Some(name) = &options.congestion else { return Ok(()) };
-    socket.set_tcp_congestion(name.as_bytes()).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => Error::CongestionNotPermitted { name: name.clone() },
-        _ => {
-            Error::UnknownCongestion { name: name.clone(), known: congestion_controls().join(" ") }
-        }
-    })
-}
-
-/// The congestion controls this kernel offers for `TCP_CONGESTION`.
-pub fn congestion_controls() -> Vec<String> {
-    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-        .map(|text| text.split_whitespace().map(str::to_owned).collect())
-        .unwrap_or_default()
-}
-
-/// Checks that the kernel offers the congestion control `name`.
-///
-/// # Errors
-/// [`Error::UnknownCongestion`], listing those it offers.
-pub fn check_congestion(name: &str) -> Result<(), Error> {
-    let options = SocketOptions { congestion: Some(name.to_owned()), ..SocketOptions::default() };
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
-    configure(SockRef::from(&socket.map_err(Error::Socket)?), &options)
+    set().map_err(Error::Socket)
 }
 
 fn new_socket(peer: SocketAddr) -> io::Result<Socket> {
@@ -344,8 +322,6 @@ pub(crate) struct TcpInfo {
     pub(crate) delivery_rate: Bitrate,
     /// Acknowledged by the peer's kernel so far, bytes.
     pub(crate) acked_bytes: u64,
-    /// Received in order so far, bytes.
-    pub(crate) received_bytes: u64,
     /// Segments retransmitted so far.
     pub(crate) retransmitted_segments: u64,
     /// Segments sent so far, retransmissions included.
@@ -395,7 +371,6 @@ impl TcpInfo {
             },
             delivery_rate: Bitrate::bps(raw.tcpi_delivery_rate.saturating_mul(8)),
             acked_bytes: raw.tcpi_bytes_acked,
-            received_bytes: raw.tcpi_bytes_received,
             retransmitted_segments: u64::from(raw.tcpi_total_retrans),
             segments_sent: u64::from(raw.tcpi_segs_out),
             timeouts: raw.tcpi_backoff,

@@ -14,6 +14,7 @@ use tokio::sync::broadcast;
 use weftline_core::ByteCount;
 use weftline_core::session::SessionStats;
 
+use crate::congestion::CongestionInUse;
 use crate::connection::{Connection, Control};
 use crate::refusal::printable;
 use crate::shared::Shared;
@@ -77,6 +78,8 @@ pub struct ConnectionStatus {
     pub stats: SessionStats,
     /// The name of each path in them.
     pub names: BTreeMap<weftline_core::PathId, Arc<str>>,
+    /// What this end's socket runs on each path that has a subflow.
+    pub congestion: BTreeMap<weftline_core::PathId, CongestionInUse>,
 }
 
 impl ConnectionStatus {

@@ -20,6 +20,7 @@ use weftline_core::{Instant, PathId, SubflowId};
 use crate::channel::Parts;
 use crate::cipher::{self, Cipher};
 use crate::clock;
+use crate::congestion::{self, CongestionInUse};
 use crate::coupling;
 use crate::error::Error;
 use crate::events::PathEventKind;
@@ -180,6 +181,7 @@ struct Announcer {
     name: Arc<str>,
     local: SocketAddr,
     peer: SocketAddr,
+    congestion: CongestionInUse,
     is_up: AtomicBool,
 }
 
@@ -187,6 +189,7 @@ impl Announcer {
     fn up(&self) {
         self.is_up.store(true, Ordering::SeqCst);
         COUNTERS.subflow_up();
+        congestion::say_once(&self.congestion);
         let (subflow, local, peer) = (self.id.0, self.local, self.peer);
         self.tell(PathEventKind::Up { subflow, local, peer });
     }
@@ -216,13 +219,14 @@ pub(crate) fn start(
     let local = parts.stream.local_addr().unwrap_or(parts.peer);
     let peer = parts.peer;
     let cipher = parts.tls.map(Cipher::new);
-    let attached = shared.attach(id, path, name)?;
+    let attached = shared.attach(id, path, name, parts.congestion.clone())?;
     coupling::couple(&parts.stream, shared.number);
     let health = Arc::clone(&attached.health);
     let is_watched = AtomicBool::new(true);
     let socket = Arc::new(Socket { stream: parts.stream, cipher, peer, health, is_watched });
     let (shared, name, is_up) = (Arc::clone(shared), Arc::clone(name), AtomicBool::new(false));
-    let announcer = Arc::new(Announcer { shared, id, path, name, local, peer, is_up });
+    let congestion = parts.congestion;
+    let announcer = Arc::new(Announcer { shared, id, path, name, local, peer, congestion, is_up });
     if parts.awaited.is_none() {
         announcer.up();
     }

@@ -23,6 +23,7 @@ use rustls::{
 };
 
 use crate::error::Error;
+use crate::handshake::random_seed;
 
 /// The protocol name both sides offer, so that a browser or a web server on the other end is told
 /// apart in the TLS handshake already (RFC 7301).
@@ -347,9 +348,11 @@ fn make_identity(dir: &Path, path: &Path) -> io::Result<()> {
     let made = rcgen::generate_simple_self_signed([SELF_SIGNED_NAME.to_owned()])
         .map_err(io::Error::other)?;
     let pem = made.cert.pem() + &made.signing_key.serialize_pem();
-    let draft = dir.join(format!("{IDENTITY_FILE}.{}", std::process::id()));
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    // A name that nobody can guess, and a file that was not there: in a directory that others may
+    // write to, a link of theirs would have another file overwritten.
+    let number = random_seed().map_err(io::Error::other)?;
+    let draft = dir.join(format!("{IDENTITY_FILE}.{number:016x}"));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     file.write_all(pem.as_bytes())?;
     file.sync_all()?;
     let linked = match fs::hard_link(&draft, path) {

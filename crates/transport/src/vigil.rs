@@ -28,6 +28,9 @@ pub(crate) struct Look {
     pub(crate) info: TcpInfo,
     /// Since when the session finds that its data do not arrive.
     pub(crate) silent_since: Option<Instant>,
+    /// Bytes of the peer's data that have come on it. What else the kernel has received, such as the
+    /// answers to our own questions, does not count: they would have us ask for ever.
+    pub(crate) received: u64,
 }
 
 /// What a look comes to.
@@ -49,14 +52,14 @@ pub(crate) struct Vigil {
     /// The kernel's count of acknowledged bytes, and since when it has stood still with bytes in
     /// the socket.
     still: Option<(u64, Instant)>,
-    /// The kernel's count of received bytes, since when, and whether the peer was asked since.
+    /// The count of received data, since when, and whether the peer was asked since.
     received: Option<(u64, Instant, bool)>,
 }
 
 impl Vigil {
     /// Judges the subflow at `now`.
     pub(crate) fn judge(&mut self, look: &Look, now: Instant) -> Verdict {
-        let TcpInfo { unacked_bytes, unsent_bytes, acked_bytes, received_bytes, .. } = look.info;
+        let TcpInfo { unacked_bytes, unsent_bytes, acked_bytes, .. } = look.info;
         self.still = match self.still {
             _ if unacked_bytes + unsent_bytes == 0 => None,
             Some((at, since)) if at == acked_bytes => Some((at, since)),
@@ -68,9 +71,9 @@ impl Vigil {
         if still || look.silent_since.is_some_and(|since| now.since(since) >= SILENCE) {
             return Verdict::Stalled;
         }
-        let (count, since, asked) = self.received.unwrap_or((received_bytes, now, true));
-        if count != received_bytes {
-            self.received = Some((received_bytes, now, false));
+        let (count, since, asked) = self.received.unwrap_or((look.received, now, true));
+        if count != look.received {
+            self.received = Some((look.received, now, false));
         } else if !asked && now.since(since) >= QUIET {
             self.received = Some((count, since, true));
             return Verdict::Quiet;
@@ -101,12 +104,11 @@ mod tests {
         let info = TcpInfo {
             acked_bytes: acked,
             unacked_bytes: unacked,
-            received_bytes: received,
             srtt: Duration::from_millis(20),
             rttvar: Duration::from_millis(5),
             ..TcpInfo::default()
         };
-        Look { info, silent_since: None }
+        Look { info, silent_since: None, received }
     }
 
     #[test]

@@ -73,6 +73,19 @@ async fn an_identity_is_made_once_and_only_its_owner_may_read_it() {
     }
 }
 
+/// In a directory that others may write to, they must not have the server overwrite a file of its
+/// owner's with the key, nor read it.
+#[tokio::test]
+async fn an_identity_is_not_written_through_links_that_wait_for_it() {
+    let (dir, victim) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+    fs::write(victim.path(), "precious").unwrap();
+    let draft = dir.path().join(format!("identity.pem.{}", std::process::id()));
+    std::os::unix::fs::symlink(victim.path(), &draft).unwrap();
+    Identity::from_state_dir(dir.path()).unwrap();
+    assert_eq!(fs::read_to_string(victim.path()).unwrap(), "precious");
+    assert!(fs::symlink_metadata(&draft).unwrap().is_symlink(), "it is somebody else's");
+}
+
 #[tokio::test]
 async fn a_broken_identity_is_an_error_that_names_the_file() {
     let dir = tempfile::tempdir().unwrap();

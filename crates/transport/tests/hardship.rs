@@ -7,15 +7,15 @@ mod common;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::BytesMut;
-use common::attack::{Heard, hello};
-use common::{Security, check_echo, echo, pair, patiently, pattern, transfer, two_paths};
+use bytes::{Bytes, BytesMut};
+use common::attack::{Heard, hello, hello_reply};
+use common::{Relay, Security, check_echo, echo, pair, patiently, pattern, transfer, two_paths};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weftline::{Bind, Client, Error, Limits, MemoryBudget, PathConfig};
 use weftline_core::ByteCount;
-use weftline_core::wire::{Hello, Join, Preamble, Record};
+use weftline_core::wire::{Data, Hello, Join, Preamble, Record};
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -87,6 +87,110 @@ async fn a_peer_that_is_half_gone_ends_within_the_grace_and_nobody_else_notices(
         assert!(matches!(&*error, Error::NoPath { after, .. } if *after == grace), "{error}");
         while heard.next(&mut peer).await.is_some() {}
         check_echo(&two_paths(trust).server(address).build().unwrap(), 100_000).await;
+    })
+    .await;
+}
+
+/// What is between the two ends takes everything and passes nothing on, and the kernels on both
+/// sides of it acknowledge: no socket ever fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_behind_a_relay_that_swallows_everything_end_at_both_ends() {
+    const COUNT: usize = 20;
+    let timeout = Duration::from_secs(3);
+    for security in [Security::Plain, Security::Tls] {
+        let (server, trust) = pair(security);
+        let server = server.idle_timeout(timeout).bind(&[LOOPBACK.parse().unwrap()]);
+        let mut server = server.unwrap();
+        let relay = Relay::start(server.local_addrs()[0]).await;
+        let client = two_paths(trust).server(relay.address).idle_timeout(timeout);
+        let client = client.build().unwrap();
+        patiently(async {
+            let mut ends = Vec::new();
+            for _ in 0..COUNT {
+                ends.push(client.connect().await.unwrap());
+                ends.push(server.accept().await);
+            }
+            // Idle for longer than the timeout: those that answer are not given up.
+            tokio::time::sleep(timeout * 4 / 3).await;
+            for pair in ends.chunks_mut(2) {
+                let [here, there] = pair else { unreachable!("pairs") };
+                transfer(here, there, &pattern(1000, 1)).await;
+            }
+            relay.swallow();
+            for end in &ends {
+                let error = end.closed().await.unwrap_err();
+                let is_lost = matches!(&*error, Error::PeerLost { after, .. } if *after == timeout);
+                assert!(is_lost, "{error}");
+            }
+        })
+        .await;
+    }
+}
+
+/// Data that came and come no more are asked after once: the answer is no data.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_client_does_not_ask_for_ever() {
+    let listener = tokio::net::TcpListener::bind(LOOPBACK).await.unwrap();
+    let client = Client::builder().security(weftline::ClientSecurity::InsecurePlaintext);
+    let client = client.server(listener.local_addr().unwrap()).build().unwrap();
+    patiently(async {
+        let (connection, accepted) = tokio::join!(client.connect(), async {
+            let (mut peer, _) = listener.accept().await.unwrap();
+            let mut heard = Heard::default();
+            assert!(matches!(heard.next(&mut peer).await, Some(Record::Hello(_))));
+            let payload = Bytes::from_static(b"an answer");
+            let data = Record::Data(Data { offset: 0, payload });
+            let reply = Record::HelloReply(hello_reply([1; 16], [2; 32]));
+            peer.write_all(&said(&[reply, data])).await.unwrap();
+            (peer, heard)
+        });
+        let mut connection = connection.unwrap();
+        connection.read_exact(&mut [0; 9]).await.unwrap();
+        let (mut peer, mut heard) = accepted;
+        let mut pings = 0;
+        // Time for twenty questions; a slow machine asks less.
+        let silence = tokio::time::sleep(Duration::from_secs(4));
+        tokio::pin!(silence);
+        loop {
+            let record = tokio::select! {
+                record = heard.next(&mut peer) => record,
+                () = &mut silence => break,
+            };
+            if let Some(Record::Ping(number)) = record {
+                pings += 1;
+                let mut answer = BytesMut::new();
+                Record::Pong(number).encode(&mut answer);
+                peer.write_all(&answer).await.unwrap();
+            }
+        }
+        assert!((1..=3).contains(&pings), "{pings} pings in 4 s");
+    })
+    .await;
+}
+
+/// A peer of no program of ours that finishes the hello and says nothing after that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_says_nothing_after_the_hello_is_given_up() {
+    let (server, _) = pair(Security::Plain);
+    let timeout = Duration::from_secs(1);
+    let server = server.idle_timeout(timeout).bind(&[LOOPBACK.parse().unwrap()]);
+    let mut server = server.unwrap();
+    patiently(async {
+        let mut peer = TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+        peer.write_all(&said(&[Record::Hello(hello())])).await.unwrap();
+        let victim = server.accept().await;
+        let error = victim.closed().await.unwrap_err();
+        assert!(matches!(&*error, Error::PeerLost { after, .. } if *after == timeout), "{error}");
+        // It is told why, and its socket is closed.
+        let mut heard = Heard::default();
+        let mut reasons = Vec::new();
+        while let Some(record) = heard.next(&mut peer).await {
+            reasons.extend(match record {
+                Record::Reset(reset) => Some(reset.reason),
+                _ => None,
+            });
+        }
+        assert!(reasons.iter().any(|text| text.contains("has not answered for 1s")), "{reasons:?}");
     })
     .await;
 }

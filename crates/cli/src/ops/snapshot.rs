@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use weftline::status::ConnectionStatus;
-use weftline::{MemoryBudget, ProcessStats, Role, process_stats};
+use weftline::{CongestionInUse, MemoryBudget, ProcessStats, Role, process_stats};
 use weftline_core::PathId;
 use weftline_core::session::PathStats;
 
@@ -87,6 +87,12 @@ pub(crate) struct Path {
     pub(crate) srtt_ms: Option<f64>,
     pub(crate) min_rtt_ms: Option<f64>,
     pub(crate) cwnd_bytes: Option<u64>,
+    /// The kernel's congestion control of what this end sends, and why it is not bbr if it was to be
+    /// the best that may be set.
+    #[serde(default)]
+    pub(crate) congestion: Option<String>,
+    #[serde(default)]
+    pub(crate) congestion_fallback: Option<String>,
     pub(crate) outstanding_bytes: Option<u64>,
     /// Segments that the kernel sent again on the present subflow.
     pub(crate) retransmitted_segments: Option<u64>,
@@ -179,7 +185,8 @@ impl From<&ConnectionStatus> for Connection {
         let path = |(id, path): (&PathId, &PathStats)| {
             // One that was taken out of use and is gone tells nothing any more.
             let is_past = path.policy.role == Role::Retired && path.subflow.is_none();
-            (!is_past).then(|| Path::of(name(id).unwrap_or_else(|| id.0.to_string()), path))
+            let name = || name(id).unwrap_or_else(|| id.0.to_string());
+            (!is_past).then(|| Path::of(name(), path, status.congestion.get(id)))
         };
         Self {
             number: status.number,
@@ -204,7 +211,7 @@ impl From<&ConnectionStatus> for Connection {
 }
 
 impl Path {
-    fn of(name: String, stats: &PathStats) -> Self {
+    fn of(name: String, stats: &PathStats, control: Option<&CongestionInUse>) -> Self {
         let subflow = stats.subflow.as_ref();
         let ms = |time: std::time::Duration| (!time.is_zero()).then_some(time.as_secs_f64() * 1e3);
         Self {
@@ -221,6 +228,9 @@ impl Path {
             srtt_ms: subflow.and_then(|subflow| ms(subflow.info.srtt)),
             min_rtt_ms: subflow.and_then(|subflow| ms(subflow.info.min_rtt)),
             cwnd_bytes: subflow.map(|subflow| subflow.info.cwnd.as_u64()),
+            congestion: control.map(|control| control.name.to_string()),
+            congestion_fallback: control
+                .and_then(|control| Some(control.fallback.as_ref()?.to_string())),
             outstanding_bytes: subflow.map(|subflow| subflow.outstanding),
             retransmitted_segments: subflow.map(|subflow| subflow.info.retransmitted),
             rate_mbps: stats.rate.map(|rate| rate.as_bps() as f64 / 1e6),

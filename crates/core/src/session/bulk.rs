@@ -13,6 +13,9 @@ impl Session {
     /// a driver that would else read into memory of its own and have it copied. It comes back with
     /// [`take_back`](Self::take_back), filled or not, before anything else is written. `None`
     /// while there is little room; then [`Event::Writable`](super::Event::Writable) follows.
+    ///
+    /// # Panics
+    /// After [`finish`](Self::finish), and in a connection of messages.
     pub fn lend(&mut self, now: Instant) -> Option<(BytesMut, usize)> {
         let lent = self.send.lend();
         self.write_blocked = lent.is_none();
@@ -22,6 +25,9 @@ impl Session {
 
     /// Takes memory back that [`lend`](Self::lend) gave: what it has been filled with is written.
     /// Returns how many bytes that is.
+    ///
+    /// # Panics
+    /// When it has been filled after [`finish`](Self::finish).
     pub fn take_back(&mut self, filled: BytesMut, now: Instant) -> usize {
         let n = self.send.take_back(filled);
         if n > 0 {

@@ -28,8 +28,12 @@ pub struct SessionConfig {
     pub first_window: ByteCount,
     /// The least and largest number of bytes assigned at once; the scheduler's own if `None`.
     pub chunk: Option<(u64, u64)>,
-    /// How often each subflow is pinged for its application-level round-trip time.
+    /// How often each subflow is pinged for its application-level round-trip time while data move;
+    /// those of an idle connection are pinged in turn, and less often.
     pub ping_interval: Duration,
+    /// After how long without anything from the peer, though it was asked,
+    /// [`Event::PeerLost`](super::Event::PeerLost) tells so; never if `None`.
+    pub peer_timeout: Option<Duration>,
     /// Whether the peer says what paths are for: the server's side. A client that followed its
     /// server would let it spend the client's money.
     pub follow_policy: bool,
@@ -48,6 +52,7 @@ impl Default for SessionConfig {
             first_window: ByteCount::mib(4),
             chunk: None,
             ping_interval: Duration::from_secs(5),
+            peer_timeout: None,
             follow_policy: false,
             messages: None,
             pool: BlockPool::default(),

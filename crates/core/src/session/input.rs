@@ -22,6 +22,9 @@ impl Session {
         input: &mut BytesMut,
         now: Instant,
     ) -> Result<(), SessionError> {
+        if !input.is_empty() {
+            self.liveness.heard(now);
+        }
         let result = self.take_records(id, input, now);
         if let Err(error) = &result {
             self.reset(RESET_PROTOCOL, &error.to_string(), now);
@@ -61,6 +64,7 @@ impl Session {
             }
             Record::CreditWish(wish) => self.recv.handle_wish(wish, now),
             Record::Data(data) => {
+                self.note_moved(now);
                 if let Some(index) = self.send.index(id) {
                     let path = self.send.subflows[index].path();
                     let stats = self.paths.entry(path).or_default();

@@ -18,6 +18,7 @@ mod bulk;
 mod config;
 mod error;
 mod input;
+mod liveness;
 mod messages;
 mod policy;
 mod recv;
@@ -35,6 +36,7 @@ use bytes::BytesMut;
 
 pub use self::config::SessionConfig;
 pub use self::error::{SchedulerFault, SessionError};
+use self::liveness::Liveness;
 pub use self::messages::{
     DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,
     MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
@@ -57,6 +59,9 @@ pub enum Event {
     /// The peer has changed what a path is for. The session has taken it; a driver with a rate cap
     /// that sessions share sets it with [`Session::set_policy`].
     PathPolicy(PathId, PolicyNote),
+    /// Nothing has come from the peer for [`SessionConfig::peer_timeout`], though it was asked. Told
+    /// once; the driver ends the connection.
+    PeerLost,
     /// The scheduler wants the subflow's congestion window halved, for it holds up the others
     /// (MPTCP 0.9x: `max(cwnd / 2, 1)` segments, and the slow start threshold likewise unless the
     /// window is below it). A driver that cannot do that, as with a kernel's sockets, ignores it.
@@ -118,7 +123,7 @@ pub struct Session {
     reset: Option<Refusal>,
     peer_reset: bool,
     next_ping: u64,
-    ping_interval: Duration,
+    liveness: Liveness,
     follow_policy: bool,
     /// Space for control records.
     blocks: BytesMut,
@@ -145,7 +150,7 @@ impl Session {
             reset: None,
             peer_reset: false,
             next_ping: 0,
-            ping_interval: config.ping_interval,
+            liveness: Liveness::new(config, now),
             follow_policy: config.follow_policy,
             blocks: BytesMut::new(),
             write_blocked: false,
@@ -160,6 +165,9 @@ impl Session {
     // ---- subflows ----
 
     /// A subflow is ready to carry data. Its number must be new.
+    ///
+    /// # Panics
+    /// When the number is that of a subflow that is up.
     pub fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
         let fin = self.send.is_finished() && !self.send.fin_acked();
         let reset = self.reset.is_some();
@@ -174,6 +182,8 @@ impl Session {
         };
         let fresh = self.control.insert(id, control).is_none();
         assert!(fresh, "subflow numbers are not reused");
+        // Its handshake has been answered.
+        self.liveness.heard(now);
         self.send.subflow_up(id, path, now);
         self.recv.subflow_up(id);
         self.paths.entry(path).or_default();
@@ -219,6 +229,10 @@ impl Session {
 
     /// Takes as much of `data` as there is room for; what was not taken may be offered again after
     /// [`Event::Writable`].
+    ///
+    /// # Panics
+    /// After [`finish`](Self::finish), and in a connection of messages, which are written by
+    /// [`send_message`](Self::send_message).
     pub fn write(&mut self, data: &[u8], now: Instant) -> usize {
         let n = self.send.write(data);
         self.write_blocked = n < data.len();
@@ -262,6 +276,9 @@ impl Session {
     }
 
     /// Frees the first `n` bytes of what [`read_chunk`](Self::read_chunk) gave.
+    ///
+    /// # Panics
+    /// When there are fewer bytes to read.
     pub fn consume(&mut self, n: usize, now: Instant) {
         self.recv.consume(n as u64, now);
         self.freed(now);
@@ -292,15 +309,21 @@ impl Session {
     // ---- memory shared with other sessions ----
 
     /// Bytes that the peer would like to have outstanding, within
-    /// [`max_memory`](SessionConfig::max_memory); it gets them up to
-    /// [`set_receive_limit`](Self::set_receive_limit).
-    pub const fn receive_wanted(&self) -> u64 {
-        self.recv.wished()
+    /// [`max_memory`](SessionConfig::max_memory) and as far as the application reads what comes; it
+    /// gets them up to [`set_receive_limit`](Self::set_receive_limit).
+    pub fn receive_wanted(&self) -> u64 {
+        self.recv.wanted()
     }
 
     /// Bytes of the peer's stream that have come, in order or not.
     pub const fn received(&self) -> u64 {
         self.recv.stream.in_order() + self.recv.stream.above().bytes()
+    }
+
+    /// Bytes of the peer's stream that have come on a subflow, those that came twice as well; 0 if it
+    /// is not up.
+    pub fn received_on(&self, id: SubflowId) -> u64 {
+        self.recv.received_on(id)
     }
 
     /// The driver has memory for `limit` received bytes. What the peer has been granted before
@@ -347,7 +370,8 @@ impl Session {
         let pings = self.control.values().filter(|control| !control.woken);
         let ping = pings.filter_map(Control::ping_due).min();
         let deadline = self.send.outbox.as_ref().and_then(|outbox| outbox.next_deadline());
-        self.recv.ack_at().into_iter().chain(tick).chain(ping).chain(deadline).min()
+        let times = self.recv.ack_at().into_iter().chain(tick).chain(ping).chain(deadline);
+        times.chain(self.peer_deadline()).min()
     }
 
     /// Does what is due at `now`.
@@ -364,6 +388,7 @@ impl Session {
         self.wake_idle();
         self.send.take_uncapped(now).into_iter().for_each(|id| self.wake(id));
         self.wake_pings(now);
+        self.judge_peer(now);
         self.after(now);
     }
 

@@ -20,6 +20,12 @@ use crate::wire::{
 const ACK_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes received that are acknowledged at once.
 const ACK_BYTES: u64 = 256 << 10;
+/// The window grows to so many times what it was at once, as in TCP's receivers (Linux's dynamic
+/// right-sizing), each time for half a window that the application has taken or that has come out
+/// of order.
+const WINDOW_GROWTH: u64 = 2;
+/// An application with more than this part of the window to read does not read at once.
+const UNREAD_SHARE: u64 = 8;
 
 #[derive(Debug)]
 pub(super) struct RecvHalf {
@@ -30,6 +36,8 @@ pub(super) struct RecvHalf {
     told_taken: u64,
     /// How much the peer may have outstanding above the application's read offset.
     window: u64,
+    /// How much the application had taken when the window last grew.
+    grown_at: u64,
     max_window: u64,
     /// What the peer would like outstanding, and what of that the driver has memory for.
     wished: u64,
@@ -55,6 +63,7 @@ impl RecvHalf {
             inbox,
             told_taken: 0,
             window: config.first_window.as_u64().max(longest).clamp(INITIAL_CREDIT, max_memory),
+            grown_at: 0,
             max_window: max_memory,
             wished: 0,
             limit: u64::MAX,
@@ -73,6 +82,11 @@ impl RecvHalf {
 
     pub(super) fn subflow_down(&mut self, id: SubflowId) {
         self.received.remove(&id);
+    }
+
+    /// Payload bytes received on a live subflow.
+    pub(super) fn received_on(&self, id: SubflowId) -> u64 {
+        self.received.get(&id).copied().unwrap_or(0)
     }
 
     /// Takes a data record. Returns whether the in-order point moved.
@@ -103,6 +117,7 @@ impl RecvHalf {
         if self.stream.above().len() > MAX_PIECES {
             return Err(SessionError::TooFragmented(MAX_PIECES));
         }
+        self.grant(now);
         self.unacked += len;
         self.schedule_ack(self.unacked >= ACK_BYTES || self.is_complete(), now);
         Ok(self.stream.in_order() > before)
@@ -119,15 +134,41 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// The peer would like this much outstanding; it gets it up to the configured memory.
+    /// The peer would like this much outstanding; it gets it up to the configured memory, as far as
+    /// the application reads it.
     pub(super) fn handle_wish(&mut self, wish: u64, now: Instant) {
         self.wished = wish.clamp(self.window, self.max_window.max(self.window));
         self.grant(now);
     }
 
-    /// What the peer would have outstanding if the driver had memory for it.
-    pub(super) const fn wished(&self) -> u64 {
-        self.wished
+    /// What the peer would have outstanding now if the driver had memory for it.
+    ///
+    /// More than before only while the application reads at once: what lies readable in memory is
+    /// no reason for more of it. What is held out of order is, as no reader can take it.
+    pub(super) fn wanted(&self) -> u64 {
+        let (taken, unread, above) = self.held();
+        let half = self.window / 2;
+        let is_used = taken.saturating_sub(self.grown_at) >= half || above >= half;
+        match is_used && unread <= self.window / UNREAD_SHARE {
+            true => self.wished.min(self.window.saturating_mul(WINDOW_GROWTH)).max(self.window),
+            false => self.window,
+        }
+    }
+
+    /// Bytes that the application has taken, that it could take, and that wait for others.
+    fn held(&self) -> (u64, u64, u64) {
+        let above = self.stream.above().bytes();
+        match &self.inbox {
+            None => {
+                let (read, in_order) = (self.stream.read_offset(), self.stream.in_order());
+                (read, in_order - read, above)
+            }
+            Some(inbox) => {
+                let (memory, ready) = (inbox.memory(), inbox.ready_bytes());
+                let received = self.stream.in_order() + above;
+                (received.saturating_sub(memory), ready, memory - ready)
+            }
+        }
     }
 
     /// The driver has memory for this much; what was granted before stays granted.
@@ -137,8 +178,9 @@ impl RecvHalf {
     }
 
     fn grant(&mut self, now: Instant) {
-        let granted = self.wished.min(self.limit);
+        let granted = self.wanted().min(self.limit);
         if granted > self.window {
+            (self.grown_at, ..) = self.held();
             self.window = granted;
             self.schedule_ack(true, now);
         }
@@ -161,6 +203,7 @@ impl RecvHalf {
     }
 
     fn freed(&mut self, now: Instant) {
+        self.grant(now);
         if self.credit() - self.advertised >= self.window / 8 {
             self.schedule_ack(false, now);
         }
@@ -202,6 +245,7 @@ impl RecvHalf {
         let inbox = self.inbox.as_mut()?;
         let incoming = inbox.take()?;
         let taken = inbox.taken() - self.told_taken;
+        self.grant(now);
         if self.credit() - self.advertised >= self.window / 8
             || taken >= MAX_OPEN_MESSAGES as u64 / 8
         {

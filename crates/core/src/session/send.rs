@@ -45,6 +45,10 @@ pub(super) struct SendHalf {
     credit: u64,
     credit_window: u64,
     credit_blocked: Option<Instant>,
+    /// The widest that the credit has been, and whether sending has stopped for lack of credit since
+    /// it became so wide.
+    widest_credit: u64,
+    is_starved: bool,
     wish: u64,
     /// The wish without regard to our own memory, as of `wish_at`.
     wanted: u64,
@@ -86,6 +90,8 @@ impl SendHalf {
             credit: INITIAL_CREDIT,
             credit_window: INITIAL_CREDIT,
             credit_blocked: None,
+            widest_credit: INITIAL_CREDIT,
+            is_starved: false,
             wish: 0,
             wanted: 0,
             wish_at: Instant::ZERO,
@@ -351,6 +357,10 @@ impl SendHalf {
             self.credit = ack.credit;
         }
         self.credit_window = self.credit.saturating_sub(self.una);
+        if self.credit_window > self.widest_credit + self.widest_credit / 8 {
+            self.widest_credit = self.credit_window;
+            self.is_starved = false;
+        }
         self.fin_acked |= ack.fin && self.finished;
         self.update_wish(now);
         Ok(moved)
@@ -383,14 +393,22 @@ impl SendHalf {
     /// The credit that would let every path be full: 1.25 × the sum of the rates × the longest
     /// delivery time, and two windows. A rate is the measured one, or that which a growing
     /// congestion window is about to reach: credit that followed the past would end slow start.
-    /// After a stop for lack of credit both are too low, so the wish doubles instead.
+    /// After a stop for lack of credit both are too low, so the wish doubles instead: once for each
+    /// width of the credit that turned out too small, and not for the little that holds before the
+    /// first acknowledgement.
     fn update_wish(&mut self, now: Instant) {
         if now.since(self.wish_at) < WISH_INTERVAL {
             return;
         }
         self.wish_at = now;
         let view = self.view(now);
-        let slowest = view.usable().map(Subflow::delivery_time).max().unwrap_or_default();
+        // A subflow that has delivered nothing yet is not guessed to be slow: with the rate of slow
+        // start that would ask for a window that nothing needs, and that stays.
+        let time = |subflow: &Subflow| match subflow.echoed() {
+            0 => subflow.rtt(),
+            _ => subflow.delivery_time(),
+        };
+        let slowest = view.usable().map(time).max().unwrap_or_default();
         let ahead = |subflow: &Subflow| view.rate(subflow).max(subflow.prospect());
         let rate: Bitrate = view.usable().map(ahead).sum();
         let bytes = rate.bytes_in(slowest).as_u64();
@@ -400,7 +418,7 @@ impl SendHalf {
         // Less credit than was granted means that the application does not read: more would only
         // fill its memory.
         let granted = self.credit_window.saturating_mul(10) >= self.wish.saturating_mul(9);
-        if blocked && granted {
+        if blocked && granted && self.is_starved {
             wish = wish.max(self.credit_window * 2);
         }
         self.wanted = wish;
@@ -525,6 +543,7 @@ impl SendHalf {
         let starved = self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit);
         if next.is_none() && starved {
             self.credit_blocked = Some(now);
+            self.is_starved = true;
         }
         next
     }

@@ -38,6 +38,9 @@ impl Session {
                 left = left.saturating_sub(sent);
             }
         }
+        if left < allowed {
+            self.note_moved(now);
+        }
         let subflow = &mut self.send.subflows[index];
         let was_idle = subflow.is_idle();
         subflow.set_idle(left > 0);
@@ -76,6 +79,7 @@ impl Session {
     }
 
     fn put_control(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {
+        let subflows = self.control.len();
         let Some(control) = self.control.get_mut(&id) else { return 0 };
         // Taken from a larger block: control records are small and many.
         let mut block = std::mem::take(&mut self.blocks);
@@ -116,7 +120,7 @@ impl Session {
         if control.ping_due().is_some_and(|at| at <= now) && !self.closed {
             Record::Ping(self.next_ping).encode(&mut block);
             control.ping = Some((self.next_ping, now));
-            control.ping_at = now + self.ping_interval;
+            control.ping_at = self.liveness.next_ping(subflows, now);
             self.next_ping += 1;
         }
         let bytes = block.len() as u64;

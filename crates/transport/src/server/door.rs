@@ -19,6 +19,7 @@ use super::{Live, State};
 use crate::channel::Channel;
 use crate::client::unknown_scheduler;
 use crate::clock;
+use crate::congestion::{self, Choice};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{SessionId, SessionKeys};
@@ -26,7 +27,7 @@ use crate::limits::{ClientId, Full, Handshake, SessionPlace, Source};
 use crate::memory::{Lease, unasked};
 use crate::refusal::{self, printable};
 use crate::shared::{End, Shared};
-use crate::socket::{self, SocketOptions, congestion_controls};
+use crate::socket;
 use crate::stats::COUNTERS;
 use crate::subflow;
 use crate::token::Token;
@@ -115,7 +116,6 @@ struct Joining {
     state: Arc<State>,
     keys: SessionKeys,
     shared: Arc<Shared>,
-    congestion: Option<String>,
 }
 
 impl Drop for Joining {
@@ -158,20 +158,19 @@ impl State {
         }
     }
 
-    async fn hello(self: &Arc<Self>, channel: Channel, hello: Hello) -> Result<(), Error> {
+    async fn hello(self: &Arc<Self>, mut channel: Channel, hello: Hello) -> Result<(), Error> {
         let peer = channel.peer();
         let admitted = self.identify(&channel, &hello).and_then(|client| {
             let config = self.session_config(&hello)?;
+            self.set_congestion(&mut channel, &hello.congestion)?;
             match self.check_again(&hello, &client)? {
                 Some(joining) => Ok(Hailed::Again(joining, config)),
                 None => self.admit(peer.ip().into(), client, &hello, config).map(Hailed::First),
             }
         });
-        let options = self.socket_options(&hello.congestion);
         let admitted = match admitted {
             Ok(Hailed::First(admitted)) => admitted,
             Ok(Hailed::Again(joining, config)) => {
-                socket::configure(channel.socket().into(), &options)?;
                 joining.shared.set_policy(PathId(hello.path), hello.policy);
                 let reply = joining.keys.reply(longest_received(&config));
                 let path = (hello.path, &*hello.path_name);
@@ -188,7 +187,6 @@ impl State {
             Err(refused) => return refuse(channel, refused).await,
         };
         let Admitted { permit, keys, config, client, place, lease } = admitted;
-        socket::configure(channel.socket().into(), &options)?;
         let shared = Shared::open(&config, self.live().grace, self.groups.of(hello.group), lease);
         shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer, client.name());
@@ -198,7 +196,7 @@ impl State {
         let registered = self.register(Session {
             keys: keys.clone(),
             shared: Arc::clone(&shared),
-            congestion: options.congestion,
+            congestion: hello.congestion,
             client,
             joining: 0,
             _place: place,
@@ -237,8 +235,7 @@ impl State {
         }
         let keys = session.keys.clone();
         drop(tables);
-        let (path, congestion) = (PathId(hello.path), Some(&hello.congestion));
-        self.take_place(keys, hello.subflow, path, congestion).map(Some)
+        self.take_place(keys, hello.subflow, PathId(hello.path)).map(Some)
     }
 
     /// Who says hello. A wrong token, one of nobody and none at all are refused alike.
@@ -266,11 +263,12 @@ impl State {
             let reason = unknown_scheduler(&printable(&hello.scheduler)).to_string();
             Refused::new(refusal::SCHEDULER, reason)
         })?;
-        check_congestion(&hello.congestion)?;
+        let live = self.live();
         Ok(SessionConfig {
             scheduler,
             scheduler_config: hello.scheduler_config(),
-            max_memory: self.live().max_memory,
+            max_memory: live.max_memory,
+            peer_timeout: Some(live.idle_timeout),
             messages: self.message_limits(hello)?,
             follow_policy: true,
             pool: crate::memory::blocks(),
@@ -340,12 +338,10 @@ impl State {
     }
 
     async fn join(self: &Arc<Self>, mut channel: Channel, join: Join) -> Result<(), Error> {
-        let joining = match self.check_join(&channel, &join) {
+        let joining = match self.check_join(&mut channel, &join) {
             Ok(joining) => joining,
             Err(refused) => return refuse(channel, refused).await,
         };
-        let congestion = joining.congestion.as_deref().unwrap_or_default();
-        socket::configure(channel.socket().into(), &self.socket_options(congestion))?;
         joining.shared.set_policy(PathId(join.path), join.policy);
         channel.send(&Record::JoinReply(JoinReply {})).await?;
         let path = (join.path, &*join.path_name);
@@ -354,15 +350,22 @@ impl State {
     }
 
     /// Finds the connection to join and takes a place in it.
-    fn check_join(self: &Arc<Self>, channel: &Channel, join: &Join) -> Result<Joining, Refused> {
+    fn check_join(
+        self: &Arc<Self>,
+        channel: &mut Channel,
+        join: &Join,
+    ) -> Result<Joining, Refused> {
         // A guessed number and a wrong proof look the same and take as long. No work is done under
         // the lock that all handshakes want.
         let id = SessionId(join.session);
-        let keys = self.tables().sessions.get(&id).map(|session| session.keys.clone());
+        let of = |session: &Session| (session.keys.clone(), session.congestion.clone());
+        let found = self.tables().sessions.get(&id).map(of);
+        let (keys, said) = found.unzip();
         let proven = keys.as_ref().unwrap_or(&self.decoy).verify(channel, join);
         let keys = keys.filter(|_| proven.unwrap_or(false)).ok_or_else(wrong_join)?;
-        check_congestion(join.congestion.as_deref().unwrap_or_default())?;
-        self.take_place(keys, join.subflow, PathId(join.path), join.congestion.as_ref())
+        let congestion = join.congestion.clone().or(said).unwrap_or_default();
+        self.set_congestion(channel, &congestion)?;
+        self.take_place(keys, join.subflow, PathId(join.path))
     }
 
     /// Takes the number of a subflow of the connection of `keys`, and its place within the limits.
@@ -371,7 +374,6 @@ impl State {
         keys: SessionKeys,
         number: u64,
         path: PathId,
-        congestion: Option<&String>,
     ) -> Result<Joining, Refused> {
         let mut tables = self.tables();
         let session = tables.sessions.get_mut(&keys.id).ok_or_else(wrong_join)?;
@@ -384,16 +386,12 @@ impl State {
         if fresh_path && session.paths.len() >= MAX_PATHS {
             return Err(full());
         }
-        let congestion = match congestion {
-            None => session.congestion.clone(),
-            Some(name) => Some(name.clone()).filter(|name| !name.is_empty()),
-        };
         use_number(&mut session.used, number);
         session.paths.entry(path).or_default();
         session.joining += 1;
         let (waiting, shared) = (session.joining, Arc::clone(&session.shared));
         drop(tables);
-        let joining = Joining { state: Arc::clone(self), keys, shared, congestion };
+        let joining = Joining { state: Arc::clone(self), keys, shared };
         // One that goes live between the two counts is in both, never in none.
         if joining.shared.subflow_count() + waiting > MAX_SUBFLOWS {
             return Err(full());
@@ -425,20 +423,24 @@ impl State {
         }
     }
 
-    fn socket_options(&self, congestion: &str) -> SocketOptions {
-        let congestion = (!congestion.is_empty()).then(|| congestion.to_owned());
-        SocketOptions { congestion, ..self.socket.clone() }
+    /// Gives a subflow's socket the congestion control that its client wants. Only the automatic
+    /// choice, which has no name, is never refused.
+    fn set_congestion(&self, channel: &mut Channel, name: &str) -> Result<(), Refused> {
+        let refused = |reason| Refused::new(refusal::CONGESTION, format!("server: {reason}"));
+        let allowed = self.live().allowed_congestion;
+        let choice = Choice::of(name);
+        if let Choice::Named(name) = &choice {
+            if let Some(allowed) = allowed.as_ref().filter(|list| !list.contains(name)) {
+                let (name, allowed) = (printable(name), allowed.join(", "));
+                return Err(refused(format!(
+                    "the congestion control '{name}' is not allowed here (allowed: {allowed}, auto)"
+                )));
+            }
+            congestion::check_loaded(name).map_err(|error| refused(error.to_string()))?;
+        }
+        let set = channel.set_congestion(&choice, allowed.as_deref());
+        set.map_err(|error| refused(error.to_string()))
     }
-}
-
-/// Whether the kernel has the congestion control that a client names.
-fn check_congestion(name: &str) -> Result<(), Refused> {
-    let known = congestion_controls();
-    if name.is_empty() || known.iter().any(|known| known == name) {
-        return Ok(());
-    }
-    let error = Error::UnknownCongestion { name: printable(name), known: known.join(" ") };
-    Err(Refused::new(refusal::CONGESTION, format!("server: {error}")))
 }
 
 /// The longest message that a connection takes, 0 if it carries a byte stream.

@@ -61,7 +61,7 @@ impl Tables {
 pub(super) struct Session {
     pub(super) keys: SessionKeys,
     pub(super) shared: Arc<Shared>,
-    pub(super) congestion: Option<String>,
+    pub(super) congestion: String,
     pub(super) client: ClientId,
     /// Joins that were accepted and are not live yet.
     pub(super) joining: usize,

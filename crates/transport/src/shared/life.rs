@@ -159,6 +159,7 @@ impl Inner {
                 }
                 Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
+                Event::PeerLost => self.lose_peer(now),
                 // No program can set the congestion window of a kernel's socket.
                 Event::Penalise(_) => {}
                 Event::SchedulerReplaced(fault) => tracing::warn!("{fault}"),
@@ -167,6 +168,18 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// The peer does not answer any more, whatever its kernel says.
+    fn lose_peer(&mut self, now: Instant) {
+        let stats = self.session.stats();
+        let error = Error::PeerLost {
+            after: self.peer_timeout,
+            delivered: stats.acknowledged,
+            received: stats.delivered,
+        };
+        let reason = error.to_string();
+        self.fail(error, RESET_ABANDONED, &reason, now);
     }
 
     /// Notes that a subflow fell silent (`since`) or recovered.

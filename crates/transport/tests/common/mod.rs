@@ -172,6 +172,11 @@ impl Relay {
         self.state.send_modify(|state| state.mute_below = state.next);
     }
 
+    /// Takes everything on every connection, those to come as well, and passes nothing on.
+    pub fn swallow(&self) {
+        self.state.send_modify(|state| state.frozen_below = u64::MAX);
+    }
+
     /// Stops what the connections there are carry, without closing them; new ones are not touched.
     pub fn freeze(&self) {
         self.state.send_modify(|state| state.frozen_below = state.next);

@@ -63,7 +63,8 @@ pub(crate) struct PlayArgs {
     /// How messages are spread over the paths, see `weftline list schedulers`
     #[arg(long, value_name = "NAME", default_value = "fbdt")]
     scheduler: String,
-    /// The kernel's congestion control, both directions [default: the system's]
+    /// The kernel's congestion control, both directions [default: auto over weftline's paths, else
+    /// the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// What carries the stream: weftline, or for comparison mptcp or tcp as the server has it
@@ -191,7 +192,8 @@ impl PlayArgs {
             }
             warn_plaintext();
             let server = resolve(&self.server)?;
-            let congestion = self.congestion.as_deref().map(congestion::provide).transpose()?;
+            let named = self.congestion.as_deref().filter(|name| *name != congestion::AUTO);
+            let congestion = named.map(congestion::provide).transpose()?;
             return Ok(Carrier::Kernel { server, protocol, congestion, grace });
         }
         if self.path.is_empty() {

@@ -29,6 +29,8 @@ pub(in crate::session) struct Inbox {
     charged: u64,
     /// Memory of payloads, whole or in part.
     memory: u64,
+    /// Of these, whole ones that the application has not taken.
+    ready_bytes: u64,
     /// The fates of cancels from the oldest on that the peer may ask for again: whether the
     /// message had arrived whole.
     fates: BTreeMap<u64, bool>,
@@ -58,6 +60,7 @@ impl Inbox {
             credit: INITIAL_CREDIT,
             charged: INITIAL_CREDIT,
             memory: 0,
+            ready_bytes: 0,
             fates: BTreeMap::new(),
             oldest_cancel: 0,
             received: 0,
@@ -73,6 +76,11 @@ impl Inbox {
     /// Memory held for received bytes.
     pub(in crate::session) const fn memory(&self) -> u64 {
         self.memory
+    }
+
+    /// Memory of whole messages that the application has not taken.
+    pub(in crate::session) const fn ready_bytes(&self) -> u64 {
+        self.ready_bytes
     }
 
     /// Entries that the application has taken.
@@ -186,6 +194,7 @@ impl Inbox {
         let payload = message.payload.freeze();
         let message = Message { id: MessageId(start), tag: message.tag, payload };
         self.received += 1;
+        self.ready_bytes += message.payload.len() as u64;
         self.ready.push_back(Incoming::Message(message));
     }
 
@@ -243,6 +252,7 @@ impl Inbox {
         if let Incoming::Message(message) = &incoming {
             let len = message.payload.len() as u64;
             self.memory -= len;
+            self.ready_bytes -= len;
             self.free(message.id.0..message.id.0 + len);
         }
         Some(incoming)
