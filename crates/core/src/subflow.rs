@@ -246,6 +246,13 @@ impl Subflow {
         self.pinged.map_or(self.rtt(), |ping| ping.min(self.rtt()))
     }
 
+    /// Whether nothing is on its way and the round-trip time tells of a queue or a repair, half as
+    /// much again as the path takes at least: it may be over by now, and only a ping would tell.
+    pub fn may_be_nearer(&self) -> bool {
+        let least = self.info.min_rtt;
+        self.outstanding() == 0 && !least.is_zero() && self.present_rtt() * 2 > least * 3
+    }
+
     /// From assignment to our acknowledgement, on average.
     pub fn delivery_time(&self) -> Duration {
         self.delivery.mean().unwrap_or_else(|| self.info.srtt.max(FIRST_RTT))

@@ -261,6 +261,12 @@ pub trait Scheduler: Send + std::fmt::Debug {
         None
     }
 
+    /// Whether it turns subflows down by their round-trip times. A session then keeps those of idle
+    /// subflows up to date: one that carries nothing is not measured either.
+    fn weighs_round_trips(&self) -> bool {
+        false
+    }
+
     /// When a subflow that was answered `None` should ask again though nothing else happened.
     fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
         let _ = view;

@@ -550,8 +550,20 @@ impl SendHalf {
 
     /// Whether bytes that may be sent wait while nothing is on its way.
     pub(super) fn is_stuck(&self) -> bool {
+        self.has_data_to_send() && self.subflows.iter().all(|subflow| subflow.outstanding() == 0)
+    }
+
+    /// Whether the subflow was given nothing though bytes wait, perhaps for a round-trip time that is
+    /// out of date.
+    pub(super) fn wants_ping(&self, index: usize) -> bool {
+        self.scheduler().weighs_round_trips()
+            && self.has_data_to_send()
+            && self.subflows[index].may_be_nearer()
+    }
+
+    /// Whether bytes wait that may be sent.
+    fn has_data_to_send(&self) -> bool {
         self.has_unassigned_below(self.limit())
-            && self.subflows.iter().all(|subflow| subflow.outstanding() == 0)
     }
 
     fn has_unassigned_below(&self, offset: u64) -> bool {

@@ -421,6 +421,49 @@ fn a_probe_is_a_ping_ahead_of_time_and_only_one() {
     assert!(sent(&mut session, now).iter().any(is_ping));
 }
 
+/// A path that carried a repair and then nothing has the repair's round-trip time for as long as
+/// that keeps it from being used.
+#[test]
+fn a_path_turned_down_by_an_old_round_trip_time_is_pinged_and_used() {
+    let ms = Duration::from_millis;
+    let mut session = session();
+    let other = SubflowId(1);
+    session.subflow_up(other, PathId(1), Instant::ZERO);
+    let info = |srtt, min_rtt| PathInfo {
+        srtt: ms(srtt),
+        min_rtt: ms(min_rtt),
+        cwnd: ByteCount::kib(100),
+        delivery_rate: crate::Bitrate::mbps(10),
+        ..PathInfo::default()
+    };
+    let credit = Ack { credit: 1 << 20, ..Ack::default() };
+    give(&mut session, &Record::Ack(credit)).unwrap();
+    // The pings of new subflows.
+    let first = sent(&mut session, Instant::ZERO);
+    let ping = |records: &[Record]| {
+        records.iter().find_map(|r| if let Record::Ping(n) = r { Some(*n) } else { None })
+    };
+    let pong = |session: &mut Session, number, at| {
+        let mut input = BytesMut::new();
+        Record::Pong(number).encode(&mut input);
+        session.handle_input(PEER, &mut input, at).unwrap();
+    };
+    pong(&mut session, ping(&first).expect("a ping of a new subflow"), Instant::ZERO + ms(900));
+    session.handle_path_info(PEER, info(400, 20));
+    session.handle_path_info(other, info(60, 60));
+    let mut now = Instant::from_millis(3000);
+    session.write(&[1; 1000], now);
+    assert_eq!(sent(&mut session, now), [], "the other path would be sooner");
+    assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
+    let number = ping(&sent(&mut session, now)).expect("a ping ahead of its time");
+    assert_eq!(sent(&mut session, now), [], "one is enough");
+    now += ms(21);
+    pong(&mut session, number, now);
+    assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
+    let records = sent(&mut session, now);
+    assert!(records.iter().any(|r| matches!(r, Record::Data(_))), "{records:?}");
+}
+
 /// A scheduler that gives the first kilobyte, and then what cannot be sent.
 #[derive(Debug)]
 struct Broken(Assignment);

@@ -50,6 +50,7 @@ impl Session {
         {
             control.refused_at = self.send.changes();
             self.wake_refused();
+            self.ping_if_refused(index, id, now);
         }
         if was_idle && left == 0 {
             // Others may have held back because this one had room; now it has none.
@@ -58,6 +59,15 @@ impl Session {
         self.obey_scheduler(id);
         self.after(now);
         bytes
+    }
+
+    /// Asks for the round-trip time of a subflow that was given nothing though bytes wait: it may have
+    /// been turned down by a figure that is out of date, and would be for as long as it carries
+    /// nothing. One ping at a time: the next goes when this one has been answered.
+    fn ping_if_refused(&mut self, index: usize, id: SubflowId, now: Instant) {
+        if self.send.wants_ping(index) {
+            self.probe(id, now);
+        }
     }
 
     /// Does what the scheduler wanted when it was asked for `asker`. A subflow that had its answer

@@ -153,6 +153,10 @@ impl<P: Placement> Scheduler for Bond<P> {
         self.place.window()
     }
 
+    fn weighs_round_trips(&self) -> bool {
+        self.without.has(Rule::SpareFar) || self.latency.is_some()
+    }
+
     fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
         // The byte at the in-order point may become late; all else moves on with acknowledgements.
         let holders = view.subflows.iter();
