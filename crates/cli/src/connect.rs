@@ -58,7 +58,7 @@ pub(crate) struct ConnectArgs {
     /// where it may, else its system's [default: auto]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// A fixed transmission window, such as 1MiB [default: follows the measured rates]
+    /// The transmission window of fbdt [default: 1MiB]
     #[arg(long, value_name = "SIZE")]
     window: Option<String>,
     /// Leave out paths that cannot deliver within this time, such as 50ms, but to rescue what
@@ -418,7 +418,7 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let passed = sockets::take()?;
     let first = args.clone().complete()?;
     // A secret or a certificate can be replaced without any configuration file.
-    let named = [&args.config, &first.token_file, &first.cert, &first.socks_users];
+    let named = [&args.config, &first.token_file, &first.cert, &first.ca, &first.socks_users];
     let file = named.into_iter().flatten().next().cloned();
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();

@@ -329,7 +329,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let passed = sockets::take()?;
     let first = args.clone().complete()?;
     // A secret or a certificate can be replaced without any configuration file.
-    let named = [&args.config, &first.token_file, &first.cert];
+    let named = [&args.config, &first.token_file, &first.cert, &first.client_ca];
     let file = named.into_iter().flatten().next().cloned();
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();

@@ -27,6 +27,10 @@ const CHUNK_TIME: Duration = Duration::from_millis(1);
 /// and its answer take.
 const SLOW_START_AHEAD: u64 = 3;
 
+/// How long the round trip of a ping over an idle subflow is taken for what it is now: a ping's time
+/// has the peer's in it, and may stay above the least of the kernel's for good.
+const PING_HOLDS: Duration = Duration::from_secs(1);
+
 /// A range given to a subflow.
 #[derive(Clone, Debug)]
 struct Sent {
@@ -63,9 +67,9 @@ pub struct Subflow {
     copied: u64,
     delivery: TimeEstimate,
     last_progress: Instant,
-    /// The round trip of a ping that was answered with nothing else on its way, if nothing has been
-    /// delivered since.
-    pinged: Option<Duration>,
+    /// When a ping was answered with nothing else on its way, and the time that took, if nothing has
+    /// been delivered since.
+    pinged: Option<(Instant, Duration)>,
     silent: bool,
     idle: bool,
     min_chunk: u64,
@@ -233,9 +237,9 @@ impl Subflow {
     }
 
     /// Takes the round trip of a ping that has just been answered.
-    pub const fn set_ping_rtt(&mut self, rtt: Duration) {
+    pub const fn set_ping_rtt(&mut self, rtt: Duration, now: Instant) {
         if self.outstanding() == 0 {
-            self.pinged = Some(rtt);
+            self.pinged = Some((now, rtt));
         }
     }
 
@@ -243,14 +247,17 @@ impl Subflow {
     /// was not used for a while is as old as that, and may tell of a queue or a repair that is long
     /// over: a ping since then knows better.
     pub fn present_rtt(&self) -> Duration {
-        self.pinged.map_or(self.rtt(), |ping| ping.min(self.rtt()))
+        self.pinged.map_or(self.rtt(), |(_, ping)| ping.min(self.rtt()))
     }
 
     /// Whether nothing is on its way and the round-trip time tells of a queue or a repair, half as
-    /// much again as the path takes at least: it may be over by now, and only a ping would tell.
-    pub fn may_be_nearer(&self) -> bool {
+    /// much again as the path takes at least: it may be over by now, and only a ping would tell. The
+    /// last one's answer holds for a while, however long it took.
+    pub fn may_be_nearer(&self, now: Instant) -> bool {
         let least = self.info.min_rtt;
-        self.outstanding() == 0 && !least.is_zero() && self.present_rtt() * 2 > least * 3
+        let known = self.pinged.is_some_and(|(at, _)| now.since(at) < PING_HOLDS);
+        let high = !least.is_zero() && self.present_rtt() * 2 > least * 3;
+        self.outstanding() == 0 && high && !known
     }
 
     /// From assignment to our acknowledgement, on average.

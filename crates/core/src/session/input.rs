@@ -105,7 +105,7 @@ impl Session {
         let Some((_, sent_at)) = control.ping.take_if(|(sent, _)| *sent == number) else { return };
         if let Some(index) = self.send.index(id) {
             let (rtt, subflow) = (now.since(sent_at), &mut self.send.subflows[index]);
-            subflow.set_ping_rtt(rtt);
+            subflow.set_ping_rtt(rtt, now);
             self.paths.entry(subflow.path()).or_default().ping_rtt = Some(rtt);
             if self.send.is_stuck() {
                 self.send.note_change();

@@ -66,7 +66,9 @@ impl Liveness {
         }
         let subflows = u32::try_from(subflows).unwrap_or(u32::MAX).max(1);
         let turn = self.interval + self.interval / subflows;
-        self.last_turn = soon.max(self.last_turn + turn);
+        // Subflows that are gone leave their turns: no more than all take once are waited for.
+        let last = now + turn * subflows;
+        self.last_turn = soon.max(self.last_turn + turn).min(last.max(soon));
         self.last_turn
     }
 }
@@ -87,9 +89,13 @@ impl Session {
         Some(asked.min().unwrap_or(heard) + timeout)
     }
 
-    /// Tells once that the peer is gone.
+    /// Tells once that the peer is gone. A driver that comes far too late was held up itself, and so
+    /// were the questions and answers: silence counts anew from then on.
     pub(super) fn judge_peer(&mut self, now: Instant) {
-        if self.peer_deadline().is_some_and(|at| at <= now) {
+        let Some(deadline) = self.peer_deadline() else { return };
+        if deadline + self.liveness.interval <= now {
+            self.liveness.heard_at = now;
+        } else if deadline <= now {
             self.liveness.is_lost = true;
             self.events.push_back(Event::PeerLost);
         }

@@ -555,10 +555,10 @@ impl SendHalf {
 
     /// Whether the subflow was given nothing though bytes wait, perhaps for a round-trip time that is
     /// out of date.
-    pub(super) fn wants_ping(&self, index: usize) -> bool {
+    pub(super) fn wants_ping(&self, index: usize, now: Instant) -> bool {
         self.scheduler().weighs_round_trips()
             && self.has_data_to_send()
-            && self.subflows[index].may_be_nearer()
+            && self.subflows[index].may_be_nearer(now)
     }
 
     /// Whether bytes wait that may be sent.

@@ -65,7 +65,7 @@ impl Session {
     /// been turned down by a figure that is out of date, and would be for as long as it carries
     /// nothing. One ping at a time: the next goes when this one has been answered.
     fn ping_if_refused(&mut self, index: usize, id: SubflowId, now: Instant) {
-        if self.send.wants_ping(index) {
+        if self.send.wants_ping(index, now) {
             self.probe(id, now);
         }
     }

@@ -97,32 +97,35 @@ impl<P: Placement> Bond<P> {
         (left > mine).then_some(range)
     }
 
-    /// Whether `me` gets `bytes` of new data.
-    fn takes(&self, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
-        let spared = self.without.has(Rule::SpareFar) && !brings_end_forward(me, view, bytes);
-        !spared && self.latency.is_none_or(|latency| is_within(latency, me, view, bytes))
+    /// Whether `me` gets new data, at most `chunk` bytes: if they would be there before another
+    /// subflow alone had delivered everything that waits. With more to come than that, every path
+    /// has something to do. Of those that the aim `latency` leaves, the one that would have the
+    /// backlog there first always takes: nothing waits for ever.
+    fn takes(&self, me: usize, view: &SendView<'_>, chunk: u64) -> bool {
+        let backlog = view.unassigned.bytes();
+        let bytes = chunk.min(backlog);
+        if !self.is_within_aim(me, view, bytes) {
+            return false;
+        }
+        if view.expected > 0 || !self.without.has(Rule::SpareFar) {
+            return true;
+        }
+        let others = view.subflows.iter().enumerate().filter(|&(index, other)| {
+            index != me && other.is_usable() && self.is_within_aim(index, view, bytes)
+        });
+        let best = others.map(|(_, other)| estimate::arrival(view, other, backlog)).min();
+        best.is_none_or(|best| estimate::arrival(view, &view.subflows[me], bytes) <= best)
     }
-}
 
-/// Whether `bytes` on `me` would be there before another subflow alone had delivered everything
-/// that waits. With more to come than that, every path has something to do.
-fn brings_end_forward(me: usize, view: &SendView<'_>, bytes: u64) -> bool {
-    if view.expected > 0 {
-        return true;
+    /// Whether `bytes` on the subflow would be there within the aim `latency`, or no other subflow is
+    /// as fast.
+    fn is_within_aim(&self, index: usize, view: &SendView<'_>, bytes: u64) -> bool {
+        let Some(latency) = self.latency else { return true };
+        let subflow = &view.subflows[index];
+        let fastest = view.usable().map(|other| view.rate(other)).max();
+        fastest.is_none_or(|fastest| view.rate(subflow) >= fastest)
+            || estimate::arrival(view, subflow, bytes) <= latency
     }
-    let backlog = view.unassigned.bytes();
-    let others = view.subflows.iter().enumerate();
-    let others = others.filter(|&(index, other)| index != me && other.is_usable());
-    let best = others.map(|(_, other)| estimate::arrival(view, other, backlog)).min();
-    best.is_none_or(|best| estimate::arrival(view, &view.subflows[me], bytes) <= best)
-}
-
-/// Whether `bytes` on `me` would be there within `latency`, or no other subflow is as fast.
-fn is_within(latency: Duration, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
-    let subflow = &view.subflows[me];
-    let fastest = view.usable().map(|other| view.rate(other)).max();
-    fastest.is_none_or(|fastest| view.rate(subflow) >= fastest)
-        || estimate::arrival(view, subflow, bytes) <= latency
 }
 
 impl<P: Placement> Scheduler for Bond<P> {

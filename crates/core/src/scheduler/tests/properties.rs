@@ -8,7 +8,7 @@ use super::builder::{Bench, Figures};
 use crate::path::PathInfo;
 use crate::ranges::RangeSet;
 use crate::scheduler::choice::SEGMENT;
-use crate::scheduler::{Kind, REGISTRY};
+use crate::scheduler::{Kind, REGISTRY, SchedulerConfig};
 use crate::{Bitrate, ByteCount};
 
 /// What may happen. Indices are taken modulo what there is.
@@ -86,9 +86,10 @@ struct World {
 }
 
 impl World {
-    fn new(scheduler: &str) -> Self {
+    fn new(scheduler: &str, latency: Option<Duration>) -> Self {
         let two = [Figures::new(20, 0, 30), Figures::new(20, 0, 80)];
-        let mut bench = Bench::new(scheduler, 0, &two);
+        let config = SchedulerConfig { latency, ..SchedulerConfig::default() };
+        let mut bench = Bench::with(scheduler, &config, 0, &two);
         bench.credit = 200_000;
         Self { bench, next_id: 2, sent: RangeSet::new(), new: 0, copied: 0 }
     }
@@ -205,8 +206,8 @@ impl World {
     }
 
     /// With everything delivered and acknowledged, and all subflows idle with room, one of them
-    /// takes new data.
-    fn check_liveness(&mut self, exact: bool) {
+    /// takes new data: a byte or a segment, with windows of `windows` segments and more.
+    fn check_liveness(&mut self, exact: bool, bytes: u64, windows: u64, slow_start: bool) {
         for index in 0..self.bench.subflows.len() {
             self.arrive(index, 100);
         }
@@ -215,13 +216,16 @@ impl World {
             bench.up(self.next_id);
             self.next_id += 1;
         }
-        bench.write(SEGMENT);
+        bench.write(bytes);
         bench.credit = bench.credit.max(bench.end);
         let now = bench.now;
         for (n, subflow) in (1..).zip(&mut bench.subflows) {
             subflow.judge(now);
-            let info = Figures::new(10 * n, 0, 20 * n).info();
-            subflow.set_info(PathInfo { exact, ..info });
+            let info = Figures::new(windows * n, 0, 20 * n).info();
+            let ssthresh = info.ssthresh.filter(|_| !slow_start);
+            // The nearer, the slower: an aim leaves out others than what is spared.
+            let delivery_rate = Bitrate::mbps(n * n);
+            subflow.set_info(PathInfo { exact, ssthresh, delivery_rate, ..info });
             subflow.set_idle(true);
         }
         for _round in 0..2 {
@@ -242,16 +246,19 @@ proptest! {
     fn every_scheduler_keeps_its_promises(
         steps in prop::collection::vec(any_step(), 1..120),
         exact in any::<bool>(),
+        latency in prop::option::of(1u64..100),
+        waits in (1u64..=SEGMENT, 1u64..12, any::<bool>()),
     ) {
+        let (bytes, windows, slow_start) = waits;
         for entry in REGISTRY {
-            let mut world = World::new(entry.name);
+            let mut world = World::new(entry.name, latency.map(Duration::from_millis));
             for (n, step) in steps.iter().enumerate() {
                 world.apply(step.clone());
                 if n % 40 == 39 {
-                    world.check_liveness(exact);
+                    world.check_liveness(exact, bytes, windows, slow_start);
                 }
             }
-            world.check_liveness(exact);
+            world.check_liveness(exact, bytes, windows, slow_start);
             if ["earliest", "fbdt"].contains(&entry.name) {
                 // 2 % of the new bytes, what the budget begins with, and the debt of one chunk.
                 let most = world.new / 50 + (64 << 10) + SEGMENT;
