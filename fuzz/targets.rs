@@ -73,7 +73,8 @@ fn open(hello: &Hello) {
     session.subflow_up(SubflowId(hello.subflow), PathId(hello.path), Instant::ZERO);
     let _ = session.write(&[7; 20_000], Instant::ZERO);
     let mut out = VecDeque::new();
-    let _ = session.poll_transmit(SubflowId(hello.subflow), 1 << 14, &mut out, Instant::ZERO);
+    session.handle_room(SubflowId(hello.subflow), 1 << 14);
+    let _ = session.poll_transmit(SubflowId(hello.subflow), &mut out, Instant::ZERO);
     assert!(out.iter().map(Bytes::len).sum::<usize>() < 1 << 15, "little more than the room");
 }
 
@@ -108,7 +109,8 @@ fn drive(bytes: &[u8], config: &SessionConfig, mut act: impl FnMut(&mut Session,
         act(&mut session, &Turn { op, piece, now });
         session.handle_timeout(now);
         let mut out = VecDeque::new();
-        let _ = session.poll_transmit(SubflowId(id as u64), 1 << 14, &mut out, now);
+        session.handle_room(SubflowId(id as u64), 1 << 14);
+        let _ = session.poll_transmit(SubflowId(id as u64), &mut out, now);
         while session.poll_event().is_some() || session.poll_wake().is_some() {}
         while session.poll_fate().is_some() {}
         turns += 1;

@@ -1,5 +1,6 @@
-//! The `weftline` program. A library, so that the fuzz targets can link to what reads its
-//! configuration files; there is nothing in it for others.
+//! The `weftline` program. A library, so that a program with schedulers or congestion controls of its
+//! own is one that registers them and calls [`run`] (`examples/own.rs`), and that the fuzz targets can
+//! link to what reads configuration files.
 
 mod config;
 mod congestion;

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use weftline_bpf::{Control, IS_BUILT};
-use weftline_core::scheduler::REGISTRY;
+use weftline_core::scheduler;
 use weftline_scenario::{BUILTIN, Congestion, SWEEPS, Scheme, Sweep};
 
 use crate::failure::Failure;
@@ -26,7 +26,9 @@ pub(crate) enum What {
 /// Prints a list, a name and what it is on each line.
 pub(crate) fn run(what: What) -> Result<(), Failure> {
     let text = match what {
-        What::Schedulers => output::columns(REGISTRY.iter().map(|entry| (entry.name, entry.about))),
+        What::Schedulers => {
+            output::columns(scheduler::all().map(|entry| (entry.name, entry.about)))
+        }
         What::Schemes => output::columns(Scheme::all().map(|scheme| (scheme.name, scheme.about))),
         What::Congestion => congestion(),
         What::Scenarios => scenarios()?,

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{failure, run, weftline};
 
@@ -55,6 +55,34 @@ fn what_there_is_is_listed() {
     for name in ["tcp-reference", "mptcp-a1", "fbdt-eq1", "tcp-shared", "mptcp-video"] {
         assert!(list.lines().any(|line| line.starts_with(name)), "{name}: {list}");
     }
+}
+
+/// The example program registers a scheduler and a congestion control of its own.
+#[test]
+fn a_program_s_own_schedulers_and_controls_are_found_by_name() {
+    // `cargo test` builds a package's examples with its tests.
+    let program = Path::new(env!("CARGO_BIN_EXE_weftline")).with_file_name("examples/own");
+    let own = |args: &[&str]| Command::new(&program).args(args).output().unwrap();
+    let folder = folder("");
+    let small = path(folder.path(), "small.toml");
+    let run = ["sim", "run", &small, "--scheme", "widest,fbdt", "--congestion", "fixed", "--json"];
+    let output = own(&run);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let records: Vec<serde_json::Value> =
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), 2);
+    for (record, scheme) in records.iter().zip(["widest", "fbdt"]) {
+        assert_eq!((&record["scheme"], &record["congestion"]), (&scheme.into(), &"fixed".into()));
+        assert!(record["goodput_mbps"].as_f64().unwrap() > 5.0, "{record}");
+    }
+    assert!(text(&own(&["list", "schedulers"]).stdout).contains("widest"));
+    let unknown = own(&["sim", "run", &small, "--scheme", "narrowest"]);
+    let said = text(&unknown.stderr);
+    assert!(unknown.status.code() == Some(2) && said.contains("widest"), "{said}");
+    // The program without them does not know them.
+    assert!(
+        !failure(2, &["sim", "run", &small, "--scheme", "widest"]).contains("earliest, widest")
+    );
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod filter;
 mod hystart;
 mod lia;
 mod olia;
+mod registry;
 mod reno;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ mod window;
 
 use std::time::Duration;
 
+pub use registry::{Entry, NameTaken, REGISTRY, all, register};
 use weftline_core::{Bitrate, Instant};
 
 /// Where an endpoint stands in its loss recovery.
@@ -222,79 +224,3 @@ impl Default for Config {
         Self { mss: 1448, initial_cwnd: 10, slow_start: SlowStart::default(), seed: 1 }
     }
 }
-
-/// A control's entry in the registry.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// Its name on the command line and in results.
-    pub name: &'static str,
-    /// What it does, in one line.
-    pub about: &'static str,
-    /// Whether it looks at the connection's other subflows.
-    pub coupled: bool,
-    make: fn(&Config) -> Box<dyn CongestionControl>,
-}
-
-impl Entry {
-    /// The entry called `name`.
-    pub fn find(name: &str) -> Option<&'static Self> {
-        REGISTRY.iter().find(|entry| entry.name == name)
-    }
-
-    /// A control of this kind.
-    pub fn make(&self, config: &Config) -> Box<dyn CongestionControl> {
-        (self.make)(config)
-    }
-}
-
-/// Every congestion control, by name.
-pub const REGISTRY: &[Entry] = &[
-    Entry {
-        name: "reno",
-        about: "NewReno: one segment per round trip, half on loss (RFC 5681)",
-        coupled: false,
-        make: reno::Reno::make,
-    },
-    Entry {
-        name: "cubic",
-        about: "CUBIC: a cubic curve around the last loss, 0.7 on loss (RFC 9438, Linux)",
-        coupled: false,
-        make: cubic::Cubic::make,
-    },
-    Entry {
-        name: "bbr",
-        about: "BBR v1: paces by the measured rate and least round-trip time (Linux)",
-        coupled: false,
-        make: bbr::Bbr::make,
-    },
-    Entry {
-        name: "compound",
-        about: "Compound TCP: Reno and a delay-based window beside it (draft-sridharan-tcpm-ctcp)",
-        coupled: false,
-        make: compound::Compound::make,
-    },
-    Entry {
-        name: "lia",
-        about: "LIA: increases linked across the subflows (RFC 6356)",
-        coupled: true,
-        make: coupled::Coupled::<lia::Lia>::make,
-    },
-    Entry {
-        name: "olia",
-        about: "OLIA: linked increases that move to the best paths (draft-khalili)",
-        coupled: true,
-        make: coupled::Coupled::<olia::Olia>::make,
-    },
-    Entry {
-        name: "balia",
-        about: "BALIA: balances friendliness and responsiveness (draft-walid)",
-        coupled: true,
-        make: coupled::Coupled::<balia::Balia>::make,
-    },
-    Entry {
-        name: "bbr3",
-        about: "BBR v3, experimental: bounds what is in flight by loss (draft-ietf-ccwg-bbr)",
-        coupled: false,
-        make: bbr3::Bbr3::make,
-    },
-];

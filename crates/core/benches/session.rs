@@ -68,7 +68,8 @@ fn transfer(config: &SessionConfig, block: &[u8]) {
                 };
                 ends[from].handle_path_info(subflow, info);
                 let mut out = VecDeque::new();
-                let _ = ends[from].poll_transmit(subflow, ROOM, &mut out, now);
+                ends[from].handle_room(subflow, ROOM);
+                let _ = ends[from].poll_transmit(subflow, &mut out, now);
                 let input = &mut inputs[1 - from];
                 out.iter().for_each(|frame| input.extend_from_slice(frame));
                 ends[1 - from].handle_input(subflow, input, now).expect("an honest peer");

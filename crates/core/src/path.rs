@@ -18,10 +18,6 @@ pub struct SubflowId(pub u64);
 /// What the kernel tells of a subflow's socket (`TCP_INFO`), or the simulator of its endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathInfo {
-    /// Whether the driver keeps these figures true of every subflow at every moment, as a
-    /// simulator can. Then the window alone says which subflows have room. A kernel's figures are
-    /// as old as the last look at the socket; with these, a subflow has room that waits for data.
-    pub exact: bool,
     /// Congestion window.
     pub cwnd: ByteCount,
     /// Sent and not acknowledged by the peer's TCP.
@@ -56,11 +52,6 @@ impl PathInfo {
     /// Whether the congestion window is below the slow start threshold.
     pub fn is_in_slow_start(&self) -> bool {
         self.ssthresh.is_none_or(|ssthresh| self.cwnd < ssthresh)
-    }
-
-    /// What the congestion window has room for.
-    pub const fn room(&self) -> ByteCount {
-        ByteCount::new(self.cwnd.as_u64().saturating_sub(self.queued().as_u64()))
     }
 }
 

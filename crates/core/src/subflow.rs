@@ -50,8 +50,10 @@ pub struct Subflow {
     standby: bool,
     /// The most its path may carry.
     cap: Option<Bitrate>,
-    /// The cap let nothing through when it last asked.
+    /// The cap let nothing through when it was last looked at.
     capped: bool,
+    /// What its socket has room for.
+    room: u64,
     info: PathInfo,
     /// Payload bytes given to the subflow since `info` was taken.
     given: u64,
@@ -71,7 +73,6 @@ pub struct Subflow {
     /// been delivered since.
     pinged: Option<(Instant, Duration)>,
     silent: bool,
-    idle: bool,
     min_chunk: u64,
     max_chunk: u64,
 }
@@ -86,6 +87,7 @@ impl Subflow {
             standby: false,
             cap: None,
             capped: false,
+            room: 0,
             info: PathInfo::default(),
             given: 0,
             in_flight: VecDeque::new(),
@@ -99,7 +101,6 @@ impl Subflow {
             last_progress: now,
             pinged: None,
             silent: false,
-            idle: false,
             min_chunk: chunk.0,
             max_chunk: chunk.1,
         }
@@ -126,17 +127,26 @@ impl Subflow {
         self.given = 0;
     }
 
-    /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: figures
-    /// that are not exact, and our own count of what has not arrived, both only grow too large
-    /// with age.
+    /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: the kernel's
+    /// figures, and our own count of what has not arrived, both only grow too large with age.
     pub const fn queued(&self) -> u64 {
         let known = self.info.queued().as_u64().saturating_add(self.given);
-        if self.info.exact || known < self.outstanding() { known } else { self.outstanding() }
+        if known < self.outstanding() { known } else { self.outstanding() }
     }
 
     /// Bytes that the congestion window has room for.
-    pub const fn room(&self) -> u64 {
+    pub const fn window_room(&self) -> u64 {
         self.info.cwnd.as_u64().saturating_sub(self.queued())
+    }
+
+    /// Bytes that its socket has room for, by the driver's last word and what it was given since.
+    pub const fn room(&self) -> u64 {
+        self.room
+    }
+
+    /// Takes what the socket has room for now.
+    pub const fn set_room(&mut self, room: u64) {
+        self.room = room;
     }
 
     /// Payload bytes given to the subflow.
@@ -194,8 +204,8 @@ impl Subflow {
         self.cap
     }
 
-    /// Whether it asked last and its path's cap let nothing through: for some milliseconds it is
-    /// as if its socket were full.
+    /// Whether its path's cap lets nothing through: for some milliseconds it is as if its socket were
+    /// full.
     pub const fn is_capped(&self) -> bool {
         self.capped
     }
@@ -216,14 +226,9 @@ impl Subflow {
         self.capped = capped;
     }
 
-    /// Whether it asked for data last and there was none: its socket has room.
+    /// Whether it could send more than it was given.
     pub const fn is_idle(&self) -> bool {
-        self.idle
-    }
-
-    /// Notes whether the socket has room that there was no data for.
-    pub const fn set_idle(&mut self, idle: bool) {
-        self.idle = idle;
+        self.room > 0 && !self.capped
     }
 
     /// Offsets sent on this subflow and not yet below the in-order acknowledgement.
@@ -311,6 +316,7 @@ impl Subflow {
         }
         self.sent += len;
         self.given += len;
+        self.room = self.room.saturating_sub(len);
         if kind != Kind::New {
             self.rescued += len;
         }

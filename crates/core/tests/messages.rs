@@ -230,7 +230,8 @@ impl World {
         }
         let mut out = VecDeque::new();
         let session = &mut self.nodes[1 - key.1].session;
-        let sent = session.poll_transmit(key.0, room, &mut out, self.now);
+        session.handle_room(key.0, room);
+        let sent = session.poll_transmit(key.0, &mut out, self.now);
         out.iter().for_each(|bytes| queue.extend(bytes));
         if sent == 0 {
             self.ready.remove(&key);

@@ -25,7 +25,7 @@ pub enum Scheme {
     PacketRoundRobin,
     /// Plain TCP over the path of that name (lab: the kernel's, without our transport).
     Single(String),
-    /// Our transport with the scheduler of that name, one of [`scheduler::REGISTRY`].
+    /// Our transport with the scheduler of that name, one of [`scheduler::all`].
     Weft(&'static str),
     /// Our transport over the one path of that name.
     WeftSingle(String),
@@ -65,7 +65,7 @@ impl Scheme {
             (PACKET_ROUND_ROBIN, "plain TCP, its packets over the access points in turns"),
         ];
         let others = others.into_iter().map(|(name, about)| SchemeInfo { name, about });
-        let ours = scheduler::REGISTRY.iter().filter(|entry| entry.name != ONE_PATH);
+        let ours = scheduler::all().filter(|entry| entry.name != ONE_PATH);
         others.chain(ours.map(|entry| SchemeInfo { name: entry.name, about: entry.about }))
     }
 
@@ -157,7 +157,7 @@ impl FromStr for Scheme {
     }
 }
 
-/// The congestion control of each path, one of [`weftline_congestion::REGISTRY`].
+/// The congestion control of each path, one of [`weftline_congestion::all`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Congestion(&'static str);
 
@@ -167,7 +167,7 @@ impl Congestion {
 
     /// All congestion controls.
     pub fn all() -> impl Iterator<Item = Self> {
-        weftline_congestion::REGISTRY.iter().map(|entry| Self(entry.name))
+        weftline_congestion::all().map(|entry| Self(entry.name))
     }
 
     /// Its name; the kernel knows the same control by the same name.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
 use weftline_link::LinkStats;
 
@@ -61,8 +60,7 @@ impl World {
             let index = u32::try_from(index).expect("a run has few flows");
             let ends = (0..flow.subflows()).map(|k| add_ends(&mut net, &plan, index, k));
             let ends = ends.collect();
-            let wakes = Rng::stream(plan.seed, &format!("flow/{index}/wakes"));
-            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, build::mss(&plan), wakes));
+            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, build::mss(&plan)));
         }
         let series = Series {
             flows: vec![Vec::new(); flows.len()],

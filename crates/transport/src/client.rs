@@ -336,7 +336,7 @@ impl ClientBuilder {
         self
     }
 
-    /// The scheduler of both directions, by its name in [`weftline_core::scheduler::REGISTRY`];
+    /// The scheduler of both directions, by its name in [`weftline_core::scheduler::all`];
     /// default `earliest`.
     #[must_use]
     pub fn scheduler(mut self, name: impl Into<String>) -> Self {
@@ -621,7 +621,6 @@ fn parse_name(name: &str) -> Result<ServerName<'static>, Error> {
 
 /// Says which schedulers there are.
 pub(crate) fn unknown_scheduler(name: &str) -> Error {
-    let known: Vec<&str> =
-        weftline_core::scheduler::REGISTRY.iter().map(|entry| entry.name).collect();
+    let known: Vec<&str> = weftline_core::scheduler::all().map(|entry| entry.name).collect();
     Error::UnknownScheduler { name: name.to_owned(), known: known.join(", ") }
 }

@@ -434,8 +434,8 @@ impl Shared {
         });
     }
 
-    /// Appends what the subflow should send to `out`, with about `room` bytes of data, after
-    /// passing on the kernel's news of it. Returns whether the connection is over and everything
+    /// Appends what the subflow should send to `out`, after passing on the kernel's news of it and
+    /// how many bytes of data its socket has room for. Returns whether the connection is over and everything
     /// has been said on this subflow.
     pub(crate) fn poll_transmit(
         &self,
@@ -448,7 +448,8 @@ impl Shared {
             if let Some(info) = info {
                 inner.session.handle_path_info(id, path_info(&info));
             }
-            let bytes = inner.session.poll_transmit(id, room, out, now);
+            inner.session.handle_room(id, room);
+            let bytes = inner.session.poll_transmit(id, out, now);
             bytes == 0 && inner.end.is_some()
         })
     }
@@ -570,7 +571,6 @@ pub(crate) fn path_event(
 
 fn path_info(info: &TcpInfo) -> PathInfo {
     PathInfo {
-        exact: false,
         cwnd: ByteCount::new(info.cwnd_bytes),
         in_flight: ByteCount::new(info.in_flight_bytes),
         unsent: ByteCount::new(info.unsent_bytes),

@@ -23,7 +23,7 @@ use crate::path::SubflowId;
 pub(super) const ENTRY: Entry = Entry::new(
     "blest",
     "a slower subflow only where it does not take the window the faster will need (BLEST)",
-    |_| Box::new(Picking::reopening(Blest::new())),
+    |config| Box::new(Picking::reopening(Blest::new(), config)),
 );
 
 /// λ in thousandths: at first, its bounds, and its steps.
@@ -115,18 +115,18 @@ impl Blest {
 }
 
 impl Rule for Blest {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
         self.take_times(choice);
-        let (fast, slow) = (choice.fastest(), choice.lowest_rtt());
+        let (fast, slow) = (choice.fastest()?, choice.lowest_rtt()?);
         if fast == slow {
-            return slow;
+            return Some(slow);
         }
         self.update_lambda(choice.view.now, self.times(choice, slow).least);
         let time = self.linger(choice, slow);
         let needed = self.bytes_in(choice, fast, time);
         let held = choice.subflow(slow).queued() + SEGMENT;
         let left = choice.view.credit_window.saturating_sub(held);
-        if needed > u128::from(left) { fast } else { slow }
+        Some(if needed > u128::from(left) { fast } else { slow })
     }
 
     fn blocked(&mut self) {

@@ -17,7 +17,7 @@ struct Front;
 
 impl Placement for Front {
     fn place(&mut self, _me: usize, view: &SendView<'_>, chunk: u64) -> Option<Range<u64>> {
-        let open = view.unassigned.first_in(&(view.una..view.limit))?;
+        let open = view.next_unsent()?;
         Some(open.start..open.end.min(open.start + chunk))
     }
 }

@@ -18,7 +18,7 @@ use super::choice::{Choice, Picking, Rule, SEGMENT};
 pub(super) const ENTRY: Entry = Entry::new(
     "ecf",
     "a slower subflow only where the faster would not finish earlier without it (ECF)",
-    |_| Box::new(Picking::reopening(Ecf { waiting: false })),
+    |config| Box::new(Picking::reopening(Ecf { waiting: false }, config)),
 );
 
 /// 1/β: the module's `mptcp_ecf_r_beta`.
@@ -31,10 +31,10 @@ struct Ecf {
 }
 
 impl Rule for Ecf {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
-        let (fast, slow) = (choice.fastest(), choice.lowest_rtt());
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
+        let (fast, slow) = (choice.fastest()?, choice.lowest_rtt()?);
         if fast == slow {
-            return slow;
+            return Some(slow);
         }
         let waits = u128::from(choice.view.unassigned.bytes());
         // A window of nothing, before it is known, would make both tests void.
@@ -48,14 +48,14 @@ impl Rule for Ecf {
         let margin = u128::from(self.waiting) * one_on_slow;
         if INVERSE_BETA * all_on_fast >= INVERSE_BETA * one_on_slow + margin {
             self.waiting = false;
-            return slow;
+            return Some(slow);
         }
         let all_on_slow = srtt(slow) * waits.max(window(slow));
         let two_on_fast = window(slow) * (2 * srtt(fast) + delta);
         if all_on_slow >= two_on_fast {
             self.waiting = true;
-            return fast;
+            return Some(fast);
         }
-        slow
+        Some(slow)
     }
 }

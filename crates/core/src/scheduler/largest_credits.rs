@@ -9,17 +9,16 @@ use super::choice::{Choice, Picking, Rule, SEGMENT};
 pub(super) const ENTRY: Entry = Entry::new(
     "lpc",
     "the next unsent byte on the subflow with most room in its window (LPC)",
-    |_| Box::new(Picking::reopening(LargestCredits)),
+    |config| Box::new(Picking::reopening(LargestCredits, config)),
 );
 
 #[derive(Debug)]
 struct LargestCredits;
 
 impl Rule for LargestCredits {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
         // Whole segments, as the slides count; the first of equals.
-        let credits = |index: usize| choice.subflow(index).room() / SEGMENT;
-        let most = choice.available().min_by_key(|&index| Reverse(credits(index)));
-        most.unwrap_or(choice.me)
+        let credits = |index: usize| choice.subflow(index).window_room() / SEGMENT;
+        choice.available().min_by_key(|&index| Reverse(credits(index)))
     }
 }

@@ -7,16 +7,16 @@ use super::choice::{Choice, Picking, Rule};
 pub(super) const ENTRY: Entry = Entry::new(
     "let",
     "the next unsent byte on the subflow of largest cwnd/srtt that has room (LET)",
-    |_| Box::new(Picking::reopening(LargestThroughput)),
+    |config| Box::new(Picking::reopening(LargestThroughput, config)),
 );
 
 #[derive(Debug)]
 struct LargestThroughput;
 
 impl Rule for LargestThroughput {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
         // The first of equals stays.
         let faster = |best, next| if choice.is_faster(next, best) { next } else { best };
-        choice.available().reduce(faster).unwrap_or(choice.me)
+        choice.available().reduce(faster)
     }
 }

@@ -4,8 +4,9 @@
 //!
 //! Each subflow has a linger time: what is in its socket divided by a moving average of its pacing
 //! rate. The smallest is picked and kept for a burst of up to 64 KB; the average is then weighted
-//! anew by what is queued and by the burst. Subflows fill their send memory, not their window; and
-//! if the picked one has no memory left nothing is sent, even when another has.
+//! anew by what is queued and by the burst. Subflows fill their send memory, not their window, which
+//! is for the driver to tell; and if the picked one has no memory left nothing is sent, even when
+//! another has.
 //!
 //! Silent subflows are passed over and their data sent on others, as upstream does with stale ones.
 //! There is no opportunistic retransmission and no penalty. Subflows in timeout recovery are not
@@ -13,19 +14,16 @@
 
 use std::collections::BTreeMap;
 
+use super::Entry;
 use super::choice::{Choice, Picking, Rule, SEGMENT};
-use super::{CHUNK, Entry, Fills, send_memory};
 use crate::path::SubflowId;
 use crate::subflow::Subflow;
 
-pub(super) const ENTRY: Entry = Entry {
-    name: "linux",
-    about: "bursts of 64 KB on the subflow that empties first; waits for it (Linux's own MPTCP)",
-    make: |_| Box::new(Picking::new(Linux::default())),
-    chunk: CHUNK,
-    paths: None,
-    fills: Fills::Memory,
-};
+pub(super) const ENTRY: Entry = Entry::new(
+    "linux",
+    "bursts of 64 KB on the subflow that empties first; waits for it (Linux's own MPTCP)",
+    |_| Box::new(Picking::new(Linux::default())),
+);
 
 /// `MPTCP_SEND_BURST_SIZE`: 64 KiB less the TCP header (20), its options (40), the IPv6 header (40)
 /// and its fragment header (8), bytes.
@@ -50,8 +48,7 @@ impl Linux {
     fn kept(&self, choice: Choice<'_>) -> Option<usize> {
         let (id, left) = self.burst?;
         let index = super::find(choice.view.subflows, id)?;
-        let may = left > 0 && choice.has_memory(index, memory(choice.subflow(index)));
-        may.then_some(index)
+        (left > 0 && choice.has_room(index)).then_some(index)
     }
 
     /// Time to empty the socket, in 2^-32 s.
@@ -63,7 +60,7 @@ impl Linux {
     /// Begins a burst on the picked subflow.
     fn begin(&mut self, choice: Choice<'_>, index: usize) {
         let (view, subflow) = (choice.view, choice.subflow(index));
-        let next = view.unassigned.first_in(&(view.una..view.limit)).map_or(view.una, |r| r.start);
+        let next = view.next_unsent().map_or(view.una, |range| range.start);
         let window = (view.una.saturating_add(view.credit_window)).saturating_sub(next);
         let burst = BURST.min(window).max(1);
         let now = pacing_rate(subflow);
@@ -78,28 +75,24 @@ impl Linux {
 }
 
 impl Rule for Linux {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
         if let Some(kept) = self.kept(choice) {
-            return kept;
+            return Some(kept);
         }
         self.pace.retain(|id, _| super::find(choice.view.subflows, *id).is_some());
         let linger = |&index: &usize| self.linger(choice.subflow(index));
-        let picked = choice.live().min_by_key(linger).unwrap_or(choice.me);
-        if choice.has_memory(picked, memory(choice.subflow(picked))) {
+        let picked = choice.live().min_by_key(linger)?;
+        if choice.has_room(picked) {
             self.begin(choice, picked);
         }
-        picked
+        Some(picked)
     }
 
-    fn sent(&mut self, _id: SubflowId, bytes: u64) -> bool {
-        let Some((_, left)) = &mut self.burst else { return false };
-        *left = left.saturating_sub(bytes);
-        *left == 0
+    fn sent(&mut self, _id: SubflowId, bytes: u64) {
+        if let Some((_, left)) = &mut self.burst {
+            *left = left.saturating_sub(bytes);
+        }
     }
-}
-
-fn memory(subflow: &Subflow) -> u64 {
-    send_memory(subflow.info().cwnd.as_u64())
 }
 
 /// The rate at which the subflow paces, bytes per second: as told, else as `tcp_update_pacing_rate`

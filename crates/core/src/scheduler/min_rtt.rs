@@ -8,14 +8,14 @@ use super::choice::{Choice, Picking, Rule};
 pub(super) const ENTRY: Entry = Entry::new(
     "min-rtt",
     "the next unsent byte on the subflow of least round-trip time that has room (LRF)",
-    |_| Box::new(Picking::reopening(MinRtt)),
+    |config| Box::new(Picking::reopening(MinRtt, config)),
 );
 
 #[derive(Debug)]
 struct MinRtt;
 
 impl Rule for MinRtt {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
         choice.lowest_rtt()
     }
 }

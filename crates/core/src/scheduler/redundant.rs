@@ -6,7 +6,9 @@
 //! before a subflow has room to copy it is skipped, so that a slow subflow never holds up a fast
 //! one.
 
-use super::{Assignment, Entry, Kind, Scheduler, SendView};
+use std::ops::Range;
+
+use super::{Assignment, Entry, Scheduler, SendView};
 
 pub(super) const ENTRY: Entry =
     Entry::new("redundant", "every segment on every subflow that has room in time", |_| {
@@ -17,24 +19,27 @@ pub(super) const ENTRY: Entry =
 struct Redundant;
 
 impl Scheduler for Redundant {
-    fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
-        let subflow = &view.subflows[me];
-        let mut at = view.una;
-        while let Some(missing) = view.acked.first_missing(&(at..view.limit)) {
-            let Some(mine) = subflow.on().first_missing(&missing) else {
-                at = missing.end;
-                continue;
-            };
-            let most = mine.end.min(mine.start + view.chunk(subflow, budget));
-            // New bytes and copies are counted apart.
-            let new = view.unassigned.range_at(mine.start);
-            let end = match &new {
-                Some(new) => new.end,
-                None => view.unassigned.first_in(&mine).map_or(mine.end, |new| new.start),
-            };
-            let kind = if new.is_none() { Kind::Copy } else { Kind::New };
-            return Some(Assignment { range: mine.start..end.min(most), kind });
-        }
-        None
+    fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
+        let mut all = view.with_room();
+        all.find_map(|subflow| Some(Assignment { subflow, range: next(subflow, view)? }))
     }
+}
+
+/// The lowest bytes that have not arrived and that the subflow `me` has not sent.
+fn next(me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+    let mut at = view.una;
+    while let Some(missing) = view.acked.first_missing(&(at..view.limit)) {
+        let Some(mine) = view.subflows[me].on().first_missing(&missing) else {
+            at = missing.end;
+            continue;
+        };
+        let most = mine.end.min(mine.start + view.chunk(me));
+        // New bytes and copies are counted apart.
+        let end = match view.unassigned.range_at(mine.start) {
+            Some(new) => new.end,
+            None => view.unassigned.first_in(&mine).map_or(mine.end, |new| new.start),
+        };
+        return Some(mine.start..end.min(most));
+    }
+    None
 }

@@ -4,11 +4,12 @@
 //!
 //! The rule's pick, a fast subflow, sends the segment again if it has not carried it and the slow
 //! subflow would be long about it; and the slow one's congestion window is to be halved, so that it
-//! takes less of the window the next time. Halving is asked of the world: a driver of real sockets
-//! cannot do it.
+//! takes less of the window the next time. Halving is asked of the driver, if it can do it: with real
+//! sockets it cannot.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::mpsc;
 
 use super::choice::Choice;
 use crate::Instant;
@@ -23,37 +24,39 @@ const FAR: u32 = 4;
 pub(super) struct Reopening {
     /// When each subflow last had another penalised.
     penalised_at: BTreeMap<SubflowId, Instant>,
-    penalties: VecDeque<SubflowId>,
+    penalties: Option<mpsc::Sender<SubflowId>>,
 }
 
 impl Reopening {
-    pub(super) const fn new() -> Self {
-        Self { penalised_at: BTreeMap::new(), penalties: VecDeque::new() }
+    pub(super) const fn new(penalties: Option<mpsc::Sender<SubflowId>>) -> Self {
+        Self { penalised_at: BTreeMap::new(), penalties }
     }
 
-    /// The lowest unacknowledged bytes, if the one that asks should send them again. The send window is full.
-    pub(super) fn head(&mut self, choice: Choice<'_>, budget: u64) -> Option<Range<u64>> {
-        let (view, me) = (choice.view, choice.me);
+    /// The lowest unacknowledged bytes, if the picked subflow should send them again. The send window
+    /// is full.
+    pub(super) fn head(&mut self, choice: Choice<'_>, me: usize) -> Option<Range<u64>> {
+        let view = choice.view;
         let carries = |index: usize| choice.subflow(index).on().range_at(view.una).is_some();
         let others = (0..view.subflows.len()).filter(|&index| index != me);
         let holders: Vec<_> = others.filter(|&index| carries(index)).collect();
         // While the application has yet to wake for memory that has come free, the segment is sent
         // again to pass the time, without a penalty.
         if view.is_credit_spent() || view.memory_left == Some(0) {
-            self.penalise(choice, &holders);
+            self.penalise(choice, me, &holders);
         }
-        if !is_worthwhile(choice, &holders) {
+        if !is_worthwhile(choice, me, &holders) {
             return None;
         }
         let subflow = choice.subflow(me);
         let head = view.lowest_foreign(subflow, &(view.una..view.limit))?;
-        let end = head.end.min(head.start + view.chunk(subflow, budget));
+        let end = head.end.min(head.start + view.chunk(me));
         (head.start == view.una).then_some(head.start..end)
     }
 
     /// Asks to halve the window of the slower holders, once per round-trip time of the fast one.
-    fn penalise(&mut self, choice: Choice<'_>, holders: &[usize]) {
-        let (now, me) = (choice.view.now, choice.me);
+    fn penalise(&mut self, choice: Choice<'_>, me: usize, holders: &[usize]) {
+        let Some(penalties) = &self.penalties else { return };
+        let now = choice.view.now;
         let id = choice.subflow(me).id();
         self.penalised_at.retain(|id, _| super::find(choice.view.subflows, *id).is_some());
         if self.penalised_at.get(&id).is_some_and(|at| now.since(*at) < choice.rtt(me)) {
@@ -63,24 +66,21 @@ impl Reopening {
             if choice.rtt(me) >= choice.rtt(slow) || choice.subflow(slow).info().timed_out {
                 continue;
             }
-            self.penalties.push_back(choice.subflow(slow).id());
+            // A driver that has gone does not care.
+            let _ = penalties.send(choice.subflow(slow).id());
             self.penalised_at.insert(id, now);
         }
-    }
-
-    pub(super) fn poll_penalty(&mut self) -> Option<SubflowId> {
-        self.penalties.pop_front()
     }
 }
 
 /// Whether those that carry the lowest segment are so slow that the picked one should send it too. The
 /// first that has a small window, or is not far, decides.
-fn is_worthwhile(choice: Choice<'_>, holders: &[usize]) -> bool {
+fn is_worthwhile(choice: Choice<'_>, me: usize, holders: &[usize]) -> bool {
     for &slow in holders {
         if choice.cwnd(slow) <= SMALL_CWND {
             return true;
         }
-        if FAR * choice.rtt(choice.me) >= choice.rtt(slow) {
+        if FAR * choice.rtt(me) >= choice.rtt(slow) {
             return false;
         }
     }

@@ -7,8 +7,8 @@ use super::choice::{Choice, Picking, Rule};
 use crate::path::SubflowId;
 
 pub(super) const ENTRY: Entry =
-    Entry::new("round-robin", "the subflows that have room take turns", |_| {
-        Box::new(Picking::reopening(RoundRobin { last: None }))
+    Entry::new("round-robin", "the subflows that have room take turns", |config| {
+        Box::new(Picking::reopening(RoundRobin { last: None }, config))
     });
 
 #[derive(Debug)]
@@ -18,15 +18,14 @@ struct RoundRobin {
 }
 
 impl Rule for RoundRobin {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
         let id = |index: &usize| choice.subflow(*index).id();
         let after = |index: &usize| self.last.is_none_or(|last| id(index) > last);
         let next = choice.available().filter(after).min_by_key(id);
-        next.or_else(|| choice.available().min_by_key(id)).unwrap_or(choice.me)
+        next.or_else(|| choice.available().min_by_key(id))
     }
 
-    fn sent(&mut self, id: SubflowId, _bytes: u64) -> bool {
+    fn sent(&mut self, id: SubflowId, _bytes: u64) {
         self.last = Some(id);
-        true
     }
 }

@@ -1,7 +1,6 @@
 //! `single`: everything on one subflow, the oldest live one. Our transport with one path, the
 //! reference that shows what the framing costs (`weft-single:<path>` in the lab).
 
-use super::choice::next_unsent;
 use super::{Assignment, Entry, Scheduler, SendView};
 use crate::subflow::Subflow;
 
@@ -15,15 +14,16 @@ pub(super) const ENTRY: Entry = Entry::new(
 struct Single;
 
 impl Scheduler for Single {
-    fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
-        let chosen = view.subflows.iter().position(Subflow::is_usable).unwrap_or(0);
-        if me != chosen {
+    fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
+        let chosen = view.subflows.iter().position(Subflow::is_usable)?;
+        if view.room(chosen) == 0 {
             return None;
         }
-        let subflow = &view.subflows[me];
-        if let Some(range) = view.silent_range(subflow, budget) {
-            return Some(Assignment::reinjection(range));
-        }
-        next_unsent(view, view.chunk(subflow, budget))
+        let new = || {
+            let unsent = view.next_unsent()?;
+            Some(unsent.start..unsent.end.min(unsent.start + view.chunk(chosen)))
+        };
+        let range = view.silent_range(chosen).or_else(new)?;
+        Some(Assignment { subflow: chosen, range })
     }
 }

@@ -19,31 +19,51 @@ use crate::path::SubflowId;
 pub(super) const GREEDY: Entry = Entry::new(
     "gr-sty",
     "stays on a subflow while it has room, then takes that of least round-trip time (GR-STY)",
-    |_| Box::new(Picking::reopening(Sticky::new(Stay::WhileRoom))),
+    |config| Box::new(Picking::reopening(Sticky::new(Stay::WhileRoom), config)),
 );
 
 pub(super) const THROUGHPUT: Entry = Entry::new(
     "tp-sty",
     "stays on a subflow until one of larger cwnd/srtt has room; waits for it (TP-STY, strict)",
-    |_| Box::new(Picking::reopening(Sticky::new(Stay::UntilFaster { soft: false, nearer: false }))),
+    |config| {
+        Box::new(Picking::reopening(
+            Sticky::new(Stay::UntilFaster { soft: false, nearer: false }),
+            config,
+        ))
+    },
 );
 
 pub(super) const THROUGHPUT_SOFT: Entry = Entry::new(
     "tp-sty-soft",
     "as tp-sty, but uses others while the current subflow has no room",
-    |_| Box::new(Picking::reopening(Sticky::new(Stay::UntilFaster { soft: true, nearer: false }))),
+    |config| {
+        Box::new(Picking::reopening(
+            Sticky::new(Stay::UntilFaster { soft: true, nearer: false }),
+            config,
+        ))
+    },
 );
 
 pub(super) const THROUGHPUT_RTT: Entry = Entry::new(
     "tr-sty",
     "as tp-sty, and changes only to a smaller round-trip time (TR-STY, strict)",
-    |_| Box::new(Picking::reopening(Sticky::new(Stay::UntilFaster { soft: false, nearer: true }))),
+    |config| {
+        Box::new(Picking::reopening(
+            Sticky::new(Stay::UntilFaster { soft: false, nearer: true }),
+            config,
+        ))
+    },
 );
 
 pub(super) const THROUGHPUT_RTT_SOFT: Entry = Entry::new(
     "tr-sty-soft",
     "as tr-sty, but uses others while the current subflow has no room",
-    |_| Box::new(Picking::reopening(Sticky::new(Stay::UntilFaster { soft: true, nearer: true }))),
+    |config| {
+        Box::new(Picking::reopening(
+            Sticky::new(Stay::UntilFaster { soft: true, nearer: true }),
+            config,
+        ))
+    },
 );
 
 /// When the current subflow is kept.
@@ -82,17 +102,18 @@ impl Sticky {
 }
 
 impl Rule for Sticky {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
         let next = choice.lowest_rtt();
         let current = self.current.and_then(|id| super::find(choice.view.subflows, id));
         let current = current.filter(|&index| !choice.subflow(index).is_standby());
-        let Some(current) = current.filter(|&current| !self.leaves(choice, current, next)) else {
-            self.current = Some(choice.subflow(next).id());
+        let leaves = |current| next.is_some_and(|next| self.leaves(choice, current, next));
+        let Some(current) = current.filter(|&current| !leaves(current)) else {
+            self.current = next.map(|next| choice.subflow(next).id());
             return next;
         };
         let soft = matches!(self.stay, Stay::UntilFaster { soft: true, .. });
         let held_up = choice.subflow(current).is_silent() || choice.subflow(current).is_capped();
         let lends = soft || held_up;
-        if lends && !choice.is_available(current) { next } else { current }
+        if lends && !choice.is_available(current) { next } else { Some(current) }
     }
 }

@@ -107,9 +107,9 @@ impl Session {
             let (rtt, subflow) = (now.since(sent_at), &mut self.send.subflows[index]);
             subflow.set_ping_rtt(rtt, now);
             self.paths.entry(subflow.path()).or_default().ping_rtt = Some(rtt);
-            if self.send.is_stuck() {
-                self.send.note_change();
-                self.wake_refused();
+            if self.send.has_data_to_send() {
+                // It may have been turned down for a round-trip time that was out of date.
+                self.wake_idle();
             }
         }
     }

@@ -165,7 +165,7 @@ mod tests {
 
         fn write(&mut self, id: SubflowId, answers: impl Fn(SubflowId) -> bool) {
             let mut out = VecDeque::new();
-            let _ = self.session.poll_transmit(id, 0, &mut out, self.now);
+            let _ = self.session.poll_transmit(id, &mut out, self.now);
             let mut bytes: BytesMut = out.iter().flatten().copied().collect();
             while let Some(record) = Record::decode(&mut bytes).expect("our own records") {
                 let Record::Ping(number) = record else { continue };

@@ -11,8 +11,8 @@
 //! 2. [`Session::poll_event`]: what the application or the path manager should know;
 //! 3. [`Session::poll_timeout`]: when to call [`Session::handle_timeout`] at the latest.
 //!
-//! A writer calls `poll_transmit` whenever its socket has room, and writes what it gets, whole and
-//! in order, or reports the subflow down.
+//! A writer calls [`Session::handle_room`] and `poll_transmit` whenever its socket has room, and writes
+//! what it gets, whole and in order, or reports the subflow down.
 
 mod bulk;
 mod config;
@@ -32,7 +32,7 @@ mod wakes;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 pub use self::config::SessionConfig;
 pub use self::error::{SchedulerFault, SessionError};
@@ -62,10 +62,6 @@ pub enum Event {
     /// Nothing has come from the peer for [`SessionConfig::peer_timeout`], though it was asked. Told
     /// once; the driver ends the connection.
     PeerLost,
-    /// The scheduler wants the subflow's congestion window halved, for it holds up the others
-    /// (MPTCP 0.9x: `max(cwnd / 2, 1)` segments, and the slow start threshold likewise unless the
-    /// window is below it). A driver that cannot do that, as with a kernel's sockets, ignores it.
-    Penalise(SubflowId),
     /// There are bytes to read, or messages.
     Readable,
     /// The scheduler broke its contract and was replaced.
@@ -95,8 +91,9 @@ struct Control {
     ping_at: Instant,
     ping: Option<(u64, Instant)>,
     woken: bool,
-    /// What had changed when the scheduler last had nothing for the subflow.
-    refused_at: u64,
+    /// Data records that wait for the writer, and their bytes.
+    frames: VecDeque<Bytes>,
+    queued: u64,
 }
 
 impl Control {

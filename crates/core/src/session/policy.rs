@@ -22,7 +22,7 @@ use crate::path::{PathId, SubflowId};
 use crate::policy::{METERED_AFTER, PathPolicy, RateCap, Role};
 use crate::scheduler::{Assignment, SendView};
 use crate::subflow::Subflow;
-use crate::wire::{PolicyChange, PolicyNote};
+use crate::wire::{MAX_PAYLOAD, PolicyChange, PolicyNote};
 use crate::{Bitrate, Instant};
 
 /// Changes of policy kept for a peer at most: one for each path, and no client has that many.
@@ -104,10 +104,11 @@ impl SendHalf {
         }
     }
 
-    /// How many bytes of `room` the cap of the subflow's path lets through.
-    pub(super) fn allowed(&self, index: usize, room: u64, now: Instant) -> u64 {
-        let cap = self.policies.cap(self.subflows[index].path());
-        cap.map_or(room, |cap| cap.available(now).min(room))
+    /// How many bytes of what the subflow's socket has room for its path's cap lets through.
+    pub(super) fn allowed(&self, index: usize, now: Instant) -> u64 {
+        let subflow = &self.subflows[index];
+        let cap = self.policies.cap(subflow.path());
+        cap.map_or(subflow.room(), |cap| cap.available(now).min(subflow.room()))
     }
 
     /// Notes that a subflow has been given `bytes`.
@@ -161,24 +162,25 @@ impl SendHalf {
             || (subflow.role() == Role::Backup && self.subflows.iter().any(Subflow::is_silent))
     }
 
-    /// What a subflow that stands by may send again: the lowest bytes that only silent subflows
-    /// carry. Of the standing by, only backups do.
-    pub(super) fn standby_rescue(
-        &self,
-        index: usize,
-        room: u64,
-        now: Instant,
-    ) -> Option<Assignment> {
-        let me = &self.subflows[index];
-        if !self.is_needed(me) {
+    /// What a subflow that stands by sends again: the lowest bytes that only silent subflows carry. Of
+    /// the standing by, only backups do.
+    pub(super) fn standby_rescue(&self, now: Instant) -> Option<Assignment> {
+        if !self.policies.is_any {
             return None;
         }
+        let standby = |&index: &usize| {
+            let subflow = &self.subflows[index];
+            subflow.is_standby() && !subflow.is_silent() && self.is_needed(subflow)
+        };
+        let mut all = (0..self.subflows.len()).filter(standby);
+        let subflow = all.find(|&index| self.allowed(index, now) > 0)?;
         let view = self.view(now);
-        let silent =
-            view.subflows.iter().filter(|other| other.is_silent() && other.id() != me.id());
-        let range = silent.filter_map(|other| only_silent(&view, other)).min_by_key(|r| r.start)?;
-        let end = range.end.min(range.start + view.chunk(me, room));
-        Some(Assignment::reinjection(range.start..end))
+        let silent = view.subflows.iter().filter(|subflow| subflow.is_silent());
+        let range =
+            silent.filter_map(|silent| only_silent(&view, silent)).min_by_key(|r| r.start)?;
+        let room = self.allowed(subflow, now).min(MAX_PAYLOAD);
+        let chunk = view.chunk_size(&self.subflows[subflow]).min(room);
+        Some(Assignment { subflow, range: range.start..range.end.min(range.start + chunk) })
     }
 
     /// What the peer must be told of the policies.
@@ -288,7 +290,6 @@ impl Session {
     pub(super) fn review(&mut self, now: Instant) {
         let changed = self.send.review(now);
         if !changed.is_empty() {
-            self.send.note_change();
             changed.into_iter().for_each(|id| self.wake(id));
             self.wake_idle();
         }

@@ -13,7 +13,7 @@ use super::{SchedulerFault, SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
-use crate::scheduler::{Assignment, Entry, Scheduler, SchedulerConfig, SendView};
+use crate::scheduler::{Assignment, Entry, Kind, Scheduler, SchedulerConfig, SendView};
 use crate::send_buffer::{LEAST_LENT, SendBuffer};
 use crate::subflow::Subflow;
 use crate::wire::{Ack, INITIAL_CREDIT, MAX_PAYLOAD, data_header};
@@ -66,10 +66,10 @@ pub(super) struct SendHalf {
     /// Our messages, in a connection that carries them.
     pub(super) outbox: Option<Box<Outbox>>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
-    /// Counts what may change the scheduler's answers.
-    changes: u64,
     /// `None` only while it is being asked.
     scheduler: Option<Box<dyn Scheduler>>,
+    /// What each subflow may be given, as of the last question.
+    rooms: Vec<u64>,
     scheduler_name: &'static str,
     /// How the scheduler broke its contract, until it is told.
     pub(super) fault: Option<SchedulerFault>,
@@ -105,8 +105,8 @@ impl SendHalf {
             policies: Policies::default(),
             outbox: config.messages.map(|limits| Box::new(Outbox::new(limits))),
             meters: BTreeMap::new(),
-            changes: 0,
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
+            rooms: Vec::new(),
             scheduler_name: config.scheduler.name,
             fault: None,
             chunk: config.chunk.unwrap_or(config.scheduler.chunk()),
@@ -128,7 +128,6 @@ impl SendHalf {
         self.unassigned.insert(start..start + n as u64);
         self.fresh.insert(start..start + n as u64);
         self.refused = n < data.len();
-        self.changes += 1;
         n
     }
 
@@ -155,7 +154,6 @@ impl SendHalf {
         if n > 0 {
             self.unassigned.insert(start..start + n as u64);
             self.fresh.insert(start..start + n as u64);
-            self.changes += 1;
         }
         n
     }
@@ -176,7 +174,6 @@ impl SendHalf {
         self.buffer.write_bytes(payload);
         self.unassigned.insert(range.clone());
         self.fresh.insert(range.clone());
-        self.changes += 1;
         range
     }
 
@@ -185,7 +182,6 @@ impl SendHalf {
         self.unassigned.remove(range.clone());
         self.fresh.remove(range.clone());
         self.acked.insert(range.start.max(self.una)..range.end.max(self.una));
-        self.changes += 1;
     }
 
     /// Whether all of `range` that the peer is not known to have is on subflows that make progress.
@@ -264,7 +260,6 @@ impl SendHalf {
         let mut subflow = Subflow::new(id, path, self.chunk, now);
         self.adopt_policy(&mut subflow);
         self.subflows.push(subflow);
-        self.changes += 1;
         self.meters.entry(path).or_default();
     }
 
@@ -272,7 +267,6 @@ impl SendHalf {
     pub(super) fn subflow_down(&mut self, id: SubflowId) -> Option<Subflow> {
         let index = self.index(id)?;
         let dead = self.subflows.remove(index);
-        self.changes += 1;
         for range in dead.on().iter() {
             let mut at = range.start.max(self.una);
             while let Some(open) = self.acked.first_missing(&(at..range.end)) {
@@ -294,19 +288,7 @@ impl SendHalf {
 
     /// Takes the kernel's figures of a subflow.
     pub(super) fn set_info(&mut self, index: usize, info: PathInfo) {
-        let subflow = &mut self.subflows[index];
-        self.changes += u64::from(*subflow.info() != info);
-        subflow.set_info(info);
-    }
-
-    /// How much has changed so far that the scheduler's answers may depend on.
-    pub(super) const fn changes(&self) -> u64 {
-        self.changes
-    }
-
-    /// Notes that something has changed that they depend on.
-    pub(super) const fn note_change(&mut self) {
-        self.changes += 1;
+        self.subflows[index].set_info(info);
     }
 
     // ---- the peer's side ----
@@ -322,7 +304,6 @@ impl SendHalf {
                 return Err(SessionError::AckOfUnsent(unsent.end));
             }
         }
-        self.changes += 1;
         self.take_echoes(ack, now)?;
         for range in &ack.ranges {
             let new = range.start.max(self.una)..range.end;
@@ -451,6 +432,7 @@ impl SendHalf {
             max_memory: self.max_memory,
             expected: if self.is_kept_full() { self.buffer.end() } else { 0 },
             subflows: &self.subflows,
+            rooms: &self.rooms,
             meters: &self.meters,
         }
     }
@@ -468,77 +450,106 @@ impl SendHalf {
         (self.refused && left < self.max_memory / 3).then_some(left)
     }
 
-    /// Appends the next data record for the subflow to `out`; `None` if the scheduler has nothing
-    /// for it. Returns the bytes appended.
-    pub(super) fn next_record(
+    /// Which subflow sends which range next; `None` if all wait.
+    pub(super) fn next_assignment(&mut self, now: Instant) -> Option<Assignment> {
+        if let Some(rescue) = self.standby_rescue(now) {
+            return Some(rescue);
+        }
+        self.look_at_rooms(now);
+        if self.rooms.iter().all(|&room| room == 0) {
+            return None;
+        }
+        let next = self.ask_scheduler(now)?;
+        let Some(reason) = self.fault_of(&next) else { return Some(next) };
+        // One that assigns what cannot be sent is replaced: it may come from another crate.
+        let scheduler = std::mem::replace(&mut self.scheduler_name, FALLBACK);
+        self.fault = Some(SchedulerFault { scheduler, range: next.range, reason });
+        let fallback = Entry::find(FALLBACK).expect("registered");
+        self.scheduler = Some(fallback.make(&SchedulerConfig::default()));
+        self.ask_scheduler(now)
+    }
+
+    /// Works out what each subflow may be given.
+    fn look_at_rooms(&mut self, now: Instant) {
+        self.rooms.clear();
+        for index in 0..self.subflows.len() {
+            let allowed = self.allowed(index, now);
+            let subflow = &mut self.subflows[index];
+            subflow.set_capped(subflow.room() > 0 && allowed == 0);
+            let room = if subflow.is_usable() { allowed.min(MAX_PAYLOAD) } else { 0 };
+            self.rooms.push(room);
+        }
+    }
+
+    /// Appends the data record of an assignment to `out` and notes that it is sent. Returns the bytes
+    /// appended.
+    pub(super) fn put_record(
         &mut self,
-        index: usize,
-        room: u64,
+        next: Assignment,
         out: &mut VecDeque<Bytes>,
         now: Instant,
-    ) -> Option<u64> {
-        let room = room.min(MAX_PAYLOAD);
-        let next = match self.subflows[index].is_standby() {
-            true => self.standby_rescue(index, room, now),
-            false => self.ask_checked(index, room, now),
-        }?;
-        let Range { start, end } = next.range;
+    ) -> u64 {
+        let Assignment { subflow: index, range } = next;
+        let Range { start, end } = range;
+        let kind = self.kind_of(&range);
         if self.headers.capacity() < 32 {
             self.headers = BytesMut::with_capacity(HEADER_BLOCK);
         }
         if let Some(outbox) = &self.outbox {
-            outbox.announce(&next.range, self.subflows[index].on(), &mut self.headers);
+            outbox.announce(&range, self.subflows[index].on(), &mut self.headers);
         }
         data_header(&mut self.headers, start, end - start);
         let header = self.headers.split().freeze();
         let bytes = header.len() as u64 + (end - start);
         out.push_back(header);
-        self.buffer.slice(&(start..end), out);
-        self.unassigned.remove(start..end);
-        self.fresh.remove(start..end);
-        self.subflows[index].assign(start..end, next.kind, now);
+        self.buffer.slice(&range, out);
+        self.unassigned.remove(range.clone());
+        self.fresh.remove(range.clone());
+        self.subflows[index].assign(range, kind, now);
         self.spend(index, bytes, now);
-        self.changes += 1;
-        Some(bytes)
+        bytes
     }
 
-    /// What the scheduler has for the subflow. One that assigns what cannot be sent is replaced: a
-    /// scheduler may come from another crate.
-    fn ask_checked(&mut self, index: usize, room: u64, now: Instant) -> Option<Assignment> {
-        let next = self.ask_scheduler(index, room, now)?;
-        let Some(reason) = self.fault_of(&next, index, room) else { return Some(next) };
-        let scheduler = std::mem::replace(&mut self.scheduler_name, FALLBACK);
-        self.fault = Some(SchedulerFault { scheduler, range: next.range, reason });
-        let fallback = Entry::find(FALLBACK).expect("registered");
-        self.scheduler = Some(fallback.make(&SchedulerConfig::default()));
-        self.ask_scheduler(index, room, now)
+    /// Why a range is sent: all of it is new, or none.
+    fn kind_of(&self, range: &Range<u64>) -> Kind {
+        let mut moving = self.subflows.iter().filter(|subflow| !subflow.is_silent());
+        if self.unassigned.contains(range) {
+            Kind::New
+        } else if moving.any(|subflow| subflow.on().range_at(range.start).is_some()) {
+            Kind::Copy
+        } else {
+            Kind::Reinjection
+        }
     }
 
-    /// Why an assignment to the subflow cannot be sent, if it cannot.
-    fn fault_of(&self, next: &Assignment, index: usize, room: u64) -> Option<&'static str> {
+    /// Why an assignment cannot be sent, if it cannot.
+    fn fault_of(&self, next: &Assignment) -> Option<&'static str> {
         let Range { start, end } = next.range;
+        let room = self.rooms.get(next.subflow).copied().unwrap_or(0);
         if start >= end {
             Some("is empty")
+        } else if room == 0 {
+            Some("is for a subflow without room")
         } else if end - start > room {
             Some("is longer than the subflow has room for")
         } else if start < self.una || end > self.limit() {
             Some("is outside the window that may be sent")
-        } else if self.subflows[index].on().first_in(&next.range).is_some() {
+        } else if self.subflows[next.subflow].on().first_in(&next.range).is_some() {
             Some("was given to the same subflow before")
-        } else if next.is_again() && self.unassigned.first_in(&next.range).is_some() {
-            Some("is sent again though no subflow has it")
-        } else if !next.is_again() && !self.unassigned.contains(&next.range) {
-            Some("is not new")
+        } else if self.acked.first_in(&next.range).is_some() {
+            Some("has arrived already")
+        } else if self.unassigned.first_in(&next.range).is_some_and(|new| new != next.range) {
+            Some("is new only in part")
         } else {
             None
         }
     }
 
-    /// What the scheduler has for the subflow.
-    fn ask_scheduler(&mut self, index: usize, room: u64, now: Instant) -> Option<Assignment> {
+    /// What the scheduler has.
+    fn ask_scheduler(&mut self, now: Instant) -> Option<Assignment> {
         // It looks at all of us while it changes: it steps out for the call.
         let mut scheduler = self.scheduler.take().expect("put back below");
-        let next = scheduler.next(index, &self.view(now), room);
+        let next = scheduler.pick(&self.view(now));
         self.scheduler = Some(scheduler);
         let starved = self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit);
         if next.is_none() && starved {
@@ -548,21 +559,17 @@ impl SendHalf {
         next
     }
 
-    /// Whether bytes that may be sent wait while nothing is on its way.
-    pub(super) fn is_stuck(&self) -> bool {
-        self.has_data_to_send() && self.subflows.iter().all(|subflow| subflow.outstanding() == 0)
-    }
-
     /// Whether the subflow was given nothing though bytes wait, perhaps for a round-trip time that is
     /// out of date.
     pub(super) fn wants_ping(&self, index: usize, now: Instant) -> bool {
         self.scheduler().weighs_round_trips()
+            && self.subflows[index].is_idle()
             && self.has_data_to_send()
             && self.subflows[index].may_be_nearer(now)
     }
 
     /// Whether bytes wait that may be sent.
-    fn has_data_to_send(&self) -> bool {
+    pub(super) fn has_data_to_send(&self) -> bool {
         self.has_unassigned_below(self.limit())
     }
 
@@ -579,7 +586,6 @@ impl SendHalf {
             }
             changed.extend(subflow.judge(now).map(|silent| (subflow.id(), silent)));
         }
-        self.changes += changed.len() as u64;
         changed
     }
 
@@ -595,16 +601,6 @@ impl SendHalf {
             false => None,
         };
         silent.into_iter().chain(rescue).chain(policy).min()
-    }
-
-    /// The next subflow that the scheduler wants to ask.
-    pub(super) fn poll_wake(&mut self) -> Option<SubflowId> {
-        self.scheduler.as_mut().expect("put back after each call").poll_wake()
-    }
-
-    /// The next subflow whose window the scheduler wants halved.
-    pub(super) fn poll_penalty(&mut self) -> Option<SubflowId> {
-        self.scheduler.as_mut().expect("put back after each call").poll_penalty()
     }
 
     fn scheduler(&self) -> &dyn Scheduler {

@@ -13,78 +13,69 @@ const CONTROL_BLOCK: usize = 2 << 10;
 const CONTROL_REST: usize = 256;
 
 impl Session {
-    /// Appends what subflow `id` should send now to `out`: control records always, and data
-    /// records of about `room` bytes in all. Returns the bytes appended. After 0 the writer waits
-    /// until [`poll_wake`](Self::poll_wake) names it.
+    /// Takes how many bytes of data the socket of subflow `id` has room for now, besides what
+    /// [`poll_transmit`](Self::poll_transmit) has still to give. Unknown numbers are ignored.
+    pub fn handle_room(&mut self, id: SubflowId, room: u64) {
+        let queued = self.control.get(&id).map_or(0, |control| control.queued);
+        if let Some(index) = self.send.index(id) {
+            self.send.subflows[index].set_room(room.saturating_sub(queued));
+        }
+    }
+
+    /// Appends what subflow `id` should send now to `out`: control records, and the data records that
+    /// the scheduler gives it. What it gives others that have room waits for their writers, who are
+    /// woken. Returns the bytes appended. After 0 the writer waits until
+    /// [`poll_wake`](Self::poll_wake) names it.
     #[must_use]
-    pub fn poll_transmit(
-        &mut self,
-        id: SubflowId,
-        room: u64,
-        out: &mut VecDeque<Bytes>,
-        now: Instant,
-    ) -> u64 {
-        let Some(index) = self.send.index(id) else { return 0 };
-        if let Some(control) = self.control.get_mut(&id) {
-            control.woken = false;
-        }
+    pub fn poll_transmit(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {
+        let Some(control) = self.control.get_mut(&id) else { return 0 };
+        control.woken = false;
         let mut bytes = self.put_control(id, out, now);
-        let allowed = self.send.allowed(index, room, now);
-        let mut left = allowed;
-        if !self.is_reset() && !self.send.subflows[index].is_silent() {
-            while left > 0 {
-                let Some(sent) = self.send.next_record(index, left, out, now) else { break };
-                bytes += sent;
-                left = left.saturating_sub(sent);
-            }
+        if !self.is_reset() {
+            bytes += self.take_frames(id, out);
+            bytes += self.assign(id, out, now);
         }
-        if left < allowed {
-            self.note_moved(now);
-        }
-        let subflow = &mut self.send.subflows[index];
-        let was_idle = subflow.is_idle();
-        subflow.set_idle(left > 0);
-        subflow.set_capped(left == 0 && allowed < room);
-        if left > 0
-            && let Some(control) = self.control.get_mut(&id)
-        {
-            control.refused_at = self.send.changes();
-            self.wake_refused();
-            self.ping_if_refused(index, id, now);
-        }
-        if was_idle && left == 0 {
-            // Others may have held back because this one had room; now it has none.
-            self.wake_idle();
-        }
-        self.obey_scheduler(id);
         self.after(now);
         bytes
     }
 
-    /// Asks for the round-trip time of a subflow that was given nothing though bytes wait: it may have
-    /// been turned down by a figure that is out of date, and would be for as long as it carries
-    /// nothing. One ping at a time: the next goes when this one has been answered.
-    fn ping_if_refused(&mut self, index: usize, id: SubflowId, now: Instant) {
-        if self.send.wants_ping(index, now) {
-            self.probe(id, now);
-        }
+    /// Moves the data records that wait for the subflow's writer to `out`.
+    fn take_frames(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>) -> u64 {
+        let Some(control) = self.control.get_mut(&id) else { return 0 };
+        out.append(&mut control.frames);
+        std::mem::take(&mut control.queued)
     }
 
-    /// Does what the scheduler wanted when it was asked for `asker`. A subflow that had its answer
-    /// since anything changed is not asked again, lest two wake each other for ever.
-    fn obey_scheduler(&mut self, asker: SubflowId) {
-        let changes = self.send.changes();
-        while let Some(id) = self.send.poll_wake() {
-            let index = self.send.index(id).filter(|_| id != asker);
-            let waits = index.is_some_and(|index| self.send.subflows[index].is_idle());
-            let answered = self.control.get(&id).is_some_and(|c| c.refused_at == changes);
-            if waits && !answered {
+    /// Asks the scheduler until nothing more goes anywhere. Appends what is for `asker` to `out` and
+    /// returns how many bytes that is.
+    fn assign(&mut self, asker: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {
+        let (mut bytes, mut moved) = (0, false);
+        while let Some(next) = self.send.next_assignment(now) {
+            moved = true;
+            let id = self.send.subflows[next.subflow].id();
+            if id == asker {
+                bytes += self.send.put_record(next, out, now);
+            } else if let Some(control) = self.control.get_mut(&id) {
+                control.queued += self.send.put_record(next, &mut control.frames, now);
                 self.wake(id);
             }
         }
+        if moved {
+            self.note_moved(now);
+        }
         self.events.extend(self.send.fault.take().map(Event::SchedulerReplaced));
-        while let Some(id) = self.send.poll_penalty() {
-            self.events.push_back(Event::Penalise(id));
+        self.ping_turned_down(now);
+        bytes
+    }
+
+    /// Asks for the round-trip times of the subflows that were given nothing though bytes wait: they
+    /// may have been turned down by a figure that is out of date, and would be for as long as they
+    /// carry nothing. One ping at a time: the next goes when this one has been answered.
+    fn ping_turned_down(&mut self, now: Instant) {
+        for index in 0..self.send.subflows.len() {
+            if self.send.wants_ping(index, now) {
+                self.probe(self.send.subflows[index].id(), now);
+            }
         }
     }
 

@@ -22,8 +22,8 @@ impl Session {
         ids.into_iter().for_each(|id| self.wake(id));
     }
 
-    /// Wakes the writers that found nothing to send last time; the others ask anyway. Those that
-    /// stand by wait until they are of use.
+    /// Wakes the writers whose sockets had room last time; the others come anyway. Those that stand by
+    /// wait until they are of use.
     pub(super) fn wake_idle(&mut self) {
         for index in 0..self.send.subflows.len() {
             let subflow = &self.send.subflows[index];
@@ -38,25 +38,6 @@ impl Session {
             && !std::mem::replace(&mut control.woken, true)
         {
             self.wakes.push_back(id);
-        }
-    }
-
-    /// Wakes the writers that have room while bytes wait and nothing is on its way. The scheduler may
-    /// have refused each of them for the sake of another, by figures that have changed since: no
-    /// acknowledgement will come for which it is asked again. One that has its answer by the
-    /// present figures is not woken.
-    pub(super) fn wake_refused(&mut self) {
-        if !self.send.is_stuck() {
-            return;
-        }
-        let changes = self.send.changes();
-        for index in 0..self.send.subflows.len() {
-            let subflow = &self.send.subflows[index];
-            let id = subflow.id();
-            let waits = subflow.is_idle() && self.send.is_needed(subflow);
-            if waits && self.control.get(&id).is_some_and(|c| c.refused_at != changes) {
-                self.wake(id);
-            }
         }
     }
 }

@@ -20,7 +20,7 @@ use bytes::BytesMut;
 pub(crate) use node::End;
 use node::Node;
 pub(crate) use pipe::PathSpec;
-use pipe::{Pipe, SEGMENT};
+use pipe::Pipe;
 use weftline_core::path::{PathId, SubflowId};
 use weftline_core::policy::PathPolicy;
 use weftline_core::scheduler::Entry;
@@ -94,8 +94,8 @@ pub(crate) struct World {
     redial_at: Option<Instant>,
     seed: u64,
     scheduler: &'static Entry,
-    /// Whether the sessions know every window exactly and are asked for all subflows whenever
-    /// anything has happened, a segment at a time, as a simulator does.
+    /// Whether room is what the congestion window has, told for all subflows whenever anything has
+    /// happened, as a simulator does.
     pub(crate) exact: bool,
     pub(crate) silent_events: u32,
     /// At most this rate is written, in steps of a millisecond; as fast as possible if `None`.
@@ -404,10 +404,9 @@ impl World {
             pipe.full = true;
             return;
         }
-        // Of windows, only control records pass by themselves.
-        let room = if self.exact { 0 } else { room };
-        node.session.handle_path_info(id, pipe.info(self.exact));
-        let sent = node.session.poll_transmit(id, room, &mut out, now);
+        node.session.handle_path_info(id, pipe.info());
+        node.session.handle_room(id, if self.exact { pipe.window_room() } else { room });
+        let sent = node.session.poll_transmit(id, &mut out, now);
         pipe.full = !self.exact && sent >= room;
         for bytes in out {
             pipe.push(bytes, now);
@@ -417,33 +416,28 @@ impl World {
         pipe.said_all = pipe.closing;
     }
 
-    /// Asks for all subflows toward node `to` that have room in their windows until none takes
-    /// anything. Returns whether any did.
+    /// Tells what room all subflows toward node `to` have in their windows, and sends what it is used
+    /// for. Returns whether there was anything.
     fn offer_windows(&mut self, to: usize) -> bool {
         let now = self.now;
         let session = &mut self.nodes[1 - to].session;
-        let mut moved = false;
-        loop {
-            let mut taken = false;
-            for asked in self.subflows.values() {
-                for id in self.subflows.values() {
-                    let info = self.pipes[&(*id, to)].info(true);
-                    session.handle_path_info(*id, info);
-                }
-                let pipe = self.pipes.get_mut(&(*asked, to)).expect("the subflow is up");
-                let room = self.scheduler.room(&pipe.info(true)).as_u64();
-                if room < SEGMENT as u64 || pipe.closing {
-                    continue;
-                }
-                let mut out = VecDeque::new();
-                taken |= session.poll_transmit(*asked, SEGMENT as u64, &mut out, now) > 0;
-                out.into_iter().for_each(|bytes| pipe.push(bytes, now));
-            }
-            if !taken {
-                return moved;
-            }
-            moved = true;
+        let ids: Vec<_> = self.subflows.values().copied().collect();
+        for &id in &ids {
+            let pipe = &self.pipes[&(id, to)];
+            session.handle_path_info(id, pipe.info());
+            session.handle_room(id, if pipe.closing { 0 } else { pipe.window_room() });
         }
+        let mut moved = false;
+        for id in ids {
+            let pipe = self.pipes.get_mut(&(id, to)).expect("the subflow is up");
+            if pipe.closing {
+                continue;
+            }
+            let mut out = VecDeque::new();
+            moved |= session.poll_transmit(id, &mut out, now) > 0;
+            out.into_iter().for_each(|bytes| pipe.push(bytes, now));
+        }
+        moved
     }
 
     fn apply(&mut self, step: Step) {

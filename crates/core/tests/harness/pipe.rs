@@ -100,10 +100,14 @@ impl Pipe {
         self.unsent_max.saturating_sub(self.link.backlog(now).0.as_u64())
     }
 
+    /// What the congestion window has room for, in whole segments.
+    pub(super) const fn window_room(&self) -> u64 {
+        self.cwnd.saturating_sub(self.in_flight) / SEGMENT as u64 * SEGMENT as u64
+    }
+
     /// What the endpoint would tell of its connection.
-    pub(super) fn info(&self, exact: bool) -> PathInfo {
+    pub(super) fn info(&self) -> PathInfo {
         PathInfo {
-            exact,
             cwnd: ByteCount::new(self.cwnd),
             in_flight: ByteCount::new(self.in_flight),
             srtt: self.rtt,

@@ -9,7 +9,6 @@ mod source;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weftline_core::rng::Rng;
 use weftline_core::scheduler::{self, RulesOff};
 use weftline_core::session::SessionStats;
 use weftline_core::time::nanos;
@@ -107,7 +106,6 @@ impl Flow {
         ends: Vec<[u32; 2]>,
         warmup: Duration,
         mss: u64,
-        wakes: Rng,
     ) -> Self {
         let (source, size) = match &plan.traffic {
             Traffic::Bulk => (Source::bulk(), None),
@@ -122,14 +120,9 @@ impl Flow {
         };
         let carrier = match plan.scheduler {
             None => Carrier::Plain(Plain::new(ends[0], mss)),
-            Some(entry) => Carrier::Multi(Box::new(Multi::new(
-                entry,
-                plan.without,
-                &plan.paths,
-                ends,
-                mss,
-                wakes,
-            ))),
+            Some(entry) => {
+                Carrier::Multi(Box::new(Multi::new(entry, plan.without, &plan.paths, ends, mss)))
+            }
         };
         Self {
             index,

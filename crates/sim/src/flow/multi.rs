@@ -2,13 +2,13 @@
 //! daemons, on simulated sockets.
 
 use std::collections::VecDeque;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
-use weftline_core::rng::Rng;
 use weftline_core::scheduler::{Entry, RulesOff};
-use weftline_core::session::{Event, SessionStats};
+use weftline_core::session::SessionStats;
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
 use super::pipe::Pipe;
@@ -55,8 +55,8 @@ struct Subflow {
     woken: [bool; 2],
     /// Whether an endpoint may have changed since its session was told of it.
     stale: [bool; 2],
-    /// Payload bytes that the endpoints had room for then.
-    room: [u64; 2],
+    /// Whether the endpoints had room then that they were given nothing for.
+    spare: [bool; 2],
 }
 
 /// A connection over several subflows.
@@ -65,11 +65,11 @@ pub(super) struct Multi {
     sessions: [Session; 2],
     subflows: Vec<Subflow>,
     scheduler: &'static Entry,
+    /// The subflows whose windows the server's scheduler wants halved.
+    penalties: mpsc::Receiver<SubflowId>,
     /// Payload of a full segment.
     mss: u64,
     out: VecDeque<Bytes>,
-    /// Draws the subflow that is asked first: the daemons' writers wake in any order.
-    wakes: Rng,
     /// When the sessions have something to do.
     due_ns: [Option<u64>; 2],
 }
@@ -81,10 +81,11 @@ impl Multi {
         paths: &[usize],
         ends: Vec<[u32; 2]>,
         mss: u64,
-        wakes: Rng,
     ) -> Self {
         let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
+        let (penalise, penalties) = mpsc::channel();
         config.scheduler_config.without = without;
+        config.scheduler_config.penalties = Some(penalise);
         if !runs_in_daemons(entry) {
             let payload = mss - RECORD_HEADER;
             config.chunk = Some((payload, payload));
@@ -101,15 +102,15 @@ impl Multi {
             up: [false; 2],
             woken: [true; 2],
             stale: [true; 2],
-            room: [0; 2],
+            spare: [false; 2],
         };
         Self {
             sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
             subflows: paths.iter().zip(ends).enumerate().map(subflow).collect(),
             scheduler: entry,
+            penalties,
             mss,
             out: VecDeque::new(),
-            wakes,
             due_ns: [None; 2],
         }
     }
@@ -221,17 +222,16 @@ impl Multi {
         }
         for subflow in self.subflows.iter().filter(|subflow| subflow.up[end]) {
             // Nobody had anything for it, though it had room.
-            if subflow.room[end] > 0 {
+            if subflow.spare[end] {
                 net.endpoint_mut(subflow.ends[end]).note_app_limited();
             }
         }
-        while let Some(event) = self.sessions[end].poll_event() {
-            if let Event::Penalise(id) = event
-                && let Some(subflow) = self.subflows.iter().find(|subflow| subflow.id == id)
-            {
-                net.endpoint_mut(subflow.ends[end]).penalise();
+        for id in self.penalties.try_iter() {
+            if let Some(subflow) = self.subflows.iter().find(|subflow| subflow.id == id) {
+                net.endpoint_mut(subflow.ends[SERVER]).penalise();
             }
         }
+        while self.sessions[end].poll_event().is_some() {}
         self.due_ns[end] = self.sessions[end].poll_timeout(now).map(Instant::as_nanos);
     }
 
@@ -266,11 +266,11 @@ impl Multi {
 
     /// Offers every subflow of one end what room it has. Returns whether any took something.
     ///
-    /// The server's subflows are asked whenever they have room: what a kernel's scheduler answers
-    /// may change with every acknowledgement. The client sends only control records, and asks when
-    /// the session says so.
+    /// The server is asked whenever a subflow has room: what a kernel's scheduler answers may change
+    /// with every acknowledgement. The client sends only control records, and asks when the session
+    /// says so.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
-        let Self { sessions, subflows, scheduler, mss, out, wakes, .. } = self;
+        let Self { sessions, subflows, scheduler, mss, out, .. } = self;
         let mss = *mss;
         let session = &mut sessions[end];
         while let Some(id) = session.poll_wake() {
@@ -281,18 +281,12 @@ impl Multi {
             subflow.tell(end, session, scheduler, mss, net);
         }
         let mut moved = false;
-        let begin = wakes.below(subflows.len() as u64) as usize;
-        for turn in 0..subflows.len() {
-            let at = (begin + turn) % subflows.len();
-            let subflow = &mut subflows[at];
-            if !subflow.up[end] {
+        for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end]) {
+            let spare = end == SERVER && subflow.spare[end];
+            if !(std::mem::take(&mut subflow.woken[end]) || spare) {
                 continue;
             }
-            let room = subflow.room[end];
-            if !(std::mem::take(&mut subflow.woken[end]) || (end == SERVER && room > 0)) {
-                continue;
-            }
-            let bytes = session.poll_transmit(subflow.id, room, out, now);
+            let bytes = session.poll_transmit(subflow.id, out, now);
             if bytes == 0 {
                 continue;
             }
@@ -332,7 +326,9 @@ impl Subflow {
         let info = endpoint.info(mss);
         session.handle_path_info(self.id, info);
         let holds = !runs_in_daemons(scheduler) && endpoint.waits_for_burst(net.now_ns());
-        self.room[end] = if holds { 0 } else { room(scheduler, mss, &info) };
+        let room = if holds { 0 } else { room(scheduler, mss, &info) };
+        session.handle_room(self.id, room);
+        self.spare[end] = room > 0;
         self.stale[end] = false;
     }
 }
@@ -343,11 +339,12 @@ fn write_greeting(subflow: &mut Subflow, end: usize, net: &mut Net) {
     net.transmit(subflow.ends[end]);
 }
 
-/// Payload bytes that a subflow may be given now.
+/// Payload bytes that a subflow may be given now. Kernels fill its congestion window; upstream's MPTCP
+/// its send memory, which is sized to twice that (`tcp_sndbuf_expand`).
 fn room(scheduler: &Entry, mss: u64, info: &PathInfo) -> u64 {
     if !runs_in_daemons(scheduler) {
-        let fits = scheduler.room(info).as_u64() >= mss;
-        return if fits { mss - RECORD_HEADER } else { 0 };
+        let memory = info.cwnd.as_u64() * if scheduler.name == "linux" { 2 } else { 1 };
+        return memory.saturating_sub(info.queued().as_u64()) / mss * (mss - RECORD_HEADER);
     }
     let mark = info.delivery_rate.bytes_in(LOW_WATER_TIME).as_u64();
     let mark = mark.clamp(LOW_WATER.0, LOW_WATER.1);

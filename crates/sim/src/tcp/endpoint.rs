@@ -120,7 +120,6 @@ impl Endpoint {
     pub(crate) fn info(&self, mss: u64) -> PathInfo {
         let rtt = self.tx.rtt();
         PathInfo {
-            exact: true,
             cwnd: ByteCount::new(self.tx.window_bytes()),
             in_flight: ByteCount::new(self.tx.pipe() * mss),
             unsent: ByteCount::new(self.tx.unsent()),

@@ -160,8 +160,6 @@ impl Inner {
                 Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
                 Event::PeerLost => self.lose_peer(now),
-                // No program can set the congestion window of a kernel's socket.
-                Event::Penalise(_) => {}
                 Event::SchedulerReplaced(fault) => tracing::warn!("{fault}"),
                 Event::PathPolicy(path, note) => {
                     self.session.set_policy(path, note, self.caps.of(path, note), now);

@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use self::budget::Budget;
+use super::choice::reinject;
 use super::{Assignment, Rule, RulesOff, Scheduler, SchedulerConfig, SendView};
 use crate::Instant;
 use crate::path::PathId;
@@ -57,13 +58,13 @@ impl<P: Placement> Bond<P> {
     /// A copy from the in-order point on, if the byte there is late on its path and would be sooner
     /// there on this one. Nothing further up is copied before that has arrived: it does not block
     /// the application yet, and would take the whole budget.
-    fn copy_late(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+    fn copy_late(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
         if !self.without.has(Rule::CopyLate) || !self.budget.is_open() {
             return None;
         }
         let (sent_at, holder) = view.latest_holder(subflow, view.una)?;
-        let chunk = view.chunk(subflow, budget);
+        let chunk = view.chunk(me);
         let late = view.now.since(sent_at) >= holder.late_after();
         if !late || estimate::arrival(view, subflow, chunk) > holder.rtt() {
             return None;
@@ -74,12 +75,12 @@ impl<P: Placement> Bond<P> {
 
     /// At the end of all data: the range that another subflow will deliver last, if this one has
     /// it there sooner.
-    fn copy_last(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+    fn copy_last(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         if !self.without.has(Rule::CopyLast) || !self.budget.is_open() || view.expected > 0 {
             return None;
         }
         let subflow = &view.subflows[me];
-        let chunk = view.chunk(subflow, budget);
+        let chunk = view.chunk(me);
         let mine = estimate::arrival(view, subflow, chunk);
         let others = || view.subflows.iter().filter(|other| other.id() != subflow.id());
         let last = |other: &Subflow| {
@@ -126,26 +127,31 @@ impl<P: Placement> Bond<P> {
         fastest.is_none_or(|fastest| view.rate(subflow) >= fastest)
             || estimate::arrival(view, subflow, bytes) <= latency
     }
+
+    /// What the subflow `me` sends next.
+    fn next(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+        let late = self.copy_late(me, view);
+        if late.is_none() && view.next_unsent().is_some() {
+            let chunk = view.chunk(me);
+            let range = self.takes(me, view, chunk).then(|| self.place.place(me, view, chunk));
+            return range.flatten();
+        }
+        let range = late.or_else(|| self.copy_last(me, view))?;
+        self.budget.charge(range.end - range.start);
+        Some(range)
+    }
 }
 
 impl<P: Placement> Scheduler for Bond<P> {
-    fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
+    fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
         self.budget.refill(view);
-        let subflow = &view.subflows[me];
         if self.without.has(Rule::Reinject)
-            && let Some(range) = view.silent_range(subflow, budget)
+            && let Some(reinjection) = reinject(view)
         {
-            return Some(Assignment::reinjection(range));
+            return Some(reinjection);
         }
-        let late = self.copy_late(me, view, budget);
-        if late.is_none() && view.unassigned.first_in(&(view.una..view.limit)).is_some() {
-            let chunk = view.chunk(subflow, budget);
-            let range = self.takes(me, view, chunk).then(|| self.place.place(me, view, chunk));
-            return range.flatten().map(Assignment::new);
-        }
-        let range = late.or_else(|| self.copy_last(me, view, budget))?;
-        self.budget.charge(range.end - range.start);
-        Some(Assignment::copy(range))
+        let mut all = view.with_room();
+        all.find_map(|subflow| Some(Assignment { subflow, range: self.next(subflow, view)? }))
     }
 
     fn forward(&self) -> Option<PathId> {

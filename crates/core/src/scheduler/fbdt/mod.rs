@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use self::direction::Direction;
 use super::bond::{Bond, Placement};
-use super::{Entry, Fills, SchedulerConfig, SendView};
+use super::{Entry, SchedulerConfig, SendView};
 use crate::path::PathId;
 
 pub(super) const ENTRY: Entry =
@@ -28,7 +28,6 @@ pub(super) const STRICT_ENTRY: Entry = Entry {
     make: |config| Box::new(strict::Strict::new(config)),
     chunk: (1448, 16 << 10),
     paths: None,
-    fills: Fills::Window,
 };
 
 /// The paper's transmission window (FBDT §3.2).
@@ -85,7 +84,7 @@ impl BothEnds {
 impl Placement for BothEnds {
     fn place(&mut self, me: usize, view: &SendView<'_>, chunk: u64) -> Option<Range<u64>> {
         if !self.is_open(view) {
-            let first = view.unassigned.first_in(&(view.una..view.limit))?;
+            let first = view.next_unsent()?;
             self.window = first.start..view.limit.min(first.start + self.size);
             self.direction.choose(view);
         }

@@ -39,10 +39,9 @@ impl Strict {
     }
 
     /// The unassigned bytes of the window next to the path's pointer.
-    fn take_gap(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
-        let subflow = &view.subflows[me];
+    fn take_gap(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let part = view.una..self.window.end.min(view.limit);
-        self.end(me, view).take(&part, view.chunk(subflow, budget), view)
+        self.end(me, view).take(&part, view.chunk(me), view)
     }
 
     fn end(&self, me: usize, view: &SendView<'_>) -> End {
@@ -50,9 +49,9 @@ impl Strict {
     }
 
     /// The other paths' unacknowledged bytes, from the meeting point outwards.
-    fn redundant(&self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Range<u64>> {
+    fn redundant(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
-        let chunk = view.chunk(subflow, budget);
+        let chunk = view.chunk(me);
         match self.end(me, view) {
             End::Low => view
                 .lowest_foreign(subflow, &self.window)
@@ -79,24 +78,30 @@ impl Strict {
         let others = view.subflows.iter().filter(|other| other.id() != subflow.id());
         Some(since + others.map(|other| other.rtt()).max()?)
     }
-}
 
-impl Scheduler for Strict {
-    fn next(&mut self, me: usize, view: &SendView<'_>, budget: u64) -> Option<Assignment> {
-        if let Some(range) = self.take_gap(me, view, budget) {
-            return Some(Assignment::new(range));
+    /// What `me` sends next.
+    fn next(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+        if let Some(range) = self.take_gap(me, view) {
+            return Some(range);
         }
         if self.window.end > view.una {
             if self.may_repeat_at(me, view)? > view.now {
                 return None;
             }
-            if let Some(range) = self.redundant(me, view, budget) {
-                return Some(Assignment::copy(range));
+            if let Some(range) = self.redundant(me, view) {
+                return Some(range);
             }
             // Everything outstanding is on both paths or acknowledged.
         }
         self.load_window(view);
-        self.take_gap(me, view, budget).map(Assignment::new)
+        self.take_gap(me, view)
+    }
+}
+
+impl Scheduler for Strict {
+    fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
+        let mut all = view.with_room();
+        all.find_map(|subflow| Some(Assignment { subflow, range: self.next(subflow, view)? }))
     }
 
     fn forward(&self) -> Option<PathId> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::{Entry, Scheduler, SchedulerConfig, SendView};
+use super::super::{Entry, Kind, Scheduler, SchedulerConfig, SendView};
 use super::{ENTRY, STRICT_ENTRY};
 use crate::Instant;
 use crate::path::{PathId, PathInfo, SubflowId};
@@ -61,6 +61,8 @@ impl Example {
 
     /// The path asks for one packet.
     fn ask(&mut self, path: usize) {
+        let mut rooms = [0; 3];
+        rooms[path] = PACKET;
         let view = SendView {
             now: self.now,
             una: self.una,
@@ -73,15 +75,16 @@ impl Example {
             max_memory: 256 << 20,
             expected: 0,
             subflows: &self.subflows,
+            rooms: &rooms,
             meters: &BTreeMap::new(),
         };
         let name = NAMES[path];
-        match self.scheduler.next(path, &view, PACKET) {
+        match self.scheduler.pick(&view) {
             None => self.note(&format!("{name} waits")),
             Some(next) => {
-                self.unassigned.remove(next.range.clone());
-                self.subflows[path].assign(next.range.clone(), next.kind, self.now);
-                let again = if next.is_again() { " again" } else { "" };
+                let is_new = self.unassigned.remove(next.range.clone()) > 0;
+                let (kind, again) = if is_new { (Kind::New, "") } else { (Kind::Copy, " again") };
+                self.subflows[path].assign(next.range.clone(), kind, self.now);
                 self.note(&format!("{name} sends {}{again}", next.range.start / PACKET + 1));
             }
         }

@@ -15,8 +15,9 @@ mod search;
 mod tests;
 
 use self::search::Search;
+use super::Entry;
 use super::choice::{Choice, Picking, Rule, SEGMENT};
-use super::{CHUNK, Entry, Fills};
+use super::registry::CHUNK;
 use crate::path::{PathId, SubflowId};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -25,7 +26,6 @@ pub(super) const ENTRY: Entry = Entry {
     make: |_| Box::new(Picking::new(Musher::new())),
     chunk: CHUNK,
     paths: Some(2),
-    fills: Fills::Window,
 };
 
 /// Segments in a round: `num_segments` of the module.
@@ -71,7 +71,7 @@ impl Musher {
 }
 
 impl Rule for Musher {
-    fn pick(&mut self, choice: Choice<'_>) -> usize {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
         let Some(flows) = Self::flows(choice) else {
             self.search.restart();
             return choice.lowest_rtt();
@@ -87,18 +87,18 @@ impl Rule for Musher {
         self.search.look(queued.iter().sum(), choice.view.now);
         self.refill();
         let [first, second] = flows;
-        match (self.left[0] > 0, self.left[1] > 0) {
-            (true, true) if choice.me == second => second,
+        Some(match (self.left[0] > 0, self.left[1] > 0) {
+            (true, true) if !choice.has_room(first) => second,
             (true, _) => first,
             _ => second,
-        }
+        })
     }
 
-    fn sent(&mut self, id: SubflowId, bytes: u64) -> bool {
+    fn sent(&mut self, id: SubflowId, bytes: u64) {
         self.search.sent(bytes);
         let part = self.subflows.and_then(|ids| ids.iter().position(|&flow| flow == id));
-        let Some(part) = part else { return false };
-        self.left[part] -= bytes.cast_signed();
-        self.left[part] <= 0
+        if let Some(part) = part {
+            self.left[part] -= bytes.cast_signed();
+        }
     }
 }

@@ -47,7 +47,6 @@ fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
     let arrival = |cwnd: u64, ssthresh: Option<u64>, bytes: u64| {
         let mut bench = Bench::new("earliest", 1, &[NEAR]);
         let info = PathInfo {
-            exact: true,
             cwnd: ByteCount::new(cwnd),
             ssthresh: ssthresh.map(ByteCount::new),
             srtt: ms(40),
@@ -55,7 +54,7 @@ fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
             delivery_rate: Bitrate::mbps(8),
             ..PathInfo::default()
         };
-        bench.subflows[0].set_info(info);
+        bench.set_info(0, info);
         estimate::arrival(&bench.view(), &bench.subflows[0], bytes)
     };
     // Half a round-trip time while the window has room, a round trip more for each doubling.
@@ -102,10 +101,12 @@ fn what_a_stalled_path_holds_is_reinjected_lowest_first_and_free_of_charge() {
         assert!(again.is_sorted_by_key(|next| next.range.start));
         assert_eq!(bench.ask(1).map(|next| next.kind), Some(Kind::New));
     }
-    // Without the rule they are late, and copies of them are paid.
+    // Without the rule they are late, and only the lowest is sent again, at the budget's charge.
     for mut bench in benches("reinject", 2000, &[NEAR, NEAR]) {
-        bench.silence_after_ask(0);
-        assert_eq!(bench.ask(1).map(|next| next.kind), Some(Kind::Copy));
+        (0..200).for_each(|_| assert!(bench.ask(0).is_some()));
+        bench.silence(0);
+        let kinds = [(); 3].map(|()| bench.ask(1).map(|next| next.kind));
+        assert_eq!(kinds, [Some(Kind::Reinjection), Some(Kind::New), Some(Kind::New)]);
     }
 }
 

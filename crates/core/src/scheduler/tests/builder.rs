@@ -1,12 +1,14 @@
 //! A stream, some subflows with figures set by hand, and a scheduler that is asked.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::scheduler::choice::SEGMENT;
-use crate::scheduler::{Assignment, Entry, Scheduler, SchedulerConfig, SendView};
+use crate::scheduler::{Assignment, Entry, Kind, Scheduler, SchedulerConfig, SendView};
 use crate::subflow::Subflow;
 use crate::{ByteCount, Instant};
 
@@ -27,7 +29,6 @@ impl Figures {
     pub(super) fn info(self) -> PathInfo {
         let srtt = Duration::from_millis(self.srtt_ms);
         PathInfo {
-            exact: true,
             cwnd: segments(self.cwnd),
             in_flight: segments(self.in_flight),
             srtt,
@@ -44,6 +45,23 @@ pub(super) fn segments(n: u64) -> ByteCount {
     ByteCount::new(n * SEGMENT)
 }
 
+/// Where bytes begin that only fill a socket.
+const FILLER: u64 = 1 << 50;
+
+/// What a subflow was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) subflow: usize,
+    pub(super) range: Range<u64>,
+    pub(super) kind: Kind,
+}
+
+impl Given {
+    pub(super) fn is_again(&self) -> bool {
+        self.kind != Kind::New
+    }
+}
+
 /// The sending side of a connection as far as a scheduler sees it.
 #[derive(Debug)]
 pub(super) struct Bench {
@@ -58,6 +76,9 @@ pub(super) struct Bench {
     pub(super) memory_left: Option<u64>,
     pub(super) expected: u64,
     pub(super) subflows: Vec<Subflow>,
+    pub(super) rooms: Vec<u64>,
+    /// Whose windows are to be halved.
+    pub(super) penalties: mpsc::Receiver<SubflowId>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
 }
 
@@ -75,8 +96,10 @@ impl Bench {
         figures: &[Figures],
     ) -> Self {
         let entry = Entry::find(scheduler).expect("registered");
+        let (penalise, penalties) = mpsc::channel();
+        let config = SchedulerConfig { penalties: Some(penalise), ..config.clone() };
         let mut bench = Self {
-            scheduler: entry.make(config),
+            scheduler: entry.make(&config),
             now: Instant::from_millis(1),
             una: 0,
             acked: RangeSet::new(),
@@ -86,6 +109,8 @@ impl Bench {
             memory_left: None,
             expected: 0,
             subflows: Vec::new(),
+            rooms: Vec::new(),
+            penalties,
             meters: BTreeMap::new(),
         };
         bench.write(written * SEGMENT);
@@ -108,7 +133,19 @@ impl Bench {
     }
 
     pub(super) fn figures(&mut self, index: usize, figures: Figures) {
-        self.subflows[index].set_info(figures.info());
+        self.set_info(index, figures.info());
+    }
+
+    /// Sets a subflow's figures. What is in its socket by these, and was not given to it here, are
+    /// bytes far above the stream.
+    pub(super) fn set_info(&mut self, index: usize, info: PathInfo) {
+        let subflow = &mut self.subflows[index];
+        let missing = info.queued().as_u64().saturating_sub(subflow.outstanding());
+        if missing > 0 {
+            let start = FILLER + subflow.sent();
+            subflow.assign(start..start + missing, Kind::New, self.now);
+        }
+        subflow.set_info(info);
     }
 
     pub(super) fn view(&self) -> SendView<'_> {
@@ -124,59 +161,81 @@ impl Bench {
             max_memory: 256 << 20,
             expected: self.expected,
             subflows: &self.subflows,
+            rooms: &self.rooms,
             meters: &self.meters,
         }
     }
 
-    /// The subflow asks for a segment; what it is given counts as given.
-    pub(super) fn ask(&mut self, index: usize) -> Option<Assignment> {
+    /// Only that subflow has room, for a segment; what it is given counts as given.
+    pub(super) fn ask(&mut self, index: usize) -> Option<Given> {
         self.ask_for(index, SEGMENT)
     }
 
     /// What the subflow would get; nothing is given.
     pub(super) fn would(&mut self, index: usize) -> Option<Assignment> {
-        self.answer(index, SEGMENT)
+        self.room_for(index, SEGMENT);
+        self.answer()
     }
 
-    fn answer(&mut self, index: usize, budget: u64) -> Option<Assignment> {
+    pub(super) fn ask_for(&mut self, index: usize, room: u64) -> Option<Given> {
+        self.room_for(index, room);
+        self.pick()
+    }
+
+    fn room_for(&mut self, index: usize, room: u64) {
+        self.rooms = vec![0; self.subflows.len()];
+        self.rooms[index] = room;
+    }
+
+    fn answer(&mut self) -> Option<Assignment> {
         let mut scheduler = std::mem::replace(&mut self.scheduler, Box::new(Nothing));
-        let next = scheduler.next(index, &self.view(), budget);
+        let next = scheduler.pick(&self.view());
         self.scheduler = scheduler;
         next
     }
 
-    pub(super) fn ask_for(&mut self, index: usize, budget: u64) -> Option<Assignment> {
-        let next = self.answer(index, budget);
-        if let Some(next) = &next {
-            self.unassigned.remove(next.range.clone());
-            self.subflows[index].assign(next.range.clone(), next.kind, self.now);
-        }
-        next
+    /// Asks once, with the rooms as they are set.
+    pub(super) fn pick(&mut self) -> Option<Given> {
+        let Assignment { subflow, range } = self.answer()?;
+        let mut moving = self.subflows.iter().filter(|subflow| !subflow.is_silent());
+        let kind = if self.unassigned.contains(&range) {
+            Kind::New
+        } else if moving.any(|subflow| subflow.on().range_at(range.start).is_some()) {
+            Kind::Copy
+        } else {
+            Kind::Reinjection
+        };
+        self.unassigned.remove(range.clone());
+        self.subflows[subflow].assign(range.clone(), kind, self.now);
+        self.rooms[subflow] -= range.end - range.start;
+        Some(Given { subflow, range, kind })
     }
 
-    /// Asks every subflow that has room by its figures, in turn, until none takes anything, as a
-    /// simulator does. Returns who took each segment, at most `most` of them.
+    /// Asks with the room that windows have until nobody takes anything, as a simulator does. Returns
+    /// who took each segment, at most `most` of them.
     pub(super) fn settle(&mut self, most: usize) -> Vec<usize> {
+        self.settle_by(most, Subflow::window_room)
+    }
+
+    /// The same with the room that each subflow has at every moment.
+    pub(super) fn settle_by(&mut self, most: usize, room: impl Fn(&Subflow) -> u64) -> Vec<usize> {
         let mut taken = Vec::new();
-        loop {
-            let before = taken.len();
-            for index in 0..self.subflows.len() {
-                if taken.len() == most {
-                    return taken;
-                }
-                let room = self.subflows[index].room() >= SEGMENT;
-                if room && !self.subflows[index].is_silent() && self.ask(index).is_some() {
-                    taken.push(index);
-                }
-            }
-            if taken.len() == before {
-                return taken;
+        while taken.len() < most {
+            let whole = |subflow: &Subflow| match subflow.is_usable() {
+                true => room(subflow) / SEGMENT * SEGMENT,
+                false => 0,
+            };
+            self.rooms = self.subflows.iter().map(whole).collect();
+            match self.pick() {
+                Some(given) => taken.push(given.subflow),
+                None => break,
             }
         }
+        taken
     }
 
     /// The peer has `range`.
-    pub(super) fn ack(&mut self, range: std::ops::Range<u64>) {
+    pub(super) fn ack(&mut self, range: Range<u64>) {
         self.unassigned.remove(range.clone());
         self.acked.insert(range.start.max(self.una)..range.end.max(self.una));
         if let Some(first) = self.acked.first().filter(|first| first.start == self.una) {
@@ -217,7 +276,7 @@ impl Bench {
 struct Nothing;
 
 impl Scheduler for Nothing {
-    fn next(&mut self, _: usize, _: &SendView<'_>, _: u64) -> Option<Assignment> {
+    fn pick(&mut self, _: &SendView<'_>) -> Option<Assignment> {
         None
     }
 }

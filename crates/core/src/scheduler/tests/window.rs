@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::builder::{Bench, Figures, segments};
+use crate::Bitrate;
 use crate::path::{PathInfo, SubflowId};
 use crate::scheduler::choice::SEGMENT;
-use crate::{Bitrate, ByteCount};
+use crate::subflow::Subflow;
 
 /// The fast path, full, and the slow one, empty.
 const FULL: Figures = Figures::new(20, 20, 20);
@@ -31,7 +32,7 @@ fn blest_spares_the_window_the_fast_path_needs() {
     // In the first slow start the fast path doubles: 20 * (2^6 - 1) * 1.2 = 1512.
     for window in [1000, 1512, 1513] {
         let mut bench = Bench::new("blest", 5000, &[FULL, SLOW]);
-        bench.subflows[0].set_info(PathInfo { ssthresh: None, ..FULL.info() });
+        bench.set_info(0, PathInfo { ssthresh: None, ..FULL.info() });
         bench.credit = window * SEGMENT;
         writeln!(table, "slow start, window {window:4}: {}", answer(&mut bench)).unwrap();
     }
@@ -122,7 +123,7 @@ fn linux_sends_bursts_to_what_empties_first() {
     let mut bench = Bench::new("linux", 5000, &[]);
     for (n, info) in [paced(100, 50), paced(50, 10)].into_iter().enumerate() {
         bench.up(n as u64);
-        bench.subflows[n].set_info(info);
+        bench.set_info(n, info);
     }
     assert_eq!(bursts(&mut bench, 1000), [(0, 46), (1, 46), (0, 154)]);
 }
@@ -134,18 +135,17 @@ fn linux_judges_by_an_average_of_the_rate() {
     let mut bench = Bench::new("linux", 5000, &[]);
     for (n, info) in [paced(1000, 50), paced(1000, 20)].into_iter().enumerate() {
         bench.up(n as u64);
-        bench.subflows[n].set_info(info);
+        bench.set_info(n, info);
     }
     assert_eq!(bursts(&mut bench, 92), [(0, 46), (1, 46)]);
     let slower = PathInfo { in_flight: segments(46), ..paced(1000, 5) };
-    bench.subflows[0].set_info(slower);
+    bench.set_info(0, slower);
     assert_eq!(bursts(&mut bench, 92), [(0, 46), (1, 46)]);
 }
 
 /// A subflow that paces at `mbps`, with room for `cwnd` segments in its window.
 fn paced(cwnd: u64, mbps: u64) -> PathInfo {
     PathInfo {
-        exact: true,
         cwnd: segments(cwnd),
         srtt: Duration::from_millis(40),
         pacing_rate: Bitrate::mbps(mbps),
@@ -154,20 +154,10 @@ fn paced(cwnd: u64, mbps: u64) -> PathInfo {
 }
 
 /// Who takes how many segments in a row, at most `most` in all, until nobody takes any.
-fn bursts(bench: &mut Bench, most: u64) -> Vec<(usize, u64)> {
+fn bursts(bench: &mut Bench, most: usize) -> Vec<(usize, u64)> {
     let mut runs: Vec<(usize, u64)> = Vec::new();
-    let (mut taken, mut refusals) = (0, 0);
-    for index in (0..2).cycle() {
-        if taken == most || refusals == 2 {
-            break;
-        }
-        let memory = 2 * bench.subflows[index].info().cwnd.as_u64();
-        let full = bench.subflows[index].queued() + SEGMENT > memory;
-        if full || bench.ask(index).is_none() {
-            refusals += 1;
-            continue;
-        }
-        (taken, refusals) = (taken + 1, 0);
+    let memory = |subflow: &Subflow| 2 * subflow.info().cwnd.as_u64();
+    for index in bench.settle_by(most, |subflow| memory(subflow) - subflow.queued()) {
         match runs.last_mut().filter(|(last, _)| *last == index) {
             Some((_, count)) => *count += 1,
             None => runs.push((index, 1)),
@@ -180,7 +170,6 @@ fn bursts(bench: &mut Bench, most: u64) -> Vec<(usize, u64)> {
 fn linux_waits_for_its_pick_even_if_another_has_room() {
     // The first path's memory is full, yet it is the one that empties first.
     let info = |queued, mbps| PathInfo {
-        exact: true,
         cwnd: segments(10),
         in_flight: segments(queued),
         srtt: Duration::from_millis(40),
@@ -188,14 +177,15 @@ fn linux_waits_for_its_pick_even_if_another_has_room() {
         ..PathInfo::default()
     };
     let mut bench = Bench::new("linux", 100, &[SLOW, SLOW]);
-    bench.subflows[0].set_info(info(20, 100));
-    bench.subflows[1].set_info(info(5, 1));
+    bench.set_info(0, info(20, 100));
+    bench.set_info(1, info(5, 1));
     assert_eq!(bench.ask(1), None);
-    bench.subflows[0].set_info(info(19, 100));
-    assert_eq!(bench.ask(1), None);
-    assert!(bench.ask(0).is_some());
+    bench.set_info(0, info(19, 100));
+    bench.rooms = vec![SEGMENT; 2];
+    assert_eq!(bench.pick().map(|given| given.subflow), Some(0));
     // Silent subflows are not waited for.
-    bench.silence(0);
+    let mut bench = Bench::new("linux", 100, &[SLOW, SLOW]);
+    bench.silence_after_ask(0);
     assert!(bench.ask(1).expect("what the first holds").is_again());
     assert!(!bench.ask(1).expect("new data").is_again());
 }
@@ -203,11 +193,10 @@ fn linux_waits_for_its_pick_even_if_another_has_room() {
 #[test]
 fn musher_cuts_rounds_and_waits_for_both_parts() {
     let mut bench = Bench::new("musher", 5000, &[Figures::new(1000, 0, 20), SLOW]);
-    let taken = bench.settle(60);
-    // 20 of the second's window of 20; the first has its half of the round, and waits.
-    assert_eq!(taken.iter().filter(|&&index| index == 1).count(), 20);
-    assert_eq!(taken.iter().filter(|&&index| index == 0).count(), 40);
-    assert_eq!(bench.settle(100), [0; 10]);
+    let taken = bench.settle(100);
+    // The first has its half of the round and waits, after 20 of the second's window of 20.
+    assert_eq!(taken[..50], [0; 50]);
+    assert_eq!(taken[50..], [1; 20]);
     bench.figures(1, Figures::new(30, 0, 100));
     let taken = bench.settle(500);
     // The rest of the second's part, then the first's of the next round; the second has no window
@@ -271,18 +260,18 @@ fn a_full_window_is_reopened_over_the_fast_path() {
         let mut bench = blocked(name, slow, fast);
         let again = bench.ask(1).unwrap_or_else(|| panic!("{name} sends nothing"));
         assert!(again.is_again() && again.range == (0..SEGMENT), "{name}: {again:?}");
-        assert_eq!(bench.scheduler.poll_penalty(), Some(SubflowId(0)), "{name}");
+        assert_eq!(bench.penalties.try_recv().ok(), Some(SubflowId(0)), "{name}");
         // Once is enough, and a penalty a round trip.
         assert_eq!(bench.ask(1), None, "{name}");
-        assert_eq!(bench.scheduler.poll_penalty(), None, "{name}");
+        assert_eq!(bench.penalties.try_recv().ok(), None, "{name}");
         bench.now += Duration::from_millis(20);
         assert_eq!(bench.ask(1), None, "{name}");
-        assert_eq!(bench.scheduler.poll_penalty(), Some(SubflowId(0)), "{name}");
+        assert_eq!(bench.penalties.try_recv().ok(), Some(SubflowId(0)), "{name}");
     }
     for name in ["linux", "musher", "single"] {
         let mut bench = blocked(name, slow, fast);
         assert_eq!(bench.ask(1), None, "{name}");
-        assert_eq!(bench.scheduler.poll_penalty(), None, "{name}");
+        assert_eq!(bench.penalties.try_recv().ok(), None, "{name}");
     }
 }
 
@@ -291,19 +280,19 @@ fn only_a_far_or_tiny_holder_is_doubled() {
     // Four times 30 ms is more than 100 ms; the slower one is penalised all the same.
     let mut bench = blocked("min-rtt", Figures::new(20, 20, 100), Figures::new(20, 0, 30));
     assert_eq!(bench.ask(1), None);
-    assert_eq!(bench.scheduler.poll_penalty(), Some(SubflowId(0)));
+    assert_eq!(bench.penalties.try_recv().ok(), Some(SubflowId(0)));
     // A window of 4 is small at any distance.
     let mut bench = blocked("min-rtt", Figures::new(4, 4, 100), Figures::new(20, 0, 30));
     assert!(bench.ask(1).is_some());
     // One that is not slower, or in recovery, is not penalised.
     let mut bench = blocked("min-rtt", Figures::new(4, 4, 30), Figures::new(20, 0, 30));
     assert!(bench.ask(1).is_some());
-    assert_eq!(bench.scheduler.poll_penalty(), None);
+    assert_eq!(bench.penalties.try_recv().ok(), None);
     let mut bench = blocked("min-rtt", Figures::new(4, 4, 100), Figures::new(20, 0, 30));
     let timed_out = PathInfo { timed_out: true, ..*bench.subflows[0].info() };
-    bench.subflows[0].set_info(timed_out);
+    bench.set_info(0, timed_out);
     assert!(bench.ask(1).is_some());
-    assert_eq!(bench.scheduler.poll_penalty(), None);
+    assert_eq!(bench.penalties.try_recv().ok(), None);
 }
 
 #[test]
@@ -316,19 +305,6 @@ fn a_full_send_memory_counts_and_one_that_has_room_again_is_not_punished() {
         assert_eq!(bench.ask(1), None, "nothing to send is no full window");
         bench.memory_left = left;
         assert!(bench.ask(1).is_some());
-        assert_eq!(bench.scheduler.poll_penalty(), penalty);
+        assert_eq!(bench.penalties.try_recv().ok(), penalty);
     }
-}
-
-#[test]
-fn room_is_the_window_or_twice_that_in_memory() {
-    let room = |name| {
-        let entry = crate::scheduler::Entry::find(name).unwrap();
-        let info = PathInfo { unsent: segments(3), ..Figures::new(10, 5, 20).info() };
-        entry.room(&info)
-    };
-    assert_eq!(room("min-rtt"), segments(2));
-    assert_eq!(room("linux"), segments(12));
-    let entry = crate::scheduler::Entry::find("linux").unwrap();
-    assert_eq!(entry.room(&Figures::new(10, 30, 20).info()), ByteCount::ZERO);
 }

@@ -53,7 +53,8 @@ fn give_at(
 /// What the session sends on a subflow with so much room, as records.
 fn sent(session: &mut Session, id: SubflowId, room: u64, now: Instant) -> Vec<Record> {
     let mut out = VecDeque::new();
-    let _ = session.poll_transmit(id, room, &mut out, now);
+    session.handle_room(id, room);
+    let _ = session.poll_transmit(id, &mut out, now);
     let mut bytes: BytesMut = out.iter().flatten().copied().collect();
     std::iter::from_fn(|| Record::decode(&mut bytes).expect("our own records")).collect()
 }

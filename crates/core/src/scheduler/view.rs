@@ -1,0 +1,182 @@
+//! What a scheduler sees.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::path::{PathId, PathMeter};
+use crate::ranges::RangeSet;
+use crate::subflow::Subflow;
+use crate::{Bitrate, Instant};
+
+/// Everything a scheduler sees when it is asked.
+#[derive(Debug)]
+pub struct SendView<'a> {
+    /// The time.
+    pub now: Instant,
+    /// Everything below has been received by the peer.
+    pub una: u64,
+    /// Received above `una`.
+    pub acked: &'a RangeSet,
+    /// Offsets written by the application and on no live subflow.
+    pub unassigned: &'a RangeSet,
+    /// Nothing at or above this offset may be sent: the end of what was written, or of the
+    /// receiver's credit.
+    pub limit: u64,
+    /// How far above the in-order point the receiver lets the sender go, in bytes.
+    pub credit_window: u64,
+    /// Whether the receiver's memory, not the paths, has held the sender up of late.
+    pub credit_bound: bool,
+    /// What is left of the send memory, in bytes, if the application was refused for lack of it and
+    /// less than a third has come free since.
+    pub memory_left: Option<u64>,
+    /// The most memory there is for bytes that are sent and not acknowledged.
+    pub max_memory: u64,
+    /// Bytes of the stream so far that the application has written, if it was refused room for
+    /// more: as many again may be expected. Zero when it has said all that it has.
+    pub expected: u64,
+    /// The live subflows, in the order they came up.
+    pub subflows: &'a [Subflow],
+    /// How many bytes each of them may be given now, in the same order. Zero for one whose socket is
+    /// full, that is silent or stands by, or whose path has used up its cap.
+    pub rooms: &'a [u64],
+    /// Measurements of each path.
+    pub meters: &'a BTreeMap<PathId, PathMeter>,
+}
+
+impl SendView<'_> {
+    /// The rate at which a subflow delivers: measured, else the kernel's figure; at most the cap of
+    /// its path, which the measurement does not see, as it counts the busy time only.
+    pub fn rate(&self, subflow: &Subflow) -> Bitrate {
+        let rate = self.measured_rate(subflow).unwrap_or(subflow.info().delivery_rate);
+        subflow.cap().map_or(rate, |cap| cap.min(rate))
+    }
+
+    /// The subflows that new data may be counted on to go to: neither silent nor standing by.
+    pub fn usable(&self) -> impl Iterator<Item = &Subflow> {
+        self.subflows.iter().filter(|subflow| subflow.is_usable())
+    }
+
+    /// The sum of the rates of the usable subflows.
+    pub fn total_rate(&self) -> Bitrate {
+        self.usable().map(|s| self.rate(s)).sum()
+    }
+
+    /// Whether there are bytes to send and the receiver's credit lets none of them go.
+    pub fn is_credit_spent(&self) -> bool {
+        let waits = self.unassigned.last().is_some_and(|range| range.end > self.limit);
+        waits && self.next_unsent().is_none()
+    }
+
+    /// Whether the send window is full: credit or memory is spent, and nothing new may be sent
+    /// before the lowest bytes are acknowledged.
+    pub fn is_blocked(&self) -> bool {
+        self.is_credit_spent() || (self.unassigned.is_empty() && self.memory_left.is_some())
+    }
+
+    /// How many bytes the subflow with that index may be given now.
+    pub fn room(&self, index: usize) -> u64 {
+        self.rooms.get(index).copied().unwrap_or(0)
+    }
+
+    /// The indices of the subflows that may be given something.
+    pub fn with_room(&self) -> impl Iterator<Item = usize> {
+        (0..self.subflows.len()).filter(|&index| self.room(index) > 0)
+    }
+
+    /// How many bytes to give a subflow at once, if it has room for them.
+    pub fn chunk_size(&self, subflow: &Subflow) -> u64 {
+        subflow.chunk(self.measured_rate(subflow))
+    }
+
+    /// How many bytes to give the subflow with that index at once.
+    pub fn chunk(&self, index: usize) -> u64 {
+        self.chunk_size(&self.subflows[index]).min(self.room(index))
+    }
+
+    fn measured_rate(&self, subflow: &Subflow) -> Option<Bitrate> {
+        self.meters.get(&subflow.path()).and_then(PathMeter::rate)
+    }
+
+    /// The lowest offsets that no subflow has and that may be sent.
+    pub fn next_unsent(&self) -> Option<Range<u64>> {
+        self.unassigned.first_in(&(self.una..self.limit))
+    }
+
+    /// The lowest offsets of `within` that are unacknowledged, on their way on another subflow,
+    /// and were never sent on `me`.
+    pub fn lowest_foreign(&self, me: &Subflow, within: &Range<u64>) -> Option<Range<u64>> {
+        let mut at = within.start.max(self.una);
+        while let Some(unacked) = self.acked.first_missing(&(at..within.end)) {
+            at = unacked.start;
+            while let Some(part) = me.on().first_missing(&(at..unacked.end)) {
+                if let Some(open) = self.unassigned.first_missing(&part) {
+                    return Some(open);
+                }
+                at = part.end;
+            }
+            at = unacked.end;
+        }
+        None
+    }
+
+    /// As [`lowest_foreign`](Self::lowest_foreign), the highest.
+    pub fn highest_foreign(&self, me: &Subflow, within: &Range<u64>) -> Option<Range<u64>> {
+        let start = within.start.max(self.una);
+        let mut end = within.end;
+        while let Some(unacked) = self.acked.last_missing(&(start..end)) {
+            end = unacked.end;
+            while let Some(part) = me.on().last_missing(&(unacked.start..end)) {
+                if let Some(open) = self.unassigned.last_missing(&part) {
+                    return Some(open);
+                }
+                end = part.start;
+            }
+            end = unacked.start;
+        }
+        None
+    }
+
+    /// Whether everything of `within` that only `subflow` carries has been acknowledged. Rescued
+    /// bytes are on another subflow too and are not waited for.
+    pub fn own_acked(&self, subflow: &Subflow, within: &Range<u64>) -> bool {
+        let others = || self.subflows.iter().filter(|other| other.id() != subflow.id());
+        let mut at = within.start.max(self.una);
+        while let Some(part) = subflow.on().first_in(&(at..within.end)) {
+            at = part.start;
+            while let Some(unacked) = self.acked.first_missing(&(at..part.end)) {
+                let shared = others().find_map(|other| other.on().range_at(unacked.start));
+                let Some(shared) = shared else { return false };
+                at = shared.end.min(unacked.end);
+            }
+            at = part.end;
+        }
+        true
+    }
+
+    /// The subflow other than `me` on which `offset` is on its way, the last that was given it if
+    /// there are several, and when it was.
+    pub(crate) fn latest_holder(&self, me: &Subflow, offset: u64) -> Option<(Instant, &Subflow)> {
+        let others = self.subflows.iter().filter(|other| other.id() != me.id());
+        let holders = others.filter_map(|other| Some((other.sent_at(offset)?, other)));
+        holders.max_by_key(|(at, _)| *at)
+    }
+
+    /// The lowest range of a silent subflow that the subflow `me` can carry instead: the lowest byte
+    /// is what blocks the application.
+    pub fn silent_range(&self, me: usize) -> Option<Range<u64>> {
+        let subflow = &self.subflows[me];
+        let stalled = self.subflows.iter().filter(|other| other.is_silent());
+        let lowest = stalled.filter(|other| other.id() != subflow.id()).filter_map(|other| {
+            let mut at = self.una;
+            loop {
+                let part = other.on().first_in(&(at..u64::MAX))?;
+                if let Some(open) = self.lowest_foreign(subflow, &part) {
+                    return Some(open);
+                }
+                at = part.end;
+            }
+        });
+        let range = lowest.min_by_key(|range| range.start)?;
+        Some(range.start..range.end.min(range.start + self.chunk(me)))
+    }
+}
