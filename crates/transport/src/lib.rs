@@ -68,6 +68,7 @@ mod coupling;
 mod error;
 mod events;
 mod forward;
+mod gather;
 mod handshake;
 mod limits;
 mod links;

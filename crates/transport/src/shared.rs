@@ -220,6 +220,11 @@ impl Shared {
         result
     }
 
+    /// Looks at the connection. Nothing follows from that.
+    fn see<R>(&self, f: impl FnOnce(&Inner) -> R) -> R {
+        f(&self.inner.lock().expect("the session does not panic"))
+    }
+
     fn fire(&self, effects: Effects) {
         effects.notifies.iter().for_each(|notify| notify.notify_one());
         effects.wakers.into_iter().for_each(Waker::wake);
@@ -399,18 +404,18 @@ impl Shared {
 
     /// What was said last of a path.
     pub(crate) fn policy(&self, path: PathId) -> PolicyNote {
-        self.with(|inner, _| inner.session.policy(path))
+        self.see(|inner| inner.session.policy(path))
     }
 
     /// Live subflows.
     pub(crate) fn subflow_count(&self) -> usize {
-        self.with(|inner, _| inner.slots.len())
+        self.see(|inner| inner.slots.len())
     }
 
     /// Since when the subflow has made no progress, if it makes none, and how many bytes of the
     /// peer's data have come on it.
     pub(crate) fn progress(&self, id: SubflowId) -> (Option<Instant>, u64) {
-        self.with(|inner, _| {
+        self.see(|inner| {
             let slot = inner.slots.iter().find(|slot| slot.id == id);
             (slot.and_then(|slot| slot.silent_since), inner.session.received_on(id))
         })
@@ -434,21 +439,28 @@ impl Shared {
         });
     }
 
+    /// Whether it matters what room the subflow's socket has.
+    pub(crate) fn wants_room(&self, id: SubflowId) -> bool {
+        self.see(|inner| inner.session.wants_room(id))
+    }
+
     /// Appends what the subflow should send to `out`, after passing on the kernel's news of it and
-    /// how many bytes of data its socket has room for. Returns whether the connection is over and everything
+    /// how many bytes of data its socket has room for, if it was looked at. Returns whether the connection is over and everything
     /// has been said on this subflow.
     pub(crate) fn poll_transmit(
         &self,
         id: SubflowId,
         info: Option<TcpInfo>,
-        room: u64,
+        room: Option<u64>,
         out: &mut VecDeque<Bytes>,
     ) -> bool {
         self.with(|inner, now| {
             if let Some(info) = info {
                 inner.session.handle_path_info(id, path_info(&info));
             }
-            inner.session.handle_room(id, room);
+            if let Some(room) = room {
+                inner.session.handle_room(id, room);
+            }
             let bytes = inner.session.poll_transmit(id, out, now);
             bytes == 0 && inner.end.is_some()
         })
@@ -482,7 +494,7 @@ impl Shared {
 
     /// How the connection ended, if it has.
     pub(crate) fn end(&self) -> Option<End> {
-        self.with(|inner, _| inner.end.clone())
+        self.see(|inner| inner.end.clone())
     }
 
     /// Waits until the connection is over.
@@ -498,7 +510,7 @@ impl Shared {
 
     /// The session's counters, and the name of every path in them.
     pub(crate) fn stats(&self) -> (SessionStats, BTreeMap<PathId, Arc<str>>) {
-        self.with(|inner, _| (inner.session.stats(), inner.names.clone()))
+        self.see(|inner| (inner.session.stats(), inner.names.clone()))
     }
 
     /// The connection as it is now.

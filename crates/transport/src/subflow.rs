@@ -24,6 +24,7 @@ use crate::congestion::{self, CongestionInUse};
 use crate::coupling;
 use crate::error::Error;
 use crate::events::PathEventKind;
+use crate::gather::Gather;
 use crate::handshake::Awaited;
 use crate::shared::{End, Shared, path_event};
 use crate::socket::{LowWater, TcpInfo, is_writable};
@@ -239,6 +240,7 @@ pub(crate) fn start(
         socket: Arc::clone(&socket),
         encrypted: BytesMut::new(),
         turn: Turn::default(),
+        gather: Gather::default(),
         room: READ_LEAST,
         closed: false,
     };
@@ -380,6 +382,7 @@ struct Source {
     socket: Arc<Socket>,
     encrypted: BytesMut,
     turn: Turn,
+    gather: Gather,
     /// Made for the next read.
     room: usize,
     /// Whether the peer has closed.
@@ -391,7 +394,7 @@ impl Source {
     async fn more(&mut self, input: &mut BytesMut) -> io::Result<()> {
         let socket = &*self.socket;
         let into = if socket.cipher.is_some() { &mut self.encrypted } else { &mut *input };
-        let read = read_some(&socket.stream, into, self.room).await?;
+        let read = self.gather.read(&socket.stream, into, self.room).await?;
         if read >= self.room {
             self.room = (read * 2).min(READ_MOST);
         }
@@ -415,17 +418,6 @@ impl Source {
     }
 }
 
-async fn read_some(stream: &TcpStream, into: &mut BytesMut, room: usize) -> io::Result<usize> {
-    loop {
-        stream.readable().await?;
-        into.reserve(room);
-        match stream.try_read_buf(into) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            other => return other,
-        }
-    }
-}
-
 /// Sends `first`, and what the session has for this subflow until the connection is over.
 async fn write(
     shared: Arc<Shared>,
@@ -443,13 +435,16 @@ async fn write(
         turn: Turn::default(),
     };
     loop {
-        let (info, room) = writer.look();
+        let (info, room) = match shared.wants_room(id) {
+            true => writer.look(),
+            false => (None, None),
+        };
         let over = shared.poll_transmit(id, info, room, &mut writer.frames);
         if writer.pending()? {
             writer.flush().await?;
         } else if over {
             return writer.close().await;
-        } else if room > 0 {
+        } else if room != Some(0) {
             wake.notified().await;
         } else {
             tokio::select! {
@@ -473,7 +468,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     /// The kernel's news of the socket, unless they are fresh, and how many bytes of data may be
     /// committed to it now.
-    fn look(&mut self) -> (Option<TcpInfo>, u64) {
+    fn look(&mut self) -> (Option<TcpInfo>, Option<u64>) {
         let now = clock::now();
         let mut info = None;
         if self.info_at.is_none_or(|at| now.since(at) >= INFO_INTERVAL) {
@@ -485,11 +480,11 @@ impl Writer<'_> {
             self.low_water.update(&self.socket.stream, info.delivery_rate);
         }
         if !is_writable(&self.socket.stream) {
-            return (info, 0);
+            return (info, Some(0));
         }
         // The kernel says that less than half of the low-water mark is unsent.
         let mark = self.low_water.bytes();
-        (info, mark - self.unsent.min(mark / 2))
+        (info, Some(mark - self.unsent.min(mark / 2)))
     }
 
     /// Whether there is something to write; encrypts it first.

@@ -1,13 +1,15 @@
-//! What no crate wraps safely: `getsockopt(TCP_INFO)`, and waiting for a descriptor of our own.
+//! What no crate wraps safely: two socket options, reading into memory that is not filled yet, and
+//! waiting for a descriptor of our own.
 #![expect(
     unsafe_code,
-    reason = "getsockopt(TCP_INFO) has no safe wrapper in socket2 or rustix, and tokio's AsyncFd \
-              cannot know that a descriptor stays the same"
+    reason = "TCP_INFO and SO_RCVLOWAT have no safe wrapper in socket2 or rustix, BytesMut cannot know \
+              how much of it was filled, and tokio's AsyncFd that a descriptor stays the same"
 )]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use bytes::BytesMut;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -36,6 +38,37 @@ pub(crate) fn tcp_info(fd: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
     if result == 0 { Ok(info) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets the socket count as readable only when it has so many bytes (`SO_RCVLOWAT`), or has ended. What
+/// it has already is told of anew.
+///
+/// # Errors
+/// When it is no socket any more.
+pub(crate) fn set_receive_low_water(socket: impl AsFd, bytes: i32) -> io::Result<()> {
+    // SAFETY: the socket is open while borrowed, and the kernel reads the four bytes of `bytes`.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Appends what the socket has to `into`, as much as there is capacity for, without waiting.
+///
+/// # Errors
+/// There is nothing, or the socket has failed.
+pub(crate) fn receive(socket: impl AsFd, into: &mut BytesMut) -> io::Result<usize> {
+    let (filled, _) = rustix::io::read(socket, into.spare_capacity_mut())?;
+    let (read, len) = (filled.len(), into.len());
+    // SAFETY: the kernel has filled the first `read` bytes of the spare capacity.
+    unsafe { into.set_len(len + read) };
+    Ok(read)
+}
+
 /// Lets tasks wait until `fd`, which does not block, can be read.
 ///
 /// # Errors
@@ -49,7 +82,6 @@ pub(crate) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream, UdpSocket};
-    use std::os::fd::AsFd;
 
     #[test]
     fn a_connected_socket_has_a_window_and_a_udp_socket_none() {

@@ -22,6 +22,14 @@ impl Session {
         }
     }
 
+    /// Whether it matters what room the socket of subflow `id` has: there are bytes that the peer may
+    /// not have, or nothing is known of its room. A driver that has to ask for it may save that
+    /// otherwise.
+    pub fn wants_room(&self, id: SubflowId) -> bool {
+        let known = self.send.index(id).is_some_and(|i| self.send.subflows[i].room() > 0);
+        !known || self.send.held() > 0
+    }
+
     /// Appends what subflow `id` should send now to `out`: control records, and the data records that
     /// the scheduler gives it. What it gives others that have room waits for their writers, who are
     /// woken. Returns the bytes appended. After 0 the writer waits until
