@@ -55,6 +55,9 @@ pub struct RunRecord {
     /// From the write of a byte to its release in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_order_delay_ms: Option<DelayMs>,
+    /// What came of messages with deadlines (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesRecord>,
     /// From the server's network interface to the client's TCP, by packets that carry data (where
     /// the scenario has a gateway).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,6 +121,24 @@ pub struct DelayMs {
     pub p99: f64,
     /// The largest.
     pub max: f64,
+}
+
+/// What came of messages with deadlines: of those made after the warm-up whose deadline was before
+/// the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MessagesRecord {
+    /// Messages made.
+    pub made: u64,
+    /// Their bytes.
+    pub made_bytes: u64,
+    /// The share of them that was there, whole, by its deadline.
+    pub on_time_share: f64,
+    /// The share of their bytes that was in such messages.
+    pub on_time_bytes_share: f64,
+    /// From the making of a message to its being there whole, by messages; those that never came
+    /// do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<DelayMs>,
 }
 
 /// What the nodes of COTAG did, in packets (COTAG §III-C).
@@ -206,6 +227,9 @@ pub struct FlowRecord {
     /// From the write of a byte to its release in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_order_delay_ms: Option<DelayMs>,
+    /// What came of messages with deadlines (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesRecord>,
     /// The longest time in which nothing was released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ms: Option<f64>,

@@ -176,11 +176,15 @@ impl Scenario {
     /// `workload` with a share of the paths' sum made a rate: that of the mean rates that `seed`
     /// gives. Paths that share an earlier one's links count once.
     pub fn offered(&self, workload: Workload, seed: u64) -> Workload {
-        let Workload::CbrShare(percent) = workload else { return workload };
+        let (percent, of_rate): (u16, fn(Bitrate) -> Workload) = match workload {
+            Workload::CbrShare(percent) => (percent, Workload::Cbr),
+            Workload::MessagesShare(percent) => (percent, Workload::Messages),
+            other => return other,
+        };
         let own = self.paths.iter().filter(|path| path.shares.is_none());
         let sum: u64 = own.map(|path| path.down_trace(seed, self.duration).mean().as_bps()).sum();
         let rate = u128::from(sum) * u128::from(percent) / 100;
-        Workload::Cbr(Bitrate::bps(u64::try_from(rate).unwrap_or(u64::MAX).max(1)))
+        of_rate(Bitrate::bps(u64::try_from(rate).unwrap_or(u64::MAX).max(1)))
     }
 
     /// The trace files that the scenario names, as read.

@@ -175,6 +175,11 @@ impl Congestion {
         self.0
     }
 
+    /// Whether it looks at the connection's other subflows.
+    pub fn is_coupled(self) -> bool {
+        weftline_congestion::Entry::find(self.0).is_some_and(|entry| entry.coupled)
+    }
+
     /// Whether Linux as published has it, built in or as a module. The others exist in patched
     /// kernels, and here in the simulator.
     pub fn is_in_linux(self) -> bool {

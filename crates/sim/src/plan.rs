@@ -22,6 +22,8 @@ pub struct PathPlan {
     pub up: LinkConfig,
     /// The number of the path whose links it uses in place of its own.
     pub shares: Option<usize>,
+    /// The congestion control of every connection over it, in place of its flow's.
+    pub congestion: Option<&'static weftline_congestion::Entry>,
 }
 
 /// What a run is.
@@ -98,7 +100,8 @@ impl Plan {
         let paths = scenario.paths.iter().map(|path| {
             let [down, up] = scenario.links(path, seed);
             let shares = path.shares.as_deref().and_then(place);
-            PathPlan { name: path.name.clone(), down, up, shares }
+            let congestion = path.congestion.map(control);
+            PathPlan { name: path.name.clone(), down, up, shares, congestion }
         });
         Ok(Self {
             paths: paths.collect(),
@@ -155,29 +158,34 @@ fn flow_plan(flow: &Flow, workload: Workload, without: RulesOff) -> Result<FlowP
     if let Some(entry) = scheduler {
         entry.check_paths(flow.paths.len()).map_err(SimError::wrong_use)?;
     }
-    let name = flow.congestion.name();
-    let congestion = weftline_congestion::Entry::find(name);
     Ok(FlowPlan {
         name: flow.name.clone(),
         scheduler,
         without,
-        congestion: congestion.expect("the scenario's controls are the registry's"),
+        congestion: control(flow.congestion),
         paths: flow.paths.clone(),
         is_spread: flow.scheme.needs_gateway(),
-        traffic: traffic(workload)?,
+        traffic: traffic(workload, flow.scheme.scheduler().is_some())?,
         start: flow.start,
         stop: Some(flow.stop),
     })
+}
+
+fn control(congestion: Congestion) -> &'static weftline_congestion::Entry {
+    let entry = weftline_congestion::Entry::find(congestion.name());
+    entry.expect("the scenario's controls are the registry's")
 }
 
 fn find(name: &str) -> Result<&'static scheduler::Entry, SimError> {
     scheduler::Entry::find(name).map_err(SimError::wrong_use)
 }
 
-fn traffic(workload: Workload) -> Result<Traffic, SimError> {
+/// `ours`: our transport carries it, which has messages.
+fn traffic(workload: Workload, ours: bool) -> Result<Traffic, SimError> {
     match workload {
         Workload::Bulk => Ok(Traffic::Bulk),
         Workload::Cbr(rate) => Ok(Traffic::Cbr(rate)),
+        Workload::Messages(rate) => Ok(Traffic::Messages { rate, whole: ours }),
         Workload::Burst(size) => Ok(Traffic::Burst(size)),
         Workload::Transfer(size) => Ok(Traffic::Transfer(size)),
         // The model's rules are VLC's.

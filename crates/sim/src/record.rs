@@ -2,13 +2,13 @@
 
 use hdrhistogram::Histogram;
 use weftline_scenario::{
-    Congestion, DelayMs, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, Sample,
-    Scenario, Scheme, ShortTermMbps, VideoRecord,
+    Congestion, DelayMs, FlowRecord, MessagesRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION,
+    Sample, Scenario, Scheme, ShortTermMbps, VideoRecord,
 };
 use weftline_video::PlayerStats;
 
 use crate::SimError;
-use crate::flow::{Flow, Traffic};
+use crate::flow::{Flow, Tally, Traffic};
 use crate::net::Spreading;
 use crate::plan::Plan;
 use crate::world::{STEP, World};
@@ -140,6 +140,7 @@ fn outcome(world: &World) -> Outcome {
         bytes_delivered: first.bytes_delivered,
         completion_s: first.completion_s,
         in_order_delay_ms: first.in_order_delay_ms,
+        messages: first.messages,
         packet_delay_ms: world.packet_delay_us.as_deref().and_then(delay_ms),
         short_term_mbps: short_term(world, &first),
         longest_gap_ms: first.longest_gap_ms,
@@ -181,6 +182,8 @@ fn whole(world: &World, parts: &[FlowRecord]) -> FlowRecord {
     };
     let gaps = parts.iter().filter_map(|part| part.longest_gap_ms);
     whole.longest_gap_ms = gaps.reduce(f64::max);
+    // Several connections have no shares in common.
+    whole.messages = None;
     let mut delays = world.flows[0].sink.delays().clone();
     for flow in &world.flows[1..parts.len()] {
         delays.add(flow.sink.delays()).expect("all have the same bounds");
@@ -250,6 +253,7 @@ fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
         bytes_delivered: Some(sink.read()),
         completion_s,
         in_order_delay_ms: delay_ms(sink.delays()),
+        messages: flow.tally().map(messages),
         longest_gap_ms: Some(sink.longest_gap_ns(now) as f64 / 1e6),
         duplicate_bytes: flow.sessions().map(|[client, _]| client.duplicates),
         copied_bytes: flow
@@ -280,6 +284,18 @@ fn video(stats: PlayerStats) -> VideoRecord {
         startup_s: stats.startup.map(|startup| startup.as_secs_f64()),
         pictures_played: Some(stats.played),
         ..VideoRecord::default()
+    }
+}
+
+fn messages(tally: &Tally) -> MessagesRecord {
+    let [share, bytes_share] =
+        [0, 1].map(|at| tally.on_time[at] as f64 / tally.made[at].max(1) as f64);
+    MessagesRecord {
+        made: tally.made[0],
+        made_bytes: tally.made[1],
+        on_time_share: share,
+        on_time_bytes_share: bytes_share,
+        delay_ms: delay_ms(&tally.delay_us),
     }
 }
 

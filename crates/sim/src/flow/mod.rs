@@ -1,5 +1,6 @@
 //! A flow: an application that sends, a transport, an application that receives.
 
+mod messages;
 mod multi;
 mod pipe;
 mod plain;
@@ -16,6 +17,8 @@ use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant};
 use weftline_video::{Clip, Player, PlayerRules};
 
+use self::messages::Messages;
+pub(crate) use self::messages::Tally;
 use self::multi::Multi;
 use self::plain::Plain;
 pub(crate) use self::sink::Sink;
@@ -34,6 +37,14 @@ pub enum Traffic {
     Burst(ByteCount),
     /// So many bytes on a new connection.
     Transfer(ByteCount),
+    /// Messages with deadlines at that mean rate. They are handed over `whole`, each as soon as all
+    /// of it is there, by a connection of messages, and in order by one of a byte stream.
+    Messages {
+        /// The mean rate.
+        rate: Bitrate,
+        /// Whether the connection carries messages.
+        whole: bool,
+    },
     /// A clip, downloaded by a player as it plays.
     Video(Arc<Clip>, PlayerRules),
 }
@@ -100,18 +111,22 @@ impl FlowPlan {
 
 impl Flow {
     /// A flow over endpoints that `ends` gives for each of its connections: the client's and the
-    /// server's. `mss` is the payload of a full segment.
+    /// server's. `mss` is the payload of a full segment; `seed` is the run's.
     pub(crate) fn new(
         index: u32,
         plan: FlowPlan,
         ends: Vec<[u32; 2]>,
         warmup: Duration,
         mss: u64,
-        wakes: Rng,
+        seed: u64,
     ) -> Self {
+        let rng = |purpose: &str| Rng::stream(seed, &format!("flow/{index}/{purpose}"));
         let (source, size) = match &plan.traffic {
             Traffic::Bulk => (Source::bulk(), None),
             Traffic::Cbr(rate) => (Source::cbr(*rate), None),
+            Traffic::Messages { rate, .. } => {
+                (Source::messages(Messages::new(*rate, rng("messages"))), None)
+            }
             Traffic::Burst(size) | Traffic::Transfer(size) => {
                 (Source::size(*size), Some(size.as_u64()))
             }
@@ -122,14 +137,9 @@ impl Flow {
         };
         let carrier = match plan.scheduler {
             None => Carrier::Plain(Plain::new(ends[0], mss)),
-            Some(entry) => Carrier::Multi(Box::new(Multi::new(
-                entry,
-                plan.without,
-                &plan.paths,
-                ends,
-                mss,
-                wakes,
-            ))),
+            Some(entry) => {
+                Carrier::Multi(Box::new(Multi::new(entry, &plan, ends, mss, rng("wakes"))))
+            }
         };
         Self {
             index,
@@ -173,7 +183,8 @@ impl Flow {
         }
         self.stage = Stage::Running;
         let now_ns = net.now_ns();
-        self.source.begin(now_ns);
+        let end_ns = now_ns + self.plan.stop.map_or(u64::MAX / 4, nanos);
+        self.source.begin(now_ns, now_ns + self.warmup_ns..end_ns);
         let player = match &self.plan.traffic {
             Traffic::Video(clip, rules) => {
                 Some(Player::new(Arc::clone(clip), *rules, Instant::from_nanos(now_ns)))
@@ -263,6 +274,11 @@ impl Flow {
             Carrier::Plain(_) => None,
             Carrier::Multi(multi) => Some(multi.stats()),
         }
+    }
+
+    /// What has come of its messages.
+    pub(crate) fn tally(&self) -> Option<&Tally> {
+        self.source.tally()
     }
 
     /// Invariants that hold between events.

@@ -7,18 +7,22 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
 use weftline_core::rng::Rng;
-use weftline_core::scheduler::{Entry, RulesOff};
-use weftline_core::session::{Event, SessionStats};
+use weftline_core::scheduler::Entry;
+use weftline_core::session::{
+    DEFAULT_LONGEST_MESSAGE, Event, Incoming, MessageLimits, MessageOptions, Outcome, SessionStats,
+};
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
 use super::pipe::Pipe;
-use super::{Sink, Source};
+use super::{FlowPlan, Sink, Source, Traffic};
 use crate::net::Net;
 
 /// Bytes of the record that opens a subflow, and of its answer: a hello or a join with its token.
 const GREETING: usize = 64;
 /// What the application writes; its content does not matter here.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+/// How much it writes to a byte stream at once.
+const WRITE: usize = 64 << 10;
 /// The longest header of a record: what a record that fits a segment leaves of it.
 const RECORD_HEADER: u64 = 16;
 /// The receive buffer that kernel MPTCP's subflows share, as in the lab's namespaces.
@@ -77,14 +81,19 @@ pub(super) struct Multi {
 impl Multi {
     pub(super) fn new(
         entry: &'static Entry,
-        without: RulesOff,
-        paths: &[usize],
+        plan: &FlowPlan,
         ends: Vec<[u32; 2]>,
         mss: u64,
         wakes: Rng,
     ) -> Self {
         let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
-        config.scheduler_config.without = without;
+        config.scheduler_config.without = plan.without;
+        if matches!(plan.traffic, Traffic::Messages { whole: true, .. }) {
+            config.messages = Some(MessageLimits {
+                longest_sent: DEFAULT_LONGEST_MESSAGE,
+                longest_received: DEFAULT_LONGEST_MESSAGE,
+            });
+        }
         if !runs_in_daemons(entry) {
             let payload = mss - RECORD_HEADER;
             config.chunk = Some((payload, payload));
@@ -105,7 +114,7 @@ impl Multi {
         };
         Self {
             sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
-            subflows: paths.iter().zip(ends).enumerate().map(subflow).collect(),
+            subflows: plan.paths.iter().zip(ends).enumerate().map(subflow).collect(),
             scheduler: entry,
             mss,
             out: VecDeque::new(),
@@ -237,6 +246,16 @@ impl Multi {
 
     fn read(&mut self, source: &mut Source, sink: &mut Sink, now: Instant) {
         let session = &mut self.sessions[CLIENT];
+        while let Some(incoming) = session.poll_message(now) {
+            if let Incoming::Message(message) = incoming
+                && let Some(made) = source.message_ended(message.tag, true, now.as_nanos())
+            {
+                sink.take_message(made.bytes, made.made_ns, now.as_nanos());
+            }
+        }
+        if session.has_messages() {
+            return;
+        }
         loop {
             let left = sink.wanted().saturating_sub(sink.read());
             let n = session.read_chunk().len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -248,11 +267,33 @@ impl Multi {
         }
     }
 
+    /// The application sends the messages that it has made, as far as there is room.
+    fn send_messages(&mut self, source: &mut Source, now: Instant) {
+        let session = &mut self.sessions[SERVER];
+        while let Some(fate) = session.poll_fate() {
+            if fate.outcome != Outcome::Delivered {
+                source.message_ended(fate.tag, false, now.as_nanos());
+            }
+        }
+        while let Some(made) = source.next_message(now.as_nanos()) {
+            let payload = Bytes::from_static(&ZEROS[..made.bytes as usize]);
+            let deadline = Some(Instant::from_nanos(made.deadline_ns));
+            let options = MessageOptions { deadline, tag: made.number };
+            if session.send_message(payload, options, now).is_err() {
+                return;
+            }
+            source.message_taken(&made);
+        }
+    }
+
     fn write(&mut self, source: &mut Source, now: Instant) {
+        if self.sessions[SERVER].has_messages() {
+            return self.send_messages(source, now);
+        }
         let session = &mut self.sessions[SERVER];
         loop {
             let wanted = source.ready(now.as_nanos()).min(session.room());
-            let n = usize::try_from(wanted).unwrap_or(usize::MAX).min(ZEROS.len());
+            let n = usize::try_from(wanted).unwrap_or(usize::MAX).min(WRITE);
             if n == 0 {
                 return;
             }

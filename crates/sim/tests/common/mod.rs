@@ -76,6 +76,7 @@ impl Case {
                 down: link(Bitrate::mbps(self.rate_mbps), loss),
                 up: link(Bitrate::mbps(1_000), LossModel::None),
                 shares: None,
+                congestion: None,
             }],
             flows: (0..self.flows).map(flow).collect(),
             duration: Duration::from_secs(self.duration_s),
