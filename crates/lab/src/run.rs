@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use weftline_core::scheduler::SchedulerConfig;
 use weftline_core::time::nanos;
 use weftline_scenario::{Congestion, Scenario, Scheme, VideoRecord, Workload};
 
@@ -98,6 +99,8 @@ pub(crate) fn check_scenario(scenario: &Scenario) -> Result<(), LabError> {
 
 /// What of a scenario, its paths aside, only the simulator understands.
 fn not_of_the_lab(scenario: &Scenario) -> Option<&'static str> {
+    let usual =
+        SchedulerConfig { without: scenario.scheduler.without, ..SchedulerConfig::default() };
     let has = [
         (!scenario.flows.is_empty(), "has [[flow]] entries"),
         (scenario.gateway_aps.is_some(), "has a gateway and access points"),
@@ -105,6 +108,7 @@ fn not_of_the_lab(scenario: &Scenario) -> Option<&'static str> {
         (scenario.parallel > 1, "has parallel connections"),
         (scenario.packet_bytes != 1500, "sets packet_size"),
         (scenario.sender_pacing, "sets sender_pacing"),
+        (scenario.scheduler != usual, "sets copies, latency or window of [scheduler]"),
     ];
     has.into_iter().find_map(|(has, what)| has.then_some(what))
 }
@@ -173,7 +177,7 @@ impl Plan<'_> {
             Ok(Transport::Weft {
                 paths: names.map(path).collect(),
                 scheduler: scheduler.to_owned(),
-                without: self.scenario.without.to_string(),
+                without: self.scenario.scheduler.without.to_string(),
                 tls: self.tls,
                 keep_stalled: self.keep_stalled,
                 fingerprint: None,
@@ -184,7 +188,9 @@ impl Plan<'_> {
             Scheme::LinuxMptcp => Ok(Transport::Mptcp { server }),
             Scheme::Weft(scheduler) => weft(scheduler),
             Scheme::WeftSingle(_) => weft("single"),
-            Scheme::Cotag { .. } | Scheme::PacketRoundRobin => Err(no_scheme(self.scheme)),
+            Scheme::Cotag { .. } | Scheme::Oracle | Scheme::PacketRoundRobin => {
+                Err(no_scheme(self.scheme))
+            }
         }
     }
 

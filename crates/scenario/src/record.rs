@@ -198,6 +198,10 @@ pub struct PathRecord {
     /// Packets dropped at the link's full queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_drops: Option<u64>,
+    /// How long its socket had sent everything and its window had room, and the scheduler gave it
+    /// nothing though data waited (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starved_s: Option<f64>,
     /// Round-trip time as the sender measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<RttMs>,

@@ -315,7 +315,8 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
         return flow.plan.paths.iter().map(|&path| radio(world, path)).collect();
     }
     let mut records = Vec::new();
-    for (&path, [_, server]) in flow.plan.paths.iter().zip(flow.ends()) {
+    let starved = flow.starved_ns();
+    for (at, (&path, [_, server])) in flow.plan.paths.iter().zip(flow.ends()).enumerate() {
         let [down, _] = world.link_stats(path);
         let endpoint = world.net.endpoint(server);
         let stats = endpoint.stats();
@@ -328,6 +329,7 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
             retransmitted_packets: Some(stats.resent),
             lost: Some(down.lost.packets),
             queue_drops: Some(down.queue_full.packets),
+            starved_s: starved.get(at).map(|&ns| ns as f64 / 1e9),
             rtt_ms: Some(RttMs { mean, p95 }),
         });
     }

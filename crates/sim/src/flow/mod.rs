@@ -2,6 +2,7 @@
 
 mod messages;
 mod multi;
+mod oracle;
 mod pipe;
 mod plain;
 mod sink;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weftline_core::rng::Rng;
-use weftline_core::scheduler::{self, RulesOff};
+use weftline_core::scheduler::{self, SchedulerConfig};
 use weftline_core::session::SessionStats;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant};
@@ -20,6 +21,7 @@ use weftline_video::{Clip, Player, PlayerRules};
 use self::messages::Messages;
 pub(crate) use self::messages::Tally;
 use self::multi::Multi;
+pub(crate) use self::oracle::mean_loss;
 use self::plain::Plain;
 pub(crate) use self::sink::Sink;
 pub(crate) use self::source::Source;
@@ -56,8 +58,10 @@ pub struct FlowPlan {
     pub name: String,
     /// How its data are spread over its paths; plain TCP on its only path if `None`.
     pub scheduler: Option<&'static scheduler::Entry>,
-    /// Rules of it that are switched off.
-    pub without: RulesOff,
+    /// Its settings, and the rules of it that are switched off.
+    pub settings: SchedulerConfig,
+    /// The share of packets that each path loses in the long run, if an oracle decides who asks.
+    pub oracle: Option<Vec<f64>>,
     /// Its congestion control.
     pub congestion: &'static weftline_congestion::Entry,
     /// The paths it uses, by their numbers.
@@ -273,6 +277,14 @@ impl Flow {
         match &self.carrier {
             Carrier::Plain(_) => None,
             Carrier::Multi(multi) => Some(multi.stats()),
+        }
+    }
+
+    /// How long each of its subflows was given nothing though its window had room and data waited.
+    pub(crate) fn starved_ns(&self) -> Vec<u64> {
+        match &self.carrier {
+            Carrier::Plain(_) => Vec::new(),
+            Carrier::Multi(multi) => multi.starved_ns().collect(),
         }
     }
 

@@ -13,6 +13,7 @@ use weftline_core::session::{
 };
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
+use super::oracle::{forecast, may_ask};
 use super::pipe::Pipe;
 use super::{FlowPlan, Sink, Source, Traffic};
 use crate::net::Net;
@@ -61,6 +62,10 @@ struct Subflow {
     stale: [bool; 2],
     /// Payload bytes that the endpoints had room for then.
     room: [u64; 2],
+    /// Whether the server's socket has nothing unsent, its window room, and data wait.
+    starves: bool,
+    /// How long that was so.
+    starved_ns: u64,
 }
 
 /// A connection over several subflows.
@@ -69,11 +74,18 @@ pub(super) struct Multi {
     sessions: [Session; 2],
     subflows: Vec<Subflow>,
     scheduler: &'static Entry,
+    /// The share of packets that each path loses, if an oracle decides who asks.
+    oracle: Option<Vec<f64>>,
+    /// Whether the scheduler decides for each segment, when there is room for it, as a kernel's
+    /// does. Those of the daemons keep a little unsent in the socket.
+    by_segment: bool,
     /// Payload of a full segment.
     mss: u64,
     out: VecDeque<Bytes>,
     /// Draws the subflow that is asked first: the daemons' writers wake in any order.
     wakes: Rng,
+    /// Up to when it is known which subflows starved.
+    starved_until_ns: u64,
     /// When the sessions have something to do.
     due_ns: [Option<u64>; 2],
 }
@@ -87,14 +99,15 @@ impl Multi {
         wakes: Rng,
     ) -> Self {
         let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
-        config.scheduler_config.without = plan.without;
+        config.scheduler_config = plan.settings.clone();
         if matches!(plan.traffic, Traffic::Messages { whole: true, .. }) {
             config.messages = Some(MessageLimits {
                 longest_sent: DEFAULT_LONGEST_MESSAGE,
                 longest_received: DEFAULT_LONGEST_MESSAGE,
             });
         }
-        if !runs_in_daemons(entry) {
+        let by_segment = plan.oracle.is_some() || !runs_in_daemons(entry);
+        if by_segment {
             let payload = mss - RECORD_HEADER;
             config.chunk = Some((payload, payload));
             config.max_memory = SHARED_BUFFER;
@@ -111,20 +124,29 @@ impl Multi {
             woken: [true; 2],
             stale: [true; 2],
             room: [0; 2],
+            starves: false,
+            starved_ns: 0,
         };
         Self {
             sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
             subflows: plan.paths.iter().zip(ends).enumerate().map(subflow).collect(),
             scheduler: entry,
+            oracle: plan.oracle.clone(),
+            by_segment,
             mss,
             out: VecDeque::new(),
             wakes,
+            starved_until_ns: 0,
             due_ns: [None; 2],
         }
     }
 
     pub(super) fn ends(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
         self.subflows.iter().map(|subflow| subflow.ends)
+    }
+
+    pub(super) fn starved_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.subflows.iter().map(|subflow| subflow.starved_ns)
     }
 
     pub(super) fn stats(&self) -> [SessionStats; 2] {
@@ -228,6 +250,9 @@ impl Multi {
                 self.write(source, now);
             }
         }
+        if end == SERVER {
+            self.note_starving(net);
+        }
         for subflow in self.subflows.iter().filter(|subflow| subflow.up[end]) {
             // Nobody had anything for it, though it had room.
             if subflow.room[end] > 0 {
@@ -242,6 +267,21 @@ impl Multi {
             }
         }
         self.due_ns[end] = self.sessions[end].poll_timeout(now).map(Instant::as_nanos);
+    }
+
+    /// Notes which subflows have room and nothing to send though data wait: until the next event.
+    fn note_starving(&mut self, net: &Net) {
+        let (now_ns, waits) = (net.now_ns(), self.sessions[SERVER].unsent() > 0);
+        for subflow in &mut self.subflows {
+            if subflow.starves {
+                subflow.starved_ns += now_ns - self.starved_until_ns;
+            }
+            subflow.starves = waits && subflow.up[SERVER] && {
+                let info = net.endpoint(subflow.ends[SERVER]).info(self.mss);
+                info.unsent == ByteCount::ZERO && info.room().as_u64() >= self.mss
+            };
+        }
+        self.starved_until_ns = now_ns;
     }
 
     fn read(&mut self, source: &mut Source, sink: &mut Sink, now: Instant) {
@@ -311,15 +351,16 @@ impl Multi {
     /// may change with every acknowledgement. The client sends only control records, and asks when
     /// the session says so.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
-        let Self { sessions, subflows, scheduler, mss, out, wakes, .. } = self;
-        let mss = *mss;
+        let allowed = self.oracles_choice(end, net);
+        let Self { sessions, subflows, scheduler, by_segment, mss, out, wakes, .. } = self;
+        let (mss, by_segment) = (*mss, *by_segment);
         let session = &mut sessions[end];
         while let Some(id) = session.poll_wake() {
             let woken = subflows.iter_mut().find(|subflow| subflow.id == id);
             woken.expect("a session knows its subflows").woken[end] = true;
         }
         for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end] && subflow.stale[end]) {
-            subflow.tell(end, session, scheduler, mss, net);
+            subflow.tell(end, session, by_segment.then_some(*scheduler), mss, net);
         }
         let mut moved = false;
         let begin = wakes.below(subflows.len() as u64) as usize;
@@ -329,7 +370,8 @@ impl Multi {
             if !subflow.up[end] {
                 continue;
             }
-            let room = subflow.room[end];
+            let may = allowed.as_ref().is_none_or(|allowed| allowed[at]);
+            let room = if may { subflow.room[end] } else { 0 };
             if !(std::mem::take(&mut subflow.woken[end]) || (end == SERVER && room > 0)) {
                 continue;
             }
@@ -341,9 +383,24 @@ impl Multi {
             subflow.pipes[end].write(out);
             net.endpoint_mut(subflow.ends[end]).write(bytes);
             net.transmit(subflow.ends[end]);
-            subflow.tell(end, session, scheduler, mss, net);
+            subflow.tell(end, session, by_segment.then_some(*scheduler), mss, net);
         }
         moved
+    }
+
+    /// Which of the server's subflows an oracle lets ask.
+    fn oracles_choice(&self, end: usize, net: &mut Net) -> Option<Vec<bool>> {
+        let losses = self.oracle.as_ref().filter(|_| end == SERVER)?;
+        if self.sessions[end].unsent() == 0 {
+            // Only copies are left to be asked for.
+            return None;
+        }
+        let subflows = self.subflows.iter().zip(losses);
+        let forecasts = subflows.map(|(subflow, &loss)| {
+            let [client, server] = subflow.ends;
+            subflow.up[end].then(|| forecast(server, client, self.mss, loss, net)).flatten()
+        });
+        Some(may_ask(&forecasts.collect::<Vec<_>>(), self.sessions[end].unsent()))
     }
 
     // ---- timers ----
@@ -368,12 +425,21 @@ impl Multi {
 
 impl Subflow {
     /// Tells the session how the endpoint stands, and notes what room it has.
-    fn tell(&mut self, end: usize, session: &mut Session, scheduler: &Entry, mss: u64, net: &Net) {
+    ///
+    /// `kernel` is the scheduler, if it decides for each segment.
+    fn tell(
+        &mut self,
+        end: usize,
+        session: &mut Session,
+        kernel: Option<&Entry>,
+        mss: u64,
+        net: &Net,
+    ) {
         let endpoint = net.endpoint(self.ends[end]);
         let info = endpoint.info(mss);
         session.handle_path_info(self.id, info);
-        let holds = !runs_in_daemons(scheduler) && endpoint.waits_for_burst(net.now_ns());
-        self.room[end] = if holds { 0 } else { room(scheduler, mss, &info) };
+        let holds = kernel.is_some() && endpoint.waits_for_burst(net.now_ns());
+        self.room[end] = if holds { 0 } else { room(kernel, mss, &info) };
         self.stale[end] = false;
     }
 }
@@ -385,8 +451,8 @@ fn write_greeting(subflow: &mut Subflow, end: usize, net: &mut Net) {
 }
 
 /// Payload bytes that a subflow may be given now.
-fn room(scheduler: &Entry, mss: u64, info: &PathInfo) -> u64 {
-    if !runs_in_daemons(scheduler) {
+fn room(kernel: Option<&Entry>, mss: u64, info: &PathInfo) -> u64 {
+    if let Some(scheduler) = kernel {
         let fits = scheduler.room(info).as_u64() >= mss;
         return if fits { mss - RECORD_HEADER } else { 0 };
     }
