@@ -55,7 +55,7 @@ impl CommonArgs {
             scenario.workload = scenario.workload.replaced(text).map_err(Failure::wrong_use)?;
         }
         if let Some(rules) = &self.without {
-            scenario.without = rules.parse().map_err(Failure::wrong_use)?;
+            scenario.scheduler.without = rules.parse().map_err(Failure::wrong_use)?;
         }
         if let Some(text) = &self.duration {
             scenario.duration = parse_duration("--duration", text)?;

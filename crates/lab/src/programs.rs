@@ -83,7 +83,7 @@ impl<'a> Programs<'a> {
         let mut connect = self.testbed.client.command(self.plan.program);
         connect.args(["connect", "--control", "none", "--listen"]).arg(local.to_string());
         connect.args(["--scheduler", scheduler]);
-        connect.arg("--without").arg(self.plan.scenario.without.to_string());
+        connect.arg("--without").arg(self.plan.scenario.scheduler.without.to_string());
         connect.args(["--congestion", self.plan.in_kernel, "--server"]).args(&servers);
         connect.arg("--path").args(names.iter().map(|name| format!("{name}={name}")));
         match greeting.iter().find_map(|line| line.strip_prefix("fingerprint ")) {

@@ -98,6 +98,7 @@ fn path_record(plan: &Plan<'_>, index: usize, path: &PathReport, outcome: &Outco
         },
         lost: Some(counters.lost.packets),
         queue_drops: Some(counters.queue_full.packets),
+        starved_s: None,
         rtt_ms: socket.map(|socket| RttMs { mean: socket.rtt_mean_ms, p95: socket.rtt_p95_ms }),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use weftline_core::scheduler::SchedulerConfig;
 use weftline_core::time::nanos;
 use weftline_scenario::{Congestion, Scenario, Scheme, VideoRecord, Workload};
 
@@ -81,20 +82,35 @@ impl Outcome {
 /// [`LabError::Usage`] if it says something that only the simulator understands.
 pub(crate) fn check_scenario(scenario: &Scenario) -> Result<(), LabError> {
     let shares = scenario.paths.iter().find(|path| path.shares.is_some());
-    let what = match shares {
-        Some(path) => format!("path '{}' shares another path's links", path.name),
-        None if !scenario.flows.is_empty() => "has [[flow]] entries".to_owned(),
-        None if scenario.gateway_aps.is_some() => "has a gateway and access points".to_owned(),
-        None if scenario.backend.is_some() => "has a [backend]".to_owned(),
-        None if scenario.parallel > 1 => "has parallel connections".to_owned(),
-        None if scenario.packet_bytes != 1500 => "sets packet_size".to_owned(),
-        None if scenario.sender_pacing => "sets sender_pacing".to_owned(),
-        None => return Ok(()),
+    let own = scenario.paths.iter().find(|path| path.congestion.is_some());
+    let what = match (shares, own) {
+        (Some(path), _) => format!("path '{}' shares another path's links", path.name),
+        (_, Some(path)) => format!("path '{}' has a congestion control of its own", path.name),
+        _ => match not_of_the_lab(scenario) {
+            Some(what) => what.to_owned(),
+            None => return Ok(()),
+        },
     };
     let name = &scenario.name;
     let message =
         format!("scenario '{name}': {what}, which the lab cannot; use 'weftline sim run {name}'");
     Err(LabError::Usage(message))
+}
+
+/// What of a scenario, its paths aside, only the simulator understands.
+fn not_of_the_lab(scenario: &Scenario) -> Option<&'static str> {
+    let usual =
+        SchedulerConfig { without: scenario.scheduler.without, ..SchedulerConfig::default() };
+    let has = [
+        (!scenario.flows.is_empty(), "has [[flow]] entries"),
+        (scenario.gateway_aps.is_some(), "has a gateway and access points"),
+        (scenario.backend.is_some(), "has a [backend]"),
+        (scenario.parallel > 1, "has parallel connections"),
+        (scenario.packet_bytes != 1500, "sets packet_size"),
+        (scenario.sender_pacing, "sets sender_pacing"),
+        (scenario.scheduler != usual, "sets copies, latency or window of [scheduler]"),
+    ];
+    has.into_iter().find_map(|(has, what)| has.then_some(what))
 }
 
 /// The refusal of a scheme that only the simulator has.
@@ -161,7 +177,7 @@ impl Plan<'_> {
             Ok(Transport::Weft {
                 paths: names.map(path).collect(),
                 scheduler: scheduler.to_owned(),
-                without: self.scenario.without.to_string(),
+                without: self.scenario.scheduler.without.to_string(),
                 tls: self.tls,
                 keep_stalled: self.keep_stalled,
                 fingerprint: None,
@@ -172,7 +188,9 @@ impl Plan<'_> {
             Scheme::LinuxMptcp => Ok(Transport::Mptcp { server }),
             Scheme::Weft(scheduler) => weft(scheduler),
             Scheme::WeftSingle(_) => weft("single"),
-            Scheme::Cotag { .. } | Scheme::PacketRoundRobin => Err(no_scheme(self.scheme)),
+            Scheme::Cotag { .. } | Scheme::Oracle | Scheme::PacketRoundRobin => {
+                Err(no_scheme(self.scheme))
+            }
         }
     }
 

@@ -167,6 +167,15 @@ impl Link {
         last.map_or(self.now, |&(finish, _)| Instant::from_nanos(finish))
     }
 
+    /// When a packet of `size` bytes that came at `at`, after everything accepted so far, would
+    /// arrive but for jitter, loss and a full queue; `None` if it would never be served. Changes
+    /// nothing: for those who may know a link from within.
+    pub fn would_arrive(&self, at: Instant, size: ByteCount) -> Option<Instant> {
+        let at = at.max(self.now).as_nanos();
+        let finish = self.server.clone().serve(&self.rate, at, size)?;
+        Some(Instant::from_nanos(finish.saturating_add(self.delay)))
+    }
+
     /// What the link has done so far.
     pub fn stats(&self) -> LinkStats {
         self.stats
@@ -231,6 +240,19 @@ mod tests {
 
     fn arrives(ms: u64) -> Verdict {
         Verdict::Arrives(Instant::from_millis(ms))
+    }
+
+    #[test]
+    fn what_would_be_is_what_comes() {
+        let config = LinkConfig { delay: 20 * MS, ..config(QueueLimit::Packets(10)) };
+        let mut link = Link::new(config, 1, "test");
+        link.offer(Instant::ZERO, PACKET);
+        let would = link.would_arrive(Instant::ZERO, PACKET);
+        assert_eq!(would.map(Verdict::Arrives), Some(link.offer(Instant::ZERO, PACKET)));
+        assert_eq!(
+            link.would_arrive(Instant::from_millis(10), PACKET),
+            Some(Instant::from_millis(31))
+        );
     }
 
     #[test]

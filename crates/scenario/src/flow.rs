@@ -186,12 +186,14 @@ impl Flow {
             whole / parts + if number == 0 { whole % parts } else { 0 }
         };
         let size = |size: ByteCount| ByteCount::new(share(size.as_u64()).max(1));
+        let rate = |rate: Bitrate| Bitrate::bps(share(rate.as_bps()).max(1));
+        let percent = |whole: u16| u16::try_from(share(whole.into())).unwrap_or(whole);
         let workload = match self.workload {
             Workload::Burst(whole) => Workload::Burst(size(whole)),
-            Workload::Cbr(rate) => Workload::Cbr(Bitrate::bps(share(rate.as_bps()).max(1))),
-            Workload::CbrShare(percent) => {
-                Workload::CbrShare(u16::try_from(share(percent.into())).unwrap_or(percent))
-            }
+            Workload::Cbr(whole) => Workload::Cbr(rate(whole)),
+            Workload::CbrShare(whole) => Workload::CbrShare(percent(whole)),
+            Workload::Messages(whole) => Workload::Messages(rate(whole)),
+            Workload::MessagesShare(whole) => Workload::MessagesShare(percent(whole)),
             Workload::Transfer(whole) => Workload::Transfer(size(whole)),
             other => other,
         };

@@ -37,8 +37,8 @@ pub use headset::Headset;
 pub use path::{PathSpec, QueueSpec, UpSpec};
 pub use rate::{RateSpec, TraceFile, TraceFormat};
 pub use record::{
-    CotagRecord, DelayMs, EmulatorRecord, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION,
-    ShortTermMbps, VideoRecord,
+    CotagRecord, DelayMs, EmulatorRecord, FlowRecord, MessagesRecord, PathRecord, RttMs, RunRecord,
+    SCHEMA_VERSION, ShortTermMbps, VideoRecord,
 };
 pub use results::{
     ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
@@ -55,7 +55,9 @@ pub use vr::{
     VrStep, VrTile, mean_ci95_crossed, read_vr_moments, read_vr_sessions, vr_gains,
 };
 pub use weftline_video::{ClipConfig, PlayerRules};
-pub use workload::{PlayerProgram, WORKLOADS, Workload, WorkloadInfo};
+pub use workload::{
+    MESSAGE_BYTES, MESSAGE_DEADLINE_MS, PlayerProgram, WORKLOADS, Workload, WorkloadInfo,
+};
 
 /// A text that names nothing known, with what would.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

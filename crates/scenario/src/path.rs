@@ -7,9 +7,9 @@ use std::time::Duration;
 use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 
-use crate::ScenarioError;
 use crate::document::{Table, Value};
 use crate::rate::{Load, RateSpec};
+use crate::{Congestion, ScenarioError};
 
 /// The least a queue sized by the bandwidth-delay product holds: two full packets.
 const MIN_BDP_QUEUE: ByteCount = ByteCount::new(2 * 1500);
@@ -34,8 +34,11 @@ pub struct PathSpec {
     pub loss: LossModel,
     /// The return direction.
     pub up: UpSpec,
+    /// The congestion control of every connection over it, in place of the run's. It is one that
+    /// looks at no other subflow.
+    pub congestion: Option<Congestion>,
     /// The path whose links this one's packets go through as well, so that both share a
-    /// bottleneck; all other fields but the name are then that path's. Such a path comes earlier
+    /// bottleneck; all other fields but the name and the control are then that path's. Such a path comes earlier
     /// and shares nothing itself.
     pub shares: Option<String>,
 }
@@ -143,7 +146,8 @@ impl PathSpec {
         let name = table.need("name", "name = \"wifi\"")?;
         check_name(&name)?;
         if let Some(shares) = table.take("shares") {
-            let path = Self::sharing(&name, &shares, earlier)?;
+            let mut path = Self::sharing(&name, &shares, earlier)?;
+            path.congestion = read_congestion(&mut table)?;
             table.finish()?;
             return Ok(path);
         }
@@ -159,6 +163,7 @@ impl PathSpec {
             jitter: table.duration_or("jitter", Duration::ZERO)?,
             queue: read_queue(&mut table)?,
             loss: read_loss(&mut table)?,
+            congestion: read_congestion(&mut table)?,
             up: match table.take("up") {
                 Some(up) => UpSpec::read(up.table()?, delay, load)?,
                 None => UpSpec::like(delay),
@@ -228,6 +233,17 @@ pub(crate) fn check_name(value: &Value<'_>) -> Result<(), ScenarioError> {
         return Err(value.error(message));
     }
     Ok(())
+}
+
+fn read_congestion(table: &mut Table<'_>) -> Result<Option<Congestion>, ScenarioError> {
+    let Some(value) = table.take("congestion") else { return Ok(None) };
+    let congestion: Congestion = value.parse()?;
+    if congestion.is_coupled() {
+        let message = "looks at a connection's other paths, so it is all of theirs or none's; set \
+                       it with --congestion, or take another";
+        return Err(value.error(message));
+    }
+    Ok(Some(congestion))
 }
 
 fn read_queue(table: &mut Table<'_>) -> Result<QueueSpec, ScenarioError> {
@@ -333,10 +349,14 @@ impl fmt::Display for QueueSpec {
 impl fmt::Display for PathSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let duration = humantime::format_duration;
-        if let Some(shares) = &self.shares {
-            return writeln!(f, "[[path]]\nname = \"{}\"\nshares = \"{shares}\"", self.name);
+        writeln!(f, "[[path]]\nname = \"{}\"", self.name)?;
+        if let Some(congestion) = self.congestion {
+            writeln!(f, "congestion = \"{congestion}\"")?;
         }
-        writeln!(f, "[[path]]\nname = \"{}\"\n{}", self.name, self.rate)?;
+        if let Some(shares) = &self.shares {
+            return writeln!(f, "shares = \"{shares}\"");
+        }
+        writeln!(f, "{}", self.rate)?;
         writeln!(f, "delay = \"{}\"", duration(self.delay))?;
         writeln!(f, "jitter = \"{}\"", duration(self.jitter))?;
         writeln!(f, "queue = \"{}\"", self.queue)?;

@@ -55,6 +55,9 @@ pub struct RunRecord {
     /// From the write of a byte to its release in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_order_delay_ms: Option<DelayMs>,
+    /// What came of messages with deadlines (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesRecord>,
     /// From the server's network interface to the client's TCP, by packets that carry data (where
     /// the scenario has a gateway).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,6 +123,24 @@ pub struct DelayMs {
     pub max: f64,
 }
 
+/// What came of messages with deadlines: of those made after the warm-up whose deadline was before
+/// the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MessagesRecord {
+    /// Messages made.
+    pub made: u64,
+    /// Their bytes.
+    pub made_bytes: u64,
+    /// The share of them that was there, whole, by its deadline.
+    pub on_time_share: f64,
+    /// The share of their bytes that was in such messages.
+    pub on_time_bytes_share: f64,
+    /// From the making of a message to its being there whole, by messages; those that never came
+    /// do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<DelayMs>,
+}
+
 /// What the nodes of COTAG did, in packets (COTAG §III-C).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CotagRecord {
@@ -177,6 +198,10 @@ pub struct PathRecord {
     /// Packets dropped at the link's full queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_drops: Option<u64>,
+    /// How long its socket had sent everything and its window had room, and the scheduler gave it
+    /// nothing though data waited (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starved_s: Option<f64>,
     /// Round-trip time as the sender measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<RttMs>,
@@ -206,6 +231,9 @@ pub struct FlowRecord {
     /// From the write of a byte to its release in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_order_delay_ms: Option<DelayMs>,
+    /// What came of messages with deadlines (simulator).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesRecord>,
     /// The longest time in which nothing was released.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest_gap_ms: Option<f64>,

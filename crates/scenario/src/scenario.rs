@@ -6,8 +6,8 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
-use weftline_core::Bitrate;
-use weftline_core::scheduler::RulesOff;
+use weftline_core::scheduler::{RulesOff, SchedulerConfig};
+use weftline_core::{Bitrate, ByteCount};
 use weftline_link::LinkConfig;
 
 use crate::builtin::{self, BUILTIN};
@@ -49,8 +49,8 @@ pub struct Scenario {
     pub paths: Vec<PathSpec>,
     /// What is sent.
     pub workload: Workload,
-    /// Rules of the schedulers `earliest` and `fbdt` that are switched off.
-    pub without: RulesOff,
+    /// Settings of our schedulers, and the rules of them that are switched off.
+    pub scheduler: SchedulerConfig,
     /// Over how many connections at once the workload is sent; one of a given size is shared out
     /// among them.
     pub parallel: usize,
@@ -139,7 +139,7 @@ impl Scenario {
             warmup,
             flows: read_flows(&mut table, &paths, duration)?,
             workload,
-            without: read_without(&mut table)?,
+            scheduler: read_scheduler(&mut table)?,
             parallel,
             packet_bytes: match table.take("packet_size") {
                 None => PACKET_BYTES,
@@ -176,11 +176,15 @@ impl Scenario {
     /// `workload` with a share of the paths' sum made a rate: that of the mean rates that `seed`
     /// gives. Paths that share an earlier one's links count once.
     pub fn offered(&self, workload: Workload, seed: u64) -> Workload {
-        let Workload::CbrShare(percent) = workload else { return workload };
+        let (percent, of_rate): (u16, fn(Bitrate) -> Workload) = match workload {
+            Workload::CbrShare(percent) => (percent, Workload::Cbr),
+            Workload::MessagesShare(percent) => (percent, Workload::Messages),
+            other => return other,
+        };
         let own = self.paths.iter().filter(|path| path.shares.is_none());
         let sum: u64 = own.map(|path| path.down_trace(seed, self.duration).mean().as_bps()).sum();
         let rate = u128::from(sum) * u128::from(percent) / 100;
-        Workload::Cbr(Bitrate::bps(u64::try_from(rate).unwrap_or(u64::MAX).max(1)))
+        of_rate(Bitrate::bps(u64::try_from(rate).unwrap_or(u64::MAX).max(1)))
     }
 
     /// The trace files that the scenario names, as read.
@@ -237,10 +241,20 @@ fn read_workload(table: &mut Table<'_>) -> Result<(Workload, usize), ScenarioErr
     Ok((workload, parallel))
 }
 
-/// `[scheduler]` with `without = ["copy-late"]`.
-fn read_without(table: &mut Table<'_>) -> Result<RulesOff, ScenarioError> {
-    let Some(value) = table.take("scheduler") else { return Ok(RulesOff::default()) };
+/// `[scheduler]` with `without = ["copy-late"]`, `copies`, `latency` and `window`.
+fn read_scheduler(table: &mut Table<'_>) -> Result<SchedulerConfig, ScenarioError> {
+    let mut config = SchedulerConfig::default();
+    let Some(value) = table.take("scheduler") else { return Ok(config) };
     let mut table = value.table()?;
+    if let Some(copies) = table.take("copies") {
+        config.copies_permille = (copies.number(0.0, 1.0)? * 1000.0).round() as u64;
+    }
+    if let Some(latency) = table.take("latency") {
+        config.latency = Some(latency.duration()?);
+    }
+    if let Some(window) = table.take("window") {
+        config.window = Some(window.parse::<ByteCount>()?.as_u64());
+    }
     let mut off = Vec::new();
     if let Some(rules) = table.take("without") {
         for rule in rules.array()? {
@@ -249,7 +263,8 @@ fn read_without(table: &mut Table<'_>) -> Result<RulesOff, ScenarioError> {
         }
     }
     table.finish()?;
-    Ok(off.join(",").parse().expect("each has just been read"))
+    config.without = off.join(",").parse().expect("each has just been read");
+    Ok(config)
 }
 
 fn read_flows(
@@ -315,10 +330,8 @@ impl fmt::Display for Scenario {
         for flow in &self.flows {
             write!(f, "\n{flow}")?;
         }
-        if self.without != RulesOff::default() {
-            let names: Vec<String> =
-                self.without.names().map(|name| format!("\"{name}\"")).collect();
-            writeln!(f, "\n[scheduler]\nwithout = [{}]", names.join(", "))?;
+        if self.scheduler != SchedulerConfig::default() {
+            write_scheduler(f, &self.scheduler)?;
         }
         writeln!(f, "\n[workload]\nkind = \"{}\"", self.workload)?;
         if self.parallel > 1 {
@@ -328,6 +341,20 @@ impl fmt::Display for Scenario {
             Some(video) => write!(f, "{video}"),
             None => Ok(()),
         }
+    }
+}
+
+/// The `[scheduler]` that says so.
+fn write_scheduler(f: &mut fmt::Formatter<'_>, config: &SchedulerConfig) -> fmt::Result {
+    let names: Vec<String> = config.without.names().map(|name| format!("\"{name}\"")).collect();
+    writeln!(f, "\n[scheduler]\nwithout = [{}]", names.join(", "))?;
+    writeln!(f, "copies = {:?}", config.copies_permille as f64 / 1000.0)?;
+    if let Some(latency) = config.latency {
+        writeln!(f, "latency = \"{}\"", humantime::format_duration(latency))?;
+    }
+    match config.window {
+        Some(window) => writeln!(f, "window = \"{}\"", ByteCount::new(window)),
+        None => Ok(()),
     }
 }
 

@@ -21,6 +21,9 @@ pub enum Scheme {
     },
     /// Linux's own MPTCP with its default scheduler (lab: the running kernel's).
     LinuxMptcp,
+    /// Our transport, where the simulator lets each segment go where it would be there first: a
+    /// bound for what a scheduler can do that only sees its sockets.
+    Oracle,
     /// Plain TCP whose packets a gateway spreads over the access points in turns.
     PacketRoundRobin,
     /// Plain TCP over the path of that name (lab: the kernel's, without our transport).
@@ -45,6 +48,7 @@ const WEFT_SINGLE: &str = "weft-single:";
 const LINUX_MPTCP: &str = "linux-mptcp";
 const COTAG: &str = "cotag";
 const COTAG_DENSE: &str = "cotag-dense";
+const ORACLE: &str = "oracle";
 const PACKET_ROUND_ROBIN: &str = "packet-round-robin";
 
 /// The scheduler under [`Scheme::WeftSingle`], which is no scheme without its path.
@@ -63,6 +67,7 @@ impl Scheme {
             (COTAG, "plain TCP over access points with redundancy coded in the network"),
             (COTAG_DENSE, "the same, every packet a combination (COTAG as published)"),
             (PACKET_ROUND_ROBIN, "plain TCP, its packets over the access points in turns"),
+            (ORACLE, "the bound for schedulers: who knows the links themselves (simulator only)"),
         ];
         let others = others.into_iter().map(|(name, about)| SchemeInfo { name, about });
         let ours = scheduler::all().filter(|entry| entry.name != ONE_PATH);
@@ -85,9 +90,11 @@ impl Scheme {
     /// The scheduler of our transport under it; none if the kernel carries it.
     pub fn scheduler(&self) -> Option<&'static str> {
         match self {
-            Self::Cotag { .. } | Self::LinuxMptcp | Self::PacketRoundRobin | Self::Single(_) => {
-                None
-            }
+            Self::Cotag { .. }
+            | Self::LinuxMptcp
+            | Self::Oracle
+            | Self::PacketRoundRobin
+            | Self::Single(_) => None,
             Self::Weft(name) => Some(name),
             Self::WeftSingle(_) => Some(ONE_PATH),
         }
@@ -121,6 +128,7 @@ impl fmt::Display for Scheme {
             Self::Cotag { dense: false } => f.write_str(COTAG),
             Self::Cotag { dense: true } => f.write_str(COTAG_DENSE),
             Self::LinuxMptcp => f.write_str(LINUX_MPTCP),
+            Self::Oracle => f.write_str(ORACLE),
             Self::PacketRoundRobin => f.write_str(PACKET_ROUND_ROBIN),
             Self::Single(path) => write!(f, "{SINGLE}{path}"),
             Self::Weft(name) => f.write_str(name),
@@ -137,6 +145,7 @@ impl FromStr for Scheme {
             COTAG => return Ok(Self::Cotag { dense: false }),
             COTAG_DENSE => return Ok(Self::Cotag { dense: true }),
             LINUX_MPTCP => return Ok(Self::LinuxMptcp),
+            ORACLE => return Ok(Self::Oracle),
             PACKET_ROUND_ROBIN => return Ok(Self::PacketRoundRobin),
             _ => {}
         }
@@ -173,6 +182,11 @@ impl Congestion {
     /// Its name; the kernel knows the same control by the same name.
     pub const fn name(self) -> &'static str {
         self.0
+    }
+
+    /// Whether it looks at the connection's other subflows.
+    pub fn is_coupled(self) -> bool {
+        weftline_congestion::Entry::find(self.0).is_some_and(|entry| entry.coupled)
     }
 
     /// Whether Linux as published has it, built in or as a module. The others exist in patched
@@ -230,7 +244,8 @@ mod tests {
             let error = bad.parse::<Scheme>().unwrap_err().to_string();
             assert!(
                 error.contains(
-                    "weft-single:<path>, linux-mptcp, cotag, cotag-dense, packet-round-robin, fbdt"
+                    "weft-single:<path>, linux-mptcp, cotag, cotag-dense, packet-round-robin, oracle, \
+                     fbdt"
                 ),
                 "{error}"
             );

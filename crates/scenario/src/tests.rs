@@ -356,6 +356,18 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
 }
 
 #[test]
+fn a_path_may_have_a_congestion_control_of_its_own() {
+    let text = "name = \"x\"\nduration = \"9s\"\n[[path]]\nname = \"a\"\nrate = \"1Mbps\"\n\
+                congestion = \"bbr\"\n[[path]]\nname = \"b\"\nshares = \"a\"\n";
+    let scenario = parse(text).unwrap();
+    let names = |scenario: &Scenario| {
+        scenario.paths.iter().map(|path| path.congestion.map(Congestion::name)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&scenario), [Some("bbr"), None]);
+    assert_eq!(parse(&scenario.to_string()).unwrap(), scenario);
+}
+
+#[test]
 fn wrong_flows_and_videos_name_file_line_key_and_remedy() {
     let good = "name = \"x\"\nduration = \"9s\"\n[[path]]\nname = \"a\"\nrate = \"1Mbps\"\n";
     let path = |name: &str, lines: &str| format!("[[path]]\nname = \"{name}\"\n{lines}\n");
@@ -365,6 +377,7 @@ fn wrong_flows_and_videos_name_file_line_key_and_remedy() {
     let texts = [
         format!("{good}{}", path("b", "shares = \"b\"")),
         format!("{good}{}", path("b", "shares = \"a\"\ndelay = \"1ms\"")),
+        format!("{good}{}", path("b", "shares = \"a\"\ncongestion = \"lia\"")),
         format!("{good}{shares}{}", path("c", "shares = \"b\"")),
         flow("paths = []"),
         flow("paths = [\"b\"]"),

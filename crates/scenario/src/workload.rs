@@ -1,11 +1,18 @@
 //! What is sent over the paths.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use weftline_core::{Bitrate, ByteCount};
 
 use crate::{UnknownName, VideoSpec};
+
+/// The sizes of messages in bytes, each as likely: tiles of a 360° video.
+pub const MESSAGE_BYTES: RangeInclusive<u64> = 5_000..=200_000;
+
+/// After how many milliseconds a message is of no use, each as likely.
+pub const MESSAGE_DEADLINE_MS: RangeInclusive<u64> = 300..=1_000;
 
 /// What is sent, from the server to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +28,11 @@ pub enum Workload {
     /// A constant bit rate that is so many percent, 1 to 1000, of the sum of the paths' mean rates,
     /// for the scenario's duration.
     CbrShare(u16),
+    /// Messages of [`MESSAGE_BYTES`], each of no use after a time of [`MESSAGE_DEADLINE_MS`], at that
+    /// mean rate for the scenario's duration (simulator).
+    Messages(Bitrate),
+    /// The same at so many percent, 1 to 1000, of the sum of the paths' mean rates.
+    MessagesShare(u16),
     /// `iperf3` in reverse mode, for the scenario's duration (lab only).
     Iperf3,
     /// A video served by a real web server and played by a real player (lab; the simulator has a
@@ -77,6 +89,10 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
         about: "so many bytes on a new connection, timed from the connect",
     },
     WorkloadInfo { name: "burst:<size>", about: "so many bytes on a warm connection" },
+    WorkloadInfo {
+        name: "messages:<rate>",
+        about: "messages with deadlines, like messages:50% of the paths' sum (simulator only)",
+    },
     WorkloadInfo { name: "video", about: "a video over HTTP and its player" },
     WorkloadInfo { name: "iperf3", about: "the iperf3 program, server to client (lab only)" },
     WorkloadInfo {
@@ -124,6 +140,8 @@ impl fmt::Display for Workload {
             Self::Cbr(rate) => write!(f, "cbr:{rate}"),
             Self::CbrShare(percent) => write!(f, "cbr:{percent}%"),
             Self::Iperf3 => write!(f, "iperf3"),
+            Self::Messages(rate) => write!(f, "messages:{rate}"),
+            Self::MessagesShare(percent) => write!(f, "messages:{percent}%"),
             Self::Player(program, _) => f.write_str(program.name()),
             Self::Transfer(size) => write!(f, "transfer:{size}"),
             Self::Video(_) => write!(f, "video"),
@@ -146,7 +164,12 @@ impl FromStr for Workload {
         match (name, argument) {
             ("bulk", None) => Ok(Self::Bulk),
             ("burst", Some(argument)) => size(argument).map(Self::Burst),
-            ("cbr", Some(argument)) => cbr(text, argument),
+            ("cbr", Some(argument)) => {
+                offered(text, argument).map(|load| load.of(Self::Cbr, Self::CbrShare))
+            }
+            ("messages", Some(argument)) => {
+                offered(text, argument).map(|load| load.of(Self::Messages, Self::MessagesShare))
+            }
             ("iperf3", None) => Ok(Self::Iperf3),
             ("transfer", Some(argument)) => size(argument).map(Self::Transfer),
             ("video", None) => Ok(Self::Video(VideoSpec::default())),
@@ -161,15 +184,30 @@ impl FromStr for Workload {
     }
 }
 
-fn cbr(text: &str, argument: &str) -> Result<Workload, WorkloadError> {
+/// How much is offered: a rate, or a share of the paths' sum in percent.
+enum Offered {
+    Rate(Bitrate),
+    Share(u16),
+}
+
+impl Offered {
+    fn of(self, rate: fn(Bitrate) -> Workload, share: fn(u16) -> Workload) -> Workload {
+        match self {
+            Self::Rate(bitrate) => rate(bitrate),
+            Self::Share(percent) => share(percent),
+        }
+    }
+}
+
+fn offered(text: &str, argument: &str) -> Result<Offered, WorkloadError> {
     if let Some(percent) = argument.strip_suffix('%') {
         let percent = percent.trim().parse().ok().filter(|percent| (1..=1000).contains(percent));
         let wrong = || WorkloadError::argument(text, "a share is a whole number, 1% to 1000%");
-        return percent.map(Workload::CbrShare).ok_or_else(wrong);
+        return percent.map(Offered::Share).ok_or_else(wrong);
     }
     match argument.parse() {
         Ok(Bitrate::ZERO) => Err(WorkloadError::argument(text, "the rate must not be zero")),
-        Ok(rate) => Ok(Workload::Cbr(rate)),
+        Ok(rate) => Ok(Offered::Rate(rate)),
         Err(error) => Err(WorkloadError::argument(text, error)),
     }
 }
@@ -213,6 +251,7 @@ mod tests {
             "burst:125MB",
             "cbr:20Mbps",
             "iperf3",
+            "messages:20Mbps",
             "mpv-hls",
             "transfer:100kB",
             "vlc",
@@ -223,6 +262,7 @@ mod tests {
         }
         assert_eq!("cbr:20Mbps".parse(), Ok(Workload::Cbr(Bitrate::mbps(20))));
         assert_eq!("cbr:80%".parse(), Ok(Workload::CbrShare(80)));
+        assert_eq!("messages:50%".parse(), Ok(Workload::MessagesShare(50)));
         assert!("cbr:0%".parse::<Workload>().is_err() && "cbr:-5%".parse::<Workload>().is_err());
     }
 

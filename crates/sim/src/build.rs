@@ -108,7 +108,8 @@ pub(crate) fn add_ends(net: &mut Net, plan: &Plan, index: u32, k: usize) -> [u32
             host_paces: is_server && plan.sender_pacing,
         };
         // Every control draws from a stream of its own.
-        let control = flow.congestion.make(&Config {
+        let entry = plan.paths[path].congestion.unwrap_or(flow.congestion);
+        let control = entry.make(&Config {
             mss,
             initial_cwnd: INITIAL_CWND,
             seed: plan.seed ^ (u64::from(number) << 32),

@@ -1,6 +1,8 @@
 //! The network of a run: wires and where they lead, TCP endpoints at their ends, and the endpoints'
 //! timers.
 
+use std::collections::BTreeMap;
+
 use weftline_congestion::{Coupling, Member};
 
 use crate::coded::CodedNetwork;
@@ -63,6 +65,8 @@ pub(crate) struct Net {
     places: Vec<Place>,
     /// The time of each endpoint's pending timer event.
     armed: Vec<Option<u64>>,
+    /// By endpoint: the data segments that it sent and a wire dropped, by offset, and when.
+    lost: Vec<BTreeMap<u64, u64>>,
     /// Endpoints of flows whose controls look at each other, by flow: the server's ends.
     coupled: Vec<Vec<u32>>,
     /// Whether the controls of a flow look at each other.
@@ -90,6 +94,7 @@ impl Net {
         self.endpoints.push(endpoint);
         self.places.push(place);
         self.armed.push(None);
+        self.lost.push(BTreeMap::new());
         if self.coupled_flows[flow as usize] && server {
             self.coupled[flow as usize].push(index);
         }
@@ -200,9 +205,26 @@ impl Net {
         let now_ns = self.now_ns();
         let wire = self.places[index as usize].wire as usize;
         while let Some(segment) = self.endpoints[index as usize].poll_transmit(now_ns) {
-            self.wires[wire].send(segment, &mut self.queue);
+            if let Some(lost) = self.wires[wire].send(segment, &mut self.queue)
+                && lost.len > 0
+            {
+                self.lost[index as usize].insert(lost.seq, now_ns);
+            }
         }
         self.arm(index);
+    }
+
+    /// When the first of the endpoint's segments was lost that its peer, who has all below `in_order`,
+    /// still lacks.
+    pub(crate) fn first_lost(&mut self, index: u32, in_order: u64) -> Option<u64> {
+        let lost = &mut self.lost[index as usize];
+        while let Some(first) = lost.first_entry() {
+            if *first.key() >= in_order {
+                return Some(*first.get());
+            }
+            first.remove();
+        }
+        None
     }
 
     /// Makes sure that a timer event comes in time; one that comes early is re-armed.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weftline_core::scheduler::{self, RulesOff};
+use weftline_core::scheduler::{self, Rule, RulesOff};
 use weftline_link::LinkConfig;
 use weftline_scenario::{Congestion, CotagSpec, Flow, PlayerProgram, Scenario, Scheme, Workload};
 use weftline_video::Clip;
 
 use crate::SimError;
-use crate::flow::{FlowPlan, Traffic};
+use crate::flow::{FlowPlan, Traffic, mean_loss};
 
 /// Both directions of a path.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct PathPlan {
     pub up: LinkConfig,
     /// The number of the path whose links it uses in place of its own.
     pub shares: Option<usize>,
+    /// The congestion control of every connection over it, in place of its flow's.
+    pub congestion: Option<&'static weftline_congestion::Entry>,
 }
 
 /// What a run is.
@@ -90,15 +92,14 @@ impl Plan {
         seed: u64,
     ) -> Result<Self, SimError> {
         let connections = scenario.connections(scheme, congestion)?;
-        let flows: Result<Vec<_>, _> = connections
-            .iter()
-            .map(|flow| flow_plan(flow, scenario.offered(flow.workload, seed), scenario.without))
-            .collect();
+        let flows: Result<Vec<_>, _> =
+            connections.iter().map(|flow| flow_plan(scenario, flow, seed)).collect();
         let place = |name: &str| scenario.paths.iter().position(|path| path.name == name);
         let paths = scenario.paths.iter().map(|path| {
             let [down, up] = scenario.links(path, seed);
             let shares = path.shares.as_deref().and_then(place);
-            PathPlan { name: path.name.clone(), down, up, shares }
+            let congestion = path.congestion.map(control);
+            PathPlan { name: path.name.clone(), down, up, shares, congestion }
         });
         Ok(Self {
             paths: paths.collect(),
@@ -146,38 +147,58 @@ fn gateway_plan(scenario: &Scenario, flows: &[Flow]) -> Result<Option<GatewayPla
     Ok(Some(GatewayPlan { link: aps.link.config(), spread, uplink }))
 }
 
-fn flow_plan(flow: &Flow, workload: Workload, without: RulesOff) -> Result<FlowPlan, SimError> {
+fn flow_plan(scenario: &Scenario, flow: &Flow, seed: u64) -> Result<FlowPlan, SimError> {
+    let workload = scenario.offered(flow.workload, seed);
+    let is_oracle = matches!(flow.scheme, Scheme::Oracle);
+    let mut settings = scenario.scheduler.clone();
+    if is_oracle {
+        settings.without = ORACLE_WITHOUT;
+    }
     let scheduler = match (&flow.scheme, flow.scheme.scheduler()) {
         (Scheme::LinuxMptcp, _) => Some(find("linux")?),
+        // The next bytes to whom the oracle lets ask.
+        (Scheme::Oracle, _) => Some(find("earliest")?),
         (_, Some(name)) => Some(find(name)?),
         (_, None) => None,
     };
     if let Some(entry) = scheduler {
         entry.check_paths(flow.paths.len()).map_err(SimError::wrong_use)?;
     }
-    let name = flow.congestion.name();
-    let congestion = weftline_congestion::Entry::find(name);
     Ok(FlowPlan {
         name: flow.name.clone(),
         scheduler,
-        without,
-        congestion: congestion.expect("the scenario's controls are the registry's"),
+        settings,
+        oracle: is_oracle.then(|| {
+            let loss = |&path: &usize| mean_loss(&scenario.paths[path].loss);
+            flow.paths.iter().map(loss).collect()
+        }),
+        congestion: control(flow.congestion),
         paths: flow.paths.clone(),
         is_spread: flow.scheme.needs_gateway(),
-        traffic: traffic(workload)?,
+        traffic: traffic(workload, is_oracle || flow.scheme.scheduler().is_some())?,
         start: flow.start,
         stop: Some(flow.stop),
     })
+}
+
+/// An oracle does not choose by estimates.
+const ORACLE_WITHOUT: RulesOff = RulesOff::from_bits(0).and(Rule::SpareFar);
+
+fn control(congestion: Congestion) -> &'static weftline_congestion::Entry {
+    let entry = weftline_congestion::Entry::find(congestion.name());
+    entry.expect("the scenario's controls are the registry's")
 }
 
 fn find(name: &str) -> Result<&'static scheduler::Entry, SimError> {
     scheduler::Entry::find(name).map_err(SimError::wrong_use)
 }
 
-fn traffic(workload: Workload) -> Result<Traffic, SimError> {
+/// `ours`: our transport carries it, which has messages.
+fn traffic(workload: Workload, ours: bool) -> Result<Traffic, SimError> {
     match workload {
         Workload::Bulk => Ok(Traffic::Bulk),
         Workload::Cbr(rate) => Ok(Traffic::Cbr(rate)),
+        Workload::Messages(rate) => Ok(Traffic::Messages { rate, whole: ours }),
         Workload::Burst(size) => Ok(Traffic::Burst(size)),
         Workload::Transfer(size) => Ok(Traffic::Transfer(size)),
         // The model's rules are VLC's.

@@ -2,13 +2,13 @@
 
 use hdrhistogram::Histogram;
 use weftline_scenario::{
-    Congestion, DelayMs, FlowRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, Sample,
-    Scenario, Scheme, ShortTermMbps, VideoRecord,
+    Congestion, DelayMs, FlowRecord, MessagesRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION,
+    Sample, Scenario, Scheme, ShortTermMbps, VideoRecord,
 };
 use weftline_video::PlayerStats;
 
 use crate::SimError;
-use crate::flow::{Flow, Traffic};
+use crate::flow::{Flow, Tally, Traffic};
 use crate::net::Spreading;
 use crate::plan::Plan;
 use crate::world::{STEP, World};
@@ -140,6 +140,7 @@ fn outcome(world: &World) -> Outcome {
         bytes_delivered: first.bytes_delivered,
         completion_s: first.completion_s,
         in_order_delay_ms: first.in_order_delay_ms,
+        messages: first.messages,
         packet_delay_ms: world.packet_delay_us.as_deref().and_then(delay_ms),
         short_term_mbps: short_term(world, &first),
         longest_gap_ms: first.longest_gap_ms,
@@ -181,6 +182,8 @@ fn whole(world: &World, parts: &[FlowRecord]) -> FlowRecord {
     };
     let gaps = parts.iter().filter_map(|part| part.longest_gap_ms);
     whole.longest_gap_ms = gaps.reduce(f64::max);
+    // Several connections have no shares in common.
+    whole.messages = None;
     let mut delays = world.flows[0].sink.delays().clone();
     for flow in &world.flows[1..parts.len()] {
         delays.add(flow.sink.delays()).expect("all have the same bounds");
@@ -250,6 +253,7 @@ fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
         bytes_delivered: Some(sink.read()),
         completion_s,
         in_order_delay_ms: delay_ms(sink.delays()),
+        messages: flow.tally().map(messages),
         longest_gap_ms: Some(sink.longest_gap_ns(now) as f64 / 1e6),
         duplicate_bytes: flow.sessions().map(|[client, _]| client.duplicates),
         copied_bytes: flow
@@ -283,6 +287,18 @@ fn video(stats: PlayerStats) -> VideoRecord {
     }
 }
 
+fn messages(tally: &Tally) -> MessagesRecord {
+    let [share, bytes_share] =
+        [0, 1].map(|at| tally.on_time[at] as f64 / tally.made[at].max(1) as f64);
+    MessagesRecord {
+        made: tally.made[0],
+        made_bytes: tally.made[1],
+        on_time_share: share,
+        on_time_bytes_share: bytes_share,
+        delay_ms: delay_ms(&tally.delay_us),
+    }
+}
+
 fn delay_ms(delays: &Histogram<u64>) -> Option<DelayMs> {
     let at = |quantile| delays.value_at_quantile(quantile) as f64 / 1e3;
     (!delays.is_empty()).then(|| DelayMs {
@@ -299,7 +315,8 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
         return flow.plan.paths.iter().map(|&path| radio(world, path)).collect();
     }
     let mut records = Vec::new();
-    for (&path, [_, server]) in flow.plan.paths.iter().zip(flow.ends()) {
+    let starved = flow.starved_ns();
+    for (at, (&path, [_, server])) in flow.plan.paths.iter().zip(flow.ends()).enumerate() {
         let [down, _] = world.link_stats(path);
         let endpoint = world.net.endpoint(server);
         let stats = endpoint.stats();
@@ -312,6 +329,7 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
             retransmitted_packets: Some(stats.resent),
             lost: Some(down.lost.packets),
             queue_drops: Some(down.queue_full.packets),
+            starved_s: starved.get(at).map(|&ns| ns as f64 / 1e9),
             rtt_ms: Some(RttMs { mean, p95 }),
         });
     }

@@ -78,6 +78,12 @@ impl<P: Packet> Wire<P> {
         self.link.idle_at(Instant::from_nanos(now_ns)).as_nanos()
     }
 
+    /// When so many bytes, put on it at `at_ns` behind all that is on it, would have arrived.
+    pub(crate) fn arrival_ns(&self, at_ns: u64, bytes: u64) -> Option<u64> {
+        let arrival = self.link.would_arrive(Instant::from_nanos(at_ns), ByteCount::new(bytes));
+        arrival.map(Instant::as_nanos)
+    }
+
     /// Bytes of the packets that have arrived, headers included.
     pub(crate) const fn arrived_bytes(&self) -> u64 {
         self.arrived_bytes

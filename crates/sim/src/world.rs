@@ -60,7 +60,8 @@ impl World {
             let index = u32::try_from(index).expect("a run has few flows");
             let ends = (0..flow.subflows()).map(|k| add_ends(&mut net, &plan, index, k));
             let ends = ends.collect();
-            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, build::mss(&plan)));
+            let mss = build::mss(&plan);
+            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, mss, plan.seed));
         }
         let series = Series {
             flows: vec![Vec::new(); flows.len()],
@@ -140,7 +141,10 @@ impl World {
 
     /// Whether what is measured has all it wanted, where that has an end.
     fn is_over(&self) -> bool {
-        let ends = |flow: &Flow| !matches!(flow.plan.traffic, Traffic::Bulk | Traffic::Cbr(_));
+        let goes_on = |traffic: &Traffic| {
+            matches!(traffic, Traffic::Bulk | Traffic::Cbr(_) | Traffic::Messages { .. })
+        };
+        let ends = |flow: &Flow| !goes_on(&flow.plan.traffic);
         self.flows[..self.plan.measured].iter().all(|flow| ends(flow) && flow.is_done())
     }
 

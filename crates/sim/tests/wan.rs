@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use weftline_scenario::{Case, RunRecord, Sweep};
-use weftline_sim::{Job, run_all};
+use weftline_scenario::{Case, Congestion, RunRecord, Scenario, Sweep};
+use weftline_sim::{Job, run_all, simulate};
 
 const DRAWS: usize = 40;
 const OURS: [&str; 2] = ["earliest", "fbdt"];
@@ -65,4 +65,22 @@ fn bonds_have_the_sum_of_their_links_and_copies_their_budget() {
         let (tenth, median) = (shares[shares.len() / 10], shares[shares.len() / 2]);
         assert!(median >= 0.99 && tenth >= 0.95, "{scheme}: {median} {tenth} {shares:.3?}");
     }
+}
+
+#[test]
+fn messages_are_counted_the_same_whatever_carries_them() {
+    let mut scenario = Scenario::find("two-path").unwrap();
+    scenario.workload = "messages:40%".parse().unwrap();
+    (scenario.duration, scenario.warmup) = (Duration::from_secs(6), Duration::from_secs(1));
+    // One path BBR, the other CUBIC.
+    scenario.paths[0].congestion = Some("bbr".parse().unwrap());
+    let made = ["earliest", "min-rtt", "linux-mptcp"].map(|scheme| {
+        let scheme = scheme.parse().unwrap();
+        let outcome = simulate(&scenario, &scheme, Congestion::CUBIC, 1, false).unwrap();
+        let messages = outcome.record.messages.unwrap();
+        assert!(messages.on_time_share > 0.97, "{scheme}: {messages:?}");
+        assert!(messages.on_time_bytes_share > 0.97, "{scheme}: {messages:?}");
+        (messages.made, messages.made_bytes)
+    });
+    assert!(made.iter().all(|other| *other == made[0]), "{made:?}");
 }

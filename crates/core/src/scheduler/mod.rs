@@ -91,7 +91,7 @@ pub trait Scheduler: Send + std::fmt::Debug {
 }
 
 /// Settings that schedulers take.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
     /// The transmission window of `fbdt` in bytes, at least a segment and at most 1 GiB; `None` is
     /// the paper's, 1 MiB.
@@ -106,12 +106,42 @@ pub struct SchedulerConfig {
     pub latency: Option<Duration>,
     /// Rules that are switched off.
     pub without: RulesOff,
-    /// Where schedulers of the MPTCP 0.9x family ask for a subflow's congestion window to be halved,
-    /// because it holds up the others (`max(cwnd / 2, 1)` segments, and the slow start threshold
-    /// likewise unless the window is below it). For drivers that can do it; a kernel's sockets
-    /// cannot.
-    pub penalties: Option<mpsc::Sender<SubflowId>>,
+    /// Whom to ask for a subflow's congestion window to be halved.
+    pub penalties: Penalties,
 }
+
+/// Where schedulers of the MPTCP 0.9x family ask for the congestion window of a subflow that holds up
+/// the others to be halved: `max(cwnd / 2, 1)` segments, and the slow start threshold likewise unless
+/// the window is below it. By default nobody listens: a kernel's sockets cannot do it.
+#[derive(Clone, Debug, Default)]
+pub struct Penalties(Option<mpsc::Sender<SubflowId>>);
+
+impl Penalties {
+    /// Goes to a driver that can do it.
+    pub const fn to(driver: mpsc::Sender<SubflowId>) -> Self {
+        Self(Some(driver))
+    }
+
+    const fn is_heard(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn ask(&self, id: SubflowId) {
+        if let Some(driver) = &self.0 {
+            // One that has gone does not care.
+            let _ = driver.send(id);
+        }
+    }
+}
+
+/// Who listens is no setting.
+impl PartialEq for Penalties {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Penalties {}
 
 impl SchedulerConfig {
     /// The fixed window within its bounds. A peer may choose it: one of a few bytes would make a
@@ -129,7 +159,7 @@ impl Default for SchedulerConfig {
             copies_permille: 20,
             latency: None,
             without: RulesOff::default(),
-            penalties: None,
+            penalties: Penalties::default(),
         }
     }
 }

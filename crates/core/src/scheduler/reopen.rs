@@ -9,8 +9,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::mpsc;
 
+use super::Penalties;
 use super::choice::Choice;
 use crate::Instant;
 use crate::path::SubflowId;
@@ -24,11 +24,11 @@ const FAR: u32 = 4;
 pub(super) struct Reopening {
     /// When each subflow last had another penalised.
     penalised_at: BTreeMap<SubflowId, Instant>,
-    penalties: Option<mpsc::Sender<SubflowId>>,
+    penalties: Penalties,
 }
 
 impl Reopening {
-    pub(super) const fn new(penalties: Option<mpsc::Sender<SubflowId>>) -> Self {
+    pub(super) const fn new(penalties: Penalties) -> Self {
         Self { penalised_at: BTreeMap::new(), penalties }
     }
 
@@ -55,7 +55,9 @@ impl Reopening {
 
     /// Asks to halve the window of the slower holders, once per round-trip time of the fast one.
     fn penalise(&mut self, choice: Choice<'_>, me: usize, holders: &[usize]) {
-        let Some(penalties) = &self.penalties else { return };
+        if !self.penalties.is_heard() {
+            return;
+        }
         let now = choice.view.now;
         let id = choice.subflow(me).id();
         self.penalised_at.retain(|id, _| super::find(choice.view.subflows, *id).is_some());
@@ -66,8 +68,7 @@ impl Reopening {
             if choice.rtt(me) >= choice.rtt(slow) || choice.subflow(slow).info().timed_out {
                 continue;
             }
-            // A driver that has gone does not care.
-            let _ = penalties.send(choice.subflow(slow).id());
+            self.penalties.ask(choice.subflow(slow).id());
             self.penalised_at.insert(id, now);
         }
     }

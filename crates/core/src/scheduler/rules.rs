@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A rule of `earliest` and `fbdt` that can be switched off.
+/// A rule of `earliest` and `fbdt`, or of `fbdt-strict`, that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// What a stalled path carries is sent again at once.
@@ -14,15 +14,24 @@ pub enum Rule {
     SpareFar,
     /// At the end of all data, what will come last is copied.
     CopyLast,
+    /// `fbdt-strict`: at a window's end a path waits until all that it sent is acknowledged.
+    WaitAcks,
+    /// `fbdt-strict`: then for a round trip of the other paths.
+    WaitRoundTrip,
+    /// `fbdt-strict`: then it sends what the others have outstanding.
+    SendAgain,
 }
 
 impl Rule {
     /// All of them, with their names and what they do.
-    pub const ALL: [(Self, &'static str, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str, &'static str); 7] = [
         (Self::Reinject, "reinject", "what a stalled path carries is sent again at once"),
         (Self::CopyLate, "copy-late", "the byte at the in-order point is copied when it is late"),
         (Self::SpareFar, "spare-far", "new data only where it brings the end forward"),
         (Self::CopyLast, "copy-last", "at the end of all data, what will come last is copied"),
+        (Self::WaitAcks, "wait-acks", "fbdt-strict: a window's end waits for acknowledgements"),
+        (Self::WaitRoundTrip, "wait-round-trip", "fbdt-strict: and a round trip of the others"),
+        (Self::SendAgain, "send-again", "fbdt-strict: then what others have outstanding is sent"),
     ];
 }
 

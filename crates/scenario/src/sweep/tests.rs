@@ -308,7 +308,7 @@ fn the_manual_is_right() {
         Scenario::load(&write("line.toml", &path(line))).unwrap();
     }
     let rules = Scenario::load(&write("rules.toml", &format!("{scenario}\n{scheduler}"))).unwrap();
-    assert_eq!(rules.without.to_string(), "copy-late");
+    assert_eq!(rules.scheduler.without.to_string(), "copy-late");
     assert_eq!(Scenario::load(&write("again.toml", &rules.to_string())).unwrap(), rules);
     let unknown = scheduler.replace("copy-late", "copy-soon");
     let unknown = Scenario::load(&write("rules.toml", &format!("{scenario}\n{unknown}")));

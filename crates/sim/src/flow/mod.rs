@@ -1,6 +1,8 @@
 //! A flow: an application that sends, a transport, an application that receives.
 
+mod messages;
 mod multi;
+mod oracle;
 mod pipe;
 mod plain;
 mod sink;
@@ -9,13 +11,17 @@ mod source;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weftline_core::scheduler::{self, RulesOff};
+use weftline_core::rng::Rng;
+use weftline_core::scheduler::{self, SchedulerConfig};
 use weftline_core::session::SessionStats;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant};
 use weftline_video::{Clip, Player, PlayerRules};
 
+use self::messages::Messages;
+pub(crate) use self::messages::Tally;
 use self::multi::Multi;
+pub(crate) use self::oracle::mean_loss;
 use self::plain::Plain;
 pub(crate) use self::sink::Sink;
 pub(crate) use self::source::Source;
@@ -33,6 +39,14 @@ pub enum Traffic {
     Burst(ByteCount),
     /// So many bytes on a new connection.
     Transfer(ByteCount),
+    /// Messages with deadlines at that mean rate. They are handed over `whole`, each as soon as all
+    /// of it is there, by a connection of messages, and in order by one of a byte stream.
+    Messages {
+        /// The mean rate.
+        rate: Bitrate,
+        /// Whether the connection carries messages.
+        whole: bool,
+    },
     /// A clip, downloaded by a player as it plays.
     Video(Arc<Clip>, PlayerRules),
 }
@@ -44,8 +58,10 @@ pub struct FlowPlan {
     pub name: String,
     /// How its data are spread over its paths; plain TCP on its only path if `None`.
     pub scheduler: Option<&'static scheduler::Entry>,
-    /// Rules of it that are switched off.
-    pub without: RulesOff,
+    /// Its settings, and the rules of it that are switched off.
+    pub settings: SchedulerConfig,
+    /// The share of packets that each path loses in the long run, if an oracle decides who asks.
+    pub oracle: Option<Vec<f64>>,
     /// Its congestion control.
     pub congestion: &'static weftline_congestion::Entry,
     /// The paths it uses, by their numbers.
@@ -99,17 +115,22 @@ impl FlowPlan {
 
 impl Flow {
     /// A flow over endpoints that `ends` gives for each of its connections: the client's and the
-    /// server's. `mss` is the payload of a full segment.
+    /// server's. `mss` is the payload of a full segment; `seed` is the run's.
     pub(crate) fn new(
         index: u32,
         plan: FlowPlan,
         ends: Vec<[u32; 2]>,
         warmup: Duration,
         mss: u64,
+        seed: u64,
     ) -> Self {
+        let rng = |purpose: &str| Rng::stream(seed, &format!("flow/{index}/{purpose}"));
         let (source, size) = match &plan.traffic {
             Traffic::Bulk => (Source::bulk(), None),
             Traffic::Cbr(rate) => (Source::cbr(*rate), None),
+            Traffic::Messages { rate, .. } => {
+                (Source::messages(Messages::new(*rate, rng("messages"))), None)
+            }
             Traffic::Burst(size) | Traffic::Transfer(size) => {
                 (Source::size(*size), Some(size.as_u64()))
             }
@@ -120,9 +141,7 @@ impl Flow {
         };
         let carrier = match plan.scheduler {
             None => Carrier::Plain(Plain::new(ends[0], mss)),
-            Some(entry) => {
-                Carrier::Multi(Box::new(Multi::new(entry, plan.without, &plan.paths, ends, mss)))
-            }
+            Some(entry) => Carrier::Multi(Box::new(Multi::new(entry, &plan, ends, mss))),
         };
         Self {
             index,
@@ -166,7 +185,8 @@ impl Flow {
         }
         self.stage = Stage::Running;
         let now_ns = net.now_ns();
-        self.source.begin(now_ns);
+        let end_ns = now_ns + self.plan.stop.map_or(u64::MAX / 4, nanos);
+        self.source.begin(now_ns, now_ns + self.warmup_ns..end_ns);
         let player = match &self.plan.traffic {
             Traffic::Video(clip, rules) => {
                 Some(Player::new(Arc::clone(clip), *rules, Instant::from_nanos(now_ns)))
@@ -256,6 +276,19 @@ impl Flow {
             Carrier::Plain(_) => None,
             Carrier::Multi(multi) => Some(multi.stats()),
         }
+    }
+
+    /// How long each of its subflows was given nothing though its window had room and data waited.
+    pub(crate) fn starved_ns(&self) -> Vec<u64> {
+        match &self.carrier {
+            Carrier::Plain(_) => Vec::new(),
+            Carrier::Multi(multi) => multi.starved_ns().collect(),
+        }
+    }
+
+    /// What has come of its messages.
+    pub(crate) fn tally(&self) -> Option<&Tally> {
+        self.source.tally()
     }
 
     /// Invariants that hold between events.

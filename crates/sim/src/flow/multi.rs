@@ -7,18 +7,23 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
-use weftline_core::scheduler::{Entry, RulesOff};
-use weftline_core::session::SessionStats;
+use weftline_core::scheduler::{Entry, Penalties, SchedulerConfig};
+use weftline_core::session::{
+    DEFAULT_LONGEST_MESSAGE, Incoming, MessageLimits, MessageOptions, Outcome, SessionStats,
+};
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
+use super::oracle::{forecast, may_ask};
 use super::pipe::Pipe;
-use super::{Sink, Source};
+use super::{FlowPlan, Sink, Source, Traffic};
 use crate::net::Net;
 
 /// Bytes of the record that opens a subflow, and of its answer: a hello or a join with its token.
 const GREETING: usize = 64;
 /// What the application writes; its content does not matter here.
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+/// How much it writes to a byte stream at once.
+const WRITE: usize = 64 << 10;
 /// The longest header of a record: what a record that fits a segment leaves of it.
 const RECORD_HEADER: u64 = 16;
 /// The receive buffer that kernel MPTCP's subflows share, as in the lab's namespaces.
@@ -55,8 +60,12 @@ struct Subflow {
     woken: [bool; 2],
     /// Whether an endpoint may have changed since its session was told of it.
     stale: [bool; 2],
-    /// Whether the endpoints had room then that they were given nothing for.
-    spare: [bool; 2],
+    /// Payload bytes that the endpoints had room for then.
+    room: [u64; 2],
+    /// Whether the server's socket has nothing unsent, its window room, and data wait.
+    starves: bool,
+    /// How long that was so.
+    starved_ns: u64,
 }
 
 /// A connection over several subflows.
@@ -67,9 +76,16 @@ pub(super) struct Multi {
     scheduler: &'static Entry,
     /// The subflows whose windows the server's scheduler wants halved.
     penalties: mpsc::Receiver<SubflowId>,
+    /// The share of packets that each path loses, if an oracle decides who may send.
+    oracle: Option<Vec<f64>>,
+    /// Whether the scheduler decides for each segment, when there is room for it, as a kernel's
+    /// does. Those of the daemons keep a little unsent in the socket.
+    by_segment: bool,
     /// Payload of a full segment.
     mss: u64,
     out: VecDeque<Bytes>,
+    /// Up to when it is known which subflows starved.
+    starved_until_ns: u64,
     /// When the sessions have something to do.
     due_ns: [Option<u64>; 2],
 }
@@ -77,16 +93,22 @@ pub(super) struct Multi {
 impl Multi {
     pub(super) fn new(
         entry: &'static Entry,
-        without: RulesOff,
-        paths: &[usize],
+        plan: &FlowPlan,
         ends: Vec<[u32; 2]>,
         mss: u64,
     ) -> Self {
         let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
         let (penalise, penalties) = mpsc::channel();
-        config.scheduler_config.without = without;
-        config.scheduler_config.penalties = Some(penalise);
-        if !runs_in_daemons(entry) {
+        config.scheduler_config =
+            SchedulerConfig { penalties: Penalties::to(penalise), ..plan.settings.clone() };
+        if matches!(plan.traffic, Traffic::Messages { whole: true, .. }) {
+            config.messages = Some(MessageLimits {
+                longest_sent: DEFAULT_LONGEST_MESSAGE,
+                longest_received: DEFAULT_LONGEST_MESSAGE,
+            });
+        }
+        let by_segment = plan.oracle.is_some() || !runs_in_daemons(entry);
+        if by_segment {
             let payload = mss - RECORD_HEADER;
             config.chunk = Some((payload, payload));
             config.max_memory = SHARED_BUFFER;
@@ -102,21 +124,30 @@ impl Multi {
             up: [false; 2],
             woken: [true; 2],
             stale: [true; 2],
-            spare: [false; 2],
+            room: [0; 2],
+            starves: false,
+            starved_ns: 0,
         };
         Self {
             sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
-            subflows: paths.iter().zip(ends).enumerate().map(subflow).collect(),
+            subflows: plan.paths.iter().zip(ends).enumerate().map(subflow).collect(),
             scheduler: entry,
             penalties,
+            oracle: plan.oracle.clone(),
+            by_segment,
             mss,
             out: VecDeque::new(),
+            starved_until_ns: 0,
             due_ns: [None; 2],
         }
     }
 
     pub(super) fn ends(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
         self.subflows.iter().map(|subflow| subflow.ends)
+    }
+
+    pub(super) fn starved_ns(&self) -> impl Iterator<Item = u64> + '_ {
+        self.subflows.iter().map(|subflow| subflow.starved_ns)
     }
 
     pub(super) fn stats(&self) -> [SessionStats; 2] {
@@ -220,9 +251,12 @@ impl Multi {
                 self.write(source, now);
             }
         }
+        if end == SERVER {
+            self.note_starving(net);
+        }
         for subflow in self.subflows.iter().filter(|subflow| subflow.up[end]) {
             // Nobody had anything for it, though it had room.
-            if subflow.spare[end] {
+            if subflow.room[end] > 0 {
                 net.endpoint_mut(subflow.ends[end]).note_app_limited();
             }
         }
@@ -235,8 +269,34 @@ impl Multi {
         self.due_ns[end] = self.sessions[end].poll_timeout(now).map(Instant::as_nanos);
     }
 
+    /// Notes which subflows have room and nothing to send though data wait: until the next event.
+    fn note_starving(&mut self, net: &Net) {
+        let (now_ns, waits) = (net.now_ns(), self.sessions[SERVER].unsent() > 0);
+        for subflow in &mut self.subflows {
+            if subflow.starves {
+                subflow.starved_ns += now_ns - self.starved_until_ns;
+            }
+            subflow.starves = waits && subflow.up[SERVER] && {
+                let info = net.endpoint(subflow.ends[SERVER]).info(self.mss);
+                info.unsent == ByteCount::ZERO
+                    && info.cwnd.as_u64() >= info.queued().as_u64() + self.mss
+            };
+        }
+        self.starved_until_ns = now_ns;
+    }
+
     fn read(&mut self, source: &mut Source, sink: &mut Sink, now: Instant) {
         let session = &mut self.sessions[CLIENT];
+        while let Some(incoming) = session.poll_message(now) {
+            if let Incoming::Message(message) = incoming
+                && let Some(made) = source.message_ended(message.tag, true, now.as_nanos())
+            {
+                sink.take_message(made.bytes, made.made_ns, now.as_nanos());
+            }
+        }
+        if session.has_messages() {
+            return;
+        }
         loop {
             let left = sink.wanted().saturating_sub(sink.read());
             let n = session.read_chunk().len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -248,11 +308,33 @@ impl Multi {
         }
     }
 
+    /// The application sends the messages that it has made, as far as there is room.
+    fn send_messages(&mut self, source: &mut Source, now: Instant) {
+        let session = &mut self.sessions[SERVER];
+        while let Some(fate) = session.poll_fate() {
+            if fate.outcome != Outcome::Delivered {
+                source.message_ended(fate.tag, false, now.as_nanos());
+            }
+        }
+        while let Some(made) = source.next_message(now.as_nanos()) {
+            let payload = Bytes::from_static(&ZEROS[..made.bytes as usize]);
+            let deadline = Some(Instant::from_nanos(made.deadline_ns));
+            let options = MessageOptions { deadline, tag: made.number };
+            if session.send_message(payload, options, now).is_err() {
+                return;
+            }
+            source.message_taken(&made);
+        }
+    }
+
     fn write(&mut self, source: &mut Source, now: Instant) {
+        if self.sessions[SERVER].has_messages() {
+            return self.send_messages(source, now);
+        }
         let session = &mut self.sessions[SERVER];
         loop {
             let wanted = source.ready(now.as_nanos()).min(session.room());
-            let n = usize::try_from(wanted).unwrap_or(usize::MAX).min(ZEROS.len());
+            let n = usize::try_from(wanted).unwrap_or(usize::MAX).min(WRITE);
             if n == 0 {
                 return;
             }
@@ -270,19 +352,28 @@ impl Multi {
     /// with every acknowledgement. The client sends only control records, and asks when the session
     /// says so.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
-        let Self { sessions, subflows, scheduler, mss, out, .. } = self;
-        let mss = *mss;
+        let allowed = self.oracles_choice(end, net);
+        let Self { sessions, subflows, scheduler, oracle, by_segment, mss, out, .. } = self;
+        let (mss, by_segment) = (*mss, *by_segment);
         let session = &mut sessions[end];
         while let Some(id) = session.poll_wake() {
             let woken = subflows.iter_mut().find(|subflow| subflow.id == id);
             woken.expect("a session knows its subflows").woken[end] = true;
         }
         for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end] && subflow.stale[end]) {
-            subflow.tell(end, session, scheduler, mss, net);
+            subflow.tell(end, session, by_segment.then_some(*scheduler), mss, net);
+        }
+        if oracle.is_some() {
+            // It lets some have a segment, and looks again.
+            for (at, subflow) in subflows.iter().enumerate() {
+                let may = allowed.as_ref().is_none_or(|allowed| allowed[at]);
+                let room = if may { subflow.room[end].min(mss - RECORD_HEADER) } else { 0 };
+                session.handle_room(subflow.id, room);
+            }
         }
         let mut moved = false;
         for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end]) {
-            let spare = end == SERVER && subflow.spare[end];
+            let spare = end == SERVER && subflow.room[end] > 0;
             if !(std::mem::take(&mut subflow.woken[end]) || spare) {
                 continue;
             }
@@ -294,9 +385,24 @@ impl Multi {
             subflow.pipes[end].write(out);
             net.endpoint_mut(subflow.ends[end]).write(bytes);
             net.transmit(subflow.ends[end]);
-            subflow.tell(end, session, scheduler, mss, net);
+            subflow.tell(end, session, by_segment.then_some(*scheduler), mss, net);
         }
         moved
+    }
+
+    /// Which of the server's subflows an oracle lets ask.
+    fn oracles_choice(&self, end: usize, net: &mut Net) -> Option<Vec<bool>> {
+        let losses = self.oracle.as_ref().filter(|_| end == SERVER)?;
+        if self.sessions[end].unsent() == 0 {
+            // Only copies are left to be asked for.
+            return None;
+        }
+        let subflows = self.subflows.iter().zip(losses);
+        let forecasts = subflows.map(|(subflow, &loss)| {
+            let [client, server] = subflow.ends;
+            subflow.up[end].then(|| forecast(server, client, self.mss, loss, net)).flatten()
+        });
+        Some(may_ask(&forecasts.collect::<Vec<_>>(), self.sessions[end].unsent()))
     }
 
     // ---- timers ----
@@ -321,14 +427,22 @@ impl Multi {
 
 impl Subflow {
     /// Tells the session how the endpoint stands, and notes what room it has.
-    fn tell(&mut self, end: usize, session: &mut Session, scheduler: &Entry, mss: u64, net: &Net) {
+    ///
+    /// `kernel` is the scheduler, if it decides for each segment.
+    fn tell(
+        &mut self,
+        end: usize,
+        session: &mut Session,
+        kernel: Option<&Entry>,
+        mss: u64,
+        net: &Net,
+    ) {
         let endpoint = net.endpoint(self.ends[end]);
         let info = endpoint.info(mss);
         session.handle_path_info(self.id, info);
-        let holds = !runs_in_daemons(scheduler) && endpoint.waits_for_burst(net.now_ns());
-        let room = if holds { 0 } else { room(scheduler, mss, &info) };
-        session.handle_room(self.id, room);
-        self.spare[end] = room > 0;
+        let holds = kernel.is_some() && endpoint.waits_for_burst(net.now_ns());
+        self.room[end] = if holds { 0 } else { room(kernel, mss, &info) };
+        session.handle_room(self.id, self.room[end]);
         self.stale[end] = false;
     }
 }
@@ -341,8 +455,8 @@ fn write_greeting(subflow: &mut Subflow, end: usize, net: &mut Net) {
 
 /// Payload bytes that a subflow may be given now. Kernels fill its congestion window; upstream's MPTCP
 /// its send memory, which is sized to twice that (`tcp_sndbuf_expand`).
-fn room(scheduler: &Entry, mss: u64, info: &PathInfo) -> u64 {
-    if !runs_in_daemons(scheduler) {
+fn room(kernel: Option<&Entry>, mss: u64, info: &PathInfo) -> u64 {
+    if let Some(scheduler) = kernel {
         let memory = info.cwnd.as_u64() * if scheduler.name == "linux" { 2 } else { 1 };
         return memory.saturating_sub(info.queued().as_u64()) / mss * (mss - RECORD_HEADER);
     }

@@ -76,29 +76,42 @@ impl Sink {
         let bytes = offset - self.read;
         let counts = now_ns >= self.measure_from_ns;
         let delay_us = &mut self.delay_us;
-        source.released(self.read, offset, |bytes, written_ns| {
+        source.released(self.read, offset, now_ns, |bytes, written_ns| {
             if counts {
                 let us = ((now_ns - written_ns) / 1_000).clamp(1, MAX_DELAY_US);
                 delay_us.record_n(us, bytes).expect("clamped to the bounds");
             }
         });
-        self.read = offset;
-        self.step_bytes += bytes;
-        if counts {
-            self.measured += bytes;
-        }
-        self.add_to_step(bytes, now_ns);
-        if let Some(last) = self.last_ns.replace(now_ns)
-            && counts
-        {
-            self.longest_gap_ns = self.longest_gap_ns.max(now_ns - last);
-        }
+        self.add(bytes, now_ns);
         if self.size == Some(offset) {
             self.done_ns = Some(now_ns);
         }
         if let Some(player) = &mut self.player {
             player.handle_bytes(offset, Instant::from_nanos(now_ns));
         }
+    }
+
+    /// The application has been handed a message of so many bytes, made at `made_ns`.
+    pub(crate) fn take_message(&mut self, bytes: u64, made_ns: u64, now_ns: u64) {
+        if now_ns >= self.measure_from_ns {
+            let us = ((now_ns - made_ns) / 1_000).clamp(1, MAX_DELAY_US);
+            self.delay_us.record_n(us, bytes).expect("clamped to the bounds");
+        }
+        self.add(bytes, now_ns);
+    }
+
+    /// Counts what the application got now.
+    fn add(&mut self, bytes: u64, now_ns: u64) {
+        self.read += bytes;
+        self.step_bytes += bytes;
+        self.add_to_step(bytes, now_ns);
+        let last = self.last_ns.replace(now_ns);
+        if now_ns < self.measure_from_ns {
+            return;
+        }
+        self.measured += bytes;
+        let gap = last.map_or(0, |last| now_ns - last);
+        self.longest_gap_ns = self.longest_gap_ns.max(gap);
     }
 
     fn add_to_step(&mut self, bytes: u64, now_ns: u64) {

@@ -1,10 +1,12 @@
 //! What the server's application writes, and when.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount};
 
+use super::messages::{Made, Messages, Tally};
 use crate::tcp::MS;
 
 /// An application that sends. Times are nanoseconds from the start of the run.
@@ -28,6 +30,8 @@ enum Kind {
     Size(u64),
     /// A constant rate.
     Cbr(Bitrate),
+    /// Messages with deadlines.
+    Messages(Box<Messages>),
 }
 
 /// How often a source of constant rate produces a block: as a camera's encoder hands over slices,
@@ -49,12 +53,20 @@ impl Source {
         Self::of(Kind::Cbr(rate))
     }
 
+    pub(crate) fn messages(messages: Messages) -> Self {
+        Self::of(Kind::Messages(Box::new(messages)))
+    }
+
     const fn of(kind: Kind) -> Self {
         Self { kind, began_ns: None, stopped_ns: None, written: 0, marks: VecDeque::new() }
     }
 
-    pub(crate) const fn begin(&mut self, now_ns: u64) {
+    /// Begins to send; messages made and due within `counts` count.
+    pub(crate) fn begin(&mut self, now_ns: u64, counts: Range<u64>) {
         self.began_ns = Some(now_ns);
+        if let Kind::Messages(messages) = &mut self.kind {
+            messages.begin(now_ns, counts);
+        }
     }
 
     /// When it began to send.
@@ -67,32 +79,36 @@ impl Source {
     }
 
     /// Bytes that the application would like to write now.
-    pub(crate) fn ready(&self, now_ns: u64) -> u64 {
+    pub(crate) fn ready(&mut self, now_ns: u64) -> u64 {
         let (Some(began), None) = (self.began_ns, self.stopped_ns) else { return 0 };
-        match self.kind {
+        match &mut self.kind {
             Kind::Bulk => u64::MAX,
-            Kind::Size(size) => size - self.written,
+            Kind::Size(size) => *size - self.written,
+            Kind::Messages(messages) => messages.ready(now_ns),
             Kind::Cbr(rate) => {
-                let due = bytes_at(rate, (now_ns - began) / TICK_NS * TICK_NS) - self.written;
+                let due = bytes_at(*rate, (now_ns - began) / TICK_NS * TICK_NS) - self.written;
                 if due < BLOCK_MIN { 0 } else { due }
             }
         }
     }
 
-    /// Whether a constant rate has something to write now.
-    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
-        matches!(self.kind, Kind::Cbr(_)) && self.ready(now_ns) > 0
+    /// Whether an application with times of its own has something to write now.
+    pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
+        matches!(self.kind, Kind::Cbr(_) | Kind::Messages(_)) && self.ready(now_ns) > 0
     }
 
     /// When there will be more after `now_ns`, if nothing else happens.
     pub(crate) fn next_ns(&self, now_ns: u64) -> Option<u64> {
-        let (Some(began), None, Kind::Cbr(rate)) = (self.began_ns, self.stopped_ns, &self.kind)
-        else {
-            return None;
-        };
-        let more = tick_of(*rate, self.written + BLOCK_MIN)?;
-        let next = ((now_ns - began) / TICK_NS + 1) * TICK_NS;
-        Some(began + more.max(next))
+        let (Some(began), None) = (self.began_ns, self.stopped_ns) else { return None };
+        match &self.kind {
+            Kind::Messages(messages) => Some(messages.next_ns()),
+            Kind::Cbr(rate) => {
+                let more = tick_of(*rate, self.written + BLOCK_MIN)?;
+                let next = ((now_ns - began) / TICK_NS + 1) * TICK_NS;
+                Some(began + more.max(next))
+            }
+            Kind::Bulk | Kind::Size(_) => None,
+        }
     }
 
     /// Notes that `n` bytes were written. Those of a constant rate count from when they were
@@ -100,6 +116,11 @@ impl Source {
     pub(crate) fn wrote(&mut self, n: u64, now_ns: u64) {
         let start = self.written;
         self.written += n;
+        if let Kind::Messages(messages) = &mut self.kind {
+            let marks = &mut self.marks;
+            messages.wrote(start, self.written, |end, made_ns| marks.push_back((end, made_ns)));
+            return;
+        }
         if let (Kind::Cbr(rate), Some(began)) = (&self.kind, self.began_ns) {
             let mut at = start;
             while at < self.written
@@ -116,13 +137,48 @@ impl Source {
         }
     }
 
+    /// The message that a connection of messages is to take next.
+    pub(crate) fn next_message(&mut self, now_ns: u64) -> Option<Made> {
+        let (Some(_), None) = (self.began_ns, self.stopped_ns) else { return None };
+        let Kind::Messages(messages) = &mut self.kind else { return None };
+        messages.first(now_ns)
+    }
+
+    /// The connection has taken it.
+    pub(crate) fn message_taken(&mut self, made: &Made) {
+        let Kind::Messages(messages) = &mut self.kind else { return };
+        messages.taken();
+        self.written += made.bytes;
+    }
+
+    /// A message that the connection had taken is there, or was dropped.
+    pub(crate) fn message_ended(&mut self, number: u64, there: bool, now_ns: u64) -> Option<Made> {
+        let Kind::Messages(messages) = &mut self.kind else { return None };
+        messages.ended(number, there, now_ns)
+    }
+
+    /// What has come of its messages.
+    pub(crate) fn tally(&self) -> Option<&Tally> {
+        let Kind::Messages(messages) = &self.kind else { return None };
+        Some(messages.tally())
+    }
+
     /// Bytes written.
     pub(crate) const fn written(&self) -> u64 {
         self.written
     }
 
-    /// The bytes up to `offset` have been released: calls `each` with bytes and their writing time.
-    pub(crate) fn released(&mut self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
+    /// The bytes up to `to` have been released: calls `each` with bytes and their writing time.
+    pub(crate) fn released(
+        &mut self,
+        from: u64,
+        to: u64,
+        now_ns: u64,
+        mut each: impl FnMut(u64, u64),
+    ) {
+        if let Kind::Messages(messages) = &mut self.kind {
+            messages.read(to, now_ns);
+        }
         let mut at = from;
         while at < to {
             let &(end, written_ns) = self.marks.front().expect("what is read was written");
@@ -154,7 +210,7 @@ mod tests {
     #[test]
     fn a_constant_rate_comes_in_ticks_and_ages_from_its_making() {
         let mut source = Source::cbr(Bitrate::mbps(8));
-        source.begin(0);
+        source.begin(0, 0..0);
         assert_eq!((source.ready(MS - 1), source.next_ns(0)), (0, Some(MS)));
         assert_eq!((source.ready(MS), source.is_due(MS)), (1000, true));
         // The connection takes half of it, late.
@@ -163,14 +219,14 @@ mod tests {
         assert_eq!(source.next_ns(5 * MS), Some(6 * MS), "what waits needs no timer");
         source.wrote(1500, 6 * MS);
         let mut ages = Vec::new();
-        source.released(0, 2000, |bytes, at| ages.push((bytes, at / MS)));
+        source.released(0, 2000, 9 * MS, |bytes, at| ages.push((bytes, at / MS)));
         assert_eq!(ages, [(500, 1), (500, 1), (1000, 2)]);
     }
 
     #[test]
     fn slow_rates_wait_for_a_block() {
         let mut source = Source::cbr(Bitrate::bps(8_000));
-        source.begin(0);
+        source.begin(0, 0..0);
         assert_eq!((source.ready(15 * MS), source.next_ns(0)), (0, Some(16 * MS)));
         assert_eq!(source.ready(16 * MS), 16);
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weftline_core::Bitrate;
-use weftline_core::scheduler::RulesOff;
+use weftline_core::scheduler::SchedulerConfig;
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 use weftline_sim::{FlowPlan, Outcome, PathPlan, Plan, Traffic};
 
@@ -62,7 +62,8 @@ impl Case {
         let flow = |index: usize| FlowPlan {
             name: format!("{index}"),
             scheduler: None,
-            without: RulesOff::default(),
+            settings: SchedulerConfig::default(),
+            oracle: None,
             congestion: weftline_congestion::Entry::find(self.congestion).unwrap(),
             paths: vec![0],
             is_spread: false,
@@ -76,6 +77,7 @@ impl Case {
                 down: link(Bitrate::mbps(self.rate_mbps), loss),
                 up: link(Bitrate::mbps(1_000), LossModel::None),
                 shares: None,
+                congestion: None,
             }],
             flows: (0..self.flows).map(flow).collect(),
             duration: Duration::from_secs(self.duration_s),

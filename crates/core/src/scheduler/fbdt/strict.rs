@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::super::{Assignment, Scheduler, SchedulerConfig, SendView, find};
+use super::super::{Assignment, Rule, RulesOff, Scheduler, SchedulerConfig, SendView, find};
 use super::direction::Direction;
 use super::{End, PAPER_WINDOW};
 use crate::Instant;
@@ -17,6 +17,7 @@ pub(super) struct Strict {
     window: Range<u64>,
     /// Subflows that have finished their part of the window, and since when.
     finished: Vec<(SubflowId, Instant)>,
+    without: RulesOff,
 }
 
 impl Strict {
@@ -26,6 +27,7 @@ impl Strict {
             direction: Direction::new(config),
             window: 0..0,
             finished: Vec::new(),
+            without: config.without,
         }
     }
 
@@ -62,10 +64,10 @@ impl Strict {
         }
     }
 
-    /// When `me` has finished its part and waited for the other path, notes or returns that time.
+    /// When `me`, which has finished its part, has waited for the other path; notes the time.
     fn may_repeat_at(&mut self, me: usize, view: &SendView<'_>) -> Option<Instant> {
         let subflow = &view.subflows[me];
-        if !view.own_acked(subflow, &self.window) {
+        if self.without.has(Rule::WaitAcks) && !view.own_acked(subflow, &self.window) {
             return None;
         }
         let since = match self.finished.iter().find(|(id, _)| *id == subflow.id()) {
@@ -75,6 +77,9 @@ impl Strict {
                 view.now
             }
         };
+        if !self.without.has(Rule::WaitRoundTrip) {
+            return Some(since);
+        }
         let others = view.subflows.iter().filter(|other| other.id() != subflow.id());
         Some(since + others.map(|other| other.rtt()).max()?)
     }
@@ -88,7 +93,9 @@ impl Strict {
             if self.may_repeat_at(me, view)? > view.now {
                 return None;
             }
-            if let Some(range) = self.redundant(me, view) {
+            if self.without.has(Rule::SendAgain)
+                && let Some(range) = self.redundant(me, view)
+            {
                 return Some(range);
             }
             // Everything outstanding is on both paths or acknowledged.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::scheduler::choice::SEGMENT;
-use crate::scheduler::{Assignment, Entry, Kind, Scheduler, SchedulerConfig, SendView};
+use crate::scheduler::{Assignment, Entry, Kind, Penalties, Scheduler, SchedulerConfig, SendView};
 use crate::subflow::Subflow;
 use crate::{ByteCount, Instant};
 
@@ -97,7 +97,7 @@ impl Bench {
     ) -> Self {
         let entry = Entry::find(scheduler).expect("registered");
         let (penalise, penalties) = mpsc::channel();
-        let config = SchedulerConfig { penalties: Some(penalise), ..config.clone() };
+        let config = SchedulerConfig { penalties: Penalties::to(penalise), ..config.clone() };
         let mut bench = Self {
             scheduler: entry.make(&config),
             now: Instant::from_millis(1),

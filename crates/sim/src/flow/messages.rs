@@ -1,0 +1,237 @@
+//! Messages with deadlines: what the application makes, and what comes of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use hdrhistogram::Histogram;
+use weftline_core::rng::Rng;
+use weftline_core::time::nanos;
+use weftline_core::{Bitrate, ByteCount};
+use weftline_scenario::{MESSAGE_BYTES, MESSAGE_DEADLINE_MS};
+
+use crate::tcp::MS;
+
+/// Delays up to ten minutes are told apart, in microseconds with three digits.
+const MAX_DELAY_US: u64 = 600_000_000;
+
+/// A message as made. Times are nanoseconds from the start of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// Its place among all messages.
+    pub(crate) number: u64,
+    pub(crate) bytes: u64,
+    pub(crate) made_ns: u64,
+    pub(crate) deadline_ns: u64,
+}
+
+/// What has come of the messages that count.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    /// How many were made, and their bytes.
+    pub(crate) made: [u64; 2],
+    /// Of those, there by their deadline.
+    pub(crate) on_time: [u64; 2],
+    /// From the making to the whole message's being there, in microseconds.
+    pub(crate) delay_us: Histogram<u64>,
+}
+
+/// The messages of an application: one is made whenever the rate has produced those before it.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    rng: Rng,
+    rate: Bitrate,
+    began_ns: u64,
+    next: Made,
+    /// Bytes of the messages before the next one.
+    bytes: u64,
+    /// Made and not yet the connection's, the first perhaps in part.
+    waiting: VecDeque<Made>,
+    /// Bytes of the first that the connection has.
+    begun: u64,
+    /// In a byte stream: where messages end that the connection has.
+    ends: VecDeque<(u64, Made)>,
+    /// As messages: those that the connection has.
+    open: BTreeMap<u64, Made>,
+    /// Messages made, and due, in this time count.
+    counts: Range<u64>,
+    tally: Tally,
+}
+
+impl Messages {
+    pub(crate) fn new(rate: Bitrate, rng: Rng) -> Self {
+        let delay_us = Histogram::new_with_bounds(1, MAX_DELAY_US, 3);
+        let none = Made { number: 0, bytes: 0, made_ns: 0, deadline_ns: 0 };
+        Self {
+            rng,
+            rate,
+            began_ns: 0,
+            next: none,
+            bytes: 0,
+            waiting: VecDeque::new(),
+            begun: 0,
+            ends: VecDeque::new(),
+            open: BTreeMap::new(),
+            counts: 0..0,
+            tally: Tally {
+                made: [0; 2],
+                on_time: [0; 2],
+                delay_us: delay_us.expect("the bounds are in order"),
+            },
+        }
+    }
+
+    /// Begins to make them; those made and due within `counts` count.
+    pub(crate) fn begin(&mut self, now_ns: u64, counts: Range<u64>) {
+        self.began_ns = now_ns;
+        self.counts = counts;
+        self.draw(0);
+    }
+
+    /// Draws the message of that number.
+    fn draw(&mut self, number: u64) {
+        let mut within = |range: std::ops::RangeInclusive<u64>| {
+            range.start() + self.rng.below(range.end() - range.start() + 1)
+        };
+        let (bytes, ms) = (within(MESSAGE_BYTES), within(MESSAGE_DEADLINE_MS));
+        let after = self.rate.time_for(ByteCount::new(self.bytes)).map_or(u64::MAX / 4, nanos);
+        let made_ns = self.began_ns + after;
+        self.next = Made { number, bytes, made_ns, deadline_ns: made_ns + ms * MS };
+        self.bytes += bytes;
+    }
+
+    /// Makes what is due, and drops what is past its deadline before the connection has any of it.
+    fn advance(&mut self, now_ns: u64) {
+        while self.next.made_ns <= now_ns {
+            let made = self.next;
+            if self.is_counted(&made) {
+                add(&mut self.tally.made, &made);
+            }
+            self.waiting.push_back(made);
+            self.draw(made.number + 1);
+        }
+        while self.begun == 0 && self.waiting.front().is_some_and(|m| m.deadline_ns <= now_ns) {
+            self.waiting.pop_front();
+        }
+    }
+
+    const fn is_counted(&self, made: &Made) -> bool {
+        self.counts.start <= made.made_ns && made.deadline_ns <= self.counts.end
+    }
+
+    /// Bytes that wait for the connection.
+    pub(crate) fn ready(&mut self, now_ns: u64) -> u64 {
+        self.advance(now_ns);
+        self.waiting.iter().map(|made| made.bytes).sum::<u64>() - self.begun
+    }
+
+    /// When the next one is made.
+    pub(crate) const fn next_ns(&self) -> u64 {
+        self.next.made_ns
+    }
+
+    /// The byte stream has taken the next bytes, up to `end`: when were they made?
+    pub(crate) fn wrote(&mut self, from: u64, end: u64, mut each: impl FnMut(u64, u64)) {
+        let mut at = from;
+        while at < end {
+            let first = *self.waiting.front().expect("what is written was made");
+            let part = (first.bytes - self.begun).min(end - at);
+            (at, self.begun) = (at + part, self.begun + part);
+            each(at, first.made_ns);
+            if self.begun == first.bytes {
+                self.waiting.pop_front();
+                self.begun = 0;
+                self.ends.push_back((at, first));
+            }
+        }
+    }
+
+    /// All up to `offset` of the byte stream is there.
+    pub(crate) fn read(&mut self, offset: u64, now_ns: u64) {
+        while let Some(&(end, made)) = self.ends.front()
+            && end <= offset
+        {
+            self.ends.pop_front();
+            self.count(&made, now_ns);
+        }
+    }
+
+    /// The message that a connection of messages is to take next.
+    pub(crate) fn first(&mut self, now_ns: u64) -> Option<Made> {
+        self.advance(now_ns);
+        self.waiting.front().copied()
+    }
+
+    /// The connection has taken it.
+    pub(crate) fn taken(&mut self) {
+        let made = self.waiting.pop_front().expect("it was the first");
+        self.open.insert(made.number, made);
+    }
+
+    /// A message has come to an end: it is there, or was dropped.
+    pub(crate) fn ended(&mut self, number: u64, is_there: bool, now_ns: u64) -> Option<Made> {
+        let made = self.open.remove(&number)?;
+        if is_there {
+            self.count(&made, now_ns);
+        }
+        Some(made)
+    }
+
+    fn count(&mut self, made: &Made, now_ns: u64) {
+        if !self.is_counted(made) {
+            return;
+        }
+        if now_ns <= made.deadline_ns {
+            add(&mut self.tally.on_time, made);
+        }
+        let us = ((now_ns - made.made_ns) / 1_000).clamp(1, MAX_DELAY_US);
+        self.tally.delay_us.record(us).expect("clamped to the bounds");
+    }
+
+    pub(crate) const fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
+fn add([count, bytes]: &mut [u64; 2], made: &Made) {
+    *count += 1;
+    *bytes += made.bytes;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_come_at_their_rate_and_are_late_after_their_deadline() {
+        let mut messages = Messages::new(Bitrate::mbps(8), Rng::stream(1, "messages"));
+        messages.begin(0, 0..20_000 * MS);
+        let ready = messages.ready(10_000 * MS);
+        // What is past its deadline is no longer wanted: a second at 1 MB/s is what is left at most.
+        assert!((300_000..=1_200_000).contains(&ready), "{ready}");
+        let first = messages.first(10_000 * MS).unwrap();
+        let [made, bytes] = messages.tally().made;
+        assert!(made > 80 && bytes.abs_diff(10_000_000) <= 200_000, "{made} {bytes}");
+        messages.taken();
+        assert_eq!(messages.ended(first.number, true, first.deadline_ns), Some(first));
+        assert_eq!(messages.tally().on_time, [1, first.bytes]);
+        let second = messages.first(10_000 * MS).unwrap();
+        messages.taken();
+        messages.ended(second.number, true, second.deadline_ns + 1);
+        assert_eq!(messages.tally().on_time, [1, first.bytes]);
+    }
+
+    #[test]
+    fn in_a_byte_stream_a_message_is_there_with_its_last_byte() {
+        let mut messages = Messages::new(Bitrate::mbps(8), Rng::stream(1, "messages"));
+        messages.begin(0, 0..u64::MAX);
+        let first = messages.first(0).unwrap();
+        let mut parts = Vec::new();
+        messages.wrote(0, 1000, |end, _| parts.push(end));
+        messages.wrote(1000, first.bytes, |end, _| parts.push(end));
+        assert_eq!(parts, [1000, first.bytes]);
+        messages.read(first.bytes - 1, MS);
+        assert_eq!(messages.tally().on_time, [0, 0]);
+        messages.read(first.bytes, MS);
+        assert_eq!(messages.tally().on_time, [1, first.bytes]);
+    }
+}
