@@ -51,6 +51,9 @@ pub struct Scenario {
     pub workload: Workload,
     /// Rules of the schedulers `earliest` and `fbdt` that are switched off.
     pub without: RulesOff,
+    /// The ratio that `musher` begins with: the first path's share of the segments in percent, 5 to
+    /// 95, as earlier connections of the host may have left it.
+    pub ratio: Option<u8>,
     /// Over how many connections at once the workload is sent; one of a given size is shared out
     /// among them.
     pub parallel: usize,
@@ -131,6 +134,7 @@ impl Scenario {
         let backend = table.take("backend");
         let backend =
             backend.map(|value| WideLink::read(Some(value), Duration::ZERO)).transpose()?;
+        let (without, ratio) = read_scheduler(&mut table)?;
         let scenario = Self {
             name: name.text()?.to_owned(),
             about,
@@ -139,7 +143,8 @@ impl Scenario {
             warmup,
             flows: read_flows(&mut table, &paths, duration)?,
             workload,
-            without: read_without(&mut table)?,
+            without,
+            ratio,
             parallel,
             packet_bytes: match table.take("packet_size") {
                 None => PACKET_BYTES,
@@ -237,9 +242,9 @@ fn read_workload(table: &mut Table<'_>) -> Result<(Workload, usize), ScenarioErr
     Ok((workload, parallel))
 }
 
-/// `[scheduler]` with `without = ["copy-late"]`.
-fn read_without(table: &mut Table<'_>) -> Result<RulesOff, ScenarioError> {
-    let Some(value) = table.take("scheduler") else { return Ok(RulesOff::default()) };
+/// `[scheduler]` with `without = ["copy-late"]` and `ratio = 25`.
+fn read_scheduler(table: &mut Table<'_>) -> Result<(RulesOff, Option<u8>), ScenarioError> {
+    let Some(value) = table.take("scheduler") else { return Ok((RulesOff::default(), None)) };
     let mut table = value.table()?;
     let mut off = Vec::new();
     if let Some(rules) = table.take("without") {
@@ -248,8 +253,10 @@ fn read_without(table: &mut Table<'_>) -> Result<RulesOff, ScenarioError> {
             off.push(rule.text()?.to_owned());
         }
     }
+    let ratio = table.take("ratio").map(|value| value.whole(5, 95)).transpose()?;
     table.finish()?;
-    Ok(off.join(",").parse().expect("each has just been read"))
+    let without = off.join(",").parse().expect("each has just been read");
+    Ok((without, ratio.map(|percent| percent as u8)))
 }
 
 fn read_flows(
@@ -315,10 +322,16 @@ impl fmt::Display for Scenario {
         for flow in &self.flows {
             write!(f, "\n{flow}")?;
         }
+        if self.without != RulesOff::default() || self.ratio.is_some() {
+            writeln!(f, "\n[scheduler]")?;
+        }
         if self.without != RulesOff::default() {
             let names: Vec<String> =
                 self.without.names().map(|name| format!("\"{name}\"")).collect();
-            writeln!(f, "\n[scheduler]\nwithout = [{}]", names.join(", "))?;
+            writeln!(f, "without = [{}]", names.join(", "))?;
+        }
+        if let Some(ratio) = self.ratio {
+            writeln!(f, "ratio = {ratio}")?;
         }
         writeln!(f, "\n[workload]\nkind = \"{}\"", self.workload)?;
         if self.parallel > 1 {

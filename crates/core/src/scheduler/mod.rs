@@ -30,6 +30,7 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::time::Duration;
 
+pub use self::musher::RatioMemory;
 pub use self::registry::{
     DEFAULT, Entry, NameTaken, REGISTRY, UnknownScheduler, WrongPaths, all, register,
 };
@@ -111,6 +112,8 @@ pub struct SchedulerConfig {
     /// likewise unless the window is below it). For drivers that can do it; a kernel's sockets
     /// cannot.
     pub penalties: Option<mpsc::Sender<SubflowId>>,
+    /// Where `musher` keeps its ratio from one connection to the next: the same for clones.
+    pub ratio: RatioMemory,
 }
 
 impl SchedulerConfig {
@@ -130,6 +133,7 @@ impl Default for SchedulerConfig {
             latency: None,
             without: RulesOff::default(),
             penalties: None,
+            ratio: RatioMemory::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ mod source;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weftline_core::scheduler::{self, RulesOff};
+use weftline_core::scheduler::{self, RatioMemory, RulesOff, SchedulerConfig};
 use weftline_core::session::SessionStats;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant};
@@ -99,13 +99,14 @@ impl FlowPlan {
 
 impl Flow {
     /// A flow over endpoints that `ends` gives for each of its connections: the client's and the
-    /// server's. `mss` is the payload of a full segment.
+    /// server's. `mss` is the payload of a full segment; `ratio` is the host's, for `musher`.
     pub(crate) fn new(
         index: u32,
         plan: FlowPlan,
         ends: Vec<[u32; 2]>,
         warmup: Duration,
         mss: u64,
+        ratio: RatioMemory,
     ) -> Self {
         let (source, size) = match &plan.traffic {
             Traffic::Bulk => (Source::bulk(), None),
@@ -120,9 +121,13 @@ impl Flow {
         };
         let carrier = match plan.scheduler {
             None => Carrier::Plain(Plain::new(ends[0], mss)),
-            Some(entry) => {
-                Carrier::Multi(Box::new(Multi::new(entry, plan.without, &plan.paths, ends, mss)))
-            }
+            Some(entry) => Carrier::Multi(Box::new(Multi::new(
+                entry,
+                SchedulerConfig { without: plan.without, ratio, ..SchedulerConfig::default() },
+                &plan.paths,
+                ends,
+                mss,
+            ))),
         };
         Self {
             index,

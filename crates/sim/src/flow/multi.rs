@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
-use weftline_core::scheduler::{Entry, RulesOff};
+use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::session::SessionStats;
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
@@ -77,15 +77,17 @@ pub(super) struct Multi {
 impl Multi {
     pub(super) fn new(
         entry: &'static Entry,
-        without: RulesOff,
+        scheduling: SchedulerConfig,
         paths: &[usize],
         ends: Vec<[u32; 2]>,
         mss: u64,
     ) -> Self {
-        let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
         let (penalise, penalties) = mpsc::channel();
-        config.scheduler_config.without = without;
-        config.scheduler_config.penalties = Some(penalise);
+        let mut config = SessionConfig {
+            scheduler: entry,
+            scheduler_config: SchedulerConfig { penalties: Some(penalise), ..scheduling },
+            ..SessionConfig::default()
+        };
         if !runs_in_daemons(entry) {
             let payload = mss - RECORD_HEADER;
             config.chunk = Some((payload, payload));
