@@ -60,8 +60,11 @@ fn wanted() -> Result<Wanted, Box<dyn Error>> {
 /// Runs of a row, by scheme.
 type Row = BTreeMap<String, Vec<RunRecord>>;
 
+/// Rows with their labels, and the schemes.
+type Table = (Vec<(String, Row)>, Vec<String>);
+
 /// Runs a sweep: its rows in the order of the file, and its schemes.
-fn run(name: &str, wanted: &Wanted) -> Result<(Vec<(String, Row)>, Vec<String>), Box<dyn Error>> {
+fn run(name: &str, wanted: &Wanted) -> Result<Table, Box<dyn Error>> {
     let path = Path::new(name);
     let sweep = if path.exists() { Sweep::load(path)? } else { Sweep::find(name)? };
     let cases = sweep.cases().collect::<Result<Vec<_>, _>>()?;
