@@ -162,6 +162,12 @@ pub struct CotagRecord {
     pub lost: u64,
     /// Cohorts that the device closed because a link was silent.
     pub timeouts: u64,
+    /// Dropped in the gateway's queue, by CoDel or because it was full.
+    #[serde(default)]
+    pub dropped_queue: u64,
+    /// Redundant packets that the gateway sent.
+    #[serde(default)]
+    pub taken_gateway: u64,
 }
 
 /// The distribution of the goodput of short times.

@@ -51,6 +51,9 @@ pub struct Scenario {
     pub workload: Workload,
     /// Settings of our schedulers, and the rules of them that are switched off.
     pub scheduler: SchedulerConfig,
+    /// The ratio that `musher` begins with: the first path's share of the segments in percent, 5 to
+    /// 95, as earlier connections of the host may have left it.
+    pub ratio: Option<u8>,
     /// Over how many connections at once the workload is sent; one of a given size is shared out
     /// among them.
     pub parallel: usize,
@@ -131,6 +134,7 @@ impl Scenario {
         let backend = table.take("backend");
         let backend =
             backend.map(|value| WideLink::read(Some(value), Duration::ZERO)).transpose()?;
+        let (scheduler, ratio) = read_scheduler(&mut table)?;
         let scenario = Self {
             name: name.text()?.to_owned(),
             about,
@@ -139,7 +143,8 @@ impl Scenario {
             warmup,
             flows: read_flows(&mut table, &paths, duration)?,
             workload,
-            scheduler: read_scheduler(&mut table)?,
+            scheduler,
+            ratio,
             parallel,
             packet_bytes: match table.take("packet_size") {
                 None => PACKET_BYTES,
@@ -241,10 +246,10 @@ fn read_workload(table: &mut Table<'_>) -> Result<(Workload, usize), ScenarioErr
     Ok((workload, parallel))
 }
 
-/// `[scheduler]` with `without = ["copy-late"]`, `copies`, `latency` and `window`.
-fn read_scheduler(table: &mut Table<'_>) -> Result<SchedulerConfig, ScenarioError> {
+/// `[scheduler]` with `without = ["copy-late"]`, `copies`, `latency`, `window`, and `ratio = 25`.
+fn read_scheduler(table: &mut Table<'_>) -> Result<(SchedulerConfig, Option<u8>), ScenarioError> {
     let mut config = SchedulerConfig::default();
-    let Some(value) = table.take("scheduler") else { return Ok(config) };
+    let Some(value) = table.take("scheduler") else { return Ok((config, None)) };
     let mut table = value.table()?;
     if let Some(copies) = table.take("copies") {
         config.copies_permille = (copies.number(0.0, 1.0)? * 1000.0).round() as u64;
@@ -262,9 +267,10 @@ fn read_scheduler(table: &mut Table<'_>) -> Result<SchedulerConfig, ScenarioErro
             off.push(rule.text()?.to_owned());
         }
     }
+    let ratio = table.take("ratio").map(|value| value.whole(5, 95)).transpose()?;
     table.finish()?;
     config.without = off.join(",").parse().expect("each has just been read");
-    Ok(config)
+    Ok((config, ratio.map(|percent| percent as u8)))
 }
 
 fn read_flows(
@@ -330,8 +336,8 @@ impl fmt::Display for Scenario {
         for flow in &self.flows {
             write!(f, "\n{flow}")?;
         }
-        if self.scheduler != SchedulerConfig::default() {
-            write_scheduler(f, &self.scheduler)?;
+        if self.scheduler != SchedulerConfig::default() || self.ratio.is_some() {
+            write_scheduler(f, &self.scheduler, self.ratio)?;
         }
         writeln!(f, "\n[workload]\nkind = \"{}\"", self.workload)?;
         if self.parallel > 1 {
@@ -345,15 +351,22 @@ impl fmt::Display for Scenario {
 }
 
 /// The `[scheduler]` that says so.
-fn write_scheduler(f: &mut fmt::Formatter<'_>, config: &SchedulerConfig) -> fmt::Result {
+fn write_scheduler(
+    f: &mut fmt::Formatter<'_>,
+    config: &SchedulerConfig,
+    ratio: Option<u8>,
+) -> fmt::Result {
     let names: Vec<String> = config.without.names().map(|name| format!("\"{name}\"")).collect();
     writeln!(f, "\n[scheduler]\nwithout = [{}]", names.join(", "))?;
     writeln!(f, "copies = {:?}", config.copies_permille as f64 / 1000.0)?;
     if let Some(latency) = config.latency {
         writeln!(f, "latency = \"{}\"", humantime::format_duration(latency))?;
     }
-    match config.window {
-        Some(window) => writeln!(f, "window = \"{}\"", ByteCount::new(window)),
+    if let Some(window) = config.window {
+        writeln!(f, "window = \"{}\"", ByteCount::new(window))?;
+    }
+    match ratio {
+        Some(ratio) => writeln!(f, "ratio = {ratio}"),
         None => Ok(()),
     }
 }

@@ -45,8 +45,9 @@ pub struct CotagSpec {
     pub interval: Duration,
     /// The most packets of a generation, G.
     pub generation: u8,
-    /// The most redundant packets of a cohort at the gateway, in percent of its packets.
-    pub redundancy_percent: u32,
+    /// The most redundant packets of a cohort at the gateway, in percent of its packets; `None` if
+    /// the share is learned from losses.
+    pub redundancy_percent: Option<u32>,
     /// The most packets that a node holds.
     pub buffer_packets: usize,
     /// Whether packets go on as they come instead of an interval later (systematic mode only).
@@ -55,6 +56,14 @@ pub struct CotagSpec {
     pub uplink: Option<String>,
     /// Whether headers, coefficients and the tunnel's own bytes count on the links.
     pub overhead: bool,
+    /// Whether packets wait in a queue at the gateway until the links have room for them.
+    pub queue: bool,
+    /// The target of that queue's CoDel.
+    pub queue_target: Duration,
+    /// CoDel's interval there.
+    pub queue_interval: Duration,
+    /// The most packets in that queue.
+    pub queue_packets: usize,
 }
 
 impl WideLink {
@@ -126,16 +135,21 @@ impl GatewayAps {
 }
 
 impl Default for CotagSpec {
-    /// T of 2 ms, generations of 32, as many redundant packets as others, 4096 packets.
+    /// T of 10 ms, generations of 32, learned redundancy, 4096 packets; a queue with a target of 10 ms,
+    /// and cut-through.
     fn default() -> Self {
         Self {
-            interval: Duration::from_millis(2),
+            interval: Duration::from_millis(10),
             generation: 32,
-            redundancy_percent: 100,
+            redundancy_percent: None,
             buffer_packets: 4096,
-            cut_through: false,
+            cut_through: true,
             uplink: None,
             overhead: true,
+            queue: true,
+            queue_target: Duration::from_millis(10),
+            queue_interval: Duration::from_millis(300),
+            queue_packets: 10_240,
         }
     }
 }
@@ -158,23 +172,36 @@ impl CotagSpec {
             },
         };
         let generation = whole(table.take("generation"), 1, 255, usual.generation.into())?;
-        let redundancy =
-            whole(table.take("redundancy"), 0, 10_000, usual.redundancy_percent.into())?;
+        let redundancy = match table.take("redundancy") {
+            Some(value) if !value.text().is_ok_and(|text| text == "learned") => {
+                Some(value.whole(0, 10_000)? as u32)
+            }
+            _ => None,
+        };
         let buffer = whole(table.take("buffer"), 1, 1 << 20, usual.buffer_packets as u64)?;
         let boolean =
             |value: Option<Value<'_>>, usual| value.map_or(Ok(usual), |value| value.boolean());
         let cut_through = boolean(table.take("cut_through"), usual.cut_through)?;
         let overhead = boolean(table.take("overhead"), usual.overhead)?;
+        let queue = boolean(table.take("queue"), usual.queue)?;
+        let queue_target = table.duration_or("queue_target", usual.queue_target)?;
+        let queue_interval = table.duration_or("queue_interval", usual.queue_interval)?;
+        let queue_packets =
+            whole(table.take("queue_packets"), 1, 1 << 20, usual.queue_packets as u64)?;
         let uplink = table.take("uplink").map(|value| read_uplink(&value, paths)).transpose()?;
         table.finish()?;
         Ok(Self {
             interval,
             generation: generation as u8,
-            redundancy_percent: redundancy as u32,
+            redundancy_percent: redundancy,
             buffer_packets: buffer as usize,
             cut_through,
             uplink,
             overhead,
+            queue,
+            queue_target,
+            queue_interval,
+            queue_packets: queue_packets as usize,
         })
     }
 }
@@ -196,9 +223,18 @@ impl fmt::Display for GatewayAps {
             &self.cotag;
         let CotagSpec { cut_through, uplink, overhead, .. } = &self.cotag;
         writeln!(f, "\n[cotag]\ninterval = \"{}\"", humantime::format_duration(*interval))?;
-        writeln!(f, "generation = {generation}\nredundancy = {redundancy_percent}")?;
+        writeln!(f, "generation = {generation}")?;
+        match redundancy_percent {
+            Some(percent) => writeln!(f, "redundancy = {percent}")?,
+            None => writeln!(f, "redundancy = \"learned\"")?,
+        }
         writeln!(f, "buffer = {buffer_packets}\ncut_through = {cut_through}")?;
         writeln!(f, "overhead = {overhead}")?;
+        let CotagSpec { queue, queue_target, queue_interval, queue_packets, .. } = &self.cotag;
+        let queue_target = humantime::format_duration(*queue_target);
+        writeln!(f, "queue = {queue}\nqueue_target = \"{queue_target}\"")?;
+        let queue_interval = humantime::format_duration(*queue_interval);
+        writeln!(f, "queue_interval = \"{queue_interval}\"\nqueue_packets = {queue_packets}")?;
         uplink.as_ref().map_or(Ok(()), |uplink| writeln!(f, "uplink = \"{uplink}\""))
     }
 }

@@ -6,12 +6,17 @@
 //! only the multiplications of payload are saved.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use weftline_coding::generation::LENGTH_BYTES;
-use weftline_coding::node::{AccessPoint, Device, Gateway, Mode, NodeConfig};
+use weftline_coding::node::{
+    AccessPoint, Device, Gateway, MEASURE_EVERY, Mode, NodeConfig, QueueConfig, RadioMeter,
+    Redundancy, admissible,
+};
 use weftline_coding::wire::Packet as CodedPacket;
 use weftline_coding::{Coding, Limits};
-use weftline_core::Instant;
+use weftline_core::time::nanos;
+use weftline_core::{ByteCount, Instant};
 use weftline_link::{Link, LinkConfig, LinkStats};
 use weftline_scenario::{CotagRecord, CotagSpec};
 
@@ -24,6 +29,8 @@ use crate::wire::{Packet, Wire};
 const TUNNEL_BYTES: u64 = 20 + 8 + 16 + 16;
 /// Bytes of a packet's number.
 const NUMBER_BYTES: usize = 8;
+/// The most redundant packets where their share is learned, in percent.
+const LEARNED_LIMIT: u32 = 100;
 /// Sizes of so many packets of a flow are remembered: more than are ever on their way.
 const REMEMBERED: usize = 1 << 16;
 
@@ -50,6 +57,20 @@ struct Hop {
     wire: Wire<Coded>,
     /// Whether a packet is being served.
     busy: bool,
+    radio: Radio,
+}
+
+/// How an access point measures its radio: by the packets that it sends.
+#[derive(Debug, Default)]
+struct Radio {
+    meter: RadioMeter,
+    /// Whether it knows a rate, and when it last measured.
+    known: bool,
+    measured_ns: u64,
+    /// The packet that is being served: its bytes, and from when on its time counts.
+    serving: Option<(u64, u64)>,
+    /// Bytes of the latest packet.
+    packet_bytes: u64,
 }
 
 /// The packets of a flow that are in the network.
@@ -58,8 +79,9 @@ struct Flow {
     /// From the one of number `first` on.
     segments: VecDeque<Segment>,
     first: u64,
-    /// Sizes, by number.
+    /// Sizes, by the number that the gateway gave them, and the largest.
     sizes: Vec<u16>,
+    largest: u16,
 }
 
 /// Gateway, access points, device, and the links between them.
@@ -74,8 +96,21 @@ pub(crate) struct CodedNetwork {
     armed: Vec<Option<u64>>,
     flows: Vec<Flow>,
     overhead: bool,
+    /// Whether access points tell the gateway what their radios carry.
+    measures: bool,
+    /// When the device has reported last.
+    reported_ns: u64,
     spare: Vec<Vec<u8>>,
     delivery: Vec<u8>,
+}
+
+impl Flow {
+    /// The size of the packet whose number this is, if it is on its way.
+    fn size(&self, number: &[u8]) -> Option<u16> {
+        let number = u64::from_le_bytes(number.try_into().ok()?);
+        let segment = self.segments.get(number.checked_sub(self.first)? as usize)?;
+        Some(segment.wire_bytes() as u16)
+    }
 }
 
 impl CodedNetwork {
@@ -93,8 +128,18 @@ impl CodedNetwork {
             limits: Limits { packets: spec.generation, packet_bytes: NUMBER_BYTES as u16 },
             mode: if dense { Mode::Dense } else { Mode::Systematic },
             cut_through: spec.cut_through,
-            redundancy_percent: spec.redundancy_percent,
+            redundancy_percent: spec.redundancy_percent.unwrap_or(LEARNED_LIMIT),
+            redundancy: match spec.redundancy_percent {
+                Some(_) => Redundancy::Limit,
+                None => Redundancy::Learned,
+            },
             buffer_packets: spec.buffer_packets,
+            queue: spec.queue.then_some(QueueConfig {
+                target: spec.queue_target,
+                limit_packets: spec.queue_packets,
+                interval: spec.queue_interval,
+            }),
+            overhead_bytes: if spec.overhead { TUNNEL_BYTES as u32 } else { 0 },
             ..NodeConfig::default()
         };
         let mut hops = Vec::new();
@@ -103,12 +148,14 @@ impl CodedNetwork {
             for (config, name) in [to_access_point, radio].into_iter().zip(names) {
                 let number = u32::try_from(hops.len()).expect("a run has few paths");
                 let link = Link::new(config.clone(), seed, &name);
-                hops.push(Hop { wire: Wire::new(Event::Hop(number), link), busy: false });
+                let wire = Wire::new(Event::Hop(number), link);
+                hops.push(Hop { wire, busy: false, radio: Radio::default() });
             }
         }
         let count = links.len();
         let access_point = |k: usize| AccessPoint::new(config, 1, seed ^ (k as u64 + 1) << 48);
-        let flow = || Flow { segments: VecDeque::new(), first: 0, sizes: vec![0; REMEMBERED] };
+        let flow =
+            || Flow { segments: VecDeque::new(), first: 0, sizes: vec![0; REMEMBERED], largest: 0 };
         Self {
             gateway: Gateway::new(config, count, seed, Instant::ZERO),
             access_points: (0..count).map(access_point).collect(),
@@ -117,6 +164,8 @@ impl CodedNetwork {
             armed: vec![None; count + 2],
             flows: (0..flows).map(|_| flow()).collect(),
             overhead: spec.overhead,
+            measures: spec.queue,
+            reported_ns: 0,
             spare: Vec::new(),
             delivery: Vec::new(),
         }
@@ -133,8 +182,9 @@ impl CodedNetwork {
         let number = entry.first + entry.segments.len() as u64;
         let flow = u16::try_from(flow).expect("a run has few flows");
         let now = Instant::from_nanos(queue.now_ns());
-        if self.gateway.receive(flow, &number.to_le_bytes(), now).is_ok() {
-            entry.sizes[number as usize % REMEMBERED] = segment.wire_bytes() as u16;
+        let bytes = segment.wire_bytes() as u32;
+        if self.gateway.receive_as(flow, &number.to_le_bytes(), bytes, now).is_ok() {
+            entry.largest = entry.largest.max(bytes as u16);
             entry.segments.push_back(segment);
         }
         self.serve_gateway(queue);
@@ -148,9 +198,11 @@ impl CodedNetwork {
         // What a node refuses it has counted.
         if hop.is_multiple_of(2) {
             let _ = self.access_points[k].receive(0, &bytes, now);
+            self.measure(k, queue.now_ns());
             self.serve_access_point(k, queue);
         } else {
             let _ = self.device.receive(k, &bytes, now);
+            self.report(queue.now_ns());
             self.arm(self.armed.len() - 1, self.device.poll_timeout(), queue);
         }
         self.spare.push(bytes);
@@ -158,12 +210,46 @@ impl CodedNetwork {
 
     /// A hop has room again.
     pub(crate) fn room(&mut self, hop: u32, queue: &mut Queue) {
-        self.hops[hop as usize].busy = false;
+        let Hop { busy, radio, .. } = &mut self.hops[hop as usize];
+        *busy = false;
+        if let Some((bytes, since)) = radio.serving.take() {
+            radio.meter.served(bytes, Duration::from_nanos(queue.now_ns() - since));
+        }
         if hop.is_multiple_of(2) {
             self.serve_gateway(queue);
         } else {
+            self.measure(hop as usize / 2, queue.now_ns());
             self.serve_access_point(hop as usize / 2, queue);
         }
+    }
+
+    /// If it is time, the device reports to the gateway. The way there is left out.
+    fn report(&mut self, now_ns: u64) {
+        if now_ns >= self.reported_ns + nanos(MEASURE_EVERY) {
+            self.reported_ns = now_ns;
+            if let Some(report) = self.device.poll_report() {
+                self.gateway.learn(report);
+            }
+        }
+    }
+
+    /// If it is time, an access point measures its radio and tells the gateway. The way there is
+    /// short and left out.
+    fn measure(&mut self, k: usize, now_ns: u64) {
+        let Hop { radio, .. } = &mut self.hops[2 * k + 1];
+        if !self.measures || (radio.known && now_ns < radio.measured_ns + nanos(MEASURE_EVERY)) {
+            return;
+        }
+        if let Some((_, since)) = &mut radio.serving {
+            // It stands still, or nearly.
+            radio.meter.served(0, Duration::from_nanos(now_ns - *since));
+            *since = now_ns;
+        }
+        radio.measured_ns = now_ns;
+        let backlog = self.access_points[k].backlog() as u64 * radio.packet_bytes;
+        let told = radio.meter.measure().map(|rate| admissible(rate, ByteCount::new(backlog)));
+        radio.known = told.is_some();
+        self.gateway.set_rate(k, told);
     }
 
     /// The timer event of a node has come.
@@ -233,7 +319,10 @@ impl CodedNetwork {
     /// Puts a packet on a hop that has room.
     fn send(&mut self, hop: usize, bytes: Vec<u8>, queue: &mut Queue) {
         let wire_bytes = self.wire_bytes(&bytes);
-        let Hop { wire, busy } = &mut self.hops[hop];
+        if hop.is_multiple_of(2) && self.measures {
+            self.gateway.sent(hop / 2, wire_bytes, Instant::from_nanos(queue.now_ns()));
+        }
+        let Hop { wire, busy, radio } = &mut self.hops[hop];
         let unserved = wire.stats().unserved.packets;
         if let Some(dropped) = wire.send(Coded { bytes, wire_bytes }, queue) {
             self.spare.push(dropped.bytes);
@@ -241,6 +330,10 @@ impl CodedNetwork {
         let idle_ns = wire.idle_at_ns(queue.now_ns());
         if idle_ns > queue.now_ns() {
             *busy = true;
+            if !hop.is_multiple_of(2) {
+                radio.serving = Some((wire_bytes, queue.now_ns()));
+                radio.packet_bytes = radio.packet_bytes.max(wire_bytes);
+            }
             queue.push(idle_ns, Event::Room(u32::try_from(hop).expect("a run has few paths")));
         } else if wire.stats().unserved.packets > unserved {
             // It will never serve anything again.
@@ -249,19 +342,28 @@ impl CodedNetwork {
     }
 
     /// What a coded packet takes on the link.
-    fn wire_bytes(&self, bytes: &[u8]) -> u64 {
+    fn wire_bytes(&mut self, bytes: &[u8]) -> u64 {
         let packet = CodedPacket::decode(bytes).expect("a node sends packets");
-        let CodedPacket::Coded { header, .. } = packet else {
+        let CodedPacket::Coded { header, payload } = packet else {
             return if self.overhead { TUNNEL_BYTES + bytes.len() as u64 } else { 1 };
         };
-        let sizes = &self.flows[usize::from(header.flow)].sizes;
-        let size = |index: u8| {
-            u64::from(sizes[(header.first.0 as usize + usize::from(index)) % REMEMBERED])
-        };
+        let flow = &mut self.flows[usize::from(header.flow)];
+        let at = |index: u8| (header.first.0 as usize + usize::from(index)) % REMEMBERED;
         let (payload, prefix) = match header.coding {
-            Coding::Systematic(index) => (size(index), 0),
-            _ => ((0..header.size).map(size).max().unwrap_or(0), LENGTH_BYTES as u64),
+            Coding::Systematic(index) => {
+                if let Some(size) = flow.size(payload) {
+                    flow.sizes[at(index)] = size;
+                }
+                (flow.sizes[at(index)], 0)
+            }
+            _ => {
+                // In the dense scheme no packet ever goes as it is: a combination has a full one's.
+                let largest = (0..header.size).map(|index| flow.sizes[at(index)]).max();
+                let known = largest.filter(|&size| size > 0);
+                (known.unwrap_or(flow.largest), LENGTH_BYTES as u64)
+            }
         };
+        let payload = u64::from(payload);
         match self.overhead {
             true => payload + prefix + header.encoded_len() as u64 + TUNNEL_BYTES,
             false => payload,
@@ -303,6 +405,8 @@ impl CodedNetwork {
             recovered: device.recovered,
             lost: device.lost,
             timeouts: device.timeouts,
+            dropped_queue: gateway.delayed + gateway.overflowed,
+            taken_gateway: gateway.low,
         }
     }
 

@@ -47,6 +47,8 @@ pub struct Plan {
     pub packet_bytes: u64,
     /// Whether the server's host paces every connection, whatever its control.
     pub sender_pacing: bool,
+    /// The ratio that `musher` begins with, in percent; half and half unless given.
+    pub ratio: Option<u8>,
     /// A link before all paths, the same in both directions.
     pub backend: Option<LinkConfig>,
     /// A gateway and access points, where the paths are such.
@@ -111,6 +113,7 @@ impl Plan {
             measured: scenario.parallel,
             packet_bytes: scenario.packet_bytes,
             sender_pacing: scenario.sender_pacing,
+            ratio: scenario.ratio,
             backend: scenario.backend.map(|link| link.config()),
             gateway: gateway_plan(scenario, &connections)?,
         })

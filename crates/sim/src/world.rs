@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use weftline_core::scheduler::RatioMemory;
 use weftline_core::time::nanos;
 use weftline_link::LinkStats;
 
@@ -55,13 +56,15 @@ impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut net = build::network(&plan);
         let mut flows = Vec::new();
+        let ratio = plan.ratio.map_or_else(RatioMemory::default, RatioMemory::with_percent);
         for (index, flow) in plan.flows.iter().enumerate() {
             net.add_flow(flow.congestion.coupled);
             let index = u32::try_from(index).expect("a run has few flows");
             let ends = (0..flow.subflows()).map(|k| add_ends(&mut net, &plan, index, k));
             let ends = ends.collect();
             let mss = build::mss(&plan);
-            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, mss, plan.seed));
+            let ratio = ratio.clone();
+            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, mss, plan.seed, ratio));
         }
         let series = Series {
             flows: vec![Vec::new(); flows.len()],

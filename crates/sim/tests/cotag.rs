@@ -4,15 +4,16 @@
 
 use weftline_scenario::{Congestion, RunRecord, Scenario, Scheme};
 
-/// A sub-6 GHz link of 300 Mb/s, and a mmWave link. The sender paces: a window sent at once would be
-/// more than an interval carries.
+/// A sub-6 GHz link of 300 Mb/s, and a mmWave link. The sender paces unless `more` says otherwise: a
+/// window sent at once would be more than an interval carries.
 fn scenario(mmwave: &str, more: &str, workload: &str) -> Scenario {
+    let pacing = if more.contains("sender_pacing") { "" } else { "sender_pacing = true" };
     let text = format!(
         r#"
         name = "test"
         duration = "3s"
         topology = "gateway-aps"
-        sender_pacing = true
+        {pacing}
         {more}
         [backend]
         delay = "10ms"
@@ -36,7 +37,10 @@ const STEADY: &str = "rate = \"1Gbps\"";
 const AWAY: &str = r#"trace = { generator = "outage", rate = "1Gbps", up = ["400ms", "500ms"], down = ["200ms", "200ms"] }"#;
 /// As many redundant packets as others leave a random square matrix to an access point that is left
 /// alone, which is singular once in 256 times.
-const SPARE: &str = "cotag.redundancy = 150";
+const SPARE: &str =
+    "cotag = { redundancy = 150, interval = \"2ms\", cut_through = false, queue = false }";
+/// The paper's nodes: no queue at the gateway, and packets wait for the end of their interval.
+const PAPER: &str = "cotag.cut_through = false\ncotag.queue = false\ncotag.redundancy = 100";
 const CBR: &str = "kind = \"cbr:60Mbps\"";
 
 fn run(scenario: &Scenario, scheme: &str) -> RunRecord {
@@ -60,14 +64,16 @@ fn each_hop_adds_an_interval_and_cut_through_none() {
         record.packet_delay_ms.unwrap()
     };
     for (scheme, interval) in [("cotag", 2.0), ("cotag-dense", 2.0), ("cotag", 5.0)] {
-        let delay = delay(scheme, &format!("cotag.interval = \"{interval}ms\""));
+        let delay = delay(scheme, &format!("{PAPER}\ncotag.interval = \"{interval}ms\""));
         // What comes at an interval's end waits for less than one at the gateway, all for one at
         // the access point.
         assert!(delay.p50 > WAY_MS + interval, "{scheme} {interval}: {delay:?}");
         assert!(delay.max < WAY_MS + 2.0 * interval + SLACK_MS, "{scheme} {interval}: {delay:?}");
     }
-    let delay = delay("cotag", "cotag.cut_through = true");
-    assert!(delay.p99 < WAY_MS + SLACK_MS, "{delay:?}");
+    for queue in [true, false] {
+        let delay = delay("cotag", &format!("cotag.queue = {queue}"));
+        assert!(delay.p99 < WAY_MS + SLACK_MS, "{delay:?}");
+    }
 }
 
 #[test]
@@ -152,4 +158,41 @@ fn a_gateway_is_needed_and_serves_one_scheme() {
     let flows = "flow = [{ name = \"a\" }, { name = \"b\", scheme = \"single:sub6\" }]";
     let text = error(&scenario(STEADY, flows, "kind = \"bulk\""), "cotag-dense");
     assert!(text.contains("'cotag-dense' and 'single:sub6' cannot share a gateway"), "{text}");
+}
+
+/// Both links together, as TCP's payload in packets of 1500 bytes.
+const SUM_MBPS: f64 = 1300.0 * 1448.0 / 1500.0;
+const BULK: &str = "kind = \"bulk\"\nparallel = 4";
+
+#[test]
+fn a_queue_at_the_gateway_fills_steady_links_at_no_cost() {
+    let record =
+        run(&scenario(STEADY, "warmup = \"1500ms\"\nsender_pacing = false", BULK), "cotag");
+    let cotag = record.cotag.as_ref().unwrap();
+    // Header and tunnel are charged: 78 bytes with each packet of 1500.
+    let most = SUM_MBPS * 1500.0 / 1578.0;
+    assert!(record.goodput_mbps.unwrap() > 0.99 * most, "{:?} of {most}", record.goodput_mbps);
+    let given = cotag.given_gateway + cotag.given_access_points.iter().sum::<u64>();
+    assert_eq!((given, cotag.lost), (0, 0), "{cotag:?}");
+    assert!(cotag.taken_gateway * 100 <= cotag.received, "{cotag:?}");
+}
+
+#[test]
+fn codel_keeps_the_delay_short() {
+    let more = "warmup = \"1s\"\nsender_pacing = false\n\
+                cotag = { queue_target = \"5ms\", queue_interval = \"100ms\" }";
+    let record = run(&scenario(STEADY, more, BULK), "cotag");
+    let delay = record.packet_delay_ms.unwrap();
+    assert!(delay.p99 < WAY_MS + 20.0, "{delay:?}");
+    assert!(record.goodput_mbps.unwrap() > 0.9 * SUM_MBPS, "{:?}", record.goodput_mbps);
+}
+
+#[test]
+fn the_paper_s_gateway_gives_away_what_a_queue_would_keep() {
+    let goodput = |more: &str| {
+        let more = format!("sender_pacing = false\n{more}");
+        run(&scenario(STEADY, &more, BULK), "cotag").goodput_mbps.unwrap()
+    };
+    let (queue, none) = (goodput(""), goodput("cotag.queue = false"));
+    assert!(queue > 2.0 * none, "{queue} {none}");
 }

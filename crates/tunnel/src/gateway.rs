@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use weftline_coding::node::{self, GatewayStats};
+use weftline_coding::node::{self, GatewayStats, Mode, NodeConfig};
 use weftline_core::Instant;
 
 use crate::TunnelError;
@@ -108,7 +108,12 @@ impl Gateway {
         let downlink = match settings.coding {
             Coding::Plain => Downlink::Plain(Fifo::new(settings.buffer_packets as usize)),
             Coding::Coded(mode) => {
+                // Links are paced by their lanes, which ask for packets when they have room; where
+                // cohorts are sent whole they are formed by time alone, as rates are not known here.
+                let queue = config.sending.queue.filter(|_| settings.cut_through);
+                let queue = queue.filter(|_| mode == Mode::Systematic);
                 let node = settings.node(mode, config.sending.redundancy_percent);
+                let node = NodeConfig { queue, ..node };
                 let seed = u64::from(draw_run()?);
                 Downlink::Coded(Box::new(node::Gateway::new(node, links, seed, clock::now())))
             }
@@ -316,6 +321,8 @@ fn coded_counters(stats: &GatewayStats) -> Vec<Counter> {
         Counter::new("packets_low", "redundant packets sent", stats.low),
         Counter::new("packets_given", "not sent in their cohort's time", stats.given),
         Counter::new("packets_full", "dropped because the cohort was full", stats.refused),
+        Counter::new("packets_delayed", "dropped because they waited too long", stats.delayed),
+        Counter::new("packets_overflowed", "dropped because the queue was full", stats.overflowed),
     ]
 }
 

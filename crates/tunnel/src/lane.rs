@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use weftline_coding::node::Pacer;
 use weftline_core::{Bitrate, Instant};
 
 use crate::complaint::Complaints;
 use crate::frame::Greeting;
 use crate::gauge::{Gauge, Receiver};
 use crate::key::PublicKey;
-use crate::pacer::Pacer;
 use crate::probe::Burst;
 use crate::udp::{Outbox, Sent};
 

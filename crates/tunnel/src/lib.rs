@@ -20,7 +20,6 @@ mod gauge;
 mod key;
 mod lane;
 mod order;
-mod pacer;
 mod packet;
 mod poll;
 mod port;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weftline_coding::Limits;
 use weftline_coding::generation::LENGTH_BYTES;
-use weftline_coding::node::{Mode, NodeConfig};
+use weftline_coding::node::{Mode, NodeConfig, QueueConfig};
 
 use crate::TunnelError;
 use crate::frame::{
@@ -50,11 +50,14 @@ pub struct Sending {
     /// Whether packets are sent on as they come, and only what is redundant waits for the end of
     /// its interval; not in the dense scheme.
     pub cut_through: bool,
+    /// The gateway's queue, where packets wait until a link has room; `None` is the paper's gateway,
+    /// which gives away what links cannot carry within T.
+    pub queue: Option<QueueConfig>,
 }
 
 impl Default for Sending {
     /// Systematic, T of 2 ms, G of 32, as many redundant packets as others, 4096 packets held,
-    /// links of 1500 bytes, cut-through: with it TCP has more of what the links carry, and packets
+    /// links of 1500 bytes, a queue, cut-through: with it TCP has more of what the links carry, and packets
     /// wait less (docs/performance.md).
     fn default() -> Self {
         Self {
@@ -65,6 +68,7 @@ impl Default for Sending {
             buffer_packets: 4096,
             link_mtu: 1500,
             cut_through: true,
+            queue: Some(QueueConfig::default()),
         }
     }
 }

@@ -332,6 +332,7 @@ impl GatewayArgs {
             buffer_packets: self.buffer.unwrap_or(default.buffer_packets),
             link_mtu: self.link_mtu.unwrap_or(default.link_mtu),
             cut_through: !self.store_and_forward,
+            queue: default.queue,
         })
     }
 }

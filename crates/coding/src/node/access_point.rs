@@ -301,6 +301,15 @@ impl AccessPoint {
         self.held
     }
 
+    /// Packets of high priority that wait for the link out and might not be in its time: without
+    /// cut-through none, where cohorts wait for their turn and are given away at its end.
+    pub fn backlog(&self) -> usize {
+        match self.config.cut_through {
+            true => self.served.iter().map(Served::unsent).sum(),
+            false => 0,
+        }
+    }
+
     /// Generations of cohorts that are sent.
     #[cfg(test)]
     pub(super) fn generations(&self) -> usize {

@@ -87,12 +87,15 @@ pub(super) struct Cohort {
     /// Packets sent: those of the first pass, and redundant ones.
     sent: usize,
     taken: usize,
+    /// The redundant packets that are wanted, and the most where there is time left.
+    quota: usize,
+    spare: usize,
 }
 
 impl Cohort {
     pub(super) fn new(label: Label) -> Self {
         let (generations, flows, order) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { label, generations, flows, order, sent: 0, taken: 0 }
+        Self { label, generations, flows, order, sent: 0, taken: 0, quota: 0, spare: 0 }
     }
 
     /// Becomes the cohort `label`, empty; its encoders are used again.
@@ -102,10 +105,16 @@ impl Cohort {
         self.flows.clear();
         self.order.clear();
         (self.sent, self.taken) = (0, 0);
+        (self.quota, self.spare) = (0, 0);
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
+    }
+
+    /// Packets of the first pass.
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
     }
 
     /// Packets of the first pass that have not been sent.
@@ -188,19 +197,32 @@ impl Cohort {
         true
     }
 
-    /// Appends a redundant packet to `out`, up to the limit: of the flows in the order of the first
+    /// Sets how many redundant packets are wanted, and how many there may be where there is time
+    /// left; at most that percentage of the others.
+    pub(super) fn set_quota(&mut self, quota: usize, spare: usize, percent: u32) {
+        let most = self.order.len() as u64 * u64::from(percent) / 100;
+        self.quota = quota.min(most as usize);
+        self.spare = spare.max(quota).min(most as usize);
+    }
+
+    /// The sizes of its generations.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = u8> {
+        self.generations.iter().map(|generation| generation.coder.encoder.size())
+    }
+
+    /// Appends a redundant packet to `out`, as many as are wanted or, with time left, as there may
+    /// be: of the flows in the order of the first
     /// pass (COTAG Fig. 2), of each flow's generations in turns.
     pub(super) fn send_redundant(
         &mut self,
-        config: &NodeConfig,
+        time_left: bool,
         rng: &mut Rng,
         out: &mut Vec<u8>,
     ) -> bool {
-        let packets = self.order.len();
-        let most = packets as u64 * u64::from(config.redundancy_percent) / 100;
-        if self.taken as u64 >= most {
+        if self.taken >= if time_left { self.spare } else { self.quota } {
             return false;
         }
+        let packets = self.order.len();
         let (generation, _) = self.order[self.taken % packets];
         self.taken += 1;
         let generation = self.take_turn(generation);

@@ -11,6 +11,7 @@ use weftline_core::Instant;
 
 use super::links::{Links, MAX_LAG};
 use super::pool::Pool;
+use super::redundancy::LossReport;
 use super::release::Release;
 use super::{NodeConfig, NodeError};
 use crate::decoder::Decoder;
@@ -88,6 +89,8 @@ pub struct Device {
     decoders: Pool<Decoder>,
     buffers: Vec<Vec<u8>>,
     stats: DeviceStats,
+    /// What was reported so far.
+    reported: LossReport,
 }
 
 impl Device {
@@ -105,6 +108,7 @@ impl Device {
             decoders: Pool::new(&config),
             buffers: Vec::new(),
             stats: DeviceStats::default(),
+            reported: LossReport::default(),
         }
     }
 
@@ -263,6 +267,22 @@ impl Device {
     /// What it did so far.
     pub fn stats(&self) -> DeviceStats {
         self.stats
+    }
+
+    /// What it has to report to the gateway since it was asked last; `None` if nothing.
+    pub fn poll_report(&mut self) -> Option<LossReport> {
+        let DeviceStats { delivered, recovered, lost, .. } = self.stats;
+        // What waits to be handed out counts as well.
+        let known = LossReport {
+            packets: delivered + self.ready.len() as u64 + lost,
+            missing: recovered + lost,
+        };
+        let before = std::mem::replace(&mut self.reported, known);
+        let report = LossReport {
+            packets: known.packets - before.packets,
+            missing: known.missing - before.missing,
+        };
+        (report.packets > 0).then_some(report)
     }
 
     /// Packets that it holds to decode others, at most [`NodeConfig::buffer_packets`].

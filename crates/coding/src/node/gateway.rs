@@ -3,22 +3,35 @@
 //!
 //! With cut-through packets go out as they are within the interval in which they come, and only
 //! what had no room then, and what is redundant, in the one after.
+//!
+//! With a queue (not the paper's) packets wait there until links have room for them: with
+//! cut-through one is admitted to the cohort that forms when a link asks, and goes on that link;
+//! otherwise an interval begins with as many as the links' rates carry within it. So a cohort has
+//! what can be sent within T, and giving is left to what changes within that time.
 
 use std::collections::BTreeMap;
 
-use weftline_core::Instant;
 use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
+use weftline_core::{Bitrate, Instant};
 
 use super::cohort::{Coder, Cohort};
+use super::pace::Pacer;
 use super::pool::Pool;
+use super::queue::Queue;
+use super::redundancy::{LossReport, Losses, Redundancy};
 use super::{NodeConfig, NodeError};
+use crate::generation::GenerationError;
 use crate::serial::{Arrival, Label};
 use crate::wire::{Packet, Priority};
 
 /// Intervals after a cohort in which links show their label even with nothing to send: an access
 /// point sends a cohort when it sees the next label, and ends when it sees the one after.
 const MARKED: u32 = 2;
+
+/// Without cut-through an interval is filled to that part of what links carried of late: what does
+/// not fit then is given away.
+const FILLED: (u128, u128) = (19, 20);
 
 /// What a gateway did so far, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +48,10 @@ pub struct GatewayStats {
     pub given: u64,
     /// Dropped on arrival: the cohort was full, or the packet too long.
     pub refused: u64,
+    /// Dropped in the queue because they had waited for too long (CoDel).
+    pub delayed: u64,
+    /// Dropped because the queue was full.
+    pub overflowed: u64,
 }
 
 /// The gateway's state.
@@ -43,6 +60,8 @@ pub struct Gateway {
     config: NodeConfig,
     rng: Rng,
     epoch: Instant,
+    /// The time of the last call.
+    now: Instant,
     /// The arrival number of each flow's next packet.
     flows: BTreeMap<u16, Arrival>,
     /// Sent now; its label counts the intervals that are over.
@@ -50,6 +69,12 @@ pub struct Gateway {
     /// Packets that come now.
     forming: Cohort,
     spare: Pool<Coder>,
+    /// What waits to be taken into a cohort.
+    queue: Option<Queue>,
+    /// What holds packets back on each link, where its rate is known.
+    paces: Vec<Option<Pacer>>,
+    /// What the device has reported.
+    losses: Losses,
     /// The label that each link has shown last.
     shown: Vec<Option<Label>>,
     /// The last cohort that was not empty.
@@ -71,10 +96,14 @@ impl Gateway {
             config,
             rng: Rng::stream(seed, "cotag/gateway"),
             epoch: now,
+            now,
             flows: BTreeMap::new(),
             sending: Cohort::new(Label(0)),
             forming: Cohort::new(Label(1)),
             spare: Pool::new(&config),
+            queue: config.queue.map(Queue::new),
+            paces: vec![None; links],
+            losses: Losses::default(),
             shown: vec![None; links],
             last: None,
             stats: GatewayStats::default(),
@@ -97,7 +126,37 @@ impl Gateway {
     ///
     /// If the cohort is full or the packet longer than the limit; it is dropped.
     pub fn receive(&mut self, flow: u16, packet: &[u8], now: Instant) -> Result<(), NodeError> {
+        self.receive_as(flow, packet, packet.len() as u32, now)
+    }
+
+    /// As [`Self::receive`], a packet that stands for one of `bytes`, which count in the queue and on
+    /// the links.
+    ///
+    /// # Errors
+    ///
+    /// As above.
+    pub fn receive_as(
+        &mut self,
+        flow: u16,
+        packet: &[u8],
+        bytes: u32,
+        now: Instant,
+    ) -> Result<(), NodeError> {
         self.advance(now);
+        let max = usize::from(self.config.limits.packet_bytes);
+        if packet.len() > max {
+            self.stats.refused += 1;
+            return Err(GenerationError::Long { bytes: packet.len(), max }.into());
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.push(flow, packet, bytes, now);
+            return Ok(());
+        }
+        self.take_in(flow, packet)
+    }
+
+    /// Takes a packet into the cohort that forms.
+    fn take_in(&mut self, flow: u16, packet: &[u8]) -> Result<(), NodeError> {
         let arrival = self.flows.entry(flow).or_default();
         let pushed = self.forming.push(flow, *arrival, packet, &self.config, &mut self.spare);
         match pushed {
@@ -108,6 +167,62 @@ impl Gateway {
             Err(_) => self.stats.refused += 1,
         }
         pushed
+    }
+
+    /// Takes the packet that is next in the queue into the cohort that forms: its bytes, or `None`
+    /// if none waits or the cohort is full.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        if self.forming.len() >= self.config.buffer_packets {
+            return None;
+        }
+        let (flow, waiting) = self.queue.as_mut()?.pop(now)?;
+        // What was short enough to wait is short enough here; what is refused is counted.
+        let _ = self.take_in(flow, &waiting.packet);
+        if let Some(queue) = &mut self.queue {
+            queue.recycle(waiting.packet);
+        }
+        Some(u64::from(waiting.bytes))
+    }
+
+    /// Without cut-through: takes in what the links carry in the interval that begins, or everything
+    /// if the rate of one is not known.
+    fn admit_for_interval(&mut self, now: Instant) {
+        let rates = self.paces.iter().map(|pace| pace.as_ref().map(Pacer::rate));
+        let rate: Option<u64> = rates.map(|rate| rate.map(Bitrate::as_bps)).sum();
+        let bits =
+            rate.map(|bps| u128::from(bps) * self.config.interval.as_nanos() / 1_000_000_000);
+        let mut room = bits.map_or(u64::MAX, |bits| (bits / 8 * FILLED.0 / FILLED.1) as u64);
+        let overhead = u64::from(self.config.overhead_bytes);
+        while room > 0
+            && let Some(bytes) = self.admit(now)
+        {
+            room = room.saturating_sub(bytes + overhead);
+        }
+    }
+
+    /// What `link` carries, as its access point tells or as it is set; `None` if that is not known:
+    /// then packets go whenever the driver says that it has room.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such link.
+    pub fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
+        match (&mut self.paces[link], rate) {
+            (Some(pace), Some(rate)) => pace.set_rate(rate),
+            (pace, rate) => *pace = rate.map(Pacer::new),
+        }
+    }
+
+    /// Counts what was sent on `link` against its rate: all bytes of the datagram. A driver that
+    /// paces by itself leaves that out.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such link.
+    pub fn sent(&mut self, link: usize, bytes: u64, now: Instant) {
+        if let Some(pace) = &mut self.paces[link] {
+            pace.send(bytes as usize, now);
+        }
     }
 
     /// Appends what goes out next on `link`, which has room for a packet, to `out`; `None` if there
@@ -123,28 +238,52 @@ impl Gateway {
         out: &mut Vec<u8>,
     ) -> Option<Priority> {
         self.advance(now);
+        if self.paces[link].as_ref().is_some_and(|pace| !pace.has_room(now)) {
+            return None;
+        }
         let label = Some(self.sending.label);
         if self.sending.send_first(&self.config, &mut self.rng, out) {
             self.stats.high += 1;
             self.shown[link] = label;
             return Some(Priority::High);
         }
+        // What is learned to be missing goes before new packets: only in time it saves these.
+        let learned = self.config.redundancy == Redundancy::Learned;
+        if learned && self.take(link, false, out) {
+            return Some(Priority::Low);
+        }
         if self.config.cuts_through() {
             // What comes early shows no label. Nodes must not wait for it until there is a gap.
             if self.mark(link, out) {
                 return Some(Priority::High);
+            }
+            if self.forming.unsent() == 0 {
+                self.admit(now);
             }
             if self.forming.send_early(out) {
                 self.stats.high += 1;
                 return Some(Priority::High);
             }
         }
-        if self.sending.send_redundant(&self.config, &mut self.rng, out) {
-            self.stats.low += 1;
-            self.shown[link] = label;
+        if self.take(link, true, out) {
             return Some(Priority::Low);
         }
         self.mark(link, out).then_some(Priority::High)
+    }
+
+    /// Coded taking: appends a redundant packet, if the cohort may have more.
+    fn take(&mut self, link: usize, time_left: bool, out: &mut Vec<u8>) -> bool {
+        let taken = self.sending.send_redundant(time_left, &mut self.rng, out);
+        if taken {
+            self.stats.low += 1;
+            self.shown[link] = Some(self.sending.label);
+        }
+        taken
+    }
+
+    /// Learns what came to the device of what was sent.
+    pub fn learn(&mut self, report: LossReport) {
+        self.losses.learn(report);
     }
 
     /// Appends a marker if the link has not shown the present label and somebody may wait for it.
@@ -165,21 +304,34 @@ impl Gateway {
         self.advance(now);
     }
 
-    /// The end of this interval, if something changes then.
+    /// When something changes: the end of this interval, or when a link that has something to send
+    /// has room again by its rate.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let label = self.sending.label;
         let marks = self.last.is_some_and(|last| label.since(last) < MARKED);
-        let busy = !self.forming.is_empty() || !self.sending.is_empty() || marks;
-        busy.then(|| self.epoch + self.config.interval)
+        let waits = self.queue.as_ref().is_some_and(|queue| !queue.is_empty());
+        let busy = waits || !self.forming.is_empty() || !self.sending.is_empty() || marks;
+        let end = busy.then(|| self.epoch + self.config.interval)?;
+        let room = self.paces.iter().flatten().map(Pacer::next_room).min();
+        let sends = waits || self.sending.unsent() + self.forming.unsent() > 0;
+        Some(room.filter(|&room| sends && room > self.now).map_or(end, |room| room.min(end)))
+    }
+
+    /// Packets that wait to be taken into a cohort.
+    pub fn queued(&self) -> usize {
+        self.queue.as_ref().map_or(0, Queue::len)
     }
 
     /// What it did so far.
     pub fn stats(&self) -> GatewayStats {
-        self.stats
+        let dropped = |of: fn(&Queue) -> u64| self.queue.as_ref().map_or(0, of);
+        let (delayed, overflowed) = (dropped(|queue| queue.dropped), dropped(|queue| queue.full));
+        GatewayStats { delayed, overflowed, ..self.stats }
     }
 
     /// Begins the interval that `now` is in. `epoch` is the beginning of the present one.
     fn advance(&mut self, now: Instant) {
+        self.now = now;
         let interval = nanos(self.config.interval);
         let passed = nanos(now.since(self.epoch)) / interval;
         if passed == 0 {
@@ -188,11 +340,25 @@ impl Gateway {
         self.epoch = Instant::from_nanos(self.epoch.as_nanos() + passed * interval);
         self.stats.given += self.sending.unsent() as u64;
         let label = self.sending.label.plus(passed as u32);
+        let by_interval = self.queue.is_some() && !self.config.cuts_through();
+        if by_interval {
+            // It begins only now: the driver may have been late.
+            self.forming.restart(label, &mut self.spare);
+            self.admit_for_interval(now);
+        }
         std::mem::swap(&mut self.sending, &mut self.forming);
         if !self.sending.is_empty() {
             self.last = Some(self.sending.label);
         }
-        if passed > 1 {
+        let (quota, spare) = match self.config.redundancy {
+            Redundancy::Limit => (usize::MAX, usize::MAX),
+            Redundancy::Learned => {
+                let spare = self.losses.spare(self.sending.sizes().count());
+                (self.losses.quota(self.sending.sizes()), spare)
+            }
+        };
+        self.sending.set_quota(quota, spare, self.config.redundancy_percent);
+        if passed > 1 && !by_interval {
             // Nobody asked in its whole time.
             self.stats.given += self.sending.unsent() as u64;
             self.sending.restart(label, &mut self.spare);

@@ -26,7 +26,11 @@ mod cohort;
 mod device;
 mod gateway;
 mod links;
+mod pace;
 mod pool;
+mod queue;
+mod radio;
+mod redundancy;
 mod release;
 mod served;
 #[cfg(test)]
@@ -37,6 +41,10 @@ use std::time::Duration;
 pub use access_point::{AccessPoint, AccessPointStats};
 pub use device::{Device, DeviceStats};
 pub use gateway::{Gateway, GatewayStats};
+pub use pace::Pacer;
+pub use queue::QueueConfig;
+pub use radio::{MEASURE_EVERY, RadioMeter, admissible};
+pub use redundancy::{LossReport, Redundancy};
 
 use crate::generation::{GenerationError, Limits};
 use crate::kernels::Kernel;
@@ -70,6 +78,8 @@ pub struct NodeConfig {
     pub cut_through: bool,
     /// The most redundant packets of a gateway's cohort, in percent of its packets.
     pub redundancy_percent: u32,
+    /// Whether that share is used, or one that is learned up to it.
+    pub redundancy: Redundancy,
     /// The most packets that an access point or a device holds, and that a gateway takes into a
     /// cohort.
     pub buffer_packets: usize,
@@ -79,6 +89,12 @@ pub struct NodeConfig {
     /// A device gives a link up that has shown nothing after a cohort for so many intervals since
     /// the cohort's last packet.
     pub silent_intervals: u32,
+    /// The queue in front of a gateway's cohorts, which takes in what comes and fills cohorts only
+    /// with what the links carry; `None` is the paper's gateway, which has none.
+    pub queue: Option<QueueConfig>,
+    /// Bytes that the driver adds to each packet on a link: they count where packets are held back to
+    /// a link's rate.
+    pub overhead_bytes: u32,
     /// The arithmetic.
     pub kernel: Kernel,
 }
@@ -93,9 +109,12 @@ impl Default for NodeConfig {
             mode: Mode::Systematic,
             cut_through: false,
             redundancy_percent: 100,
+            redundancy: Redundancy::Limit,
             buffer_packets: 4096,
             no_more_than_received: true,
             silent_intervals: 2,
+            queue: None,
+            overhead_bytes: 0,
             kernel: Kernel::best(),
         }
     }

@@ -2,6 +2,7 @@
 //! driver that is not as it should be.
 
 mod faults;
+mod queued;
 mod world;
 
 use std::collections::BTreeMap;

@@ -30,6 +30,7 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::time::Duration;
 
+pub use self::musher::RatioMemory;
 pub use self::registry::{
     DEFAULT, Entry, NameTaken, REGISTRY, UnknownScheduler, WrongPaths, all, register,
 };
@@ -108,6 +109,8 @@ pub struct SchedulerConfig {
     pub without: RulesOff,
     /// Whom to ask for a subflow's congestion window to be halved.
     pub penalties: Penalties,
+    /// Where `musher` keeps its ratio from one connection to the next: the same for clones.
+    pub ratio: RatioMemory,
 }
 
 /// Where schedulers of the MPTCP 0.9x family ask for the congestion window of a subflow that holds up
@@ -160,6 +163,7 @@ impl Default for SchedulerConfig {
             latency: None,
             without: RulesOff::default(),
             penalties: Penalties::default(),
+            ratio: RatioMemory::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weftline_core::rng::Rng;
-use weftline_core::scheduler::{self, SchedulerConfig};
+use weftline_core::scheduler::{self, RatioMemory, SchedulerConfig};
 use weftline_core::session::SessionStats;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant};
@@ -115,7 +115,8 @@ impl FlowPlan {
 
 impl Flow {
     /// A flow over endpoints that `ends` gives for each of its connections: the client's and the
-    /// server's. `mss` is the payload of a full segment; `seed` is the run's.
+    /// server's. `mss` is the payload of a full segment; `seed` is the run's; `ratio` is the host's,
+    /// for `musher`.
     pub(crate) fn new(
         index: u32,
         plan: FlowPlan,
@@ -123,6 +124,7 @@ impl Flow {
         warmup: Duration,
         mss: u64,
         seed: u64,
+        ratio: RatioMemory,
     ) -> Self {
         let rng = |purpose: &str| Rng::stream(seed, &format!("flow/{index}/{purpose}"));
         let (source, size) = match &plan.traffic {
@@ -141,7 +143,7 @@ impl Flow {
         };
         let carrier = match plan.scheduler {
             None => Carrier::Plain(Plain::new(ends[0], mss)),
-            Some(entry) => Carrier::Multi(Box::new(Multi::new(entry, &plan, ends, mss))),
+            Some(entry) => Carrier::Multi(Box::new(Multi::new(entry, &plan, ratio, ends, mss))),
         };
         Self {
             index,

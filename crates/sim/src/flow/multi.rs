@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
-use weftline_core::scheduler::{Entry, Penalties, SchedulerConfig};
+use weftline_core::scheduler::{Entry, Penalties, RatioMemory, SchedulerConfig};
 use weftline_core::session::{
     DEFAULT_LONGEST_MESSAGE, Incoming, MessageLimits, MessageOptions, Outcome, SessionStats,
 };
@@ -94,13 +94,20 @@ impl Multi {
     pub(super) fn new(
         entry: &'static Entry,
         plan: &FlowPlan,
+        ratio: RatioMemory,
         ends: Vec<[u32; 2]>,
         mss: u64,
     ) -> Self {
-        let mut config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
         let (penalise, penalties) = mpsc::channel();
-        config.scheduler_config =
-            SchedulerConfig { penalties: Penalties::to(penalise), ..plan.settings.clone() };
+        let mut config = SessionConfig {
+            scheduler: entry,
+            scheduler_config: SchedulerConfig {
+                penalties: Penalties::to(penalise),
+                ratio,
+                ..plan.settings.clone()
+            },
+            ..SessionConfig::default()
+        };
         if matches!(plan.traffic, Traffic::Messages { whole: true, .. }) {
             config.messages = Some(MessageLimits {
                 longest_sent: DEFAULT_LONGEST_MESSAGE,

@@ -87,6 +87,7 @@ impl Case {
             measured: 1,
             packet_bytes: 1500,
             sender_pacing: false,
+            ratio: None,
             backend: None,
             gateway: None,
         }

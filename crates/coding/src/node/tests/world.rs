@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use weftline_core::Instant;
 use weftline_core::rng::Rng;
 
-use super::super::{AccessPoint, Device, Gateway, Mode, NodeConfig};
+use super::super::{
+    AccessPoint, Device, Gateway, GatewayStats, Mode, NodeConfig, QueueConfig, Redundancy,
+};
 use super::config;
 use crate::serial::Label;
 
@@ -44,6 +46,13 @@ impl Link {
         due.then(|| self.queue.pop_front().unwrap().1)
     }
 }
+
+/// A queue that drops, and that is empty in the end even where an interval takes one packet.
+const QUEUE: QueueConfig = QueueConfig {
+    target: Duration::from_millis(1),
+    interval: Duration::from_millis(10),
+    limit_packets: 12,
+};
 
 /// What a world did: packets sent and delivered of each flow, and how long these took.
 struct Outcome {
@@ -127,6 +136,7 @@ fn world(
         }
         device.handle_timeout(now);
         assert!(is_done(device.poll_timeout()), "what is due was done");
+        device.poll_report().into_iter().for_each(|report| gateway.learn(report));
         out.clear();
         while let Some(flow) = device.poll_delivery(&mut out) {
             let number = u32::from_be_bytes(out[..4].try_into().unwrap());
@@ -142,7 +152,8 @@ fn world(
     let stats = aps.each_ref().map(AccessPoint::stats);
     let stats = format!("{:?}\n{stats:#?}\n{:?}", gateway.stats(), device.stats());
     let total: u64 = sent.values().map(|&n| u64::from(n)).sum();
-    assert_eq!(gateway.stats().received, total);
+    let GatewayStats { received, delayed, overflowed, .. } = gateway.stats();
+    assert_eq!((received + delayed + overflowed, gateway.queued()), (total, 0));
     assert_eq!(
         device.stats().delivered,
         got.values().map(|numbers| numbers.len() as u64).sum::<u64>()
@@ -229,6 +240,7 @@ proptest! {
         times in prop::array::uniform4((1_u64..40, 0_u64..300)),
         (dense, unlimited) in any::<(bool, bool)>(),
         (cut_through, at_aps) in any::<(bool, bool)>(),
+        (queue, learned) in any::<(bool, bool)>(),
         interval_ms in 1_u64..20,
         packets in 1_u8..40,
         buffer_packets in 1_usize..200,
@@ -243,6 +255,8 @@ proptest! {
             no_more_than_received: !unlimited,
             cut_through,
             buffer_packets,
+            queue: queue.then_some(QUEUE),
+            redundancy: if learned { Redundancy::Learned } else { Redundancy::Limit },
             ..NodeConfig::default()
         };
         let links = [0, 1, 2, 3].map(|n| (losses[n], times[n].0, times[n].1));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::RatioMemory;
 use super::search::Search;
 use crate::Instant;
 
@@ -17,8 +18,7 @@ fn run(search: &mut Search, from_ms: u64, to_ms: u64, links: (u64, u64), log: &m
         let before = search.ratio();
         let rate = carried(links.0, links.1, before);
         // Mb/s are kilobits a millisecond.
-        search.sent(rate * 125);
-        search.look(500_000, Instant::from_millis(at));
+        search.look(rate * 125, (500_000, 500_000), Instant::from_millis(at));
         if search.ratio() != before {
             writeln!(log, "{at:5} ms  {before:2} -> {:2}  at {rate} Mb/s", search.ratio()).unwrap();
         }
@@ -26,8 +26,40 @@ fn run(search: &mut Search, from_ms: u64, to_ms: u64, links: (u64, u64), log: &m
 }
 
 #[test]
+fn a_connection_searches_when_its_windows_have_grown() {
+    let mut search = Search::new(50);
+    let mut log = String::new();
+    // Windows double from one sample to the next for half a second.
+    for (sample, share) in [16, 8, 4, 2, 1].into_iter().enumerate() {
+        let from = 100 * sample as u64;
+        run(&mut search, from, from + 100, (300 / share, 1000 / share), &mut String::new());
+        assert_eq!(search.ratio(), 50, "no search yet");
+    }
+    run(&mut search, 500, 5000, (300, 1000), &mut log);
+    // 300/1300 is 23 percent.
+    assert!((22..=24).contains(&search.ratio()), "{}", search.ratio());
+    assert!(carried(300, 1000, search.ratio()) * 100 >= 95 * 1300);
+    insta::assert_snapshot!("a_first_search", log);
+}
+
+#[test]
+fn the_ratio_outlives_a_connection_and_is_shared_by_those_beside_it() {
+    let host = RatioMemory::with_percent(50);
+    let another = host.clone();
+    run(&mut host.search(), 0, 5000, (300, 1000), &mut String::new());
+    assert!((22..=24).contains(&another.percent()), "{}", another.percent());
+    // A new connection searches anew, from there.
+    another.search().begin();
+    let mut log = String::new();
+    run(&mut another.search(), 5000, 10_000, (300, 1000), &mut log);
+    assert!((20..=26).contains(&host.percent()), "{log}");
+    assert!(!log.is_empty() && !log.contains("50 ->"), "{log}");
+    assert_eq!(RatioMemory::with_percent(0).percent(), 5, "within bounds");
+}
+
+#[test]
 fn the_ratio_follows_a_link_that_changes() {
-    let mut search = Search::new();
+    let mut search = Search::new(50);
     let mut log = String::new();
     // Equal links: half each is right.
     run(&mut search, 0, 2000, (500, 500), &mut log);
@@ -44,7 +76,7 @@ fn the_ratio_follows_a_link_that_changes() {
 
 #[test]
 fn searches_are_three_seconds_apart() {
-    let mut search = Search::new();
+    let mut search = Search::new(50);
     let mut log = String::new();
     let mut links = (500, 500);
     let mut changed_at = Vec::new();
@@ -65,16 +97,16 @@ fn searches_are_three_seconds_apart() {
 
 #[test]
 fn a_small_change_is_no_reason() {
-    let mut search = Search::new();
+    let mut search = Search::new(50);
     let mut log = String::new();
-    run(&mut search, 0, 2000, (500, 500), &mut log);
+    run(&mut search, 0, 2000, (500, 500), &mut String::new());
     run(&mut search, 2000, 20_000, (550, 500), &mut log);
     assert_eq!(log, "");
 }
 
 #[test]
 fn the_search_stays_within_its_bounds() {
-    let mut search = Search::new();
+    let mut search = Search::new(50);
     let mut log = String::new();
     run(&mut search, 0, 2000, (400, 400), &mut log);
     run(&mut search, 2000, 30_000, (20_000, 200), &mut log);

@@ -1,4 +1,4 @@
-//! When a link has room at a configured rate: a token bucket in bytes.
+//! When a link has room at a known rate: a token bucket in bytes. Both worlds pace with it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const LEAST_BURST: u64 = 3000;
 /// Counts what a link may send. A packet goes when there is credit at all, and may leave a debt, so
 /// that the rate holds exactly whatever the packets' lengths.
 #[derive(Clone, Debug)]
-pub(crate) struct Pacer {
+pub struct Pacer {
     rate: Bitrate,
     /// When all that was sent is through.
     through: Instant,
@@ -22,35 +22,36 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    pub(crate) fn new(rate: Bitrate) -> Self {
+    /// Nothing was sent yet.
+    pub fn new(rate: Bitrate) -> Self {
         let burst = burst_of(rate);
         Self { rate, through: Instant::ZERO, burst }
     }
 
     /// What may be sent from now on; a debt is paid at the rate at which it was made.
-    pub(crate) fn set_rate(&mut self, rate: Bitrate) {
+    pub fn set_rate(&mut self, rate: Bitrate) {
         (self.rate, self.burst) = (rate, burst_of(rate));
     }
 
     /// The rate.
-    pub(crate) fn rate(&self) -> Bitrate {
+    pub fn rate(&self) -> Bitrate {
         self.rate
     }
 
     /// Whether a packet may go now.
-    pub(crate) fn has_room(&self, now: Instant) -> bool {
+    pub fn has_room(&self, now: Instant) -> bool {
         self.through <= now
     }
 
     /// Counts bytes that are sent now, all headers included.
-    pub(crate) fn send(&mut self, bytes: usize, now: Instant) {
+    pub fn send(&mut self, bytes: usize, now: Instant) {
         let earliest =
             Instant::from_nanos(now.as_nanos().saturating_sub(self.burst.as_nanos() as u64));
         self.through = self.through.max(earliest) + time_of(self.rate, bytes as u64);
     }
 
     /// When to look again, if there is no room now: when a quantum's worth may go.
-    pub(crate) fn next_room(&self) -> Instant {
+    pub fn next_room(&self) -> Instant {
         self.through + self.burst / 2
     }
 }

@@ -1,0 +1,347 @@
+//! The queue in front of a gateway's cohorts: FQ-CoDel (RFC 8290), deficit round robin over the
+//! flows with CoDel (RFC 8289) for each.
+//!
+//! The paper's gateway has none: what a cohort cannot send within T is given away. TCP sends windows
+//! in bursts that are longer than what radios carry in T, and needs an ordinary queue before them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weftline_core::Instant;
+
+/// What a flow may send in its turn, in bytes: a full packet of Ethernet.
+const QUANTUM: i64 = 1514;
+/// A flow with no more than this is not slowed down (RFC 8289 §5.4), in bytes.
+const ONE_PACKET: u64 = 1514;
+
+/// The settings of a gateway's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// CoDel's target: the time for which packets may wait for long.
+    pub target: Duration,
+    /// CoDel's interval: the time for which they must have waited longer before one is dropped; about
+    /// the longest round-trip time of flows.
+    pub interval: Duration,
+    /// The most packets that wait.
+    pub limit_packets: usize,
+}
+
+impl Default for QueueConfig {
+    /// A target of 10 ms, an interval of 300 ms, which is 100 ms beyond the longest round-trip time of
+    /// the paper's networks with a full queue, and 10,240 packets (RFC 8290 §5.2).
+    fn default() -> Self {
+        Self {
+            target: Duration::from_millis(10),
+            interval: Duration::from_millis(300),
+            limit_packets: 10_240,
+        }
+    }
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) packet: Vec<u8>,
+    /// Bytes that count for shares and rates.
+    pub(super) bytes: u32,
+    came: Instant,
+}
+
+/// CoDel's state of a flow (RFC 8289 §5.5).
+#[derive(Clone, Copy, Debug, Default)]
+struct Codel {
+    /// When packets will have waited for too long for an interval.
+    first_above: Option<Instant>,
+    dropping: bool,
+    drop_next: Instant,
+    count: u32,
+    last_count: u32,
+}
+
+#[derive(Debug, Default)]
+struct Flow {
+    packets: VecDeque<Waiting>,
+    bytes: u64,
+    credit: i64,
+    codel: Codel,
+}
+
+/// Packets of all flows that wait.
+#[derive(Debug)]
+pub(super) struct Queue {
+    config: QueueConfig,
+    flows: BTreeMap<u16, Flow>,
+    /// Flows that have packets: those that are new, and those that had a turn.
+    new: VecDeque<u16>,
+    old: VecDeque<u16>,
+    packets: usize,
+    bytes: u64,
+    spare: Vec<Vec<u8>>,
+    /// Packets that CoDel dropped, and those dropped because the queue was full.
+    pub(super) dropped: u64,
+    pub(super) full: u64,
+}
+
+impl Queue {
+    pub(super) fn new(config: QueueConfig) -> Self {
+        Self {
+            config,
+            flows: BTreeMap::new(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            packets: 0,
+            bytes: 0,
+            spare: Vec::new(),
+            dropped: 0,
+            full: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets == 0
+    }
+
+    /// Packets that wait.
+    pub(super) fn len(&self) -> usize {
+        self.packets
+    }
+
+    /// Takes a packet that counts as `bytes`. If the queue is full, the longest flow's oldest packet
+    /// makes way (RFC 8290 §4.1.2).
+    pub(super) fn push(&mut self, flow: u16, packet: &[u8], bytes: u32, now: Instant) {
+        if self.packets >= self.config.limit_packets {
+            self.drop_longest();
+        }
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(packet);
+        let entry = self.flows.entry(flow).or_insert_with(|| {
+            self.new.push_back(flow);
+            Flow { credit: QUANTUM, ..Flow::default() }
+        });
+        entry.packets.push_back(Waiting { packet: copy, bytes, came: now });
+        entry.bytes += u64::from(bytes);
+        self.packets += 1;
+        self.bytes += u64::from(bytes);
+    }
+
+    fn drop_longest(&mut self) {
+        let longest = self.flows.iter_mut().max_by_key(|(_, flow)| flow.bytes);
+        let Some(dropped) = longest.and_then(|(_, flow)| flow.take()) else { return };
+        self.full += 1;
+        self.forget(dropped);
+    }
+
+    /// Counts a packet as gone, and keeps its memory.
+    fn forget(&mut self, packet: Waiting) {
+        self.packets -= 1;
+        self.bytes -= u64::from(packet.bytes);
+        self.recycle(packet.packet);
+    }
+
+    /// Keeps memory that [`Self::pop`] gave away.
+    pub(super) fn recycle(&mut self, packet: Vec<u8>) {
+        if self.spare.len() < self.config.limit_packets {
+            self.spare.push(packet);
+        }
+    }
+
+    /// The packet whose turn it is, and its flow.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(u16, Waiting)> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            let number = *list.front()?;
+            let flow = self.flows.get_mut(&number).expect("listed flows are known");
+            if flow.credit <= 0 {
+                flow.credit += QUANTUM;
+                list.pop_front();
+                self.old.push_back(number);
+                continue;
+            }
+            let popped = flow.dequeue(&self.config, now);
+            for dropped in popped.dropped {
+                self.dropped += 1;
+                self.forget(dropped);
+            }
+            if let Some(packet) = popped.packet {
+                let flow = self.flows.get_mut(&number).expect("it was there above");
+                flow.credit -= i64::from(packet.bytes);
+                self.packets -= 1;
+                self.bytes -= u64::from(packet.bytes);
+                return Some((number, packet));
+            }
+            // A new flow without packets has another turn as an old one, so that it does not
+            // come first again at once (RFC 8290 §4.2).
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            list.pop_front();
+            if is_new {
+                self.old.push_back(number);
+            } else {
+                self.flows.remove(&number);
+            }
+        }
+    }
+}
+
+/// What a flow's turn gave.
+#[derive(Default)]
+struct Popped {
+    packet: Option<Waiting>,
+    dropped: Vec<Waiting>,
+}
+
+impl Flow {
+    fn take(&mut self) -> Option<Waiting> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.bytes);
+        Some(packet)
+    }
+
+    /// The oldest packet, and whether packets have waited for too long for an interval.
+    fn oldest(&mut self, config: &QueueConfig, now: Instant) -> (Option<Waiting>, bool) {
+        let Some(packet) = self.take() else {
+            self.codel.first_above = None;
+            return (None, false);
+        };
+        if now.since(packet.came) < config.target || self.bytes <= ONE_PACKET {
+            self.codel.first_above = None;
+            return (Some(packet), false);
+        }
+        let above = *self.codel.first_above.get_or_insert(now + config.interval);
+        (Some(packet), now >= above)
+    }
+
+    /// CoDel's dequeue (RFC 8289 §5.5): packets are dropped at growing rate while they have waited
+    /// for too long.
+    fn dequeue(&mut self, config: &QueueConfig, now: Instant) -> Popped {
+        let mut popped = Popped::default();
+        let (mut packet, mut late) = self.oldest(config, now);
+        if self.codel.dropping {
+            self.codel.dropping = late;
+            while self.codel.dropping && now >= self.codel.drop_next {
+                popped.dropped.extend(packet.take());
+                self.codel.count += 1;
+                (packet, late) = self.oldest(config, now);
+                self.codel.dropping = late;
+                if late {
+                    self.codel.drop_next =
+                        next_drop(self.codel.drop_next, self.codel.count, config);
+                }
+            }
+        } else if late {
+            popped.dropped.extend(packet.take());
+            (packet, _) = self.oldest(config, now);
+            self.codel.begin(config, now);
+        }
+        popped.packet = packet;
+        popped
+    }
+}
+
+impl Codel {
+    /// Begins to drop, at the rate of the last time if that is not long ago.
+    fn begin(&mut self, config: &QueueConfig, now: Instant) {
+        let recent = now < self.drop_next + config.interval * 16;
+        let before = self.count - self.last_count;
+        self.dropping = true;
+        self.count = if recent && before > 1 { before } else { 1 };
+        self.last_count = self.count;
+        self.drop_next = next_drop(now, self.count, config);
+    }
+}
+
+/// CoDel's control law.
+fn next_drop(at: Instant, count: u32, config: &QueueConfig) -> Instant {
+    at + config.interval.div_f64(f64::from(count.max(1)).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: QueueConfig = QueueConfig {
+        target: Duration::from_millis(5),
+        interval: Duration::from_millis(100),
+        limit_packets: 1000,
+    };
+
+    fn at(us: u64) -> Instant {
+        Instant::from_nanos(us * 1000)
+    }
+
+    #[test]
+    fn flows_take_turns_by_bytes_and_a_new_one_comes_first() {
+        let mut queue = Queue::new(CONFIG);
+        for n in 0..40 {
+            queue.push(1, &[n], 1500, at(0));
+            queue.push(2, &[n], 500, at(0));
+        }
+        let mut bytes = [0; 3];
+        for _ in 0..40 {
+            let (flow, waiting) = queue.pop(at(1)).unwrap();
+            bytes[usize::from(flow)] += i64::from(waiting.bytes);
+        }
+        assert!((bytes[1] - bytes[2]).abs() <= 2 * QUANTUM, "{bytes:?}");
+        queue.push(7, b"new", 100, at(2));
+        assert_eq!(queue.pop(at(2)).unwrap().0, 7);
+    }
+
+    #[test]
+    fn each_flow_keeps_its_order_and_everything_comes_out_or_is_counted() {
+        let mut queue = Queue::new(CONFIG);
+        let (mut next, mut out, mut last) = (0_u32, 0, [None; 5]);
+        for us in 0..400_000 {
+            if us % 10 == 0 {
+                queue.push((next % 5) as u16, &next.to_be_bytes(), 1000, at(us));
+                next += 1;
+            }
+            // It drains at 0.8 of what comes.
+            if us % 25 < 2
+                && let Some((flow, waiting)) = queue.pop(at(us))
+            {
+                let number = u32::from_be_bytes(waiting.packet[..].try_into().unwrap());
+                let last = &mut last[usize::from(flow)];
+                assert!(last.is_none_or(|last| last < number));
+                *last = Some(number);
+                out += 1;
+                queue.recycle(waiting.packet);
+            }
+            assert!(queue.len() <= CONFIG.limit_packets);
+        }
+        assert!(queue.dropped > 0 && queue.full > 0);
+        assert_eq!(u64::from(next), out + queue.dropped + queue.full + queue.len() as u64);
+    }
+
+    #[test]
+    fn a_standing_queue_is_cut_to_the_target_and_a_burst_is_not() {
+        let mut queue = Queue::new(CONFIG);
+        // A burst that is gone within 50 ms.
+        (0..500).for_each(|_| queue.push(0, &[0], 1500, at(0)));
+        (0..500).for_each(|n| assert!(queue.pop(at(100 * n)).is_some()));
+        assert_eq!((queue.dropped, queue.len()), (0, 0));
+        // A sender that, like TCP, halves its window when it sees a loss and grows it else: the queue
+        // drains a packet in 100 us.
+        let (mut window, mut flight, mut waits) = (400.0_f64, 0_u64, Vec::new());
+        for n in 0..200_000_u64 {
+            let now = at(100_000 + 100 * n);
+            while (flight as f64) < window {
+                queue.push(0, &[0], 1500, now);
+                flight += 1;
+            }
+            let before = queue.dropped;
+            if let Some((_, waiting)) = queue.pop(now) {
+                flight -= 1;
+                waits.push(now.since(waiting.came));
+                window += 1.0 / window;
+            }
+            let dropped = queue.dropped - before;
+            flight -= dropped;
+            if dropped > 0 {
+                window /= 2.0;
+            }
+        }
+        waits.sort();
+        assert!(waits[waits.len() / 2] < Duration::from_millis(20), "{:?}", waits[waits.len() / 2]);
+    }
+}

@@ -1,0 +1,100 @@
+//! The gateway with a queue: cohorts have what links carry, and nothing is given away.
+
+use weftline_core::Bitrate;
+
+use super::super::{Gateway, LossReport, Mode, NodeConfig, QueueConfig, Redundancy};
+use super::{at, config};
+use crate::wire::{Packet, Priority};
+use weftline_core::Instant;
+
+const BYTES: u32 = 1500;
+
+/// A gateway with a queue, and links of 100 and 300 Mb/s.
+fn gateway(config: NodeConfig) -> Gateway {
+    let config = NodeConfig { queue: Some(QueueConfig::default()), ..config };
+    let mut gateway = Gateway::new(config, 2, 1, at(0));
+    gateway.set_rate(0, Some(Bitrate::mbps(100)));
+    gateway.set_rate(1, Some(Bitrate::mbps(300)));
+    gateway
+}
+
+/// Asks for packets on both links every 10 us until `to_ms`; the packets of each link.
+fn drain(gateway: &mut Gateway, from_ms: u64, to_ms: u64) -> [Vec<(Priority, Vec<u8>)>; 2] {
+    let mut sent = [Vec::new(), Vec::new()];
+    for us in (1000 * from_ms..1000 * to_ms).step_by(10) {
+        let now = Instant::from_nanos(1000 * us);
+        gateway.handle_timeout(now);
+        for (link, sent) in sent.iter_mut().enumerate() {
+            let mut out = Vec::new();
+            while let Some(priority) = gateway.poll_transmit(link, now, &mut out) {
+                gateway.sent(link, u64::from(BYTES), now);
+                sent.push((priority, std::mem::take(&mut out)));
+            }
+        }
+    }
+    sent
+}
+
+#[test]
+fn links_get_what_they_carry_and_the_rest_waits() {
+    let mut gateway = gateway(NodeConfig { cut_through: true, ..config() });
+    (0..2000_u16).for_each(|n| gateway.receive_as(n % 3, b"packet", BYTES, at(0)).unwrap());
+    let sent = drain(&mut gateway, 0, 30);
+    // 30 ms of 100 Mb/s are 250 packets.
+    let counts = sent.map(|sent| sent.len());
+    assert!((245..=255).contains(&counts[0]) && (740..=760).contains(&counts[1]), "{counts:?}");
+    assert_eq!(gateway.stats().given, 0);
+    assert!(gateway.queued() > 900);
+}
+
+#[test]
+fn an_interval_begins_with_what_links_carry_in_it() {
+    for mode in [Mode::Dense, Mode::Systematic] {
+        let mut gateway = gateway(NodeConfig { mode, redundancy_percent: 0, ..config() });
+        (0..2000).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(0)).unwrap());
+        let sent = drain(&mut gateway, 0, 60);
+        // 12 ms of 400 Mb/s are 400 packets, of which 0.95 are taken in: 380, four times.
+        let high = |(priority, bytes): &&(Priority, Vec<u8>)| {
+            let coded = matches!(Packet::decode(bytes), Ok(Packet::Coded { .. }));
+            *priority == Priority::High && coded
+        };
+        let sent: usize = sent.iter().map(|sent| sent.iter().filter(high).count()).sum();
+        assert!((1500..=1530).contains(&sent), "{mode:?} {sent}");
+        assert_eq!(gateway.stats().given, 0, "{mode:?}");
+    }
+}
+
+/// Redundant packets in percent of the others from one time to another, while packets wait.
+fn taken_percent(gateway: &mut Gateway, from_ms: u64, to_ms: u64) -> f64 {
+    (0..3000).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(from_ms)).unwrap());
+    let before = gateway.stats();
+    drain(gateway, from_ms, to_ms);
+    let after = gateway.stats();
+    assert!(gateway.queued() > 0, "packets wait");
+    100.0 * (after.low - before.low) as f64 / (after.high - before.high) as f64
+}
+
+#[test]
+fn what_is_learned_goes_before_new_packets() {
+    let redundancy = Redundancy::Learned;
+    let mut gateway = gateway(NodeConfig { cut_through: true, redundancy, ..config() });
+    (0..500).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 0 }));
+    let clean = taken_percent(&mut gateway, 0, 60);
+    assert!(clean < 1e-9, "{clean}");
+    (0..100).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 50 }));
+    let lossy = taken_percent(&mut gateway, 60, 120);
+    assert!((9.0..16.0).contains(&lossy), "{lossy}");
+}
+
+#[test]
+fn memory_is_bounded_and_drops_are_counted() {
+    let queue = QueueConfig { limit_packets: 100, ..QueueConfig::default() };
+    let mut gateway = Gateway::new(NodeConfig { queue: Some(queue), ..config() }, 1, 1, at(0));
+    for flow in 0..1000_u16 {
+        gateway.receive(flow, &[0; 1000], at(0)).unwrap();
+        assert!(gateway.queued() <= 100);
+    }
+    assert_eq!(gateway.stats().overflowed, 900);
+    assert!(gateway.receive(0, &[0; 1501], at(0)).is_err(), "longer than the limit");
+    assert_eq!(gateway.stats().refused, 1);
+}
