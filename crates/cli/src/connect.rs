@@ -65,8 +65,8 @@ pub(crate) struct ConnectArgs {
     /// others are late with [default: every path contributes]
     #[arg(long, value_name = "DURATION")]
     latency: Option<String>,
-    /// Rules of earliest and fbdt to switch off, for ablations: reinject, copy-late,
-    /// spare-far, copy-last
+    /// Rules to switch off, for ablations: of earliest and fbdt reinject, copy-late, spare-far,
+    /// copy-last; of fbdt-strict wait-acks, wait-round-trip, send-again
     #[arg(long, value_name = "RULE,…")]
     without: Option<String>,
     /// The path that sends forward [default: the nearest]

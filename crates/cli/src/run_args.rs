@@ -20,8 +20,8 @@ pub(crate) struct CommonArgs {
     /// The congestion control of every connection
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
-    /// Rules of earliest and fbdt that are switched off: reinject, copy-late, spare-far,
-    /// copy-last
+    /// Rules that are switched off: of earliest and fbdt reinject, copy-late, spare-far, copy-last; of
+    /// fbdt-strict wait-acks, wait-round-trip, send-again
     #[arg(long, value_name = "RULE,…")]
     without: Option<String>,
     /// What is sent, instead of the scenario's workload: bulk, cbr:20Mbps, cbr:80%, transfer:1MiB, …
