@@ -11,6 +11,8 @@ use crate::ranges::RangeSet;
 use crate::scheduler::Kind;
 use crate::{Bitrate, ByteCount, Instant};
 
+/// Payload bytes of a full segment: 1500 less IP and TCP headers with timestamps.
+pub(crate) const SEGMENT: u64 = 1448;
 /// A subflow without progress for this long is silent, unless its own times are longer: some
 /// acknowledgement intervals and timer ticks, so that a busy machine is not taken for a dead path.
 const SILENCE_FLOOR: Duration = Duration::from_millis(60);
@@ -37,6 +39,8 @@ struct Sent {
     range: Range<u64>,
     /// The subflow's payload bytes up to the end of this range: matched against the echo.
     cumulative: u64,
+    /// What it takes of the congestion window: whole segments.
+    window: u64,
     at: Instant,
 }
 
@@ -65,6 +69,8 @@ pub struct Subflow {
     on: RangeSet,
     sent: u64,
     echoed: u64,
+    /// What the ranges on their way take of the congestion window, in whole segments.
+    window_used: u64,
     rescued: u64,
     copied: u64,
     delivery: TimeEstimate,
@@ -95,6 +101,7 @@ impl Subflow {
             on: RangeSet::new(),
             sent: 0,
             echoed: 0,
+            window_used: 0,
             rescued: 0,
             copied: 0,
             delivery: TimeEstimate::default(),
@@ -128,10 +135,11 @@ impl Subflow {
     }
 
     /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: the kernel's
-    /// figures, and our own count of what has not arrived, both only grow too large with age.
+    /// figures, and our own count of what has not arrived, both only grow too large with age. Small
+    /// ranges count as the segments that they are.
     pub const fn queued(&self) -> u64 {
         let known = self.info.queued().as_u64().saturating_add(self.given);
-        if known < self.outstanding() { known } else { self.outstanding() }
+        if known < self.window_used { known } else { self.window_used }
     }
 
     /// Bytes that the congestion window has room for.
@@ -326,7 +334,9 @@ impl Subflow {
         let added = self.on.insert(range.clone());
         debug_assert_eq!(added, len, "a byte goes once on one subflow");
         self.by_offset.insert(range.start, (range.end, now));
-        self.in_flight.push_back(Sent { range, cumulative: self.sent, at: now });
+        let window = len.next_multiple_of(SEGMENT);
+        self.window_used += window;
+        self.in_flight.push_back(Sent { range, cumulative: self.sent, window, at: now });
     }
 
     /// Takes the peer's count of payload bytes received on this subflow. Returns how many are
@@ -348,6 +358,7 @@ impl Subflow {
         {
             oldest = oldest.or(Some(front.at));
             self.by_offset.remove(&front.range.start);
+            self.window_used -= front.window;
             self.in_flight.pop_front();
         }
         if let Some(at) = oldest {

@@ -15,10 +15,8 @@ use std::time::Duration;
 use super::reopen::Reopening;
 use super::{Assignment, Scheduler, SchedulerConfig, SendView};
 use crate::path::SubflowId;
+pub(super) use crate::subflow::SEGMENT;
 use crate::subflow::Subflow;
-
-/// Payload bytes of a full segment: 1500 less IP and TCP headers with timestamps.
-pub(super) const SEGMENT: u64 = 1448;
 
 /// The subflows as a rule sees them.
 #[derive(Clone, Copy, Debug)]

@@ -161,22 +161,36 @@ impl SendView<'_> {
         holders.max_by_key(|(at, _)| *at)
     }
 
-    /// The lowest range of a silent subflow that the subflow `me` can carry instead: the lowest byte
-    /// is what blocks the application.
+    /// The lowest range that only silent subflows carry, as much of it as the subflow `me` can take: the
+    /// lowest byte is what blocks the application.
     pub fn silent_range(&self, me: usize) -> Option<Range<u64>> {
-        let subflow = &self.subflows[me];
-        let stalled = self.subflows.iter().filter(|other| other.is_silent());
-        let lowest = stalled.filter(|other| other.id() != subflow.id()).filter_map(|other| {
-            let mut at = self.una;
-            loop {
-                let part = other.on().first_in(&(at..u64::MAX))?;
-                if let Some(open) = self.lowest_foreign(subflow, &part) {
-                    return Some(open);
-                }
-                at = part.end;
-            }
-        });
-        let range = lowest.min_by_key(|range| range.start)?;
+        let range = self.only_on_silent()?;
         Some(range.start..range.end.min(range.start + self.chunk(me)))
+    }
+
+    /// The lowest range that is unacknowledged and that only silent subflows carry.
+    pub(crate) fn only_on_silent(&self) -> Option<Range<u64>> {
+        let silent = self.subflows.iter().filter(|subflow| subflow.is_silent());
+        silent.filter_map(|silent| self.only_on(silent)).min_by_key(|range| range.start)
+    }
+
+    /// The lowest range of a silent subflow that is unacknowledged and on no other that moves.
+    fn only_on(&self, silent: &Subflow) -> Option<Range<u64>> {
+        let mut at = self.una;
+        'search: while let Some(part) = silent.on().first_in(&(at..u64::MAX)) {
+            let Some(mut open) = self.acked.first_missing(&part) else {
+                at = part.end;
+                continue;
+            };
+            for other in self.subflows.iter().filter(|other| !other.is_silent()) {
+                let Some(left) = other.on().first_missing(&open) else {
+                    at = open.end;
+                    continue 'search;
+                };
+                open = left;
+            }
+            return Some(open);
+        }
+        None
     }
 }

@@ -14,13 +14,12 @@
 //! Everything else is the schedulers' affair, who see [`Subflow::is_usable`].
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use super::send::SendHalf;
 use super::{Event, Session};
 use crate::path::{PathId, SubflowId};
 use crate::policy::{METERED_AFTER, PathPolicy, RateCap, Role};
-use crate::scheduler::{Assignment, SendView};
+use crate::scheduler::Assignment;
 use crate::subflow::Subflow;
 use crate::wire::{MAX_PAYLOAD, PolicyChange, PolicyNote};
 use crate::{Bitrate, Instant};
@@ -175,9 +174,7 @@ impl SendHalf {
         let mut all = (0..self.subflows.len()).filter(standby);
         let subflow = all.find(|&index| self.allowed(index, now) > 0)?;
         let view = self.view(now);
-        let silent = view.subflows.iter().filter(|subflow| subflow.is_silent());
-        let range =
-            silent.filter_map(|silent| only_silent(&view, silent)).min_by_key(|r| r.start)?;
+        let range = view.only_on_silent()?;
         let room = self.allowed(subflow, now).min(MAX_PAYLOAD);
         let chunk = view.chunk_size(&self.subflows[subflow]).min(room);
         Some(Assignment { subflow, range: range.start..range.end.min(range.start + chunk) })
@@ -214,26 +211,6 @@ impl SendHalf {
         }
         ready
     }
-}
-
-/// The lowest range of a silent subflow that is unacknowledged and on no subflow that is up.
-fn only_silent(view: &SendView<'_>, silent: &Subflow) -> Option<Range<u64>> {
-    let mut at = view.una;
-    'search: while let Some(part) = silent.on().first_in(&(at..u64::MAX)) {
-        let Some(mut open) = view.acked.first_missing(&part) else {
-            at = part.end;
-            continue;
-        };
-        for other in view.subflows.iter().filter(|other| !other.is_silent()) {
-            let Some(left) = other.on().first_missing(&open) else {
-                at = open.end;
-                continue 'search;
-            };
-            open = left;
-        }
-        return Some(open);
-    }
-    None
 }
 
 impl Session {
