@@ -152,7 +152,7 @@ impl Subflow {
         self.room
     }
 
-    /// Takes what the socket has room for now.
+    /// Takes what the socket can take at present.
     pub const fn set_room(&mut self, room: u64) {
         self.room = room;
     }

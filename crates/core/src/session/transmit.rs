@@ -13,7 +13,7 @@ const CONTROL_BLOCK: usize = 2 << 10;
 const CONTROL_REST: usize = 256;
 
 impl Session {
-    /// Takes how many bytes of data the socket of subflow `id` has room for now, besides what
+    /// Takes how many bytes of data the socket of subflow `id` can take at present, besides what
     /// [`poll_transmit`](Self::poll_transmit) has still to give. Unknown numbers are ignored.
     pub fn handle_room(&mut self, id: SubflowId, room: u64) {
         let queued = self.control.get(&id).map_or(0, |control| control.queued);
