@@ -64,10 +64,6 @@ pub(crate) struct RunArgs {
     /// Encrypt weftline's connections
     #[arg(long)]
     tls: bool,
-    /// Leave a stalled path to the kernel's timers instead of connecting anew over it: as sessions
-    /// in the simulator do
-    #[arg(long)]
-    keep_stalled: bool,
     /// Make a path go dead for a while, such as wigig@5s..8s, or for good: wigig@5s..
     #[arg(long, value_name = "PATH@FROM..UNTIL")]
     cut: Vec<String>,
@@ -126,7 +122,6 @@ impl RunArgs {
         Ok(LabOptions {
             congestion: common.congestion()?,
             tls: self.tls,
-            keep_stalled: self.keep_stalled,
             seed: common.seed,
             repeat: common.repeat,
             cuts: cuts.map_err(Failure::wrong_use)?,

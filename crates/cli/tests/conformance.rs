@@ -108,10 +108,8 @@ impl Case {
 
     fn args(&self, world: &str, seed: u64) -> Vec<String> {
         let file = directory().join(format!("{}.toml", self.scenario));
-        // A session of the simulator has no means to connect anew over a stalled path.
-        let keep = if world == "lab" { " --keep-stalled" } else { "" };
         let words = format!(
-            "{world} run {} --scheme {} --congestion {} --workload {} --seed {seed} --json{keep}",
+            "{world} run {} --scheme {} --congestion {} --workload {} --seed {seed} --json",
             file.to_str().unwrap(),
             self.scheme,
             self.congestion,

@@ -9,6 +9,7 @@
 //! comes together.
 
 pub mod path;
+pub mod path_manager;
 pub mod policy;
 pub mod pool;
 pub mod ranges;

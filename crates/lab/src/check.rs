@@ -133,7 +133,6 @@ fn self_test(program: &Path) -> Result<(), LabError> {
         in_kernel: Congestion::CUBIC.name(),
         seed: 1,
         tls: false,
-        keep_stalled: false,
         cuts: &[],
         program,
     };

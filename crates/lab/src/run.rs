@@ -45,8 +45,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) seed: u64,
     /// Whether weftline's connections are encrypted.
     pub(crate) tls: bool,
-    /// Whether weftline's clients keep a stalled subflow instead of replacing it.
-    pub(crate) keep_stalled: bool,
     /// Cuts of paths; those of paths this scheme does not use are left out.
     pub(crate) cuts: &'a [Cut],
     /// The program to start as endpoint.
@@ -179,7 +177,6 @@ impl Plan<'_> {
                 scheduler: scheduler.to_owned(),
                 without: self.scenario.scheduler.without.to_string(),
                 tls: self.tls,
-                keep_stalled: self.keep_stalled,
                 fingerprint: None,
             })
         };

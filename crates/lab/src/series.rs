@@ -33,8 +33,6 @@ pub struct LabOptions {
     pub congestion: Congestion,
     /// Whether weftline's connections are encrypted; those of other schemes never are.
     pub tls: bool,
-    /// Whether weftline's clients keep a stalled subflow instead of replacing it.
-    pub keep_stalled: bool,
     /// Seed of the first repeat; the next has the next number. Every scheme of a repeat gets the
     /// same.
     pub seed: u64,
@@ -64,7 +62,6 @@ impl LabOptions {
             schemes,
             congestion: Congestion::CUBIC,
             tls: false,
-            keep_stalled: false,
             seed: 1,
             repeat: 1,
             cuts: Vec::new(),
@@ -116,7 +113,6 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
                 congestion: options.congestion,
                 in_kernel: &provided.kernel_name,
                 tls: options.tls,
-                keep_stalled: options.keep_stalled,
                 seed: options.seed + repeat,
                 cuts: &options.cuts,
                 program: &options.program,

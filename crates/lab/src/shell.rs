@@ -32,15 +32,13 @@ pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(
     let in_kernel = &provided.kernel_name;
     let scheme = Scheme::FBDT; // all paths
     let program = std::path::Path::new("");
-    let (tls, keep_stalled) = (false, false);
     let plan = Plan {
         scenario,
         scheme: &scheme,
         congestion,
         in_kernel,
         seed,
-        tls,
-        keep_stalled,
+        tls: false,
         cuts: &[],
         program,
     };

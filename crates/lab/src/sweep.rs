@@ -201,7 +201,6 @@ impl Room<'_> {
             in_kernel: &self.provided[&case.congestion].kernel_name,
             seed: case.seed,
             tls: false,
-            keep_stalled: false,
             cuts: &[],
             program: &self.options.program,
         };

@@ -85,8 +85,8 @@ fn add_wire(net: &mut Net, plan: &Plan, config: &LinkConfig, name: &str, next: N
     net.add_wire(Wire::new(Event::Arrival(number), link), next);
 }
 
-/// Makes the two endpoints of a flow's `k`-th connection: the client's and the server's.
-pub(crate) fn add_ends(net: &mut Net, plan: &Plan, index: u32, k: usize) -> [u32; 2] {
+/// How the connections of a flow's `k`-th path are made.
+pub(crate) fn opener(plan: &Plan, index: u32, k: usize) -> Opener {
     let flow = &plan.flows[index as usize];
     let path = match &plan.gateway {
         Some(gateway) if flow.is_spread => gateway.uplink,
@@ -96,28 +96,57 @@ pub(crate) fn add_ends(net: &mut Net, plan: &Plan, index: u32, k: usize) -> [u32
     let links = number(plan.paths[path].shares.unwrap_or(path));
     let before = plan.backend.is_some() || plan.gateway.is_some();
     let down = if before { 2 * number(plan.paths.len()) } else { 2 * links };
-    let (client, server) = (net.next_endpoint(), net.next_endpoint() + 1);
-    let subflow = u32::try_from(k).expect("a flow has few subflows");
-    for (number, peer, is_server) in [(client, server, false), (server, client, true)] {
-        let mss = mss(plan);
-        let config = EndpointConfig {
-            peer,
-            mss,
-            initial_cwnd: INITIAL_CWND,
-            receive_buffer: RECEIVE_BUFFER,
-            host_paces: is_server && plan.sender_pacing,
-        };
-        // Every control draws from a stream of its own.
-        let entry = plan.paths[path].congestion.unwrap_or(flow.congestion);
-        let control = entry.make(&Config {
-            mss,
-            initial_cwnd: INITIAL_CWND,
-            seed: plan.seed ^ (u64::from(number) << 32),
-            ..Config::default()
-        });
-        let wire = if is_server { down } else { 2 * links + 1 };
-        let place = Place { flow: index, subflow, server: is_server, path: links, wire };
-        net.add_endpoint(Endpoint::new(&config, control), place);
+    Opener {
+        flow: index,
+        path: links,
+        wires: [2 * links + 1, down],
+        mss: mss(plan),
+        host_paces: plan.sender_pacing,
+        control: plan.paths[path].congestion.unwrap_or(flow.congestion),
+        seed: plan.seed,
     }
-    [client, server]
+}
+
+/// What the connections of a flow over one path have in common.
+#[derive(Debug)]
+pub(crate) struct Opener {
+    flow: u32,
+    /// The path whose links they use.
+    path: u32,
+    /// The wires on which the client's and the server's segments go out.
+    wires: [u32; 2],
+    mss: u64,
+    /// Whether the server's host paces what its control does not.
+    host_paces: bool,
+    control: &'static weftline_congestion::Entry,
+    seed: u64,
+}
+
+impl Opener {
+    /// Makes the two endpoints of a connection, the flow's subflow `subflow`: the client's and the
+    /// server's.
+    pub(crate) fn open(&self, net: &mut Net, subflow: u32) -> [u32; 2] {
+        let (client, server) = (net.next_endpoint(), net.next_endpoint() + 1);
+        for (number, peer, is_server) in [(client, server, false), (server, client, true)] {
+            let config = EndpointConfig {
+                peer,
+                mss: self.mss,
+                initial_cwnd: INITIAL_CWND,
+                receive_buffer: RECEIVE_BUFFER,
+                host_paces: is_server && self.host_paces,
+            };
+            // Every control draws from a stream of its own.
+            let control = self.control.make(&Config {
+                mss: self.mss,
+                initial_cwnd: INITIAL_CWND,
+                seed: self.seed ^ (u64::from(number) << 32),
+                ..Config::default()
+            });
+            let wire = self.wires[usize::from(is_server)];
+            let place =
+                Place { flow: self.flow, subflow, server: is_server, path: self.path, wire };
+            net.add_endpoint(Endpoint::new(&config, control), place);
+        }
+        [client, server]
+    }
 }

@@ -11,6 +11,7 @@ use crate::SimError;
 use crate::flow::{Flow, Tally, Traffic};
 use crate::net::Spreading;
 use crate::plan::Plan;
+use crate::tcp::SenderStats;
 use crate::world::{STEP, World};
 
 /// What came of a run.
@@ -316,21 +317,23 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
     }
     let mut records = Vec::new();
     let starved = flow.starved_ns();
-    for (at, (&path, [_, server])) in flow.plan.paths.iter().zip(flow.ends()).enumerate() {
+    for (at, &path) in flow.plan.paths.iter().enumerate() {
         let [down, _] = world.link_stats(path);
-        let endpoint = world.net.endpoint(server);
-        let stats = endpoint.stats();
-        let [mean, p95] = endpoint.rtt_ms();
+        let ends: Vec<_> = flow.ends_of(at).map(|[_, end]| world.net.endpoint(end)).collect();
+        let sum = |of: fn(&SenderStats) -> u64| ends.iter().map(|end| of(end.stats())).sum();
+        // The round-trip times of the connection that carried most.
+        let main = ends.iter().max_by_key(|end| end.stats().segments);
+        let rtt_ms = main.map(|end| end.rtt_ms());
         records.push(PathRecord {
             name: plan.paths[path].name.clone(),
-            goodput_mbps: Some(mbps(stats.delivered_bytes, plan.duration.as_secs_f64())),
-            bytes_sent: Some(stats.bytes),
-            packets: Some(stats.segments),
-            retransmitted_packets: Some(stats.resent),
+            goodput_mbps: Some(mbps(sum(|of| of.delivered_bytes), plan.duration.as_secs_f64())),
+            bytes_sent: Some(sum(|of| of.bytes)),
+            packets: Some(sum(|of| of.segments)),
+            retransmitted_packets: Some(sum(|of| of.resent)),
             lost: Some(down.lost.packets),
             queue_drops: Some(down.queue_full.packets),
             starved_s: starved.get(at).map(|&ns| ns as f64 / 1e9),
-            rtt_ms: Some(RttMs { mean, p95 }),
+            rtt_ms: rtt_ms.map(|[mean, p95]| RttMs { mean, p95 }),
         });
     }
     records

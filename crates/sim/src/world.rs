@@ -8,7 +8,7 @@ use weftline_core::time::nanos;
 use weftline_link::LinkStats;
 
 use crate::SimError;
-use crate::build::{self, add_ends};
+use crate::build;
 use crate::flow::{Flow, Traffic};
 use crate::net::{Net, Spreading};
 use crate::plan::Plan;
@@ -60,11 +60,9 @@ impl World {
         for (index, flow) in plan.flows.iter().enumerate() {
             net.add_flow(flow.congestion.coupled);
             let index = u32::try_from(index).expect("a run has few flows");
-            let ends = (0..flow.subflows()).map(|k| add_ends(&mut net, &plan, index, k));
-            let ends = ends.collect();
-            let mss = build::mss(&plan);
-            let ratio = ratio.clone();
-            flows.push(Flow::new(index, flow.clone(), ends, plan.warmup, mss, plan.seed, ratio));
+            let openers = (0..flow.subflows()).map(|k| build::opener(&plan, index, k));
+            let (openers, mss) = (openers.collect(), build::mss(&plan));
+            flows.push(Flow::new(index, &plan, mss, openers, ratio.clone(), &mut net));
         }
         let series = Series {
             flows: vec![Vec::new(); flows.len()],
@@ -226,9 +224,10 @@ impl World {
             self.delivered_before[index] = delivered;
         }
         for (flow, series) in self.flows.iter().zip(&mut self.series.windows) {
-            for ([_, server], series) in flow.ends().into_iter().zip(series) {
-                let endpoint = self.net.endpoint(server);
-                series.push((endpoint.cwnd(), endpoint.srtt_ns() as f64 / 1e6));
+            for (path, series) in series.iter_mut().enumerate() {
+                let server = flow.ends_of(path).last().map(|[_, server]| self.net.endpoint(server));
+                let window = server.map(|end| (end.cwnd(), end.srtt_ns() as f64 / 1e6));
+                series.push(window.unwrap_or_default());
             }
         }
     }

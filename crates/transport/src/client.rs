@@ -5,22 +5,22 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::{Hello, PolicyNote};
 use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
 
 use crate::address::ServerAddr;
-use crate::attempt::Attempt;
 use crate::congestion::{Choice, check_congestion};
 use crate::connection::Connection;
+use crate::dial::PathKnowledge;
 use crate::error::Error;
 use crate::handshake::random;
 use crate::links::LinkWatch;
 use crate::memory::MemoryBudget;
+use crate::paths::{Paths, Stage};
 use crate::policy::Caps;
-use crate::redial::PathKnowledge;
 use crate::server::{IDLE_TIMEOUT, check_idle_timeout, check_max_memory};
 use crate::socket::{Bind, SocketOptions};
 use crate::tls::ClientSecurity;
@@ -91,7 +91,6 @@ pub(crate) struct Settings {
     pub(crate) hello: Hello,
     pub(crate) handshake_timeout: Duration,
     pub(crate) grace: Duration,
-    pub(crate) replace_stalled: bool,
     pub(crate) seed: u64,
     /// What the connections know of each path.
     pub(crate) knowledge: Vec<Arc<PathKnowledge>>,
@@ -122,6 +121,11 @@ impl Settings {
         PolicyNote { revision: self.revision, policy: self.paths[index].0.policy }
     }
 
+    /// The place of a path among them, while it is there.
+    pub(crate) fn index(&self, path: PathId) -> Option<usize> {
+        self.ids.iter().position(|&id| id == path)
+    }
+
     /// Whether the path `index` leaves the first word to others: it is not active, and others are.
     pub(crate) fn is_reserve(&self, index: usize) -> bool {
         let is_active = |(path, _): &(PathConfig, ServerAddr)| path.policy.role == Role::Active;
@@ -143,6 +147,8 @@ pub(crate) struct Common {
     connections: AtomicU64,
     /// The machine's links, watched since the first connection.
     links: OnceLock<Option<LinkWatch>>,
+    /// Changes when the server has answered on some path.
+    pub(crate) answers: watch::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -215,7 +221,7 @@ impl Client {
     /// When every path has failed twice, or in a way that cannot get better: the most telling of
     /// their errors.
     pub async fn connect(&self) -> Result<Connection, Error> {
-        self.attempt()?.connect().await
+        self.attempt(Stage::Up).await
     }
 
     /// As [`connect`](Self::connect), a round trip sooner: returns when the server has been reached
@@ -235,13 +241,20 @@ impl Client {
     /// # Errors
     /// As for `connect`, as far as they show before the server's answer.
     pub async fn open(&self) -> Result<Connection, Error> {
-        self.attempt()?.open().await
+        let says_limits = self.settings.borrow().session.messages.is_some();
+        self.attempt(if says_limits { Stage::Up } else { Stage::Reached }).await
     }
 
-    fn attempt(&self) -> Result<Attempt, Error> {
+    /// Opens a connection over all paths at once; dropping the future gives it up.
+    async fn attempt(&self, stage: Stage) -> Result<Connection, Error> {
         let changes = self.settings.subscribe();
         let number = changes.borrow().common.connections.fetch_add(1, Ordering::Relaxed);
-        Attempt::start(changes, number)
+        let (tell, opened) = oneshot::channel();
+        tokio::spawn(Paths::new(changes, number, stage, tell)?.run());
+        // Whoever keeps the paths says what has come of it before it ends.
+        let lost = |_| Error::Socket(std::io::Error::other("the attempt was broken off"));
+        let (shared, peer) = opened.await.map_err(lost)??;
+        Ok(Connection::new(shared, peer, None))
     }
 }
 
@@ -264,7 +277,6 @@ pub struct ClientBuilder {
     memory: MemoryBudget,
     socket: SocketOptions,
     handshake_timeout: Duration,
-    replace_stalled: bool,
     grace: Duration,
     idle_timeout: Duration,
     seed: Option<u64>,
@@ -292,7 +304,6 @@ impl Default for ClientBuilder {
             handshake_timeout: Duration::from_secs(5),
             grace: Duration::from_secs(30),
             idle_timeout: IDLE_TIMEOUT,
-            replace_stalled: true,
             seed: None,
         }
     }
@@ -456,15 +467,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Whether a subflow that makes no progress is replaced by a fresh TCP connection over the same
-    /// path; the default. Without it the path waits for the kernel's retransmission timer, for
-    /// comparison with worlds where nothing is replaced.
-    #[must_use]
-    pub const fn replace_stalled(mut self, replace: bool) -> Self {
-        self.replace_stalled = replace;
-        self
-    }
-
     /// Where the jitter of retries begins; by default different in each process.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
@@ -553,7 +555,6 @@ impl ClientBuilder {
             hello,
             handshake_timeout: self.handshake_timeout,
             grace: self.grace,
-            replace_stalled: self.replace_stalled,
             seed: self.seed.map_or_else(crate::handshake::random_seed, Ok)?,
         })
     }

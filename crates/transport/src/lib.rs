@@ -57,7 +57,6 @@
 struct LibraryPage;
 
 mod address;
-mod attempt;
 mod channel;
 mod cipher;
 mod client;
@@ -65,6 +64,7 @@ mod clock;
 mod congestion;
 mod connection;
 mod coupling;
+mod dial;
 mod error;
 mod events;
 mod forward;
@@ -74,10 +74,8 @@ mod limits;
 mod links;
 mod memory;
 mod messages;
-mod path;
+mod paths;
 mod policy;
-mod redial;
-mod roster;
 mod server;
 mod shared;
 mod socket;
@@ -87,7 +85,6 @@ mod sys;
 mod tls;
 mod token;
 mod turn;
-mod vigil;
 
 pub mod refusal;
 pub mod status;

@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
+use weftline_core::path_manager::Carried;
 use weftline_core::session::{
     MessageFate, PathStats, RESET_ABANDONED, Session, SessionConfig, SessionStats,
 };
@@ -43,6 +44,9 @@ const SEND_STEP: u64 = 512 << 10;
 pub(crate) struct Shared {
     inner: Mutex<Inner>,
     timer: Notify,
+    /// Wakes whoever keeps its paths: a subflow ended, fell silent, recovered, or was written to after
+    /// a rest.
+    path_news: Arc<Notify>,
     phase: watch::Sender<Phase>,
     /// Made when somebody first asks for them: it has memory for all that it may hold.
     events: OnceLock<broadcast::Sender<PathEvent>>,
@@ -96,8 +100,6 @@ struct Slot {
     name: Arc<str>,
     /// Wakes its writer.
     wake: Arc<Notify>,
-    /// Wakes its supervisor when it falls silent or recovers.
-    health: Arc<Notify>,
     /// Tells it to close.
     leave: Arc<Notify>,
     congestion: CongestionInUse,
@@ -113,20 +115,9 @@ pub(crate) enum End {
     Failed(Arc<Error>),
 }
 
-/// What is still on a path.
-pub(crate) struct Carried {
-    /// Bytes sent on it and not known to have arrived.
-    pub(crate) outstanding: u64,
-    /// Bytes received on it so far.
-    pub(crate) received: u64,
-    /// Whether other paths have subflows, too.
-    pub(crate) is_spare: bool,
-}
-
 /// A subflow that the session has been told of.
 pub(crate) struct Attached {
     pub(crate) wake: Arc<Notify>,
-    pub(crate) health: Arc<Notify>,
     pub(crate) leave: Arc<Notify>,
 }
 
@@ -136,6 +127,7 @@ struct Effects {
     notifies: SmallVec<[Arc<Notify>; 8]>,
     wakers: SmallVec<[Waker; 2]>,
     events: SmallVec<[PathEvent; 1]>,
+    path_news: bool,
     rearm: bool,
     /// The connection has just ended; whether it failed.
     over: Option<bool>,
@@ -194,6 +186,7 @@ impl Shared {
         let shared = Arc::new(Self {
             inner: Mutex::new(inner),
             timer: Notify::new(),
+            path_news: Arc::default(),
             phase: watch::Sender::new(Phase::Opening),
             events: OnceLock::new(),
             grace,
@@ -230,6 +223,9 @@ impl Shared {
         effects.wakers.into_iter().for_each(Waker::wake);
         for event in effects.events {
             self.publish(event);
+        }
+        if effects.path_news {
+            self.path_news.notify_one();
         }
         if effects.rearm {
             self.timer.notify_one();
@@ -306,14 +302,12 @@ impl Shared {
                 return None;
             }
             let wake = Arc::new(Notify::new());
-            let health = Arc::new(Notify::new());
             let leave = Arc::new(Notify::new());
             inner.slots.push(Slot {
                 id,
                 path,
                 name: Arc::clone(name),
                 wake: Arc::clone(&wake),
-                health: Arc::clone(&health),
                 leave: Arc::clone(&leave),
                 congestion,
                 silent_since: None,
@@ -322,7 +316,7 @@ impl Shared {
             inner.no_path_since = None;
             inner.lease.add_subflow();
             inner.session.subflow_up(id, path, now);
-            Some(Attached { wake, health, leave })
+            Some(Attached { wake, leave })
         })
     }
 
@@ -346,7 +340,20 @@ impl Shared {
 
     /// Whether a new subflow would be of use.
     pub(crate) fn wants_path(&self) -> bool {
-        self.with(|inner, _| inner.wants_path())
+        self.see(Inner::wants_path)
+    }
+
+    /// Bytes delivered in both directions so far.
+    pub(crate) fn moved(&self) -> u64 {
+        self.see(|inner| {
+            let stats = inner.session.stats();
+            stats.acknowledged + stats.delivered
+        })
+    }
+
+    /// Notified of what whoever keeps the paths wants to know.
+    pub(crate) fn path_news(&self) -> Arc<Notify> {
+        Arc::clone(&self.path_news)
     }
 
     /// The peer does not know the connection, or not any more: it need not be told anything.
@@ -382,7 +389,7 @@ impl Shared {
 
     /// What is still on a path's subflows; `None` if it has none.
     pub(crate) fn carried(&self, path: PathId) -> Option<Carried> {
-        self.with(|inner, _| {
+        self.see(|inner| {
             let of_path = inner.slots.iter().filter(|slot| slot.path == path).count();
             let stats = inner.session.stats();
             let stats = stats.paths.get(&path).filter(|_| of_path > 0)?;

@@ -96,7 +96,7 @@ struct Socket {
     cipher: Option<Cipher>,
     peer: SocketAddr,
     /// Tells the path manager of the first write after it has found nothing on its way.
-    health: Arc<Notify>,
+    news: Arc<Notify>,
     is_watched: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ impl Socket {
     fn written(&self) {
         if !self.is_watched.load(Ordering::SeqCst) && !self.is_watched.swap(true, Ordering::SeqCst)
         {
-            self.health.notify_one();
+            self.news.notify_one();
         }
     }
 
@@ -121,22 +121,34 @@ impl Socket {
 pub(crate) struct Running {
     /// Its number.
     pub(crate) id: SubflowId,
-    /// Notified when the session's judgement of it changes, and of a write after
-    /// [`rest`](Self::rest).
-    pub(crate) health: Arc<Notify>,
     /// The socket, which closes when the subflow's own tasks end.
     socket: Weak<Socket>,
     local: SocketAddr,
     peer: SocketAddr,
     stop: Option<oneshot::Sender<SubflowEnd>>,
-    ended: oneshot::Receiver<()>,
+    ended: Arc<Ended>,
+}
+
+/// Whether a subflow is down; whoever keeps its paths is told.
+struct Ended {
+    is_down: AtomicBool,
+    news: Arc<Notify>,
+}
+
+/// Says so when the subflow's task ends, whatever the way.
+struct Ending(Arc<Ended>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.is_down.store(true, Ordering::SeqCst);
+        self.0.news.notify_one();
+    }
 }
 
 impl Running {
-    /// Waits until the subflow is down.
-    pub(crate) async fn ended(&mut self) {
-        // The sender goes when the subflow's task ends, whatever the way.
-        let _ = (&mut self.ended).await;
+    /// Whether the subflow is down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.ended.is_down.load(Ordering::SeqCst)
     }
 
     /// Ends the subflow: another has taken its place.
@@ -222,9 +234,9 @@ pub(crate) fn start(
     let cipher = parts.tls.map(Cipher::new);
     let attached = shared.attach(id, path, name, parts.congestion.clone())?;
     coupling::couple(&parts.stream, shared.number);
-    let health = Arc::clone(&attached.health);
-    let is_watched = AtomicBool::new(true);
-    let socket = Arc::new(Socket { stream: parts.stream, cipher, peer, health, is_watched });
+    let (news, is_watched) = (shared.path_news(), AtomicBool::new(true));
+    let ended = Arc::new(Ended { is_down: AtomicBool::new(false), news: Arc::clone(&news) });
+    let socket = Arc::new(Socket { stream: parts.stream, cipher, peer, news, is_watched });
     let (shared, name, is_up) = (Arc::clone(shared), Arc::clone(name), AtomicBool::new(false));
     let congestion = parts.congestion;
     let announcer = Arc::new(Announcer { shared, id, path, name, local, peer, congestion, is_up });
@@ -232,8 +244,7 @@ pub(crate) fn start(
         announcer.up();
     }
     let (stop, stopped) = oneshot::channel();
-    let (end, ended) = oneshot::channel::<()>();
-    let (health, weak) = (attached.health, Arc::downgrade(&socket));
+    let (ending, weak) = (Ending(Arc::clone(&ended)), Arc::downgrade(&socket));
     let source = Source {
         announcer: Arc::clone(&announcer),
         wake: Arc::clone(&attached.wake),
@@ -255,9 +266,9 @@ pub(crate) fn start(
         };
         announcer.shared.detach(id, matches!(reason, SubflowEnd::Done));
         announcer.down(&reason);
-        drop(end);
+        drop(ending);
     });
-    Some(Running { id, health, socket: weak, local, peer, stop: Some(stop), ended })
+    Some(Running { id, socket: weak, local, peer, stop: Some(stop), ended })
 }
 
 /// Runs the subflow's two tasks until one of them ends it.

@@ -43,11 +43,11 @@ pub(crate) async fn connect(transport: &Transport, congestion: &str) -> io::Resu
         Transport::Mptcp { server } => {
             Ok(Connection::Mptcp(connect_kernel(*server, Protocol::MPTCP, congestion).await?))
         }
-        Transport::Weft { paths, scheduler, without, tls, keep_stalled, fingerprint } => {
+        Transport::Weft { paths, scheduler, without, tls, fingerprint } => {
             let trusted = fingerprint.as_deref().filter(|_| *tls);
             let client = weft_client(paths, scheduler, trusted, congestion)?;
             let client = client.without(without.parse().map_err(io::Error::other)?);
-            let client = client.replace_stalled(!keep_stalled).build().map_err(io::Error::other)?;
+            let client = client.build().map_err(io::Error::other)?;
             // As a program that asks for something: its first words need not wait.
             let connection = client.open().await.map_err(io::Error::other)?;
             Ok(Connection::Weft(connection, paths.clone()))

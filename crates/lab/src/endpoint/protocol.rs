@@ -56,8 +56,6 @@ pub enum Transport {
         without: String,
         /// Whether subflows are encrypted.
         tls: bool,
-        /// Whether the client keeps a stalled subflow instead of replacing it.
-        keep_stalled: bool,
         /// The server's fingerprint, for a client with TLS.
         fingerprint: Option<String>,
     },

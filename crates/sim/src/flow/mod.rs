@@ -3,6 +3,7 @@
 mod messages;
 mod multi;
 mod oracle;
+mod paths;
 mod pipe;
 mod plain;
 mod sink;
@@ -11,11 +12,12 @@ mod source;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weftline_core::path_manager::{PathPlan, ProbeSeat};
 use weftline_core::rng::Rng;
 use weftline_core::scheduler::{self, RatioMemory, SchedulerConfig};
 use weftline_core::session::SessionStats;
 use weftline_core::time::nanos;
-use weftline_core::{Bitrate, ByteCount, Instant};
+use weftline_core::{Bitrate, ByteCount, Instant, PathId};
 use weftline_video::{Clip, Player, PlayerRules};
 
 use self::messages::Messages;
@@ -25,7 +27,9 @@ pub(crate) use self::oracle::mean_loss;
 use self::plain::Plain;
 pub(crate) use self::sink::Sink;
 pub(crate) use self::source::Source;
+use crate::build::Opener;
 use crate::net::Net;
+use crate::plan::Plan;
 use crate::queue::Event;
 
 /// What a flow sends.
@@ -114,18 +118,17 @@ impl FlowPlan {
 }
 
 impl Flow {
-    /// A flow over endpoints that `ends` gives for each of its connections: the client's and the
-    /// server's. `mss` is the payload of a full segment; `seed` is the run's; `ratio` is the host's,
-    /// for `musher`.
+    /// The flow `index` of a plan, whose connections the `openers` make, one for each of its paths.
+    /// `mss` is the payload of a full segment; `ratio` is the host's, for `musher`.
     pub(crate) fn new(
         index: u32,
-        plan: FlowPlan,
-        ends: Vec<[u32; 2]>,
-        warmup: Duration,
+        run: &Plan,
         mss: u64,
-        seed: u64,
+        openers: Vec<Opener>,
         ratio: RatioMemory,
+        net: &mut Net,
     ) -> Self {
+        let (plan, seed) = (run.flows[index as usize].clone(), run.seed);
         let rng = |purpose: &str| Rng::stream(seed, &format!("flow/{index}/{purpose}"));
         let (source, size) = match &plan.traffic {
             Traffic::Bulk => (Source::bulk(), None),
@@ -142,8 +145,17 @@ impl Flow {
             }
         };
         let carrier = match plan.scheduler {
-            None => Carrier::Plain(Plain::new(ends[0], mss)),
-            Some(entry) => Carrier::Multi(Box::new(Multi::new(entry, &plan, ratio, ends, mss))),
+            None => Carrier::Plain(Plain::new(openers[0].open(net, 0), mss)),
+            Some(entry) => {
+                let plans = plan.paths.iter().map(|&path| PathPlan {
+                    id: PathId(path as u64),
+                    reserve: false,
+                    seat: ProbeSeat::default(),
+                    rng: rng(&format!("path/{path}")),
+                });
+                let multi = Multi::new(entry, &plan, ratio, plans.collect(), openers, mss);
+                Carrier::Multi(Box::new(multi))
+            }
         };
         Self {
             index,
@@ -152,7 +164,7 @@ impl Flow {
             source,
             sink: Sink::new(size),
             stage: Stage::Waiting,
-            warmup_ns: nanos(warmup),
+            warmup_ns: nanos(run.warmup),
             armed: None,
         }
     }
@@ -165,7 +177,7 @@ impl Flow {
     /// Asks for its connections.
     pub(crate) fn connect(&mut self, net: &mut Net) {
         self.stage = Stage::Connecting;
-        match &self.carrier {
+        match &mut self.carrier {
             Carrier::Plain(plain) => plain.connect(net),
             Carrier::Multi(multi) => multi.connect(net),
         }
@@ -176,7 +188,7 @@ impl Flow {
     pub(crate) fn is_up(&self, net: &Net) -> bool {
         match &self.carrier {
             Carrier::Plain(plain) => plain.is_up(net),
-            Carrier::Multi(multi) => multi.is_up(),
+            Carrier::Multi(multi) => multi.is_up(self.plan.subflows()),
         }
     }
 
@@ -264,12 +276,19 @@ impl Flow {
         self.sink.is_done()
     }
 
-    /// The endpoints of each path: the client's and the server's.
-    pub(crate) fn ends(&self) -> Vec<[u32; 2]> {
-        match &self.carrier {
-            Carrier::Plain(plain) => vec![plain.ends()],
-            Carrier::Multi(multi) => multi.ends().collect(),
-        }
+    /// The endpoints of each connection there has been over the `k`-th of its paths, the client's and
+    /// the server's, in the order in which they were begun.
+    pub(crate) fn ends_of(&self, k: usize) -> impl Iterator<Item = [u32; 2]> + '_ {
+        let (plain, multi) = match &self.carrier {
+            Carrier::Plain(plain) => (Some(plain.ends()).filter(|_| k == 0), None),
+            Carrier::Multi(multi) => (None, Some(multi.ends_of(k))),
+        };
+        plain.into_iter().chain(multi.into_iter().flatten())
+    }
+
+    /// The endpoints of all its connections.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
+        (0..self.plan.subflows()).flat_map(|k| self.ends_of(k))
     }
 
     /// What the client's and the server's session have done.
@@ -280,11 +299,11 @@ impl Flow {
         }
     }
 
-    /// How long each of its subflows was given nothing though its window had room and data waited.
+    /// How long each of its paths was given nothing though its window had room and data waited.
     pub(crate) fn starved_ns(&self) -> Vec<u64> {
         match &self.carrier {
             Carrier::Plain(_) => Vec::new(),
-            Carrier::Multi(multi) => multi.starved_ns().collect(),
+            Carrier::Multi(multi) => multi.starved_ns(),
         }
     }
 

@@ -7,21 +7,22 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::path::{PathId, PathInfo, SubflowId};
+use weftline_core::path_manager::{AttemptId, PathPlan};
 use weftline_core::scheduler::{Entry, Penalties, RatioMemory, SchedulerConfig};
 use weftline_core::session::{
-    DEFAULT_LONGEST_MESSAGE, Incoming, MessageLimits, MessageOptions, Outcome, SessionStats,
+    DEFAULT_LONGEST_MESSAGE, Event, Incoming, MessageLimits, MessageOptions, Outcome, SessionStats,
 };
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
 use super::oracle::{forecast, may_ask};
+use super::paths::Paths;
 use super::pipe::Pipe;
 use super::{FlowPlan, Sink, Source, Traffic};
+use crate::build::Opener;
 use crate::net::Net;
 
-/// Bytes of the record that opens a subflow, and of its answer: a hello or a join with its token.
-const GREETING: usize = 64;
 /// What the application writes; its content does not matter here.
-static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
+pub(super) static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 /// How much it writes to a byte stream at once.
 const WRITE: usize = 64 << 10;
 /// The longest header of a record: what a record that fits a segment leaves of it.
@@ -33,8 +34,8 @@ const SHARED_BUFFER: ByteCount = ByteCount::mib(32);
 const LOW_WATER: (u64, u64) = (16 << 10, 256 << 10);
 const LOW_WATER_TIME: Duration = Duration::from_millis(5);
 
-const CLIENT: usize = 0;
-const SERVER: usize = 1;
+pub(super) const CLIENT: usize = 0;
+pub(super) const SERVER: usize = 1;
 
 /// Whether a scheduler is one of our own, which run in daemons and keep a little unsent in the
 /// socket. Those of kernels decide for each segment, when there is room for it.
@@ -42,37 +43,49 @@ fn runs_in_daemons(entry: &Entry) -> bool {
     matches!(entry.name, "fbdt" | "fbdt-strict" | "earliest" | "single")
 }
 
-/// A subflow: a TCP connection and what travels in it.
+/// A TCP connection and what travels in it: a subflow, once it has joined.
 #[derive(Debug)]
-struct Subflow {
-    path: PathId,
-    id: SubflowId,
+pub(super) struct Subflow {
+    pub(super) path: PathId,
+    /// Which of the flow's paths that is.
+    pub(super) k: usize,
+    /// Its number, once it has said hello or join.
+    pub(super) id: Option<SubflowId>,
+    /// The client's attempt that it is, until it is up.
+    pub(super) attempt: Option<AttemptId>,
+    /// Whether the path manager knows that the TCP connection stands.
+    pub(super) is_connected: bool,
     /// The endpoints of client and server.
-    ends: [u32; 2],
+    pub(super) ends: [u32; 2],
     /// What client and server have written.
-    pipes: [Pipe; 2],
+    pub(super) pipes: [Pipe; 2],
     /// What has arrived at client and server and is no complete record.
-    inputs: [BytesMut; 2],
-    greeting_sent: bool,
+    pub(super) inputs: [BytesMut; 2],
     /// Whether the sessions of client and server know it.
-    up: [bool; 2],
+    pub(super) up: [bool; 2],
     /// Whether the sessions want to be asked for more, whatever room there is.
-    woken: [bool; 2],
+    pub(super) woken: [bool; 2],
     /// Whether an endpoint may have changed since its session was told of it.
-    stale: [bool; 2],
+    pub(super) stale: [bool; 2],
     /// Payload bytes that the endpoints had room for then.
-    room: [u64; 2],
+    pub(super) room: [u64; 2],
     /// Whether the server's socket has nothing unsent, its window room, and data wait.
-    starves: bool,
+    pub(super) starves: bool,
     /// How long that was so.
-    starved_ns: u64,
+    pub(super) starved_ns: u64,
+    /// Whether the path manager wants to know when the client next writes on it.
+    pub(super) rests: bool,
+    /// Since when the client's session finds that its data do not arrive.
+    pub(super) silent_since: Option<Instant>,
 }
 
 /// A connection over several subflows.
 #[derive(Debug)]
 pub(super) struct Multi {
-    sessions: [Session; 2],
-    subflows: Vec<Subflow>,
+    pub(super) sessions: [Session; 2],
+    /// All that there have been.
+    pub(super) subflows: Vec<Subflow>,
+    pub(super) paths: Paths,
     scheduler: &'static Entry,
     /// The subflows whose windows the server's scheduler wants halved.
     penalties: mpsc::Receiver<SubflowId>,
@@ -82,7 +95,7 @@ pub(super) struct Multi {
     /// does. Those of the daemons keep a little unsent in the socket.
     by_segment: bool,
     /// Payload of a full segment.
-    mss: u64,
+    pub(super) mss: u64,
     out: VecDeque<Bytes>,
     /// Up to when it is known which subflows starved.
     starved_until_ns: u64,
@@ -95,7 +108,8 @@ impl Multi {
         entry: &'static Entry,
         plan: &FlowPlan,
         ratio: RatioMemory,
-        ends: Vec<[u32; 2]>,
+        paths: Vec<PathPlan>,
+        openers: Vec<Opener>,
         mss: u64,
     ) -> Self {
         let (penalise, penalties) = mpsc::channel();
@@ -121,23 +135,10 @@ impl Multi {
             config.max_memory = SHARED_BUFFER;
             config.first_window = SHARED_BUFFER;
         }
-        let subflow = |(number, (&path, ends)): (usize, (&usize, [u32; 2]))| Subflow {
-            path: PathId(path as u64),
-            id: SubflowId(number as u64),
-            ends,
-            pipes: [Pipe::default(), Pipe::default()],
-            inputs: [BytesMut::new(), BytesMut::new()],
-            greeting_sent: false,
-            up: [false; 2],
-            woken: [true; 2],
-            stale: [true; 2],
-            room: [0; 2],
-            starves: false,
-            starved_ns: 0,
-        };
         Self {
             sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
-            subflows: plan.paths.iter().zip(ends).enumerate().map(subflow).collect(),
+            subflows: Vec::new(),
+            paths: Paths::new(paths, openers, !by_segment),
             scheduler: entry,
             penalties,
             oracle: plan.oracle.clone(),
@@ -149,29 +150,35 @@ impl Multi {
         }
     }
 
-    pub(super) fn ends(&self) -> impl Iterator<Item = [u32; 2]> + '_ {
-        self.subflows.iter().map(|subflow| subflow.ends)
+    /// The endpoints of the connections over the `k`-th path.
+    pub(super) fn ends_of(&self, k: usize) -> impl Iterator<Item = [u32; 2]> + '_ {
+        self.subflows.iter().filter(move |subflow| subflow.k == k).map(|subflow| subflow.ends)
     }
 
-    pub(super) fn starved_ns(&self) -> impl Iterator<Item = u64> + '_ {
-        self.subflows.iter().map(|subflow| subflow.starved_ns)
+    /// By path.
+    pub(super) fn starved_ns(&self) -> Vec<u64> {
+        let paths = self.subflows.iter().map(|subflow| subflow.k + 1).max().unwrap_or(0);
+        let mut starved = vec![0; paths];
+        for subflow in &self.subflows {
+            starved[subflow.k] += subflow.starved_ns;
+        }
+        starved
     }
 
     pub(super) fn stats(&self) -> [SessionStats; 2] {
         [self.sessions[CLIENT].stats(), self.sessions[SERVER].stats()]
     }
 
-    /// All connections are asked for at once; the first that stands opens the session, the others
+    /// All paths are dialled at once; the first connection that stands opens the session, the others
     /// join when it has been answered.
-    pub(super) fn connect(&self, net: &mut Net) {
-        for subflow in &self.subflows {
-            net.endpoint_mut(subflow.ends[CLIENT]).connect();
-            net.transmit(subflow.ends[CLIENT]);
-        }
+    pub(super) fn connect(&mut self, net: &mut Net) {
+        self.expire_paths(net);
     }
 
-    pub(super) fn is_up(&self) -> bool {
-        self.subflows.iter().all(|subflow| subflow.up == [true; 2])
+    /// Whether each of `paths` paths carries data.
+    pub(super) fn is_up(&self, paths: usize) -> bool {
+        let is_up = |k| self.subflows.iter().any(|one| one.k == k && one.up == [true; 2]);
+        (0..paths).all(is_up)
     }
 
     // ---- what arrives ----
@@ -186,7 +193,7 @@ impl Multi {
         net: &mut Net,
     ) {
         let end = usize::from(server);
-        self.greet(net);
+        self.note_endpoint(index, end, net);
         let subflow = &mut self.subflows[index];
         subflow.stale[end] = true;
         let endpoint = net.endpoint_mut(subflow.ends[end]);
@@ -201,38 +208,14 @@ impl Multi {
         net.transmit(self.subflows[index].ends[end]);
     }
 
-    /// Opens the subflows whose time has come: the first that stands, then the others.
-    fn greet(&mut self, net: &mut Net) {
-        let first_is_up = self.subflows.iter().any(|subflow| subflow.up[CLIENT]);
-        let mut opened = self.subflows.iter().any(|subflow| subflow.greeting_sent);
-        for subflow in &mut self.subflows {
-            let stands = net.endpoint(subflow.ends[CLIENT]).is_established();
-            if stands && !subflow.greeting_sent && (first_is_up || !opened) {
-                subflow.greeting_sent = true;
-                opened = true;
-                write_greeting(subflow, CLIENT, net);
-            }
-        }
-    }
-
     fn take_input(&mut self, index: usize, end: usize, net: &mut Net) {
+        if !self.take_greeting(index, end, net) {
+            return;
+        }
         let now = Instant::from_nanos(net.now_ns());
         let subflow = &mut self.subflows[index];
-        if !subflow.up[end] {
-            if subflow.inputs[end].len() < GREETING {
-                return;
-            }
-            let _ = subflow.inputs[end].split_to(GREETING);
-            subflow.up[end] = true;
-            let (id, path) = (subflow.id, subflow.path);
-            if end == SERVER {
-                write_greeting(subflow, SERVER, net);
-            }
-            self.sessions[end].subflow_up(id, path, now);
-            self.greet(net);
-        }
-        let subflow = &mut self.subflows[index];
-        let taken = self.sessions[end].handle_input(subflow.id, &mut subflow.inputs[end], now);
+        let Some(id) = subflow.id else { return };
+        let taken = self.sessions[end].handle_input(id, &mut subflow.inputs[end], now);
         taken.expect("both ends are ours and keep to the protocol");
     }
 
@@ -268,12 +251,30 @@ impl Multi {
             }
         }
         for id in self.penalties.try_iter() {
-            if let Some(subflow) = self.subflows.iter().find(|subflow| subflow.id == id) {
+            if let Some(subflow) = self.subflows.iter().find(|subflow| subflow.id == Some(id)) {
                 net.endpoint_mut(subflow.ends[SERVER]).penalise();
             }
         }
-        while self.sessions[end].poll_event().is_some() {}
+        while let Some(event) = self.sessions[end].poll_event() {
+            if end == CLIENT {
+                self.note_event(&event, now);
+            }
+        }
+        self.act(net);
         self.due_ns[end] = self.sessions[end].poll_timeout(now).map(Instant::as_nanos);
+    }
+
+    /// What the client's session finds of a subflow.
+    fn note_event(&mut self, event: &Event, now: Instant) {
+        let (id, since) = match *event {
+            Event::SubflowSilent(id) => (id, Some(now)),
+            Event::SubflowRecovered(id) => (id, None),
+            _ => return,
+        };
+        if let Some(subflow) = self.subflows.iter_mut().find(|subflow| subflow.id == Some(id)) {
+            subflow.silent_since = since;
+            self.paths.note_news(id);
+        }
     }
 
     /// Notes which subflows have room and nothing to send though data wait: until the next event.
@@ -360,12 +361,14 @@ impl Multi {
     /// says so.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
         let allowed = self.oracles_choice(end, net);
-        let Self { sessions, subflows, scheduler, oracle, by_segment, mss, out, .. } = self;
+        let Self { sessions, subflows, paths, scheduler, oracle, by_segment, mss, out, .. } = self;
         let (mss, by_segment) = (*mss, *by_segment);
         let session = &mut sessions[end];
         while let Some(id) = session.poll_wake() {
-            let woken = subflows.iter_mut().find(|subflow| subflow.id == id);
-            woken.expect("a session knows its subflows").woken[end] = true;
+            // One may have ended since.
+            if let Some(woken) = subflows.iter_mut().find(|subflow| subflow.id == Some(id)) {
+                woken.woken[end] = true;
+            }
         }
         for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end] && subflow.stale[end]) {
             subflow.tell(end, session, by_segment.then_some(*scheduler), mss, net);
@@ -375,7 +378,7 @@ impl Multi {
             for (at, subflow) in subflows.iter().enumerate() {
                 let may = allowed.as_ref().is_none_or(|allowed| allowed[at]);
                 let room = if may { subflow.room[end].min(mss - RECORD_HEADER) } else { 0 };
-                session.handle_room(subflow.id, room);
+                subflow.id.inspect(|&id| session.handle_room(id, room));
             }
         }
         let mut moved = false;
@@ -384,11 +387,15 @@ impl Multi {
             if !(std::mem::take(&mut subflow.woken[end]) || spare) {
                 continue;
             }
-            let bytes = session.poll_transmit(subflow.id, out, now);
+            let Some(id) = subflow.id else { continue };
+            let bytes = session.poll_transmit(id, out, now);
             if bytes == 0 {
                 continue;
             }
             moved = true;
+            if end == CLIENT && std::mem::take(&mut subflow.rests) {
+                paths.note_news(id);
+            }
             subflow.pipes[end].write(out);
             net.endpoint_mut(subflow.ends[end]).write(bytes);
             net.transmit(subflow.ends[end]);
@@ -404,9 +411,8 @@ impl Multi {
             // Only copies are left to be asked for.
             return None;
         }
-        let subflows = self.subflows.iter().zip(losses);
-        let forecasts = subflows.map(|(subflow, &loss)| {
-            let [client, server] = subflow.ends;
+        let forecasts = self.subflows.iter().map(|subflow| {
+            let ([client, server], loss) = (subflow.ends, losses[subflow.k]);
             subflow.up[end].then(|| forecast(server, client, self.mss, loss, net)).flatten()
         });
         Some(may_ask(&forecasts.collect::<Vec<_>>(), self.sessions[end].unsent()))
@@ -415,13 +421,18 @@ impl Multi {
     // ---- timers ----
 
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.due_ns.into_iter().flatten().min()
+        let paths = self.paths.next().map(Instant::as_nanos);
+        self.due_ns.into_iter().flatten().chain(paths).min()
     }
 
     /// Does what is due. Returns whether anything was.
-    pub(super) fn expire(&mut self, net: &Net) -> bool {
+    pub(super) fn expire(&mut self, net: &mut Net) -> bool {
         let now = Instant::from_nanos(net.now_ns());
         let mut any = false;
+        if self.paths.next().is_some_and(|at| at <= now) {
+            self.expire_paths(net);
+            any = true;
+        }
         for (session, due) in self.sessions.iter_mut().zip(self.due_ns) {
             if due.is_some_and(|at| at <= now.as_nanos()) {
                 session.handle_timeout(now);
@@ -444,20 +455,15 @@ impl Subflow {
         mss: u64,
         net: &Net,
     ) {
+        self.stale[end] = false;
+        let Some(id) = self.id else { return };
         let endpoint = net.endpoint(self.ends[end]);
         let info = endpoint.info(mss);
-        session.handle_path_info(self.id, info);
+        session.handle_path_info(id, info);
         let holds = kernel.is_some() && endpoint.waits_for_burst(net.now_ns());
         self.room[end] = if holds { 0 } else { room(kernel, mss, &info) };
-        session.handle_room(self.id, self.room[end]);
-        self.stale[end] = false;
+        session.handle_room(id, self.room[end]);
     }
-}
-
-fn write_greeting(subflow: &mut Subflow, end: usize, net: &mut Net) {
-    subflow.pipes[end].write(&mut VecDeque::from([Bytes::from_static(&ZEROS[..GREETING])]));
-    net.endpoint_mut(subflow.ends[end]).write(GREETING as u64);
-    net.transmit(subflow.ends[end]);
 }
 
 /// Payload bytes that a subflow may be given now. Kernels fill its congestion window; upstream's MPTCP

@@ -35,6 +35,8 @@ enum State {
     Opening { server: bool, sent_ns: Option<u64>, tries: u32 },
     /// Carries data.
     Established,
+    /// Broken off: by this side, or by the peer, which is answered so too.
+    Closed,
 }
 
 /// One end of a TCP connection.
@@ -43,6 +45,7 @@ pub(crate) struct Endpoint {
     peer: u32,
     state: State,
     syn_due: bool,
+    rst_due: bool,
     tx: Sender,
     rx: Receiver,
 }
@@ -58,6 +61,7 @@ impl Endpoint {
             peer: config.peer,
             state: State::Listening,
             syn_due: false,
+            rst_due: false,
             tx,
             rx: Receiver::new(config.mss, config.receive_buffer),
         }
@@ -74,6 +78,18 @@ impl Endpoint {
         self.state == State::Established
     }
 
+    /// Breaks the connection off; what was not sent or not acknowledged is forgotten. The peer is
+    /// told if it may know of the connection.
+    pub(crate) fn abort(&mut self) {
+        self.rst_due = self.state != State::Listening && self.state != State::Closed;
+        (self.state, self.syn_due) = (State::Closed, false);
+    }
+
+    /// Whether it has been broken off.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
     // ---- the application's side ----
 
     /// Appends `bytes` to the stream to send.
@@ -84,6 +100,11 @@ impl Endpoint {
     /// Bytes written in all.
     pub(crate) const fn written(&self) -> u64 {
         self.tx.end()
+    }
+
+    /// Bytes written and not sent yet.
+    pub(crate) const fn unsent(&self) -> u64 {
+        self.tx.unsent()
     }
 
     /// Bytes acknowledged by the peer.
@@ -178,6 +199,14 @@ impl Endpoint {
         now_ns: u64,
         coupling: &Coupling<'_>,
     ) -> bool {
+        if segment.rst {
+            (self.state, self.syn_due) = (State::Closed, false);
+            return false;
+        }
+        if self.state == State::Closed {
+            self.rst_due = true;
+            return false;
+        }
         if segment.syn {
             return self.handle_syn(segment, now_ns);
         }
@@ -222,6 +251,7 @@ impl Endpoint {
                 self.rx.force_ack();
                 false
             }
+            State::Closed => false,
         }
     }
 
@@ -237,7 +267,7 @@ impl Endpoint {
     /// When to call [`handle_timeout`](Self::handle_timeout) and poll, at the latest.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         match self.state {
-            State::Listening => None,
+            State::Listening | State::Closed => None,
             State::Opening { sent_ns, tries, .. } => {
                 // The request is repeated after 1, 2, 4, … s (RFC 6298 §2.1).
                 sent_ns.map(|sent| sent + (SECOND << tries.clamp(1, 7) >> 1))
@@ -255,7 +285,7 @@ impl Endpoint {
                 self.syn_due = true;
             }
             State::Established => self.tx.handle_timeout(now_ns, coupling),
-            State::Listening | State::Opening { .. } => {}
+            State::Listening | State::Opening { .. } | State::Closed => {}
         }
     }
 
@@ -263,6 +293,12 @@ impl Endpoint {
     pub(crate) fn poll_transmit(&mut self, now_ns: u64) -> Option<Segment> {
         match &mut self.state {
             State::Listening => None,
+            State::Closed => std::mem::take(&mut self.rst_due).then(|| Segment {
+                to: self.peer,
+                rst: true,
+                sent_ns: now_ns,
+                ..Segment::default()
+            }),
             State::Opening { server, sent_ns, tries } => {
                 if !std::mem::take(&mut self.syn_due) {
                     return None;

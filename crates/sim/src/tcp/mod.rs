@@ -16,6 +16,7 @@ mod tests;
 
 pub(crate) use endpoint::{Endpoint, EndpointConfig};
 pub(crate) use segment::Segment;
+pub(crate) use sender::SenderStats;
 
 /// Milliseconds in nanoseconds.
 pub(crate) const MS: u64 = 1_000_000;

@@ -34,6 +34,8 @@ pub(crate) struct Segment {
     pub(crate) wants_answer: bool,
     /// A connection request.
     pub(crate) syn: bool,
+    /// The sender knows no such connection, or not any more.
+    pub(crate) rst: bool,
     /// Whether `ack` counts; not in the first segment of a connection.
     pub(crate) has_ack: bool,
 }

@@ -190,7 +190,7 @@ impl Inner {
     ) {
         let Some(slot) = self.slots.iter_mut().find(|slot| slot.id == id) else { return };
         slot.silent_since = since;
-        effects.notifies.push(Arc::clone(&slot.health));
+        effects.path_news = true;
         let kind = match since {
             Some(_) => PathEventKind::Silent { subflow: id.0 },
             None => PathEventKind::Recovered { subflow: id.0 },

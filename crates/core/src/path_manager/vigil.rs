@@ -5,12 +5,10 @@
 
 use std::time::Duration;
 
-use weftline_core::Instant;
-
-use crate::socket::TcpInfo;
+use crate::Instant;
 
 /// How often a subflow in use is looked at.
-pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// What the kernel waits at least before it sends again by its timer (`TCP_RTO_MIN`).
 const RTO_MIN: Duration = Duration::from_millis(200);
 /// No subflow is given longer, whatever its round-trip time has been.
@@ -21,21 +19,29 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// A subflow on which data came and come no more is asked for a sign of life after this long.
 const QUIET: Duration = Duration::from_millis(200);
 
-/// What is known of a subflow at one look.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    /// The kernel's figures.
-    pub(crate) info: TcpInfo,
+/// What is known of a subflow at one look: the kernel's figures, in bytes, and the session's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// What the peer's kernel has acknowledged in all.
+    pub acked: u64,
+    /// Sent and not acknowledged.
+    pub unacked: u64,
+    /// In the socket and not sent yet.
+    pub unsent: u64,
+    /// Smoothed round-trip time.
+    pub srtt: Duration,
+    /// Round-trip time variation.
+    pub rttvar: Duration,
     /// Since when the session finds that its data do not arrive.
-    pub(crate) silent_since: Option<Instant>,
+    pub silent_since: Option<Instant>,
     /// Bytes of the peer's data that have come on it. What else the kernel has received, such as the
     /// answers to our own questions, does not count: they would have us ask for ever.
-    pub(crate) received: u64,
+    pub received: u64,
 }
 
 /// What a look comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(super) enum Verdict {
     /// Nothing is on its way: no need to look before something is written.
     Idle,
     /// Nothing speaks against it.
@@ -48,7 +54,7 @@ pub(crate) enum Verdict {
 
 /// A watch over one subflow.
 #[derive(Debug, Default)]
-pub(crate) struct Vigil {
+pub(super) struct Vigil {
     /// The kernel's count of acknowledged bytes, and since when it has stood still with bytes in
     /// the socket.
     still: Option<(u64, Instant)>,
@@ -58,15 +64,15 @@ pub(crate) struct Vigil {
 
 impl Vigil {
     /// Judges the subflow at `now`.
-    pub(crate) fn judge(&mut self, look: &Look, now: Instant) -> Verdict {
-        let TcpInfo { unacked_bytes, unsent_bytes, acked_bytes, .. } = look.info;
+    pub(super) fn judge(&mut self, look: &Look, now: Instant) -> Verdict {
+        let Look { unacked, unsent, acked, .. } = *look;
         self.still = match self.still {
-            _ if unacked_bytes + unsent_bytes == 0 => None,
-            Some((at, since)) if at == acked_bytes => Some((at, since)),
-            _ => Some((acked_bytes, now)),
+            _ if unacked == 0 && unsent == 0 => None,
+            Some((at, since)) if at == acked => Some((at, since)),
+            _ => Some((acked, now)),
         };
         // With nothing on its way the peer's window is shut, which is its good right for a while.
-        let patience = if unacked_bytes == 0 { LONGEST } else { repair_time(&look.info) };
+        let patience = if unacked == 0 { LONGEST } else { repair_time(look) };
         let still = self.still.is_some_and(|(_, since)| now.since(since) >= patience);
         if still || look.silent_since.is_some_and(|since| now.since(since) >= SILENCE) {
             return Verdict::Stalled;
@@ -88,8 +94,9 @@ impl Vigil {
 }
 
 /// How long the kernel takes to repair a lost segment by its timer, the answer included.
-fn repair_time(info: &TcpInfo) -> Duration {
-    (2 * info.srtt + RTO_MIN.max(4 * info.rttvar)).min(LONGEST)
+fn repair_time(look: &Look) -> Duration {
+    let spread = look.rttvar.saturating_mul(4);
+    look.srtt.saturating_mul(2).saturating_add(RTO_MIN.max(spread)).min(LONGEST)
 }
 
 #[cfg(test)]
@@ -101,14 +108,8 @@ mod tests {
     }
 
     fn look(acked: u64, unacked: u64, received: u64) -> Look {
-        let info = TcpInfo {
-            acked_bytes: acked,
-            unacked_bytes: unacked,
-            srtt: Duration::from_millis(20),
-            rttvar: Duration::from_millis(5),
-            ..TcpInfo::default()
-        };
-        Look { info, silent_since: None, received }
+        let (srtt, rttvar) = (Duration::from_millis(20), Duration::from_millis(5));
+        Look { acked, unacked, srtt, rttvar, received, ..Look::default() }
     }
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
     fn a_shut_window_is_waited_for() {
         let mut vigil = Vigil::default();
         let mut shut = look(100, 0, 0);
-        shut.info.unsent_bytes = 4000;
+        shut.unsent = 4000;
         for (ms, verdict) in [(0, Verdict::Alive), (1999, Verdict::Alive), (2000, Verdict::Stalled)]
         {
             assert_eq!(vigil.judge(&shut, at(ms)), verdict);

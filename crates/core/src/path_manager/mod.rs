@@ -1,0 +1,370 @@
+//! The path manager of a client's connection: brings each path up, and up again.
+//!
+//! Sans-IO: a driver carries out [`Action`]s, tells what came of them, and calls
+//! [`PathManager::handle_timeout`] when [`PathManager::poll_timeout`] says. The daemons dial with
+//! sockets, the simulator with its TCP endpoints.
+//!
+//! ```text
+//!            ┌────────────── failed ──────────────┐
+//!            ▼                                    │
+//!  Waiting ──▶ Trying: dial, secure, hello | join ┴─▶ Up ──▶ Dark: dial again and again,
+//!                                                    ▲ ▲      beside the stalled subflow
+//!                                                    │ └ goes on ┘ │
+//!                                                    └─── joined ──┘
+//! ```
+//!
+//! One path says hello, which opens the connection; others wait for the answer and join, or say it
+//! again when it fails. A path that cannot be reached is left out and tried again. A subflow that
+//! makes no progress is not waited for, as the kernel's retransmission timer backs off
+//! exponentially: fresh TCP connections are tried beside it on the same path, and the first that
+//! answers takes its place. A path that is taken out of use drains first.
+
+mod attempt;
+mod leaving;
+mod pace;
+mod path;
+mod vigil;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use self::attempt::{Attempt, Stage};
+pub use self::attempt::{AttemptId, Failure};
+pub use self::leaving::Carried;
+use self::leaving::Leaving;
+pub use self::pace::ProbeSeat;
+use self::path::Path;
+pub use self::vigil::Look;
+use crate::rng::Rng;
+use crate::{Instant, PathId, SubflowId};
+
+/// Failures of each path after which opening a connection fails.
+const FAILURES: u32 = 2;
+/// How long paths in reserve wait for the others to open a connection.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// A path to keep up.
+#[derive(Clone, Debug)]
+pub struct PathPlan {
+    /// Its number.
+    pub id: PathId,
+    /// Whether it leaves the first word to others.
+    pub reserve: bool,
+    /// Shared with the other connections over the path.
+    pub seat: ProbeSeat,
+    /// For the jitter of its waits.
+    pub rng: Rng,
+}
+
+/// What the driver is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Begin a TCP connection to the server over the path. Then
+    /// [`handle_connected`](PathManager::handle_connected).
+    Dial {
+        /// The attempt that it begins.
+        attempt: AttemptId,
+        /// The path.
+        path: PathId,
+        /// Whether the path has not been up: many connections may begin at once.
+        first: bool,
+    },
+    /// Secure the attempt's TCP connection (TLS, if there is any). Then
+    /// [`handle_secured`](PathManager::handle_secured).
+    Secure(AttemptId),
+    /// Say hello on the attempt's connection, and what the application has to say behind it. When it
+    /// is answered, [`handle_up`](PathManager::handle_up).
+    Hello(AttemptId, SubflowId),
+    /// Join the open connection. When that is answered, [`handle_up`](PathManager::handle_up).
+    Join(AttemptId, SubflowId),
+    /// Forget the attempt.
+    Abandon(AttemptId),
+    /// The attempt's handshake has taken too long: as `Abandon`, and it counts as failed.
+    TimeOut(AttemptId, Duration),
+    /// Look at the subflow: [`handle_look`](PathManager::handle_look).
+    Look(SubflowId),
+    /// Nothing is on the subflow's way: tell its next write by
+    /// [`handle_news`](PathManager::handle_news), and look at it once more.
+    Rest(SubflowId),
+    /// Ask the peer for a sign of life on the subflow.
+    Probe(SubflowId),
+    /// The subflow is not waited for any longer.
+    Stalled(PathId, SubflowId),
+    /// Another subflow has taken this one's place: close it.
+    Replace(SubflowId),
+    /// Say what is still on the path's subflows: [`handle_carried`](PathManager::handle_carried).
+    Carried(PathId),
+    /// Close the path's subflows.
+    ClosePath(PathId),
+    /// Every path has failed too often to open the connection.
+    GiveUp,
+}
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// Nobody is saying hello.
+    Unsaid,
+    /// This attempt is.
+    Said(AttemptId),
+    /// The server has answered.
+    Open,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct PathManager {
+    handshake_timeout: Duration,
+    dial_timeout: Option<Duration>,
+    paths: Vec<Path>,
+    leaving: Vec<Leaving>,
+    opening: Opening,
+    hellos: usize,
+    next_attempt: u64,
+    next_subflow: u64,
+    /// Whether a subflow would be of use.
+    wanted: bool,
+    actions: VecDeque<Action>,
+}
+
+impl PathManager {
+    /// For a connection that nobody has begun. TLS, and then hello or join, may take
+    /// `handshake_timeout` each, at most. A dial may take `dial_timeout`, if the driver does not
+    /// bound it itself.
+    pub fn new(
+        plans: Vec<PathPlan>,
+        handshake_timeout: Duration,
+        dial_timeout: Option<Duration>,
+        now: Instant,
+    ) -> Self {
+        let paths = plans.into_iter().map(|plan| {
+            let until = if plan.reserve { now + HEAD_START } else { now };
+            Path::new(plan, until)
+        });
+        Self {
+            handshake_timeout,
+            dial_timeout,
+            paths: paths.collect(),
+            leaving: Vec::new(),
+            opening: Opening::Unsaid,
+            hellos: 0,
+            next_attempt: 0,
+            next_subflow: 0,
+            wanted: true,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// What to do next.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), at the latest.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let paths = self.paths.iter().filter_map(|path| path.deadline(self.wanted));
+        paths.chain(self.leaving.iter().map(Leaving::next)).min()
+    }
+
+    /// The path that a subflow, up or stalled, is on.
+    pub fn path_of(&self, subflow: SubflowId) -> Option<PathId> {
+        self.paths.iter().find(|path| path.subflow() == Some(subflow)).map(|path| path.plan.id)
+    }
+
+    /// The paths that have no subflow, or a stalled one.
+    pub fn dark(&self) -> impl Iterator<Item = PathId> + '_ {
+        self.paths.iter().filter(|path| path.is_dark()).map(|path| path.plan.id)
+    }
+
+    // ---- what the driver has seen ----
+
+    /// Says whether a subflow would be of use: not once the connection is over.
+    pub fn set_wanted(&mut self, wanted: bool, now: Instant) {
+        if std::mem::replace(&mut self.wanted, wanted) && !wanted {
+            for path in &mut self.paths {
+                path.pause(now, &mut self.actions);
+            }
+        }
+    }
+
+    /// The attempt's TCP connection stands; its handshake took `rtt`.
+    pub fn handle_connected(&mut self, attempt: AttemptId, rtt: Duration, now: Instant) {
+        let (most, actions) = (self.handshake_timeout, &mut self.actions);
+        let Some(path) = find(&mut self.paths, attempt) else { return };
+        path.connected(attempt, rtt, most, now, actions);
+    }
+
+    /// The attempt's connection is secured: it says hello, or joins, or waits until it can.
+    pub fn handle_secured(&mut self, attempt: AttemptId, now: Instant) {
+        if let Some(found) = self.attempt_mut(attempt) {
+            found.wait();
+            self.greet(now);
+        }
+    }
+
+    /// The attempt's hello or join has been answered: its subflow is up.
+    pub fn handle_up(&mut self, attempt: AttemptId, now: Instant) {
+        let Some(path) = find(&mut self.paths, attempt) else { return };
+        path.up(attempt, now, &mut self.actions);
+        self.opening = Opening::Open;
+        self.greet(now);
+    }
+
+    /// The attempt has failed.
+    pub fn handle_failed(&mut self, attempt: AttemptId, failure: Failure, now: Instant) {
+        let (is_open, most) = (self.opening == Opening::Open, self.handshake_timeout);
+        if self.opening == Opening::Said(attempt) {
+            self.opening = Opening::Unsaid;
+        }
+        let Some(path) = find(&mut self.paths, attempt) else { return };
+        path.failed(attempt, failure, is_open, most, now, &mut self.actions);
+        if !is_open {
+            self.judge_failures(now);
+        }
+        self.greet(now);
+    }
+
+    /// The subflow is gone.
+    pub fn handle_down(&mut self, subflow: SubflowId, now: Instant) {
+        for path in &mut self.paths {
+            path.down(subflow, now);
+        }
+    }
+
+    /// Something may have changed about the subflow: it was written to, or the session judges it
+    /// otherwise.
+    pub fn handle_news(&mut self, subflow: SubflowId) {
+        if let Some(path) = self.paths.iter_mut().find(|path| path.subflow() == Some(subflow)) {
+            path.news(&mut self.actions);
+        }
+    }
+
+    /// What a look at the subflow has shown; `None` if its socket is gone.
+    pub fn handle_look(&mut self, subflow: SubflowId, look: Option<Look>, now: Instant) {
+        let (most, wanted, actions) = (self.handshake_timeout, self.wanted, &mut self.actions);
+        if let Some(path) = self.paths.iter_mut().find(|path| path.subflow() == Some(subflow)) {
+            path.looked(look.as_ref(), wanted, most, now, actions);
+        }
+    }
+
+    /// The machine's links or routes have changed: paths that are dark may have come back.
+    pub fn handle_links_changed(&mut self) {
+        self.paths.iter_mut().for_each(Path::hurry);
+    }
+
+    /// The server has answered another connection on the path.
+    pub fn handle_answered(&mut self, path: PathId) {
+        self.paths.iter_mut().filter(|other| other.plan.id == path).for_each(Path::hurry);
+    }
+
+    /// The connection has these paths from now on. Those that are not there any more drain.
+    pub fn set_paths(&mut self, plans: Vec<PathPlan>, now: Instant) {
+        let (actions, leaving) = (&mut self.actions, &mut self.leaving);
+        self.paths.retain_mut(|path| {
+            let stays = plans.iter().any(|plan| plan.id == path.plan.id);
+            if !stays {
+                path.abandon_all(actions);
+                leaving.push(Leaving::new(path.plan.id, now));
+            }
+            stays
+        });
+        for plan in plans {
+            self.leaving.retain(|leaving| leaving.path != plan.id);
+            if !self.paths.iter().any(|path| path.plan.id == plan.id) {
+                self.paths.push(Path::new(PathPlan { reserve: false, ..plan }, now));
+            }
+        }
+    }
+
+    /// What is still on the subflows of a path that drains; `None` if it has none.
+    pub fn handle_carried(&mut self, path: PathId, carried: Option<Carried>, now: Instant) {
+        let Some(at) = self.leaving.iter().position(|leaving| leaving.path == path) else { return };
+        let done = match carried {
+            None => true,
+            Some(carried) if self.leaving[at].is_through(&carried, now) => {
+                self.actions.push_back(Action::ClosePath(path));
+                true
+            }
+            Some(_) => false,
+        };
+        if done {
+            self.leaving.remove(at);
+        }
+    }
+
+    /// Does what is due; `moved` is how many bytes the connection has delivered in all, in both
+    /// directions.
+    pub fn handle_timeout(&mut self, moved: u64, now: Instant) {
+        for leaving in &mut self.leaving {
+            leaving.handle_timeout(now, &mut self.actions);
+        }
+        let late: Vec<AttemptId> =
+            self.paths.iter().flat_map(Path::attempts).filter_map(|one| one.late(now)).collect();
+        for attempt in late {
+            let limit = self.attempt_mut(attempt).map_or(Duration::ZERO, |one| one.limit);
+            self.actions.push_back(Action::TimeOut(attempt, limit));
+            self.handle_failed(attempt, Failure::Temporary, now);
+        }
+        if !self.wanted {
+            return;
+        }
+        for path in &mut self.paths {
+            let dial = path.handle_timeout(moved, now, &mut self.actions);
+            if let Some(first) = dial {
+                let attempt = AttemptId(self.next_attempt);
+                self.next_attempt += 1;
+                path.dial(Attempt::new(attempt, self.dial_timeout, now));
+                self.actions.push_back(Action::Dial { attempt, path: path.plan.id, first });
+            }
+        }
+    }
+
+    // ---- inside ----
+
+    fn attempt_mut(&mut self, attempt: AttemptId) -> Option<&mut Attempt> {
+        self.paths.iter_mut().find_map(|path| path.attempt_mut(attempt))
+    }
+
+    /// Lets those that are secured say hello, one at a time, or join.
+    fn greet(&mut self, now: Instant) {
+        while !matches!(self.opening, Opening::Said(_)) {
+            let paths = self.paths.len();
+            let mut attempts = self.paths.iter_mut().flat_map(Path::attempts_mut);
+            let Some(attempt) = attempts.find(|one| one.stage == Stage::Waiting) else { return };
+            let (id, subflow) = (attempt.id, SubflowId(self.next_subflow));
+            self.next_subflow += 1;
+            attempt.subflow = Some(subflow);
+            if self.opening == Opening::Open {
+                attempt.enter(Stage::Greeting, attempt.limit, now);
+                self.actions.push_back(Action::Join(id, subflow));
+                continue;
+            }
+            self.opening = Opening::Said(id);
+            self.hellos += 1;
+            // One that goes dark holds up all others, which wait for it. So it has little time, as
+            // long as there is another path that has not tried: the server may just be busy.
+            let timeout = self.handshake_timeout;
+            let limit = if self.hellos < paths { attempt.quick(timeout) } else { timeout };
+            attempt.enter(Stage::Greeting, limit, now);
+            self.actions.push_back(Action::Hello(id, subflow));
+        }
+    }
+
+    /// Paths in reserve are wanted when all others have failed; when all have failed too often, that
+    /// is the end.
+    fn judge_failures(&mut self, now: Instant) {
+        if self.paths.iter().all(|path| path.failures > 0 || path.plan.reserve) {
+            self.paths.iter_mut().for_each(|path| path.end_reserve(now));
+        }
+        if self.paths.iter().all(|path| path.failures >= FAILURES) {
+            self.actions.push_back(Action::GiveUp);
+        }
+    }
+}
+
+fn find(paths: &mut [Path], attempt: AttemptId) -> Option<&mut Path> {
+    paths.iter_mut().find(|path| path.attempts().any(|one| one.id == attempt))
+}

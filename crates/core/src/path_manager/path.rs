@@ -1,0 +1,383 @@
+//! One path of a connection: waiting, trying, up, or dark.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::attempt::{Attempt, Stage};
+use super::pace::{Backoff, Pace};
+use super::vigil::{LOOK_INTERVAL, Look, Verdict, Vigil};
+use super::{Action, AttemptId, FAILURES, Failure, PathPlan};
+use crate::{Instant, SubflowId};
+
+/// A subflow that goes on within this time after it was found stalled is kept. One that took
+/// longer is replaced all the same: its other direction may wait for a timer yet.
+const SHORT_STALL: Duration = Duration::from_millis(400);
+/// A subflow that goes on after a longer stall is kept if nothing has taken its place by then.
+const LONG_STALL: Duration = Duration::from_secs(3);
+/// Dials under way at once on one path.
+pub(super) const MAX_DIALS: usize = 16;
+/// The least time between two dials, however often links and routes change.
+const LEAST_WAIT: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(super) struct Path {
+    pub(super) plan: PathPlan,
+    /// How often it has failed while the connection was not open.
+    pub(super) failures: u32,
+    backoff: Backoff,
+    attempts: Vec<Attempt>,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It is tried then.
+    Waiting { until: Instant },
+    /// Its first subflow is being brought up.
+    Trying,
+    /// It has a subflow.
+    Up(Watched),
+    /// It has none, or a stalled one, and is dialled again and again.
+    Dark(Box<Dark>),
+}
+
+/// A subflow that is watched.
+#[derive(Debug)]
+struct Watched {
+    subflow: SubflowId,
+    vigil: Vigil,
+    /// `None` while nothing is on its way: then its next write tells.
+    next_look: Option<Instant>,
+    /// Whether the driver tells of its next write.
+    rests: bool,
+}
+
+#[derive(Debug)]
+struct Dark {
+    /// The stalled subflow.
+    old: Option<(Watched, Stall)>,
+    pace: Pace,
+    last: Option<Instant>,
+    next: Instant,
+}
+
+/// Since when a subflow makes no progress, and again does.
+#[derive(Debug)]
+struct Stall {
+    began: Instant,
+    recovered: Option<Instant>,
+}
+
+impl Path {
+    pub(super) fn new(plan: PathPlan, until: Instant) -> Self {
+        let backoff = Backoff::new(plan.rng.clone());
+        let (failures, attempts, state) = (0, Vec::new(), State::Waiting { until });
+        Self { plan, failures, backoff, attempts, state }
+    }
+
+    pub(super) fn attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter()
+    }
+
+    pub(super) fn attempts_mut(&mut self) -> impl Iterator<Item = &mut Attempt> {
+        self.attempts.iter_mut()
+    }
+
+    pub(super) fn attempt_mut(&mut self, id: AttemptId) -> Option<&mut Attempt> {
+        self.attempts.iter_mut().find(|attempt| attempt.id == id)
+    }
+
+    /// Its subflow, up or stalled.
+    pub(super) fn subflow(&self) -> Option<SubflowId> {
+        match &self.state {
+            State::Up(watched) => Some(watched.subflow),
+            State::Dark(dark) => dark.old.as_ref().map(|(watched, _)| watched.subflow),
+            State::Waiting { .. } | State::Trying => None,
+        }
+    }
+
+    pub(super) const fn is_dark(&self) -> bool {
+        matches!(self.state, State::Dark(_))
+    }
+
+    /// When it has something to do; attempts and dials only while a subflow is `wanted`.
+    pub(super) fn deadline(&self, wanted: bool) -> Option<Instant> {
+        let own = match &self.state {
+            State::Waiting { until } => Some(*until),
+            State::Dark(dark) => Some(dark.next),
+            State::Up(_) | State::Trying => None,
+        };
+        let look = match &self.state {
+            State::Up(watched) => watched.next_look,
+            _ => None,
+        };
+        let attempts = self.attempts.iter().filter_map(Attempt::deadline);
+        attempts.chain(own.filter(|_| wanted)).chain(look.filter(|_| wanted)).min()
+    }
+
+    /// It is wanted now, if it has been in reserve.
+    pub(super) fn end_reserve(&mut self, now: Instant) {
+        if let State::Waiting { until } = &mut self.state
+            && self.plan.reserve
+            && self.failures == 0
+        {
+            *until = now.min(*until);
+        }
+    }
+
+    /// Dials soon, if it is dark.
+    pub(super) fn hurry(&mut self) {
+        if let State::Dark(dark) = &mut self.state {
+            let soon = dark.last.map_or(dark.next, |last| last + LEAST_WAIT);
+            dark.next = dark.next.min(soon);
+        }
+    }
+
+    /// Does what is due. Returns whether to dial, and whether for the first time.
+    pub(super) fn handle_timeout(
+        &mut self,
+        moved: u64,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) -> Option<bool> {
+        match &mut self.state {
+            State::Waiting { until } if *until <= now => {
+                self.state = State::Trying;
+                Some(true)
+            }
+            State::Up(watched) => {
+                if watched.next_look.is_some_and(|at| at <= now) {
+                    watched.next_look = Some(now + LOOK_INTERVAL);
+                    actions.push_back(Action::Look(watched.subflow));
+                }
+                None
+            }
+            State::Dark(dark) if dark.next <= now => {
+                dark.last = Some(now);
+                dark.next = now + dark.pace.wait(&self.plan.seat, moved, now);
+                if let Some((old, _)) = &dark.old {
+                    actions.push_back(Action::Look(old.subflow));
+                }
+                let dials = self.attempts.iter().filter(|one| one.stage == Stage::Dialing).count();
+                let entering = self.attempts.iter().any(Attempt::is_entering);
+                (dials < MAX_DIALS && !entering).then_some(false)
+            }
+            State::Waiting { .. } | State::Trying | State::Dark(_) => None,
+        }
+    }
+
+    pub(super) fn dial(&mut self, attempt: Attempt) {
+        self.attempts.push(attempt);
+    }
+
+    /// An attempt's TCP connection stands. `most` is what a handshake may take.
+    pub(super) fn connected(
+        &mut self,
+        id: AttemptId,
+        rtt: Duration,
+        most: Duration,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
+        if let Some(attempt) = self.attempt_mut(id) {
+            attempt.connected(rtt);
+        }
+        match self.subflow() {
+            // A look first: the stalled subflow may go on after all.
+            Some(old) => actions.push_back(Action::Look(old)),
+            None => self.secure_next(most, now, actions),
+        }
+    }
+
+    /// Goes on with the next connection that stands, if none is further.
+    fn secure_next(&mut self, most: Duration, now: Instant, actions: &mut VecDeque<Action>) {
+        if self.attempts.iter().any(Attempt::is_entering) {
+            return;
+        }
+        let is_dark = self.is_dark();
+        let mut attempts = self.attempts.iter_mut();
+        if let Some(next) = attempts.find(|one| one.stage == Stage::Connected) {
+            let limit = if is_dark { next.quick(most) } else { most };
+            next.enter(Stage::Securing, limit, now);
+            actions.push_back(Action::Secure(next.id));
+        }
+    }
+
+    /// An attempt's subflow is up.
+    pub(super) fn up(&mut self, id: AttemptId, now: Instant, actions: &mut VecDeque<Action>) {
+        let subflow = self.attempt_mut(id).and_then(|attempt| attempt.subflow);
+        self.attempts.retain(|attempt| attempt.id != id);
+        self.abandon_all(actions);
+        if let Some(old) = self.subflow() {
+            actions.push_back(Action::Replace(old));
+        }
+        if let Some(subflow) = subflow {
+            let (vigil, next_look) = (Vigil::default(), Some(now + LOOK_INTERVAL));
+            self.state = State::Up(Watched { subflow, vigil, next_look, rests: false });
+        }
+    }
+
+    /// An attempt has failed; `is_open` is whether the connection was open.
+    pub(super) fn failed(
+        &mut self,
+        id: AttemptId,
+        failure: Failure,
+        is_open: bool,
+        most: Duration,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
+        self.attempts.retain(|attempt| attempt.id != id);
+        match &mut self.state {
+            State::Trying if is_open => self.go_dark(None, now),
+            State::Trying => {
+                self.failures += if failure == Failure::Permanent { FAILURES } else { 1 };
+                self.state = State::Waiting { until: now + self.backoff.next() };
+            }
+            State::Dark(dark) => {
+                if failure != Failure::Temporary {
+                    dark.next = now + dark.pace.wait_after_refusal();
+                }
+                self.secure_next(most, now, actions);
+            }
+            State::Waiting { .. } | State::Up(_) => {}
+        }
+    }
+
+    /// A subflow is gone.
+    pub(super) fn down(&mut self, subflow: SubflowId, now: Instant) {
+        if self.subflow() != Some(subflow) {
+            return;
+        }
+        match &mut self.state {
+            State::Dark(dark) => dark.old = None,
+            _ => self.go_dark(None, now),
+        }
+    }
+
+    fn go_dark(&mut self, old: Option<(Watched, Stall)>, now: Instant) {
+        let pace = Pace::new(Backoff::new(self.plan.rng.clone()), now);
+        self.state = State::Dark(Box::new(Dark { old, pace, last: None, next: now }));
+    }
+
+    /// Something has happened to its subflow, which may have been written to.
+    pub(super) fn news(&mut self, actions: &mut VecDeque<Action>) {
+        if let State::Up(watched) = &mut self.state {
+            watched.rests = false;
+            actions.push_back(Action::Look(watched.subflow));
+        }
+    }
+
+    /// Its subflow has been looked at.
+    pub(super) fn looked(
+        &mut self,
+        look: Option<&Look>,
+        wanted: bool,
+        most: Duration,
+        now: Instant,
+        actions: &mut VecDeque<Action>,
+    ) {
+        let judge = |watched: &mut Watched| {
+            look.map_or(Verdict::Stalled, |look| watched.vigil.judge(look, now))
+        };
+        match &mut self.state {
+            State::Up(watched) => {
+                let verdict = judge(watched);
+                if !watched.note(verdict, now, actions) || !wanted {
+                    return;
+                }
+                actions.push_back(Action::Stalled(self.plan.id, watched.subflow));
+                let State::Up(watched) = std::mem::replace(&mut self.state, State::Trying) else {
+                    unreachable!("it was up a moment ago");
+                };
+                self.go_dark(Some((watched, Stall { began: now, recovered: None })), now);
+            }
+            State::Dark(dark) => {
+                let Some((watched, stall)) = &mut dark.old else { return };
+                stall.note(judge(watched), now);
+                if !stall.is_past(now) {
+                    return self.secure_next(most, now, actions);
+                }
+                let Some((mut watched, _)) = dark.old.take() else { return };
+                watched.next_look = Some(now + LOOK_INTERVAL);
+                self.state = State::Up(watched);
+                self.abandon_all(actions);
+            }
+            State::Waiting { .. } | State::Trying => {}
+        }
+    }
+
+    /// Forgets all that is under way, until it is wanted again.
+    pub(super) fn pause(&mut self, now: Instant, actions: &mut VecDeque<Action>) {
+        self.abandon_all(actions);
+        if matches!(self.state, State::Trying) {
+            self.state = State::Waiting { until: now };
+        }
+    }
+
+    /// Forgets all that is under way.
+    pub(super) fn abandon_all(&mut self, actions: &mut VecDeque<Action>) {
+        actions.extend(self.attempts.drain(..).map(|attempt| Action::Abandon(attempt.id)));
+    }
+}
+
+impl Watched {
+    /// Takes a verdict on the subflow. Returns whether it is stalled.
+    fn note(&mut self, verdict: Verdict, now: Instant, actions: &mut VecDeque<Action>) -> bool {
+        match verdict {
+            Verdict::Stalled => return true,
+            Verdict::Idle if self.rests => {
+                self.next_look = None;
+                return false;
+            }
+            Verdict::Idle => {
+                // Once more, when its next write tells: what was written before counts as seen then.
+                self.rests = true;
+                actions.push_back(Action::Rest(self.subflow));
+                return false;
+            }
+            Verdict::Quiet => actions.push_back(Action::Probe(self.subflow)),
+            Verdict::Alive => {}
+        }
+        self.rests = false;
+        let soon = now + LOOK_INTERVAL;
+        self.next_look = Some(self.next_look.map_or(soon, |at| at.min(soon)));
+        false
+    }
+}
+
+impl Stall {
+    fn note(&mut self, verdict: Verdict, now: Instant) {
+        self.recovered = match verdict {
+            Verdict::Stalled => None,
+            _ => Some(self.recovered.unwrap_or(now)),
+        };
+    }
+
+    /// Whether to be content with the subflow: it goes on so soon that it is better than a fresh
+    /// one, or nothing has taken its place for long.
+    fn is_past(&self, now: Instant) -> bool {
+        self.recovered
+            .is_some_and(|at| at.since(self.began) < SHORT_STALL || now.since(at) >= LONG_STALL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_stall_keeps_the_subflow_and_a_long_one_only_in_the_end() {
+        let at = Instant::from_millis;
+        let mut short = Stall { began: at(0), recovered: None };
+        short.note(Verdict::Stalled, at(200));
+        assert!(!short.is_past(at(200)));
+        short.note(Verdict::Alive, at(399));
+        assert!(short.is_past(at(399)));
+        let mut long = Stall { began: at(0), recovered: None };
+        long.note(Verdict::Alive, at(600));
+        assert!(!long.is_past(at(3599)) && long.is_past(at(3600)));
+        long.note(Verdict::Stalled, at(3600));
+        assert!(!long.is_past(at(9000)));
+    }
+}

@@ -1,0 +1,371 @@
+//! The path manager against a model of a network: paths that answer after their round-trip time, or
+//! are dark and swallow everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::path::MAX_DIALS;
+use super::*;
+
+const RTT: Duration = Duration::from_millis(20);
+const TIMEOUT: Duration = Duration::from_secs(5);
+const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+/// What comes to an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum News {
+    Connected,
+    Secured,
+    Up,
+}
+
+/// A path of the model.
+#[derive(Default)]
+struct Model {
+    /// When it is dark.
+    dark: Vec<(u64, u64)>,
+    /// Its subflow, with when it began and since when it is replaced or stays idle.
+    subflow: Option<(SubflowId, Instant)>,
+    /// Whether the connection has data on it all the time.
+    busy: bool,
+    /// Whether the server refuses.
+    refuses: Option<Failure>,
+}
+
+impl Model {
+    fn is_dark(&self, now: Instant) -> bool {
+        self.dark.iter().any(|&(from, until)| (at(from)..at(until)).contains(&now))
+    }
+
+    /// Since when, if it is.
+    fn dark_since(&self, now: Instant) -> Option<Instant> {
+        let all = self.dark.iter().map(|&(from, until)| at(from)..at(until));
+        all.filter(|dark| dark.contains(&now)).map(|dark| dark.start).min()
+    }
+}
+
+struct World {
+    manager: PathManager,
+    paths: Vec<Model>,
+    now: Instant,
+    /// What is on its way, and on which path each attempt is.
+    coming: BTreeSet<(Instant, AttemptId, News)>,
+    attempts: BTreeMap<AttemptId, (usize, SubflowId)>,
+    /// All actions, with when they were wanted.
+    log: Vec<(Instant, Action)>,
+}
+
+impl World {
+    fn new(paths: Vec<Model>, reserve: &[usize]) -> Self {
+        let plan = |index: usize| PathPlan {
+            id: PathId(index as u64),
+            reserve: reserve.contains(&index),
+            seat: ProbeSeat::default(),
+            rng: crate::rng::Rng::stream(7, &format!("path/{index}")),
+        };
+        let plans = (0..paths.len()).map(plan).collect();
+        let manager = PathManager::new(plans, TIMEOUT, Some(DIAL_TIMEOUT), Instant::ZERO);
+        let (coming, attempts, log) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        Self { manager, paths, now: Instant::ZERO, coming, attempts, log }
+    }
+
+    fn run(&mut self, until: Instant) {
+        let mut at_once = 0;
+        loop {
+            self.act();
+            let news = self.coming.first().map(|&(at, ..)| at);
+            let next = self.manager.poll_timeout().into_iter().chain(news).min();
+            let Some(next) = next.filter(|&next| next <= until) else { break };
+            let (news, next) = (news.filter(|&news| news <= next), next.max(self.now));
+            at_once = if next == self.now { at_once + 1 } else { 0 };
+            assert!(at_once < 100, "it does not spin at {next}");
+            self.now = next;
+            if news.is_some() {
+                let (_, attempt, news) = self.coming.pop_first().expect("seen just now");
+                self.tell(attempt, news);
+            } else {
+                // Traffic goes on, wherever it goes.
+                self.manager.handle_timeout(next.as_nanos(), next);
+            }
+        }
+        self.now = until;
+    }
+
+    fn tell(&mut self, attempt: AttemptId, news: News) {
+        let Some(&(path, subflow)) = self.attempts.get(&attempt) else { return };
+        if self.paths[path].is_dark(self.now) {
+            return;
+        }
+        match news {
+            News::Connected => self.manager.handle_connected(attempt, RTT, self.now),
+            News::Secured => self.manager.handle_secured(attempt, self.now),
+            News::Up => {
+                self.attempts.remove(&attempt);
+                if let Some(failure) = self.paths[path].refuses {
+                    return self.manager.handle_failed(attempt, failure, self.now);
+                }
+                self.paths[path].subflow = Some((subflow, self.now));
+                self.manager.handle_up(attempt, self.now);
+            }
+        }
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.manager.poll_action() {
+            self.log.push((self.now, action));
+            let soon = self.now + RTT;
+            match action {
+                Action::Dial { attempt, path, .. } => {
+                    self.attempts.insert(attempt, (path.0 as usize, SubflowId(0)));
+                    let of_path = self.attempts.values().filter(|one| one.0 == path.0 as usize);
+                    assert!(of_path.count() <= MAX_DIALS + 1, "dials are bounded");
+                    self.coming.insert((soon, attempt, News::Connected));
+                }
+                Action::Secure(attempt) => {
+                    self.coming.insert((soon, attempt, News::Secured));
+                }
+                Action::Hello(attempt, subflow) | Action::Join(attempt, subflow) => {
+                    self.attempts.get_mut(&attempt).expect("under way").1 = subflow;
+                    self.coming.insert((soon, attempt, News::Up));
+                }
+                Action::Abandon(attempt) | Action::TimeOut(attempt, _) => {
+                    self.attempts.remove(&attempt);
+                }
+                Action::Look(subflow) | Action::Rest(subflow) => self.look(subflow),
+                Action::Probe(_)
+                | Action::Stalled(..)
+                | Action::Replace(_)
+                | Action::Carried(_)
+                | Action::ClosePath(_)
+                | Action::GiveUp => {}
+            }
+        }
+    }
+
+    /// On a busy path what is sent is acknowledged until it is dark.
+    fn look(&mut self, subflow: SubflowId) {
+        let of = |path: &&Model| path.subflow.is_some_and(|(id, _)| id == subflow);
+        let look = self.paths.iter().find(of).map(|path| {
+            let acked = path.dark_since(self.now).unwrap_or(self.now).as_nanos();
+            Look { acked, unacked: u64::from(path.busy), srtt: RTT, ..Look::default() }
+        });
+        self.manager.handle_look(subflow, look, self.now);
+    }
+
+    fn count(&self, wanted: impl Fn(&Action) -> bool) -> usize {
+        self.log.iter().filter(|(_, action)| wanted(action)).count()
+    }
+
+    /// When the first such action was wanted after `from`.
+    fn first(&self, from: Instant, wanted: impl Fn(&Action) -> bool) -> Option<Instant> {
+        self.log.iter().find(|(at, action)| *at >= from && wanted(action)).map(|(at, _)| *at)
+    }
+}
+
+fn bright(count: usize) -> Vec<Model> {
+    (0..count).map(|_| Model::default()).collect()
+}
+
+fn dark(from: u64, until: u64) -> Model {
+    Model { dark: vec![(from, until)], busy: true, ..Model::default() }
+}
+
+#[test]
+fn one_path_says_hello_and_the_others_join() {
+    let mut world = World::new(bright(3), &[]);
+    world.run(at(1000));
+    assert_eq!(world.count(|action| matches!(action, Action::Hello(..))), 1);
+    assert_eq!(world.count(|action| matches!(action, Action::Join(..))), 2);
+    let up: BTreeSet<_> = world.paths.iter().filter_map(|path| path.subflow).collect();
+    assert_eq!(up.len(), 3);
+    assert!(up.iter().all(|&(_, since)| since <= at(80)), "three round trips and a join");
+    assert_eq!(world.manager.dark().count(), 0);
+}
+
+#[test]
+fn a_connection_with_nothing_on_its_way_wants_nothing() {
+    let mut world = World::new(bright(2), &[]);
+    world.run(at(10_000));
+    assert_eq!(world.manager.poll_timeout(), None);
+    assert_eq!(world.count(|action| matches!(action, Action::Rest(_))), 2);
+    // A write wakes the watch, until all is through.
+    world.manager.handle_news(SubflowId(0));
+    world.run(at(20_000));
+    assert_eq!(world.manager.poll_timeout(), None);
+    assert_eq!(world.count(|action| matches!(action, Action::Rest(_))), 3);
+}
+
+#[test]
+fn a_hello_that_goes_dark_holds_the_others_up_for_a_second() {
+    let mut paths = bright(2);
+    // Its TCP connection and TLS stand; then it goes dark.
+    paths[0].dark = vec![(50, 60_000)];
+    let mut world = World::new(paths, &[]);
+    world.run(at(4000));
+    assert_eq!(world.count(|action| matches!(action, Action::Hello(..))), 2);
+    let (_, since) = world.paths[1].subflow.expect("it says hello in its turn");
+    assert!(since <= at(1100), "{since}");
+    assert!(world.manager.dark().eq([PathId(0)]));
+}
+
+#[test]
+fn a_dark_path_is_up_soon_after_it_is_back() {
+    let mut world = World::new(vec![dark(2000, 9000), Model::default()], &[]);
+    world.run(at(12_000));
+    let stalled = world.first(at(2000), |action| matches!(action, Action::Stalled(..)));
+    // Looked at every 100 ms, and given 2 srtt + 200 ms.
+    assert!(stalled.is_some_and(|stalled| stalled <= at(2400)), "{stalled:?}");
+    let (_, since) = world.paths[0].subflow.unwrap();
+    assert!(since >= at(9000) && since <= at(9000 + 200 + 80), "{since}");
+    assert_eq!(world.count(|action| matches!(action, Action::Replace(_))), 1);
+}
+
+#[test]
+fn a_short_stall_keeps_the_subflow() {
+    let mut world = World::new(vec![dark(2000, 2450), Model::default()], &[]);
+    world.run(at(12_000));
+    assert_eq!(world.count(|action| matches!(action, Action::Stalled(..))), 1);
+    assert_eq!(world.count(|action| matches!(action, Action::Replace(_))), 0);
+    assert_eq!(world.manager.dark().count(), 0);
+    assert!(world.attempts.is_empty(), "dials are given up");
+}
+
+#[test]
+fn a_subflow_that_is_gone_is_replaced() {
+    let mut world = World::new(bright(2), &[]);
+    world.run(at(1000));
+    world.manager.handle_down(SubflowId(0), at(1000));
+    world.run(at(2000));
+    assert_eq!(world.manager.dark().count(), 0);
+    assert_eq!(world.count(|action| matches!(action, Action::Replace(_))), 0);
+    // What it is told of one that it does not know any more is of no matter.
+    world.manager.handle_down(SubflowId(0), at(2000));
+    world.manager.handle_look(SubflowId(0), None, at(2000));
+    world.manager.handle_up(AttemptId(0), at(2000));
+    assert_eq!(world.manager.dark().count(), 0);
+}
+
+#[test]
+fn it_gives_up_when_every_path_has_failed_twice_or_for_good() {
+    let refusing = |failure| Model { refuses: Some(failure), ..Model::default() };
+    let tried = |paths: Vec<Model>| {
+        let mut world = World::new(paths, &[]);
+        world.run(at(5000));
+        world.first(Instant::ZERO, |action| *action == Action::GiveUp)
+    };
+    let twice = tried(vec![refusing(Failure::Busy), refusing(Failure::Temporary)]);
+    assert!(twice.is_some_and(|at_| at_ > at(200) && at_ < at(1500)), "{twice:?}");
+    let at_once = tried(vec![refusing(Failure::Permanent)]);
+    assert_eq!(at_once, Some(at(60)));
+    assert_eq!(tried(vec![refusing(Failure::Permanent), Model::default()]), None);
+    let dark = tried(vec![dark(0, 60_000)]);
+    assert!(dark.is_some_and(|gave_up| gave_up >= at(2000) && gave_up <= at(2500)), "{dark:?}");
+}
+
+#[test]
+fn a_path_in_reserve_leaves_the_first_word_to_others() {
+    let dialled = |paths: Vec<Model>| {
+        let mut world = World::new(paths, &[1]);
+        world.run(at(3000));
+        let path =
+            |action: &Action| matches!(action, Action::Dial { path: PathId(1), first: true, .. });
+        world.first(Instant::ZERO, path)
+    };
+    assert_eq!(dialled(bright(2)), Some(Instant::ZERO + HEAD_START));
+    let refused = Model { refuses: Some(Failure::Permanent), ..Model::default() };
+    assert_eq!(dialled(vec![refused, Model::default()]), Some(at(60)));
+}
+
+#[test]
+fn a_refusal_on_a_dark_path_is_no_reason_to_hurry() {
+    let mut world = World::new(bright(2), &[]);
+    world.run(at(1000));
+    world.paths[0].refuses = Some(Failure::Busy);
+    world.manager.handle_down(SubflowId(0), at(1000));
+    world.run(at(31_000));
+    // Waits that double to 2 s, in place of five dials a second.
+    let dials = world.count(|action| matches!(action, Action::Dial { path: PathId(0), .. }));
+    assert!((15..=30).contains(&dials), "{dials}");
+}
+
+#[test]
+fn a_path_taken_out_of_use_drains_beside_another() {
+    let plan = |id| PathPlan {
+        id: PathId(id),
+        reserve: false,
+        seat: ProbeSeat::default(),
+        rng: crate::rng::Rng::stream(1, "plan"),
+    };
+    let mut world = World::new(bright(2), &[]);
+    world.run(at(1000));
+    world.manager.set_paths(vec![plan(1)], at(1000));
+    let carried = |outstanding, received, is_spare| Carried { outstanding, received, is_spare };
+    let close = |world: &mut World, now, carried| {
+        world.run(now);
+        world.manager.handle_carried(PathId(0), Some(carried), now);
+        world.manager.poll_action() == Some(Action::ClosePath(PathId(0)))
+    };
+    assert!(!close(&mut world, at(1050), carried(0, 9, false)), "there is no other");
+    assert!(!close(&mut world, at(1100), carried(5, 9, true)), "it carries something");
+    assert!(!close(&mut world, at(1150), carried(0, 10, true)), "something came");
+    assert!(close(&mut world, at(1200), carried(0, 10, true)));
+    world.manager.handle_carried(PathId(0), None, at(1250));
+    // One that is wanted again is dialled.
+    world.manager.set_paths(vec![plan(0), plan(1)], at(1300));
+    world.run(at(1400));
+    let back = |action: &Action| matches!(action, Action::Dial { path: PathId(0), .. });
+    assert_eq!(world.first(at(1250), back), Some(at(1300)));
+    // And what never runs dry is closed in the end.
+    world.manager.set_paths(vec![plan(1)], at(2000));
+    let ticks = (2050..).step_by(50);
+    let mut closed = ticks.skip_while(|&ms| !close(&mut world, at(ms), carried(5, ms, true)));
+    assert_eq!(closed.next(), Some(7050));
+}
+
+#[test]
+fn one_that_is_over_wants_nothing_until_its_last_words_need_a_path() {
+    let mut world = World::new(vec![dark(500, 60_000), Model::default()], &[]);
+    world.run(at(2000));
+    assert!(world.manager.dark().eq([PathId(0)]));
+    world.manager.set_wanted(false, at(2000));
+    world.run(at(4000));
+    assert!(world.attempts.is_empty());
+    assert_eq!(world.manager.poll_timeout(), None);
+    world.manager.handle_down(SubflowId(1), at(4000));
+    world.manager.set_wanted(true, at(4000));
+    world.run(at(4200));
+    assert!(world.manager.dark().eq([PathId(0)]));
+}
+
+proptest! {
+    /// Whatever goes dark and when: one hello at a time, dials within bounds, no spinning; and once
+    /// everything is bright again every path has a subflow.
+    #[test]
+    fn every_path_is_up_in_the_end(
+        outages in prop::collection::vec(
+            prop::collection::vec((0_u64..20_000, 1_u64..6_000), 0..6), 1..5),
+        busy in any::<bool>(),
+    ) {
+        let path = |outages: &Vec<(u64, u64)>| Model {
+            dark: outages.iter().map(|&(from, len)| (from, from + len)).collect(),
+            busy,
+            ..Model::default()
+        };
+        let mut world = World::new(outages.iter().map(path).collect(), &[]);
+        world.run(at(40_000));
+        prop_assert_eq!(world.manager.dark().count(), 0);
+        prop_assert!(world.paths.iter().all(|path| path.subflow.is_some()));
+        prop_assert!(world.attempts.is_empty());
+        let mut numbers = BTreeSet::new();
+        for (_, action) in &world.log {
+            if let Action::Hello(_, subflow) | Action::Join(_, subflow) = action {
+                prop_assert!(numbers.insert(*subflow), "numbers are not used twice");
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The steps of an attempt: dial, secure, and hello or join.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::{AbortHandle, JoinError};
+use weftline_core::path_manager::{AttemptId, Failure};
+use weftline_core::wire::{Hello, Join};
+use weftline_core::{PathId, SubflowId};
+
+use super::{Paths, Stage, Watched};
+use crate::channel::{Channel, Parts};
+use crate::clock;
+use crate::dial;
+use crate::error::Error;
+use crate::handshake::{self, SessionKeys};
+use crate::memory::unasked;
+use crate::refusal;
+use crate::shared::Shared;
+use crate::socket::TcpInfo;
+use crate::subflow::{self, Running, SubflowEnd};
+
+/// What a step has come to.
+pub(super) enum Step {
+    Connected(Result<(TcpStream, Option<OwnedSemaphorePermit>), Error>),
+    Secured(Result<Channel, Error>),
+    Answered(Result<SessionKeys, Error>),
+    Joined(Result<Box<Parts>, Error>),
+}
+
+/// An attempt that is under way.
+pub(super) struct Underway {
+    path: PathId,
+    task: AbortHandle,
+    /// The server, once it has been reached.
+    peer: Option<SocketAddr>,
+    /// Between two steps.
+    stream: Option<TcpStream>,
+    channel: Option<Channel>,
+    subflow: Option<SubflowId>,
+    /// One that has said hello, and is not let in yet.
+    running: Option<Running>,
+    /// Held while its path is tried for the first time.
+    _turn: Option<OwnedSemaphorePermit>,
+}
+
+impl Paths {
+    pub(super) fn dial(&mut self, attempt: AttemptId, path: PathId, first: bool) {
+        let Some(index) = self.settings.index(path) else { return };
+        let settings = Arc::clone(&self.settings);
+        let task = self.steps.spawn(async move {
+            let turn = match first {
+                true => settings.knowledge[index].turn(settings.handshake_timeout).await,
+                false => None,
+            };
+            let stream = dial::dial(&settings, index).await;
+            (attempt, Step::Connected(stream.map(|stream| (stream, turn))))
+        });
+        let (peer, stream, channel, subflow, running) = (None, None, None, None, None);
+        let underway =
+            Underway { path, task, peer, stream, channel, subflow, running, _turn: None };
+        self.underway.insert(attempt, underway);
+    }
+
+    pub(super) fn secure(&mut self, attempt: AttemptId) {
+        let Some(underway) = self.underway.get_mut(&attempt) else { return };
+        let Some((stream, index)) = underway.stream.take().zip(self.settings.index(underway.path))
+        else {
+            return;
+        };
+        let settings = Arc::clone(&self.settings);
+        underway.task = self.steps.spawn(async move {
+            let (path, server) = &settings.paths[index];
+            let name = settings.server_name.clone().unwrap_or_else(|| server.certificate_name());
+            let channel = Channel::connect(stream, &settings.security, &name).await;
+            let channel = channel.and_then(|mut channel| {
+                let options = settings.socket_options(path);
+                channel.set_congestion(&options.congestion, None)?;
+                Ok(channel)
+            });
+            (attempt, Step::Secured(channel))
+        });
+    }
+
+    /// Says hello, with what the application has written by then and goes on writing behind it.
+    pub(super) fn hello(&mut self, attempt: AttemptId, subflow: SubflowId) {
+        if let Err(error) = self.say_hello(attempt, subflow) {
+            self.attempt_failed(attempt, error);
+        }
+    }
+
+    fn say_hello(&mut self, attempt: AttemptId, subflow: SubflowId) -> Result<(), Error> {
+        let shared = self.begin()?;
+        let Some(underway) = self.underway.get_mut(&attempt) else { return Ok(()) };
+        let Some((channel, index)) =
+            underway.channel.take().zip(self.settings.index(underway.path))
+        else {
+            return Ok(());
+        };
+        let (settings, path) = (&*self.settings, underway.path);
+        let (config, peer) = (&settings.paths[index].0, channel.peer());
+        let hello = Hello {
+            subflow: subflow.0,
+            path: path.0,
+            path_name: config.name.clone(),
+            nonce: self.nonce,
+            policy: settings.note(index),
+            congestion: settings.socket_options(config).congestion.on_wire(),
+            ..settings.hello.clone()
+        };
+        let (parts, answer) = handshake::hello(channel, hello, settings.token.as_ref())?;
+        let running = subflow::start(&shared, subflow, path, &config.name.as_str().into(), parts);
+        underway.running = Some(running.ok_or(Error::ClosedInHandshake { peer })?);
+        underway.subflow = Some(subflow);
+        underway.task = self.steps.spawn(async move {
+            // What breaks a subflow off before its answer is told with it, but not the connection's
+            // end.
+            let answer = answer.await.unwrap_or(Err(Error::ClosedInHandshake { peer }));
+            (attempt, Step::Answered(answer))
+        });
+        self.report(Stage::Reached, peer);
+        Ok(())
+    }
+
+    /// The connection that the hellos are to open.
+    fn begin(&mut self) -> Result<Arc<Shared>, Error> {
+        if let Some(shared) = &self.shared {
+            return Ok(Arc::clone(shared));
+        }
+        let settings = &*self.settings;
+        let lease = settings.memory.connection(unasked(&settings.session))?;
+        let caps = Arc::clone(&settings.common.caps);
+        let shared = Shared::opening(&settings.session, settings.grace, caps, lease);
+        for (index, &id) in settings.ids.iter().enumerate() {
+            shared.set_policy(id, settings.note(index));
+            shared.name_path(id, &settings.paths[index].0.name);
+        }
+        Ok(Arc::clone(self.shared.insert(shared)))
+    }
+
+    pub(super) fn join(&mut self, attempt: AttemptId, subflow: SubflowId) {
+        let Some(underway) = self.underway.get_mut(&attempt) else { return };
+        let Some((channel, index)) =
+            underway.channel.take().zip(self.settings.index(underway.path))
+        else {
+            return;
+        };
+        let Some((shared, keys)) = self.shared.as_ref().zip(self.keys.clone()) else { return };
+        let config = &self.settings.paths[index].0;
+        let join = Join {
+            subflow: subflow.0,
+            path: underway.path.0,
+            path_name: config.name.clone(),
+            policy: shared.policy(underway.path),
+            congestion: Some(self.settings.socket_options(config).congestion.on_wire()),
+            ..Join::default()
+        };
+        underway.subflow = Some(subflow);
+        underway.task = self.steps.spawn(async move {
+            (attempt, Step::Joined(handshake::join(channel, &keys, join).await.map(Box::new)))
+        });
+    }
+
+    // ---- what came of them ----
+
+    /// A step is done.
+    pub(super) fn stepped(&mut self, attempt: AttemptId, step: Step) {
+        let Some(underway) = self.underway.get_mut(&attempt) else { return };
+        let done = match step {
+            Step::Connected(done) => done.and_then(|(stream, turn)| {
+                underway.peer = Some(stream.peer_addr().map_err(Error::Socket)?);
+                let rtt = TcpInfo::of(&stream).map(|info| info.srtt).unwrap_or_default();
+                (underway.stream, underway._turn) = (Some(stream), turn);
+                self.manager.handle_connected(attempt, rtt, clock::now());
+                Ok(())
+            }),
+            Step::Secured(done) => done.map(|channel| {
+                underway.channel = Some(channel);
+                self.manager.handle_secured(attempt, clock::now());
+            }),
+            Step::Answered(done) => done.map(|keys| {
+                self.keys = Some(keys);
+                self.came_up(attempt);
+            }),
+            Step::Joined(done) => done.and_then(|parts| self.joined(attempt, *parts)),
+        };
+        if let Err(error) = done {
+            self.attempt_failed(attempt, error);
+        }
+    }
+
+    fn joined(&mut self, attempt: AttemptId, parts: Parts) -> Result<(), Error> {
+        let Some(underway) = self.underway.get_mut(&attempt) else { return Ok(()) };
+        let peer = parts.peer;
+        let Some(((shared, subflow), index)) =
+            self.shared.as_ref().zip(underway.subflow).zip(self.settings.index(underway.path))
+        else {
+            return Ok(());
+        };
+        let name = self.settings.paths[index].0.name.as_str().into();
+        let running = subflow::start(shared, subflow, underway.path, &name, parts);
+        underway.running = Some(running.ok_or(Error::ClosedInHandshake { peer })?);
+        self.came_up(attempt);
+        Ok(())
+    }
+
+    /// The attempt's subflow is up.
+    fn came_up(&mut self, attempt: AttemptId) {
+        let Some(underway) = self.underway.remove(&attempt) else { return };
+        let Some(running) = underway.running else { return };
+        let (peer, local) = (running.peer(), running.local().ip());
+        let bind = self.settings.index(underway.path).map(|at| &self.settings.paths[at].0.bind);
+        let is_listed = self.links.as_ref().zip(bind).is_some_and(|(l, bind)| l.carry(bind, local));
+        let id = running.id;
+        self.subflows.insert(id, Watched { running, is_listed });
+        self.manager.handle_up(attempt, clock::now());
+        self.report(Stage::Up, peer);
+        // It may have gone down while nobody watched it.
+        self.look_around();
+    }
+
+    /// A step's task was broken off: by a panic, as those that are forgotten are not asked.
+    pub(super) fn broke_off(&mut self, error: &JoinError) {
+        let mut all = self.underway.iter();
+        let found = all.find(|(_, underway)| underway.task.id() == error.id());
+        if let Some((&attempt, _)) = found {
+            let error = std::io::Error::other(error.to_string());
+            self.attempt_failed(attempt, Error::Socket(error));
+        }
+    }
+
+    pub(super) fn abandon(&mut self, attempt: AttemptId) {
+        let Some(mut underway) = self.underway.remove(&attempt) else { return };
+        underway.task.abort();
+        if let Some(running) = &mut underway.running {
+            running.stop(SubflowEnd::Unanswered);
+        }
+    }
+
+    /// The path manager has counted it as failed already.
+    pub(super) fn time_out(&mut self, attempt: AttemptId, after: Duration) {
+        let Some(underway) = self.underway.get(&attempt) else { return };
+        let (path, peer) = (underway.path, underway.peer);
+        self.abandon(attempt);
+        if let Some(peer) = peer {
+            self.told_failure(path, Error::HandshakeTimeout { peer, after });
+        }
+    }
+
+    fn attempt_failed(&mut self, attempt: AttemptId, error: Error) {
+        let Some(path) = self.underway.get(&attempt).map(|underway| underway.path) else { return };
+        self.abandon(attempt);
+        let failure = match &error {
+            error if error.is_permanent() => Failure::Permanent,
+            Error::Refused { .. } => Failure::Busy,
+            _ => Failure::Temporary,
+        };
+        self.check_forgotten(&error);
+        self.told_failure(path, error);
+        self.manager.handle_failed(attempt, failure, clock::now());
+    }
+
+    /// A server that does not know the connection any more will not know it later: without a
+    /// living subflow there is nothing to wait for.
+    fn check_forgotten(&self, error: &Error) {
+        if let Error::Refused { peer, code: code @ refusal::JOIN, reason } = error
+            && self.keys.is_some()
+            && let Some(shared) = &self.shared
+            && shared.subflow_count() == 0
+        {
+            let (peer, code, reason) = (*peer, *code, reason.clone());
+            shared.forgotten(Error::Refused { peer, code, reason });
+        }
+    }
+}
