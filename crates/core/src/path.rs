@@ -1,5 +1,5 @@
 //! What is known of a path and of the subflow on it: the kernel's figures, and our own
-//! measurements of delivery time, rate and reliability.
+//! measurements of delivery time and rate.
 
 use std::time::Duration;
 
@@ -98,10 +98,8 @@ fn step(from: u64, to: u64, shift: u32) -> u64 {
     if to >= from { from + ((to - from) >> shift) } else { from - ((from - to) >> shift) }
 }
 
-/// Rate and reliability of a path, from the bytes it delivers in intervals of 100 ms.
-///
-/// Only the time in which the path has data to deliver counts. A path is reliable when it has no
-/// outages and its rate varies little (FBDT §3.2, "RAT to direction mapping").
+/// The rate of a path, from the bytes it delivers in intervals of 100 ms. Only the time in which the
+/// path has data to deliver counts.
 #[derive(Clone, Debug, Default)]
 pub struct PathMeter {
     interval_start: Instant,
@@ -112,8 +110,6 @@ pub struct PathMeter {
     busy: bool,
     intervals: u64,
     rate_bps: f64,
-    variance: f64,
-    outage: f64,
 }
 
 impl PathMeter {
@@ -124,10 +120,6 @@ impl PathMeter {
     const MOST_INTERVALS: u32 = 50;
     /// Weight of a new interval in the rate; half of the old is gone after 0.3 s.
     const RATE_WEIGHT: f64 = 0.25;
-    /// Weight in the history that decides a direction; half of the old is gone after 1.4 s.
-    const HISTORY_WEIGHT: f64 = 0.05;
-    /// What a share of time without any delivery counts against relative variation of the rate.
-    const OUTAGE_PENALTY: f64 = 4.0;
 
     /// Notes that `bytes` were delivered by `now`; `busy` is whether more are on their way.
     pub fn delivered(&mut self, bytes: u64, busy: bool, now: Instant) {
@@ -171,32 +163,16 @@ impl PathMeter {
             return;
         }
         let rate = bytes as f64 * 8.0 / busy.as_secs_f64();
-        let outage = if bytes == 0 { 1.0 } else { 0.0 };
         if self.intervals == 0 {
             self.rate_bps = rate;
         }
-        let error = rate - self.rate_bps;
-        self.rate_bps += error * Self::RATE_WEIGHT;
-        self.variance += (error * error - self.variance) * Self::HISTORY_WEIGHT;
-        self.outage += (outage - self.outage) * Self::HISTORY_WEIGHT;
+        self.rate_bps += (rate - self.rate_bps) * Self::RATE_WEIGHT;
         self.intervals += 1;
     }
 
     /// The rate at which the path delivers when it has data; `None` before the first interval.
     pub fn rate(&self) -> Option<Bitrate> {
         (self.intervals > 0).then_some(Bitrate::bps(self.rate_bps as u64))
-    }
-
-    /// How unreliable the path is: relative standard deviation of its rate plus its weighted
-    /// share of outage. 0 is perfect.
-    pub fn unreliability(&self) -> f64 {
-        let spread = if self.rate_bps > 0.0 { self.variance.sqrt() / self.rate_bps } else { 0.0 };
-        spread.min(1.0) + Self::OUTAGE_PENALTY * self.outage
-    }
-
-    /// Intervals measured.
-    pub const fn intervals(&self) -> u64 {
-        self.intervals
     }
 }
 
@@ -216,27 +192,20 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_counts_only_while_busy() {
-        let mut steady = PathMeter::default();
-        let mut broken = PathMeter::default();
-        let mut idle = PathMeter::default();
+    fn only_the_time_with_data_to_deliver_counts() {
+        let (mut steady, mut idle) = (PathMeter::default(), PathMeter::default());
         for tick in 1..400 {
             let now = Instant::from_millis(10 * tick);
-            let out = tick % 100 > 60;
             steady.delivered(125_000, true, now);
-            broken.delivered(if out { 0 } else { 125_000 }, true, now);
-            if out {
+            if tick % 100 > 60 {
                 idle.idle(now);
             } else {
                 idle.delivered(125_000, true, now);
             }
         }
-        let rate = steady.rate().unwrap().as_mbps_f64();
-        assert!((95.0..105.0).contains(&rate), "{rate}");
-        assert!(steady.unreliability() < 0.05);
-        let (broken, idle) = (broken.unreliability(), idle.unreliability());
-        assert!(broken > 1.5, "{broken}");
-        // The interval in which the data ran out is all that is left of the pauses.
-        assert!(idle < broken / 5.0, "{idle}, {broken}");
+        for meter in [steady, idle] {
+            let rate = meter.rate().unwrap().as_mbps_f64();
+            assert!((95.0..105.0).contains(&rate), "{rate}");
+        }
     }
 }

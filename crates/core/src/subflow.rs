@@ -128,10 +128,11 @@ impl Subflow {
         &self.info
     }
 
-    /// Takes the kernel's present figures.
-    pub const fn set_info(&mut self, info: PathInfo) {
+    /// Takes the kernel's present figures; `unwritten` bytes of what it was given have not come to the
+    /// kernel yet.
+    pub const fn set_info(&mut self, info: PathInfo, unwritten: u64) {
         self.info = info;
-        self.given = 0;
+        self.given = unwritten;
     }
 
     /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: the kernel's

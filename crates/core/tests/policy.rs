@@ -152,6 +152,41 @@ fn a_cap_holds_with_every_scheduler() {
 }
 
 #[test]
+fn a_small_transfer_does_not_wait_for_a_path_that_its_cap_has_closed() {
+    // 100 kB over 5 ms capped to 1 Mb/s and over 30 ms without a cap.
+    for scheduler in ["earliest", "fbdt", "min-rtt"] {
+        let paths = vec![
+            PathSpec::constant(Bitrate::mbps(20), ms(5)),
+            PathSpec::constant(Bitrate::mbps(50), ms(30)),
+        ];
+        let mut world = World::new(&config(scheduler), paths, [0, 100_000], 1);
+        world.policies(&[PathPolicy { cap: Some(Bitrate::mbps(1)), ..ACTIVE }, ACTIVE]);
+        assert!(world.run(at(300)), "{scheduler}: {} by {}", world.read(0), world.now);
+    }
+}
+
+#[test]
+fn an_active_path_comes_before_a_backup_where_something_is_lost() {
+    let far = PathSpec::constant(Bitrate::mbps(20), ms(300));
+    for scheduler in ["earliest", "fbdt"] {
+        let mut all = paths(&[20, 20]);
+        all.push(far.clone());
+        let mut world = World::new(&config(scheduler), all, [0, ENDLESS], 1);
+        world.policies(&[ACTIVE, ACTIVE, role(Role::Backup)]);
+        world.script(cut(1000, 9000, 1));
+        let mut now = 1000;
+        while world.silent_events == 0 {
+            now += 1;
+            world.run(at(now));
+        }
+        // By way of the backup the lowest byte would take 300 ms.
+        let before = world.read(0);
+        world.run(at(now + 150));
+        assert!(world.read(0) > before, "{scheduler}: nothing came by the active path");
+    }
+}
+
+#[test]
 fn a_cap_is_used_up() {
     for scheduler in ["fbdt", "min-rtt", "round-robin", "lpc", "linux"] {
         let mut world = World::new(&config(scheduler), paths(&[50, 50]), [0, ENDLESS], 1);

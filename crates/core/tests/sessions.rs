@@ -10,7 +10,6 @@ use proptest::prelude::*;
 use weftline_core::path::PathId;
 use weftline_core::scheduler::{Entry, REGISTRY, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount, Instant, SessionConfig};
-use weftline_link::RateTrace;
 
 fn config(scheduler: &str) -> SessionConfig {
     SessionConfig {
@@ -237,22 +236,4 @@ fn a_stream_slower_than_the_paths_is_not_held_back() {
     let written = Bitrate::mbps(1000).time_for(ByteCount::new(bytes)).unwrap();
     let took = world.last_read_at(0).since(START);
     assert!(took <= written + ms(10), "took {took:?}, written in {written:?}");
-}
-
-#[test]
-fn the_direction_follows_reliability() {
-    // The first path, forward at the start, has an outage every second; the second has none.
-    let bytes = 100 << 20;
-    let mut paths = wifi_and_wigig();
-    paths[1].rate = RateTrace::constant(Bitrate::mbps(100));
-    let steps = (0..8_u64).flat_map(|n| {
-        let second = |at| ms(1000 * n + at);
-        [(second(0), Bitrate::mbps(200)), (second(500), Bitrate::ZERO)]
-    });
-    let trace = RateTrace::from_steps(steps.collect(), ms(8000));
-    paths[0].rate = trace.expect("a valid trace");
-    let mut world = World::new(&config("fbdt"), paths, [0, bytes], 1);
-    world.run(Instant::from_millis(4000));
-    assert_eq!(world.session(1).stats().forward, Some(PathId(1)));
-    assert!(world.silent_events >= 2, "{}", world.silent_events);
 }

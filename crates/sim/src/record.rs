@@ -134,8 +134,10 @@ fn outcome(world: &World) -> Outcome {
         duration_s: plan.duration.as_secs_f64(),
         warmup_s: plan.warmup.as_secs_f64(),
         completed,
-        error: (!completed)
-            .then(|| format!("the transfer was not finished after {:?}", plan.duration)),
+        error: world.flows.iter().find_map(Flow::fault).map(ToString::to_string).or_else(|| {
+            let unfinished = || format!("the transfer was not finished after {:?}", plan.duration);
+            (!completed).then(unfinished)
+        }),
         goodput_mbps: first.goodput_mbps,
         goodput_total_mbps: if sized { first.goodput_mbps } else { Some(total) },
         bytes_delivered: first.bytes_delivered,

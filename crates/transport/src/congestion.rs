@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -117,15 +117,15 @@ fn set_preferred(socket: &SockRef<'_>, name: &str) -> Result<(), String> {
     static ABSENT: Mutex<Option<(String, Instant)>> = Mutex::new(None);
     let absent = || format!("this kernel has no {name} ('modprobe tcp_{name}' loads its module)");
     let now = clock::now();
-    let mut known = ABSENT.lock().expect("nobody panics with it");
+    let known = || ABSENT.lock().unwrap_or_else(PoisonError::into_inner);
     let is_recent = |(of, at): &(String, Instant)| of == name && now.since(*at) < ABSENT_TIME;
-    if known.as_ref().is_some_and(is_recent) {
+    if known().as_ref().is_some_and(is_recent) {
         return Err(absent());
     }
     match socket.set_tcp_congestion(name.as_bytes()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            *known = Some((name.to_owned(), now));
+            *known() = Some((name.to_owned(), now));
             Err(absent())
         }
         Err(error) => Err(failed(name, &error).to_string()),

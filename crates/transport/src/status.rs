@@ -261,11 +261,13 @@ pub(crate) fn register(connection: &Connection) {
 
 /// The connection is over and its last subflow gone.
 pub(crate) fn forget(number: u64) {
+    let control = registry().live.get(&number).and_then(Entry::control);
+    let status = control.map(|control| control.status());
     let mut registry = registry();
-    if let Some(entry) = registry.live.remove(&number)
-        && let Some(control) = entry.control()
+    if registry.live.remove(&number).is_some()
+        && let Some(status) = status
     {
-        registry.past.add(&control.status(), false);
+        registry.past.add(&status, false);
     }
 }
 
@@ -288,9 +290,13 @@ pub fn opened() -> broadcast::Receiver<u64> {
 
 /// What all connections have carried so far.
 pub fn totals() -> Totals {
-    let registry = registry();
-    let mut totals = registry.past.clone();
-    for control in registry.live.values().filter_map(Entry::control) {
+    // No other lock is taken under the registry's.
+    let (mut totals, live) = {
+        let registry = registry();
+        let live: Vec<_> = registry.live.values().filter_map(Entry::control).collect();
+        (registry.past.clone(), live)
+    };
+    for control in live {
         totals.add(&control.status(), true);
     }
     totals

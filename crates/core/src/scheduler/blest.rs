@@ -24,7 +24,8 @@ pub(super) const ENTRY: Entry = Entry::new(
     "blest",
     "a slower subflow only where it does not take the window the faster will need (BLEST)",
     |config| Box::new(Picking::reopening(Blest::new(), config)),
-);
+)
+.by_segment();
 
 /// λ in thousandths: at first, its bounds, and its steps.
 const LAMBDA: u64 = 1200;

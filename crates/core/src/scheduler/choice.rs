@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use super::reopen::Reopening;
-use super::{Assignment, Scheduler, SchedulerConfig, SendView};
+use super::{Assignment, Scheduler, SchedulerConfig, SendView, reinject};
 use crate::path::SubflowId;
 pub(super) use crate::subflow::SEGMENT;
 use crate::subflow::Subflow;
@@ -139,7 +139,7 @@ impl<R: Rule> Scheduler for Picking<R> {
         let choice = Choice::new(view);
         if let Some(unsent) = view.next_unsent() {
             let subflow = self.picked(choice)?;
-            let range = unsent.start..unsent.end.min(unsent.start + view.chunk(subflow));
+            let range = view.clip(unsent, subflow);
             self.rule.sent(choice.subflow(subflow).id(), range.end - range.start);
             return Some(Assignment { subflow, range });
         }
@@ -151,13 +151,4 @@ impl<R: Rule> Scheduler for Picking<R> {
         let range = self.reopening.as_mut()?.head(choice, subflow)?;
         Some(Assignment { subflow, range })
     }
-}
-
-/// What a silent subflow holds, to the first that has room and can carry it.
-pub(super) fn reinject(view: &SendView<'_>) -> Option<Assignment> {
-    if !view.subflows.iter().any(Subflow::is_silent) {
-        return None;
-    }
-    let mut all = view.with_room();
-    all.find_map(|subflow| Some(Assignment { subflow, range: view.silent_range(subflow)? }))
 }

@@ -16,8 +16,7 @@ pub(super) const ENTRY: Entry = Entry::new(
 struct Front;
 
 impl Placement for Front {
-    fn place(&mut self, _me: usize, view: &SendView<'_>, chunk: u64) -> Option<Range<u64>> {
-        let open = view.next_unsent()?;
-        Some(open.start..open.end.min(open.start + chunk))
+    fn place(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+        view.next_chunk(me)
     }
 }

@@ -19,7 +19,8 @@ pub(super) const ENTRY: Entry = Entry::new(
     "ecf",
     "a slower subflow only where the faster would not finish earlier without it (ECF)",
     |config| Box::new(Picking::reopening(Ecf { waiting: false }, config)),
-);
+)
+.by_segment();
 
 /// 1/β: the module's `mptcp_ecf_r_beta`.
 const INVERSE_BETA: u128 = 4;

@@ -10,7 +10,8 @@ pub(super) const ENTRY: Entry = Entry::new(
     "lpc",
     "the next unsent byte on the subflow with most room in its window (LPC)",
     |config| Box::new(Picking::reopening(LargestCredits, config)),
-);
+)
+.by_segment();
 
 #[derive(Debug)]
 struct LargestCredits;

@@ -8,7 +8,8 @@ pub(super) const ENTRY: Entry = Entry::new(
     "let",
     "the next unsent byte on the subflow of largest cwnd/srtt that has room (LET)",
     |config| Box::new(Picking::reopening(LargestThroughput, config)),
-);
+)
+.by_segment();
 
 #[derive(Debug)]
 struct LargestThroughput;

@@ -23,7 +23,8 @@ pub(super) const ENTRY: Entry = Entry::new(
     "linux",
     "bursts of 64 KB on the subflow that empties first; waits for it (Linux's own MPTCP)",
     |_| Box::new(Picking::new(Linux::default())),
-);
+)
+.by_segment();
 
 /// `MPTCP_SEND_BURST_SIZE`: 64 KiB less the TCP header (20), its options (40), the IPv6 header (40)
 /// and its fragment header (8), bytes.

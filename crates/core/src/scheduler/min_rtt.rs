@@ -9,7 +9,8 @@ pub(super) const ENTRY: Entry = Entry::new(
     "min-rtt",
     "the next unsent byte on the subflow of least round-trip time that has room (LRF)",
     |config| Box::new(Picking::reopening(MinRtt, config)),
-);
+)
+.by_segment();
 
 #[derive(Debug)]
 struct MinRtt;

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 pub use self::musher::RatioMemory;
 pub use self::registry::{
-    DEFAULT, Entry, NameTaken, REGISTRY, UnknownScheduler, WrongPaths, all, register,
+    BadName, DEFAULT, Entry, REGISTRY, UnknownScheduler, WrongPaths, all, register,
 };
 pub use self::rules::{Rule, RulesOff, UnknownRule};
 pub use self::view::SendView;
@@ -171,4 +171,13 @@ impl Default for SchedulerConfig {
 /// The index of the subflow `id` in `subflows`.
 fn find(subflows: &[Subflow], id: SubflowId) -> Option<usize> {
     subflows.iter().position(|subflow| subflow.id() == id)
+}
+
+/// What a silent subflow holds, to the first that has room and can carry it.
+fn reinject(view: &SendView<'_>) -> Option<Assignment> {
+    if !view.subflows.iter().any(Subflow::is_silent) {
+        return None;
+    }
+    let mut all = view.with_room();
+    all.find_map(|subflow| Some(Assignment { subflow, range: view.silent_range(subflow)? }))
 }

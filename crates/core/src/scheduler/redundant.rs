@@ -13,7 +13,8 @@ use super::{Assignment, Entry, Scheduler, SendView};
 pub(super) const ENTRY: Entry =
     Entry::new("redundant", "every segment on every subflow that has room in time", |_| {
         Box::new(Redundant)
-    });
+    })
+    .by_segment();
 
 #[derive(Debug)]
 struct Redundant;

@@ -20,6 +20,8 @@ pub struct Entry {
     pub(super) chunk: (u64, u64),
     /// The only number of paths it works with, if there is one.
     pub(super) paths: Option<usize>,
+    /// Whether it decides for each segment, as a kernel's does.
+    pub(super) by_segment: bool,
 }
 
 /// Every scheduler of this crate.
@@ -47,24 +49,35 @@ pub const REGISTRY: &[Entry] = &[
 /// The schedulers of other crates.
 static REGISTERED: RwLock<Vec<&'static Entry>> = RwLock::new(Vec::new());
 
-/// A name that cannot be registered.
+/// A scheduler that cannot be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is a scheduler '{name}' already; choose another name")]
-pub struct NameTaken {
-    name: &'static str,
+pub enum BadName {
+    /// There is one of that name.
+    #[error("there is a scheduler '{0}' already; choose another name")]
+    Taken(&'static str),
+    /// It could not be said on the command line or on the wire.
+    #[error("a scheduler's name is 1 to 32 of a-z, 0-9 and '-', '{0}' is not; choose another name")]
+    Unspeakable(&'static str),
 }
+
+/// The longest name of a scheduler in bytes.
+const MAX_NAME: usize = 32;
 
 /// Makes a scheduler of another crate known by its name, in this process: to the command line,
 /// scenarios, the simulator, and a server whose clients ask for it. Call it before anything else.
 ///
 /// # Errors
 ///
-/// The name is taken.
-pub fn register(entry: &'static Entry) -> Result<(), NameTaken> {
+/// The name is taken, or no name.
+pub fn register(entry: &'static Entry) -> Result<(), BadName> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if entry.name.is_empty() || entry.name.len() > MAX_NAME || !entry.name.chars().all(fits) {
+        return Err(BadName::Unspeakable(entry.name));
+    }
     let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
     let taken = |known: &Entry| known.name == entry.name;
     if REGISTRY.iter().any(taken) || registered.iter().any(|known| taken(known)) {
-        return Err(NameTaken { name: entry.name });
+        return Err(BadName::Taken(entry.name));
     }
     registered.push(entry);
     Ok(())
@@ -101,14 +114,25 @@ pub struct WrongPaths {
 }
 
 impl Entry {
-    /// A scheduler called `name` that does what `about` says. A session checks what one that is not in
-    /// [`REGISTRY`] assigns.
+    /// A scheduler called `name` that does what `about` says. A session checks what it assigns.
     pub const fn new(
         name: &'static str,
         about: &'static str,
         make: fn(&SchedulerConfig) -> Box<dyn Scheduler>,
     ) -> Self {
-        Self { name, about, make, chunk: CHUNK, paths: None }
+        Self { name, about, make, chunk: CHUNK, paths: None, by_segment: false }
+    }
+
+    /// The same, of a kernel: the simulator asks it for each segment when there is room for that, where
+    /// daemons keep a little unsent in each socket.
+    #[must_use]
+    pub const fn by_segment(self) -> Self {
+        Self { by_segment: true, ..self }
+    }
+
+    /// Whether it decides for each segment, as a kernel's does.
+    pub const fn is_by_segment(&self) -> bool {
+        self.by_segment
     }
 
     /// The entry called `name`.

@@ -49,8 +49,7 @@ impl Reopening {
         }
         let subflow = choice.subflow(me);
         let head = view.lowest_foreign(subflow, &(view.una..view.limit))?;
-        let end = head.end.min(head.start + view.chunk(me));
-        (head.start == view.una).then_some(head.start..end)
+        (head.start == view.una).then(|| view.clip(head, me))
     }
 
     /// Asks to halve the window of the slower holders, once per round-trip time of the fast one.

@@ -9,7 +9,8 @@ use crate::path::SubflowId;
 pub(super) const ENTRY: Entry =
     Entry::new("round-robin", "the subflows that have room take turns", |config| {
         Box::new(Picking::reopening(RoundRobin { last: None }, config))
-    });
+    })
+    .by_segment();
 
 #[derive(Debug)]
 struct RoundRobin {

@@ -41,7 +41,7 @@ pub struct RulesOff(u64);
 
 impl RulesOff {
     /// Whether `rule` is in force.
-    pub const fn has(self, rule: Rule) -> bool {
+    pub const fn keeps(self, rule: Rule) -> bool {
         self.0 & (1 << rule as u32) == 0
     }
 
@@ -63,7 +63,7 @@ impl RulesOff {
 
     /// The names of the rules that are switched off.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let off = Rule::ALL.into_iter().filter(move |&(rule, ..)| !self.has(rule));
+        let off = Rule::ALL.into_iter().filter(move |&(rule, ..)| !self.keeps(rule));
         off.map(|(_, name, _)| name)
     }
 }
@@ -106,7 +106,9 @@ mod tests {
     #[test]
     fn rules_go_by_their_names() {
         let off: RulesOff = "copy-late, copy-last".parse().unwrap();
-        assert!(!off.has(Rule::CopyLate) && !off.has(Rule::CopyLast) && off.has(Rule::Reinject));
+        assert!(
+            !off.keeps(Rule::CopyLate) && !off.keeps(Rule::CopyLast) && off.keeps(Rule::Reinject)
+        );
         assert_eq!(off.to_string(), "copy-late,copy-last");
         assert_eq!(RulesOff::from_bits(off.bits() | 1 << 40), off);
         assert_eq!("".parse(), Ok(RulesOff::default()));

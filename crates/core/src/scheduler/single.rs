@@ -19,11 +19,7 @@ impl Scheduler for Single {
         if view.room(chosen) == 0 {
             return None;
         }
-        let new = || {
-            let unsent = view.next_unsent()?;
-            Some(unsent.start..unsent.end.min(unsent.start + view.chunk(chosen)))
-        };
-        let range = view.silent_range(chosen).or_else(new)?;
+        let range = view.silent_range(chosen).or_else(|| view.next_chunk(chosen))?;
         Some(Assignment { subflow: chosen, range })
     }
 }

@@ -20,7 +20,8 @@ pub(super) const GREEDY: Entry = Entry::new(
     "gr-sty",
     "stays on a subflow while it has room, then takes that of least round-trip time (GR-STY)",
     |config| Box::new(Picking::reopening(Sticky::new(Stay::WhileRoom), config)),
-);
+)
+.by_segment();
 
 pub(super) const THROUGHPUT: Entry = Entry::new(
     "tp-sty",
@@ -31,7 +32,8 @@ pub(super) const THROUGHPUT: Entry = Entry::new(
             config,
         ))
     },
-);
+)
+.by_segment();
 
 pub(super) const THROUGHPUT_SOFT: Entry = Entry::new(
     "tp-sty-soft",
@@ -42,7 +44,8 @@ pub(super) const THROUGHPUT_SOFT: Entry = Entry::new(
             config,
         ))
     },
-);
+)
+.by_segment();
 
 pub(super) const THROUGHPUT_RTT: Entry = Entry::new(
     "tr-sty",
@@ -53,7 +56,8 @@ pub(super) const THROUGHPUT_RTT: Entry = Entry::new(
             config,
         ))
     },
-);
+)
+.by_segment();
 
 pub(super) const THROUGHPUT_RTT_SOFT: Entry = Entry::new(
     "tr-sty-soft",
@@ -64,7 +68,8 @@ pub(super) const THROUGHPUT_RTT_SOFT: Entry = Entry::new(
             config,
         ))
     },
-);
+)
+.by_segment();
 
 /// When the current subflow is kept.
 #[derive(Clone, Copy, Debug)]

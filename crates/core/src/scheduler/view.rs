@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::time::Duration;
 
+use super::bond::estimate;
 use crate::path::{PathId, PathMeter};
 use crate::ranges::RangeSet;
 use crate::subflow::Subflow;
@@ -24,13 +26,11 @@ pub struct SendView<'a> {
     pub limit: u64,
     /// How far above the in-order point the receiver lets the sender go, in bytes.
     pub credit_window: u64,
-    /// Whether the receiver's memory, not the paths, has held the sender up of late.
-    pub credit_bound: bool,
+    /// The most memory there is for bytes that are written and not acknowledged in order.
+    pub memory: u64,
     /// What is left of the send memory, in bytes, if the application was refused for lack of it and
     /// less than a third has come free since.
     pub memory_left: Option<u64>,
-    /// The most memory there is for bytes that are sent and not acknowledged.
-    pub max_memory: u64,
     /// Bytes of the stream so far that the application has written, if it was refused room for
     /// more: as many again may be expected. Zero when it has said all that it has.
     pub expected: u64,
@@ -39,6 +39,8 @@ pub struct SendView<'a> {
     /// How many bytes each of them may be given now, in the same order. Zero for one whose socket is
     /// full, that is silent or stands by, or whose path has used up its cap.
     pub rooms: &'a [u64],
+    /// Below this offset nothing is left on silent subflows alone.
+    pub(crate) reinjected: u64,
     /// Measurements of each path.
     pub meters: &'a BTreeMap<PathId, PathMeter>,
 }
@@ -51,14 +53,14 @@ impl SendView<'_> {
         subflow.cap().map_or(rate, |cap| cap.min(rate))
     }
 
+    /// How long until `bytes` more, given to the subflow now, have arrived.
+    pub fn arrival(&self, subflow: &Subflow, bytes: u64) -> Duration {
+        estimate::arrival(self, subflow, bytes)
+    }
+
     /// The subflows that new data may be counted on to go to: neither silent nor standing by.
     pub fn usable(&self) -> impl Iterator<Item = &Subflow> {
         self.subflows.iter().filter(|subflow| subflow.is_usable())
-    }
-
-    /// The sum of the rates of the usable subflows.
-    pub fn total_rate(&self) -> Bitrate {
-        self.usable().map(|s| self.rate(s)).sum()
     }
 
     /// Whether there are bytes to send and the receiver's credit lets none of them go.
@@ -91,6 +93,17 @@ impl SendView<'_> {
     /// How many bytes to give the subflow with that index at once.
     pub fn chunk(&self, index: usize) -> u64 {
         self.chunk_size(&self.subflows[index]).min(self.room(index))
+    }
+
+    /// The lower end of `range`, as much as the subflow with that index is given at once.
+    pub fn clip(&self, range: Range<u64>, index: usize) -> Range<u64> {
+        let most = range.start.saturating_add(self.chunk(index));
+        range.start..range.end.min(most)
+    }
+
+    /// The next new bytes in order of the stream for the subflow with that index.
+    pub fn next_chunk(&self, index: usize) -> Option<Range<u64>> {
+        Some(self.clip(self.next_unsent()?, index))
     }
 
     fn measured_rate(&self, subflow: &Subflow) -> Option<Bitrate> {
@@ -164,8 +177,7 @@ impl SendView<'_> {
     /// The lowest range that only silent subflows carry, as much of it as the subflow `me` can take: the
     /// lowest byte is what blocks the application.
     pub fn silent_range(&self, me: usize) -> Option<Range<u64>> {
-        let range = self.only_on_silent()?;
-        Some(range.start..range.end.min(range.start + self.chunk(me)))
+        Some(self.clip(self.only_on_silent()?, me))
     }
 
     /// The lowest range that is unacknowledged and that only silent subflows carry.
@@ -176,7 +188,7 @@ impl SendView<'_> {
 
     /// The lowest range of a silent subflow that is unacknowledged and on no other that moves.
     fn only_on(&self, silent: &Subflow) -> Option<Range<u64>> {
-        let mut at = self.una;
+        let mut at = self.una.max(self.reinjected);
         'search: while let Some(part) = silent.on().first_in(&(at..u64::MAX)) {
             let Some(mut open) = self.acked.first_missing(&part) else {
                 at = part.end;

@@ -57,9 +57,7 @@ impl Session {
     /// Does what reading calls for.
     pub(super) fn freed(&mut self, now: Instant) {
         self.readable_told = false;
-        if self.recv.take_due_ack(now) {
-            self.ack_everywhere();
-        }
+        self.acknowledge(now);
         self.after(now);
     }
 }

@@ -66,17 +66,23 @@ pub enum SessionError {
     Wire(#[from] WireError),
 }
 
-/// A scheduler assigned what cannot be sent. The connection goes on with `min-rtt`.
+/// A scheduler assigned what cannot be sent, or panicked. The connection goes on with `min-rtt`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the scheduler '{scheduler}' assigned {}..{}, which {reason}; the connection goes on with min-rtt",
-    range.start, range.end
-)]
+#[error("the scheduler '{scheduler}' {}; the connection goes on with min-rtt", self.what())]
 pub struct SchedulerFault {
     /// The scheduler's name.
     pub scheduler: &'static str,
-    /// What it assigned, as offsets of the stream.
-    pub range: std::ops::Range<u64>,
-    /// What is wrong with that.
-    pub reason: &'static str,
+    /// What it assigned, as offsets of the stream, and what is wrong with that; `None` if it panicked.
+    pub assigned: Option<(std::ops::Range<u64>, &'static str)>,
+}
+
+impl SchedulerFault {
+    fn what(&self) -> String {
+        match &self.assigned {
+            Some((range, reason)) => {
+                format!("assigned {}..{}, which {reason}", range.start, range.end)
+            }
+            None => "panicked".to_owned(),
+        }
+    }
 }

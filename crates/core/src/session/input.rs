@@ -43,9 +43,7 @@ impl Session {
                 self.handle_record(id, record, now)?;
             }
         }
-        if self.recv.take_due_ack(now) {
-            self.ack_everywhere();
-        }
+        self.acknowledge(now);
         self.after(now);
         Ok(())
     }
@@ -71,6 +69,9 @@ impl Session {
                     stats.received += data.payload.len() as u64;
                 }
                 self.recv.handle_data(id, &data, now)?;
+                if let Some(control) = self.control.get_mut(&id) {
+                    control.is_heard = true;
+                }
             }
             Record::Fin(offset) => self.recv.handle_fin(offset, now)?,
             Record::Cancel(cancel) => self.handle_cancel(id, &cancel, now)?,

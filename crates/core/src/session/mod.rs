@@ -14,6 +14,7 @@
 //! A writer calls [`Session::handle_room`] and `poll_transmit` whenever its socket has room, and writes
 //! what it gets, whole and in order, or reports the subflow down.
 
+mod acks;
 mod bulk;
 mod config;
 mod error;
@@ -80,6 +81,11 @@ pub enum Event {
 #[derive(Debug, Default)]
 struct Control {
     ack: bool,
+    /// Whether data have come on it since it was last given an acknowledgement, when that was, and when
+    /// it is given one all the same.
+    is_heard: bool,
+    acked_at: Instant,
+    ack_at: Option<Instant>,
     fin: bool,
     wish: bool,
     policy: bool,
@@ -207,7 +213,8 @@ impl Session {
     /// Takes the kernel's present figures of a subflow.
     pub fn handle_path_info(&mut self, id: SubflowId, info: PathInfo) {
         if let Some(index) = self.send.index(id) {
-            self.send.set_info(index, info);
+            let unwritten = self.control.get(&id).map_or(0, |control| control.queued);
+            self.send.set_info(index, info, unwritten);
         }
     }
 
@@ -367,16 +374,15 @@ impl Session {
         let pings = self.control.values().filter(|control| !control.woken);
         let ping = pings.filter_map(Control::ping_due).min();
         let deadline = self.send.outbox.as_ref().and_then(|outbox| outbox.next_deadline());
-        let times = self.recv.ack_at().into_iter().chain(tick).chain(ping).chain(deadline);
-        times.chain(self.peer_deadline()).min()
+        let acks = self.control.values().filter_map(|control| control.ack_at).min();
+        let times = self.recv.ack_at().into_iter().chain(acks).chain(tick).chain(ping);
+        times.chain(deadline).chain(self.peer_deadline()).min()
     }
 
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.last_tick = now;
-        if self.recv.take_due_ack(now) {
-            self.ack_everywhere();
-        }
+        self.acknowledge(now);
         for (id, silent) in self.send.judge(now) {
             let event = if silent { Event::SubflowSilent(id) } else { Event::SubflowRecovered(id) };
             self.events.push_back(event);
@@ -404,13 +410,6 @@ impl Session {
             // It may have waited with room while it was silent.
             self.wake(id);
         }
-    }
-
-    fn ack_everywhere(&mut self) {
-        for control in self.control.values_mut() {
-            control.ack = true;
-        }
-        self.wake_all();
     }
 
     /// Draws the conclusions of any change: events, closing, and records that have become due.

@@ -120,6 +120,7 @@ impl SendHalf {
     /// Re-judges which subflows stand by; returns those whose judgement changed.
     pub(super) fn review(&mut self, now: Instant) -> Vec<SubflowId> {
         if !self.policies.is_any && !self.subflows.iter().any(Subflow::is_standby) {
+            self.policies.waiting_since = None;
             return Vec::new();
         }
         let waits = self.has_waiting(now);
@@ -161,8 +162,8 @@ impl SendHalf {
             || (subflow.role() == Role::Backup && self.subflows.iter().any(Subflow::is_silent))
     }
 
-    /// What a subflow that stands by sends again: the lowest bytes that only silent subflows carry. Of
-    /// the standing by, only backups do.
+    /// What a subflow that stands by sends again: the lowest bytes that only silent subflows carry, if
+    /// it has them there before any that does not stand by. Of the standing by, only backups do.
     pub(super) fn standby_rescue(&self, now: Instant) -> Option<Assignment> {
         if !self.policies.is_any {
             return None;
@@ -177,6 +178,10 @@ impl SendHalf {
         let range = view.only_on_silent()?;
         let room = self.allowed(subflow, now).min(MAX_PAYLOAD);
         let chunk = view.chunk_size(&self.subflows[subflow]).min(room);
+        let mine = view.arrival(&self.subflows[subflow], chunk);
+        if view.usable().any(|other| view.arrival(other, chunk) < mine) {
+            return None;
+        }
         Some(Assignment { subflow, range: range.start..range.end.min(range.start + chunk) })
     }
 

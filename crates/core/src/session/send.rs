@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -24,12 +25,13 @@ use crate::{Bitrate, ByteCount, Instant};
 const SEND_AHEAD: u64 = 2 << 20;
 /// How often the wish for credit is worked out.
 const WISH_INTERVAL: Duration = Duration::from_millis(10);
-/// How long after a stop for lack of credit the connection counts as bound by memory.
-const CREDIT_MEMORY: Duration = Duration::from_secs(1);
 /// What goes on where a scheduler has broken its contract.
 const FALLBACK: &str = "min-rtt";
 /// Header space is taken from blocks of this size.
 const HEADER_BLOCK: usize = 4 << 10;
+
+/// A scheduler has panicked.
+struct Panicked;
 
 #[derive(Debug)]
 pub(super) struct SendHalf {
@@ -50,8 +52,6 @@ pub(super) struct SendHalf {
     widest_credit: u64,
     is_starved: bool,
     wish: u64,
-    /// The wish without regard to our own memory, as of `wish_at`.
-    wanted: u64,
     wish_at: Instant,
     pub(super) wish_pending: bool,
     max_memory: u64,
@@ -70,6 +70,8 @@ pub(super) struct SendHalf {
     scheduler: Option<Box<dyn Scheduler>>,
     /// What each subflow may be given, as of the last question.
     rooms: Vec<u64>,
+    /// Below this offset nothing is left that only silent subflows carry.
+    reinjected: u64,
     scheduler_name: &'static str,
     /// How the scheduler broke its contract, until it is told.
     pub(super) fault: Option<SchedulerFault>,
@@ -93,7 +95,6 @@ impl SendHalf {
             widest_credit: INITIAL_CREDIT,
             is_starved: false,
             wish: 0,
-            wanted: 0,
             wish_at: Instant::ZERO,
             wish_pending: false,
             max_memory: config.memory(),
@@ -107,6 +108,7 @@ impl SendHalf {
             meters: BTreeMap::new(),
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
             rooms: Vec::new(),
+            reinjected: 0,
             scheduler_name: config.scheduler.name,
             fault: None,
             chunk: config.chunk.unwrap_or(config.scheduler.chunk()),
@@ -211,10 +213,15 @@ impl SendHalf {
         (self.max_memory, self.memory_limit)
     }
 
+    /// The most memory there is for bytes that are written and not acknowledged in order.
+    fn memory(&self) -> u64 {
+        self.max_memory.min(self.memory_limit)
+    }
+
     /// Bytes that [`write`](Self::write) would take.
     pub(super) fn room(&self) -> u64 {
-        let ahead = SEND_AHEAD.max(2 * self.scheduler().window().unwrap_or(0));
-        let memory = self.max_memory.min(self.memory_limit);
+        let ahead = SEND_AHEAD.max(self.scheduler_window().saturating_mul(2));
+        let memory = self.memory();
         ahead.saturating_sub(self.unassigned.bytes()).min(memory.saturating_sub(self.held()))
     }
 
@@ -251,7 +258,7 @@ impl SendHalf {
     }
 
     pub(super) fn forward(&self) -> Option<PathId> {
-        self.scheduler().forward()
+        self.consult(|scheduler| scheduler.forward())
     }
 
     // ---- subflows ----
@@ -267,6 +274,8 @@ impl SendHalf {
     pub(super) fn subflow_down(&mut self, id: SubflowId) -> Option<Subflow> {
         let index = self.index(id)?;
         let dead = self.subflows.remove(index);
+        self.rooms.clear();
+        self.reinjected = 0;
         for range in dead.on().iter() {
             let mut at = range.start.max(self.una);
             while let Some(open) = self.acked.first_missing(&(at..range.end)) {
@@ -287,8 +296,8 @@ impl SendHalf {
     }
 
     /// Takes the kernel's figures of a subflow.
-    pub(super) fn set_info(&mut self, index: usize, info: PathInfo) {
-        self.subflows[index].set_info(info);
+    pub(super) fn set_info(&mut self, index: usize, info: PathInfo, unwritten: u64) {
+        self.subflows[index].set_info(info, unwritten);
     }
 
     // ---- the peer's side ----
@@ -393,8 +402,8 @@ impl SendHalf {
         let ahead = |subflow: &Subflow| view.rate(subflow).max(subflow.prospect());
         let rate: Bitrate = view.usable().map(ahead).sum();
         let bytes = rate.bytes_in(slowest).as_u64();
-        let window = self.scheduler().window().unwrap_or(0);
-        let mut wish = bytes + bytes / 4 + 2 * window;
+        let windows = self.scheduler_window().saturating_mul(2);
+        let mut wish = (bytes + bytes / 4).saturating_add(windows);
         let blocked = self.credit_blocked.is_some_and(|at| now.since(at) < 2 * WISH_INTERVAL);
         // Less credit than was granted means that the application does not read: more would only
         // fill its memory.
@@ -402,7 +411,6 @@ impl SendHalf {
         if blocked && granted && self.is_starved {
             wish = wish.max(self.credit_window * 2);
         }
-        self.wanted = wish;
         let wish = wish.min(self.max_memory);
         if wish > self.wish + self.wish / 4 {
             self.wish = wish;
@@ -418,8 +426,6 @@ impl SendHalf {
 
     /// What the scheduler sees.
     pub(super) fn view(&self, now: Instant) -> SendView<'_> {
-        let bound = self.credit_blocked.is_some_and(|at| now.since(at) < CREDIT_MEMORY)
-            && self.credit_window.saturating_mul(10) < self.wanted.saturating_mul(9);
         SendView {
             now,
             una: self.una,
@@ -427,12 +433,12 @@ impl SendHalf {
             unassigned: &self.unassigned,
             limit: self.limit(),
             credit_window: self.credit_window,
-            credit_bound: bound,
+            memory: self.memory(),
             memory_left: self.memory_left(),
-            max_memory: self.max_memory,
             expected: if self.is_kept_full() { self.buffer.end() } else { 0 },
             subflows: &self.subflows,
             rooms: &self.rooms,
+            reinjected: self.reinjected,
             meters: &self.meters,
         }
     }
@@ -446,27 +452,38 @@ impl SendHalf {
     /// What is left of the memory for an application that was refused, while it is under a third:
     /// with more, a kernel's sender counts as having room (`sk_stream_min_wspace`).
     fn memory_left(&self) -> Option<u64> {
-        let left = self.max_memory.saturating_sub(self.buffer.end() - self.una);
-        (self.refused && left < self.max_memory / 3).then_some(left)
+        let memory = self.memory();
+        let left = memory.saturating_sub(self.held());
+        (self.refused && left < memory / 3).then_some(left)
     }
 
     /// Which subflow sends which range next; `None` if all wait.
     pub(super) fn next_assignment(&mut self, now: Instant) -> Option<Assignment> {
-        if let Some(rescue) = self.standby_rescue(now) {
-            return Some(rescue);
-        }
         self.look_at_rooms(now);
-        if self.rooms.iter().all(|&room| room == 0) {
-            return None;
-        }
-        let next = self.ask_scheduler(now)?;
-        let Some(reason) = self.fault_of(&next) else { return Some(next) };
-        // One that assigns what cannot be sent is replaced: it may come from another crate.
+        let next = match self.rooms.iter().any(|&room| room > 0) {
+            true => self.ask_scheduler(now),
+            false => None,
+        };
+        // Those that stand by help where the others cannot.
+        next.or_else(|| self.standby_rescue(now))
+    }
+
+    /// What the scheduler assigns, or the one that takes its place when that cannot be sent: it may
+    /// come from another crate.
+    fn ask_scheduler(&mut self, now: Instant) -> Option<Assignment> {
+        let assigned = match self.pick(now) {
+            Ok(None) => return None,
+            Ok(Some(next)) => match self.fault_of(&next) {
+                None => return Some(next),
+                Some(reason) => Some((next.range, reason)),
+            },
+            Err(Panicked) => None,
+        };
         let scheduler = std::mem::replace(&mut self.scheduler_name, FALLBACK);
-        self.fault = Some(SchedulerFault { scheduler, range: next.range, reason });
+        self.fault = Some(SchedulerFault { scheduler, assigned });
         let fallback = Entry::find(FALLBACK).expect("registered");
         self.scheduler = Some(fallback.make(&SchedulerConfig::default()));
-        self.ask_scheduler(now)
+        self.pick(now).unwrap_or_default()
     }
 
     /// Works out what each subflow may be given.
@@ -492,6 +509,10 @@ impl SendHalf {
         let Assignment { subflow: index, range } = next;
         let Range { start, end } = range;
         let kind = self.kind_of(&range);
+        let lowest = |send: &Self| send.view(now).only_on_silent().map(|range| range.start);
+        if kind == Kind::Reinjection && lowest(self) == Some(start) {
+            self.reinjected = end;
+        }
         if self.headers.capacity() < 32 {
             self.headers = BytesMut::with_capacity(HEADER_BLOCK);
         }
@@ -546,23 +567,28 @@ impl SendHalf {
     }
 
     /// What the scheduler has.
-    fn ask_scheduler(&mut self, now: Instant) -> Option<Assignment> {
+    ///
+    /// # Errors
+    /// When it panics, which is its end and not that of the connection.
+    fn pick(&mut self, now: Instant) -> Result<Option<Assignment>, Panicked> {
         // It looks at all of us while it changes: it steps out for the call.
         let mut scheduler = self.scheduler.take().expect("put back below");
-        let next = scheduler.pick(&self.view(now));
+        let view = self.view(now);
+        let next = panic::catch_unwind(AssertUnwindSafe(|| scheduler.pick(&view)));
         self.scheduler = Some(scheduler);
+        let next = next.map_err(|_| Panicked)?;
         let starved = self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit);
         if next.is_none() && starved {
             self.credit_blocked = Some(now);
             self.is_starved = true;
         }
-        next
+        Ok(next)
     }
 
     /// Whether the subflow was given nothing though bytes wait, perhaps for a round-trip time that is
     /// out of date.
     pub(super) fn wants_ping(&self, index: usize, now: Instant) -> bool {
-        self.scheduler().weighs_round_trips()
+        self.consult(|scheduler| scheduler.weighs_round_trips())
             && self.subflows[index].is_idle()
             && self.has_data_to_send()
             && self.subflows[index].may_be_nearer(now)
@@ -586,28 +612,36 @@ impl SendHalf {
             }
             changed.extend(subflow.judge(now).map(|silent| (subflow.id(), silent)));
         }
+        if !changed.is_empty() {
+            self.reinjected = 0;
+        }
         changed
     }
 
     /// When something changes by itself: a subflow falls silent, or a range may be rescued.
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let policy = self.policy_timeout();
-        if self.subflows.iter().all(|subflow| subflow.outstanding() == 0) {
-            return policy;
-        }
         let silent = self.subflows.iter().filter_map(Subflow::silent_at).min();
-        let rescue = match self.subflows.iter().any(Subflow::is_idle) {
-            true => self.scheduler().next_timeout(&self.view(now)),
+        let is_under_way = self.subflows.iter().any(|subflow| subflow.outstanding() > 0);
+        let may_ask = self.subflows.iter().any(Subflow::is_idle);
+        let rescue = match may_ask && (is_under_way || self.has_data_to_send()) {
+            true => self.consult(|scheduler| scheduler.next_timeout(&self.view(now))),
             false => None,
         };
         silent.into_iter().chain(rescue).chain(policy).min()
     }
 
-    fn scheduler(&self) -> &dyn Scheduler {
-        self.scheduler.as_deref().expect("put back after each call")
+    /// What the scheduler says besides its assignments; nothing if it panics.
+    fn consult<R: Default>(&self, ask: impl FnOnce(&dyn Scheduler) -> R) -> R {
+        let scheduler = self.scheduler.as_deref().expect("put back after each call");
+        panic::catch_unwind(AssertUnwindSafe(|| ask(scheduler))).unwrap_or_default()
+    }
+
+    fn scheduler_window(&self) -> u64 {
+        self.consult(|scheduler| scheduler.window()).unwrap_or(0)
     }
 
     pub(super) fn window(&self) -> Option<ByteCount> {
-        self.scheduler().window().map(ByteCount::new)
+        self.consult(|scheduler| scheduler.window()).map(ByteCount::new)
     }
 }

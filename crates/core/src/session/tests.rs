@@ -358,7 +358,6 @@ fn a_probe_is_a_ping_ahead_of_time_and_only_one() {
 /// that keeps it from being used.
 #[test]
 fn a_path_turned_down_by_an_old_round_trip_time_is_pinged_and_used() {
-    let ms = Duration::from_millis;
     let mut session = session();
     let other = SubflowId(1);
     session.subflow_up(other, PathId(1), Instant::ZERO);
@@ -408,6 +407,24 @@ impl Scheduler for Broken {
     }
 }
 
+/// A scheduler with an ordinary bug.
+#[derive(Debug)]
+struct Panicking;
+
+impl Scheduler for Panicking {
+    fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
+        let subflow = view.subflows.len();
+        Some(Assignment {
+            subflow,
+            range: view.silent_range(subflow).unwrap_or(0..view.chunk(subflow)),
+        })
+    }
+
+    fn window(&self) -> Option<u64> {
+        panic!("it has none")
+    }
+}
+
 const fn broken(name: &'static str, make: fn(&SchedulerConfig) -> Box<dyn Scheduler>) -> Entry {
     Entry::new(name, "", make)
 }
@@ -418,13 +435,14 @@ fn second(subflow: usize, range: std::ops::Range<u64>) -> Box<dyn Scheduler> {
 
 #[test]
 fn a_scheduler_that_breaks_its_contract_is_named_and_replaced() {
-    static FAULTS: [(Entry, &str); 6] = [
+    static FAULTS: [(Entry, &str); 7] = [
         (broken("empty", |_| second(0, 1000..1000)), "is empty"),
         (broken("far", |_| second(0, 9000..9001)), "outside the window"),
         (broken("long", |_| second(0, 1000..5000)), "longer than"),
         (broken("twice", |_| second(0, 0..1000)), "same subflow"),
         (broken("full", |_| second(1, 1000..2000)), "without room"),
         (broken("nobody", |_| second(7, 1000..2000)), "without room"),
+        (broken("panics", |_| Box::new(Panicking)), "panicked"),
     ];
     for (entry, reason) in &FAULTS {
         let config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
@@ -456,4 +474,97 @@ fn a_scheduler_that_breaks_its_contract_is_named_and_replaced() {
             "{faults:?}"
         );
     }
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A scheduler that lets a kilobyte go every 20 ms.
+#[derive(Debug)]
+struct Paced(Instant);
+
+impl Scheduler for Paced {
+    fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
+        let range = view.next_unsent().filter(|_| self.0 <= view.now)?;
+        self.0 = view.now + ms(20);
+        Some(Assignment { subflow: 0, range: range.start..range.end.min(range.start + 1000) })
+    }
+
+    fn window(&self) -> Option<u64> {
+        Some(u64::MAX)
+    }
+
+    fn next_timeout(&self, _: &SendView<'_>) -> Option<Instant> {
+        Some(self.0)
+    }
+}
+
+#[test]
+fn a_scheduler_is_asked_again_when_it_said_though_nothing_is_on_its_way() {
+    static PACED: Entry = Entry::new("paced", "", |_| Box::new(Paced(Instant::ZERO)));
+    let config = SessionConfig { scheduler: &PACED, ..SessionConfig::default() };
+    let mut session = Session::new(&config, Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO);
+    session.write(&[1; 3000], Instant::ZERO);
+    let mut now = Instant::ZERO;
+    for sent_before in [0, 1000, 2000] {
+        session.handle_room(PEER, 50_000);
+        let data = sent(&mut session, now);
+        let data: Vec<_> = data.iter().filter(|r| matches!(r, Record::Data(_))).collect();
+        assert!(matches!(data[..], [Record::Data(data)] if data.offset == sent_before), "{data:?}");
+        // It has all arrived.
+        let ack = Ack {
+            in_order: sent_before + 1000,
+            credit: 1 << 20,
+            echoes: vec![Echo { subflow: PEER.0, received: sent_before + 1000 }],
+            ..Ack::default()
+        };
+        let mut input = BytesMut::new();
+        Record::Ack(ack).encode(&mut input);
+        session.handle_input(PEER, &mut input, now + ms(5)).expect("an acknowledgement");
+        let _ = std::iter::from_fn(|| session.poll_wake()).count();
+        let more = sent(&mut session, now + ms(5));
+        assert!(!more.iter().any(|r| matches!(r, Record::Data(_))), "{more:?}");
+        if sent_before < 2000 {
+            let due = session.poll_timeout(now + ms(5)).expect("it wants to be asked");
+            assert!(due <= now + ms(20), "{due}");
+            now += ms(20);
+            session.handle_timeout(now);
+            assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
+        }
+    }
+}
+
+#[test]
+fn acknowledgements_go_where_data_come_and_now_and_then_elsewhere() {
+    let other = SubflowId(1);
+    let mut session = Session::new(&SessionConfig::default(), Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO);
+    session.subflow_up(other, PathId(1), Instant::ZERO);
+    let acks = |session: &mut Session, id: SubflowId, now: Instant| {
+        let mut out = VecDeque::new();
+        let _ = session.poll_transmit(id, &mut out, now);
+        let mut bytes: BytesMut = out.iter().flatten().copied().collect();
+        let records = std::iter::from_fn(|| Record::decode(&mut bytes).expect("our own"));
+        records.filter(|record| matches!(record, Record::Ack(_))).count()
+    };
+    let _ = (acks(&mut session, PEER, Instant::ZERO), acks(&mut session, other, Instant::ZERO));
+    let (mut here, mut elsewhere) = (0, 0);
+    for n in 0..95_u64 {
+        let now = Instant::from_millis(10 + 2 * n);
+        let mut input = BytesMut::new();
+        Record::Data(Data { offset: 10 * n, payload: Bytes::from_static(&[7; 10]) })
+            .encode(&mut input);
+        session.handle_input(PEER, &mut input, now).expect("data");
+        here += acks(&mut session, PEER, now);
+        elsewhere += acks(&mut session, other, now);
+    }
+    assert!(here >= 94, "{here}");
+    assert!((6..=8).contains(&elsewhere), "{elsewhere} in 190 ms");
+    // The last of it is told there in the end, though nothing else comes.
+    let due = session.poll_timeout(Instant::from_millis(199)).expect("an acknowledgement is due");
+    assert!(due <= Instant::from_millis(199 + 25), "{due}");
+    session.handle_timeout(due);
+    assert_eq!(acks(&mut session, other, due), 1);
 }

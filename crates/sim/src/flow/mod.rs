@@ -15,7 +15,7 @@ use std::time::Duration;
 use weftline_core::path_manager::{PathPlan, ProbeSeat};
 use weftline_core::rng::Rng;
 use weftline_core::scheduler::{self, RatioMemory, SchedulerConfig};
-use weftline_core::session::SessionStats;
+use weftline_core::session::{SchedulerFault, SessionStats};
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant, PathId};
 use weftline_video::{Clip, Player, PlayerRules};
@@ -304,6 +304,14 @@ impl Flow {
         match &self.carrier {
             Carrier::Plain(_) => Vec::new(),
             Carrier::Multi(multi) => multi.starved_ns(),
+        }
+    }
+
+    /// How its scheduler broke its contract, if it did: what was measured is another one's then.
+    pub(crate) fn fault(&self) -> Option<&SchedulerFault> {
+        match &self.carrier {
+            Carrier::Plain(_) => None,
+            Carrier::Multi(multi) => multi.fault(),
         }
     }
 

@@ -10,7 +10,8 @@ use weftline_core::path::{PathId, PathInfo, SubflowId};
 use weftline_core::path_manager::{AttemptId, PathPlan};
 use weftline_core::scheduler::{Entry, Penalties, RatioMemory, SchedulerConfig};
 use weftline_core::session::{
-    DEFAULT_LONGEST_MESSAGE, Event, Incoming, MessageLimits, MessageOptions, Outcome, SessionStats,
+    DEFAULT_LONGEST_MESSAGE, Event, Incoming, MessageLimits, MessageOptions, Outcome,
+    SchedulerFault, SessionStats,
 };
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
@@ -36,12 +37,6 @@ const LOW_WATER_TIME: Duration = Duration::from_millis(5);
 
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
-
-/// Whether a scheduler is one of our own, which run in daemons and keep a little unsent in the
-/// socket. Those of kernels decide for each segment, when there is room for it.
-fn runs_in_daemons(entry: &Entry) -> bool {
-    matches!(entry.name, "fbdt" | "fbdt-strict" | "earliest" | "single")
-}
 
 /// A TCP connection and what travels in it: a subflow, once it has joined.
 #[derive(Debug)]
@@ -99,6 +94,8 @@ pub(super) struct Multi {
     out: VecDeque<Bytes>,
     /// Up to when it is known which subflows starved.
     starved_until_ns: u64,
+    /// How a scheduler broke its contract, if one did.
+    fault: Option<SchedulerFault>,
     /// When the sessions have something to do.
     due_ns: [Option<u64>; 2],
 }
@@ -128,7 +125,7 @@ impl Multi {
                 longest_received: DEFAULT_LONGEST_MESSAGE,
             });
         }
-        let by_segment = plan.oracle.is_some() || !runs_in_daemons(entry);
+        let by_segment = plan.oracle.is_some() || entry.is_by_segment();
         if by_segment {
             let payload = mss - RECORD_HEADER;
             config.chunk = Some((payload, payload));
@@ -146,8 +143,13 @@ impl Multi {
             mss,
             out: VecDeque::new(),
             starved_until_ns: 0,
+            fault: None,
             due_ns: [None; 2],
         }
+    }
+
+    pub(super) const fn fault(&self) -> Option<&SchedulerFault> {
+        self.fault.as_ref()
     }
 
     /// The endpoints of the connections over the `k`-th path.
@@ -256,8 +258,10 @@ impl Multi {
             }
         }
         while let Some(event) = self.sessions[end].poll_event() {
-            if end == CLIENT {
-                self.note_event(&event, now);
+            match event {
+                Event::SchedulerReplaced(fault) => self.fault = self.fault.take().or(Some(fault)),
+                event if end == CLIENT => self.note_event(&event, now),
+                _ => {}
             }
         }
         self.act(net);
@@ -341,16 +345,19 @@ impl Multi {
         }
         let session = &mut self.sessions[SERVER];
         loop {
-            let wanted = source.ready(now.as_nanos()).min(session.room());
-            let n = usize::try_from(wanted).unwrap_or(usize::MAX).min(WRITE);
+            let ready = source.ready(now.as_nanos());
+            // It offers what it has; the session says how much it takes. Beside a kernel's scheduler it
+            // never runs into full memory: see docs/schedulers.md, "A full send window".
+            let most = if self.by_segment { session.room() } else { u64::MAX };
+            let n = usize::try_from(ready.min(most)).unwrap_or(usize::MAX).min(WRITE);
             if n == 0 {
                 return;
             }
             let written = session.write(&ZEROS[..n], now);
-            if written == 0 {
+            source.wrote(written as u64, now.as_nanos());
+            if written < n {
                 return;
             }
-            source.wrote(written as u64, now.as_nanos());
         }
     }
 

@@ -1,17 +1,17 @@
-//! What may be sent twice: a share of the bytes sent, with debt.
+//! What may be sent twice: a share of the bytes sent.
 
 use super::super::SendView;
+use crate::subflow::SEGMENT;
 
 /// What the budget begins with: a chunk for the end of a short transfer.
-const BEGINS_WITH: i64 = 64 << 10;
+const BEGINS_WITH: u64 = 64 << 10;
 
-/// Lets a share of the bytes sent go into redundant copies. A copy is paid whole, on credit if need
-/// be: after it nothing is left until that has been earned. What is not spent is kept for the end of
-/// all data, or for a path that falls behind.
+/// Lets a share of the bytes sent go into redundant copies, of what is left at the time. What is not
+/// spent is kept for the end of all data, or for a path that falls behind.
 #[derive(Debug)]
 pub(super) struct Budget {
     permille: u64,
-    available: i64,
+    available: u64,
     /// New bytes sent so far on the live subflows.
     sent: u64,
     /// New bytes whose share has not been added yet.
@@ -29,18 +29,18 @@ impl Budget {
         // A subflow that is gone takes its count with it.
         self.rest += sent.saturating_sub(self.sent) * self.permille;
         self.sent = sent;
-        let earned = i64::try_from(self.rest / 1000).unwrap_or(i64::MAX);
-        self.available = self.available.saturating_add(earned);
+        self.available = self.available.saturating_add(self.rest / 1000);
         self.rest %= 1000;
     }
 
-    /// Whether anything is left.
-    pub(super) const fn is_open(&self) -> bool {
-        self.available > 0
+    /// How much of a chunk may be a copy, if a segment may: copies in crumbs are not worth their
+    /// headers.
+    pub(super) fn clip(&self, chunk: u64) -> Option<u64> {
+        (self.available >= SEGMENT).then(|| chunk.min(self.available))
     }
 
-    /// Takes a copy of so many bytes.
+    /// Takes a copy of so many bytes, for which there was enough.
     pub(super) fn charge(&mut self, bytes: u64) {
-        self.available = self.available.saturating_sub_unsigned(bytes);
+        self.available = self.available.saturating_sub(bytes);
     }
 }

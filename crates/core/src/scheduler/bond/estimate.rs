@@ -10,16 +10,22 @@ use crate::{Bitrate, ByteCount};
 ///
 /// Until the congestion window is full they leave at once. Beyond it they wait for
 /// acknowledgements: the window doubles each round trip in slow start, else data leave at the
-/// path's rate.
+/// path's rate. Nothing leaves sooner than the path's cap lets it.
 pub(in crate::scheduler) fn arrival(
     view: &SendView<'_>,
     subflow: &Subflow,
     bytes: u64,
 ) -> Duration {
+    let capped = subflow.cap().and_then(|cap| cap.time_for(ByteCount::new(bytes)));
+    let least = capped.map_or(Duration::ZERO, |time| way(subflow) + time);
+    uncapped(view, subflow, bytes).max(least)
+}
+
+fn uncapped(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Duration {
     let (info, rtt) = (subflow.info(), subflow.present_rtt());
     let cwnd = info.cwnd.as_u64();
     let waiting = subflow.queued().saturating_add(bytes).saturating_sub(cwnd);
-    let one_way = rtt / 2;
+    let one_way = way(subflow);
     // Without a window nothing is known yet.
     if waiting == 0 || cwnd == 0 {
         return one_way;
@@ -37,9 +43,22 @@ pub(in crate::scheduler) fn arrival(
     one_way + time.unwrap_or(Duration::MAX / 4)
 }
 
+/// How long a segment takes that leaves now. Round-trip time above the minimum is taken for a queue
+/// on the way there.
+fn way(subflow: &Subflow) -> Duration {
+    let rtt = subflow.present_rtt();
+    rtt.saturating_sub(back(subflow))
+}
+
+/// How long an acknowledgement takes.
+fn back(subflow: &Subflow) -> Duration {
+    let (rtt, least) = (subflow.present_rtt(), subflow.info().min_rtt);
+    if least.is_zero() { rtt / 2 } else { least.min(rtt) / 2 }
+}
+
 /// How long until a range is there that the subflow was given `age` ago, with `ahead` bytes up to
 /// its end that have not been acknowledged: the way, or the queue before it at the path's rate, in
-/// slow start at least that of its window. RTT above the minimum is queueing delay.
+/// slow start at least that of its window.
 pub(super) fn remaining(
     view: &SendView<'_>,
     subflow: &Subflow,
@@ -47,7 +66,7 @@ pub(super) fn remaining(
     age: Duration,
 ) -> Duration {
     let (info, rtt) = (subflow.info(), subflow.present_rtt());
-    let back = if info.min_rtt.is_zero() { rtt } else { info.min_rtt } / 2;
+    let back = back(subflow);
     let way = rtt.saturating_sub(back + age);
     let mut rate = view.rate(subflow).max(info.delivery_rate);
     if info.is_in_slow_start() && !rtt.is_zero() {

@@ -13,17 +13,20 @@ use std::ops::Range;
 use std::time::Duration;
 
 use self::budget::Budget;
-use super::choice::reinject;
-use super::{Assignment, Rule, RulesOff, Scheduler, SchedulerConfig, SendView};
-use crate::Instant;
+use super::{Assignment, Rule, RulesOff, Scheduler, SchedulerConfig, SendView, reinject};
 use crate::path::PathId;
 use crate::subflow::Subflow;
+use crate::{Bitrate, Instant};
+
+/// Of what a subflow carries at the end of all data, so many of the last ranges are looked at: more only
+/// a peer that hides what has arrived would have us walk through.
+const LOOKED_AT: usize = 256;
 
 /// Where a subflow's next new bytes are taken from.
 pub(super) trait Placement: std::fmt::Debug + Send {
-    /// Of what is unassigned and may be sent, of which there is something, at most `chunk` bytes
-    /// for `view.subflows[me]`.
-    fn place(&mut self, me: usize, view: &SendView<'_>, chunk: u64) -> Option<Range<u64>>;
+    /// Of what is unassigned and may be sent, of which there is something, a chunk for
+    /// `view.subflows[me]`.
+    fn place(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>>;
 
     /// The path that sends in the forward direction.
     fn forward(&self) -> Option<PathId> {
@@ -60,11 +63,11 @@ impl<P: Placement> Bond<P> {
     /// the application yet, and would take the whole budget.
     fn copy_late(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
-        if !self.without.has(Rule::CopyLate) || !self.budget.is_open() {
+        let chunk = self.budget.clip(view.chunk(me))?;
+        if !self.without.keeps(Rule::CopyLate) {
             return None;
         }
         let (sent_at, holder) = view.latest_holder(subflow, view.una)?;
-        let chunk = view.chunk(me);
         let late = view.now.since(sent_at) >= holder.late_after();
         if !late || estimate::arrival(view, subflow, chunk) > holder.rtt() {
             return None;
@@ -76,11 +79,12 @@ impl<P: Placement> Bond<P> {
     /// At the end of all data: the range that another subflow will deliver last, if this one has
     /// it there sooner.
     fn copy_last(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
-        if !self.without.has(Rule::CopyLast) || !self.budget.is_open() || view.expected > 0 {
+        let is_the_end = view.expected == 0 && view.unassigned.is_empty();
+        if !self.without.keeps(Rule::CopyLast) || !is_the_end {
             return None;
         }
         let subflow = &view.subflows[me];
-        let chunk = view.chunk(me);
+        let chunk = self.budget.clip(view.chunk(me))?;
         let mine = estimate::arrival(view, subflow, chunk);
         let others = || view.subflows.iter().filter(|other| other.id() != subflow.id());
         let last = |other: &Subflow| {
@@ -88,7 +92,7 @@ impl<P: Placement> Bond<P> {
                 let mut thirds = others().filter(|third| third.id() != other.id());
                 thirds.any(|third| third.on().first_in(range).is_some())
             };
-            other.in_flight_from_last().find_map(|(range, ahead, at)| {
+            other.in_flight_from_last().take(LOOKED_AT).find_map(|(range, ahead, at)| {
                 let open = view.highest_foreign(subflow, &range).filter(|open| !elsewhere(open))?;
                 let left = estimate::remaining(view, other, ahead, view.now.since(at));
                 Some((left, open.start.max(open.end.saturating_sub(chunk))..open.end))
@@ -98,24 +102,37 @@ impl<P: Placement> Bond<P> {
         (left > mine).then_some(range)
     }
 
-    /// Whether `me` gets new data, at most `chunk` bytes: if they would be there before another
+    /// Whether `me` gets new data, a chunk: if that would be there before another
     /// subflow alone had delivered everything that waits. With more to come than that, every path
     /// has something to do. Of those that the aim `latency` leaves, the one that would have the
     /// backlog there first always takes: nothing waits for ever.
-    fn takes(&self, me: usize, view: &SendView<'_>, chunk: u64) -> bool {
+    fn takes(&self, me: usize, view: &SendView<'_>) -> bool {
         let backlog = view.unassigned.bytes();
-        let bytes = chunk.min(backlog);
+        let bytes = view.chunk(me).min(backlog);
         if !self.is_within_aim(me, view, bytes) {
             return false;
         }
-        if view.expected > 0 || !self.without.has(Rule::SpareFar) {
+        if !self.without.keeps(Rule::SpareFar) {
             return true;
+        }
+        if view.expected > 0 {
+            return !self.would_block(me, view, bytes);
         }
         let others = view.subflows.iter().enumerate().filter(|&(index, other)| {
             index != me && other.is_usable() && self.is_within_aim(index, view, bytes)
         });
         let best = others.map(|(_, other)| estimate::arrival(view, other, backlog)).min();
         best.is_none_or(|best| estimate::arrival(view, &view.subflows[me], bytes) <= best)
+    }
+
+    /// Whether the other paths would fill all that may be on its way before `bytes` on the subflow are
+    /// there, and stand still then: it would take more from the stream than it gives.
+    fn would_block(&self, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
+        let subflow = &view.subflows[me];
+        let others = view.usable().filter(|other| other.id() != subflow.id());
+        let rate: Bitrate = others.map(|other| view.rate(other)).sum();
+        let meanwhile = rate.bytes_in(estimate::arrival(view, subflow, bytes)).as_u64();
+        meanwhile > view.memory.min(view.credit_window)
     }
 
     /// Whether `bytes` on the subflow would be there within the aim `latency`, or no other subflow is
@@ -132,8 +149,7 @@ impl<P: Placement> Bond<P> {
     fn next(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let late = self.copy_late(me, view);
         if late.is_none() && view.next_unsent().is_some() {
-            let chunk = view.chunk(me);
-            let range = self.takes(me, view, chunk).then(|| self.place.place(me, view, chunk));
+            let range = self.takes(me, view).then(|| self.place.place(me, view));
             return range.flatten();
         }
         let range = late.or_else(|| self.copy_last(me, view))?;
@@ -145,7 +161,7 @@ impl<P: Placement> Bond<P> {
 impl<P: Placement> Scheduler for Bond<P> {
     fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
         self.budget.refill(view);
-        if self.without.has(Rule::Reinject)
+        if self.without.keeps(Rule::Reinject)
             && let Some(reinjection) = reinject(view)
         {
             return Some(reinjection);
@@ -163,7 +179,7 @@ impl<P: Placement> Scheduler for Bond<P> {
     }
 
     fn weighs_round_trips(&self) -> bool {
-        self.without.has(Rule::SpareFar) || self.latency.is_some()
+        self.without.keeps(Rule::SpareFar) || self.latency.is_some()
     }
 
     fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {

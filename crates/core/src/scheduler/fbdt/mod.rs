@@ -28,6 +28,7 @@ pub(super) const STRICT_ENTRY: Entry = Entry {
     make: |config| Box::new(strict::Strict::new(config)),
     chunk: (1448, 16 << 10),
     paths: None,
+    by_segment: false,
 };
 
 /// The paper's transmission window (FBDT §3.2).
@@ -46,16 +47,13 @@ impl End {
         if forward == Some(path) { Self::Low } else { Self::High }
     }
 
-    /// At most `chunk` bytes at this end of what is unassigned of `part`.
-    fn take(self, part: &Range<u64>, chunk: u64, view: &SendView<'_>) -> Option<Range<u64>> {
+    /// What the subflow `me` takes at this end of what is unassigned of `part`.
+    fn take(self, part: &Range<u64>, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         Some(match self {
-            Self::Low => {
-                let open = view.unassigned.first_in(part)?;
-                open.start..open.end.min(open.start + chunk)
-            }
+            Self::Low => view.clip(view.unassigned.first_in(part)?, me),
             Self::High => {
                 let open = view.unassigned.last_in(part)?;
-                open.start.max(open.end.saturating_sub(chunk))..open.end
+                open.start.max(open.end.saturating_sub(view.chunk(me)))..open.end
             }
         })
     }
@@ -82,7 +80,7 @@ impl BothEnds {
 }
 
 impl Placement for BothEnds {
-    fn place(&mut self, me: usize, view: &SendView<'_>, chunk: u64) -> Option<Range<u64>> {
+    fn place(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         if !self.is_open(view) {
             let first = view.next_unsent()?;
             self.window = first.start..view.limit.min(first.start + self.size);
@@ -90,7 +88,7 @@ impl Placement for BothEnds {
         }
         let end = End::of(view.subflows[me].path(), self.direction.forward());
         let end = if view.usable().count() <= 1 { End::Low } else { end };
-        end.take(&(view.una..self.window.end.min(view.limit)), chunk, view)
+        end.take(&(view.una..self.window.end.min(view.limit)), me, view)
     }
 
     fn forward(&self) -> Option<PathId> {

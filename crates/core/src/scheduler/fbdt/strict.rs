@@ -43,7 +43,7 @@ impl Strict {
     /// The unassigned bytes of the window next to the path's pointer.
     fn take_gap(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let part = view.una..self.window.end.min(view.limit);
-        self.end(me, view).take(&part, view.chunk(me), view)
+        self.end(me, view).take(&part, me, view)
     }
 
     fn end(&self, me: usize, view: &SendView<'_>) -> End {
@@ -67,7 +67,7 @@ impl Strict {
     /// When `me`, which has finished its part, has waited for the other path; notes the time.
     fn may_repeat_at(&mut self, me: usize, view: &SendView<'_>) -> Option<Instant> {
         let subflow = &view.subflows[me];
-        if self.without.has(Rule::WaitAcks) && !view.own_acked(subflow, &self.window) {
+        if self.without.keeps(Rule::WaitAcks) && !view.own_acked(subflow, &self.window) {
             return None;
         }
         let since = match self.finished.iter().find(|(id, _)| *id == subflow.id()) {
@@ -77,7 +77,7 @@ impl Strict {
                 view.now
             }
         };
-        if !self.without.has(Rule::WaitRoundTrip) {
+        if !self.without.keeps(Rule::WaitRoundTrip) {
             return Some(since);
         }
         let others = view.subflows.iter().filter(|other| other.id() != subflow.id());
@@ -93,7 +93,7 @@ impl Strict {
             if self.may_repeat_at(me, view)? > view.now {
                 return None;
             }
-            if self.without.has(Rule::SendAgain)
+            if self.without.keeps(Rule::SendAgain)
                 && let Some(range) = self.redundant(me, view)
             {
                 return Some(range);

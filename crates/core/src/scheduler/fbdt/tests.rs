@@ -41,7 +41,7 @@ impl Example {
         let subflow = |n| {
             let mut subflow =
                 Subflow::new(SubflowId(n), PathId(n), (PACKET, PACKET), Instant::ZERO);
-            subflow.set_info(PathInfo { srtt: RTT, min_rtt: RTT, ..PathInfo::default() });
+            subflow.set_info(PathInfo { srtt: RTT, min_rtt: RTT, ..PathInfo::default() }, 0);
             subflow
         };
         let mut unassigned = RangeSet::new();
@@ -70,9 +70,9 @@ impl Example {
             unassigned: &self.unassigned,
             limit: self.end,
             credit_window: self.end,
-            credit_bound: false,
             memory_left: None,
-            max_memory: 256 << 20,
+            reinjected: 0,
+            memory: 256 << 20,
             expected: 0,
             subflows: &self.subflows,
             rooms: &rooms,

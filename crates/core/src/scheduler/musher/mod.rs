@@ -31,6 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
     make: |config| Box::new(Picking::new(Musher::new(config.ratio.clone()))),
     chunk: CHUNK,
     paths: Some(2),
+    by_segment: true,
 };
 
 /// Segments in a round: `num_segments` of the module.

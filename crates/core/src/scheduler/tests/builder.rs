@@ -77,6 +77,8 @@ pub(super) struct Bench {
     pub(super) expected: u64,
     pub(super) subflows: Vec<Subflow>,
     pub(super) rooms: Vec<u64>,
+    /// The chunks of subflows that come up: one segment.
+    pub(super) chunk: (u64, u64),
     /// Whose windows are to be halved.
     pub(super) penalties: mpsc::Receiver<SubflowId>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
@@ -110,6 +112,7 @@ impl Bench {
             expected: 0,
             subflows: Vec::new(),
             rooms: Vec::new(),
+            chunk: (SEGMENT, SEGMENT),
             penalties,
             meters: BTreeMap::new(),
         };
@@ -126,9 +129,9 @@ impl Bench {
         self.end += bytes;
     }
 
-    /// A subflow of one-segment chunks comes up on the path of its number.
+    /// A subflow comes up on the path of its number.
     pub(super) fn up(&mut self, id: u64) {
-        let chunk = (SEGMENT, SEGMENT);
+        let chunk = self.chunk;
         self.subflows.push(Subflow::new(SubflowId(id), PathId(id), chunk, self.now));
     }
 
@@ -145,7 +148,7 @@ impl Bench {
             let start = FILLER + subflow.sent();
             subflow.assign(start..start + missing, Kind::New, self.now);
         }
-        subflow.set_info(info);
+        subflow.set_info(info, 0);
     }
 
     pub(super) fn view(&self) -> SendView<'_> {
@@ -156,9 +159,9 @@ impl Bench {
             unassigned: &self.unassigned,
             limit: self.end.min(self.credit),
             credit_window: self.credit.saturating_sub(self.una),
-            credit_bound: false,
             memory_left: self.memory_left,
-            max_memory: 256 << 20,
+            reinjected: 0,
+            memory: 256 << 20,
             expected: self.expected,
             subflows: &self.subflows,
             rooms: &self.rooms,

@@ -187,9 +187,7 @@ impl Session {
     pub fn poll_message(&mut self, now: Instant) -> Option<Incoming> {
         let incoming = self.recv.take_message(now)?;
         self.readable_told = false;
-        if self.recv.take_due_ack(now) {
-            self.ack_everywhere();
-        }
+        self.acknowledge(now);
         self.after(now);
         Some(incoming)
     }
