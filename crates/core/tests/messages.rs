@@ -358,3 +358,21 @@ proptest! {
         world.check();
     }
 }
+
+/// A message is delivered once it is whole, whatever earlier ones still wait for.
+#[test]
+fn a_message_overtakes_what_waits_on_another_path() {
+    let mut world = World::new(Entry::find("earliest").expect("registered"));
+    for _ in 0..12 {
+        world.nodes[0].send(0, 10_000, None, world.now);
+    }
+    world.settle();
+    // The first message went by the first path, whose bytes have not arrived.
+    world.arrive(1, 1, usize::MAX);
+    while world.nodes[1].take(world.now) {}
+    let first = *world.nodes[0].sent.keys().next().expect("sent");
+    let got = &world.nodes[1].got;
+    assert!(!got.is_empty() && !got.contains_key(&first), "got {:?}", got.keys());
+    world.finish();
+    world.check();
+}

@@ -143,19 +143,14 @@ async fn a_path_that_dies_takes_no_message_along() {
         });
         let (theirs_sender, mut theirs) = theirs.into_split();
         let mut count = 0;
-        let mut ahead = 0;
-        let mut highest = 0;
         while let Some(incoming) = theirs.recv().await.unwrap() {
             let Incoming::Message(message) = incoming else { panic!("none was dropped") };
             let (tag, payload) = (message.tag, message.payload);
             assert!(payload == pattern(sizes(tag), tag), "{tag} differs");
-            ahead += u64::from(tag < highest);
-            highest = highest.max(tag);
             count += 1;
         }
         let (sent, sender) = sending.await.unwrap();
         assert_eq!(count, sent);
-        assert!(ahead > 0, "two paths deliver some messages before earlier ones");
         let mut theirs_sender = theirs_sender;
         theirs_sender.shutdown();
         sender.control().closed().await.unwrap();
