@@ -125,14 +125,20 @@ impl<P: Placement> Bond<P> {
         best.is_none_or(|best| estimate::arrival(view, &view.subflows[me], bytes) <= best)
     }
 
-    /// Whether the other paths would fill all that may be on its way before `bytes` on the subflow are
-    /// there, and stand still then: it would take more from the stream than it gives.
+    /// Whether the paths that are sooner there would fill all that may be on its way before `bytes` on
+    /// the subflow are there, and stand still then: it would take more from the stream than it gives.
+    /// The soonest never does, so that bytes do not wait for ever.
     fn would_block(&self, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
-        let subflow = &view.subflows[me];
-        let others = view.usable().filter(|other| other.id() != subflow.id());
-        let rate: Bitrate = others.map(|other| view.rate(other)).sum();
-        let meanwhile = rate.bytes_in(estimate::arrival(view, subflow, bytes)).as_u64();
-        meanwhile > view.memory.min(view.credit_window)
+        let mine = estimate::arrival(view, &view.subflows[me], bytes);
+        let is_sooner = |&(index, other): &(usize, &Subflow)| {
+            index != me
+                && other.is_usable()
+                && self.is_within_aim(index, view, bytes)
+                && (estimate::arrival(view, other, bytes), index) < (mine, me)
+        };
+        let sooner = view.subflows.iter().enumerate().filter(is_sooner);
+        let rate: Bitrate = sooner.map(|(_, other)| view.rate(other)).sum();
+        rate.bytes_in(mine).as_u64() > view.memory.min(view.credit_window)
     }
 
     /// Whether `bytes` on the subflow would be there within the aim `latency`, or no other subflow is

@@ -83,6 +83,22 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What waits, and for which subflows, when nothing else is going on.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    bytes: u64,
+    windows: u64,
+    slow_start: bool,
+    mbps: Option<[u64; 4]>,
+}
+
+fn any_idle() -> impl Strategy<Value = Idle> {
+    let rate = || prop_oneof![0u64..10, 0u64..100_000];
+    let rates = prop::option::of([rate(), rate(), rate(), rate()]);
+    let all = (1u64..=SEGMENT, 1u64..12, any::<bool>(), rates);
+    all.prop_map(|(bytes, windows, slow_start, mbps)| Idle { bytes, windows, slow_start, mbps })
+}
+
 /// A bench under random steps.
 struct World {
     bench: Bench,
@@ -212,7 +228,8 @@ impl World {
 
     /// With everything delivered and acknowledged, and all subflows idle with room, one of them
     /// takes new data: a byte or a segment, with windows of `windows` segments and more.
-    fn check_liveness(&mut self, bytes: u64, windows: u64, slow_start: bool) {
+    fn check_liveness(&mut self, idle: Idle) {
+        let Idle { bytes, windows, slow_start, mbps } = idle;
         for index in 0..self.bench.subflows.len() {
             self.arrive(index, 100);
         }
@@ -228,8 +245,11 @@ impl World {
             subflow.judge(now);
             let info = Figures::new(windows * n, 0, 20 * n).info();
             let ssthresh = info.ssthresh.filter(|_| !slow_start);
-            // The nearer, the slower: an aim leaves out others than what is spared.
-            let delivery_rate = Bitrate::mbps(n * n);
+            let delivery_rate = match mbps {
+                // The nearer, the slower: an aim leaves out others than what is spared.
+                None => Bitrate::mbps(n * n),
+                Some(rates) => Bitrate::mbps(rates[n as usize - 1]),
+            };
             subflow.set_info(PathInfo { ssthresh, delivery_rate, ..info }, 0);
         }
         self.set_rooms(|_| 50_000);
@@ -244,19 +264,18 @@ proptest! {
     fn every_scheduler_keeps_its_promises(
         steps in prop::collection::vec(any_step(), 1..120),
         latency in prop::option::of(1u64..100),
-        waits in (1u64..=SEGMENT, 1u64..12, any::<bool>()),
+        idle in any_idle(),
         chunk in prop_oneof![Just((SEGMENT, SEGMENT)), Just((4 << 10, 64 << 10))],
     ) {
-        let (bytes, windows, slow_start) = waits;
         for entry in REGISTRY {
             let mut world = World::new(entry.name, latency.map(Duration::from_millis), chunk);
             for (n, step) in steps.iter().enumerate() {
                 world.apply(step.clone());
                 if n % 40 == 39 {
-                    world.check_liveness(bytes, windows, slow_start);
+                    world.check_liveness(idle);
                 }
             }
-            world.check_liveness(bytes, windows, slow_start);
+            world.check_liveness(idle);
             if ["earliest", "fbdt"].contains(&entry.name) {
                 // 2 % of the new bytes, and what the budget begins with.
                 let most = world.new / 50 + (64 << 10);
