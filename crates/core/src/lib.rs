@@ -8,6 +8,7 @@
 //! next on which path; the receiver is the same for all of them. [`session::Session`] is where it
 //! comes together.
 
+pub mod life;
 pub mod path;
 pub mod path_manager;
 pub mod policy;

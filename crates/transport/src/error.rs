@@ -6,10 +6,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use weftline_core::ByteCount;
+use weftline_core::life::Cause;
 use weftline_core::session::SessionError;
 
 use crate::socket::Bind;
 use crate::tls::Fingerprint;
+
+const fn no_path(after: Duration, delivered: u64, received: u64) -> Cause {
+    Cause::NoPath { after, delivered, received }
+}
+
+const fn peer_lost(after: Duration, delivered: u64, received: u64) -> Cause {
+    Cause::PeerLost { after, delivered, received }
+}
 
 /// A failure of a subflow, a connection, a client or a server.
 #[derive(Debug, thiserror::Error)]
@@ -90,10 +99,7 @@ pub enum Error {
         peer: SocketAddr,
     },
     /// No subflow lived for too long.
-    #[error(
-        "no path to the peer for {after:?}: {delivered} bytes sent were acknowledged in order, \
-         {received} bytes received"
-    )]
+    #[error("{}", no_path(*after, *delivered, *received))]
     NoPath {
         /// How long the connection waited for one.
         after: Duration,
@@ -104,10 +110,7 @@ pub enum Error {
     },
     /// The peer does not answer any more, though its machine or something on the way takes what is
     /// sent.
-    #[error(
-        "the peer has not answered for {after:?}: {delivered} bytes sent were acknowledged in \
-         order, {received} bytes received"
-    )]
+    #[error("{}", peer_lost(*after, *delivered, *received))]
     PeerLost {
         /// How long nothing came from it, though it was asked.
         after: Duration,

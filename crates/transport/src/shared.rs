@@ -16,6 +16,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
+use weftline_core::life::{Life, Phase};
 use weftline_core::path_manager::Carried;
 use weftline_core::session::{
     MessageFate, PathStats, RESET_ABANDONED, Session, SessionConfig, SessionStats,
@@ -50,7 +51,6 @@ pub(crate) struct Shared {
     phase: watch::Sender<Phase>,
     /// Made when somebody first asks for them: it has memory for all that it may hold.
     events: OnceLock<broadcast::Sender<PathEvent>>,
-    grace: Duration,
     /// Which connection of the process this is.
     pub(crate) number: u64,
     scheduler: &'static str,
@@ -59,8 +59,7 @@ pub(crate) struct Shared {
 
 struct Inner {
     session: Session,
-    /// After how long without a word from the peer it is over.
-    peer_timeout: Duration,
+    life: Life,
     /// The rate caps of its paths, shared with other connections of the client.
     caps: Arc<Caps>,
     /// The connection's part of the process's memory.
@@ -74,19 +73,6 @@ struct Inner {
     took_fate: bool,
     /// When the timer task wakes up next.
     armed: Instant,
-    /// Whether the server has not let the connection in yet (client).
-    opening: bool,
-    /// Since when there has been no subflow, once it is open.
-    no_path_since: Option<Instant>,
-    /// Since when the application does not hold the connection any more.
-    abandoned_at: Option<Instant>,
-    /// Whether the peer has sent something that nobody has read since then.
-    is_unheard: bool,
-    /// Whether the peer has closed a subflow after everything had been said on it: it knows that
-    /// the connection is over.
-    answered: bool,
-    /// Since when the connection is over, once everybody has been told.
-    over_since: Option<Instant>,
     /// Every path the connection has had.
     names: BTreeMap<PathId, Arc<str>>,
     /// Those it is to have (client).
@@ -164,7 +150,7 @@ impl Shared {
         session.set_send_limit(lease.send(), now);
         let inner = Inner {
             session,
-            peer_timeout: config.peer_timeout.unwrap_or_default(),
+            life: Life::new(config, grace),
             lease,
             caps,
             slots: Vec::new(),
@@ -174,12 +160,6 @@ impl Shared {
             fates: None,
             took_fate: false,
             armed: Instant::FAR,
-            opening: true,
-            no_path_since: None,
-            abandoned_at: None,
-            is_unheard: false,
-            answered: false,
-            over_since: None,
             names: BTreeMap::new(),
             planned: BTreeMap::new(),
         };
@@ -189,7 +169,6 @@ impl Shared {
             path_news: Arc::default(),
             phase: watch::Sender::new(Phase::Opening),
             events: OnceLock::new(),
-            grace,
             number: COUNTERS.number(),
             scheduler: config.scheduler.name,
             opened_at: now,
@@ -206,7 +185,7 @@ impl Shared {
             let now = clock::now();
             let result = f(&mut inner, now);
             inner.balance_memory(now);
-            inner.drain(now, self.grace, &mut effects);
+            inner.drain(now, &mut effects);
             result
         };
         self.fire(effects);
@@ -265,15 +244,12 @@ impl Shared {
     /// `longest_message`.
     pub(crate) fn let_in(&self, longest_message: u64) {
         self.with(|inner, now| {
-            if !std::mem::replace(&mut inner.opening, false) || inner.end.is_some() {
+            if !inner.life.let_in(now) {
                 return;
             }
             COUNTERS.opened();
             if longest_message > 0 {
                 inner.session.set_longest_message(longest_message);
-            }
-            if inner.slots.is_empty() {
-                inner.no_path_since = Some(now);
             }
         });
         self.advance(Phase::Open);
@@ -298,7 +274,7 @@ impl Shared {
         congestion: CongestionInUse,
     ) -> Option<Attached> {
         self.with(|inner, now| {
-            if !inner.wants_path() {
+            if !inner.life.wants_subflow() {
                 return None;
             }
             let wake = Arc::new(Notify::new());
@@ -313,7 +289,7 @@ impl Shared {
                 silent_since: None,
             });
             inner.names.insert(path, Arc::clone(name));
-            inner.no_path_since = None;
+            inner.life.subflow_up();
             inner.lease.add_subflow();
             inner.session.subflow_up(id, path, now);
             Some(Attached { wake, leave })
@@ -324,15 +300,12 @@ impl Shared {
     /// said, and the peer closed it, too.
     pub(crate) fn detach(&self, id: SubflowId, answered: bool) {
         self.with(|inner, now| {
-            inner.answered |= answered;
             if let Some(at) = inner.slots.iter().position(|slot| slot.id == id) {
                 inner.slots.remove(at);
                 inner.lease.remove_subflow();
+                inner.life.subflow_down(answered, now);
             }
             inner.session.subflow_down(id, now);
-            if inner.slots.is_empty() && !inner.opening {
-                inner.no_path_since = Some(now);
-            }
         });
         // The timer of a finished connection waits for its last subflow.
         self.timer.notify_one();
@@ -340,7 +313,7 @@ impl Shared {
 
     /// Whether a new subflow would be of use.
     pub(crate) fn wants_path(&self) -> bool {
-        self.see(Inner::wants_path)
+        self.see(|inner| inner.life.wants_subflow())
     }
 
     /// Bytes delivered in both directions so far.
@@ -360,7 +333,7 @@ impl Shared {
     pub(crate) fn forgotten(&self, error: Error) {
         let reason = error.to_string();
         self.with(|inner, now| {
-            inner.answered = true;
+            inner.life.forgotten();
             inner.fail(error, RESET_ABANDONED, &reason, now);
         });
         self.timer.notify_one();
@@ -441,6 +414,7 @@ impl Shared {
                 return;
             }
             if let Err(source) = inner.session.handle_input(id, input, now) {
+                inner.life.broken(now);
                 inner.end = Some(End::Failed(Arc::new(Error::Protocol { peer, source })));
             }
         });
@@ -485,16 +459,7 @@ impl Shared {
     /// background; what it has not finished is reset.
     pub(crate) fn abandon(&self) {
         self.with(|inner, now| {
-            if inner.end.is_some() {
-                return;
-            }
-            if inner.session.is_finished() {
-                inner.abandoned_at = Some(now);
-            } else {
-                let reason = "the application dropped the connection";
-                let error = Error::Reset { code: RESET_ABANDONED, reason: reason.to_owned() };
-                inner.fail(error, RESET_ABANDONED, reason, now);
-            }
+            inner.life.leave(&mut inner.session, now);
         });
         self.timer.notify_one();
     }
@@ -554,28 +519,14 @@ impl Shared {
     /// The next deadline; `None` when the connection is over and its last subflow gone.
     fn arm(&self) -> Option<Instant> {
         self.with(|inner, now| {
-            if inner.end.is_some() && inner.slots.is_empty() {
-                let last_words = inner.last_words_until().filter(|&until| now < until);
-                inner.armed = last_words?;
-                return Some(inner.armed);
-            }
-            inner.armed = inner.deadline(now, self.grace);
-            Some(inner.armed)
+            inner.armed = inner.deadline(now);
+            (inner.life.phase(now) != Phase::Gone).then_some(inner.armed)
         })
     }
 
     fn handle_timeout(&self) {
-        self.with(|inner, now| inner.handle_timeout(now, self.grace));
+        self.with(|inner, now| inner.handle_timeout(now));
     }
-}
-
-/// How far a connection's life has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Opening,
-    Open,
-    Over,
-    Gone,
 }
 
 /// An event of the path `path` at `now`.

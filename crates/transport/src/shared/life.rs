@@ -1,25 +1,19 @@
-//! How a connection goes on and ends: its deadlines, its memory, and what follows from each change
-//! of its session.
+//! What follows from each change of a connection's session and of its [`Life`](weftline_core::life):
+//! deadlines, memory, and who is told.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use weftline_core::life::{Cause, Ending, Phase};
 use weftline_core::session::{Event, RESET_ABANDONED};
 use weftline_core::{Instant, SubflowId};
 
-use super::{Effects, End, Inner, Phase, SEND_STEP, Shared, Slot, path_event};
+use super::{Effects, End, Inner, SEND_STEP, Shared, Slot, path_event};
 use crate::clock;
 use crate::error::Error;
 use crate::events::PathEventKind;
 use crate::refusal::printable;
 use crate::status;
 
-/// How long a connection that the application has let go of may take to deliver the rest.
-const LINGER_TIME: Duration = Duration::from_secs(30);
-/// How often such a connection is looked at.
-const LINGER_TICK: Duration = Duration::from_millis(50);
-/// How long a closed connection that lost its last subflow waits for another one.
-const LAST_WORDS_TIME: Duration = Duration::from_secs(5);
 /// A peer gets more credit when it has used this part of what it has.
 const UNUSED_SHARE: u64 = 8;
 
@@ -36,9 +30,9 @@ pub(super) async fn run_timer(shared: Arc<Shared>) {
 }
 
 impl Inner {
+    /// Ends the connection; the peer is told `code` and `reason`.
     pub(super) fn fail(&mut self, error: Error, code: u64, reason: &str, now: Instant) {
-        if self.end.is_none() {
-            self.session.reset(code, reason, now);
+        if self.life.fail(code, reason, &mut self.session, now) {
             self.end = Some(End::Failed(Arc::new(error)));
         }
     }
@@ -62,66 +56,25 @@ impl Inner {
         }
     }
 
-    /// Whether a new subflow would be of use.
-    pub(super) fn wants_path(&self) -> bool {
-        match self.end {
-            None => true,
-            Some(End::Closed) => self.slots.is_empty() && self.last_words_until().is_some(),
-            Some(End::Failed(_)) => false,
-        }
+    /// When something is due.
+    pub(super) fn deadline(&self, now: Instant) -> Instant {
+        let session = self.session.poll_timeout(now).filter(|_| !self.life.is_over());
+        session.into_iter().chain(self.life.poll_timeout()).min().unwrap_or(Instant::FAR)
     }
 
-    /// Until when a closed connection that lost its subflows waits for another one. The peer may
-    /// not know yet that everything has arrived here.
-    pub(super) fn last_words_until(&self) -> Option<Instant> {
-        let open = !self.answered && matches!(self.end, Some(End::Closed));
-        self.over_since.filter(|_| open).map(|since| since + LAST_WORDS_TIME)
-    }
-
-    pub(super) fn deadline(&self, now: Instant, grace: Duration) -> Instant {
-        if self.end.is_some() {
-            return Instant::FAR;
-        }
-        let session = self.session.poll_timeout(now);
-        let no_path = self.no_path_since.map(|since| since + grace);
-        let linger = self.abandoned_at.map(|_| now + LINGER_TICK);
-        session.into_iter().chain(no_path).chain(linger).min().unwrap_or(Instant::FAR)
-    }
-
-    pub(super) fn handle_timeout(&mut self, now: Instant, grace: Duration) {
-        if self.end.is_some() {
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if self.life.is_over() {
             return;
         }
         if self.session.poll_timeout(now).is_some_and(|at| at <= now) {
             self.session.handle_timeout(now);
         }
-        if self.no_path_since.is_some_and(|since| since + grace <= now) {
-            let stats = self.session.stats();
-            let error = Error::NoPath {
-                after: grace,
-                delivered: stats.acknowledged,
-                received: stats.delivered,
-            };
-            let reason = error.to_string();
-            self.fail(error, RESET_ABANDONED, &reason, now);
-        }
-        if let Some(since) = self.abandoned_at {
-            // As TCP does: who sends to one that has closed is told so, who does not may close in
-            // peace.
-            let unheard = self.is_unheard && self.session.is_delivered();
-            if unheard || now.since(since) >= LINGER_TIME {
-                let reason = "the application does not read any more";
-                let error = Error::Reset { code: RESET_ABANDONED, reason: reason.to_owned() };
-                self.fail(error, RESET_ABANDONED, reason, now);
-            }
-        }
+        self.life.handle_timeout(&mut self.session, now);
     }
 
     /// Collects what the last change calls for.
-    pub(super) fn drain(&mut self, now: Instant, grace: Duration, effects: &mut Effects) {
-        if self.abandoned_at.is_some() {
-            self.discard_input(now);
-        }
+    pub(super) fn drain(&mut self, now: Instant, effects: &mut Effects) {
+        self.life.handle_progress(&mut self.session, now);
         self.drain_events(now, effects);
         if self.session.has_messages() {
             self.drain_fates(effects);
@@ -129,55 +82,47 @@ impl Inner {
         while let Some(id) = self.session.poll_wake() {
             effects.notifies.extend(self.slot(id).map(|slot| Arc::clone(&slot.wake)));
         }
-        if self.end.is_some() && self.over_since.is_none() {
-            self.over_since = Some(now);
-            effects.over = Some(matches!(self.end, Some(End::Failed(_))));
-            effects.counted = !self.opening;
-            // The timer ends when there is no subflow left, which may be so already.
-            effects.rearm = true;
-            effects.wakers.extend(self.reader.take());
-            effects.wakers.extend(self.writer.take());
-            // Each writer looks whether it has anything left to say.
-            effects.notifies.extend(self.slots.iter().map(|slot| Arc::clone(&slot.wake)));
+        if let Some(ending) = self.life.poll_ending() {
+            self.end_with(ending, effects);
         }
-        let deadline = self.deadline(now, grace);
+        let deadline = self.deadline(now);
         if deadline < self.armed {
             self.armed = deadline;
             effects.rearm = true;
         }
     }
 
+    /// The connection has just ended.
+    fn end_with(&mut self, ending: Ending, effects: &mut Effects) {
+        let end = self.end.get_or_insert_with(|| match ending {
+            Ending::Closed => End::Closed,
+            Ending::Failed(cause) => End::Failed(Arc::new(error_of(cause))),
+        });
+        effects.over = Some(matches!(end, End::Failed(_)));
+        effects.counted = self.life.was_open();
+        // The timer ends when there is no subflow left, which may be so already.
+        effects.rearm = true;
+        effects.wakers.extend(self.reader.take());
+        effects.wakers.extend(self.writer.take());
+        // Each writer looks whether it has anything left to say.
+        effects.notifies.extend(self.slots.iter().map(|slot| Arc::clone(&slot.wake)));
+    }
+
     fn drain_events(&mut self, now: Instant, effects: &mut Effects) {
         while let Some(event) = self.session.poll_event() {
+            self.life.handle_event(&event, &mut self.session, now);
             match event {
                 Event::Readable | Event::Finished => effects.wakers.extend(self.reader.take()),
                 Event::Writable => effects.wakers.extend(self.writer.take()),
-                Event::Closed => self.end = self.end.take().or(Some(End::Closed)),
-                Event::Reset(code, reason) => {
-                    let error = Error::Reset { code, reason: printable(&reason) };
-                    self.end = self.end.take().or_else(|| Some(End::Failed(Arc::new(error))));
-                }
+                Event::Closed | Event::Reset(..) | Event::PeerLost => {}
                 Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
-                Event::PeerLost => self.lose_peer(now),
                 Event::SchedulerReplaced(fault) => tracing::warn!("{fault}"),
                 Event::PathPolicy(path, note) => {
                     self.session.set_policy(path, note, self.caps.of(path, note), now);
                 }
             }
         }
-    }
-
-    /// The peer does not answer any more, whatever its kernel says.
-    fn lose_peer(&mut self, now: Instant) {
-        let stats = self.session.stats();
-        let error = Error::PeerLost {
-            after: self.peer_timeout,
-            delivered: stats.acknowledged,
-            received: stats.delivered,
-        };
-        let reason = error.to_string();
-        self.fail(error, RESET_ABANDONED, &reason, now);
     }
 
     /// Notes that a subflow fell silent (`since`) or recovered.
@@ -198,22 +143,24 @@ impl Inner {
         effects.events.push(path_event(now, slot.path, &slot.name, kind));
     }
 
-    /// Nobody reads any more, but the peer's data must not hold up what is left to deliver.
-    fn discard_input(&mut self, now: Instant) {
-        while self.session.poll_message(now).is_some() {
-            self.is_unheard = true;
-        }
-        loop {
-            let len = self.session.read_chunk().len();
-            if len == 0 {
-                return;
-            }
-            self.is_unheard = true;
-            self.session.consume(len, now);
-        }
-    }
-
     pub(super) fn slot(&self, id: SubflowId) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.id == id)
+    }
+}
+
+/// What the application is told of why the connection failed.
+fn error_of(cause: Cause) -> Error {
+    let reason = cause.to_string();
+    match cause {
+        Cause::NoPath { after, delivered, received } => {
+            Error::NoPath { after, delivered, received }
+        }
+        Cause::PeerLost { after, delivered, received } => {
+            Error::PeerLost { after, delivered, received }
+        }
+        Cause::Reset(code, reason) => Error::Reset { code, reason: printable(&reason) },
+        Cause::Dropped | Cause::Unread | Cause::Told => {
+            Error::Reset { code: RESET_ABANDONED, reason }
+        }
     }
 }

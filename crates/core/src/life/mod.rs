@@ -1,0 +1,333 @@
+//! How a connection lives and ends: what it means to be without a subflow, to have a peer that does
+//! not answer or an application that has left, and how long the last words may take.
+//!
+//! Sans-IO, beside the [`Session`] that carries the bytes. The driver tells what happens to its
+//! subflows and passes on the session's [`Event`]s; it drains [`Life::poll_ending`] and calls
+//! [`Life::handle_timeout`] when [`Life::poll_timeout`] says.
+//!
+//! ```text
+//!  Opening ── let in ──▶ Open ── closed, failed ──▶ Over ── every subflow has said ──▶ Gone
+//!     └──────────────── failed ──────────────────────▲      its last word and is gone
+//! ```
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::Instant;
+use crate::session::{Event, RESET_ABANDONED, Session, SessionConfig};
+
+/// How long a connection that the application has let go of may take to deliver the rest.
+const LINGER_TIME: Duration = Duration::from_secs(30);
+/// How long a closed connection that lost its last subflow waits for another one.
+const LAST_WORDS_TIME: Duration = Duration::from_secs(5);
+
+/// How far a connection's life has come. It only goes forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// The server has not let it in yet.
+    Opening,
+    /// It carries bytes, or waits for a subflow to do so.
+    Open,
+    /// It has ended; its subflows say their last words.
+    Over,
+    /// Nothing is left of it.
+    Gone,
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Both directions were finished and acknowledged.
+    Closed,
+    /// It failed, so that bytes may be lost.
+    Failed(Cause),
+}
+
+/// Why a connection failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It was without a subflow for too long.
+    NoPath {
+        /// How long it waited for one.
+        after: Duration,
+        /// Bytes of this side's stream that the peer has acknowledged in order.
+        delivered: u64,
+        /// Bytes of the peer's stream received in order.
+        received: u64,
+    },
+    /// The peer said nothing for too long, though it was asked.
+    PeerLost {
+        /// How long.
+        after: Duration,
+        /// As in `NoPath`.
+        delivered: u64,
+        /// As in `NoPath`.
+        received: u64,
+    },
+    /// The peer reset it, with a code and its reason.
+    Reset(u64, String),
+    /// The application let go of it before it had finished.
+    Dropped,
+    /// The application let go of it, and the peer goes on sending, or does not take what is left.
+    Unread,
+    /// The driver said so, and knows why: [`Life::fail`], [`Life::broken`].
+    Told,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPath { after, delivered, received } => write!(
+                f,
+                "no path to the peer for {after:?}: {delivered} bytes sent were acknowledged in \
+                 order, {received} bytes received"
+            ),
+            Self::PeerLost { after, delivered, received } => write!(
+                f,
+                "the peer has not answered for {after:?}: {delivered} bytes sent were acknowledged \
+                 in order, {received} bytes received"
+            ),
+            Self::Reset(code, reason) => write!(f, "reset by the peer ({code}): {reason}"),
+            Self::Dropped => f.write_str("the application dropped the connection"),
+            Self::Unread => f.write_str("the application does not read any more"),
+            Self::Told => f.write_str("the connection was ended"),
+        }
+    }
+}
+
+/// The application has let go of a connection whose sending direction is finished.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    at: Instant,
+    /// Whether the peer has sent something since that nobody will read.
+    is_unheard: bool,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Life {
+    grace: Duration,
+    peer_timeout: Duration,
+    is_let_in: bool,
+    subflows: usize,
+    /// Since when an open connection has been without a subflow.
+    dark_since: Option<Instant>,
+    left: Option<Left>,
+    /// Since when it is over, and whether both directions had come to their end.
+    over: Option<(Instant, bool)>,
+    /// Whether the peer knows that it is over: it closed a subflow after everything had been said,
+    /// or has forgotten the connection.
+    is_answered: bool,
+    ending: Option<Ending>,
+}
+
+impl Life {
+    /// Of a connection that the server has not let in yet. Open, it may be without a subflow for
+    /// `grace`.
+    pub fn new(config: &SessionConfig, grace: Duration) -> Self {
+        Self {
+            grace,
+            peer_timeout: config.peer_timeout.unwrap_or_default(),
+            is_let_in: false,
+            subflows: 0,
+            dark_since: None,
+            left: None,
+            over: None,
+            is_answered: false,
+            ending: None,
+        }
+    }
+
+    // ---- what the driver asks ----
+
+    /// How far it has come.
+    pub fn phase(&self, now: Instant) -> Phase {
+        match self.over {
+            None if self.is_let_in => Phase::Open,
+            None => Phase::Opening,
+            Some(_) if self.subflows > 0 => Phase::Over,
+            Some(_) if self.last_words_until().is_some_and(|until| now < until) => Phase::Over,
+            Some(_) => Phase::Gone,
+        }
+    }
+
+    /// Whether it has ended.
+    pub const fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// Whether it was let in before it ended.
+    pub const fn was_open(&self) -> bool {
+        self.is_let_in
+    }
+
+    /// Whether a new subflow would be of use. One that has closed while its last subflow was lost
+    /// takes another to say its last acknowledgement.
+    pub fn wants_subflow(&self) -> bool {
+        self.over.is_none() || (self.subflows == 0 && self.last_words_until().is_some())
+    }
+
+    /// How it has ended; told once.
+    pub const fn poll_ending(&mut self) -> Option<Ending> {
+        self.ending.take()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), at the latest. It stands beside the
+    /// session's own, which counts until the connection is over.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.over.is_some() {
+            return self.last_words_until().filter(|_| self.subflows == 0);
+        }
+        let dark = self.dark_since.map(|since| since + self.grace);
+        let left = self.left.map(|left| left.at + LINGER_TIME);
+        dark.into_iter().chain(left).min()
+    }
+
+    // ---- what happens to it ----
+
+    /// The server has let it in. Returns whether that is news.
+    pub fn let_in(&mut self, now: Instant) -> bool {
+        if std::mem::replace(&mut self.is_let_in, true) || self.is_over() {
+            return false;
+        }
+        if self.subflows == 0 {
+            self.dark_since = Some(now);
+        }
+        true
+    }
+
+    /// It has one more subflow.
+    pub const fn subflow_up(&mut self) {
+        self.subflows += 1;
+        self.dark_since = None;
+    }
+
+    /// One of its subflows is gone; `answered` if that was after everything had been said on it,
+    /// and the peer closed it as well.
+    pub fn subflow_down(&mut self, answered: bool, now: Instant) {
+        self.is_answered |= answered;
+        self.subflows = self.subflows.saturating_sub(1);
+        if self.subflows == 0 && self.is_let_in {
+            self.dark_since = Some(now);
+        }
+    }
+
+    /// The peer does not know the connection any more: it need not be told anything.
+    pub const fn forgotten(&mut self) {
+        self.is_answered = true;
+    }
+
+    /// The application lets go of it. What it has finished is delivered in the background; what it
+    /// has not finished is reset.
+    pub fn leave(&mut self, session: &mut Session, now: Instant) {
+        if self.is_over() {
+        } else if session.is_finished() {
+            self.left = Some(Left { at: now, is_unheard: false });
+        } else {
+            self.end(Cause::Dropped, session, now);
+        }
+    }
+
+    /// Ends it for a reason of the driver's, with what the peer is told of it. Returns whether it
+    /// was not over yet.
+    pub fn fail(&mut self, code: u64, reason: &str, session: &mut Session, now: Instant) -> bool {
+        let news = !self.is_over();
+        if news {
+            session.reset(code, reason, now);
+            self.note(Ending::Failed(Cause::Told), now);
+        }
+        news
+    }
+
+    /// The session has ended it, and has told the peer: what came broke the protocol.
+    pub fn broken(&mut self, now: Instant) {
+        if !self.is_over() {
+            self.note(Ending::Failed(Cause::Told), now);
+        }
+    }
+
+    /// Takes from the session's events what ends the connection.
+    pub fn handle_event(&mut self, event: &Event, session: &mut Session, now: Instant) {
+        if self.is_over() {
+            return;
+        }
+        match event {
+            Event::Closed => self.note(Ending::Closed, now),
+            Event::Reset(code, reason) => {
+                self.note(Ending::Failed(Cause::Reset(*code, reason.clone())), now);
+            }
+            Event::PeerLost => {
+                let stats = session.stats();
+                let (delivered, received) = (stats.acknowledged, stats.delivered);
+                let after = self.peer_timeout;
+                self.end(Cause::PeerLost { after, delivered, received }, session, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// To be called whenever something has happened to the session: nobody reads any more once the
+    /// application has left, but the peer's data must not hold up what is left to deliver.
+    pub fn handle_progress(&mut self, session: &mut Session, now: Instant) {
+        let Some(mut left) = self.left.filter(|_| !self.is_over()) else { return };
+        left.is_unheard |= discard_input(session, now);
+        self.left = Some(left);
+        // As TCP does: who sends to one that has closed is told so, who does not may close in peace.
+        if left.is_unheard && session.is_delivered() {
+            self.end(Cause::Unread, session, now);
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, session: &mut Session, now: Instant) {
+        if self.is_over() {
+            return;
+        }
+        if self.dark_since.is_some_and(|since| since + self.grace <= now) {
+            let stats = session.stats();
+            let (delivered, received) = (stats.acknowledged, stats.delivered);
+            self.end(Cause::NoPath { after: self.grace, delivered, received }, session, now);
+        } else if self.left.is_some_and(|left| left.at + LINGER_TIME <= now) {
+            self.end(Cause::Unread, session, now);
+        }
+    }
+
+    // ---- inside ----
+
+    /// The connection fails; the peer is told.
+    fn end(&mut self, cause: Cause, session: &mut Session, now: Instant) {
+        session.reset(RESET_ABANDONED, &cause.to_string(), now);
+        self.note(Ending::Failed(cause), now);
+    }
+
+    fn note(&mut self, ending: Ending, now: Instant) {
+        self.over = Some((now, ending == Ending::Closed));
+        self.ending = Some(ending);
+    }
+
+    /// Until when a closed connection that lost its subflows waits for another one. The peer may
+    /// not know yet that everything has arrived here.
+    fn last_words_until(&self) -> Option<Instant> {
+        let (since, is_closed) = self.over?;
+        (is_closed && !self.is_answered).then(|| since + LAST_WORDS_TIME)
+    }
+}
+
+/// Throws away what the peer has sent. Returns whether there was anything.
+fn discard_input(session: &mut Session, now: Instant) -> bool {
+    let mut any = false;
+    while session.poll_message(now).is_some() {
+        any = true;
+    }
+    loop {
+        let len = session.read_chunk().len();
+        if len == 0 {
+            return any;
+        }
+        any = true;
+        session.consume(len, now);
+    }
+}
+
+#[cfg(test)]
+mod tests;
