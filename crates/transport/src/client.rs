@@ -437,7 +437,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long one attempt to reach the server on a path may take; default 1 s.
+    /// How long one attempt to reach the server on a path may take; default 3 s, as a queue of an
+    /// access link may hold more than 1 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.socket.connect_timeout = timeout;

@@ -520,7 +520,7 @@ impl Shared {
     fn arm(&self) -> Option<Instant> {
         self.with(|inner, now| {
             inner.armed = inner.deadline(now);
-            (inner.life.phase(now) != Phase::Gone).then_some(inner.armed)
+            (inner.life.phase() != Phase::Gone).then_some(inner.armed)
         })
     }
 

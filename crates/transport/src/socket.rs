@@ -105,7 +105,7 @@ impl Default for SocketOptions {
     fn default() -> Self {
         Self {
             congestion: Choice::Auto,
-            connect_timeout: Duration::from_secs(1),
+            connect_timeout: Duration::from_secs(3),
             user_timeout: Duration::from_secs(30),
         }
     }

@@ -113,11 +113,13 @@ pub struct Life {
     /// Since when an open connection has been without a subflow.
     dark_since: Option<Instant>,
     left: Option<Left>,
-    /// Since when it is over, and whether both directions had come to their end.
-    over: Option<(Instant, bool)>,
+    is_over: bool,
     /// Whether the peer knows that it is over: it closed a subflow after everything had been said,
     /// or has forgotten the connection.
     is_answered: bool,
+    /// Until when a closed connection without subflows waits for another one: the peer may not know
+    /// yet that everything has arrived here.
+    last_words_until: Option<Instant>,
     ending: Option<Ending>,
 }
 
@@ -132,8 +134,9 @@ impl Life {
             subflows: 0,
             dark_since: None,
             left: None,
-            over: None,
+            is_over: false,
             is_answered: false,
+            last_words_until: None,
             ending: None,
         }
     }
@@ -141,19 +144,18 @@ impl Life {
     // ---- what the driver asks ----
 
     /// How far it has come.
-    pub fn phase(&self, now: Instant) -> Phase {
-        match self.over {
-            None if self.is_let_in => Phase::Open,
-            None => Phase::Opening,
-            Some(_) if self.subflows > 0 => Phase::Over,
-            Some(_) if self.last_words_until().is_some_and(|until| now < until) => Phase::Over,
-            Some(_) => Phase::Gone,
+    pub const fn phase(&self) -> Phase {
+        match (self.is_over, self.is_let_in) {
+            (false, false) => Phase::Opening,
+            (false, true) => Phase::Open,
+            (true, _) if self.subflows > 0 || self.last_words_until.is_some() => Phase::Over,
+            (true, _) => Phase::Gone,
         }
     }
 
     /// Whether it has ended.
     pub const fn is_over(&self) -> bool {
-        self.over.is_some()
+        self.is_over
     }
 
     /// Whether it was let in before it ended.
@@ -163,8 +165,8 @@ impl Life {
 
     /// Whether a new subflow would be of use. One that has closed while its last subflow was lost
     /// takes another to say its last acknowledgement.
-    pub fn wants_subflow(&self) -> bool {
-        self.over.is_none() || (self.subflows == 0 && self.last_words_until().is_some())
+    pub const fn wants_subflow(&self) -> bool {
+        !self.is_over || (self.subflows == 0 && self.last_words_until.is_some())
     }
 
     /// How it has ended; told once.
@@ -175,8 +177,8 @@ impl Life {
     /// When to call [`handle_timeout`](Self::handle_timeout), at the latest. It stands beside the
     /// session's own, which counts until the connection is over.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.over.is_some() {
-            return self.last_words_until().filter(|_| self.subflows == 0);
+        if self.is_over {
+            return self.last_words_until.filter(|_| self.subflows == 0);
         }
         let dark = self.dark_since.map(|since| since + self.grace);
         let left = self.left.map(|left| left.at + LINGER_TIME);
@@ -205,7 +207,9 @@ impl Life {
     /// One of its subflows is gone; `answered` if that was after everything had been said on it,
     /// and the peer closed it as well.
     pub fn subflow_down(&mut self, answered: bool, now: Instant) {
-        self.is_answered |= answered;
+        if answered {
+            self.forgotten();
+        }
         self.subflows = self.subflows.saturating_sub(1);
         if self.subflows == 0 && self.is_let_in {
             self.dark_since = Some(now);
@@ -215,6 +219,7 @@ impl Life {
     /// The peer does not know the connection any more: it need not be told anything.
     pub const fn forgotten(&mut self) {
         self.is_answered = true;
+        self.last_words_until = None;
     }
 
     /// The application lets go of it. What it has finished is delivered in the background; what it
@@ -280,7 +285,8 @@ impl Life {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, session: &mut Session, now: Instant) {
-        if self.is_over() {
+        if self.is_over {
+            self.last_words_until.take_if(|until| *until <= now);
             return;
         }
         if self.dark_since.is_some_and(|since| since + self.grace <= now) {
@@ -301,15 +307,10 @@ impl Life {
     }
 
     fn note(&mut self, ending: Ending, now: Instant) {
-        self.over = Some((now, ending == Ending::Closed));
+        self.is_over = true;
+        let waits = ending == Ending::Closed && !self.is_answered;
+        self.last_words_until = waits.then(|| now + LAST_WORDS_TIME);
         self.ending = Some(ending);
-    }
-
-    /// Until when a closed connection that lost its subflows waits for another one. The peer may
-    /// not know yet that everything has arrived here.
-    fn last_words_until(&self) -> Option<Instant> {
-        let (since, is_closed) = self.over?;
-        (is_closed && !self.is_answered).then(|| since + LAST_WORDS_TIME)
     }
 }
 

@@ -104,7 +104,7 @@ fn without_a_subflow_it_waits_for_its_grace_and_says_what_came() {
     end.down(false, at(6));
     let ending = Ending::Failed(Cause::NoPath { after: GRACE, delivered: 0, received: 5 });
     assert_eq!(end.ends_at(at(13)), Some(ending));
-    assert_eq!(end.life.phase(at(13)), Phase::Gone);
+    assert_eq!(end.life.phase(), Phase::Gone);
     assert!(!end.life.wants_subflow());
 }
 
@@ -113,7 +113,7 @@ fn until_it_is_let_in_it_is_the_path_manager_that_gives_up() {
     let mut end = End::new();
     end.up(at(0));
     end.down(false, at(1));
-    assert_eq!((end.life.poll_timeout(), end.life.phase(at(99))), (None, Phase::Opening));
+    assert_eq!((end.life.poll_timeout(), end.life.phase()), (None, Phase::Opening));
     assert!(end.life.fail(1, "every path failed", &mut end.session, at(99)));
     assert_eq!(end.life.poll_ending(), Some(Ending::Failed(Cause::Told)));
     assert!(!end.life.was_open() && !end.life.let_in(at(100)));
@@ -124,11 +124,14 @@ fn the_last_words_of_a_closed_connection_wait_for_a_subflow() {
     let mut end = End::open();
     end.close(at(1));
     assert_eq!(end.life.poll_ending(), Some(Ending::Closed));
-    assert_eq!((end.life.phase(at(1)), end.life.wants_subflow()), (Phase::Over, false));
+    assert_eq!((end.life.phase(), end.life.wants_subflow()), (Phase::Over, false));
     end.down(false, at(2));
     assert!(end.life.wants_subflow(), "the peer may not know");
     assert_eq!(end.life.poll_timeout(), Some(at(6)));
-    assert_eq!((end.life.phase(at(5)), end.life.phase(at(6))), (Phase::Over, Phase::Gone));
+    end.life.handle_timeout(&mut end.session, at(5));
+    assert_eq!(end.life.phase(), Phase::Over);
+    end.life.handle_timeout(&mut end.session, at(6));
+    assert_eq!((end.life.phase(), end.life.poll_timeout()), (Phase::Gone, None));
 }
 
 #[test]
@@ -136,7 +139,7 @@ fn a_peer_that_knows_that_it_is_over_is_not_waited_for() {
     let mut end = End::open();
     end.close(at(1));
     end.down(true, at(2));
-    assert_eq!((end.life.phase(at(2)), end.life.wants_subflow()), (Phase::Gone, false));
+    assert_eq!((end.life.phase(), end.life.wants_subflow()), (Phase::Gone, false));
 }
 
 #[test]
@@ -188,7 +191,7 @@ fn a_peer_that_answers_nothing_is_lost() {
     let mut end = End { session: Session::new(&config, at(0)), life: Life::new(&config, GRACE) };
     end.up(at(0));
     end.life.let_in(at(0));
-    while end.life.phase(at(0)) == Phase::Open {
+    while end.life.phase() == Phase::Open {
         let now = end.session.poll_timeout(at(0)).expect("something is due until it is over");
         assert!(now <= at(10), "the peer is waited for until {now}");
         end.session.handle_timeout(now);

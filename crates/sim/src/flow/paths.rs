@@ -20,7 +20,7 @@ use crate::net::Net;
 /// Bytes of the record that opens a subflow, and of its answer: a hello or a join with its token.
 const GREETING: usize = 64;
 /// What the daemons give a dial, and a step of the handshake after it.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
+const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Kernels wait for TCP's own timers.
 const KERNELS_PATIENCE: Duration = Duration::from_secs(30);

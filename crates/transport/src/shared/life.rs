@@ -63,10 +63,8 @@ impl Inner {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if self.life.is_over() {
-            return;
-        }
-        if self.session.poll_timeout(now).is_some_and(|at| at <= now) {
+        let is_due = self.session.poll_timeout(now).is_some_and(|at| at <= now);
+        if is_due && !self.life.is_over() {
             self.session.handle_timeout(now);
         }
         self.life.handle_timeout(&mut self.session, now);
