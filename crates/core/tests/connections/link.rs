@@ -118,6 +118,12 @@ impl Conn {
 }
 
 impl Pipe {
+    /// Nothing of what is on its way arrives.
+    pub fn lose_all(&mut self) {
+        self.queue.clear();
+        self.bytes = 0;
+    }
+
     /// Says a packet in segments. Returns when the first is there.
     fn push(&mut self, packet: Packet, plan: &LinkPlan, now: Instant) -> Instant {
         let Packet::Records(records) = packet else { return self.push_segment(packet, plan, now) };

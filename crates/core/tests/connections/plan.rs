@@ -33,6 +33,8 @@ pub enum Fault {
     Flap(usize, Duration, u32),
     /// It takes so long one way from now on: another route, or a queue.
     Delay(usize, Duration),
+    /// The same of every link.
+    DelayAll(Duration),
     /// What is on the link is corrupted: who receives it closes the connection.
     Corrupt(usize),
     /// The client's address on the link changes.
@@ -64,6 +66,8 @@ pub struct Plan {
     pub grace: Duration,
     pub peer_timeout: Duration,
     pub faults: Vec<(Instant, Fault)>,
+    /// The end at whose ending every link is cut, if any: the worst moment.
+    pub cut_at_ending: Option<usize>,
 }
 
 impl Plan {
@@ -80,13 +84,15 @@ impl Plan {
         };
         let mut pick = |from: &[u64]| from[rng.below(from.len() as u64) as usize];
         let sizes = [pick(&bytes()), pick(&bytes())];
-        let memory = || [256 << 10, 1 << 20, 64 << 20];
+        let memory = || [256 << 10, 256 << 10, 1 << 20, 64 << 20];
         let memory = [pick(&memory()), pick(&memory())];
         let grace = Duration::from_secs(pick(&[5, 30]));
         let peer_timeout = Duration::from_secs(pick(&[6, 30]));
         let links = (0..links).map(|_| draw_link(&mut rng)).collect::<Vec<_>>();
         let faults = (0..rng.below(6)).map(|_| draw_fault(&mut rng, links.len())).collect();
-        Self { seed, scheduler, links, bytes: sizes, memory, grace, peer_timeout, faults }
+        let cut_at_ending = Some(rng.below(8) as usize).filter(|&end| end < 2);
+        let bytes = sizes;
+        Self { seed, scheduler, links, bytes, memory, grace, peer_timeout, faults, cut_at_ending }
     }
 
     /// When everything is as it should be for good.
@@ -112,7 +118,7 @@ impl Plan {
             match fault {
                 Fault::Dark(_, time) => lost += *time,
                 Fault::Flap(_, time, times) => lost += 2 * *time * *times,
-                Fault::Delay(_, delay) => longest = longest.max(*delay),
+                Fault::Delay(_, delay) | Fault::DelayAll(delay) => longest = longest.max(*delay),
                 Fault::ServerRestart
                 | Fault::ClientEnds { .. }
                 | Fault::Drop(_)
@@ -121,7 +127,7 @@ impl Plan {
             }
         }
         // After each, a new subflow takes three round trips: dial, TLS, join.
-        lost += 6 * longest * (1 + self.faults.len() as u32);
+        lost += 6 * longest * (2 + self.faults.len() as u32);
         lost < self.grace.min(self.peer_timeout) / 2
     }
 }
@@ -154,7 +160,8 @@ fn draw_fault(rng: &mut Rng, links: usize) -> (Instant, Fault) {
         14 | 15 => Fault::StopReading(end, time),
         16 => Fault::ShortOfMemory(end, time),
         17 => Fault::ServerRestart,
-        18 | 19 => Fault::Delay(link, time.min(Duration::from_millis(800))),
+        18 => Fault::Delay(link, time.min(Duration::from_millis(800))),
+        19 => Fault::DelayAll(time.min(Duration::from_millis(800))),
         20 => Fault::ClientEnds { told: end == 0 },
         _ => Fault::Drop(end),
     };

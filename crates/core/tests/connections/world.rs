@@ -204,12 +204,7 @@ impl<'a> World<'a> {
     fn fault(&mut self, fault: Fault) {
         let now = self.now;
         match fault {
-            Fault::Cut(link) => {
-                for conn in self.on_link(link) {
-                    self.close(conn, CLIENT);
-                    self.close(conn, SERVER);
-                }
-            }
+            Fault::Cut(link) => self.cut(link),
             Fault::HalfOpen(link) => {
                 self.on_link(link).into_iter().for_each(|conn| self.lose(conn, CLIENT));
             }
@@ -223,6 +218,7 @@ impl<'a> World<'a> {
                 }
             }
             Fault::Delay(link, delay) => self.links[link].delay = delay,
+            Fault::DelayAll(delay) => self.links.iter_mut().for_each(|link| link.delay = delay),
             Fault::Corrupt(link) => self.mark(link, |pipe| pipe.corrupt = true),
             Fault::Repeat(link) => self.mark(link, |pipe| pipe.repeat = true),
             Fault::NewAddress(link) => {
@@ -255,6 +251,17 @@ impl<'a> World<'a> {
                 }
             }
             Fault::Drop(end) => self.node(end).into_iter().for_each(|node| node.leave(now)),
+        }
+    }
+
+    fn cut(&mut self, link: usize) {
+        for conn in self.on_link(link) {
+            // What is on its way is lost as well.
+            if let Some(conn) = self.conns.get_mut(&conn) {
+                conn.to.iter_mut().for_each(Pipe::lose_all);
+            }
+            self.close(conn, CLIENT);
+            self.close(conn, SERVER);
         }
     }
 
@@ -586,12 +593,17 @@ impl<'a> World<'a> {
     fn move_end(&mut self, end: usize) -> Result<bool, String> {
         let now = self.now;
         let Some(node) = self.node(end) else { return Ok(false) };
+        let was_over = node.life.is_over();
         let judged = node.turn(now)?;
+        let has_ended = !was_over && node.life.is_over();
         let ready: Vec<SubflowId> = node.ready.iter().copied().collect();
         if let Some(client) = self.client.as_mut().filter(|_| end == CLIENT) {
             judged.into_iter().for_each(|subflow| client.manager.handle_news(subflow));
         }
-        let mut moved = false;
+        let mut moved = has_ended;
+        if has_ended && self.plan.cut_at_ending == Some(end) {
+            (0..self.links.len()).for_each(|link| self.cut(link));
+        }
         for subflow in ready {
             moved |= self.transmit(end, subflow);
         }
