@@ -143,12 +143,12 @@ fn draw_link(rng: &mut Rng) -> LinkPlan {
 
 fn draw_fault(rng: &mut Rng, links: usize) -> (Instant, Fault) {
     // Most at the beginning, where most happens.
-    let within = [50, 1_000, FAULTY][rng.below(3) as usize];
+    let within = [50, 300, 1_000, FAULTY][rng.below(4) as usize];
     let at = Instant::from_millis(rng.below(within));
     let link = rng.below(links as u64) as usize;
     let end = rng.below(2) as usize;
     let time = Duration::from_millis([20, 300, 2_000, 12_000][rng.below(4) as usize]);
-    let fault = match rng.below(22) {
+    let fault = match rng.below(24) {
         0..3 => Fault::Cut(link),
         3 => Fault::HalfOpen(link),
         4 => Fault::HalfOpenAtServer(link),
@@ -161,8 +161,8 @@ fn draw_fault(rng: &mut Rng, links: usize) -> (Instant, Fault) {
         16 => Fault::ShortOfMemory(end, time),
         17 => Fault::ServerRestart,
         18 => Fault::Delay(link, time.min(Duration::from_millis(800))),
-        19 => Fault::DelayAll(time.min(Duration::from_millis(800))),
-        20 => Fault::ClientEnds { told: end == 0 },
+        19..22 => Fault::DelayAll(time.min(Duration::from_millis(800))),
+        22 => Fault::ClientEnds { told: end == 0 },
         _ => Fault::Drop(end),
     };
     (at, fault)
