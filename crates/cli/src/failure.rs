@@ -7,7 +7,7 @@ use weftline::Error;
 use weftline_bpf::BpfError;
 use weftline_lab::LabError;
 use weftline_report::ReportError;
-use weftline_scenario::{ScenarioError, UnknownName};
+use weftline_scenario::{ResultsError, ScenarioError, UnknownName};
 
 /// Why the program fails.
 #[derive(Debug)]
@@ -92,6 +92,15 @@ impl From<BpfError> for Failure {
 impl From<ReportError> for Failure {
     fn from(error: ReportError) -> Self {
         Self::failed(error)
+    }
+}
+
+impl From<ResultsError> for Failure {
+    fn from(error: ResultsError) -> Self {
+        match error.is_wrong_use() {
+            true => Self::wrong_use(error),
+            false => Self::failed(error),
+        }
     }
 }
 

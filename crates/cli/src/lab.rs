@@ -9,7 +9,7 @@ use weftline_scenario::{RunRecord, Scenario, Sweep};
 
 use crate::failure::Failure;
 use crate::run_args::CommonArgs;
-use crate::{list, output};
+use crate::{VERSION, list, output};
 
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
@@ -44,7 +44,8 @@ pub(crate) struct ShellArgs {
 pub(crate) struct SweepArgs {
     /// A built-in sweep or a TOML file
     sweep: String,
-    /// Where to write results [default: results/lab-NAME]; the runs found there are not done again
+    /// Where to write results [default: results/lab-NAME]; runs found there are not done again, but
+    /// for those that failed or are invalid
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// How many runs at once: more than the machine has room for makes emulators late, and such
@@ -99,6 +100,7 @@ fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
         out: out.clone(),
         jobs: args.jobs,
         json: args.json,
+        version: VERSION.to_owned(),
         program,
         sweep,
     })?;
@@ -127,6 +129,7 @@ impl RunArgs {
             cuts: cuts.map_err(Failure::wrong_use)?,
             out: common.out.clone(),
             json: common.json,
+            version: VERSION.to_owned(),
             ..LabOptions::new(scenario, schemes)?
         })
     }

@@ -41,11 +41,11 @@ pub use record::{
     SCHEMA_VERSION, ShortTermMbps, VideoRecord,
 };
 pub use results::{
-    ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
+    Bundle, ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
 };
 pub use scenario::Scenario;
 pub use scheme::{Congestion, Scheme, SchemeInfo};
-pub use summary::{Comparison, ComparisonRow, MeanCi, mean_ci95};
+pub use summary::{Comparison, ComparisonRow, MeanCi, latest, mean_ci95};
 pub use sweep::{Case, Sweep};
 pub use table::render_table;
 pub use topology::{CotagSpec, GatewayAps, WideLink};
