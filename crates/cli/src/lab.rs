@@ -84,10 +84,18 @@ pub(crate) fn run(command: LabCommand) -> Result<(), Failure> {
     }
 }
 
+/// Says how many runs failed, or else how many do not count.
 fn tell_failed(runs: &[RunRecord]) -> Result<(), Failure> {
-    match runs.iter().filter(|run| !run.completed).count() {
-        0 => Ok(()),
-        failed => Err(Failure::failed(format!("{failed} of {} runs failed", runs.len()))),
+    let count = |is: fn(&RunRecord) -> bool| runs.iter().filter(|run| is(run)).count();
+    let (failed, invalid) = (count(|run| !run.completed), count(|run| !run.is_valid()));
+    match (failed, invalid) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Failure::invalid(format!(
+            "{invalid} of {} runs do not count, because the emulator was late; run them again on a \
+             quieter machine, or with fewer --jobs",
+            runs.len()
+        ))),
+        _ => Err(Failure::failed(format!("{failed} of {} runs failed", runs.len()))),
     }
 }
 
@@ -132,5 +140,26 @@ impl RunArgs {
             version: VERSION.to_owned(),
             ..LabOptions::new(scenario, schemes)?
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weftline_scenario::EmulatorRecord;
+
+    use super::*;
+
+    #[test]
+    fn the_status_tells_failed_from_invalid_runs() {
+        let good = RunRecord { completed: true, ..RunRecord::default() };
+        let failed = RunRecord::default();
+        let emulator = Some(EmulatorRecord { late_over_1ms_share: 0.2, valid: false });
+        let late = RunRecord { emulator, ..good.clone() };
+        let told = |runs: &[RunRecord]| tell_failed(runs).map_err(|failure| failure.status());
+        assert_eq!(told(&[good.clone(), good.clone()]), Ok(()));
+        assert_eq!(told(&[good.clone(), late.clone()]), Err(4));
+        assert_eq!(told(&[good.clone(), late.clone(), failed]), Err(1));
+        let message = tell_failed(&[good, late]).unwrap_err().to_string();
+        assert!(message.starts_with("1 of 2 runs do not count"), "{message}");
     }
 }
