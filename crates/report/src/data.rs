@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use weftline_scenario::{
-    Comparison, ResultsError, RunRecord, Scenario, SeriesReader, SeriesRow, latest, read_runs,
+    Comparison, RunRecord, Scenario, SeriesReader, SeriesRow, latest, read_runs,
 };
 
 use crate::ReportError;
@@ -131,13 +131,7 @@ fn compare(records: &[RunRecord], runs: &[usize]) -> Vec<Comparison> {
 
 fn read_series(dir: &Path) -> Result<Series, ReportError> {
     let mut series = Series::new();
-    let mut reader = match SeriesReader::open(dir) {
-        Ok(reader) => reader,
-        Err(ResultsError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(series);
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let Some(mut reader) = SeriesReader::find(dir)? else { return Ok(series) };
     let mut rows = 0;
     // Neighbouring rows mostly belong to few series: look the key up only when it changes.
     while let Some(SeriesRow { run, sample }) = reader.next_row()? {

@@ -3,8 +3,8 @@
 //! A [`Scenario`] is read from a TOML file and means the same in the lab and in the simulator:
 //! [`PathSpec::down_link`] turns a path into the link model that both drive. A run of a
 //! [`Scheme`] over it ends as a [`RunRecord`] and, with an output directory, as lines of
-//! `runs.jsonl` and `series.csv` ([`ResultsWriter`]). [`Comparison`] lays the records of several
-//! schemes side by side.
+//! `runs.jsonl` and `series.csv` ([`ResultsWriter`]), beside which the directory keeps what made them
+//! ([`Bundle`]). [`Comparison`] lays the records of several schemes side by side.
 
 mod builtin;
 mod document;

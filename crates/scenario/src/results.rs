@@ -128,15 +128,11 @@ impl ResultsWriter {
         fs::create_dir_all(dir).map_err(ResultsError::io(dir))?;
         let lock = lock(dir)?;
         tidy::recover(dir)?;
-        drop(open_lines(&dir.join(RUNS))?);
+        mend(dir)?;
         tidy::tidy(dir)?;
         let (runs, next_run) = open_lines(&dir.join(RUNS))?;
-        let series = match dir.join(SERIES) {
-            // Series without runs belong to runs that were removed.
-            series if next_run == 0 => remove(&series).map(|()| None)?,
-            series if series.exists() => Some(open_series(&series)?),
-            _ => None,
-        };
+        let series = dir.join(SERIES);
+        let series = series.exists().then(|| open_series(&series)).transpose()?;
         Ok(Self { dir: dir.to_owned(), runs, series, next_run, _lock: lock })
     }
 
@@ -224,6 +220,20 @@ fn lock(dir: &Path) -> Result<File, ResultsError> {
     }
 }
 
+/// Cuts off what a crash has left half, and removes series whose runs were removed.
+fn mend(dir: &Path) -> Result<(), ResultsError> {
+    let series = dir.join(SERIES);
+    let (_, runs) = open_lines(&dir.join(RUNS))?;
+    if runs > 0 && series.exists() {
+        return open_series(&series).map(drop);
+    }
+    // Another header, an error here, is that of somebody else's file.
+    match SeriesReader::find(dir)? {
+        Some(_) => remove(&series),
+        None => Ok(()),
+    }
+}
+
 /// Removes a file if there is one.
 fn remove(file: &Path) -> Result<(), ResultsError> {
     match fs::remove_file(file) {
@@ -306,7 +316,21 @@ pub struct SeriesRow<'a> {
 pub struct SeriesReader(Lines);
 
 impl SeriesReader {
-    /// Opens the series of a results directory.
+    /// Opens the series of a results directory; `None` if it has none, as a sweep that kept none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or has another header.
+    pub fn find(dir: &Path) -> Result<Option<Self>, ResultsError> {
+        match Self::open(dir) {
+            Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+
+    /// Opens the series of a results directory, which must have some.
     ///
     /// # Errors
     ///

@@ -156,6 +156,11 @@ fn series_stay_with_their_runs_only() {
     fs::remove_file(dir.join(RUNS)).unwrap();
     drop(ResultsWriter::open(dir).unwrap());
     assert!(!dir.join(SERIES).exists(), "they would be those of the next runs");
+    assert!(SeriesReader::find(dir).unwrap().is_none());
+    fs::write(dir.join(SERIES), "somebody's series\n").unwrap();
+    let error = ResultsWriter::open(dir).unwrap_err().to_string();
+    assert!(error.contains("series.csv:1: wants the header"), "{error}");
+    assert!(dir.join(SERIES).exists());
 }
 
 /// The files of a sweep, in a folder that the sweep is read from.
