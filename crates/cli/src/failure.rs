@@ -7,7 +7,7 @@ use weftline::Error;
 use weftline_bpf::BpfError;
 use weftline_lab::LabError;
 use weftline_report::ReportError;
-use weftline_scenario::{ScenarioError, UnknownName};
+use weftline_scenario::{ResultsError, ScenarioError, UnknownName};
 
 /// Why the program fails.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ const FAILED: u8 = 1;
 const WRONG_USE: u8 = 2;
 /// This machine or user cannot do it.
 const NOT_POSSIBLE: u8 = 3;
+/// It was done, and some of what was measured does not count.
+const INVALID: u8 = 4;
 
 impl Failure {
     /// Something was tried and failed.
@@ -32,6 +34,11 @@ impl Failure {
     /// The arguments make no sense.
     pub(crate) fn wrong_use(message: impl fmt::Display) -> Self {
         Self::new(message, WRONG_USE)
+    }
+
+    /// Some of what was measured does not count.
+    pub(crate) fn invalid(message: impl fmt::Display) -> Self {
+        Self::new(message, INVALID)
     }
 
     /// Another part of the program has said what status its error has.
@@ -92,6 +99,15 @@ impl From<BpfError> for Failure {
 impl From<ReportError> for Failure {
     fn from(error: ReportError) -> Self {
         Self::failed(error)
+    }
+}
+
+impl From<ResultsError> for Failure {
+    fn from(error: ResultsError) -> Self {
+        match error.is_wrong_use() {
+            true => Self::wrong_use(error),
+            false => Self::failed(error),
+        }
     }
 }
 

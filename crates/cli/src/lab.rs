@@ -9,7 +9,7 @@ use weftline_scenario::{RunRecord, Scenario, Sweep};
 
 use crate::failure::Failure;
 use crate::run_args::CommonArgs;
-use crate::{list, output};
+use crate::{VERSION, list, output};
 
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
@@ -44,7 +44,8 @@ pub(crate) struct ShellArgs {
 pub(crate) struct SweepArgs {
     /// A built-in sweep or a TOML file
     sweep: String,
-    /// Where to write results [default: results/lab-NAME]; the runs found there are not done again
+    /// Where to write results [default: results/lab-NAME]; runs found there are not done again, but
+    /// for those that failed or are invalid
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// How many runs at once: more than the machine has room for makes emulators late, and such
@@ -83,10 +84,18 @@ pub(crate) fn run(command: LabCommand) -> Result<(), Failure> {
     }
 }
 
+/// Says how many runs failed, or else how many do not count.
 fn tell_failed(runs: &[RunRecord]) -> Result<(), Failure> {
-    match runs.iter().filter(|run| !run.completed).count() {
-        0 => Ok(()),
-        failed => Err(Failure::failed(format!("{failed} of {} runs failed", runs.len()))),
+    let count = |is: fn(&RunRecord) -> bool| runs.iter().filter(|run| is(run)).count();
+    let (failed, invalid) = (count(|run| !run.completed), count(|run| !run.is_valid()));
+    match (failed, invalid) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(Failure::invalid(format!(
+            "{invalid} of {} runs do not count, because the emulator was late; run them again on a \
+             quieter machine, or with fewer --jobs",
+            runs.len()
+        ))),
+        _ => Err(Failure::failed(format!("{failed} of {} runs failed", runs.len()))),
     }
 }
 
@@ -99,6 +108,7 @@ fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
         out: out.clone(),
         jobs: args.jobs,
         json: args.json,
+        version: VERSION.to_owned(),
         program,
         sweep,
     })?;
@@ -127,7 +137,29 @@ impl RunArgs {
             cuts: cuts.map_err(Failure::wrong_use)?,
             out: common.out.clone(),
             json: common.json,
+            version: VERSION.to_owned(),
             ..LabOptions::new(scenario, schemes)?
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weftline_scenario::EmulatorRecord;
+
+    use super::*;
+
+    #[test]
+    fn the_status_tells_failed_from_invalid_runs() {
+        let good = RunRecord { completed: true, ..RunRecord::default() };
+        let failed = RunRecord::default();
+        let emulator = Some(EmulatorRecord { late_over_1ms_share: 0.2, valid: false });
+        let late = RunRecord { emulator, ..good.clone() };
+        let told = |runs: &[RunRecord]| tell_failed(runs).map_err(|failure| failure.status());
+        assert_eq!(told(&[good.clone(), good.clone()]), Ok(()));
+        assert_eq!(told(&[good.clone(), late.clone()]), Err(4));
+        assert_eq!(told(&[good.clone(), late.clone(), failed]), Err(1));
+        let message = tell_failed(&[good, late]).unwrap_err().to_string();
+        assert!(message.starts_with("1 of 2 runs do not count"), "{message}");
     }
 }

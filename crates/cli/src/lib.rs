@@ -92,8 +92,11 @@ enum Command {
     },
 }
 
+/// The version with the commit that the program is built from, as records have it.
+const VERSION: &str = env!("WEFTLINE_VERSION");
+
 /// Does what the process's arguments say. Returns its exit status: 0 done, 1 failed, 2 wrong use,
-/// 3 not possible here.
+/// 3 not possible here, 4 done with runs that do not count.
 pub fn run() -> ExitCode {
     let command = match Cli::try_parse() {
         Ok(cli) => cli.command,

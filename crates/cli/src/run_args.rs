@@ -39,7 +39,8 @@ pub(crate) struct CommonArgs {
     /// How often each scheme runs, each time with the next seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) repeat: u64,
-    /// Where to write results: runs.jsonl, series.csv and the scenario
+    /// Where to write results: runs.jsonl, series.csv and the scenario; a run that is there already
+    /// is replaced
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// One JSON object per run on standard output and nothing else
@@ -82,8 +83,17 @@ impl CommonArgs {
             let alone = scenario.paths.iter().map(|path| Scheme::Single(path.name.clone()));
             return Ok(alone.chain([Scheme::LinuxMptcp, Scheme::FBDT]).collect());
         }
-        let schemes: Result<Vec<Scheme>, _> = self.scheme.iter().map(|s| s.parse()).collect();
-        Ok(schemes?)
+        let mut schemes: Vec<Scheme> = Vec::new();
+        for name in &self.scheme {
+            let scheme = name.parse()?;
+            if schemes.contains(&scheme) {
+                // With the same seeds, it would be measured once and counted twice.
+                let message = format!("--scheme: {name} is listed twice; --repeat runs it again");
+                return Err(Failure::wrong_use(message));
+            }
+            schemes.push(scheme);
+        }
+        Ok(schemes)
     }
 
     /// The congestion control.

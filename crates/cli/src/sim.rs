@@ -1,6 +1,6 @@
 //! `weftline sim`: experiments in the simulator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weftline_scenario::{
-    Case, Comparison, ResultsError, ResultsWriter, RunRecord, Sweep, read_runs, render_table,
+    Bundle, Case, Comparison, ResultsWriter, RunRecord, Sweep, read_runs, render_table,
 };
 use weftline_sim::{Job, Outcome, Plan, run_all};
 
 use crate::failure::Failure;
 use crate::run_args::CommonArgs;
-use crate::{list, output};
+use crate::{VERSION, list, output};
 
 /// What the simulator can do.
 #[derive(Debug, Subcommand)]
@@ -44,9 +44,13 @@ pub(crate) struct RunArgs {
 pub(crate) struct SweepArgs {
     /// A built-in sweep or a TOML file
     sweep: String,
-    /// Where to write results [default: results/NAME]; the runs found there are not done again
+    /// Where to write results [default: results/NAME]; runs found there are not done again, but for
+    /// those that failed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Keep time series of every run in series.csv
+    #[arg(long)]
+    series: bool,
     /// How many runs at once [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
@@ -88,7 +92,7 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
     }
     let mut writer = common.out.as_deref().map(ResultsWriter::open).transpose()?;
     if let Some(writer) = &mut writer {
-        writer.write_scenario(&scenario)?;
+        writer.begin(&Bundle::of_runs(&scenario, VERSION))?;
     }
     let mut jobs = Vec::new();
     for repeat in 0..common.repeat {
@@ -115,12 +119,7 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
 fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
     let sweep = Sweep::find(&args.sweep)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(sweep.name()));
-    let writer = ResultsWriter::open(&out)?;
-    let done = writer.resume(&sweep)?;
-    let mut records = read_runs(&out)?;
-    if !done.is_empty() {
-        eprintln!("{}: {} of {} runs are there already", out.display(), done.len(), sweep.len());
-    }
+    let (writer, done) = resume(&sweep, &out, args.series)?;
     let mut refused = Vec::new();
     let mut runs = Runs::new(sweep.len().saturating_sub(done.len()), Some(writer), args.json);
     let mut cases = sweep.cases();
@@ -131,7 +130,7 @@ fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
             any = true;
             match case {
                 Ok(case) if done.contains(&case.id()) => {}
-                Ok(case) => jobs.push(job(case)),
+                Ok(case) => jobs.push(job(case, args.series)),
                 Err(error) => refused.push(error.to_string()),
             }
         }
@@ -146,13 +145,32 @@ fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
         let line = format!("{}: {} runs in {took:.1} s\n", out.display(), fresh.len());
         output::print(&line)?;
     }
-    records.extend(fresh);
-    tell_failed(&records, &refused)
+    tell_failed(&read_runs(&out)?, &refused)
 }
 
-fn job(case: Case) -> Job {
+/// Opens the results of a sweep, and finds out which of its runs need not be done again.
+fn resume(
+    sweep: &Sweep,
+    out: &Path,
+    series: bool,
+) -> Result<(ResultsWriter, BTreeSet<String>), Failure> {
+    let mut writer = ResultsWriter::open(out)?;
+    let kept = if series { "yes" } else { "no" };
+    writer.begin(&Bundle::of_sweep(sweep, "sim", VERSION).with_option("--series", kept))?;
+    let done = writer.done()?;
+    let again = read_runs(out)?.len() - done.len();
+    if done.len() + again > 0 {
+        eprintln!("{}: {} of {} runs are there already", out.display(), done.len(), sweep.len());
+    }
+    if again > 0 {
+        eprintln!("{}: {again} more failed or are invalid and are done again", out.display());
+    }
+    Ok((writer, done))
+}
+
+fn job(case: Case, series: bool) -> Job {
     let Case { scenario, scheme, congestion, seed, case, .. } = case;
-    Job { scenario, scheme, congestion, seed, case, series: false }
+    Job { scenario, scheme, congestion, seed, case, series }
 }
 
 // ---- both ----
@@ -184,7 +202,8 @@ impl Runs {
 
     /// Takes a run that is over. Returns whether to go on.
     fn take(&mut self, outcome: &Outcome) -> bool {
-        if let Err(error) = self.keep(outcome) {
+        let record = RunRecord { version: VERSION.to_owned(), ..outcome.record.clone() };
+        if let Err(error) = self.keep(record, outcome) {
             self.error = Some(error);
             return false;
         }
@@ -192,16 +211,16 @@ impl Runs {
         true
     }
 
-    fn keep(&mut self, outcome: &Outcome) -> Result<(), Failure> {
+    fn keep(&mut self, record: RunRecord, outcome: &Outcome) -> Result<(), Failure> {
         if let Some(writer) = &mut self.writer {
             let samples: Vec<_> = outcome.samples().collect();
-            writer.write_run(&outcome.record, &samples)?;
+            writer.write_run(&record, &samples)?;
         }
         if self.json {
-            let line = serde_json::to_string(&outcome.record).map_err(Failure::failed)?;
+            let line = serde_json::to_string(&record).map_err(Failure::failed)?;
             output::print(&(line + "\n"))?;
         }
-        self.records.push(outcome.record.clone());
+        self.records.push(record);
         Ok(())
     }
 
@@ -221,10 +240,13 @@ impl Runs {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        match self.error {
-            Some(error) => Err(error),
-            None => Ok(self.records),
+        if let Some(error) = self.error {
+            return Err(error);
         }
+        if let Some(writer) = self.writer {
+            writer.finish()?;
+        }
+        Ok(self.records)
     }
 }
 
@@ -239,14 +261,5 @@ fn tell_failed(records: &[RunRecord], refused: &[String]) -> Result<(), Failure>
     match failed.len() + refused.len() {
         0 => Ok(()),
         n => Err(Failure::failed(format!("{n} of {} runs failed", records.len() + refused.len()))),
-    }
-}
-
-impl From<ResultsError> for Failure {
-    fn from(error: ResultsError) -> Self {
-        match error {
-            ResultsError::OtherSweep { .. } => Self::wrong_use(error),
-            _ => Self::failed(error),
-        }
     }
 }

@@ -79,7 +79,9 @@ fn sawtooth(world: &str, scenario: &Path, control: &str, dir: &Path) -> Vec<Toot
     let out = dir.to_str().unwrap();
     let what = [world, "run", scenario, "--scheme", "single:link"];
     let output = run(&[&what[..], &["--congestion", control, "--out", out]].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // 4: the emulator was late, which the record says too.
+    let ended = matches!(output.status.code(), Some(0 | 4));
+    assert!(ended, "{}", String::from_utf8_lossy(&output.stderr));
     teeth(&windows(dir, "link"))
 }
 

@@ -67,7 +67,8 @@ fn play(text: &str, workload: &str, schemes: &str) -> Option<Vec<RunRecord>> {
         eprintln!("skipped: {said}run 'sudo -E cargo test -p weftline-cli --test players'");
         return None;
     }
-    assert!(output.status.success(), "{said}");
+    // 4: the emulator was late, which the records say too.
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{said}");
     let lines = String::from_utf8(output.stdout).unwrap();
     let records: Vec<RunRecord> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

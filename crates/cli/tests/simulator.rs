@@ -250,3 +250,141 @@ fn another_sweep_in_the_same_directory_is_refused() {
     );
     assert_eq!(before, fs::read(Path::new(&out).join("runs.jsonl")).unwrap());
 }
+
+/// The records of a results directory, as they stand in its file.
+fn records(out: &str) -> String {
+    fs::read_to_string(Path::new(out).join("runs.jsonl")).unwrap()
+}
+
+#[test]
+fn a_second_writer_is_refused() {
+    // Its records are more than a pipe holds: it waits for its reader, with the directory locked.
+    let folder =
+        folder("scenario = \"small.toml\"\nscheme = \"fbdt\"\nseed = { from = 1, to = 99 }\n");
+    let (file, out) = (path(folder.path(), "sweep.toml"), path(folder.path(), "out"));
+    let args = ["sim", "sweep", &file, "--out", &out, "--json"];
+    let mut first = weftline(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = std::io::BufReader::new(first.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut String::new()).unwrap();
+    let small = path(folder.path(), "small.toml");
+    for second in [&args[..], &["sim", "run", &small, "--out", &out]] {
+        let line = failure(2, second);
+        let wanted = format!("another weftline is writing to {out}; wait until it has ended");
+        assert!(line.contains(&wanted) && line.contains("another --out"), "{line}");
+    }
+    // The lock ends with its process, however that ends.
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!(sweep(&file, &out).0, Some(0));
+    assert_eq!(records(&out).lines().count(), 99);
+}
+
+#[test]
+fn a_sweep_goes_on_with_the_same_files_only() {
+    let folder = folder("scenario = \"small.toml\"\nscheme = \"fbdt\"\n");
+    let (file, out) = (path(folder.path(), "sweep.toml"), path(folder.path(), "out"));
+    assert_eq!(sweep(&file, &out).0, Some(0));
+    let before = records(&out);
+    fs::write(folder.path().join("small.toml"), SMALL.replacen("10Mbps", "50Mbps", 1)).unwrap();
+    let line = failure(2, &["sim", "sweep", &file, "--out", &out]);
+    assert!(line.contains("small.toml differs") && line.contains("another --out"), "{line}");
+    assert_eq!(before, records(&out));
+    // What the message says makes it anew.
+    fs::remove_file(Path::new(&out).join("runs.jsonl")).unwrap();
+    assert_eq!(sweep(&file, &out).0, Some(0));
+    assert_ne!(before, records(&out));
+}
+
+#[test]
+fn failed_and_invalid_runs_are_done_again() {
+    let folder =
+        folder("scenario = \"small.toml\"\nscheme = \"fbdt\"\nseed = { from = 1, to = 3 }\n");
+    let (file, out) = (path(folder.path(), "sweep.toml"), path(folder.path(), "out"));
+    assert_eq!(sweep(&file, &out).0, Some(0));
+    let whole = records(&out);
+    let late = "\"emulator\":{\"late_over_1ms_share\":0.2,\"valid\":false},\"digest\"";
+    for (count, damaged) in [
+        (1, whole.replacen("\"completed\":true", "\"completed\":false", 1)),
+        (1, whole.replacen("\"digest\"", late, 1)),
+        (3, whole.replace("\"error\":null", "\"error\":\"reset\"")),
+    ] {
+        assert_ne!(damaged, whole);
+        fs::write(Path::new(&out).join("runs.jsonl"), damaged).unwrap();
+        let (status, said) = sweep(&file, &out);
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.contains(&format!("{} of 3 runs are there already", 3 - count)), "{said}");
+        assert!(said.contains(&format!("{count} more failed or are invalid")), "{said}");
+        assert!(records(&out) == whole, "each run once, in the place that it had");
+    }
+}
+
+#[test]
+fn a_run_that_is_made_again_counts_once() {
+    let folder = folder("");
+    let (small, out) = (path(folder.path(), "small.toml"), path(folder.path(), "out"));
+    let made = |seed: &str, repeat: &str| {
+        let args = ["sim", "run", &small, "--scheme", "fbdt", "--out", &out];
+        let output = run(&[&args[..], &["--seed", seed, "--repeat", repeat]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let series = || fs::read_to_string(Path::new(&out).join("series.csv")).unwrap();
+    made("1", "2");
+    let before = (records(&out), series());
+    made("1", "1");
+    made("2", "1");
+    assert_eq!(before.0, records(&out));
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(sorted(&before.1), sorted(&series()));
+    made("3", "1");
+    assert_eq!(records(&out).lines().count(), 3);
+    let line = failure(2, &["sim", "run", &small, "--scheme", "fbdt,fbdt"]);
+    assert!(line.contains("--scheme: fbdt is listed twice"), "{line}");
+}
+
+#[test]
+fn a_sweep_keeps_series_on_request() {
+    let folder = folder("scenario = \"small.toml\"\nscheme = \"fbdt\"\nseed = [1, 2]\n");
+    let (file, small) = (path(folder.path(), "sweep.toml"), path(folder.path(), "small.toml"));
+    let [without, with, single] = ["without", "with", "single"].map(|out| path(folder.path(), out));
+    assert_eq!(sweep(&file, &without).0, Some(0));
+    assert!(!Path::new(&without).join("series.csv").exists());
+    assert!(run(&["sim", "sweep", &file, "--out", &with, "--series"]).status.success());
+    let args = ["sim", "run", &small, "--scheme", "fbdt", "--repeat", "2", "--out", &single];
+    assert!(run(&args).status.success());
+    let series = |out: &str| fs::read_to_string(Path::new(out).join("series.csv")).unwrap();
+    assert!(series(&with).lines().any(|line| line.contains(",1,one,goodput_mbps,")));
+    assert_eq!(series(&with), series(&single), "as 'run' keeps them");
+    // Half with series and half without would be neither.
+    let line = failure(2, &["sim", "sweep", &file, "--out", &without, "--series"]);
+    assert!(line.contains("have --series 'no', not 'yes'"), "{line}");
+}
+
+#[test]
+fn records_say_which_sources_the_program_is_built_from() {
+    let version = env!("WEFTLINE_VERSION");
+    let commit = version.strip_prefix(env!("CARGO_PKG_VERSION")).unwrap();
+    let git = |args: &[&str]| Command::new("git").args(args).output().ok();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let known = git(&["-C", root, "rev-parse", "--show-prefix"]);
+    if known.is_some_and(|known| known.status.success() && known.stdout == b"\n") {
+        let digits = commit.strip_prefix('+').unwrap().chars().take_while(char::is_ascii_hexdigit);
+        assert_eq!(digits.count(), 12, "{version}");
+    }
+    let folder = folder("scenario = \"small.toml\"\nscheme = \"fbdt\"\n");
+    let (file, out) = (path(folder.path(), "sweep.toml"), path(folder.path(), "out"));
+    assert_eq!(sweep(&file, &out).0, Some(0));
+    let said = format!("\"version\":\"{version}\"");
+    assert!(records(&out).contains(&said), "{said}: {}", records(&out));
+    // What another version has begun, this one leaves alone.
+    let bundle = Path::new(&out).join("bundle.json");
+    let text = fs::read_to_string(&bundle).unwrap();
+    assert!(text.contains(&format!("\"version\": \"{version}\"")), "{text}");
+    fs::write(&bundle, text.replace(version, "0.0.9+0123456789ab")).unwrap();
+    let line = failure(2, &["sim", "sweep", &file, "--out", &out]);
+    let wanted = format!("were made by weftline 0.0.9+0123456789ab, and this is {version}");
+    assert!(line.contains(&wanted), "{line}");
+}

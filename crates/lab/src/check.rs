@@ -134,6 +134,7 @@ fn self_test(program: &Path) -> Result<(), LabError> {
         seed: 1,
         tls: false,
         cuts: &[],
+        version: env!("CARGO_PKG_VERSION"),
         program,
     };
     let outcome = plan.run(&StopFlag::on_signals()?, &mut |_| {})?;

@@ -22,7 +22,7 @@ pub(crate) fn record(plan: &Plan<'_>, outcome: Result<&Outcome, String>) -> RunR
         seed: plan.seed,
         duration_s: scenario.duration.as_secs_f64(),
         warmup_s: scenario.warmup.as_secs_f64(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: plan.version.to_owned(),
         ..RunRecord::default()
     };
     match outcome {

@@ -47,6 +47,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) tls: bool,
     /// Cuts of paths; those of paths this scheme does not use are left out.
     pub(crate) cuts: &'a [Cut],
+    /// The program's version, for the record.
+    pub(crate) version: &'a str,
     /// The program to start as endpoint.
     pub(crate) program: &'a std::path::Path,
 }

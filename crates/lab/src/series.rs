@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use weftline_scenario::{
-    Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme, VideoRecord,
-    Workload,
+    Bundle, Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme,
+    VideoRecord, Workload,
 };
 
 use crate::LabError;
@@ -44,6 +44,8 @@ pub struct LabOptions {
     pub out: Option<PathBuf>,
     /// One JSON object per run on standard output, and no table.
     pub json: bool,
+    /// The program's version, for the records and what is kept beside them.
+    pub version: String,
     /// The program started as the lab's endpoints (with
     /// [`ENDPOINT_COMMAND`](crate::ENDPOINT_COMMAND)): this very program, unless a test has
     /// another.
@@ -67,8 +69,23 @@ impl LabOptions {
             cuts: Vec::new(),
             out: None,
             json: false,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
             program,
         })
+    }
+
+    /// The results directory, ready for these runs.
+    fn writer(&self) -> Result<Option<ResultsWriter>, ResultsError> {
+        let Some(out) = &self.out else { return Ok(None) };
+        let mut writer = ResultsWriter::open(out)?;
+        let mut bundle = Bundle::of_runs(&self.scenario, &self.version);
+        if !self.cuts.is_empty() {
+            // No record says that a path was cut.
+            let cuts: Vec<String> = self.cuts.iter().map(Cut::to_string).collect();
+            bundle = bundle.with_option("--cut", &cuts.join(" "));
+        }
+        writer.begin(&bundle)?;
+        Ok(Some(writer))
     }
 }
 
@@ -97,11 +114,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     privilege::ensure()?;
     let provided = control::provide(options.congestion)?;
     let stop = StopFlag::on_signals()?;
-    let mut writer = options.out.as_deref().map(ResultsWriter::open).transpose();
-    if let Ok(Some(writer)) = &mut writer {
-        writer.write_scenario(&options.scenario).map_err(cannot_write)?;
-    }
-    let mut writer = writer.map_err(cannot_write)?;
+    let mut writer = options.writer().map_err(cannot_write)?;
     let progress = Progress::new(options.schemes.len() * options.repeat as usize);
     let control = play_control(&options.scenario.workload, &stop, &progress)?;
     let mut records = Vec::new();
@@ -115,6 +128,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
                 tls: options.tls,
                 seed: options.seed + repeat,
                 cuts: &options.cuts,
+                version: &options.version,
                 program: &options.program,
             };
             let (mut record, outcome) = run_valid(&plan, records.len(), true, &stop, &progress)?;
@@ -132,6 +146,9 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
         }
     }
     drop(progress);
+    if let Some(writer) = writer {
+        writer.finish().map_err(cannot_write)?;
+    }
     if !options.json {
         let table = weftline_scenario::render_table(&Comparison::all(&records));
         ignore_closed_pipe(writeln!(io::stdout(), "{table}"))?;
@@ -248,5 +265,8 @@ fn ignore_closed_pipe(written: io::Result<()>) -> Result<(), LabError> {
 }
 
 pub(crate) fn cannot_write(error: ResultsError) -> LabError {
-    LabError::Failed(error.to_string())
+    match error.is_wrong_use() {
+        true => LabError::Usage(error.to_string()),
+        false => LabError::Failed(error.to_string()),
+    }
 }

@@ -40,6 +40,7 @@ pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(
         seed,
         tls: false,
         cuts: &[],
+        version: env!("CARGO_PKG_VERSION"),
         program,
     };
     let testbed = plan.testbed(Start::FirstData(DATA_FROM))?;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weftline_scenario::{Case, Congestion, ResultsWriter, RunRecord, Sweep, VideoRecord, Workload};
+use weftline_scenario::{
+    Bundle, Case, Congestion, ResultsWriter, RunRecord, Sweep, VideoRecord, Workload, read_runs,
+};
 
 use crate::LabError;
 use crate::child::StopFlag;
@@ -34,12 +36,15 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct SweepOptions {
     /// The sweep.
     pub sweep: Sweep,
-    /// Where the results go; the runs found there are not done again.
+    /// Where the results go; runs found there are not done again, but for those that failed or are
+    /// invalid.
     pub out: PathBuf,
     /// How many runs at once.
     pub jobs: usize,
     /// One JSON object per run on standard output.
     pub json: bool,
+    /// The program's version, for the records and what is kept beside them.
+    pub version: String,
     /// The program started as the lab's endpoints and daemons.
     pub program: PathBuf,
 }
@@ -54,8 +59,11 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
     if !(1..=JOBS_MAX).contains(jobs) {
         return Err(LabError::Usage(format!("--jobs: 1 to {JOBS_MAX}")));
     }
-    let writer = ResultsWriter::open(out).map_err(cannot_write)?;
-    let done = writer.resume(sweep).map_err(cannot_write)?;
+    let mut writer = ResultsWriter::open(out).map_err(cannot_write)?;
+    let bundle = Bundle::of_sweep(sweep, "lab", &options.version);
+    writer.begin(&bundle).map_err(cannot_write)?;
+    let done = writer.done().map_err(cannot_write)?;
+    let again = read_runs(out).map_err(cannot_write)?.len() - done.len();
     let mut cases = Vec::new();
     for case in sweep.cases() {
         let case = case.map_err(|error| LabError::Usage(error.to_string()))?;
@@ -70,6 +78,10 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
     if cases.len() < before {
         let (there, out) = (before - cases.len(), out.display());
         progress.line(&format!("{out}: {there} of {before} runs are there already"));
+    }
+    if again > 0 {
+        let out = out.display();
+        progress.line(&format!("{out}: {again} more failed or are invalid and are done again"));
     }
     let provided = control::provide_all(cases.iter().map(|case| case.congestion))?;
     let controls = controls(&cases, &stop, &progress)?;
@@ -90,9 +102,10 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
         }
     });
     drop(progress);
-    match lock(&state).failure.take() {
+    let State { writer, failure, .. } = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match failure {
         Some(failure) => Err(failure),
-        None => weftline_scenario::read_runs(out).map_err(cannot_write),
+        None => writer.finish().and_then(|()| read_runs(out)).map_err(cannot_write),
     }
 }
 
@@ -202,6 +215,7 @@ impl Room<'_> {
             seed: case.seed,
             tls: false,
             cuts: &[],
+            version: &self.options.version,
             program: &self.options.program,
         };
         let at = lock(state).finished;

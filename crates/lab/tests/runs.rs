@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use support::alone;
 use weftline_judged::{Attempt, verdict};
-use weftline_lab::{LabError, LabOptions, run_many};
-use weftline_scenario::{RunRecord, Scenario, Scheme, SeriesReader, Workload, read_runs};
+use weftline_lab::{LabError, LabOptions, SweepOptions, run_many, run_sweep};
+use weftline_scenario::{RunRecord, Scenario, Scheme, SeriesReader, Sweep, Workload, read_runs};
 
 /// What a full-size TCP segment carries of the 1500 bytes it takes on the link.
 const TCP_SHARE: f64 = 1448.0 / 1500.0;
@@ -90,6 +90,64 @@ fn every_scheme_runs_and_is_recorded() {
         assert!(delay.p50 >= 5.0 && delay.p50 <= delay.p99 && delay.p99 <= delay.max);
         assert!(record.cpu_seconds.unwrap() > 0.0 && record.peak_memory_bytes.unwrap() > 0);
     }
+}
+
+#[test]
+fn a_sweep_makes_invalid_runs_again() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("two-paths.toml"), TWO_PATHS).unwrap();
+    let text = "scenario = 'two-paths.toml'\nscheme = 'single:fast'\nseed = [1, 2]\nwarmup = '0s'\n\
+                duration = '1s'\n";
+    let options = SweepOptions {
+        sweep: Sweep::parse("mine.toml", text, Some(dir.path())).unwrap(),
+        out: dir.path().join("out"),
+        jobs: 1,
+        json: false,
+        version: "0.1.0+0123456789ab".to_owned(),
+        program: PathBuf::from(env!("CARGO_BIN_EXE_weftline-lab-test")),
+    };
+    let Some(first) = support::possible(run_sweep(&options)) else { return };
+    assert!(first.iter().all(|run| run.completed && run.version == options.version), "{first:?}");
+    // Whether the machine kept them valid or not: now one is and one is not.
+    let mut told = first.clone();
+    for (run, valid) in told.iter_mut().zip([true, false]) {
+        run.emulator.as_mut().unwrap().valid = valid;
+        run.goodput_mbps = Some(-1.0);
+    }
+    let lines = told.iter().map(|run| serde_json::to_string(run).unwrap() + "\n");
+    std::fs::write(options.out.join("runs.jsonl"), lines.collect::<String>()).unwrap();
+    let again = support::possible(run_sweep(&options)).unwrap();
+    assert_eq!(again, read_runs(&options.out).unwrap());
+    assert_eq!(again.iter().map(|run| run.seed).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(again[0], told[0], "what counts stays");
+    assert!(again[1].goodput_mbps.unwrap() >= 0.0, "what does not is measured anew");
+    let mut series = SeriesReader::open(&options.out).unwrap();
+    let mut firsts = [0, 0];
+    while let Some(row) = series.next_row().unwrap() {
+        let sample = row.sample;
+        let is_first = sample.time_s == 0.1 && sample.path.is_empty();
+        firsts[row.run] += usize::from(is_first && sample.metric == "goodput_mbps");
+    }
+    assert_eq!(firsts, [1, 1], "each run has its own series, once");
+}
+
+#[test]
+fn runs_with_another_cut_want_another_directory() {
+    let _alone = alone();
+    let out = tempfile::tempdir().unwrap();
+    let mut options = options(TWO_PATHS, &["single:fast"]);
+    options.scenario.duration = Duration::from_secs(1);
+    options.scenario.warmup = Duration::ZERO;
+    options.out = Some(out.path().to_owned());
+    if runs(&options).is_none() {
+        return;
+    }
+    options.cuts = vec!["slow@1s..".parse().unwrap()];
+    let error = run_many(&options).unwrap_err();
+    assert!(matches!(error, LabError::Usage(_)), "{error}");
+    assert!(error.to_string().contains("have --cut '', not 'slow@1s..'"), "{error}");
+    assert_eq!(read_runs(out.path()).unwrap().len(), 1);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use weftline_scenario::{
-    Comparison, ResultsError, RunRecord, Scenario, SeriesReader, SeriesRow, read_runs,
+    Comparison, RunRecord, Scenario, SeriesReader, SeriesRow, latest, read_runs,
 };
 
 use crate::ReportError;
@@ -17,6 +17,9 @@ const MAX_ROWS: usize = 10_000_000;
 /// Points of a series: seconds and value.
 pub(crate) type Points = Vec<(f64, f64)>;
 
+/// Series by run, metric and path.
+type Series = BTreeMap<(usize, String, String), Points>;
+
 /// A results directory.
 pub(crate) struct Data {
     /// The directory's name, for the title.
@@ -27,8 +30,7 @@ pub(crate) struct Data {
     pub(crate) scenarios: BTreeMap<String, Scenario>,
     /// An evaluation of tiled video, if there is one.
     pub(crate) vr: Option<VrData>,
-    /// By run, metric and path.
-    series: BTreeMap<(usize, String, String), Points>,
+    series: Series,
 }
 
 impl Data {
@@ -42,10 +44,11 @@ impl Data {
         if records.is_empty() && vr.is_none() {
             return Err(ReportError::NoRuns(dir.join("runs.jsonl")));
         }
-        let series = read_series(dir)?;
+        let mut series = read_series(dir)?;
+        once(&mut records, &mut series);
         // After its own, whose numbers the series go by.
         for other in beside {
-            records.extend(read_runs(other)?);
+            add_new(&mut records, read_runs(other)?);
         }
         let runs_with_series: BTreeSet<usize> = series.keys().map(|(run, _, _)| *run).collect();
         let (_, single) = Sweeps::split(&records, &|run| runs_with_series.contains(&run));
@@ -86,6 +89,30 @@ impl Data {
     }
 }
 
+/// Leaves each run once, with its series: the last record counts.
+fn once(records: &mut Vec<RunRecord>, series: &mut Series) {
+    let places = latest(records);
+    if places.len() == records.len() {
+        return;
+    }
+    let numbers: BTreeMap<usize, usize> =
+        places.iter().enumerate().map(|(number, &place)| (place, number)).collect();
+    let moved = std::mem::take(series).into_iter().filter_map(|((run, metric, path), points)| {
+        Some(((*numbers.get(&run)?, metric, path), points))
+    });
+    *series = moved.collect();
+    *records = places.iter().map(|&place| records[place].clone()).collect();
+}
+
+/// Adds the runs that are not there yet, each once.
+fn add_new(records: &mut Vec<RunRecord>, more: Vec<RunRecord>) {
+    let there: BTreeSet<String> = records.iter().map(RunRecord::run_id).collect();
+    let places = latest(&more);
+    let mut more: Vec<Option<RunRecord>> = more.into_iter().map(Some).collect();
+    let more = places.into_iter().filter_map(|place| more[place].take());
+    records.extend(more.filter(|record| !there.contains(&record.run_id())));
+}
+
 /// Compares those of the records that are not part of a sweep.
 fn compare(records: &[RunRecord], runs: &[usize]) -> Vec<Comparison> {
     if runs.len() == records.len() {
@@ -102,15 +129,9 @@ fn compare(records: &[RunRecord], runs: &[usize]) -> Vec<Comparison> {
     comparisons
 }
 
-fn read_series(dir: &Path) -> Result<BTreeMap<(usize, String, String), Points>, ReportError> {
-    let mut series: BTreeMap<(usize, String, String), Points> = BTreeMap::new();
-    let mut reader = match SeriesReader::open(dir) {
-        Ok(reader) => reader,
-        Err(ResultsError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(series);
-        }
-        Err(error) => return Err(error.into()),
-    };
+fn read_series(dir: &Path) -> Result<Series, ReportError> {
+    let mut series = Series::new();
+    let Some(mut reader) = SeriesReader::find(dir)? else { return Ok(series) };
     let mut rows = 0;
     // Neighbouring rows mostly belong to few series: look the key up only when it changes.
     while let Some(SeriesRow { run, sample }) = reader.next_row()? {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use weftline_scenario::{
-    DelayMs, EmulatorRecord, PathRecord, ResultsWriter, RunRecord, Sample, Scenario,
+    Bundle, DelayMs, EmulatorRecord, PathRecord, ResultsWriter, RunRecord, Sample, Scenario,
 };
 
 use crate::{ReportError, write_report};
@@ -74,7 +74,7 @@ fn write_results(dir: &Path) {
     let mut writer = ResultsWriter::open(dir).unwrap();
     for name in ["demo", "fbdt-blackout"] {
         let scenario = Scenario::find(name).unwrap();
-        writer.write_scenario(&scenario).unwrap();
+        writer.begin(&Bundle::of_runs(&scenario, "0.1.0")).unwrap();
         for seed in 1..4 {
             for (scheme, share) in [
                 ("single:wifi", 0.96),
@@ -177,6 +177,28 @@ fn a_report_needs_runs_but_no_series() {
     let html = fs::read_to_string(write_report(dir.path(), &[]).unwrap()).unwrap();
     assert!(html.contains("fbdt-blackout") && !html.contains("over time"));
     balanced(&html);
+}
+
+#[test]
+fn a_run_that_is_there_twice_counts_once() {
+    let [dir, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let scenario = Scenario::find("demo").unwrap();
+    for dir in [&dir, &other] {
+        let mut writer = ResultsWriter::open(dir.path()).unwrap();
+        write(&mut writer, &scenario, "linux-mptcp", 1, 0.5);
+        write(&mut writer, &scenario, "fbdt", 1, 0.7);
+        // Left as a process leaves it that was killed.
+        write(&mut writer, &scenario, "linux-mptcp", 1, 0.9);
+    }
+    let data = crate::data::Data::read(dir.path(), &[other.path().to_owned()]).unwrap();
+    let schemes: Vec<_> = data.records.iter().map(|run| run.scheme.as_str()).collect();
+    assert_eq!(schemes, ["linux-mptcp", "fbdt"]);
+    let goodput = data.comparisons[0].rows[0].goodput_mbps.unwrap();
+    assert_eq!((goodput.count, goodput.half_width), (1, None));
+    assert_eq!(Some(goodput.mean), data.records[0].goodput_mbps);
+    // Each has the series that is its own.
+    let first = |run: usize| data.series(run, "goodput_mbps", "")[0].1;
+    assert!(first(0) > first(1), "{} {}", first(0), first(1));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 //! A [`Scenario`] is read from a TOML file and means the same in the lab and in the simulator:
 //! [`PathSpec::down_link`] turns a path into the link model that both drive. A run of a
 //! [`Scheme`] over it ends as a [`RunRecord`] and, with an output directory, as lines of
-//! `runs.jsonl` and `series.csv` ([`ResultsWriter`]). [`Comparison`] lays the records of several
-//! schemes side by side.
+//! `runs.jsonl` and `series.csv` ([`ResultsWriter`]), beside which the directory keeps what made them
+//! ([`Bundle`]). [`Comparison`] lays the records of several schemes side by side.
 
 mod builtin;
 mod document;
@@ -41,11 +41,11 @@ pub use record::{
     SCHEMA_VERSION, ShortTermMbps, VideoRecord,
 };
 pub use results::{
-    ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
+    Bundle, ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
 };
 pub use scenario::Scenario;
 pub use scheme::{Congestion, Scheme, SchemeInfo};
-pub use summary::{Comparison, ComparisonRow, MeanCi, mean_ci95};
+pub use summary::{Comparison, ComparisonRow, MeanCi, latest, mean_ci95};
 pub use sweep::{Case, Sweep};
 pub use table::render_table;
 pub use topology::{CotagSpec, GatewayAps, WideLink};

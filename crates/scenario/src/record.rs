@@ -306,6 +306,19 @@ impl RunRecord {
         self.emulator.is_none_or(|emulator| emulator.valid)
     }
 
+    /// Whether the run is a result: it ended as it should, and is [valid](Self::is_valid). Others
+    /// are made again when a sweep goes on.
+    pub fn counts(&self) -> bool {
+        self.completed && self.error.is_none() && self.is_valid()
+    }
+
+    /// What tells this run from all others: two records with the same are of one run that was made
+    /// twice, and the later one is its result.
+    pub fn run_id(&self) -> String {
+        let Self { world, workload, tls, .. } = self;
+        format!("{world}/{workload}/{tls}/{}", self.case_id())
+    }
+
     /// Payload bytes sent over all paths; `None` if a path does not say.
     pub fn bytes_sent(&self) -> Option<u64> {
         let sent: Option<u64> = self.paths.iter().map(|path| path.bytes_sent).sum();

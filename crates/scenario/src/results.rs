@@ -1,17 +1,26 @@
-//! The files of a results directory: `runs.jsonl`, `series.csv` and the scenarios as run.
+//! The files of a results directory: `runs.jsonl`, `series.csv`, and the bundle of what the runs were
+//! made with.
 //!
-//! They grow run by run and are complete after each, so that what was measured survives a run that
-//! fails. A directory may be used again: later runs are added and counted on.
+//! The files grow run by run and are complete after each, so that what was measured survives a run
+//! that fails. A directory may be used again: later runs are added, and a run that is made again
+//! replaces the earlier one. A directory has one writer at a time, which holds its lock.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::{RunRecord, Scenario, Sweep};
+use crate::RunRecord;
+
+mod bundle;
+#[cfg(test)]
+mod tests;
+mod tidy;
+
+pub use bundle::Bundle;
 
 /// The first line of `series.csv`.
 pub const SERIES_HEADER: &str = "time_s,run,path,metric,value";
@@ -22,8 +31,8 @@ const RUNS: &str = "runs.jsonl";
 /// The series' file.
 const SERIES: &str = "series.csv";
 
-/// The sweep that a directory belongs to.
-const SWEEP: &str = "sweep.toml";
+/// The file whose lock a writer holds. It stays: a lock is the kernel's, and ends with its process.
+const LOCK: &str = ".lock";
 
 /// The longest line that a reader takes, in bytes.
 const MAX_LINE: u64 = 1 << 20;
@@ -32,6 +41,12 @@ const MAX_LINE: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultsError {
+    /// Another process writes to the directory.
+    #[error("another weftline is writing to {dir}; wait until it has ended, or give another --out")]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// A file could not be used.
     #[error("cannot use {file}: {source}")]
     Io {
@@ -45,6 +60,14 @@ pub enum ResultsError {
     OtherSweep {
         /// The sweep that is there.
         file: PathBuf,
+    },
+    /// The directory has results that were made in another way or with something else.
+    #[error("{difference}; give another --out, or remove {runs} to begin anew")]
+    OtherBundle {
+        /// What differs from what is there, and where that is.
+        difference: String,
+        /// The records that are there.
+        runs: PathBuf,
     },
     /// A line is not what it should be.
     #[error("{file}:{line}: {message}")]
@@ -63,6 +86,11 @@ impl ResultsError {
         let file = file.to_owned();
         move |source| Self::Io { file, source }
     }
+
+    /// Whether the directory is fine, and only not the one for these runs.
+    pub const fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::OtherSweep { .. } | Self::OtherBundle { .. })
+    }
 }
 
 /// One value of a time series of a run.
@@ -78,73 +106,59 @@ pub struct Sample<'a> {
     pub value: f64,
 }
 
-/// Writes the files of a results directory.
+/// Writes the files of a results directory. The directory is locked as long as this lives.
 #[derive(Debug)]
 pub struct ResultsWriter {
     dir: PathBuf,
     runs: File,
-    series: File,
+    /// Made with the first sample: runs without series leave no file.
+    series: Option<File>,
     next_run: usize,
+    _lock: File,
 }
 
 impl ResultsWriter {
-    /// Opens `dir` for results, and makes it if need be. Runs that are there stay; half a line
-    /// that a crash left behind goes.
+    /// Opens `dir` for results, and makes it if need be. Runs that are there stay, those that were
+    /// made twice once; half a line that a crash left behind goes.
     ///
     /// # Errors
     ///
-    /// If the directory or its files cannot be made or read.
+    /// If another process writes to the directory, or its files cannot be made or read.
     pub fn open(dir: &Path) -> Result<Self, ResultsError> {
         fs::create_dir_all(dir).map_err(ResultsError::io(dir))?;
+        let lock = lock(dir)?;
+        tidy::recover(dir)?;
+        mend(dir)?;
+        tidy::tidy(dir)?;
         let (runs, next_run) = open_lines(&dir.join(RUNS))?;
-        let (mut series, lines) = open_lines(&dir.join(SERIES))?;
-        if lines == 0 {
-            let header = format!("{SERIES_HEADER}\n");
-            let written = series.write_all(header.as_bytes());
-            written.map_err(ResultsError::io(&dir.join(SERIES)))?;
-        }
-        Ok(Self { dir: dir.to_owned(), runs, series, next_run })
+        let series = dir.join(SERIES);
+        let series = series.exists().then(|| open_series(&series)).transpose()?;
+        Ok(Self { dir: dir.to_owned(), runs, series, next_run, _lock: lock })
     }
 
-    /// Writes the scenario as run, `{name}.toml`, with the trace files it names, so that the
-    /// directory can be run again.
+    /// Says what the runs to come are made with. That is kept beside the results, and compared with
+    /// what the runs that are there were made with.
     ///
     /// # Errors
     ///
-    /// If a file cannot be written.
-    pub fn write_scenario(&self, scenario: &Scenario) -> Result<(), ResultsError> {
-        let mut scenario = scenario.clone();
-        for (index, trace) in scenario.trace_files_mut().enumerate() {
-            // A name of our own: the scenario's may lead out of this directory.
-            let original = Path::new(&trace.file).file_name().unwrap_or_default();
-            trace.file = format!("trace{index}-{}", original.to_string_lossy());
-            let file = self.dir.join(&trace.file);
-            fs::write(&file, &trace.text).map_err(ResultsError::io(&file))?;
-        }
-        let file = self.dir.join(format!("{}.toml", scenario.name));
-        fs::write(&file, scenario.to_string()).map_err(ResultsError::io(&file))
+    /// If these differ, or the bundle cannot be read or written.
+    pub fn begin(&mut self, bundle: &Bundle) -> Result<(), ResultsError> {
+        bundle.keep(&self.dir, self.next_run > 0)
     }
 
-    /// Begins or resumes a sweep: keeps its text as `sweep.toml`, and gives the
-    /// [`case_id`](RunRecord::case_id) of every run that is there already.
+    /// The [`case_id`](RunRecord::case_id) of every run that is there and need not be made again:
+    /// of those that [count](RunRecord::counts).
     ///
     /// # Errors
     ///
-    /// If the directory has another sweep, or its files cannot be read or written.
-    pub fn resume(&self, sweep: &Sweep) -> Result<BTreeSet<String>, ResultsError> {
-        let file = self.dir.join(SWEEP);
-        match fs::read_to_string(&file) {
-            Ok(text) if text == sweep.text() => {}
-            Ok(_) => return Err(ResultsError::OtherSweep { file }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::write(&file, sweep.text()).map_err(ResultsError::io(&file))?;
-            }
-            Err(error) => return Err(ResultsError::io(&file)(error)),
-        }
-        Ok(read_runs(&self.dir)?.iter().map(RunRecord::case_id).collect())
+    /// If the records cannot be read.
+    pub fn done(&self) -> Result<BTreeSet<String>, ResultsError> {
+        let records = read_runs(&self.dir)?;
+        Ok(records.iter().filter(|run| run.counts()).map(RunRecord::case_id).collect())
     }
 
-    /// Adds a run and its series, and gives the run's number in `runs.jsonl`, from 0.
+    /// Adds a run and its series, and gives the run's number in `runs.jsonl`, from 0, until the
+    /// directory is next [tidied](Self::finish).
     ///
     /// # Errors
     ///
@@ -168,18 +182,81 @@ impl ResultsWriter {
         // The record first: its place in the file is the run's number.
         self.runs.write_all(line.as_bytes()).map_err(ResultsError::io(&self.dir.join(RUNS)))?;
         self.next_run += 1;
-        let written = self.series.write_all(rows.as_bytes());
-        written.map_err(ResultsError::io(&self.dir.join(SERIES)))?;
+        if !rows.is_empty() {
+            self.write_rows(&rows)?;
+        }
         Ok(run)
     }
+
+    fn write_rows(&mut self, rows: &str) -> Result<(), ResultsError> {
+        let file = self.dir.join(SERIES);
+        let series = match &mut self.series {
+            Some(series) => series,
+            none => none.insert(open_series(&file)?),
+        };
+        series.write_all(rows.as_bytes()).map_err(ResultsError::io(&file))
+    }
+
+    /// Ends the writing: of a run that was made again the last record stays, in the place of the
+    /// first. A writer that ends otherwise leaves that to the next.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be read or written.
+    pub fn finish(self) -> Result<(), ResultsError> {
+        tidy::tidy(&self.dir)
+    }
+}
+
+/// Locks a directory for this process.
+fn lock(dir: &Path) -> Result<File, ResultsError> {
+    let path = dir.join(LOCK);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(ResultsError::io(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ResultsError::InUse { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(ResultsError::Io { file: path, source }),
+    }
+}
+
+/// Cuts off what a crash has left half, and removes series whose runs were removed.
+fn mend(dir: &Path) -> Result<(), ResultsError> {
+    let series = dir.join(SERIES);
+    let (_, runs) = open_lines(&dir.join(RUNS))?;
+    if runs > 0 && series.exists() {
+        return open_series(&series).map(drop);
+    }
+    // Another header, an error here, is that of somebody else's file.
+    match SeriesReader::find(dir)? {
+        Some(_) => remove(&series),
+        None => Ok(()),
+    }
+}
+
+/// Removes a file if there is one.
+fn remove(file: &Path) -> Result<(), ResultsError> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(ResultsError::io(file)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the series to add to them; a new file gets its header.
+fn open_series(path: &Path) -> Result<File, ResultsError> {
+    let (mut file, lines) = open_lines(path)?;
+    if lines == 0 {
+        let header = format!("{SERIES_HEADER}\n");
+        file.write_all(header.as_bytes()).map_err(ResultsError::io(path))?;
+    }
+    Ok(file)
 }
 
 /// Opens a file of lines to add to it, and counts those there are. A last line without its end is
 /// cut off.
 fn open_lines(path: &Path) -> Result<(File, usize), ResultsError> {
     let open = || -> io::Result<(File, usize)> {
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let (mut end, mut position, mut count) = (0, 0, 0);
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -194,8 +271,9 @@ fn open_lines(path: &Path) -> Result<(File, usize), ResultsError> {
             }
             position += read as u64;
         }
-        file.set_len(end)?;
-        file.seek(SeekFrom::Start(end))?;
+        if position > end {
+            file.set_len(end)?;
+        }
         Ok((file, count))
     };
     open().map_err(ResultsError::io(path))
@@ -238,7 +316,21 @@ pub struct SeriesRow<'a> {
 pub struct SeriesReader(Lines);
 
 impl SeriesReader {
-    /// Opens the series of a results directory.
+    /// Opens the series of a results directory; `None` if it has none, as a sweep that kept none.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or has another header.
+    pub fn find(dir: &Path) -> Result<Option<Self>, ResultsError> {
+        match Self::open(dir) {
+            Err(ResultsError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
+    }
+
+    /// Opens the series of a results directory, which must have some.
     ///
     /// # Errors
     ///
@@ -311,96 +403,5 @@ impl Lines {
 
     fn wrong(&self, message: String) -> ResultsError {
         ResultsError::Line { file: self.file.clone(), line: self.number.max(1), message }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(seed: u64) -> RunRecord {
-        RunRecord { schema: 1, seed, scheme: "fbdt".to_owned(), ..RunRecord::default() }
-    }
-
-    fn sample(time_s: f64, path: &str) -> Sample<'_> {
-        Sample { time_s, path, metric: "goodput_mbps", value: 12.5 }
-    }
-
-    #[test]
-    fn runs_and_series_come_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut writer = ResultsWriter::open(&dir.path().join("deep/er")).unwrap();
-        let dir = dir.path().join("deep/er");
-        assert_eq!(writer.write_run(&record(1), &[sample(0.1, "")]).unwrap(), 0);
-        assert_eq!(writer.write_run(&record(2), &[sample(0.1, "wifi")]).unwrap(), 1);
-        // Complete while the writer is still open.
-        assert_eq!(read_runs(&dir).unwrap(), [record(1), record(2)]);
-        let mut series = SeriesReader::open(&dir).unwrap();
-        let row = series.next_row().unwrap().unwrap();
-        assert_eq!(row, SeriesRow { run: 0, sample: sample(0.1, "") });
-        let row = series.next_row().unwrap().unwrap();
-        assert_eq!(row, SeriesRow { run: 1, sample: sample(0.1, "wifi") });
-        assert_eq!(series.next_row().unwrap(), None);
-    }
-
-    #[test]
-    fn a_directory_is_used_again_after_a_crash() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path();
-        let mut writer = ResultsWriter::open(dir).unwrap();
-        writer.write_run(&record(1), &[sample(0.1, "")]).unwrap();
-        for file in [RUNS, SERIES] {
-            let mut file = OpenOptions::new().append(true).open(dir.join(file)).unwrap();
-            file.write_all(b"half a li").unwrap();
-        }
-        let mut writer = ResultsWriter::open(dir).unwrap();
-        assert_eq!(writer.write_run(&record(2), &[sample(0.1, "")]).unwrap(), 1);
-        assert_eq!(read_runs(dir).unwrap(), [record(1), record(2)]);
-        let mut series = SeriesReader::open(dir).unwrap();
-        let mut runs = Vec::new();
-        while let Some(row) = series.next_row().unwrap() {
-            runs.push(row.run);
-        }
-        assert_eq!(runs, [0, 1]);
-    }
-
-    #[test]
-    fn a_sweep_is_resumed_where_it_stopped() {
-        let sweep = |text| Sweep::parse("mine.toml", text, None).unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path();
-        let mine = sweep("scenario = 'demo'\nscheme = 'fbdt'\nseed = [1, 2]");
-        let mut writer = ResultsWriter::open(dir).unwrap();
-        assert_eq!(writer.resume(&mine).unwrap(), BTreeSet::new());
-        let case = mine.cases().next().unwrap().unwrap();
-        let (scenario, congestion) = (case.scenario.name.clone(), case.congestion.to_string());
-        writer.write_run(&RunRecord { scenario, congestion, ..record(1) }, &[]).unwrap();
-        let done = ResultsWriter::open(dir).unwrap().resume(&mine).unwrap();
-        let left: Vec<_> =
-            mine.cases().flatten().filter(|case| !done.contains(&case.id())).collect();
-        assert_eq!(left.iter().map(|case| case.seed).collect::<Vec<_>>(), [2]);
-        let other = writer.resume(&sweep("scenario = 'demo'\nscheme = 'fbdt'")).unwrap_err();
-        assert!(other.to_string().contains("sweep.toml is another sweep"), "{other}");
-    }
-
-    #[test]
-    fn wrong_lines_are_named() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path();
-        assert!(matches!(read_runs(dir), Err(ResultsError::Io { .. })));
-        fs::write(dir.join(RUNS), "\n{\"schema\":1}\n").unwrap();
-        let error = read_runs(dir).unwrap_err().to_string();
-        assert!(error.contains("runs.jsonl:2: is no run: missing field"), "{error}");
-        for (rows, line) in [("0.1,0,,m", 2), ("0.1,0,,m,1\n0.2,x,,m,1", 3), ("1,0,,m,1,", 2)] {
-            fs::write(dir.join(SERIES), format!("{SERIES_HEADER}\n{rows}\n")).unwrap();
-            let mut series = SeriesReader::open(dir).unwrap();
-            let error = loop {
-                match series.next_row() {
-                    Ok(row) => assert!(row.is_some(), "no error"),
-                    Err(error) => break error.to_string(),
-                }
-            };
-            assert!(error.contains(&format!("series.csv:{line}: is no row")), "{error}");
-        }
     }
 }

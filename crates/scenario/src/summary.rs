@@ -96,10 +96,12 @@ pub struct ComparisonRow {
 }
 
 impl Comparison {
-    /// Groups `records` into comparisons, in the order in which they first appear.
+    /// Groups `records` into comparisons, in the order in which they first appear. A run that was
+    /// made twice counts once: see [`latest`].
     pub fn all(records: &[RunRecord]) -> Vec<Self> {
         let mut groups: Vec<(&RunRecord, Vec<usize>)> = Vec::new();
-        for (run, record) in records.iter().enumerate() {
+        for run in latest(records) {
+            let record = &records[run];
             match groups.iter_mut().find(|(first, _)| experiment(first) == experiment(record)) {
                 Some((_, runs)) => runs.push(run),
                 None => groups.push((record, vec![run])),
@@ -128,6 +130,22 @@ impl Comparison {
             rows: schemes.into_iter().map(row).collect(),
         }
     }
+}
+
+/// The places of the records that count, in the order in which their runs first appear: of a run
+/// that was made twice, with the same seed and all, the last record. Counted twice, it would make
+/// an interval of equal values.
+pub fn latest(records: &[RunRecord]) -> Vec<usize> {
+    let mut known = BTreeMap::new();
+    let mut places = Vec::new();
+    for (place, record) in records.iter().enumerate() {
+        let at = *known.entry(record.run_id()).or_insert(places.len());
+        match places.get_mut(at) {
+            Some(earlier) => *earlier = place,
+            None => places.push(place),
+        }
+    }
+    places
 }
 
 /// What runs must have in common to be compared.
@@ -254,6 +272,21 @@ mod tests {
         let share = row("single:wifi").ratio_to_sum.unwrap().mean;
         assert!((share - 0.3).abs() < 1e-12, "{share}");
         assert_eq!(row("fbdt").runs, [2, 5, 6]);
+    }
+
+    #[test]
+    fn a_run_that_was_made_twice_counts_once() {
+        let records = [
+            run("fbdt", 1, 10.0),
+            run("fbdt", 1, 20.0),
+            RunRecord { world: "sim".to_owned(), ..run("fbdt", 1, 5.0) },
+            RunRecord { case: [("a".to_owned(), "1".to_owned())].into(), ..run("fbdt", 1, 40.0) },
+        ];
+        assert_eq!(latest(&records), [1, 2, 3]);
+        let comparisons = Comparison::all(&records[..2]);
+        let row = &comparisons[0].rows[0];
+        let mean = MeanCi { mean: 20.0, half_width: None, count: 1 };
+        assert_eq!((&row.runs[..], row.goodput_mbps), (&[1][..], Some(mean)));
     }
 
     #[test]

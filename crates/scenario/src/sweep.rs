@@ -55,8 +55,20 @@ pub struct Sweep {
 /// A scenario to be edited.
 #[derive(Clone, Debug)]
 struct Base {
+    /// Its file, as the sweep names it.
+    file: String,
+    text: String,
     table: Toml,
+    traces: Traces,
+}
+
+/// The trace files of a scenario and of the sweep's keys for it.
+#[derive(Clone, Debug)]
+struct Traces {
     folder: Folder,
+    /// The texts by the names that the scenario has for them. Every run gets these, even if a file
+    /// changes while the sweep runs.
+    kept: BTreeMap<PathBuf, String>,
 }
 
 /// Where the trace files of a scenario lie.
@@ -191,8 +203,7 @@ impl Sweep {
         let about = table.take("about").map(|about| about.text().map(str::to_owned));
         let about = about.transpose()?.unwrap_or_default();
         let scenarios = table.need("scenario", "scenario = \"demo\"")?.one_or_more()?;
-        let scenarios = scenarios.iter().map(|name| Base::find(name, folder));
-        let scenarios = scenarios.collect::<Result<_, _>>()?;
+        let scenarios = bases(&scenarios, folder)?;
         let schemes = table.need("scheme", "scheme = [\"fbdt\", \"min-rtt\"]")?;
         let (scheme_line, schemes) = (schemes.line(), names(schemes)?);
         let congestions = match table.take("congestion") {
@@ -235,6 +246,7 @@ impl Sweep {
             random,
             len: 0,
         };
+        sweep.keep_traces();
         sweep.check(&table)?;
         sweep.len = sweep.exact_len();
         table.finish()?;
@@ -269,6 +281,33 @@ impl Sweep {
     /// The file's text: a directory of results keeps it, to see that it is resumed with the same.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The scenario files that the sweep names and the trace files that these and its keys name,
+    /// with their texts. A trace is named by its path from the folder of the sweep.
+    pub fn files(&self) -> impl Iterator<Item = (String, &str)> {
+        self.scenarios.iter().flat_map(|base| {
+            let folder = Path::new(&base.file).parent().unwrap_or(Path::new(""));
+            let traces = base.traces.kept.iter();
+            let traces = traces
+                .map(move |(file, text)| (folder.join(file).display().to_string(), text.as_str()));
+            std::iter::once((base.file.clone(), base.text.as_str())).chain(traces)
+        })
+    }
+
+    /// Keeps the trace files that the keys of the sweep name. What cannot be read fails with the
+    /// case that wants it.
+    fn keep_traces(&mut self) {
+        let mut names = Vec::new();
+        for Setting { key, value, .. } in &self.grid {
+            value.iter().for_each(|value| values::files(key, value, &mut names));
+        }
+        for Setting { key, value, .. } in self.random.iter().flat_map(|random| &random.keys) {
+            value.constants(key, &mut |key, value| values::files(key, value, &mut names));
+        }
+        for base in &mut self.scenarios {
+            base.traces.keep(&names);
+        }
     }
 
     /// How many runs it makes; never zero.
@@ -382,14 +421,14 @@ impl Sweep {
             without = edit::keep(&mut table, value).map_err(|error| self.wrong(line, &error))?;
             case.retain(|key, _| !without.iter().any(|path| edit::is_of_path(key, path)));
         }
-        let scenario = self.read(&table, &choice.base.folder)?;
+        let scenario = self.read(&table, &choice.base.traces)?;
         Ok(Variant { scenario, case, draw: choice.draw, without })
     }
 
     /// Reads the edited scenario. An error is put where the sweep set the key that it names.
-    fn read(&self, table: &Toml, folder: &Folder) -> Result<Scenario, ScenarioError> {
+    fn read(&self, table: &Toml, traces: &Traces) -> Result<Scenario, ScenarioError> {
         let text = table.to_string();
-        let read = Scenario::parse("", &text, &|trace| folder.load(trace));
+        let read = Scenario::parse("", &text, &|trace| traces.load(trace));
         read.map_err(|error| match error {
             ScenarioError::Invalid { file, message, .. } if file.is_empty() => {
                 let settings = self.grid.iter().map(|setting| (&setting.key, setting.line));
@@ -467,7 +506,8 @@ impl Base {
     fn find(value: &Value<'_>, folder: Option<&Path>) -> Result<Self, ScenarioError> {
         let name = value.text()?;
         if let Some(Builtin { name, text }) = BUILTIN.iter().find(|builtin| builtin.name == name) {
-            return Self::parse(&format!("{name}.toml"), text, Folder::BuiltIn);
+            let file = format!("{name}.toml");
+            return Self::parse(&file, &file, (*text).to_owned(), Folder::BuiltIn);
         }
         let path = match folder {
             Some(folder) if name.ends_with(".toml") => folder.join(name),
@@ -482,22 +522,60 @@ impl Base {
         let text = read_bounded(&path)
             .map_err(|error| value.error(format!("cannot read {}: {error}", path.display())))?;
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-        Self::parse(&path.display().to_string(), &text, Folder::Disk(folder))
+        Self::parse(&path.display().to_string(), name, text, Folder::Disk(folder))
     }
 
-    /// Reads the scenario as it stands, for its own errors with their lines.
-    fn parse(file: &str, text: &str, folder: Folder) -> Result<Self, ScenarioError> {
-        Scenario::parse(file, text, &|trace| folder.load(trace))?;
+    /// Reads the scenario as it stands, for its own errors with their lines. `path` is what these
+    /// call the file, `file` what the sweep calls it.
+    fn parse(path: &str, file: &str, text: String, folder: Folder) -> Result<Self, ScenarioError> {
+        let mut traces = Traces { folder, kept: BTreeMap::new() };
+        let mut scenario = Scenario::parse(path, &text, &|trace| traces.load(trace))?;
+        let files = scenario.trace_files_mut();
+        traces.kept = files.map(|trace| (trace.file.clone().into(), trace.text.clone())).collect();
         let table = text.parse::<Toml>().expect("it has just been read as TOML");
-        Ok(Self { table, folder })
+        Ok(Self { file: file.to_owned(), text, table, traces })
+    }
+
+    /// The name that the records of its runs have.
+    fn name(&self) -> Option<&str> {
+        self.table.get("name")?.as_str()
     }
 }
 
-impl Folder {
+/// The scenarios of a sweep. A name that two of them have would make one run of two.
+fn bases(values: &[Value<'_>], folder: Option<&Path>) -> Result<Vec<Base>, ScenarioError> {
+    let mut bases: Vec<Base> = Vec::new();
+    for value in values {
+        let base = Base::find(value, folder)?;
+        if let Some(other) = bases.iter().find(|other| other.name() == base.name()) {
+            let name = base.name().unwrap_or_default();
+            return Err(value.error(match other.file == base.file {
+                true => "is listed twice".to_owned(),
+                false => format!(
+                    "has the name '{name}' in it, as '{}' has; give it one of its own",
+                    other.file
+                ),
+            }));
+        }
+        bases.push(base);
+    }
+    Ok(bases)
+}
+
+impl Traces {
+    fn keep(&mut self, names: &[PathBuf]) {
+        for name in names {
+            if let Ok(text) = self.load(name) {
+                self.kept.insert(name.clone(), text);
+            }
+        }
+    }
+
     fn load(&self, trace: &Path) -> io::Result<String> {
-        match self {
-            Self::BuiltIn => builtin::trace(trace),
-            Self::Disk(folder) => read_bounded(&folder.join(trace)),
+        match (self.kept.get(trace), &self.folder) {
+            (Some(text), _) => Ok(text.clone()),
+            (None, Folder::BuiltIn) => builtin::trace(trace),
+            (None, Folder::Disk(folder)) => read_bounded(&folder.join(trace)),
         }
     }
 }

@@ -9,8 +9,8 @@ use weftline_core::{Bitrate, ByteCount, Instant};
 use weftline_link::{Link, LinkConfig, LossModel, QueueLimit, RateTrace, Verdict};
 
 use crate::{
-    BUILTIN, Congestion, QueueSpec, RateSpec, ResultsWriter, Scenario, ScenarioError, Scheme,
-    TraceFormat, VideoSpec, Workload,
+    BUILTIN, Bundle, Congestion, QueueSpec, RateSpec, ResultsWriter, Scenario, ScenarioError,
+    Scheme, TraceFormat, VideoSpec, Workload,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -465,8 +465,8 @@ fn a_scenario_as_run_reads_back() {
     let texts = BUILTIN.iter().map(|builtin| builtin.scenario().unwrap());
     for scenario in texts.chain([FULL, GATEWAY, SHARED].map(|text| parse(text).unwrap())) {
         let dir = tempfile::tempdir().unwrap();
-        let writer = ResultsWriter::open(dir.path()).unwrap();
-        writer.write_scenario(&scenario).unwrap();
+        let mut writer = ResultsWriter::open(dir.path()).unwrap();
+        writer.begin(&Bundle::of_runs(&scenario, "0.1.0")).unwrap();
         let file = dir.path().join(format!("{}.toml", scenario.name));
         let again = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
         let link = |scenario: &Scenario, index: usize| {

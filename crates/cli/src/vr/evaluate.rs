@@ -244,7 +244,7 @@ fn record(outcome: &SessionOutcome, rates: &Rates, warm_up: usize) -> VrRecord {
         dropped_tiles: gops.iter().map(|gop| gop.dropped as f64).sum::<f64>() / count,
         sent_bytes: gops.iter().map(|gop| gop.sent.as_u64()).sum(),
         carried_bytes: gops.iter().map(|gop| gop.carried.as_u64()).sum(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: crate::VERSION.to_owned(),
         ..VrRecord::default()
     }
 }

@@ -177,8 +177,8 @@ impl RateArgs {
             known && record.congestion == self.congestion && record.workload == "bulk"
         };
         let mut samples: BTreeMap<usize, Vec<(f64, String, f64)>> = BTreeMap::new();
-        let mut reader = SeriesReader::open(dir)?;
-        while let Some(row) = reader.next_row()? {
+        let mut reader = SeriesReader::find(dir)?;
+        while let Some(row) = reader.as_mut().map_or(Ok(None), SeriesReader::next_row)? {
             let Sample { time_s, path, metric, value } = row.sample;
             if metric == GOODPUT && records.get(row.run).is_some_and(wanted) {
                 samples.entry(row.run).or_default().push((time_s, path.to_owned(), value));

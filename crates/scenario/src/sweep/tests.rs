@@ -221,6 +221,21 @@ fn wrong_sweeps_name_file_line_key_and_remedy() {
 }
 
 #[test]
+fn a_scenario_is_named_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let demo = BUILTIN.iter().find(|builtin| builtin.name == "demo").unwrap();
+    std::fs::write(dir.path().join("other.toml"), demo.text).unwrap();
+    for (list, message) in [
+        ("['demo', 'demo']", "key 'scenario[1]': is listed twice"),
+        ("['demo', 'other.toml']", "has the name 'demo' in it, as 'demo.toml' has; give it one"),
+    ] {
+        let text = format!("scenario = {list}\nscheme = 'fbdt'");
+        let error = Sweep::parse("some.toml", &text, Some(dir.path())).unwrap_err().to_string();
+        assert!(error.starts_with("some.toml:1: ") && error.contains(message), "{error}");
+    }
+}
+
+#[test]
 fn one_wrong_case_leaves_the_others() {
     let text = "scenario = 'demo'\nscheme = ['fbdt', 'min-rtt']\n[set]\n\
                 'path.wifi.rate' = ['3Mbps', 'fast', '4Mbps']";

@@ -1,6 +1,7 @@
 //! The values that a sweep gives a key: listed, over a range, or drawn.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use weftline_core::rng::Rng;
@@ -72,7 +73,31 @@ pub(super) fn describe(key: &str, value: &toml::Value, case: &mut BTreeMap<Strin
     }
 }
 
+/// Adds the trace files that the value names, at a key that ends with `file` or within it.
+pub(super) fn files(key: &str, value: &toml::Value, names: &mut Vec<PathBuf>) {
+    match value {
+        toml::Value::Table(table) => table.iter().for_each(|(key, value)| files(key, value, names)),
+        toml::Value::Array(values) => values.iter().for_each(|value| files(key, value, names)),
+        toml::Value::String(name) if key.rsplit('.').next() == Some("file") => {
+            names.push(name.into());
+        }
+        _ => {}
+    }
+}
+
 impl Drawn {
+    /// Shows every value that is not of a range, with the innermost key that it stands at.
+    pub(super) fn constants(&self, key: &str, see: &mut dyn FnMut(&str, &toml::Value)) {
+        match self {
+            Self::Choice(choices) => choices.iter().for_each(|choice| choice.constants(key, see)),
+            Self::Constant(value) => see(key, value),
+            Self::Range(_) => {}
+            Self::Table(entries) => {
+                entries.iter().for_each(|(key, drawn)| drawn.constants(key, see));
+            }
+        }
+    }
+
     pub(super) fn read(value: Value<'_>) -> Result<Self, ScenarioError> {
         if value.is_array() {
             let empty = value.error("is an empty list; give at least one choice");
