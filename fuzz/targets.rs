@@ -11,7 +11,10 @@ use weftline_core::path::{PathId, SubflowId};
 use weftline_core::policy::{PathPolicy, Role};
 use weftline_core::scheduler::Entry;
 use weftline_core::session::{MessageId, MessageLimits, MessageOptions};
-use weftline_core::wire::{Greeting, Hello, PolicyNote, Preamble, Record, WireError};
+use weftline_core::wire::{
+    Greeting, Hello, MAX_JOIN_ADDRESSES, PolicyNote, Preamble, Record, WireError,
+    check_join_address,
+};
 use weftline_core::{Bitrate, ByteCount, Instant, RateCap, Session, SessionConfig};
 
 /// Any bytes decode to records, "incomplete" or an error; a record encodes to what decodes to it.
@@ -54,8 +57,17 @@ pub fn handshake(bytes: &[u8]) {
     } else {
         assert!(end.is_some(), "nobody is listened to for ever");
     }
-    if let Some(Ok(Some(Record::Hello(hello)))) = end {
-        open(&hello);
+    match end {
+        Some(Ok(Some(Record::Hello(hello)))) => open(&hello),
+        Some(Ok(Some(Record::HelloReply(reply)))) => {
+            assert!(reply.join_addresses.len() <= MAX_JOIN_ADDRESSES);
+            for address in reply.join_addresses {
+                // Whatever it is, it can be judged, and what is good without loopback is good with it.
+                let strict = check_join_address(address, false);
+                assert!(strict.is_err() || check_join_address(address, true).is_ok());
+            }
+        }
+        _ => {}
     }
 }
 

@@ -1,9 +1,11 @@
 //! What is said before a subflow carries data: the preamble, hello and join with their answers.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::join_address;
 use super::policy::PolicyNote;
 use super::varint::{self, Reader};
 use super::{Record, VERSION, WireError};
@@ -176,12 +178,18 @@ pub struct HelloReply {
     pub join_secret: [u8; 32],
     /// The longest message that the server takes, in bytes, as [`Hello::messages`].
     pub messages: u64,
+    /// Where this server takes joins, at most [`MAX_JOIN_ADDRESSES`](super::MAX_JOIN_ADDRESSES);
+    /// without any, where it was told hello.
+    pub join_addresses: Vec<SocketAddr>,
 }
 
 impl std::fmt::Debug for HelloReply {
     /// Without the secret, which is nobody's business in a log.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HelloReply").field("messages", &self.messages).finish_non_exhaustive()
+        f.debug_struct("HelloReply")
+            .field("messages", &self.messages)
+            .field("join_addresses", &self.join_addresses)
+            .finish_non_exhaustive()
     }
 }
 
@@ -281,12 +289,21 @@ impl HelloReply {
     pub(super) fn put(&self, out: &mut impl BufMut) {
         out.put_slice(&self.session);
         out.put_slice(&self.join_secret);
-        put_messages(out, self.messages);
+        if self.join_addresses.is_empty() {
+            put_messages(out, self.messages);
+        } else {
+            varint::put(out, self.messages);
+            join_address::put(out, &self.join_addresses);
+        }
     }
 
     pub(super) fn read(body: &mut Reader<'_>) -> Option<Self> {
-        let (session, join_secret) = (body.array()?, body.array()?);
-        Some(Self { session, join_secret, messages: read_messages(body)? })
+        Some(Self {
+            session: body.array()?,
+            join_secret: body.array()?,
+            messages: read_messages(body)?,
+            join_addresses: join_address::read(body)?,
+        })
     }
 }
 

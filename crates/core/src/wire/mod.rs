@@ -5,6 +5,7 @@
 //! "incomplete" or an error, never a panic, and never an allocation larger than the input.
 
 mod handshake;
+mod join_address;
 mod message;
 mod policy;
 mod record;
@@ -16,6 +17,7 @@ mod tests;
 pub use handshake::{
     Greeting, Hello, HelloNonce, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal,
 };
+pub use join_address::{JoinAddressError, MAX_JOIN_ADDRESSES, check_join_address};
 pub use message::{Bounds, Cancel, Fate};
 pub use policy::{PolicyChange, PolicyNote};
 pub use record::{Ack, Data, Echo, Record, data_header};
@@ -23,7 +25,7 @@ pub use varint::VARINT_MAX;
 
 /// The version of the protocol spoken here: peers of another major version are refused, a higher
 /// minor version only adds records and fields that may be ignored.
-pub const VERSION: (u8, u8) = (1, 2);
+pub const VERSION: (u8, u8) = (1, 3);
 
 /// The longest record body: a data record's largest payload and its offset.
 pub const MAX_BODY: u64 = MAX_PAYLOAD + 16;
@@ -63,6 +65,9 @@ pub enum WireError {
     /// A record type that must be understood and is not.
     #[error("an unknown record of critical type {0:#x}")]
     UnknownCritical(u64),
+    /// An address for joins that no server may announce.
+    #[error(transparent)]
+    JoinAddress(#[from] JoinAddressError),
     /// A record where another was due.
     #[error("a record where {0} was due")]
     Unexpected(&'static str),

@@ -1,3 +1,5 @@
+use std::net::{IpAddr, SocketAddr};
+
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
@@ -70,6 +72,13 @@ fn hello() -> impl Strategy<Value = Hello> {
     })
 }
 
+/// As they are once read: an IPv4 address in IPv6 clothes is taken for what it is.
+fn join_addresses() -> impl Strategy<Value = Vec<SocketAddr>> {
+    let address =
+        any::<(IpAddr, u16)>().prop_map(|(ip, port)| SocketAddr::new(ip.to_canonical(), port));
+    proptest::collection::vec(address, 0..=MAX_JOIN_ADDRESSES)
+}
+
 fn bounds() -> impl Strategy<Value = Bounds> {
     (0u64..1 << 60, 1u64..1 << 60, number()).prop_map(|(offset, len, tag)| Bounds {
         offset,
@@ -103,10 +112,14 @@ fn record() -> impl Strategy<Value = Record> {
     );
     let change =
         (number(), note()).prop_map(|(path, note)| Record::PathPolicy(PolicyChange { path, note }));
-    let reply =
-        (any::<([u8; 16], [u8; 32])>(), number()).prop_map(|((session, join_secret), messages)| {
-            HelloReply { session, join_secret, messages }
-        });
+    let reply = (any::<([u8; 16], [u8; 32])>(), number(), join_addresses()).prop_map(
+        |((session, join_secret), messages, join_addresses)| HelloReply {
+            session,
+            join_secret,
+            messages,
+            join_addresses,
+        },
+    );
     prop_oneof![
         ack().prop_map(Record::Ack),
         bounds().prop_map(Record::Message),
@@ -225,6 +238,51 @@ fn records_of_version_1_0_are_understood() {
         varint::put(&mut old, body.len() as u64);
         old.extend_from_slice(body);
         assert_eq!(Record::decode(&mut old), Ok(Some(record)));
+    }
+}
+
+/// The answer to a hello, with `end` behind the number and the secret.
+fn hello_reply(end: &[u8]) -> Result<Option<Record>, WireError> {
+    let body = [&[1; 16][..], &[2; 32], end].concat();
+    let mut record = BytesMut::from(&[0x02][..]);
+    varint::put_bytes(&mut record, &body);
+    Record::decode(&mut record)
+}
+
+#[test]
+fn join_addresses_follow_the_longest_message() {
+    let reply = |messages, addresses: &[&str]| {
+        let join_addresses = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        let (session, join_secret) = ([1; 16], [2; 32]);
+        Record::HelloReply(HelloReply { session, join_secret, messages, join_addresses })
+    };
+    let v4 = [6, 192, 0, 2, 1, 0x1b, 0x58];
+    let v6 = [&[18, 0x20, 1, 0x0d, 0xb8][..], &[0; 11], &[1, 0x01, 0xbb]].concat();
+    for (end, record) in [
+        // Servers of version 1.2 and older say nothing, or the longest message.
+        (vec![], reply(0, &[])),
+        (vec![9], reply(9, &[])),
+        ([&[0, 1][..], &v4].concat(), reply(0, &["192.0.2.1:7000"])),
+        ([&[9, 2][..], &v6, &v4].concat(), reply(9, &["[2001:db8::1]:443", "192.0.2.1:7000"])),
+    ] {
+        let mut written = BytesMut::new();
+        record.encode(&mut written);
+        assert!(written.ends_with(&[&[2; 32][..], &end].concat()), "{record:?}: {written:x?}");
+        assert_eq!(hello_reply(&end), Ok(Some(record)));
+    }
+    // What a later version may add is no business of this one.
+    let more = [&[0, 1][..], &v4, b"more"].concat();
+    assert_eq!(hello_reply(&more), Ok(Some(reply(0, &["192.0.2.1:7000"]))));
+    let malformed = Err(WireError::Malformed("hello reply"));
+    for (end, what) in [
+        ([&[0, 5][..], &v4.repeat(5)].concat(), "five addresses"),
+        (vec![0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], "more than there can be"),
+        ([&[0, 2][..], &v4].concat(), "one that is missing"),
+        (vec![0, 1, 6, 192, 0, 2, 1, 0x1b], "one cut short"),
+        (vec![0, 1, 7, 192, 0, 2, 1, 0x1b, 0x58, 0], "one of no family"),
+        (vec![0, 1, 0], "an empty one"),
+    ] {
+        assert_eq!(hello_reply(&end), malformed, "{what}");
     }
 }
 
