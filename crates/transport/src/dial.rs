@@ -13,7 +13,7 @@ use weftline_core::path_manager::ProbeSeat;
 use crate::client::Settings;
 use crate::clock;
 use crate::error::Error;
-use crate::socket;
+use crate::socket::{self, Bind};
 
 /// The resolver is asked again after this long; until it answers, its last answer holds.
 const NAMES_TIME: Duration = Duration::from_secs(10);
@@ -130,10 +130,51 @@ pub(crate) async fn dial(settings: &Arc<Settings>, index: usize) -> Result<TcpSt
             settings.knowledge[index].take_names(found.ok());
         });
     }
-    let options = settings.socket_options(path);
-    let stream = socket::connect_any(&path.bind, &candidates, &options).await?;
+    let stream = connect(settings, index, &candidates).await?;
     knowledge.names().good = stream.peer_addr().ok();
-    knowledge.answered.fetch_add(1, Ordering::Relaxed);
+    Ok(stream)
+}
+
+/// A TCP connection on the path `index` to where the connection's server takes joins.
+///
+/// # Errors
+/// When the path reaches none of the addresses, or none answers in time.
+pub(crate) async fn dial_join(
+    settings: &Settings,
+    index: usize,
+    addresses: &[SocketAddr],
+) -> Result<TcpStream, Error> {
+    let candidates = within_reach(&settings.paths[index].0.bind, addresses)?;
+    connect(settings, index, &candidates).await
+}
+
+/// Those of `addresses` that are of the family of `bind`.
+///
+/// # Errors
+/// When none is.
+fn within_reach(bind: &Bind, addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Error> {
+    let fits = |address: &&SocketAddr| match bind {
+        Bind::Address(local) => local.is_ipv4() == address.is_ipv4(),
+        Bind::Any | Bind::Interface(_) => true,
+    };
+    let found: Vec<SocketAddr> = addresses.iter().filter(fits).copied().collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let known: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    Err(Error::NoJoinAddress { via: bind.clone(), known: known.join(", ") })
+}
+
+/// A TCP connection on the path `index` to the first of `candidates` that answers.
+async fn connect(
+    settings: &Settings,
+    index: usize,
+    candidates: &[SocketAddr],
+) -> Result<TcpStream, Error> {
+    let path = &settings.paths[index].0;
+    let options = settings.socket_options(path);
+    let stream = socket::connect_any(&path.bind, candidates, &options).await?;
+    settings.knowledge[index].answered.fetch_add(1, Ordering::Relaxed);
     settings.common.answers.send_replace(());
     Ok(stream)
 }
@@ -141,6 +182,20 @@ pub(crate) async fn dial(settings: &Arc<Settings>, index: usize) -> Result<TcpSt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_dials_the_join_addresses_of_its_family() {
+        let parse = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let both = ["192.0.2.1:7", "[2001:db8::1]:7"].map(parse);
+        let bind = |text: &str| text.parse::<Bind>().unwrap();
+        assert_eq!(within_reach(&bind("10.0.0.1"), &both).unwrap(), both[..1]);
+        assert_eq!(within_reach(&bind("fd00::1"), &both).unwrap(), both[1..]);
+        assert_eq!(within_reach(&bind("wlan0"), &both).unwrap(), both);
+        assert_eq!(within_reach(&Bind::Any, &both).unwrap(), both);
+        let error = within_reach(&bind("fd00::1"), &both[..1]).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("192.0.2.1:7 only") && text.contains("fd00::1"), "{text}");
+    }
 
     #[test]
     fn the_address_that_answered_comes_first_and_the_others_now_and_then() {

@@ -92,6 +92,17 @@ pub enum Error {
         /// IPv4 or IPv6.
         family: &'static str,
     },
+    /// The server takes joins where the path cannot reach it.
+    #[error(
+        "the server takes joins at {known} only, which {via} cannot reach: start it with a \
+         --join-address of that family, too, or give the path another address"
+    )]
+    NoJoinAddress {
+        /// Where the path leaves.
+        via: Bind,
+        /// What the server has announced.
+        known: String,
+    },
     /// The server does not know connections of messages.
     #[error("{peer} speaks an older protocol without messages: update it, or use a byte stream")]
     NoMessages {
@@ -132,6 +143,15 @@ pub enum Error {
     )]
     PeerNotTls {
         /// The server.
+        peer: SocketAddr,
+    },
+    /// A second server has answered the hello of a connection that is with another one.
+    #[error(
+        "{peer} has opened a second connection: another server answered this hello before; where \
+         several servers stand behind one address, connect anew"
+    )]
+    OtherServer {
+        /// The second server.
         peer: SocketAddr,
     },
     /// A plaintext client came to a server that wants TLS.
@@ -307,6 +327,7 @@ impl Error {
             | Self::MemoryUsedUp { .. }
             | Self::NoInterfaceAddress { .. }
             | Self::NoPath { .. }
+            | Self::OtherServer { .. }
             | Self::PeerLost { .. }
             | Self::Reset { .. }
             | Self::Resolve { .. }

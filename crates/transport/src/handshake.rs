@@ -9,13 +9,14 @@
 //! TLS channel, so that neither a guessed number nor a recorded join is worth anything.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::BytesMut;
 use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::oneshot;
 use weftline_core::wire::{
-    Greeting, Hello, HelloNonce, HelloReply, Join, JoinReply, Record, WireError,
+    Greeting, Hello, HelloNonce, HelloReply, Join, JoinReply, Record, WireError, check_join_address,
 };
 
 use crate::channel::{self, Channel, Parts};
@@ -75,10 +76,11 @@ impl SessionKeys {
     }
 
     /// The server's answer to a hello; `messages` is the longest message taken, 0 in a connection
-    /// of a byte stream.
-    pub(crate) fn reply(&self, messages: u64) -> Record {
+    /// of a byte stream. Joins are taken at `join_addresses`, if there are any.
+    pub(crate) fn reply(&self, messages: u64, join_addresses: &[SocketAddr]) -> Record {
         let (session, join_secret) = (self.id.0, self.secret);
-        Record::HelloReply(HelloReply { session, join_secret, messages })
+        let join_addresses = join_addresses.to_vec();
+        Record::HelloReply(HelloReply { session, join_secret, messages, join_addresses })
     }
 
     fn tag(&self, channel: &Channel, subflow: u64) -> Result<hmac::Tag, Error> {
@@ -120,8 +122,39 @@ impl Numbering {
     }
 }
 
-/// The server's answer to a hello: the connection's keys.
-pub(crate) type Answer = oneshot::Receiver<Result<SessionKeys, Error>>;
+/// What a server says of a connection that it has accepted.
+#[derive(Clone)]
+pub(crate) struct Accepted {
+    pub(crate) keys: SessionKeys,
+    /// The longest message that it takes; 0 if the connection carries a byte stream.
+    pub(crate) longest_message: u64,
+    /// Where it takes joins; without any, where it was told hello.
+    pub(crate) join_addresses: Arc<[SocketAddr]>,
+}
+
+impl Accepted {
+    /// What the server at `peer` has answered.
+    ///
+    /// # Errors
+    /// When it announces an address for joins that a client must not dial. One of this machine
+    /// itself is for a server that was reached there: another one would use the client to reach
+    /// what listens on its loopback.
+    fn by(peer: SocketAddr, reply: HelloReply) -> Result<Self, Error> {
+        let loopback = peer.ip().to_canonical().is_loopback();
+        for &address in &reply.join_addresses {
+            let refused = |error| Error::Protocol { peer, source: WireError::from(error).into() };
+            check_join_address(address, loopback).map_err(refused)?;
+        }
+        Ok(Self {
+            keys: SessionKeys { id: SessionId(reply.session), secret: reply.join_secret },
+            longest_message: reply.messages,
+            join_addresses: reply.join_addresses.into(),
+        })
+    }
+}
+
+/// The server's answer to a hello.
+pub(crate) type Answer = oneshot::Receiver<Result<Accepted, Error>>;
 
 /// The answer to a hello, which comes before anything else on the subflow that said it.
 pub(crate) struct Awaited {
@@ -130,35 +163,28 @@ pub(crate) struct Awaited {
     is_plain: bool,
     /// Whether the connection is to carry messages.
     messages: bool,
-    told: oneshot::Sender<Result<SessionKeys, Error>>,
+    told: oneshot::Sender<Result<Accepted, Error>>,
 }
 
 impl Awaited {
-    /// Takes what has come. When the answer is there it is `Some`: the keys, and the longest
-    /// message that the server takes, 0 if the connection carries a byte stream.
+    /// Takes what has come. When the answer is there it is `Some`.
     ///
     /// # Errors
-    /// When the server refuses or speaks something else.
-    pub(crate) fn take(
-        &mut self,
-        input: &mut BytesMut,
-    ) -> Result<Option<(SessionKeys, u64)>, Error> {
+    /// When the server refuses, announces what it must not, or speaks something else.
+    pub(crate) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Accepted>, Error> {
         self.greeting.take(&input.split());
         match channel::poll_greeting(&mut self.greeting, self.peer, self.is_plain)? {
             None => Ok(None),
             Some(Record::HelloReply(reply)) if self.messages && reply.messages == 0 => {
                 Err(Error::NoMessages { peer: self.peer })
             }
-            Some(Record::HelloReply(reply)) => {
-                let keys = SessionKeys { id: SessionId(reply.session), secret: reply.join_secret };
-                Ok(Some((keys, reply.messages)))
-            }
+            Some(Record::HelloReply(reply)) => Accepted::by(self.peer, reply).map(Some),
             Some(other) => Err(unexpected(self.peer, other, "hello reply")),
         }
     }
 
     /// Tells who waits for it. Returns what has come after it.
-    pub(crate) fn tell(self, answer: Result<SessionKeys, Error>) -> BytesMut {
+    pub(crate) fn tell(self, answer: Result<Accepted, Error>) -> BytesMut {
         // Who waited may have given up.
         let _ = self.told.send(answer);
         self.greeting.into_rest()
@@ -213,5 +239,40 @@ fn unexpected(peer: SocketAddr, record: Record, wanted: &'static str) -> Error {
             Error::Refused { peer, code: refusal.code, reason: printable(&refusal.reason) }
         }
         _ => Error::Protocol { peer, source: WireError::Unexpected(wanted).into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accepted(peer: &str, join: &str) -> Result<Accepted, Error> {
+        let join_addresses = vec![join.parse().expect("an address")];
+        let (session, join_secret) = ([1; 16], [2; 32]);
+        let reply = HelloReply { session, join_secret, messages: 0, join_addresses };
+        Accepted::by(peer.parse().expect("an address"), reply)
+    }
+
+    #[test]
+    fn only_a_server_on_this_machine_may_announce_its_loopback() {
+        for (peer, join) in [
+            ("192.0.2.1:7000", "192.0.2.2:7000"),
+            ("192.0.2.1:7000", "[2001:db8::1]:7000"),
+            ("127.0.0.1:7000", "127.0.0.2:7000"),
+            ("127.0.0.1:7000", "[::1]:7000"),
+            ("[::ffff:127.0.0.1]:7000", "127.0.0.1:7000"),
+            ("127.0.0.1:7000", "192.0.2.2:7000"),
+        ] {
+            assert!(accepted(peer, join).is_ok(), "{peer} announces {join}");
+        }
+        for join in ["127.0.0.1:22", "127.1.2.3:22", "[::1]:22", "[::ffff:127.0.0.1]:22"] {
+            for peer in ["192.0.2.1:7000", "[2001:db8::1]:7000"] {
+                let error = accepted(peer, join).err().expect("refused");
+                assert!(matches!(error, Error::Protocol { .. }), "{error}");
+                let text = error.to_string();
+                assert!(text.starts_with(peer) && text.contains(join), "{text}");
+                assert!(text.contains("the client's own machine"), "{text}");
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ use weftline_core::ByteCount;
 use weftline_core::session::{
     DEFAULT_LONGEST_MESSAGE, RESET_REVOKED, RESET_SHUTDOWN, SessionConfig,
 };
+use weftline_core::wire::{MAX_JOIN_ADDRESSES, check_join_address};
 
 use self::sessions::Tables;
 use crate::congestion;
@@ -54,6 +55,7 @@ pub struct ServerBuilder {
     socket: SocketOptions,
     allowed_congestion: Option<Vec<String>>,
     passed: Vec<Arc<std::net::TcpListener>>,
+    join_addresses: Vec<SocketAddr>,
 }
 
 impl Default for ServerBuilder {
@@ -70,6 +72,7 @@ impl Default for ServerBuilder {
             socket: SocketOptions::default(),
             allowed_congestion: None,
             passed: Vec::new(),
+            join_addresses: Vec::new(),
         }
     }
 }
@@ -155,6 +158,16 @@ impl ServerBuilder {
         self
     }
 
+    /// Announces an address at which clients join further paths to the connections of this server:
+    /// one of its own, where no other server is. For servers that stand behind one name or balancer;
+    /// by default clients join where they opened the connection. At most 4; whether the server
+    /// listens there is not checked, as a client may see it by another address.
+    #[must_use]
+    pub fn join_address(mut self, address: SocketAddr) -> Self {
+        self.join_addresses.push(address);
+        self
+    }
+
     /// Accepts on this listener, too, such as one of systemd.
     #[must_use]
     pub fn listener(mut self, listener: std::net::TcpListener) -> Self {
@@ -217,12 +230,14 @@ impl ServerBuilder {
         for name in self.allowed_congestion.iter().flatten() {
             congestion::check_congestion(name)?;
         }
+        check_join_addresses(&self.join_addresses)?;
         Ok(Live {
             security,
             max_memory: self.max_memory,
             grace: self.grace,
             idle_timeout: self.idle_timeout,
             allowed_congestion: self.allowed_congestion.as_deref().map(Arc::from),
+            join_addresses: self.join_addresses.as_slice().into(),
         })
     }
 }
@@ -289,7 +304,8 @@ pub struct ServerControl(Arc<State>);
 
 impl ServerControl {
     /// Takes another description, of which security, the memory of a connection, the times it lives
-    /// without subflows and without a word from its client, and the congestion controls allowed hold for connections to come, and tokens at once, as with
+    /// without subflows and without a word from its client, the congestion controls allowed and the
+    /// addresses for joins hold for connections to come, and tokens at once, as with
     /// [`set_tokens`](Self::set_tokens). Addresses, limits and the memory of all stay. Returns how
     /// many connections were reset.
     ///
@@ -343,6 +359,8 @@ struct Live {
     idle_timeout: Duration,
     /// The congestion controls that clients may choose, if not all.
     allowed_congestion: Option<Arc<[String]>>,
+    /// Where clients are told to join.
+    join_addresses: Arc<[SocketAddr]>,
 }
 
 /// What the server's listeners and handshakes share.
@@ -368,6 +386,28 @@ impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("State")
     }
+}
+
+/// Refuses addresses for joins that clients would refuse. One of this machine's own is for clients
+/// that are on it, which the server cannot know.
+fn check_join_addresses(addresses: &[SocketAddr]) -> Result<(), Error> {
+    if addresses.len() > MAX_JOIN_ADDRESSES {
+        let message = format!(
+            "at most {MAX_JOIN_ADDRESSES} addresses are announced for joins, not {}; leave some out",
+            addresses.len()
+        );
+        return Err(Error::Invalid(message));
+    }
+    for (index, &address) in addresses.iter().enumerate() {
+        check_join_address(address, true).map_err(|error| {
+            Error::Invalid(format!("{error}; give one of this server, with its port"))
+        })?;
+        if addresses[..index].contains(&address) {
+            let message = format!("{address} is announced for joins twice; leave one out");
+            return Err(Error::Invalid(message));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a time that slow answers would take.

@@ -29,6 +29,7 @@ use crate::clock;
 use crate::congestion::CongestionInUse;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
+use crate::handshake::SessionId;
 use crate::memory::Lease;
 use crate::policy::Caps;
 use crate::socket::TcpInfo;
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) number: u64,
     scheduler: &'static str,
     opened_at: Instant,
+    /// The server's number of it, once that has answered (client).
+    id: OnceLock<SessionId>,
 }
 
 struct Inner {
@@ -88,6 +91,7 @@ struct Slot {
     wake: Arc<Notify>,
     /// Tells it to close.
     leave: Arc<Notify>,
+    peer: SocketAddr,
     congestion: CongestionInUse,
     silent_since: Option<Instant>,
 }
@@ -130,7 +134,7 @@ impl Shared {
         lease: Lease,
     ) -> Arc<Self> {
         let shared = Self::opening(config, grace, caps, lease);
-        shared.let_in(0);
+        shared.open_up(0);
         shared
     }
 
@@ -172,6 +176,7 @@ impl Shared {
             number: COUNTERS.number(),
             scheduler: config.scheduler.name,
             opened_at: now,
+            id: OnceLock::new(),
         });
         tokio::spawn(life::run_timer(Arc::clone(&shared)));
         shared
@@ -240,9 +245,19 @@ impl Shared {
         self.events.get_or_init(|| broadcast::Sender::new(EVENT_CAPACITY)).subscribe()
     }
 
-    /// The server has let the connection in. In one of messages it takes them up to
-    /// `longest_message`.
-    pub(crate) fn let_in(&self, longest_message: u64) {
+    /// The server has let the connection in under the number `id`. In one of messages it takes them
+    /// up to `longest_message`. Returns whether it is the server that the connection is with: a
+    /// hello that is said again may have reached another one, whose stream is another.
+    #[must_use]
+    pub(crate) fn let_in(&self, longest_message: u64, id: SessionId) -> bool {
+        if *self.id.get_or_init(|| id) != id {
+            return false;
+        }
+        self.open_up(longest_message);
+        true
+    }
+
+    fn open_up(&self, longest_message: u64) {
         self.with(|inner, now| {
             if !inner.life.let_in(now) {
                 return;
@@ -271,6 +286,7 @@ impl Shared {
         id: SubflowId,
         path: PathId,
         name: &Arc<str>,
+        peer: SocketAddr,
         congestion: CongestionInUse,
     ) -> Option<Attached> {
         self.with(|inner, now| {
@@ -285,6 +301,7 @@ impl Shared {
                 name: Arc::clone(name),
                 wake: Arc::clone(&wake),
                 leave: Arc::clone(&leave),
+                peer,
                 congestion,
                 silent_since: None,
             });
@@ -498,6 +515,7 @@ impl Shared {
             }
             let running = inner.slots.iter().map(|slot| (slot.path, slot.congestion.clone()));
             let congestion = running.collect();
+            let peers = inner.slots.iter().map(|slot| (slot.path, slot.peer)).collect();
             ConnectionStatus {
                 number: self.number,
                 peer: about.peer(),
@@ -509,6 +527,7 @@ impl Shared {
                 send_held: ByteCount::new(inner.session.send_held()),
                 stats,
                 names,
+                peers,
                 congestion,
             }
         })

@@ -78,6 +78,8 @@ pub struct ConnectionStatus {
     pub stats: SessionStats,
     /// The name of each path in them.
     pub names: BTreeMap<weftline_core::PathId, Arc<str>>,
+    /// The other end's address on each path that has a subflow.
+    pub peers: BTreeMap<weftline_core::PathId, SocketAddr>,
     /// What this end's socket runs on each path that has a subflow.
     pub congestion: BTreeMap<weftline_core::PathId, CongestionInUse>,
 }

@@ -232,7 +232,7 @@ pub(crate) fn start(
     let local = parts.stream.local_addr().unwrap_or(parts.peer);
     let peer = parts.peer;
     let cipher = parts.tls.map(Cipher::new);
-    let attached = shared.attach(id, path, name, parts.congestion.clone())?;
+    let attached = shared.attach(id, path, name, peer, parts.congestion.clone())?;
     coupling::couple(&parts.stream, shared.number);
     let (news, is_watched) = (shared.path_news(), AtomicBool::new(true));
     let ended = Arc::new(Ended { is_down: AtomicBool::new(false), news: Arc::clone(&news) });
@@ -376,12 +376,14 @@ async fn read_answer(
             break Err(tls::handshake_error(peer, &error));
         }
     };
-    let is_in = answer.is_ok();
-    let answer = answer.map(|(keys, longest_message)| {
-        source.announcer.shared.let_in(longest_message);
+    let answer = answer.and_then(|accepted| {
+        if !source.announcer.shared.let_in(accepted.longest_message, accepted.keys.id) {
+            return Err(Error::OtherServer { peer });
+        }
         source.announcer.up();
-        keys
+        Ok(accepted)
     });
+    let is_in = answer.is_ok();
     *input = awaited.tell(answer);
     if is_in { Ok(()) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
 }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use common::{PATHS, Security, check_echo, echo, pair, patiently, two_paths};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use weftline::{
-    ClientBuilder, ClientSecurity, ClientTls, Error, Fingerprint, Identity, Server, ServerBuilder,
-    ServerSecurity, ServerTls, Token, Trust,
+    ClientBuilder, ClientSecurity, ClientTls, Error, Fingerprint, Identity, PathEventKind, Server,
+    ServerAddr, ServerBuilder, ServerSecurity, ServerTls, Token, Trust,
 };
 
 /// Binds `server` on loopback, lets it echo, and points `client` to it.
@@ -140,6 +140,59 @@ async fn a_certificate_of_an_authority_is_accepted_for_its_names_only() {
     assert!(error.to_string().contains("not valid for name"), "{error}");
 }
 
+/// Where a server takes joins is an address; who it is stays the name that the client was given.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_is_verified_by_the_configured_name() {
+    let authority = Authority::new();
+    let trust = ClientTls::new(&Trust::Authority(authority.file()), None).unwrap();
+    let trust = ClientSecurity::Tls(trust);
+    let own = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    let join = own.local_addr().unwrap();
+    let tls = ServerTls::new(&authority.issue(&["localhost"]), None).unwrap();
+    let server = Server::builder().security(ServerSecurity::Tls(tls));
+    let server = server.listener(own).join_address(join);
+    let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let hello: ServerAddr =
+        format!("localhost:{}", server.local_addrs()[1].port()).parse().unwrap();
+    echo(server);
+    patiently(async {
+        let connection = two_paths(trust.clone()).server(hello).build().unwrap();
+        let connection = connection.connect().await.unwrap();
+        let (control, mut events) = (connection.control(), connection.events());
+        while !control.status().peers.values().any(|peer| *peer == join) {
+            let _ = events.recv().await;
+        }
+    })
+    .await;
+    // A certificate for the address alone is not the server that the client was told to trust.
+    let impostor = ServerTls::new(&authority.issue(&["127.0.0.2"]), None).unwrap();
+    let impostor = Server::builder().security(ServerSecurity::Tls(impostor));
+    let impostor = impostor.bind(&["127.0.0.2:0".parse().unwrap()]).unwrap();
+    let join = impostor.local_addrs()[0];
+    echo(impostor);
+    let tls = ServerTls::new(&authority.issue(&["localhost"]), None).unwrap();
+    let server = Server::builder().security(ServerSecurity::Tls(tls)).join_address(join);
+    let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let hello: ServerAddr =
+        format!("localhost:{}", server.local_addrs()[0].port()).parse().unwrap();
+    echo(server);
+    patiently(async {
+        let connection = two_paths(trust).server(hello).build().unwrap().connect().await.unwrap();
+        let mut events = connection.events();
+        loop {
+            match events.recv().await.unwrap().kind {
+                PathEventKind::AttemptFailed { reason }
+                    if reason.contains("not valid for name") =>
+                {
+                    break;
+                }
+                _ => {}
+            }
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_certificate_of_another_authority_is_refused() {
     let (ours, other) = (Authority::new(), Authority::new());
@@ -186,7 +239,7 @@ async fn a_token_lets_in_and_its_lack_does_not() {
 #[tokio::test]
 async fn settings_that_do_not_fit_are_named() {
     let client = two_paths(ClientSecurity::InsecurePlaintext);
-    let server: weftline::ServerAddr = "127.0.0.1:7000".parse().unwrap();
+    let server: ServerAddr = "127.0.0.1:7000".parse().unwrap();
     let one = || client.clone().server(server.clone());
     let path = weftline::PathConfig::new("one", weftline::Bind::Any);
     let wrong = [

@@ -23,7 +23,7 @@ use crate::client::Settings;
 use crate::clock;
 use crate::error::Error;
 use crate::events::PathEventKind;
-use crate::handshake::{self, SessionKeys};
+use crate::handshake::{self, Accepted};
 use crate::links::LinkWatch;
 use crate::shared::{Shared, path_event};
 use crate::subflow::{Running, SubflowEnd};
@@ -55,7 +55,7 @@ pub(crate) struct Paths {
     /// Set by the first hello: what the application writes goes with it.
     shared: Option<Arc<Shared>>,
     /// Set by the answer to a hello, which opens the connection.
-    keys: Option<SessionKeys>,
+    accepted: Option<Accepted>,
     underway: BTreeMap<AttemptId, Underway>,
     steps: JoinSet<(AttemptId, Step)>,
     subflows: BTreeMap<SubflowId, Watched>,
@@ -107,7 +107,7 @@ impl Paths {
             nonce: HelloNonce(handshake::random()?),
             manager: PathManager::new(plans, timeout, None, clock::now()),
             shared: None,
-            keys: None,
+            accepted: None,
             underway: BTreeMap::new(),
             steps: JoinSet::new(),
             subflows: BTreeMap::new(),
@@ -148,7 +148,7 @@ impl Paths {
                 }
                 _ = self.answers.changed() => self.note_answers(),
                 () = changed(&mut self.links) => self.check_links(),
-                Ok(()) = self.changes.changed(), if self.keys.is_some() => self.take_settings(),
+                Ok(()) = self.changes.changed(), if self.accepted.is_some() => self.take_settings(),
                 () = over(shared.as_deref()), if !is_over => is_over = true,
                 () = gone(shared.as_deref()) => return,
                 () = closed(&mut self.asker) => {}

@@ -13,10 +13,11 @@ use weftline_core::{PathId, SubflowId};
 
 use super::{Paths, Stage, Watched};
 use crate::channel::{Channel, Parts};
+use crate::client::Settings;
 use crate::clock;
 use crate::dial;
 use crate::error::Error;
-use crate::handshake::{self, SessionKeys};
+use crate::handshake::{self, Accepted};
 use crate::memory::unasked;
 use crate::refusal;
 use crate::shared::Shared;
@@ -27,7 +28,7 @@ use crate::subflow::{self, Running, SubflowEnd};
 pub(super) enum Step {
     Connected(Result<(TcpStream, Option<OwnedSemaphorePermit>), Error>),
     Secured(Result<Channel, Error>),
-    Answered(Result<SessionKeys, Error>),
+    Answered(Result<Accepted, Error>),
     Joined(Result<Box<Parts>, Error>),
 }
 
@@ -48,15 +49,26 @@ pub(super) struct Underway {
 }
 
 impl Paths {
+    /// Where joins are dialled; without any, where a hello would be said.
+    fn join_addresses(&self) -> Arc<[SocketAddr]> {
+        self.accepted
+            .as_ref()
+            .map(|accepted| Arc::clone(&accepted.join_addresses))
+            .unwrap_or_default()
+    }
+
     pub(super) fn dial(&mut self, attempt: AttemptId, path: PathId, first: bool) {
         let Some(index) = self.settings.index(path) else { return };
-        let settings = Arc::clone(&self.settings);
+        let (settings, addresses) = (Arc::clone(&self.settings), self.join_addresses());
         let task = self.steps.spawn(async move {
             let turn = match first {
                 true => settings.knowledge[index].turn(settings.handshake_timeout).await,
                 false => None,
             };
-            let stream = dial::dial(&settings, index).await;
+            let stream = match addresses.is_empty() {
+                true => dial::dial(&settings, index).await,
+                false => dial::dial_join(&settings, index, &addresses).await,
+            };
             (attempt, Step::Connected(stream.map(|stream| (stream, turn))))
         });
         let (peer, stream, channel, subflow, running) = (None, None, None, None, None);
@@ -73,15 +85,7 @@ impl Paths {
         };
         let settings = Arc::clone(&self.settings);
         underway.task = self.steps.spawn(async move {
-            let (path, server) = &settings.paths[index];
-            let name = settings.server_name.clone().unwrap_or_else(|| server.certificate_name());
-            let channel = Channel::connect(stream, &settings.security, &name).await;
-            let channel = channel.and_then(|mut channel| {
-                let options = settings.socket_options(path);
-                channel.set_congestion(&options.congestion, None)?;
-                Ok(channel)
-            });
-            (attempt, Step::Secured(channel))
+            (attempt, Step::Secured(secured(&settings, index, stream).await))
         });
     }
 
@@ -141,14 +145,20 @@ impl Paths {
         Ok(Arc::clone(self.shared.insert(shared)))
     }
 
+    /// Joins. A TCP connection that was begun before the server said where it takes joins may be
+    /// to another server; then a fresh one takes its place.
     pub(super) fn join(&mut self, attempt: AttemptId, subflow: SubflowId) {
+        let addresses = self.join_addresses();
         let Some(underway) = self.underway.get_mut(&attempt) else { return };
         let Some((channel, index)) =
             underway.channel.take().zip(self.settings.index(underway.path))
         else {
             return;
         };
-        let Some((shared, keys)) = self.shared.as_ref().zip(self.keys.clone()) else { return };
+        let Some((shared, accepted)) = self.shared.as_ref().zip(self.accepted.as_ref()) else {
+            return;
+        };
+        let keys = accepted.keys.clone();
         let config = &self.settings.paths[index].0;
         let join = Join {
             subflow: subflow.0,
@@ -159,8 +169,24 @@ impl Paths {
             ..Join::default()
         };
         underway.subflow = Some(subflow);
+        let is_there = addresses.is_empty() || addresses.contains(&channel.peer());
+        if !is_there {
+            underway.peer = addresses.first().copied();
+        }
+        let settings = Arc::clone(&self.settings);
         underway.task = self.steps.spawn(async move {
-            (attempt, Step::Joined(handshake::join(channel, &keys, join).await.map(Box::new)))
+            let joined = async {
+                let channel = match is_there {
+                    true => channel,
+                    false => {
+                        drop(channel);
+                        let stream = dial::dial_join(&settings, index, &addresses).await?;
+                        secured(&settings, index, stream).await?
+                    }
+                };
+                handshake::join(channel, &keys, join).await
+            };
+            (attempt, Step::Joined(joined.await.map(Box::new)))
         });
     }
 
@@ -181,8 +207,8 @@ impl Paths {
                 underway.channel = Some(channel);
                 self.manager.handle_secured(attempt, clock::now());
             }),
-            Step::Answered(done) => done.map(|keys| {
-                self.keys = Some(keys);
+            Step::Answered(done) => done.map(|accepted| {
+                self.accepted = Some(accepted);
                 self.came_up(attempt);
             }),
             Step::Joined(done) => done.and_then(|parts| self.joined(attempt, *parts)),
@@ -267,7 +293,7 @@ impl Paths {
     /// living subflow there is nothing to wait for.
     fn check_forgotten(&self, error: &Error) {
         if let Error::Refused { peer, code: code @ refusal::JOIN, reason } = error
-            && self.keys.is_some()
+            && self.accepted.is_some()
             && let Some(shared) = &self.shared
             && shared.subflow_count() == 0
         {
@@ -275,4 +301,14 @@ impl Paths {
             shared.forgotten(Error::Refused { peer, code, reason });
         }
     }
+}
+
+/// The channel to the server on the path `index`, over a TCP connection. The certificate is that of
+/// the configured server, wherever this connection goes.
+async fn secured(settings: &Settings, index: usize, stream: TcpStream) -> Result<Channel, Error> {
+    let (path, server) = &settings.paths[index];
+    let name = settings.server_name.clone().unwrap_or_else(|| server.certificate_name());
+    let mut channel = Channel::connect(stream, &settings.security, &name).await?;
+    channel.set_congestion(&settings.socket_options(path).congestion, None)?;
+    Ok(channel)
 }

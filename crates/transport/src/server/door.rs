@@ -172,7 +172,8 @@ impl State {
             Ok(Hailed::First(admitted)) => admitted,
             Ok(Hailed::Again(joining, config)) => {
                 joining.shared.set_policy(PathId(hello.path), hello.policy);
-                let reply = joining.keys.reply(longest_received(&config));
+                let reply =
+                    joining.keys.reply(longest_received(&config), &self.live().join_addresses);
                 let path = (hello.path, &*hello.path_name);
                 self.start(
                     &joining.keys.id,
@@ -207,7 +208,7 @@ impl State {
             connection.abort(RESET_REVOKED, &refused.reason);
             return refuse(channel, refused).await;
         }
-        let reply = keys.reply(longest_received(&config));
+        let reply = keys.reply(longest_received(&config), &self.live().join_addresses);
         let path = (hello.path, &*hello.path_name);
         self.start(&keys.id, &shared, channel, Some(&reply), hello.subflow, path);
         permit.send(connection);

@@ -251,7 +251,7 @@ pub fn hello() -> Hello {
 
 /// What a server answers to a hello.
 pub fn hello_reply(session: [u8; 16], join_secret: [u8; 32]) -> HelloReply {
-    HelloReply { session, join_secret, messages: 0 }
+    HelloReply { session, join_secret, messages: 0, join_addresses: Vec::new() }
 }
 
 /// TLS of a client that trusts anybody.
