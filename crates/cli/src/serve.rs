@@ -31,6 +31,11 @@ pub(crate) struct ServeArgs {
     /// the sockets that systemd passes
     #[arg(long, value_name = "ADDR", num_args = 1..)]
     listen: Vec<SocketAddr>,
+    /// Where clients join further paths to the connections of this server, for several servers
+    /// behind one name or balancer: an address of this one alone, as clients see it, which is not
+    /// checked; up to 4; read again on SIGHUP [default: clients join where they connected]
+    #[arg(long, value_name = "ADDR", num_args = 1..)]
+    join_address: Vec<SocketAddr>,
     /// Where each connection is forwarded to, such as 127.0.0.1:80
     #[arg(long, value_name = "ADDR")]
     forward: Option<String>,
@@ -136,6 +141,10 @@ impl ServeArgs {
     fn completed(self, from: Self) -> Self {
         Self {
             listen: if self.listen.is_empty() { from.listen } else { self.listen },
+            join_address: match self.join_address.is_empty() {
+                true => from.join_address,
+                false => self.join_address,
+            },
             socks: self.socks || (from.socks && self.forward.is_none()),
             forward: if self.socks { None } else { self.forward.or(from.forward) },
             congestion: match self.congestion.is_empty() {
@@ -206,6 +215,7 @@ impl ServeArgs {
         if let Some(file) = &self.token_file {
             builder = secrets::tokens(file)?.into_iter().fold(builder, |b, token| b.token(token));
         }
+        builder = self.join_address.iter().copied().fold(builder, ServerBuilder::join_address);
         if let Some(names) = &self.allow_congestion {
             builder = builder.allow_congestion(allowed_congestion(names)?);
         }

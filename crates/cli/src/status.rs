@@ -218,6 +218,7 @@ fn paths(one: &Connection) -> String {
         "path",
         "role",
         "state",
+        "peer",
         "srtt",
         "control",
         "cwnd",
@@ -236,6 +237,7 @@ fn paths(one: &Connection) -> String {
             path.name.clone(),
             path.role.clone(),
             path.state.clone(),
+            path.peer.clone().unwrap_or_else(|| "-".to_owned()),
             path.srtt_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}ms")),
             path.congestion.clone().unwrap_or_else(|| "-".to_owned()),
             path.cwnd_bytes.map_or("-".to_owned(), bytes),
@@ -248,7 +250,7 @@ fn paths(one: &Connection) -> String {
             path.lost_subflows.to_string(),
         ]);
     }
-    for column in table.column_iter_mut().skip(3) {
+    for column in table.column_iter_mut().skip(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();

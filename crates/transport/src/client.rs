@@ -236,6 +236,9 @@ impl Client {
     /// the server delivers no byte twice. Data go nowhere before TLS is complete: nothing can be
     /// replayed, unlike TLS's own early data (RFC 8446 §8).
     ///
+    /// Where several servers stand behind one address, the other path may ask another server, and
+    /// what was written may be delivered by both.
+    ///
     /// A client of messages waits for the answer, as the server says how long they may be.
     ///
     /// # Errors

@@ -83,6 +83,9 @@ pub(crate) struct Path {
     pub(crate) role: String,
     /// `up`, `standby` (its role keeps it from new data now), `silent` or `down`.
     pub(crate) state: String,
+    /// The other end's address on it.
+    #[serde(default)]
+    pub(crate) peer: Option<String>,
     pub(crate) cap_mbps: Option<f64>,
     pub(crate) srtt_ms: Option<f64>,
     pub(crate) min_rtt_ms: Option<f64>,
@@ -186,7 +189,10 @@ impl From<&ConnectionStatus> for Connection {
             // One that was taken out of use and is gone tells nothing any more.
             let is_past = path.policy.role == Role::Retired && path.subflow.is_none();
             let name = || name(id).unwrap_or_else(|| id.0.to_string());
-            (!is_past).then(|| Path::of(name(), path, status.congestion.get(id)))
+            (!is_past).then(|| Path {
+                peer: status.peers.get(id).map(ToString::to_string),
+                ..Path::of(name(), path, status.congestion.get(id))
+            })
         };
         Self {
             number: status.number,
@@ -224,6 +230,7 @@ impl Path {
                 Some(_) => "up",
             }
             .to_owned(),
+            peer: None,
             cap_mbps: stats.policy.cap.map(|cap| cap.as_bps() as f64 / 1e6),
             srtt_ms: subflow.and_then(|subflow| ms(subflow.info.srtt)),
             min_rtt_ms: subflow.and_then(|subflow| ms(subflow.info.min_rtt)),
