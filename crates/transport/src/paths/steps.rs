@@ -169,21 +169,13 @@ impl Paths {
             ..Join::default()
         };
         underway.subflow = Some(subflow);
-        let is_there = addresses.is_empty() || addresses.contains(&channel.peer());
-        if !is_there {
+        if !takes_joins(&addresses, channel.peer()) {
             underway.peer = addresses.first().copied();
         }
         let settings = Arc::clone(&self.settings);
         underway.task = self.steps.spawn(async move {
             let joined = async {
-                let channel = match is_there {
-                    true => channel,
-                    false => {
-                        drop(channel);
-                        let stream = dial::dial_join(&settings, index, &addresses).await?;
-                        secured(&settings, index, stream).await?
-                    }
-                };
+                let channel = at_join_address(&settings, index, channel, &addresses).await?;
                 handshake::join(channel, &keys, join).await
             };
             (attempt, Step::Joined(joined.await.map(Box::new)))
@@ -311,4 +303,25 @@ async fn secured(settings: &Settings, index: usize, stream: TcpStream) -> Result
     let mut channel = Channel::connect(stream, &settings.security, &name).await?;
     channel.set_congestion(&settings.socket_options(path).congestion, None)?;
     Ok(channel)
+}
+
+/// Whether the server that announces `addresses` takes joins at `peer`: anywhere, if it announces
+/// none.
+fn takes_joins(addresses: &[SocketAddr], peer: SocketAddr) -> bool {
+    addresses.is_empty() || addresses.contains(&peer)
+}
+
+/// `channel`, or in its place a fresh one to where joins are taken.
+async fn at_join_address(
+    settings: &Settings,
+    index: usize,
+    channel: Channel,
+    addresses: &[SocketAddr],
+) -> Result<Channel, Error> {
+    if takes_joins(addresses, channel.peer()) {
+        return Ok(channel);
+    }
+    drop(channel);
+    let stream = dial::dial_join(settings, index, addresses).await?;
+    secured(settings, index, stream).await
 }
