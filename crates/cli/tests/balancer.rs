@@ -15,8 +15,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Instant;
 
-use common::{Daemon, failure};
+use common::{Daemon, PATIENCE, failure};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 
@@ -235,6 +236,7 @@ impl World {
     fn on_both_links(&self, count: u64) -> Vec<usize> {
         let of_server = |server: &SocketAddr| BTreeSet::from([self.balancer.address, *server]);
         let wanted: Vec<_> = self.addresses.iter().map(of_server).collect();
+        let began = Instant::now();
         loop {
             let found = connections(&self.dir.path().join("connect.sock"));
             let at = |wanted: &BTreeSet<SocketAddr>| {
@@ -245,6 +247,8 @@ impl World {
             if counts.iter().sum::<usize>() == count as usize && of_servers == counts {
                 return counts;
             }
+            let hangs = began.elapsed() > PATIENCE;
+            assert!(!hangs, "{counts:?} of {count} are on both links: {found:?}");
             thread::yield_now();
         }
     }
