@@ -51,6 +51,13 @@ pub struct Pipe {
     free_at: Instant,
     /// Whether the next records are said twice.
     pub repeat: bool,
+    /// Whether the next records are held back until others have gone.
+    pub swap: bool,
+    held: Option<Packet>,
+    /// Whether a bit of the next records changes.
+    pub garble: bool,
+    /// Whether a relay acknowledges and keeps everything.
+    pub swallows: bool,
     /// Whether the connection breaks when the next records arrive.
     pub corrupt: bool,
 }
@@ -79,8 +86,13 @@ impl Conn {
         let pipe = &mut self.to[1 - end];
         let is_data = matches!(packet, Packet::Records(_));
         let again = (is_data && std::mem::take(&mut pipe.repeat)).then(|| packet.clone());
+        let held = pipe.held.take();
+        if is_data && held.is_none() && std::mem::take(&mut pipe.swap) {
+            pipe.held = Some(packet);
+            return now;
+        }
         let first = pipe.push(packet, plan, now);
-        again.into_iter().for_each(|packet| _ = pipe.push(packet, plan, now));
+        again.into_iter().chain(held).for_each(|packet| _ = pipe.push(packet, plan, now));
         first
     }
 
@@ -130,7 +142,10 @@ impl Pipe {
         let mut first = Instant::FAR;
         for mut record in records {
             while !record.is_empty() {
-                let segment = record.split_to(record.len().min(SEGMENT));
+                let mut segment = record.split_to(record.len().min(SEGMENT));
+                if std::mem::take(&mut self.garble) {
+                    segment = garbled(&segment, now);
+                }
                 let at = self.push_segment(Packet::Records(vec![segment]), plan, now);
                 first = first.min(at);
             }
@@ -147,4 +162,12 @@ impl Pipe {
         self.queue.push_back((at, packet));
         at
     }
+}
+
+/// The bytes with one bit changed; which, the time says.
+fn garbled(bytes: &[u8], now: Instant) -> Bytes {
+    let bit = (now.as_nanos() / 1_000) as usize % (8 * bytes.len());
+    let mut bytes = bytes.to_vec();
+    bytes[bit / 8] ^= 1 << (bit % 8);
+    bytes.into()
 }

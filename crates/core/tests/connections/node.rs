@@ -1,6 +1,7 @@
 //! One end of a connection: its session, its life, and an application that writes and reads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -9,7 +10,8 @@ use weftline_core::rng::Rng;
 use weftline_core::session::Event;
 use weftline_core::{ByteCount, Instant, PathId, Session, SessionConfig, SubflowId};
 
-use super::plan::Plan;
+use super::Wrong;
+use super::plan::{Plan, READ_STEP};
 
 /// A subflow, as an end has it.
 #[derive(Debug)]
@@ -25,7 +27,8 @@ pub struct Sub {
 
 pub struct Node {
     pub which: usize,
-    patterns: [Vec<u8>; 2],
+    /// Whether what arrives must be what was sent.
+    promises: bool,
     pub session: Session,
     pub life: Life,
     pub subs: BTreeMap<SubflowId, Sub>,
@@ -38,6 +41,9 @@ pub struct Node {
     pub read: u64,
     expected: u64,
     pub stopped_until: Instant,
+    /// Until when it reads slowly, how much at a time, and when next.
+    slow: (Instant, u64),
+    next_read: Instant,
     memory: u64,
     pub ending: Option<Ending>,
     left: bool,
@@ -47,9 +53,13 @@ pub struct Node {
 /// place looks right.
 const PATTERN: usize = 65_537;
 
-fn pattern(seed: u64, which: usize) -> Vec<u8> {
-    let mut rng = Rng::stream(seed, &format!("bytes/{which}"));
-    (0..PATTERN).map(|_| rng.next_u64() as u8).collect()
+fn pattern(which: usize) -> &'static [u8] {
+    static PATTERNS: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+    let make = |which| {
+        let mut rng = Rng::stream(0, &format!("bytes/{which}"));
+        (0..PATTERN).map(|_| rng.next_u64() as u8).collect()
+    };
+    &PATTERNS.get_or_init(|| [0, 1].map(make))[which]
 }
 
 impl Node {
@@ -64,7 +74,7 @@ impl Node {
         };
         Self {
             which,
-            patterns: [0, 1].map(|end| pattern(plan.seed, end)),
+            promises: !plan.is_garbled(),
             session: Session::new(&config, now),
             life: Life::new(&config, plan.grace),
             subs: BTreeMap::new(),
@@ -74,6 +84,8 @@ impl Node {
             read: 0,
             expected: plan.bytes[1 - which],
             stopped_until: Instant::ZERO,
+            slow: (Instant::ZERO, 0),
+            next_read: Instant::ZERO,
             memory: plan.memory[which],
             ending: None,
             left: false,
@@ -109,7 +121,7 @@ impl Node {
     ///
     /// # Errors
     /// When a byte is not the one that was sent.
-    pub fn turn(&mut self, now: Instant) -> Result<Vec<SubflowId>, String> {
+    pub fn turn(&mut self, now: Instant) -> Result<Vec<SubflowId>, Wrong> {
         let mut judged = Vec::new();
         loop {
             self.write(now);
@@ -120,7 +132,9 @@ impl Node {
                 let (id, since) = match event {
                     Event::SubflowSilent(id) => (id, Some(now)),
                     Event::SubflowRecovered(id) => (id, None),
-                    Event::SchedulerReplaced(fault) => return Err(fault.to_string()),
+                    Event::SchedulerReplaced(fault) => {
+                        return Err(Wrong::Scheduler(fault.to_string()));
+                    }
                     _ => continue,
                 };
                 self.subs.get_mut(&id).into_iter().for_each(|sub| sub.silent_since = since);
@@ -147,7 +161,7 @@ impl Node {
         while self.written < self.bytes {
             let at = (self.written % PATTERN as u64) as usize;
             let most = (PATTERN - at).min((self.bytes - self.written) as usize);
-            let n = self.session.write(&self.patterns[self.which][at..at + most], now);
+            let n = self.session.write(&pattern(self.which)[at..at + most], now);
             self.written += n as u64;
             if n < most {
                 return;
@@ -156,26 +170,39 @@ impl Node {
         self.session.finish(now);
     }
 
-    fn read_all(&mut self, now: Instant) -> Result<bool, String> {
+    fn read_all(&mut self, now: Instant) -> Result<bool, Wrong> {
+        let mut left = match now < self.slow.0 {
+            true if now < self.next_read => 0,
+            true => self.slow.1,
+            false => u64::MAX,
+        };
         let mut moved = false;
-        while !self.left && now >= self.stopped_until {
+        while !self.left && left > 0 && now >= self.stopped_until {
             let chunk = self.session.read_chunk();
             if chunk.is_empty() {
                 break;
             }
             let at = (self.read % PATTERN as u64) as usize;
-            let n = chunk.len().min(PATTERN - at);
-            if chunk[..n] != self.patterns[1 - self.which][at..at + n] {
-                return Err(format!("end {} reads other bytes from {} on", self.which, self.read));
+            let n = chunk.len().min(PATTERN - at).min(usize::try_from(left).unwrap_or(usize::MAX));
+            if self.promises && chunk[..n] != pattern(1 - self.which)[at..at + n] {
+                let text = format!("end {} reads other bytes from {} on", self.which, self.read);
+                return Err(Wrong::Bytes(text));
             }
             self.read += n as u64;
+            left -= n as u64;
             self.session.consume(n, now);
+            self.next_read = now + READ_STEP;
             moved = true;
         }
-        if self.read > self.expected {
-            return Err(format!("end {} reads more than was sent", self.which));
+        if self.promises && self.read > self.expected {
+            return Err(Wrong::Double(format!("end {} reads more than was sent", self.which)));
         }
         Ok(moved)
+    }
+
+    /// The application reads no more than `most` bytes at a time until then.
+    pub fn read_slowly(&mut self, until: Instant, most: u64) {
+        self.slow = (until, most);
     }
 
     /// The application lets go of the connection.
@@ -193,7 +220,9 @@ impl Node {
 
     pub fn next(&self, now: Instant) -> Option<Instant> {
         let session = self.session.poll_timeout(now).filter(|_| !self.life.is_over());
-        let reads = (self.stopped_until > now).then_some(self.stopped_until);
+        let waits = now < self.slow.0 && !self.left && !self.session.read_chunk().is_empty();
+        let slow = waits.then_some(self.next_read);
+        let reads = (self.stopped_until > now).then_some(self.stopped_until).or(slow);
         session.into_iter().chain(self.life.poll_timeout()).chain(reads).min()
     }
 
@@ -215,13 +244,13 @@ impl Node {
     }
 
     /// Whether memory keeps to its bounds.
-    pub fn check_memory(&self) -> Result<(), String> {
+    pub fn check_memory(&self) -> Result<(), Wrong> {
         let held = self.session.stats().receive_memory.as_u64();
         // What was granted stays granted; a part of a record more.
         let most = 2 * self.memory.max(1 << 20) + (1 << 20);
         match held <= most && self.session.send_held() <= most {
             true => Ok(()),
-            false => Err(format!("end {} holds {held} received bytes", self.which)),
+            false => Err(Wrong::Grows(format!("end {} holds {held} received bytes", self.which))),
         }
     }
 

@@ -9,6 +9,9 @@ use weftline_core::scheduler::{Entry, REGISTRY};
 /// Faults begin within this time, and the last one ends within `LATEST` after it.
 const FAULTY: u64 = 20_000;
 
+/// A slow reader reads once in this time.
+pub const READ_STEP: Duration = Duration::from_millis(20);
+
 /// One link, the same in both directions.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkPlan {
@@ -37,13 +40,22 @@ pub enum Fault {
     DelayAll(Duration),
     /// What is on the link is corrupted: who receives it closes the connection.
     Corrupt(usize),
+    /// A bit of what is on the link comes changed, and nothing notices: there is no TLS.
+    Garble(usize),
+    /// A relay on the link swallows everything from now on, and goes on acknowledging.
+    Swallow(usize),
     /// The client's address on the link changes.
     NewAddress(usize),
-    /// Records come twice on the link: no honest peer does that. (In another order they come all the
-    /// time, over several links.)
+    /// The link is taken out of the client's settings, and comes back after a while.
+    Unplug(usize, Duration),
+    /// Records come twice on the link: no honest peer does that.
     Repeat(usize),
+    /// Records overtake each other on the link, which they do without a fault only over several.
+    Swap(usize),
     /// An application (0: the client's) does not read for a while.
     StopReading(usize, Duration),
+    /// It reads slowly for a while: so many bytes in [`READ_STEP`].
+    ReadSlowly(usize, Duration, u64),
     /// An end has no more than the least memory for a while.
     ShortOfMemory(usize, Duration),
     /// The server's process ends, and another takes its place that knows nothing.
@@ -100,13 +112,20 @@ impl Plan {
         let end = |&(at, fault): &(Instant, Fault)| {
             at + match fault {
                 Fault::Dark(_, time)
+                | Fault::Unplug(_, time)
                 | Fault::StopReading(_, time)
+                | Fault::ReadSlowly(_, time, _)
                 | Fault::ShortOfMemory(_, time) => time,
                 Fault::Flap(_, time, times) => 2 * time * times,
                 _ => Duration::ZERO,
             }
         };
         self.faults.iter().map(end).max().unwrap_or(Instant::ZERO)
+    }
+
+    /// Whether what arrives may be something else than what was sent, so that no byte is promised.
+    pub fn is_garbled(&self) -> bool {
+        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Garble(_)))
     }
 
     /// Whether nothing happens that a connection need not survive: then it closes at both ends, once
@@ -122,7 +141,9 @@ impl Plan {
                 Fault::ServerRestart
                 | Fault::ClientEnds { .. }
                 | Fault::Drop(_)
-                | Fault::Repeat(_) => return false,
+                | Fault::Garble(_)
+                | Fault::Repeat(_)
+                | Fault::Swap(_) => return false,
                 _ => {}
             }
         }
@@ -148,7 +169,7 @@ fn draw_fault(rng: &mut Rng, links: usize) -> (Instant, Fault) {
     let link = rng.below(links as u64) as usize;
     let end = rng.below(2) as usize;
     let time = Duration::from_millis([20, 300, 2_000, 12_000][rng.below(4) as usize]);
-    let fault = match rng.below(24) {
+    let fault = match rng.below(30) {
         0..3 => Fault::Cut(link),
         3 => Fault::HalfOpen(link),
         4 => Fault::HalfOpenAtServer(link),
@@ -163,7 +184,12 @@ fn draw_fault(rng: &mut Rng, links: usize) -> (Instant, Fault) {
         18 => Fault::Delay(link, time.min(Duration::from_millis(800))),
         19..22 => Fault::DelayAll(time.min(Duration::from_millis(800))),
         22 => Fault::ClientEnds { told: end == 0 },
-        _ => Fault::Drop(end),
+        23 => Fault::Drop(end),
+        24 => Fault::Garble(link),
+        25 => Fault::Swallow(link),
+        26 | 27 => Fault::Unplug(link, time),
+        28 => Fault::Swap(link),
+        _ => Fault::ReadSlowly(end, time, [1_000, 20_000][rng.below(2) as usize]),
     };
     (at, fault)
 }

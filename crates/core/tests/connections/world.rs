@@ -1,11 +1,12 @@
 //! Both ends, the links between them, and time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use weftline_core::life::{Ending, Phase};
 use weftline_core::path_manager::{
-    Action, AttemptId, Failure, Look, PathManager, PathPlan, ProbeSeat,
+    Action, AttemptId, Carried, Failure, Look, PathManager, PathPlan, ProbeSeat,
 };
 use weftline_core::rng::Rng;
 use weftline_core::session::RESET_ABANDONED;
@@ -32,6 +33,41 @@ pub enum Outcome {
     Failed,
     Unopened,
     Half,
+    /// Something arrived that was not sent, so that nothing is promised but that it ends.
+    Garbled,
+}
+
+/// What is not as it should be.
+#[derive(Clone, Debug)]
+pub enum Wrong {
+    /// Bytes are lost, or others than were sent.
+    Bytes(String),
+    /// Bytes come twice.
+    Double(String),
+    /// There is no end.
+    Stuck(String),
+    /// Memory, sockets or subflows become more and more.
+    Grows(String),
+    /// An error says what is not so.
+    Untrue(String),
+    /// Nothing has happened that a connection need not survive.
+    ForNothing(String),
+    /// The scheduler has broken its contract.
+    Scheduler(String),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(text) => write!(f, "lost: {text}"),
+            Self::Double(text) => write!(f, "double: {text}"),
+            Self::Stuck(text) => write!(f, "stuck: {text}"),
+            Self::Grows(text) => write!(f, "grows: {text}"),
+            Self::Untrue(text) => write!(f, "untrue: {text}"),
+            Self::ForNothing(text) => write!(f, "failed for nothing: {text}"),
+            Self::Scheduler(text) => write!(f, "scheduler: {text}"),
+        }
+    }
 }
 
 /// What happens when its time comes.
@@ -41,6 +77,7 @@ enum Due {
     Light(usize),
     Dark(usize, Duration),
     Memory(usize),
+    Plug(usize),
     Connected(AttemptId),
     Arrive(u64, usize),
 }
@@ -69,6 +106,18 @@ struct Client {
     attempts: BTreeMap<AttemptId, Attempt>,
     has_begun: bool,
     gave_up: bool,
+    /// Which links its settings have.
+    plugged: Vec<bool>,
+}
+
+fn paths(seed: u64, plugged: &[bool]) -> Vec<PathPlan> {
+    let paths = (0..plugged.len()).filter(|&index| plugged[index]).map(|index| PathPlan {
+        id: PathId(index as u64),
+        reserve: false,
+        seat: ProbeSeat::default(),
+        rng: Rng::stream(seed, &format!("path/{index}")),
+    });
+    paths.collect()
 }
 
 #[derive(Clone, Copy)]
@@ -80,13 +129,8 @@ struct Attempt {
 
 impl<'a> World<'a> {
     pub fn new(plan: &'a Plan) -> Self {
-        let paths = |index: usize| PathPlan {
-            id: PathId(index as u64),
-            reserve: false,
-            seat: ProbeSeat::default(),
-            rng: Rng::stream(plan.seed, &format!("path/{index}")),
-        };
-        let plans = (0..plan.links.len()).map(paths).collect();
+        let plugged = vec![true; plan.links.len()];
+        let plans = paths(plan.seed, &plugged);
         let dial = Some(DIAL_TIMEOUT);
         let client = Client {
             node: Node::new(plan, CLIENT, Instant::ZERO),
@@ -94,6 +138,7 @@ impl<'a> World<'a> {
             attempts: BTreeMap::new(),
             has_begun: false,
             gave_up: false,
+            plugged,
         };
         let faults = plan.faults.iter().enumerate().map(|(n, &(at, _))| (at, Due::Fault(n)));
         Self {
@@ -117,7 +162,7 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// What is not as it should be.
-    pub fn run(mut self) -> Result<Outcome, String> {
+    pub fn run(mut self) -> Result<Outcome, Wrong> {
         let last = self.plan.healed_at() + PATIENCE;
         for turn in 0.. {
             self.settle()?;
@@ -125,10 +170,15 @@ impl<'a> World<'a> {
                 return self.verdict();
             }
             let Some(next) = self.next() else {
-                return Err(format!("nothing is due at {}: {}", self.now, self.report()));
+                let text = format!("nothing is due at {}: {}", self.now, self.report());
+                return Err(Wrong::Stuck(text));
             };
             if next > last || turn > TURNS {
-                return Err(format!("no end by {} in {turn} turns: {}", self.now, self.report()));
+                if self.plan.is_garbled() && turn <= TURNS {
+                    return Ok(Outcome::Garbled);
+                }
+                let text = format!("no end by {} in {turn} turns: {}", self.now, self.report());
+                return Err(Wrong::Stuck(text));
             }
             self.now = next.max(self.now);
             self.advance();
@@ -187,6 +237,7 @@ impl<'a> World<'a> {
                 let now = self.now;
                 self.node(end).into_iter().for_each(|node| node.limit_memory(None, now));
             }
+            Due::Plug(link) => self.plug(link, true),
             Due::Connected(attempt) => self.connected(attempt),
             Due::Arrive(conn, end) => self.arrive(conn, end),
         }
@@ -221,6 +272,13 @@ impl<'a> World<'a> {
             Fault::DelayAll(delay) => self.links.iter_mut().for_each(|link| link.delay = delay),
             Fault::Corrupt(link) => self.mark(link, |pipe| pipe.corrupt = true),
             Fault::Repeat(link) => self.mark(link, |pipe| pipe.repeat = true),
+            Fault::Swap(link) => self.mark(link, |pipe| pipe.swap = true),
+            Fault::Garble(link) => self.mark(link, |pipe| pipe.garble = true),
+            Fault::Swallow(link) => self.mark(link, |pipe| pipe.swallows = true),
+            Fault::Unplug(link, time) => {
+                self.plug(link, false);
+                self.due.insert((now + time, Due::Plug(link)));
+            }
             Fault::NewAddress(link) => {
                 self.on_link(link).into_iter().for_each(|conn| self.lose(conn, CLIENT));
                 if let Some(client) = &mut self.client {
@@ -229,6 +287,9 @@ impl<'a> World<'a> {
             }
             Fault::StopReading(end, time) => {
                 self.node(end).into_iter().for_each(|node| node.stopped_until = now + time);
+            }
+            Fault::ReadSlowly(end, time, most) => {
+                self.node(end).into_iter().for_each(|node| node.read_slowly(now + time, most));
             }
             Fault::ShortOfMemory(end, time) => {
                 self.node(end).into_iter().for_each(|node| node.limit_memory(Some(256 << 10), now));
@@ -252,6 +313,20 @@ impl<'a> World<'a> {
             }
             Fault::Drop(end) => self.node(end).into_iter().for_each(|node| node.leave(now)),
         }
+    }
+
+    /// The client's settings have the link from now on, or do not. They always have one, and change
+    /// only while the connection is open.
+    fn plug(&mut self, link: usize, is_in: bool) {
+        let (now, seed) = (self.now, self.plan.seed);
+        let Some(client) = &mut self.client else { return };
+        let is_last = client.plugged.iter().filter(|&&is_in| is_in).count() == 1;
+        let is_open = client.node.life.was_open() && !client.node.life.is_over();
+        if client.plugged[link] == is_in || (!is_in && (is_last || !is_open)) {
+            return;
+        }
+        client.plugged[link] = is_in;
+        client.manager.set_paths(paths(seed, &client.plugged), now);
     }
 
     fn cut(&mut self, link: usize) {
@@ -322,6 +397,7 @@ impl<'a> World<'a> {
             return;
         }
         self.forget(id, end, false);
+        self.reap(id);
     }
 
     /// Whoever has a subflow or an attempt on the connection at that end loses it.
@@ -360,6 +436,10 @@ impl<'a> World<'a> {
                 self.due.extend(next.map(|at| (at, Due::Arrive(id, end))));
                 break;
             };
+            if conn.to[end].swallows {
+                self.note_room(id, 1 - end);
+                continue;
+            }
             let corrupt =
                 matches!(packet, Packet::Records(_)) && std::mem::take(&mut conn.to[end].corrupt);
             // There is room in the socket again.
@@ -373,9 +453,17 @@ impl<'a> World<'a> {
                 self.say(id, end, Packet::Reset);
             }
         }
-        self.conns.retain(|_, conn| {
-            conn.open != [false; 2] || conn.to.iter().any(|pipe| !pipe.queue.is_empty())
-        });
+        self.reap(id);
+    }
+
+    /// Forgets a connection that neither end has and on which nothing is on its way.
+    fn reap(&mut self, id: u64) {
+        let is_over = |conn: &Conn| {
+            conn.open == [false; 2] && conn.to.iter().all(|pipe| pipe.queue.is_empty())
+        };
+        if self.conns.get(&id).is_some_and(is_over) {
+            self.conns.remove(&id);
+        }
     }
 
     fn note_room(&mut self, conn: u64, end: usize) {
@@ -538,7 +626,24 @@ impl<'a> World<'a> {
                     node.life.fail(RESET_ABANDONED, "gave up", &mut node.session, now);
                 }
             }
-            Action::Stalled(..) | Action::Carried(_) | Action::ClosePath(_) => {}
+            Action::Carried(path) => {
+                let node = &client.node;
+                let of_path = node.subs.values().filter(|sub| sub.path == path).count();
+                let stats = node.session.stats();
+                let stats = stats.paths.get(&path).filter(|_| of_path > 0);
+                let carried = stats.map(|stats| Carried {
+                    outstanding: stats.subflow.as_ref().map_or(0, |subflow| subflow.outstanding),
+                    received: stats.received,
+                    is_spare: node.subs.len() > of_path,
+                });
+                client.manager.handle_carried(path, carried, now);
+            }
+            Action::ClosePath(path) => {
+                let subs = client.node.subs.values().filter(|sub| sub.path == path);
+                let conns: Vec<u64> = subs.map(|sub| sub.conn).collect();
+                conns.into_iter().for_each(|conn| self.close(conn, CLIENT));
+            }
+            Action::Stalled(..) => {}
         }
     }
 
@@ -563,10 +668,11 @@ impl<'a> World<'a> {
     // ---- everything moves ----
 
     /// Ends, sockets and path manager, until nothing moves at this instant.
-    fn settle(&mut self) -> Result<(), String> {
+    fn settle(&mut self) -> Result<(), Wrong> {
         for turn in 0.. {
             if turn > 20_000 {
-                return Err(format!("the world spins at {}: {}", self.now, self.report()));
+                let text = format!("the world spins at {}: {}", self.now, self.report());
+                return Err(Wrong::Stuck(text));
             }
             let mut moved = false;
             for end in [CLIENT, SERVER] {
@@ -590,7 +696,7 @@ impl<'a> World<'a> {
         action.is_some()
     }
 
-    fn move_end(&mut self, end: usize) -> Result<bool, String> {
+    fn move_end(&mut self, end: usize) -> Result<bool, Wrong> {
         let now = self.now;
         let Some(node) = self.node(end) else { return Ok(false) };
         let was_over = node.life.is_over();
@@ -664,20 +770,21 @@ impl<'a> World<'a> {
     }
 
     /// Neither memory nor the number of sockets grows.
-    fn check_bounds(&self) -> Result<(), String> {
+    fn check_bounds(&self) -> Result<(), Wrong> {
         let client = self.client.as_ref().map(|client| &client.node);
         client.into_iter().chain(&self.server).try_for_each(Node::check_memory)?;
         let most = MOST_CONNS * self.links.len();
-        if self.server.as_ref().is_some_and(|server| server.subs.len() > most) {
-            return Err(format!("more and more subflows at {}: {}", self.now, self.report()));
+        let subflows = self.server.as_ref().map_or(0, |server| server.subs.len());
+        let sockets = self.conns.values().filter(|conn| conn.open[CLIENT]).count();
+        let attempts = self.client.as_ref().map_or(0, |client| client.attempts.len());
+        if subflows.max(sockets).max(attempts) <= most {
+            return Ok(());
         }
-        match self.conns.values().filter(|conn| conn.open[CLIENT]).count() <= most {
-            true => Ok(()),
-            false => Err(format!("more and more sockets at {}: {}", self.now, self.report())),
-        }
+        let text = format!("{subflows} subflows at {}: {}", self.now, self.report());
+        Err(Wrong::Grows(text))
     }
 
-    fn verdict(&mut self) -> Result<Outcome, String> {
+    fn verdict(&mut self) -> Result<Outcome, Wrong> {
         // What has come may be read when the connection is over.
         for end in [CLIENT, SERVER] {
             let now = self.now;
@@ -687,6 +794,9 @@ impl<'a> World<'a> {
             }
         }
         self.check_bounds()?;
+        if self.plan.is_garbled() {
+            return Ok(Outcome::Garbled);
+        }
         let client = self.client.as_ref().map(|client| &client.node);
         let nodes = [client, self.server.as_ref()];
         for (end, node) in nodes.into_iter().enumerate() {
@@ -696,13 +806,13 @@ impl<'a> World<'a> {
             if let Some((delivered, received)) = node.told()
                 && (received != node.in_order() || (peer.is_some() && delivered > peer_has))
             {
-                return Err(format!("an error says what is not so: {}", self.report()));
+                return Err(Wrong::Untrue(self.report()));
             }
             let closed = node.ending == Some(Ending::Closed);
             let all_there = peer.is_none_or(Node::read_to_end) && node.read_to_end();
             let left = self.plan.faults.iter().any(|(_, fault)| matches!(fault, Fault::Drop(_)));
             if closed && !all_there && !left {
-                return Err(format!("closed without all bytes: {}", self.report()));
+                return Err(Wrong::Bytes(format!("closed without all: {}", self.report())));
             }
         }
         let closed = |node: Option<&Node>| node.is_some_and(|n| n.ending == Some(Ending::Closed));
@@ -715,7 +825,7 @@ impl<'a> World<'a> {
         };
         let survived = matches!(outcome, Outcome::Closed | Outcome::Unopened);
         if !survived && self.plan.is_survivable() {
-            return Err(format!("failed for nothing: {}", self.report()));
+            return Err(Wrong::ForNothing(self.report()));
         }
         Ok(outcome)
     }
