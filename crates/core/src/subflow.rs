@@ -79,6 +79,8 @@ pub struct Subflow {
     /// been delivered since.
     pinged: Option<(Instant, Duration)>,
     silent: bool,
+    /// Whether it is so while TCP recovers from a timeout, whatever progress there is.
+    stalls_by_timeout: bool,
     min_chunk: u64,
     max_chunk: u64,
 }
@@ -108,6 +110,7 @@ impl Subflow {
             last_progress: now,
             pinged: None,
             silent: false,
+            stalls_by_timeout: false,
             min_chunk: chunk.0,
             max_chunk: chunk.1,
         }
@@ -133,6 +136,12 @@ impl Subflow {
     pub const fn set_info(&mut self, info: PathInfo, unwritten: u64) {
         self.info = info;
         self.given = unwritten;
+    }
+
+    /// Takes whether it is stalled while TCP recovers from a retransmission timeout, and at no other
+    /// time.
+    pub const fn set_stalls_by_timeout(&mut self, by_timeout: bool) {
+        self.stalls_by_timeout = by_timeout;
     }
 
     /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: the kernel's
@@ -375,7 +384,7 @@ impl Subflow {
 
     /// When the subflow will count as silent if it makes no progress until then.
     pub fn silent_at(&self) -> Option<Instant> {
-        if self.in_flight.is_empty() || self.silent {
+        if self.in_flight.is_empty() || self.silent || self.stalls_by_timeout {
             return None;
         }
         let kernel = self.info.srtt + self.info.srtt / 2 + 4 * self.info.rttvar;
@@ -385,7 +394,9 @@ impl Subflow {
 
     /// Re-judges silence at `now`; `Some(silent)` when the judgement changed.
     pub fn judge(&mut self, now: Instant) -> Option<bool> {
-        let silent = if self.silent {
+        let silent = if self.stalls_by_timeout {
+            self.info.timed_out && !self.in_flight.is_empty()
+        } else if self.silent {
             // Progress, or nothing left to wait for, ends silence.
             !self.in_flight.is_empty() && now.since(self.last_progress) >= SILENCE_FLOOR
         } else {

@@ -12,11 +12,13 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::Arc;
 
+use weftline_core::ByteCount;
+
 use crate::LabError;
 use crate::sys::process;
 
-/// Largest automatic socket buffer in the lab, the same for every scheme: the kernel's default of
-/// 4 to 6 MiB would limit one flow to about 1.1 Gb/s at 23 ms.
+/// Largest send buffer, and largest buffer that a program may ask for, in the lab, the same for every
+/// scheme: the kernel's default of 4 MiB would limit one flow to about 1.1 Gb/s at 23 ms.
 pub(crate) const SOCKET_BUFFER_MAX: u64 = 32 << 20;
 
 /// The congestion control of sockets that choose none.
@@ -92,6 +94,12 @@ impl Netns {
         Err(LabError::Failed(format!("ip {args}: {}", message.trim())))
     }
 
+    /// Lets the kernel tune receive buffers up to `most`.
+    pub(crate) fn set_receive_buffer(&self, most: ByteCount) -> Result<(), LabError> {
+        let set = self.run(|| set_most("tcp_rmem", most.as_u64()));
+        set.map_err(LabError::os("setting the receive buffers of a network namespace"))
+    }
+
     /// Sets what every scheme finds: loopback up, large automatic socket buffers, `congestion` as
     /// the congestion control (a new namespace inherits the host's default), MPTCP on, nothing
     /// remembered from earlier connections.
@@ -132,14 +140,19 @@ fn in_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result
     })
 }
 
+/// Sets the last of the three numbers of `tcp_rmem` or `tcp_wmem`, of the namespace of the thread.
+fn set_most(buffer: &str, bytes: u64) -> io::Result<()> {
+    let path = format!("/proc/sys/net/ipv4/{buffer}");
+    let old = fs::read_to_string(&path)?;
+    let mut words = old.split_whitespace();
+    let (min, default) = (words.next().unwrap_or("4096"), words.next().unwrap_or("131072"));
+    fs::write(&path, format!("{min} {default} {bytes}"))
+}
+
 /// Runs inside the namespace: `/proc/sys/net` shows the namespace of the thread that looks.
 fn set_sysctls() -> io::Result<()> {
     for buffer in ["tcp_rmem", "tcp_wmem"] {
-        let path = format!("/proc/sys/net/ipv4/{buffer}");
-        let old = fs::read_to_string(&path)?;
-        let mut words = old.split_whitespace();
-        let (min, default) = (words.next().unwrap_or("4096"), words.next().unwrap_or("131072"));
-        fs::write(&path, format!("{min} {default} {SOCKET_BUFFER_MAX}"))?;
+        set_most(buffer, SOCKET_BUFFER_MAX)?;
     }
     let settings = [
         ("net/ipv4/tcp_no_metrics_save", "1"),

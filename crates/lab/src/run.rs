@@ -139,6 +139,7 @@ impl Plan<'_> {
             up: path.up_link(self.seed, duration),
         });
         let testbed = Testbed::build(links.collect(), self.in_kernel, self.seed, start)?;
+        testbed.set_receive_buffer(self.scenario.receive_buffer)?;
         if matches!(self.scheme, Scheme::LinuxMptcp) {
             mptcp::configure(&testbed)?;
         }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use weftline_core::ByteCount;
 use weftline_link::LinkConfig;
 
 use crate::LabError;
@@ -66,6 +67,14 @@ impl Testbed {
         }
         let emulator = Emulator::spawn(emulated, seed, start)?;
         Ok(Self { client, server, emulator, names })
+    }
+
+    /// Lets the kernel tune receive buffers of sockets that are made from now on up to `most`.
+    pub(crate) fn set_receive_buffer(&self, most: ByteCount) -> Result<(), LabError> {
+        for ns in [&self.client, &self.server] {
+            ns.set_receive_buffer(most)?;
+        }
+        Ok(())
     }
 
     /// The paths' names, in order.

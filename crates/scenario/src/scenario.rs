@@ -11,7 +11,7 @@ use weftline_core::{Bitrate, ByteCount};
 use weftline_link::LinkConfig;
 
 use crate::builtin::{self, BUILTIN};
-use crate::document::{Source, Table};
+use crate::document::{Source, Table, Value};
 use crate::flow::MAX_FLOWS;
 use crate::path::check_name;
 use crate::rate::{Load, RateSpec};
@@ -28,6 +28,14 @@ const PACKET_BYTES: u64 = 1500;
 /// The sizes that a full packet may have: headers and options take up to 88 bytes of it.
 const MIN_PACKET_BYTES: u64 = 128;
 const MAX_PACKET_BYTES: u64 = 9000;
+
+/// How large a socket's receive buffer may become, unless the scenario says otherwise: the last
+/// number of Linux's `tcp_rmem`.
+const RECEIVE_BUFFER: ByteCount = ByteCount::mib(6);
+
+/// What it may be set to.
+const MIN_RECEIVE_BUFFER: ByteCount = ByteCount::kib(16);
+const MAX_RECEIVE_BUFFER: ByteCount = ByteCount::mib(1024);
 
 /// The longest scenario or trace file that is read, in bytes.
 const MAX_FILE: u64 = 64 << 20;
@@ -62,6 +70,9 @@ pub struct Scenario {
     /// Whether the server's host paces every connection, whatever its congestion control, as Linux
     /// does with the queueing discipline `fq`.
     pub sender_pacing: bool,
+    /// How large a socket's receive buffer may become, as the last number of Linux's `tcp_rmem`. Linux
+    /// tunes each one to what the application reads in a round trip; half of it is window.
+    pub receive_buffer: ByteCount,
     /// The link that all paths share; none if the paths begin at the server.
     pub backend: Option<WideLink>,
     /// Gateway and access points, where the paths are such.
@@ -153,6 +164,10 @@ impl Scenario {
             sender_pacing: table
                 .take("sender_pacing")
                 .map_or(Ok(false), |value| value.boolean())?,
+            receive_buffer: match table.take("receive_buffer") {
+                None => RECEIVE_BUFFER,
+                Some(value) => read_receive_buffer(&value)?,
+            },
             backend,
             gateway_aps: GatewayAps::read(&mut table, &paths)?,
             paths,
@@ -201,6 +216,14 @@ impl Scenario {
             _ => None,
         })
     }
+}
+
+fn read_receive_buffer(value: &Value<'_>) -> Result<ByteCount, ScenarioError> {
+    let buffer: ByteCount = value.parse()?;
+    if (MIN_RECEIVE_BUFFER..=MAX_RECEIVE_BUFFER).contains(&buffer) {
+        return Ok(buffer);
+    }
+    Err(value.error(format!("wants a size from {MIN_RECEIVE_BUFFER} to {MAX_RECEIVE_BUFFER}")))
 }
 
 fn read_paths(table: &mut Table<'_>, load: Load) -> Result<Vec<PathSpec>, ScenarioError> {
@@ -320,6 +343,9 @@ impl fmt::Display for Scenario {
         }
         if self.sender_pacing {
             writeln!(f, "sender_pacing = true")?;
+        }
+        if self.receive_buffer != RECEIVE_BUFFER {
+            writeln!(f, "receive_buffer = \"{}\"", self.receive_buffer)?;
         }
         if self.gateway_aps.is_some() {
             writeln!(f, "topology = \"gateway-aps\"")?;

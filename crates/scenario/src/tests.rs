@@ -64,6 +64,7 @@ duration = "5s"
 topology = "gateway-aps"
 packet_size = 128
 sender_pacing = true
+receive_buffer = "512KiB"
 [[path]]
 name = "sub6"
 rate = "300Mbps"
@@ -141,6 +142,7 @@ fn what_lies_before_the_paths_reads() {
         &scenario.gateway_aps,
         scenario.packet_bytes,
         scenario.sender_pacing,
+        scenario.receive_buffer,
     ));
     // A queue of one bandwidth-delay product counts the whole round trip: 1 + 0 ms of radio both
     // ways, twice 10.2 ms before it.
@@ -166,6 +168,8 @@ fn wrong_gateways_name_file_line_key_and_remedy() {
         ("topology = \"gateway-aps\"\n", ""),
         ("packet_size = 128", "packet_size = 100"),
         ("sender_pacing = true", "sender_pacing = \"yes\""),
+        ("receive_buffer = \"512KiB\"", "receive_buffer = \"2KiB\""),
+        ("receive_buffer = \"512KiB\"", "receive_buffer = \"2GiB\""),
         ("rate = \"2Gbps\"", "rate = \"0bps\""),
         ("delay = \"200us\"", "speed = \"200us\""),
         ("interval = \"5ms\"", "interval = \"0ms\""),

@@ -7,15 +7,13 @@ use crate::coded::CodedNetwork;
 use crate::net::{Net, Next, Place, Spreading};
 use crate::plan::{GatewayPlan, Plan, Spread};
 use crate::queue::Event;
-use crate::tcp::{Endpoint, EndpointConfig};
+use crate::tcp::{Endpoint, EndpointConfig, ReceiveBuffer};
 use crate::wire::Wire;
 
 /// Bytes of a full packet that are not its payload: IP and TCP headers with timestamps.
 const HEADERS: u64 = 52;
 /// The first window in segments (RFC 6928).
 const INITIAL_CWND: u64 = 10;
-/// Room for received bytes at each TCP endpoint, as in the lab's namespaces.
-const RECEIVE_BUFFER: u64 = 32 << 20;
 
 /// The payload of a full segment.
 pub(crate) const fn mss(plan: &Plan) -> u64 {
@@ -102,6 +100,7 @@ pub(crate) fn opener(plan: &Plan, index: u32, k: usize) -> Opener {
         wires: [2 * links + 1, down],
         mss: mss(plan),
         host_paces: plan.sender_pacing,
+        receive_buffer: plan.receive_buffer,
         control: plan.paths[path].congestion.unwrap_or(flow.congestion),
         seed: plan.seed,
     }
@@ -118,6 +117,8 @@ pub(crate) struct Opener {
     mss: u64,
     /// Whether the server's host paces what its control does not.
     host_paces: bool,
+    /// The most that a socket's receive buffer grows to, in bytes.
+    receive_buffer: u64,
     control: &'static weftline_congestion::Entry,
     seed: u64,
 }
@@ -132,7 +133,7 @@ impl Opener {
                 peer,
                 mss: self.mss,
                 initial_cwnd: INITIAL_CWND,
-                receive_buffer: RECEIVE_BUFFER,
+                receive_buffer: ReceiveBuffer::new(self.receive_buffer, self.mss),
                 host_paces: is_server && self.host_paces,
             };
             // Every control draws from a stream of its own.

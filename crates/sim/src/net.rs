@@ -10,6 +10,19 @@ use crate::queue::{Event, Queue};
 use crate::tcp::{Endpoint, Segment};
 use crate::wire::Wire;
 
+/// Segments that come within this time are taken together: the interrupts that a network card holds
+/// back, or what a program takes to wake up.
+const TOGETHER_NS: u64 = 50_000;
+
+/// Which of the segments that come to an endpoint are taken together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Together {
+    /// When the first of those came that have not been looked at, if there are any.
+    since: Option<u64>,
+    /// When the last one came.
+    last: u64,
+}
+
 /// Where an endpoint belongs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
@@ -65,6 +78,8 @@ pub(crate) struct Net {
     places: Vec<Place>,
     /// The time of each endpoint's pending timer event.
     armed: Vec<Option<u64>>,
+    /// By endpoint.
+    together: Vec<Together>,
     /// By endpoint: the data segments that it sent and a wire dropped, by offset, and when.
     lost: Vec<BTreeMap<u64, u64>>,
     /// Endpoints of flows whose controls look at each other, by flow: the server's ends.
@@ -94,6 +109,7 @@ impl Net {
         self.endpoints.push(endpoint);
         self.places.push(place);
         self.armed.push(None);
+        self.together.push(Together::default());
         self.lost.push(BTreeMap::new());
         if self.coupled_flows[flow as usize] && server {
             self.coupled[flow as usize].push(index);
@@ -157,6 +173,26 @@ impl Net {
         let me = self.look_around(index);
         let coupling = Coupling { members: &self.members, me };
         self.endpoints[index as usize].handle(segment, now_ns, &coupling)
+    }
+
+    /// Whether a segment with payload that has come to endpoint `to` by that wire is taken together with
+    /// one that follows closely: interrupts, GRO and reads see both at once. What has to be said at
+    /// once does not wait.
+    pub(crate) fn is_followed(&mut self, wire: u32, to: u32) -> bool {
+        let now_ns = self.now_ns();
+        let endpoint = &mut self.endpoints[to as usize];
+        let together = &mut self.together[to as usize];
+        let until = together.since.unwrap_or(now_ns) + TOGETHER_NS;
+        let next = self.wires[wire as usize].next();
+        let next = next.filter(|(_, next)| next.to == to && next.len > 0).map(|(at, _)| at);
+        let follows = next.is_some_and(|at| at <= until) && !endpoint.is_urgent();
+        let is_last = next.is_none_or(|at| at > now_ns + TOGETHER_NS);
+        if is_last && now_ns <= together.last + TOGETHER_NS {
+            endpoint.end_run();
+        }
+        *together =
+            Together { since: follows.then(|| together.since.unwrap_or(now_ns)), last: now_ns };
+        follows
     }
 
     /// An endpoint's timer event has come. Returns whether anything was due.

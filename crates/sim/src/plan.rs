@@ -47,6 +47,8 @@ pub struct Plan {
     pub packet_bytes: u64,
     /// Whether the server's host paces every connection, whatever its control.
     pub sender_pacing: bool,
+    /// The most that the receive buffer of a socket grows to, in bytes.
+    pub receive_buffer: u64,
     /// The ratio that `musher` begins with, in percent; half and half unless given.
     pub ratio: Option<u8>,
     /// A link before all paths, the same in both directions.
@@ -113,6 +115,7 @@ impl Plan {
             measured: scenario.parallel,
             packet_bytes: scenario.packet_bytes,
             sender_pacing: scenario.sender_pacing,
+            receive_buffer: scenario.receive_buffer.as_u64(),
             ratio: scenario.ratio,
             backend: scenario.backend.map(|link| link.config()),
             gateway: gateway_plan(scenario, &connections)?,

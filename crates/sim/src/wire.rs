@@ -73,6 +73,11 @@ impl<P: Packet> Wire<P> {
         packet
     }
 
+    /// The packet that arrives next, and when.
+    pub(crate) fn next(&self) -> Option<(u64, &P)> {
+        self.on_way.front().map(|(at, packet)| (*at, packet))
+    }
+
     /// When everything that was put on it has been served.
     pub(crate) fn idle_at_ns(&mut self, now_ns: u64) -> u64 {
         self.link.idle_at(Instant::from_nanos(now_ns)).as_nanos()

@@ -155,7 +155,7 @@ impl World {
         match event {
             Event::Arrival(wire) => {
                 if let Some(segment) = self.net.arrive(wire) {
-                    self.deliver(&segment);
+                    self.deliver(&segment, Some(wire));
                 }
             }
             Event::Endpoint(index) => {
@@ -184,12 +184,12 @@ impl World {
         while let Spreading::Coded(network) = &mut self.net.spreading
             && let Some(segment) = network.poll_delivery()
         {
-            self.deliver(&segment);
+            self.deliver(&segment, None);
         }
     }
 
-    /// A segment has come to its endpoint.
-    fn deliver(&mut self, segment: &Segment) {
+    /// A segment has come to its endpoint, by a wire or from a node that codes.
+    fn deliver(&mut self, segment: &Segment, wire: Option<u32>) {
         if let Some(delays) = &mut self.packet_delay_us
             && self.epoch_ns.is_some()
             && segment.len > 0
@@ -199,7 +199,15 @@ impl World {
             delays.record(us.clamp(1, MAX_DELAY_US)).expect("clamped to the bounds");
         }
         self.net.deliver(segment);
-        self.changed(segment.to);
+        if segment.option > 0 {
+            let place = self.net.place(segment.to);
+            let flow = &mut self.flows[place.flow as usize];
+            flow.take_option(place.subflow, segment.option, &self.net);
+        }
+        let follows = |wire| segment.len > 0 && self.net.is_followed(wire, segment.to);
+        if !wire.is_some_and(follows) {
+            self.changed(segment.to);
+        }
     }
 
     /// An endpoint has changed: its flow looks at it and lets its segments go out.

@@ -37,6 +37,13 @@ pub struct SessionConfig {
     /// Whether the peer says what paths are for: the server's side. A client that followed its
     /// server would let it spend the client's money.
     pub follow_policy: bool,
+    /// Whether the driver alone says how large the receive window is, with
+    /// [`set_receive_limit`](super::Session::set_receive_limit), as a kernel's receive buffer does:
+    /// neither what the peer would like nor what the application has taken counts. For both ends.
+    pub driver_sizes_window: bool,
+    /// Whether a subflow is stalled while its TCP recovers from a retransmission timeout, as MPTCP
+    /// v0.95 has it (`mptcp_sub_retransmit_timer`), and at no other time. For drivers that know it.
+    pub stalls_by_timeout: bool,
     /// What was agreed upon if the connection carries messages; `None` for a byte stream.
     pub messages: Option<MessageLimits>,
     /// Memory for received bytes, which several sessions may share.
@@ -54,6 +61,8 @@ impl Default for SessionConfig {
             ping_interval: Duration::from_secs(5),
             peer_timeout: None,
             follow_policy: false,
+            driver_sizes_window: false,
+            stalls_by_timeout: false,
             messages: None,
             pool: BlockPool::default(),
         }

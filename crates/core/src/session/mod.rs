@@ -132,6 +132,8 @@ pub struct Session {
     blocks: BytesMut,
     write_blocked: bool,
     last_tick: Instant,
+    /// Whether a subflow's figures say that it is stalled, or no longer.
+    judge_due: bool,
     finished_told: bool,
     readable_told: bool,
     /// Whether an acknowledgement of the peer's whole stream has been given to a subflow. Later
@@ -158,6 +160,7 @@ impl Session {
             blocks: BytesMut::new(),
             write_blocked: false,
             last_tick: now,
+            judge_due: false,
             finished_told: false,
             readable_told: false,
             end_acked: false,
@@ -214,7 +217,7 @@ impl Session {
     pub fn handle_path_info(&mut self, id: SubflowId, info: PathInfo) {
         if let Some(index) = self.send.index(id) {
             let unwritten = self.control.get(&id).map_or(0, |control| control.queued);
-            self.send.set_info(index, info, unwritten);
+            self.judge_due |= self.send.set_info(index, info, unwritten);
         }
     }
 
@@ -303,6 +306,11 @@ impl Session {
     /// Whether [`finish`](Self::finish) was called.
     pub const fn is_finished(&self) -> bool {
         self.send.is_finished()
+    }
+
+    /// Bytes that could be written and sent at once as far as the peer's credit goes.
+    pub fn credit_left(&self) -> u64 {
+        self.send.credit_left()
     }
 
     /// Bytes that can be written now.

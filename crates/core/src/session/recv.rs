@@ -39,6 +39,8 @@ pub(super) struct RecvHalf {
     /// How much the application had taken when the window last grew.
     grown_at: u64,
     max_window: u64,
+    /// Whether the driver alone says how large it is.
+    driver_sizes: bool,
     /// What the peer would like outstanding, and what of that the driver has memory for.
     wished: u64,
     limit: u64,
@@ -65,6 +67,7 @@ impl RecvHalf {
             window: config.first_window.as_u64().max(longest).clamp(INITIAL_CREDIT, max_memory),
             grown_at: 0,
             max_window: max_memory,
+            driver_sizes: config.driver_sizes_window,
             wished: 0,
             limit: u64::MAX,
             advertised: INITIAL_CREDIT,
@@ -146,6 +149,9 @@ impl RecvHalf {
     /// More than before only while the application reads at once: what lies readable in memory is
     /// no reason for more of it. What is held out of order is, as no reader can take it.
     pub(super) fn wanted(&self) -> u64 {
+        if self.driver_sizes {
+            return self.max_window;
+        }
         let (taken, unread, above) = self.held();
         let half = self.window / 2;
         let is_used = taken.saturating_sub(self.grown_at) >= half || above >= half;

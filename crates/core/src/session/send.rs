@@ -54,6 +54,9 @@ pub(super) struct SendHalf {
     wish: u64,
     wish_at: Instant,
     pub(super) wish_pending: bool,
+    /// Whether credit is not wished for: the peer's driver says how much there is.
+    wishes_nothing: bool,
+    stalls_by_timeout: bool,
     max_memory: u64,
     /// What of that the driver has memory for.
     memory_limit: u64,
@@ -97,6 +100,8 @@ impl SendHalf {
             wish: 0,
             wish_at: Instant::ZERO,
             wish_pending: false,
+            wishes_nothing: config.driver_sizes_window,
+            stalls_by_timeout: config.stalls_by_timeout,
             max_memory: config.memory(),
             memory_limit: u64::MAX,
             max_in_flight: usize::try_from(config.memory() / 1024)
@@ -218,6 +223,11 @@ impl SendHalf {
         self.max_memory.min(self.memory_limit)
     }
 
+    /// Bytes of the peer's credit that nothing has been written for.
+    pub(super) fn credit_left(&self) -> u64 {
+        self.credit.saturating_sub(self.buffer.end())
+    }
+
     /// Bytes that [`write`](Self::write) would take.
     pub(super) fn room(&self) -> u64 {
         let ahead = SEND_AHEAD.max(self.scheduler_window().saturating_mul(2));
@@ -265,6 +275,7 @@ impl SendHalf {
 
     pub(super) fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
         let mut subflow = Subflow::new(id, path, self.chunk, now);
+        subflow.set_stalls_by_timeout(self.stalls_by_timeout);
         self.adopt_policy(&mut subflow);
         self.subflows.push(subflow);
         self.meters.entry(path).or_default();
@@ -295,9 +306,12 @@ impl SendHalf {
         self.subflows.iter().position(|subflow| subflow.id() == id)
     }
 
-    /// Takes the kernel's figures of a subflow.
-    pub(super) fn set_info(&mut self, index: usize, info: PathInfo, unwritten: u64) {
-        self.subflows[index].set_info(info, unwritten);
+    /// Takes the kernel's figures of a subflow. Returns whether they say that it is stalled, or no
+    /// longer.
+    pub(super) fn set_info(&mut self, index: usize, info: PathInfo, unwritten: u64) -> bool {
+        let subflow = &mut self.subflows[index];
+        subflow.set_info(info, unwritten);
+        self.stalls_by_timeout && info.timed_out != subflow.is_silent()
     }
 
     // ---- the peer's side ----
@@ -387,7 +401,7 @@ impl SendHalf {
     /// width of the credit that turned out too small, and not for the little that holds before the
     /// first acknowledgement.
     fn update_wish(&mut self, now: Instant) {
-        if now.since(self.wish_at) < WISH_INTERVAL {
+        if self.wishes_nothing || now.since(self.wish_at) < WISH_INTERVAL {
             return;
         }
         self.wish_at = now;

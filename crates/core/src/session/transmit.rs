@@ -38,6 +38,9 @@ impl Session {
     pub fn poll_transmit(&mut self, id: SubflowId, out: &mut VecDeque<Bytes>, now: Instant) -> u64 {
         let Some(control) = self.control.get_mut(&id) else { return 0 };
         control.woken = false;
+        if std::mem::take(&mut self.judge_due) {
+            self.judge(now);
+        }
         let mut bytes = self.put_control(id, out, now);
         if !self.is_reset() {
             bytes += self.take_frames(id, out);

@@ -2,6 +2,7 @@
 
 mod messages;
 mod multi;
+mod options;
 mod oracle;
 mod paths;
 mod pipe;
@@ -153,7 +154,15 @@ impl Flow {
                     seat: ProbeSeat::default(),
                     rng: rng(&format!("path/{path}")),
                 });
-                let multi = Multi::new(entry, &plan, ratio, plans.collect(), openers, mss);
+                let multi = Multi::new(
+                    entry,
+                    &plan,
+                    ratio,
+                    plans.collect(),
+                    openers,
+                    mss,
+                    run.receive_buffer,
+                );
                 Carrier::Multi(Box::new(multi))
             }
         };
@@ -225,6 +234,13 @@ impl Flow {
             }
         }
         self.arm(net);
+    }
+
+    /// A segment with an option has come to the server's end of a subflow.
+    pub(crate) fn take_option(&mut self, subflow: u32, option: u32, net: &Net) {
+        if let Carrier::Multi(multi) = &mut self.carrier {
+            multi.take_option(subflow as usize, option, net.now_ns());
+        }
     }
 
     /// The flow's timer event has come.

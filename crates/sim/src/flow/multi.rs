@@ -15,12 +15,14 @@ use weftline_core::session::{
 };
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
+use super::options::Options;
 use super::oracle::{forecast, may_ask};
 use super::paths::Paths;
 use super::pipe::Pipe;
 use super::{FlowPlan, Sink, Source, Traffic};
 use crate::build::Opener;
 use crate::net::Net;
+use crate::tcp::ReceiveBuffer;
 
 /// What the application writes; its content does not matter here.
 pub(super) static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
@@ -28,8 +30,8 @@ pub(super) static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 const WRITE: usize = 64 << 10;
 /// The longest header of a record: what a record that fits a segment leaves of it.
 const RECORD_HEADER: u64 = 16;
-/// The receive buffer that kernel MPTCP's subflows share, as in the lab's namespaces.
-const SHARED_BUFFER: ByteCount = ByteCount::mib(32);
+/// The scheduler of upstream's MPTCP; the others of kernels are v0.95's.
+const LINUX: &str = "linux";
 /// Bounds of what a daemon's socket holds unsent, in bytes, and that as time at the path's rate
 /// (the same as in the daemons).
 const LOW_WATER: (u64, u64) = (16 << 10, 256 << 10);
@@ -56,6 +58,8 @@ pub(super) struct Subflow {
     pub(super) pipes: [Pipe; 2],
     /// What has arrived at client and server and is no complete record.
     pub(super) inputs: [BytesMut; 2],
+    /// Records of a kernel's client, which are options of its segments.
+    pub(super) options: Options,
     /// Whether the sessions of client and server know it.
     pub(super) up: [bool; 2],
     /// Whether the sessions want to be asked for more, whatever room there is.
@@ -89,6 +93,8 @@ pub(super) struct Multi {
     /// Whether the scheduler decides for each segment, when there is room for it, as a kernel's
     /// does. Those of the daemons keep a little unsent in the socket.
     by_segment: bool,
+    /// The receive buffer that a kernel's subflows share.
+    buffer: Option<ReceiveBuffer>,
     /// Payload of a full segment.
     pub(super) mss: u64,
     out: VecDeque<Bytes>,
@@ -108,8 +114,10 @@ impl Multi {
         paths: Vec<PathPlan>,
         openers: Vec<Opener>,
         mss: u64,
+        receive_buffer: u64,
     ) -> Self {
         let (penalise, penalties) = mpsc::channel();
+        let by_segment = plan.oracle.is_some() || entry.is_by_segment();
         let mut config = SessionConfig {
             scheduler: entry,
             scheduler_config: SchedulerConfig {
@@ -125,21 +133,32 @@ impl Multi {
                 longest_received: DEFAULT_LONGEST_MESSAGE,
             });
         }
-        let by_segment = plan.oracle.is_some() || entry.is_by_segment();
-        if by_segment {
+        let buffer = by_segment.then(|| {
             let payload = mss - RECORD_HEADER;
             config.chunk = Some((payload, payload));
-            config.max_memory = SHARED_BUFFER;
-            config.first_window = SHARED_BUFFER;
+            config.max_memory = ReceiveBuffer::most_window(receive_buffer);
+            // Messages are not written as the window allows.
+            config.first_window = match config.messages {
+                Some(_) => config.max_memory,
+                None => ByteCount::ZERO,
+            };
+            config.driver_sizes_window = true;
+            config.stalls_by_timeout = entry.name != LINUX && plan.oracle.is_none();
+            ReceiveBuffer::new(receive_buffer, mss)
+        });
+        let mut sessions = [(); 2].map(|()| Session::new(&config, Instant::ZERO));
+        if let Some(buffer) = &buffer {
+            sessions[CLIENT].set_receive_limit(buffer.window(), Instant::ZERO);
         }
         Self {
-            sessions: [(); 2].map(|()| Session::new(&config, Instant::ZERO)),
+            sessions,
             subflows: Vec::new(),
             paths: Paths::new(paths, openers, !by_segment),
             scheduler: entry,
             penalties,
             oracle: plan.oracle.clone(),
             by_segment,
+            buffer,
             mss,
             out: VecDeque::new(),
             starved_until_ns: 0,
@@ -198,12 +217,13 @@ impl Multi {
         self.note_endpoint(index, end, net);
         let subflow = &mut self.subflows[index];
         subflow.stale[end] = true;
+        let now_ns = net.now_ns();
         let endpoint = net.endpoint_mut(subflow.ends[end]);
         let arrived = endpoint.in_order();
         let pipe = &mut subflow.pipes[1 - end];
         if arrived > pipe.read() {
             pipe.read_until(arrived, &mut subflow.inputs[end]);
-            endpoint.set_read(arrived);
+            endpoint.set_read(arrived, now_ns);
             self.take_input(index, end, net);
         }
         self.serve(end, source, sink, net);
@@ -221,6 +241,17 @@ impl Multi {
         taken.expect("both ends are ours and keep to the protocol");
     }
 
+    /// A segment from the client has come to the server with an option.
+    pub(super) fn take_option(&mut self, index: usize, serial: u32, now_ns: u64) {
+        let subflow = &mut self.subflows[index];
+        let Some(mut records) = subflow.options.take(serial) else { return };
+        if let Some(id) = subflow.id.filter(|_| subflow.up[SERVER]) {
+            let now = Instant::from_nanos(now_ns);
+            let taken = self.sessions[SERVER].handle_input(id, &mut records, now);
+            taken.expect("both ends are ours and keep to the protocol");
+        }
+    }
+
     // ---- what goes out ----
 
     /// Moves what can be moved at both ends.
@@ -235,6 +266,7 @@ impl Multi {
         let now = Instant::from_nanos(net.now_ns());
         if end == CLIENT {
             self.read(source, sink, now);
+            self.size_buffer(sink.read(), net);
         } else {
             self.write(source, now);
         }
@@ -320,6 +352,20 @@ impl Multi {
         }
     }
 
+    /// The receive buffer follows what the application has read in the longest of the subflows' round
+    /// trips (Linux, `mptcp_rcv_space_adjust`).
+    fn size_buffer(&mut self, read: u64, net: &Net) {
+        let Some(buffer) = &mut self.buffer else { return };
+        let up = self.subflows.iter().filter(|subflow| subflow.up[CLIENT]);
+        let rtt_ns = up.map(|subflow| net.endpoint(subflow.ends[CLIENT]).receiver_rtt_ns()).max();
+        let before = buffer.window();
+        buffer.adjust(read, rtt_ns.unwrap_or(0), net.now_ns());
+        if buffer.window() > before {
+            let now = Instant::from_nanos(net.now_ns());
+            self.sessions[CLIENT].set_receive_limit(buffer.window(), now);
+        }
+    }
+
     /// The application sends the messages that it has made, as far as there is room.
     fn send_messages(&mut self, source: &mut Source, now: Instant) {
         let session = &mut self.sessions[SERVER];
@@ -348,7 +394,10 @@ impl Multi {
             let ready = source.ready(now.as_nanos());
             // It offers what it has; the session says how much it takes. Beside a kernel's scheduler it
             // never runs into full memory: see docs/schedulers.md, "A full send window".
-            let most = if self.by_segment { session.room() } else { u64::MAX };
+            let most = match self.by_segment {
+                true => session.room().min(session.credit_left()),
+                false => u64::MAX,
+            };
             let n = usize::try_from(ready.min(most)).unwrap_or(usize::MAX).min(WRITE);
             if n == 0 {
                 return;
@@ -403,8 +452,14 @@ impl Multi {
             if end == CLIENT && std::mem::take(&mut subflow.rests) {
                 paths.note_news(id);
             }
-            subflow.pipes[end].write(out);
-            net.endpoint_mut(subflow.ends[end]).write(bytes);
+            if end == CLIENT && by_segment {
+                let endpoint = net.endpoint_mut(subflow.ends[end]);
+                let number = subflow.options.add(out, endpoint.has_option());
+                endpoint.set_option(number);
+            } else {
+                subflow.pipes[end].write(out);
+                net.endpoint_mut(subflow.ends[end]).write(bytes);
+            }
             net.transmit(subflow.ends[end]);
             subflow.tell(end, session, by_segment.then_some(*scheduler), mss, net);
         }
@@ -477,7 +532,7 @@ impl Subflow {
 /// its send memory, which is sized to twice that (`tcp_sndbuf_expand`).
 fn room(kernel: Option<&Entry>, mss: u64, info: &PathInfo) -> u64 {
     if let Some(scheduler) = kernel {
-        let memory = info.cwnd.as_u64() * if scheduler.name == "linux" { 2 } else { 1 };
+        let memory = info.cwnd.as_u64() * if scheduler.name == LINUX { 2 } else { 1 };
         return memory.saturating_sub(info.queued().as_u64()) / mss * (mss - RECORD_HEADER);
     }
     let mark = info.delivery_rate.bytes_in(LOW_WATER_TIME).as_u64();

@@ -13,6 +13,7 @@ use weftline_core::path::{PathId, SubflowId};
 use weftline_core::path_manager::{Action, AttemptId, Failure, Look, PathManager, PathPlan};
 
 use super::multi::{CLIENT, Multi, SERVER, Subflow, ZEROS};
+use super::options::Options;
 use super::pipe::Pipe;
 use crate::build::Opener;
 use crate::net::Net;
@@ -231,6 +232,7 @@ impl Subflow {
             ends,
             pipes: [Pipe::default(), Pipe::default()],
             inputs: [BytesMut::new(), BytesMut::new()],
+            options: Options::default(),
             up: [false; 2],
             woken: [true; 2],
             stale: [true; 2],

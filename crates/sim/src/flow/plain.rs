@@ -86,7 +86,7 @@ impl Plain {
         let offset = endpoint.in_order().min(sink.wanted());
         if offset > sink.read() {
             sink.take(offset, source, now_ns);
-            endpoint.set_read(offset);
+            endpoint.set_read(offset, now_ns);
         }
     }
 }

@@ -7,6 +7,7 @@ use weftline_core::ByteCount;
 use weftline_core::path::PathInfo;
 
 use super::SECOND;
+use super::buffer::ReceiveBuffer;
 use super::receiver::Receiver;
 use super::segment::Segment;
 use super::sender::{Sender, SenderStats};
@@ -20,8 +21,8 @@ pub(crate) struct EndpointConfig {
     pub(crate) mss: u64,
     /// The first window in segments.
     pub(crate) initial_cwnd: u64,
-    /// Room for received bytes that the application has not read.
-    pub(crate) receive_buffer: u64,
+    /// For what it receives.
+    pub(crate) receive_buffer: ReceiveBuffer,
     /// Whether the host paces what its control does not (Linux with `fq`).
     pub(crate) host_paces: bool,
 }
@@ -46,6 +47,8 @@ pub(crate) struct Endpoint {
     state: State,
     syn_due: bool,
     rst_due: bool,
+    /// The option for the next segment.
+    option: u32,
     tx: Sender,
     rx: Receiver,
 }
@@ -62,6 +65,7 @@ impl Endpoint {
             state: State::Listening,
             syn_due: false,
             rst_due: false,
+            option: 0,
             tx,
             rx: Receiver::new(config.mss, config.receive_buffer),
         }
@@ -118,8 +122,22 @@ impl Endpoint {
     }
 
     /// The application has read below `offset`.
-    pub(crate) fn set_read(&mut self, offset: u64) {
-        self.rx.set_read(offset);
+    pub(crate) fn set_read(&mut self, offset: u64, now_ns: u64) {
+        self.rx.set_read(offset, now_ns);
+    }
+
+    /// The next segment is to carry the option of that number, in place of one that still waits. It goes
+    /// with the acknowledgement of what has come, and at once where nothing has.
+    pub(crate) fn set_option(&mut self, option: u32) {
+        self.option = option;
+        if !self.rx.is_ack_scheduled() {
+            self.rx.force_ack();
+        }
+    }
+
+    /// Whether an option waits for a segment.
+    pub(crate) const fn has_option(&self) -> bool {
+        self.option > 0
     }
 
     /// The application has no more to send at the moment.
@@ -168,6 +186,21 @@ impl Endpoint {
     /// Mean and 95th percentile of its round-trip times, in milliseconds.
     pub(crate) fn rtt_ms(&self) -> [f64; 2] {
         self.tx.rtt_ms()
+    }
+
+    /// The round-trip time that the receiving half knows, in nanoseconds; 0 if none.
+    pub(crate) const fn receiver_rtt_ns(&self) -> u64 {
+        self.rx.rtt_ns()
+    }
+
+    /// A run of segments that came closely one after the other has ended.
+    pub(crate) const fn end_run(&mut self) {
+        self.rx.end_run();
+    }
+
+    /// Whether an acknowledgement is due that does not wait for what follows closely.
+    pub(crate) const fn is_urgent(&self) -> bool {
+        self.rx.is_urgent()
     }
 
     /// Smoothed round-trip time in nanoseconds.
@@ -223,8 +256,11 @@ impl Endpoint {
         }
         if segment.len > 0 {
             self.rx.handle(segment, now_ns);
-        } else if segment.wants_answer {
-            self.rx.force_ack();
+        } else {
+            self.rx.note_time(segment);
+            if segment.wants_answer {
+                self.rx.force_ack();
+            }
         }
         fresh
     }
@@ -321,6 +357,7 @@ impl Endpoint {
                     None => return None,
                 };
                 segment.to = self.peer;
+                segment.option = std::mem::take(&mut self.option);
                 self.rx.acknowledge(&mut segment);
                 Some(segment)
             }

@@ -4,6 +4,7 @@
 //! Sans-IO: segments go in, segments come out, and `deadline_ns` says when to look again. Sequence
 //! numbers are stream offsets that do not wrap; options that do not change behaviour are left out.
 
+mod buffer;
 mod endpoint;
 mod prr;
 mod receiver;
@@ -14,6 +15,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use buffer::ReceiveBuffer;
 pub(crate) use endpoint::{Endpoint, EndpointConfig};
 pub(crate) use segment::Segment;
 pub(crate) use sender::SenderStats;

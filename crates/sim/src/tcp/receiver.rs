@@ -1,11 +1,12 @@
 //! The receiving half: what has arrived, and when to acknowledge it (RFC 5681 §4.2 with Linux's
-//! quick and delayed acknowledgements, RFC 2018, RFC 2883).
+//! quick and delayed acknowledgements, RFC 2018, RFC 2883), and how large the window is.
 
 use std::ops::Range;
 
 use weftline_core::ranges::RangeSet;
 
 use super::MS;
+use super::buffer::ReceiveBuffer;
 use super::segment::{MAX_SACKS, Segment};
 
 /// Segments acknowledged at once at the beginning of a connection (Linux, `TCP_MAX_QUICKACKS`).
@@ -27,17 +28,23 @@ pub(super) struct Receiver {
     /// Payload bytes arrived and not acknowledged.
     pending: u64,
     ack_now: bool,
+    /// Whether it is due because something came out of order or twice.
+    is_urgent: bool,
     ack_at_ns: Option<u64>,
     echo_ns: u64,
+    /// The round trip by the time stamps that come back with data, smoothed.
+    rtt_ns: u64,
+    /// The last of these time stamps.
+    rtt_of_ns: u64,
     /// The application has read below this.
     read: u64,
-    buffer: u64,
+    buffer: ReceiveBuffer,
     /// The end of the window that the peer knows.
     advertised: u64,
 }
 
 impl Receiver {
-    pub(super) const fn new(mss: u64, buffer: u64) -> Self {
+    pub(super) const fn new(mss: u64, buffer: ReceiveBuffer) -> Self {
         Self {
             mss,
             in_order: 0,
@@ -47,11 +54,14 @@ impl Receiver {
             quick_acks: QUICK_ACKS,
             pending: 0,
             ack_now: false,
+            is_urgent: false,
             ack_at_ns: None,
             echo_ns: 0,
+            rtt_ns: 0,
+            rtt_of_ns: 0,
             read: 0,
             buffer,
-            advertised: buffer,
+            advertised: buffer.window(),
         }
     }
 
@@ -60,31 +70,33 @@ impl Receiver {
         self.in_order
     }
 
+    /// Notes the time stamp of a segment, with payload or without: TSecr answers the one that advances
+    /// the window, or the earliest unacknowledged one (RFC 7323 §4.3).
+    pub(super) const fn note_time(&mut self, segment: &Segment) {
+        if segment.seq <= self.in_order && self.pending == 0 {
+            self.echo_ns = segment.sent_ns;
+        }
+    }
+
     /// Takes a segment with payload.
     pub(super) fn handle(&mut self, segment: &Segment, now_ns: u64) {
         let range = segment.seq..segment.seq + u64::from(segment.len);
-        // TSecr answers the segment that advances the window, or the earliest unacknowledged one
-        // (RFC 7323 §4.3).
-        if range.start <= self.in_order && self.pending == 0 {
-            self.echo_ns = segment.sent_ns;
-        }
+        self.note_time(segment);
+        self.take_rtt(segment, now_ns);
         if range.end > self.advertised {
             // Beyond the window: an honest sender does not do this; it is acknowledged, not kept.
-            self.ack_now = true;
-            return;
+            return self.hurry();
         }
         let had = range.end <= self.in_order || self.above.contains(&range);
         if had {
             self.duplicate = Some(range);
-            self.ack_now = true;
-            return;
+            return self.hurry();
         }
         self.pending += u64::from(segment.len);
         if range.start > self.in_order {
             self.above.insert(range.clone());
             self.note_recent(range.start);
-            self.ack_now = true;
-            return;
+            return self.hurry();
         }
         self.in_order = range.end;
         if let Some(held) = self.above.range_at(range.end) {
@@ -92,10 +104,39 @@ impl Receiver {
         }
         if !self.above.is_empty() {
             // A hole is filled, or partly.
-            self.ack_now = true;
+            self.hurry();
             self.above.remove_below(self.in_order);
         }
         self.schedule_ack(now_ns);
+    }
+
+    /// Samples the round trip of this end (Linux, `tcp_rcv_rtt_measure_ts`).
+    const fn take_rtt(&mut self, segment: &Segment, now_ns: u64) {
+        if segment.echo_ns == 0 || segment.echo_ns == self.rtt_of_ns {
+            return;
+        }
+        self.rtt_of_ns = segment.echo_ns;
+        let sample = now_ns - segment.echo_ns;
+        self.rtt_ns =
+            if self.rtt_ns == 0 { sample } else { self.rtt_ns - self.rtt_ns / 8 + sample / 8 };
+    }
+
+    /// A run of segments that came closely one after the other has ended. Its last one came while the
+    /// application was at work on those before, and is acknowledged when that is done (Linux,
+    /// `TCPF_ACK_DEFERRED` in `tcp_release_cb`).
+    pub(super) const fn end_run(&mut self) {
+        self.ack_now |= self.pending >= self.mss;
+    }
+
+    /// Something came that the sender must know of at once.
+    const fn hurry(&mut self) {
+        self.ack_now = true;
+        self.is_urgent = true;
+    }
+
+    /// Whether an acknowledgement is due that does not wait for what follows closely.
+    pub(super) const fn is_urgent(&self) -> bool {
+        self.is_urgent
     }
 
     fn schedule_ack(&mut self, now_ns: u64) {
@@ -116,15 +157,31 @@ impl Receiver {
         self.recent[0] = start;
     }
 
-    /// The application has read below `offset`. A window that has opened by half is told at once.
-    pub(super) fn set_read(&mut self, offset: u64) {
+    /// The application has read below `offset`. A window that is twice what the sender knows is told at
+    /// once (Linux, `tcp_cleanup_rbuf`).
+    pub(super) fn set_read(&mut self, offset: u64, now_ns: u64) {
         debug_assert!(offset <= self.in_order && offset >= self.read, "reading goes on in order");
         self.read = offset;
-        let limit = self.read + self.buffer;
-        let closed = self.advertised.saturating_sub(self.in_order) < 2 * self.mss;
-        if limit >= self.advertised + self.buffer / 2 || (closed && limit > self.advertised) {
-            self.ack_now = true;
-        }
+        self.buffer.adjust(offset, self.rtt_ns, now_ns);
+        let known = self.advertised.saturating_sub(self.in_order);
+        let open = self.limit().saturating_sub(self.in_order);
+        self.ack_now |= 2 * known <= self.buffer.window() && open > 0 && open >= 2 * known;
+    }
+
+    /// Where the window ends that there is room for; what was told stays.
+    fn limit(&self) -> u64 {
+        let held = self.in_order - self.read + self.above.bytes();
+        self.advertised.max(self.in_order + self.buffer.window().saturating_sub(held))
+    }
+
+    /// The round trip of this end; 0 before it is known.
+    pub(super) const fn rtt_ns(&self) -> u64 {
+        self.rtt_ns
+    }
+
+    /// Whether one will go out, now or in time.
+    pub(super) const fn is_ack_scheduled(&self) -> bool {
+        self.ack_now || self.ack_at_ns.is_some()
     }
 
     /// Makes an acknowledgement due, whatever has arrived.
@@ -145,9 +202,9 @@ impl Receiver {
     /// Fills in the acknowledgement of a segment that goes out.
     pub(super) fn acknowledge(&mut self, segment: &mut Segment) {
         self.pending = 0;
-        self.ack_now = false;
+        (self.ack_now, self.is_urgent) = (false, false);
         self.ack_at_ns = None;
-        self.advertised = self.advertised.max(self.read + self.buffer);
+        self.advertised = self.limit();
         segment.has_ack = true;
         segment.ack = self.in_order;
         segment.limit = self.advertised;

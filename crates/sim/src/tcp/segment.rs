@@ -4,6 +4,8 @@ use std::ops::Range;
 
 /// Bytes of the IPv4 header, the TCP header and the timestamp option.
 const HEADERS: u64 = 20 + 20 + 12;
+/// Bytes of an option that acknowledges data (RFC 8684 §3.3).
+const OPTION: u64 = 12;
 /// SACK blocks that fit beside timestamps (RFC 2018 §3).
 pub(crate) const MAX_SACKS: usize = 3;
 
@@ -14,6 +16,8 @@ pub(crate) struct Segment {
     pub(crate) to: u32,
     /// Payload bytes.
     pub(crate) len: u32,
+    /// The number of an option that it carries for the flow; 0 if none.
+    pub(crate) option: u32,
     /// Stream offset of the first payload byte.
     pub(crate) seq: u64,
     /// Everything below this offset of the other direction has arrived.
@@ -44,8 +48,9 @@ impl Segment {
     /// Its size on the wire.
     pub(crate) const fn wire_bytes(&self) -> u64 {
         let sacks = self.sack_count as u64;
-        let option = if sacks > 0 { 4 + 8 * sacks } else { 0 };
-        HEADERS + option + self.len as u64
+        let sack = if sacks > 0 { 4 + 8 * sacks } else { 0 };
+        let option = if self.option > 0 { OPTION } else { 0 };
+        HEADERS + sack + option + self.len as u64
     }
 
     /// The SACK blocks.

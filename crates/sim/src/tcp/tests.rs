@@ -7,7 +7,7 @@ mod random;
 use harness::{CLIENT, Departure, MSS, Pair, SERVER, START, Setup, losing, steady};
 
 use super::receiver::Receiver;
-use super::{MS, SECOND, Segment};
+use super::{MS, ReceiveBuffer, SECOND, Segment};
 
 /// A window that is never the limit.
 fn wide() -> Setup {
@@ -225,7 +225,7 @@ fn expiries_double_and_the_answer_resets() {
 fn a_timeout_for_nothing_is_undone() {
     for control in ["reno", "cubic", "bbr", "compound", "lia"] {
         // The receiver's window keeps 200 segments in flight: the path and no queue.
-        let setup = Setup { control, receive_buffer: 200 * MSS, ..Setup::default() };
+        let setup = Setup { control, receive_window: 200 * MSS, ..Setup::default() };
         // Between 200 and 700 ms nothing moves, and nothing is lost.
         let (from, to) = (200 * MS as i64, 700 * MS as i64);
         let mut free_ns = i64::MIN / 2;
@@ -276,7 +276,7 @@ fn answer(receiver: &mut Receiver) -> (u64, Vec<(u64, u64)>, bool) {
 
 #[test]
 fn the_most_recent_blocks_come_first_and_duplicates_before_them() {
-    let mut receiver = Receiver::new(MSS, 32 << 20);
+    let mut receiver = Receiver::new(MSS, ReceiveBuffer::of_window(32 << 20, MSS));
     let mut arrive = |k: u64| {
         receiver.handle(&data(k), SECOND);
         assert!(receiver.ack_due(SECOND), "out of order is acknowledged at once");
@@ -302,7 +302,7 @@ fn the_most_recent_blocks_come_first_and_duplicates_before_them() {
 
 #[test]
 fn acknowledgements_are_quick_then_delayed() {
-    let mut receiver = Receiver::new(MSS, 32 << 20);
+    let mut receiver = Receiver::new(MSS, ReceiveBuffer::of_window(32 << 20, MSS));
     for k in 0..16 {
         receiver.handle(&data(k), SECOND);
         assert!(receiver.ack_due(SECOND), "{k}");
@@ -319,7 +319,7 @@ fn acknowledgements_are_quick_then_delayed() {
 
 #[test]
 fn a_delayed_acknowledgement_echoes_the_earliest_segment() {
-    let mut receiver = Receiver::new(MSS, 32 << 20);
+    let mut receiver = Receiver::new(MSS, ReceiveBuffer::of_window(32 << 20, MSS));
     for k in 0..18 {
         receiver.handle(&Segment { sent_ns: 100 + k, ..data(k) }, SECOND);
         if k < 16 {
@@ -335,7 +335,7 @@ fn a_delayed_acknowledgement_echoes_the_earliest_segment() {
 
 #[test]
 fn the_receive_window_stops_the_sender_and_opens_again() {
-    let setup = Setup { receive_buffer: 20 * MSS, ..wide() };
+    let setup = Setup { receive_window: 20 * MSS, ..wide() };
     let mut pair = Pair::new(setup, Box::new(steady));
     pair.reads = false;
     pair.write_at(0, 50);
@@ -343,10 +343,10 @@ fn the_receive_window_stops_the_sender_and_opens_again() {
     assert_eq!(pair.sent.len(), 20, "no more than there is room for");
     assert_eq!(pair.ends[CLIENT].in_order(), 20 * MSS);
     let acks = pair.acks.len();
-    pair.ends[CLIENT].set_read(MSS);
+    pair.read(MSS);
     pair.run_to(2 * SECOND);
     assert_eq!(pair.acks[acks].at_ns, SECOND as i64, "a closed window that opens is told at once");
-    pair.ends[CLIENT].set_read(20 * MSS);
+    pair.read(20 * MSS);
     pair.reads = true;
     pair.run_to(3 * SECOND);
     assert!(pair.is_done());
@@ -355,13 +355,13 @@ fn the_receive_window_stops_the_sender_and_opens_again() {
 
 #[test]
 fn a_paced_sender_waits_for_a_window_of_less_than_a_segment() {
-    let setup = Setup { control: "bbr", receive_buffer: 20 * MSS + MSS / 2, ..wide() };
+    let setup = Setup { control: "bbr", receive_window: 20 * MSS + MSS / 2, ..wide() };
     let mut pair = Pair::new(setup, Box::new(steady));
     pair.reads = false;
     pair.write_at(0, 50);
     pair.run_to(SECOND);
     assert_eq!(pair.sent.len(), 20, "half a segment of room is none");
-    pair.ends[CLIENT].set_read(20 * MSS);
+    pair.read(20 * MSS);
     pair.reads = true;
     pair.run_to(3 * SECOND);
     assert!(pair.is_done());
@@ -373,12 +373,12 @@ fn a_window_whose_opening_was_lost_is_asked_for() {
     let lost = |departure: &Departure| {
         departure.from == CLIENT && (SECOND..SECOND + 100 * MS).contains(&(departure.at_ns as u64))
     };
-    let setup = Setup { receive_buffer: 20 * MSS, ..wide() };
+    let setup = Setup { receive_window: 20 * MSS, ..wide() };
     let mut pair = Pair::new(setup, losing(lost));
     pair.reads = false;
     pair.write_at(0, 50);
     pair.run_to(SECOND);
-    pair.ends[CLIENT].set_read(20 * MSS);
+    pair.read(20 * MSS);
     pair.reads = true;
     pair.run_to(10 * SECOND);
     assert!(pair.is_done());

@@ -87,6 +87,8 @@ impl Case {
             measured: 1,
             packet_bytes: 1500,
             sender_pacing: false,
+            // As the namespaces had in which Linux was measured.
+            receive_buffer: 32 << 20,
             ratio: None,
             backend: None,
             gateway: None,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use weftline_congestion::{Config, Coupling, Entry};
 
-use crate::tcp::{Endpoint, EndpointConfig, MS, SECOND, Segment};
+use crate::tcp::{Endpoint, EndpointConfig, MS, ReceiveBuffer, SECOND, Segment};
 
 /// Payload of a full segment.
 pub(super) const MSS: u64 = 1448;
@@ -57,12 +57,12 @@ pub(super) struct Pair {
 pub(super) struct Setup {
     pub(super) control: &'static str,
     pub(super) initial_cwnd: u64,
-    pub(super) receive_buffer: u64,
+    pub(super) receive_window: u64,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { control: "reno", initial_cwnd: 10, receive_buffer: 32 << 20 }
+        Self { control: "reno", initial_cwnd: 10, receive_window: 32 << 20 }
     }
 }
 
@@ -79,9 +79,10 @@ pub(super) fn losing(mut lost: impl FnMut(&Departure) -> bool + 'static) -> Scri
 impl Pair {
     /// Two ends that have not met.
     pub(super) fn strangers(setup: Setup, script: Script) -> Self {
-        let Setup { control, initial_cwnd, receive_buffer } = setup;
+        let Setup { control, initial_cwnd, receive_window } = setup;
         let entry = Entry::find(control).expect("registered");
         let end = |peer: u32| {
+            let receive_buffer = ReceiveBuffer::of_window(receive_window, MSS);
             let config =
                 EndpointConfig { peer, mss: MSS, initial_cwnd, receive_buffer, host_paces: false };
             let config_of_control =
@@ -145,7 +146,7 @@ impl Pair {
             self.ends[to].handle(&segment, next, &coupling);
             if self.reads && to == CLIENT {
                 let offset = self.ends[CLIENT].in_order();
-                self.ends[CLIENT].set_read(offset);
+                self.ends[CLIENT].set_read(offset, next);
             }
         } else if write == Some(next) {
             let (_, bytes) = self.writes.pop_front().expect("one is due");
@@ -194,6 +195,11 @@ impl Pair {
     pub(super) fn sent_ms(&self, k: u64) -> Vec<f64> {
         let copies = self.sent.iter().filter(|departure| departure.segment.seq == k * MSS);
         copies.map(|departure| departure.at_ns as f64 / 1e6).collect()
+    }
+
+    /// The client's application reads up to `offset`.
+    pub(super) fn read(&mut self, offset: u64) {
+        self.ends[CLIENT].set_read(offset, self.now_ns);
     }
 
     /// Whether everything written has arrived and is known to have.
