@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 use weftline_core::life::{Life, Phase};
-use weftline_core::path_manager::Carried;
+use weftline_core::path_manager::{Carried, Look};
 use weftline_core::session::{
     MessageFate, PathStats, RESET_ABANDONED, Session, SessionConfig, SessionStats,
 };
@@ -409,12 +409,16 @@ impl Shared {
         self.see(|inner| inner.slots.len())
     }
 
-    /// Since when the subflow has made no progress, if it makes none, and how many bytes of the
-    /// peer's data have come on it.
-    pub(crate) fn progress(&self, id: SubflowId) -> (Option<Instant>, u64) {
+    /// What the session knows of the subflow's progress; what the kernel knows is left open.
+    pub(crate) fn progress(&self, id: SubflowId) -> Look {
         self.see(|inner| {
             let slot = inner.slots.iter().find(|slot| slot.id == id);
-            (slot.and_then(|slot| slot.silent_since), inner.session.received_on(id))
+            Look {
+                silent_since: slot.and_then(|slot| slot.silent_since),
+                unanswered_since: inner.session.unanswered_since(id),
+                received: inner.session.received_on(id),
+                ..Look::default()
+            }
         })
     }
 

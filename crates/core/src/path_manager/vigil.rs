@@ -1,7 +1,8 @@
 //! Tells a subflow that makes no progress from one that has nothing to do.
 //!
 //! Progress is what counts: what the peer's kernel acknowledges and what it sends. The kernel's
-//! retransmission timer is not asked, as it doubles while a path is dead.
+//! retransmission timer is not asked, as it doubles while a path is dead. A question that nobody
+//! answers counts, too: what is between the two ends may acknowledge everything and pass on nothing.
 
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct Look {
     pub rttvar: Duration,
     /// Since when the session finds that its data do not arrive.
     pub silent_since: Option<Instant>,
+    /// Since when nothing has come on it, though the peer was asked for a sign of life.
+    pub unanswered_since: Option<Instant>,
     /// Bytes of the peer's data that have come on it. What else the kernel has received, such as the
     /// answers to our own questions, does not count: they would have us ask for ever.
     pub received: u64,
@@ -73,8 +76,10 @@ impl Vigil {
         };
         // With nothing on its way the peer's window is shut, which is its good right for a while.
         let patience = if unacked == 0 { LONGEST } else { repair_time(look) };
-        let still = self.still.is_some_and(|(_, since)| now.since(since) >= patience);
-        if still || look.silent_since.is_some_and(|since| now.since(since) >= SILENCE) {
+        let lasts = |since: Option<Instant>, most| since.is_some_and(|at| now.since(at) >= most);
+        let still = lasts(self.still.map(|(_, since)| since), patience);
+        let silent = lasts(look.silent_since, SILENCE);
+        if still || silent || lasts(look.unanswered_since, LONGEST) {
             return Verdict::Stalled;
         }
         let (count, since, asked) = self.received.unwrap_or((look.received, now, true));
@@ -85,7 +90,8 @@ impl Vigil {
             return Verdict::Quiet;
         } else {
             self.received = Some((count, since, asked));
-            if asked && self.still.is_none() && look.silent_since.is_none() {
+            let waits = look.silent_since.or(look.unanswered_since).is_some();
+            if asked && self.still.is_none() && !waits {
                 return Verdict::Idle;
             }
         }
@@ -151,6 +157,17 @@ mod tests {
         assert_eq!(vigil.judge(&look(0, 0, 20), at(300)), Verdict::Quiet);
         assert_eq!(vigil.judge(&look(0, 0, 20), at(400)), Verdict::Idle);
         assert_eq!(vigil.judge(&look(0, 0, 30), at(500)), Verdict::Alive);
+    }
+
+    #[test]
+    fn a_question_that_nobody_answers_is_a_stall() {
+        let mut vigil = Vigil::default();
+        let mut asked = look(0, 0, 0);
+        asked.unanswered_since = Some(at(0));
+        assert_eq!(vigil.judge(&asked, at(1999)), Verdict::Alive);
+        assert_eq!(vigil.judge(&asked, at(2000)), Verdict::Stalled);
+        asked.unanswered_since = None;
+        assert_eq!(vigil.judge(&asked, at(2100)), Verdict::Idle);
     }
 
     #[test]

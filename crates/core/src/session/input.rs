@@ -24,6 +24,9 @@ impl Session {
     ) -> Result<(), SessionError> {
         if !input.is_empty() {
             self.liveness.heard(now);
+            if let Some(control) = self.control.get_mut(&id) {
+                control.heard_at = now;
+            }
         }
         let result = self.take_records(id, input, now);
         if let Err(error) = &result {

@@ -96,6 +96,8 @@ struct Control {
     next_cancel: u64,
     ping_at: Instant,
     ping: Option<(u64, Instant)>,
+    /// When something last came on it.
+    heard_at: Instant,
     woken: bool,
     /// Data records that wait for the writer, and their bytes.
     frames: VecDeque<Bytes>,
@@ -103,6 +105,11 @@ struct Control {
 }
 
 impl Control {
+    /// Since when nothing has come on it, though it was asked.
+    fn unanswered_since(&self) -> Option<Instant> {
+        self.ping.map(|(_, sent_at)| sent_at.max(self.heard_at))
+    }
+
     /// When the next ping is due; not before the last one has been answered.
     const fn ping_due(&self) -> Option<Instant> {
         if self.ping.is_some() { None } else { Some(self.ping_at) }
@@ -230,6 +237,12 @@ impl Session {
             control.ping_at = now;
         }
         self.wake_pings(now);
+    }
+
+    /// Since when nothing has come on subflow `id` though the peer was asked for a sign of life there;
+    /// `None` if it has answered, or was not asked.
+    pub fn unanswered_since(&self, id: SubflowId) -> Option<Instant> {
+        self.control.get(&id).and_then(Control::unanswered_since)
     }
 
     // ---- the application ----

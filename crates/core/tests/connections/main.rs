@@ -15,6 +15,7 @@
     reason = "how many seeds there are is asked of the environment"
 )]
 
+mod failover;
 mod link;
 mod node;
 mod plan;

@@ -47,6 +47,11 @@ pub struct Node {
     memory: u64,
     pub ending: Option<Ending>,
     left: bool,
+    /// Each path that came up, and when.
+    pub ups: Vec<(PathId, Instant)>,
+    /// The longest time between two reads, and when it began.
+    pub longest_gap: (Duration, Instant),
+    last_read: Option<Instant>,
 }
 
 /// What an end sends, over and over: a prime number of bytes, so that nothing which is in its wrong
@@ -89,12 +94,16 @@ impl Node {
             memory: plan.memory[which],
             ending: None,
             left: false,
+            ups: Vec::new(),
+            longest_gap: (Duration::ZERO, Instant::ZERO),
+            last_read: None,
         }
     }
 
     pub fn attach(&mut self, id: SubflowId, path: PathId, conn: u64, now: Instant) {
         let (input, silent_since, rests) = (BytesMut::new(), None, false);
         self.subs.insert(id, Sub { conn, path, input, silent_since, rests });
+        self.ups.push((path, now));
         self.life.subflow_up();
         self.session.subflow_up(id, path, now);
     }
@@ -188,6 +197,7 @@ impl Node {
                 let text = format!("end {} reads other bytes from {} on", self.which, self.read);
                 return Err(Wrong::Bytes(text));
             }
+            self.note_read(now);
             self.read += n as u64;
             left -= n as u64;
             self.session.consume(n, now);
@@ -200,9 +210,20 @@ impl Node {
         Ok(moved)
     }
 
+    fn note_read(&mut self, now: Instant) {
+        if let Some(last) = self.last_read.replace(now) {
+            self.longest_gap = self.longest_gap.max((now.since(last), last));
+        }
+    }
+
     /// The application reads no more than `most` bytes at a time until then.
     pub fn read_slowly(&mut self, until: Instant, most: u64) {
         self.slow = (until, most);
+    }
+
+    /// Nothing keeps the application from reading any more.
+    pub fn read_the_rest(&mut self) {
+        (self.stopped_until, self.slow) = (Instant::ZERO, (Instant::ZERO, 0));
     }
 
     /// The application lets go of the connection.

@@ -162,7 +162,7 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// What is not as it should be.
-    pub fn run(mut self) -> Result<Outcome, Wrong> {
+    pub fn run(&mut self) -> Result<Outcome, Wrong> {
         let last = self.plan.healed_at() + PATIENCE;
         for turn in 0.. {
             self.settle()?;
@@ -187,6 +187,14 @@ impl<'a> World<'a> {
             }
         }
         unreachable!("it ends before")
+    }
+
+    /// One end, unless its process is gone.
+    pub fn end(&self, end: usize) -> Option<&Node> {
+        match end {
+            CLIENT => self.client.as_ref().map(|client| &client.node),
+            _ => self.server.as_ref(),
+        }
     }
 
     fn next(&self) -> Option<Instant> {
@@ -659,6 +667,7 @@ impl<'a> World<'a> {
                 srtt: info.srtt,
                 rttvar: info.rttvar,
                 silent_since: sub.silent_since,
+                unanswered_since: client.node.session.unanswered_since(subflow),
                 received: client.node.session.received_on(subflow),
             })
         });
@@ -789,7 +798,7 @@ impl<'a> World<'a> {
         for end in [CLIENT, SERVER] {
             let now = self.now;
             if let Some(node) = self.node(end) {
-                node.stopped_until = now;
+                node.read_the_rest();
                 node.turn(now)?;
             }
         }

@@ -140,6 +140,7 @@ impl Multi {
                 srtt: info.srtt,
                 rttvar: info.rttvar,
                 silent_since: subflow.silent_since,
+                unanswered_since: self.sessions[CLIENT].unanswered_since(id),
                 received: self.sessions[CLIENT].received_on(id),
             }
         });

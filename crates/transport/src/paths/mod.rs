@@ -202,16 +202,14 @@ impl Paths {
 
     fn look(&mut self, subflow: SubflowId) {
         let info = self.subflows.get(&subflow).and_then(|watched| watched.running.info());
-        let (silent_since, received) =
-            self.shared.as_ref().map_or((None, 0), |shared| shared.progress(subflow));
+        let known = self.shared.as_ref().map(|shared| shared.progress(subflow));
         let look = info.map(|info| Look {
             acked: info.acked_bytes,
             unacked: info.unacked_bytes,
             unsent: info.unsent_bytes,
             srtt: info.srtt,
             rttvar: info.rttvar,
-            silent_since,
-            received,
+            ..known.unwrap_or_default()
         });
         self.manager.handle_look(subflow, look, clock::now());
     }

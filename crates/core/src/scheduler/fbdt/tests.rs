@@ -36,8 +36,16 @@ impl Example {
     }
 
     fn over(paths: u64, entry: &Entry, window: u64, packets: u64) -> Self {
-        let config =
-            SchedulerConfig { window: Some(window * PACKET), ..SchedulerConfig::default() };
+        Self::without("", paths, entry, window, packets)
+    }
+
+    /// With those rules switched off.
+    fn without(rules: &str, paths: u64, entry: &Entry, window: u64, packets: u64) -> Self {
+        let config = SchedulerConfig {
+            window: Some(window * PACKET),
+            without: rules.parse().expect("known rules"),
+            ..SchedulerConfig::default()
+        };
         let subflow = |n| {
             let mut subflow =
                 Subflow::new(SubflowId(n), PathId(n), (PACKET, PACKET), Instant::ZERO);
@@ -172,6 +180,50 @@ fn ten_packets_strictly_as_printed() {
     }
     example.ask(BWD);
     insta::assert_snapshot!(example.log);
+}
+
+/// Forward has sent 1 to 3 and backward 10 to 4; then forward asks: at once, when 1 to 3 have been
+/// acknowledged, and a round trip after that. What it gets each time, with those rules off.
+fn at_a_windows_end(rules: &str) -> [String; 3] {
+    let mut example = Example::without(rules, 2, &STRICT_ENTRY, 10, 20);
+    (0..3).for_each(|_| example.ask(FWD));
+    (0..7).for_each(|_| example.ask(BWD));
+    let answer = |example: &mut Example| {
+        example.ask(FWD);
+        example.log.lines().last().expect("an answer").to_owned()
+    };
+    let first = answer(&mut example);
+    (1..=3).for_each(|packet| example.ack(FWD, packet));
+    let second = answer(&mut example);
+    example.wait(RTT);
+    [first, second, answer(&mut example)]
+}
+
+#[test]
+fn each_wait_of_the_printed_algorithm_can_be_switched_off() {
+    let (waits, again, next) = ("fwd waits", "fwd sends 4 again", "fwd sends 11");
+    assert_eq!(at_a_windows_end(""), [waits, waits, again]);
+    // A round trip is waited for all the same, from the first question on.
+    assert_eq!(at_a_windows_end("wait-acks"), [waits, waits, again]);
+    assert_eq!(at_a_windows_end("wait-round-trip")[..2], [waits, again]);
+    assert_eq!(at_a_windows_end("wait-acks,wait-round-trip")[0], again);
+    assert_eq!(at_a_windows_end("send-again"), [waits, waits, next]);
+}
+
+/// Without the wait for acknowledgements the round trip begins when the window is sent.
+#[test]
+fn without_the_wait_for_acknowledgements_the_round_trip_begins_earlier() {
+    let after_a_round_trip = |rules| {
+        let mut example = Example::without(rules, 2, &STRICT_ENTRY, 10, 20);
+        (0..3).for_each(|_| example.ask(FWD));
+        (0..7).for_each(|_| example.ask(BWD));
+        example.ask(FWD);
+        example.wait(RTT);
+        example.ask(FWD);
+        example.log.lines().last().expect("an answer").to_owned()
+    };
+    assert_eq!(after_a_round_trip(""), "fwd waits");
+    assert_eq!(after_a_round_trip("wait-acks"), "fwd sends 4 again");
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! How long a failure holds up the reader, and how soon a path that is back carries again: bounds in
+//! virtual time, which no machine is too slow for.
+
+use std::time::Duration;
+
+use weftline_core::scheduler::Entry;
+use weftline_core::{Instant, PathId};
+
+use super::link::CLIENT;
+use super::plan::{Fault, LinkPlan, Plan};
+use super::world::{Outcome, World};
+
+const FAULT_AT: Instant = Instant::from_millis(1_500);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// A download over links of 8 Mb/s and those delays, that has one fault in its middle.
+fn download(scheduler: &str, delays_ms: &[u64], fault: Fault) -> Plan {
+    let link =
+        |&delay: &u64| LinkPlan { bytes_per_s: 1_000_000, delay: ms(delay), socket: 64 << 10 };
+    Plan {
+        seed: 1,
+        scheduler: Entry::find(scheduler).expect("registered"),
+        links: delays_ms.iter().map(link).collect(),
+        bytes: [1_000, 8_000_000],
+        memory: [64 << 20; 2],
+        grace: Duration::from_secs(30),
+        peer_timeout: Duration::from_secs(30),
+        faults: vec![(FAULT_AT, fault)],
+        cut_at_ending: None,
+    }
+}
+
+/// The client's longest gap, and how long after `since` the path came up again, if it did.
+fn run(plan: &Plan, path: u64, since: Instant) -> (Duration, Option<Duration>) {
+    let mut world = World::new(plan);
+    let outcome = world.run();
+    assert!(matches!(outcome, Ok(Outcome::Closed)), "{outcome:?}");
+    let client = world.end(CLIENT).expect("it is there");
+    assert!(client.read_to_end());
+    let mut ups = client.ups.iter().filter(|&&(id, at)| id == PathId(path) && at >= since);
+    (client.longest_gap.0, ups.next().map(|(_, at)| at.since(since)))
+}
+
+/// What a reader waits, at most: until the session finds the path stalled, and then a way over the
+/// other path with what that has before it.
+#[test]
+fn one_of_two_paths_that_fails_holds_up_the_reader_for_a_fraction_of_a_second() {
+    for scheduler in ["earliest", "fbdt", "min-rtt"] {
+        for (name, fault) in [
+            ("cut", Fault::Cut(0)),
+            ("dark", Fault::Dark(0, ms(2_000))),
+            ("swallows", Fault::Swallow(0)),
+            ("half-open", Fault::HalfOpenAtServer(0)),
+            ("new address", Fault::NewAddress(0)),
+        ] {
+            let plan = download(scheduler, &[10, 20], fault);
+            let (gap, _) = run(&plan, 0, FAULT_AT);
+            assert!(gap <= ms(500), "{scheduler}, {name}: {gap:?}");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_is_back_carries_again_within_a_dial_and_its_handshake() {
+    for scheduler in ["earliest", "fbdt"] {
+        for delays in [&[10][..], &[10, 20]] {
+            let dark = ms(2_000);
+            let plan = download(scheduler, delays, Fault::Dark(0, dark));
+            let (gap, back) = run(&plan, 0, FAULT_AT + dark);
+            // A dial every 200 ms; then TCP, TLS and the join are a round trip each.
+            let most = ms(200 + 3 * 20);
+            let back = back.expect("a fresh subflow takes the stalled one's place");
+            assert!(back <= most, "{scheduler}, {} links: {back:?}", delays.len());
+            // The only path: its data come when it is back.
+            assert!(gap <= dark + most + ms(100), "{scheduler}: {gap:?}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_is_cut_is_dialled_at_once() {
+    let plan = download("earliest", &[10], Fault::Cut(0));
+    let (gap, back) = run(&plan, 0, FAULT_AT);
+    assert!(back.expect("it comes back") <= ms(3 * 20 + 5), "{back:?}");
+    assert!(gap <= ms(6 * 20), "{gap:?}");
+}
+
+/// What is on the only link swallows everything and goes on acknowledging: the reader has nothing on
+/// its way that could stall, and finds out by asking.
+#[test]
+fn a_reader_behind_a_relay_that_swallows_everything_dials_anew() {
+    for scheduler in ["earliest", "fbdt", "min-rtt"] {
+        let plan = download(scheduler, &[10], Fault::Swallow(0));
+        let (gap, back) = run(&plan, 0, FAULT_AT);
+        // It asks after 300 ms, and waits 2 s for an answer.
+        let most = ms(300 + 2_000 + 200 + 3 * 20);
+        assert!(back.expect("it comes back") <= most, "{scheduler}: {back:?}");
+        assert!(gap <= most + ms(200), "{scheduler}: {gap:?}");
+    }
+}
+
+/// The same while the peer has no credit: nothing is on its way that could stall.
+#[test]
+fn a_writer_without_credit_behind_a_relay_that_swallows_everything_dials_anew() {
+    let plan = Plan {
+        bytes: [1_000_000, 1],
+        memory: [256 << 10; 2],
+        peer_timeout: Duration::from_secs(6),
+        faults: vec![
+            (Instant::from_millis(30), Fault::StopReading(1, ms(1_000))),
+            (Instant::from_millis(900), Fault::Swallow(0)),
+        ],
+        ..download("earliest", &[1], Fault::Cut(0))
+    };
+    run(&plan, 0, FAULT_AT);
+}
