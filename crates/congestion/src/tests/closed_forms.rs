@@ -96,6 +96,9 @@ fn increases_by_hand() {
     close(of(Balia::increase, 1), 0.032 * 20.0);
     close(of(Balia::decrease, 0), 0.75);
     close(of(Balia::decrease, 1), 0.5);
+    // A small window of little delay beside a large one: 20,000/240² × 40 would be more than Reno's.
+    let beside = [member(40.0, 1.0, 0.0), member(2.0, 0.01, 0.0)];
+    assert_eq!(Lia::increase(&Coupling { members: &beside, me: 0 }), 1.0);
     // A member without a round-trip time does not count yet.
     let members = [members[0], member(10.0, 0.0, 0.0)];
     assert_eq!(Lia::increase(&Coupling { members: &members, me: 0 }), 1.0);

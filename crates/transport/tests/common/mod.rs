@@ -143,6 +143,8 @@ impl Relay {
                 }
                 let number = shared.borrow().next;
                 shared.send_modify(|state| state.next += 1);
+                // Those that are over cost memory until they are taken.
+                while links.try_join_next().is_some() {}
                 links.spawn(link(client, target, number, shared.subscribe()));
             }
         });
