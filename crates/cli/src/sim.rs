@@ -48,7 +48,7 @@ pub(crate) struct SweepArgs {
     /// those that failed
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Keep time series of every run in series.csv
+    /// Keep time series of every run in series.csv, as `series = true` in the sweep does
     #[arg(long)]
     series: bool,
     /// How many runs at once [default: one per core]
@@ -119,7 +119,8 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
 fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
     let sweep = Sweep::find(&args.sweep)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(sweep.name()));
-    let (writer, done) = resume(&sweep, &out, args.series)?;
+    let series = args.series || sweep.series();
+    let (writer, done) = resume(&sweep, &out, series)?;
     let mut refused = Vec::new();
     let mut runs = Runs::new(sweep.len().saturating_sub(done.len()), Some(writer), args.json);
     let mut cases = sweep.cases();
@@ -130,7 +131,7 @@ fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
             any = true;
             match case {
                 Ok(case) if done.contains(&case.id()) => {}
-                Ok(case) => jobs.push(job(case, args.series)),
+                Ok(case) => jobs.push(job(case, series)),
                 Err(error) => refused.push(error.to_string()),
             }
         }

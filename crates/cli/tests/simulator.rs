@@ -358,6 +358,12 @@ fn a_sweep_keeps_series_on_request() {
     let series = |out: &str| fs::read_to_string(Path::new(out).join("series.csv")).unwrap();
     assert!(series(&with).lines().any(|line| line.contains(",1,one,goodput_mbps,")));
     assert_eq!(series(&with), series(&single), "as 'run' keeps them");
+    // The sweep itself may ask for it.
+    let asking = path(folder.path(), "asking.toml");
+    fs::write(&asking, fs::read_to_string(&file).unwrap() + "series = true\n").unwrap();
+    let kept = path(folder.path(), "kept");
+    assert_eq!(sweep(&asking, &kept).0, Some(0));
+    assert_eq!(series(&kept), series(&with));
     // Half with series and half without would be neither.
     let line = failure(2, &["sim", "sweep", &file, "--out", &without, "--series"]);
     assert!(line.contains("have --series 'no', not 'yes'"), "{line}");

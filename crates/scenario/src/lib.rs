@@ -14,6 +14,7 @@ mod generator;
 mod headset;
 mod path;
 mod rate;
+mod ratio;
 mod record;
 mod results;
 mod scenario;
@@ -36,12 +37,14 @@ pub use generator::{Blockage, BlockageState, Outage};
 pub use headset::Headset;
 pub use path::{PathSpec, QueueSpec, UpSpec};
 pub use rate::{RateSpec, TraceFile, TraceFormat};
+pub use ratio::{Ratio, paired_ratio, ratios};
 pub use record::{
     CotagRecord, DelayMs, EmulatorRecord, FlowRecord, MessagesRecord, PathRecord, RttMs, RunRecord,
     SCHEMA_VERSION, ShortTermMbps, VideoRecord,
 };
 pub use results::{
-    Bundle, ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader, SeriesRow, read_runs,
+    Bundle, Provenance, ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader,
+    SeriesRow, read_provenance, read_runs,
 };
 pub use scenario::Scenario;
 pub use scheme::{Congestion, Scheme, SchemeInfo};

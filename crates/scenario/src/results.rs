@@ -16,11 +16,13 @@ use serde::de::DeserializeOwned;
 use crate::RunRecord;
 
 mod bundle;
+mod provenance;
 #[cfg(test)]
 mod tests;
 mod tidy;
 
 pub use bundle::Bundle;
+pub use provenance::{Provenance, read_provenance};
 
 /// The first line of `series.csv`.
 pub const SERIES_HEADER: &str = "time_s,run,path,metric,value";

@@ -1,8 +1,9 @@
 //! Runs laid side by side: means with confidence intervals, ratios and shares per scheme.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::RunRecord;
+use crate::ratio::{paired_ratio, ratios_among};
+use crate::{DelayMs, RunRecord};
 
 /// A mean with the half-width of its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,9 +61,16 @@ pub struct Comparison {
     pub congestion: String,
     /// Whether connections were encrypted.
     pub tls: bool,
+    /// The scheme that the others are compared with pair by pair, if it is among them: see
+    /// [`ComparisonRow::ratio_to_baseline`].
+    pub baseline: Option<String>,
     /// One row per scheme, in the order in which they first ran.
     pub rows: Vec<ComparisonRow>,
 }
+
+/// What schemes are compared with, the first that there is: what a kernel does by itself, in the lab
+/// and in the simulator, and the rule that most others build on.
+const BASELINES: [&str; 3] = ["linux-mptcp", "linux", "min-rtt"];
 
 /// What the runs of one scheme have to say. Means are over the valid runs that have the value.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,12 +85,18 @@ pub struct ComparisonRow {
     pub invalid: usize,
     /// In-order goodput.
     pub goodput_mbps: Option<MeanCi>,
-    /// Goodput ÷ the sum of the goodputs of `single:*` over all paths with the same seed.
+    /// Goodput ÷ the sum of the goodputs of `single:*` over all paths, run by run
+    /// ([`ratios`](crate::ratios)).
     pub ratio_to_sum: Option<MeanCi>,
+    /// Completion time, or else goodput, ÷ that of the baseline with the same seed, pair by pair
+    /// ([`paired_ratio`]).
+    pub ratio_to_baseline: Option<MeanCi>,
     /// Time that a transfer or burst took.
     pub completion_s: Option<MeanCi>,
     /// Median in-order delay.
     pub delay_p50_ms: Option<MeanCi>,
+    /// 95th percentile of the in-order delay.
+    pub delay_p95_ms: Option<MeanCi>,
     /// 99th percentile of the in-order delay.
     pub delay_p99_ms: Option<MeanCi>,
     /// Longest time without delivery.
@@ -119,9 +133,15 @@ impl Comparison {
                 None => schemes.push((name, vec![run])),
             }
         }
-        let sums = Sums::new(runs.iter().map(|&run| &records[run]));
-        let row = |(scheme, runs)| ComparisonRow::new(scheme, runs, records, &sums);
+        let ratios = ratios_among(records, runs.iter().copied());
+        let ratios: BTreeMap<usize, f64> =
+            ratios.iter().map(|ratio| (ratio.run, ratio.to_sum)).collect();
+        let runs_of = |name: &str| schemes.iter().find(|(scheme, _)| *scheme == name);
+        let baseline = BASELINES.into_iter().find_map(runs_of).cloned();
+        let to = baseline.as_ref().map_or(&[][..], |(_, runs)| runs.as_slice());
+        let row = |(scheme, runs)| ComparisonRow::new(scheme, runs, records, &ratios, to);
         Self {
+            baseline: baseline.as_ref().map(|(name, _)| (*name).to_owned()),
             scenario: first.scenario.clone(),
             world: first.world.clone(),
             workload: first.workload.clone(),
@@ -155,62 +175,50 @@ fn experiment(record: &RunRecord) -> (&str, &str, &str, &str, bool) {
 }
 
 impl ComparisonRow {
-    fn new(scheme: &str, runs: Vec<usize>, records: &[RunRecord], sums: &Sums<'_>) -> Self {
+    fn new(
+        scheme: &str,
+        runs: Vec<usize>,
+        records: &[RunRecord],
+        ratios: &BTreeMap<usize, f64>,
+        baseline: &[usize],
+    ) -> Self {
         let of_scheme = || runs.iter().map(|&run| &records[run]);
         let mean = |value: &dyn Fn(&RunRecord) -> Option<f64>| {
             let valid = of_scheme().filter(|record| record.is_valid());
             mean_ci95(&valid.filter_map(value).collect::<Vec<_>>())
         };
+        let to_sum = runs.iter().filter_map(|run| ratios.get(run).copied()).collect::<Vec<_>>();
+        let timed = of_scheme().any(|record| record.completion_s.is_some());
+        let to_baseline = || {
+            let to = baseline.iter().map(|&run| &records[run]);
+            paired_ratio(
+                of_scheme(),
+                to,
+                |record| record.seed,
+                |record| match timed {
+                    true => record.completion_s,
+                    false => record.goodput_mbps,
+                },
+            )
+        };
+        let delay = |of: fn(DelayMs) -> f64| mean(&|record| record.in_order_delay_ms.map(of));
         Self {
             scheme: scheme.to_owned(),
             failed: of_scheme().filter(|record| !record.completed).count(),
             invalid: of_scheme().filter(|record| !record.is_valid()).count(),
             goodput_mbps: mean(&|record| record.goodput_mbps),
-            ratio_to_sum: mean(&|record| sums.ratio(record)),
+            ratio_to_sum: mean_ci95(&to_sum),
+            ratio_to_baseline: to_baseline().filter(|_| runs != baseline),
             completion_s: mean(&|record| record.completion_s),
-            delay_p50_ms: mean(&|record| Some(record.in_order_delay_ms?.p50)),
-            delay_p99_ms: mean(&|record| Some(record.in_order_delay_ms?.p99)),
+            delay_p50_ms: delay(|delay| delay.p50),
+            delay_p95_ms: delay(|delay| delay.p95),
+            delay_p99_ms: delay(|delay| delay.p99),
             longest_gap_ms: mean(&|record| record.longest_gap_ms),
             duplicate_share: mean(&RunRecord::duplicate_share),
             retransmitted_packets: mean(&|record| Some(record.retransmitted_packets()? as f64)),
             cpu_seconds_per_gb: mean(&RunRecord::cpu_seconds_per_gb),
             runs,
         }
-    }
-}
-
-/// The goodputs of the paths' own TCP.
-struct Sums<'a> {
-    /// All paths of the experiment.
-    paths: BTreeSet<&'a str>,
-    /// Goodputs by seed and path.
-    alone: BTreeMap<(u64, &'a str), Vec<f64>>,
-}
-
-impl<'a> Sums<'a> {
-    fn new(records: impl Iterator<Item = &'a RunRecord>) -> Self {
-        let mut sums = Self { paths: BTreeSet::new(), alone: BTreeMap::new() };
-        for record in records {
-            sums.paths.extend(record.paths.iter().map(|path| path.name.as_str()));
-            let Some(path) = record.scheme.strip_prefix("single:") else { continue };
-            sums.paths.insert(path);
-            if let Some(goodput) = record.goodput_mbps.filter(|_| record.is_valid()) {
-                sums.alone.entry((record.seed, path)).or_default().push(goodput);
-            }
-        }
-        sums
-    }
-
-    /// The record's goodput ÷ the sum over all paths; `None` if one of them did not run alone with
-    /// the record's seed.
-    fn ratio(&self, record: &RunRecord) -> Option<f64> {
-        let alone = |path: &&str| {
-            let goodputs = self.alone.get(&(record.seed, *path))?;
-            Some(goodputs.iter().sum::<f64>() / goodputs.len() as f64)
-        };
-        let sum: Option<f64> = self.paths.iter().map(alone).sum();
-        let sum = sum.filter(|&sum| sum > 0.0)?;
-        Some(record.goodput_mbps? / sum)
     }
 }
 
@@ -272,6 +280,25 @@ mod tests {
         let share = row("single:wifi").ratio_to_sum.unwrap().mean;
         assert!((share - 0.3).abs() < 1e-12, "{share}");
         assert_eq!(row("fbdt").runs, [2, 5, 6]);
+    }
+
+    #[test]
+    fn schemes_are_compared_with_the_baseline_pair_by_pair() {
+        let records: Vec<RunRecord> = (1..=3)
+            .flat_map(|seed| {
+                let mbps = 100.0 * (seed * seed) as f64;
+                [run("linux-mptcp", seed, mbps), run("fbdt", seed, 1.2 * mbps), run("ecf", 9, 1.0)]
+            })
+            .collect();
+        let comparison = &Comparison::all(&records)[0];
+        assert_eq!(comparison.baseline.as_deref(), Some("linux-mptcp"));
+        let ratio = |place: usize| comparison.rows[place].ratio_to_baseline;
+        let fbdt = ratio(1).unwrap();
+        assert!((fbdt.mean - 1.2).abs() < 1e-12 && fbdt.half_width.unwrap() < 1e-12, "{fbdt:?}");
+        assert_eq!((ratio(0), ratio(2)), (None, None), "itself, and no seed in common");
+        // Unpaired, the intervals of the two means overlap.
+        let wide = |place: usize| comparison.rows[place].goodput_mbps.unwrap().half_width.unwrap();
+        assert!(wide(0) > 500.0 && wide(1) > 500.0);
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub struct Sweep {
     /// Keys of the grid and their values.
     grid: Vec<Setting<Vec<toml::Value>>>,
     random: Option<Random>,
+    series: bool,
     len: usize,
 }
 
@@ -211,6 +212,7 @@ impl Sweep {
             None => vec![Congestion::CUBIC],
         };
         let seeds = table.take("seed").map_or(Ok(vec![1]), read_seeds)?;
+        let series = table.take("series").map_or(Ok(false), |series| series.boolean())?;
         let mut fixed = Vec::new();
         for (key, target) in
             [("duration", "duration"), ("warmup", "warmup"), ("workload", "workload.kind")]
@@ -244,6 +246,7 @@ impl Sweep {
             fixed,
             grid,
             random,
+            series,
             len: 0,
         };
         sweep.keep_traces();
@@ -276,6 +279,11 @@ impl Sweep {
     /// What it is, in one line; empty if the file does not say.
     pub fn about(&self) -> &str {
         &self.about
+    }
+
+    /// Whether the time series of every run are to be kept.
+    pub const fn series(&self) -> bool {
+        self.series
     }
 
     /// The file's text: a directory of results keeps it, to see that it is resumed with the same.

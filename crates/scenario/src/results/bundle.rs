@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
+use super::provenance::Provenance;
 use super::{RUNS, ResultsError};
 use crate::scenario::read_bounded;
 use crate::{Scenario, Sweep};
@@ -49,6 +50,9 @@ struct Manifest {
     #[serde(default)]
     options: BTreeMap<String, String>,
     files: Vec<Entry>,
+    /// Where and when the runs were made. That is never compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    made: Vec<Provenance>,
 }
 
 /// A file that was read.
@@ -99,7 +103,9 @@ impl Bundle {
     fn new(holds: String, version: &str) -> Self {
         let version = version.to_owned();
         let (options, files) = (BTreeMap::new(), Vec::new());
-        let manifest = Manifest { schema: SCHEMA, holds, version, runs: None, options, files };
+        let made = vec![Provenance::here(&version)];
+        let manifest =
+            Manifest { schema: SCHEMA, holds, version, runs: None, options, files, made };
         Self { manifest, texts: Vec::new() }
     }
 
@@ -123,7 +129,11 @@ impl Bundle {
     pub(super) fn keep(&self, dir: &Path, has_runs: bool) -> Result<(), ResultsError> {
         let mut manifest = self.manifest.clone();
         if has_runs {
-            let there = self.compared(dir)?;
+            let mut there = self.compared(dir)?;
+            for own in std::mem::take(&mut manifest.made) {
+                there.made = own.after(there.made);
+            }
+            manifest.made = std::mem::take(&mut there.made);
             if manifest.runs.is_none() {
                 let known = |file: &Entry| manifest.files.contains(file);
                 let mut files: Vec<_> =
@@ -217,6 +227,11 @@ impl Manifest {
             format!("the runs in {at} were made by weftline {there}, and this is {here}")
         })
     }
+}
+
+/// Where and when the runs in a directory were made, as far as it says.
+pub(super) fn made(dir: &Path) -> Result<Vec<Provenance>, ResultsError> {
+    Ok(read(dir)?.map_or_else(Vec::new, |manifest| manifest.made))
 }
 
 /// The manifest of a directory, if it has one.

@@ -287,3 +287,27 @@ fn wrong_lines_are_named() {
         assert!(error.contains(&format!("series.csv:{line}: is no row")), "{error}");
     }
 }
+
+#[test]
+fn a_directory_says_where_and_when_its_runs_were_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let mine = sweep("scenario = 'demo'\nscheme = 'fbdt'");
+    assert_eq!(read_provenance(dir).unwrap(), []);
+    let begin = || {
+        let mut writer = ResultsWriter::open(dir).unwrap();
+        writer.begin(&bundle(&mine)).unwrap();
+        writer
+    };
+    begin().write_run(&record(1), &[]).unwrap();
+    let first = read_provenance(dir).unwrap();
+    assert_eq!((first.len(), first[0].version.as_str()), (1, "0.1.0"));
+    // Another day and machine go on with it.
+    let file = dir.join("bundle.json");
+    let moved = fs::read_to_string(&file).unwrap().replace(&first[0].date, "2026-01-02T03:04:05Z");
+    fs::write(&file, moved).unwrap();
+    begin();
+    let both = read_provenance(dir).unwrap();
+    assert_eq!((both.len(), both[0].date.as_str()), (2, "2026-01-02T03:04:05Z"));
+    assert_eq!(both[1].command, first[0].command);
+}

@@ -33,6 +33,21 @@ fn cases(text: &str) -> Vec<Case> {
 }
 
 #[test]
+fn what_is_compared_runs_next_to_each_other() {
+    let text = "scenario = 'demo'\nscheme = ['fbdt', 'min-rtt']\nseed = [1, 2]\nseries = true\n\
+                [set]\n'path.wifi.rate' = ['10Mbps', '20Mbps']\n";
+    let sweep = Sweep::parse("mine.toml", text, None).unwrap();
+    assert!(sweep.series());
+    let order: Vec<(String, u64)> = sweep
+        .cases()
+        .map(Result::unwrap)
+        .map(|case| (case.scheme.to_string(), case.seed))
+        .collect();
+    let pair = |seed| [("fbdt".to_owned(), seed), ("min-rtt".to_owned(), seed)];
+    assert_eq!(order, [1, 2, 1, 2].map(pair).concat());
+}
+
+#[test]
 fn a_grid_is_a_product() {
     let cases = cases(
         r#"
