@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weftline_scenario::{MeanCi, RunRecord, mean_ci95};
+use weftline_scenario::{MeanCi, RunRecord, mean_ci95, paired_ratio};
 
 use crate::format::{escape, number};
 use crate::quantity::shorten;
@@ -45,8 +45,9 @@ pub(crate) fn section(records: &[RunRecord]) -> String {
         .collect();
     let mut html = "<section id=\"beside\">\n<h2>The lab beside the simulator</h2>\n\
                     <p>The same scenario, scheme and congestion control in both worlds: the mean in \
-                    each with its 95 % confidence interval, and the simulator's ÷ the lab's. An \
-                    asterisk marks a ratio outside 0.9 to 1.1.</p>\n\
+                    each, and the simulator's ÷ the lab's, seed by seed where both have the same; with \
+                    95 % confidence intervals where there are several runs. An asterisk marks a ratio \
+                    outside 0.9 to 1.1.</p>\n\
                     <div class=\"scroll\"><table>\n<thead><tr><th scope=\"col\">Scenario</th>\
                     <th scope=\"col\">Scheme</th><th scope=\"col\">Congestion</th>\
                     <th scope=\"col\">Runs <span class=\"unit\">lab, sim</span></th>"
@@ -91,6 +92,7 @@ fn row(experiment: &Experiment<'_>, [lab, sim]: &Worlds<'_>, columns: &[&Column]
         sim.len()
     );
     for (_, _, value) in columns {
+        let pairs = paired_ratio(sim.iter().copied(), lab.iter().copied(), |run| run.seed, value);
         let (lab, sim) = (mean(lab, *value), mean(sim, *value));
         let text = |value: &Option<MeanCi>| value.as_ref().map_or("–".to_owned(), interval);
         put(
@@ -99,7 +101,7 @@ fn row(experiment: &Experiment<'_>, [lab, sim]: &Worlds<'_>, columns: &[&Column]
                 "<td>{}</td><td>{}</td><td>{}</td>",
                 text(&lab),
                 text(&sim),
-                ratio(lab, sim)
+                ratio(pairs, lab, sim)
             ),
         );
     }
@@ -137,12 +139,19 @@ fn interval(value: &MeanCi) -> String {
     }
 }
 
-fn ratio(lab: Option<MeanCi>, sim: Option<MeanCi>) -> String {
-    let (Some(lab), Some(sim)) = (lab, sim) else { return "–".to_owned() };
-    let ratio = sim.mean / lab.mean;
+/// The mean ratio of the pairs; without a seed in common, that of the means.
+fn ratio(pairs: Option<MeanCi>, lab: Option<MeanCi>, sim: Option<MeanCi>) -> String {
+    let of_means = || Some(sim?.mean / lab?.mean);
+    let Some(ratio) = pairs.map(|ratio| ratio.mean).or_else(of_means) else {
+        return "–".to_owned();
+    };
     if !ratio.is_finite() {
         return "–".to_owned();
     }
     let far = if (0.9..=1.1).contains(&ratio) { "" } else { "*" };
-    format!("<b>{}</b>{far}", number(ratio, 3))
+    let width = pairs.and_then(|ratio| ratio.half_width).filter(|width| width.is_finite());
+    let width = width.map_or(String::new(), |width| {
+        format!("<span class=\"ci\"> ± {}</span>", number(width, 3))
+    });
+    format!("<b>{}</b>{far}{width}", number(ratio, 3))
 }

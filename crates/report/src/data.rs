@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use weftline_scenario::{
-    Comparison, RunRecord, Scenario, SeriesReader, SeriesRow, latest, read_runs,
+    Comparison, Provenance, RunRecord, Scenario, SeriesReader, SeriesRow, latest, read_provenance,
+    read_runs,
 };
 
 use crate::ReportError;
@@ -28,6 +29,8 @@ pub(crate) struct Data {
     pub(crate) comparisons: Vec<Comparison>,
     /// By scenario name, where the directory has the scenario as run.
     pub(crate) scenarios: BTreeMap<String, Scenario>,
+    /// When and where the runs were made, as far as it is kept; the newest last.
+    pub(crate) made: Vec<Provenance>,
     /// An evaluation of tiled video, if there is one.
     pub(crate) vr: Option<VrData>,
     series: Series,
@@ -53,6 +56,11 @@ impl Data {
         let runs_with_series: BTreeSet<usize> = series.keys().map(|(run, _, _)| *run).collect();
         let (_, single) = Sweeps::split(&records, &|run| runs_with_series.contains(&run));
         let comparisons = compare(&records, &single);
+        let mut made = read_provenance(dir)?;
+        for other in beside {
+            made.extend(read_provenance(other)?);
+        }
+        made.sort_by(|one, two| one.date.cmp(&two.date));
         let mut scenarios = BTreeMap::new();
         for comparison in &comparisons {
             let name = &comparison.scenario;
@@ -65,7 +73,7 @@ impl Data {
         }
         let full = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let name = full.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, records, comparisons, scenarios, series, vr })
+        Ok(Self { name, records, comparisons, scenarios, made, series, vr })
     }
 
     /// The sweeps among the records.

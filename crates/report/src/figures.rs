@@ -1,38 +1,41 @@
-//! The figures of a comparison: goodput by scheme, over time, by path, and its distribution.
+//! The figures of a comparison: goodput, delay and gap by scheme, and the goodput's distribution.
 
-use weftline_scenario::{Comparison, ComparisonRow};
+use weftline_scenario::{Comparison, ComparisonRow, MeanCi};
 
-use crate::data::{Data, Points, per_second, thin};
+use crate::data::{Data, Points, per_second};
 use crate::format::escape;
 use crate::plot::{Bar, Line, Plot, XAxis, bars};
+use crate::spans::{Span, spans};
 use crate::tables::put;
+use crate::{scheme, time};
 
 /// The most points of a line: more than the page has dots across.
-const MAX_POINTS: usize = 600;
+pub(crate) const MAX_POINTS: usize = 600;
 
-/// The number of colours in the page's style.
-const COLOURS: usize = 8;
-
-/// The colour of each scheme of a comparison; what runs over one path is dashed.
+/// The colour of each scheme of a comparison.
 pub(crate) fn colours(comparison: &Comparison) -> Vec<String> {
-    let class = |(index, row): (usize, &ComparisonRow)| {
-        let dash = if row.scheme.contains(':') { " dashed" } else { "" };
-        format!("s{}{dash}", index % COLOURS)
-    };
-    comparison.rows.iter().enumerate().map(class).collect()
+    comparison.rows.iter().map(|row| scheme::colour(&row.scheme)).collect()
 }
 
 /// All figures of a comparison.
 pub(crate) fn all(data: &Data, comparison: &Comparison, colours: &[String]) -> String {
     let mut html = "<div class=\"figures\">\n".to_owned();
     html.push_str(&goodput(comparison, colours));
+    html.push_str(&delay(comparison, colours));
+    html.push_str(&gap(comparison, colours));
     html.push_str(&distribution(data, comparison, colours));
     html.push_str("</div>\n");
-    if let Some(seed) = shown_seed(data, comparison) {
-        html.push_str(&over_time(data, comparison, colours, seed));
-        html.push_str(&by_path(data, comparison, seed));
-    }
+    html.push_str(&time::all(data, comparison, colours));
     html
+}
+
+/// What a caption says of its values: an interval only where there is one.
+pub(crate) fn of_means<'a>(values: impl IntoIterator<Item = &'a MeanCi>) -> &'static str {
+    let mut values = values.into_iter().peekable();
+    match values.peek().is_some() && values.all(|value| value.count == 1) {
+        true => "one run each",
+        false => "mean with 95 % confidence interval",
+    }
 }
 
 /// A figure with its caption and legend; `entries` are classes and names.
@@ -83,14 +86,67 @@ fn goodput(comparison: &Comparison, colours: &[String]) -> String {
             half_width: value.half_width,
         })
         .collect();
+    let means = of_means(values.iter().map(|(.., value)| value));
     let (caption, unit) = if timed {
-        ("Completion time, mean with 95 % confidence interval", "s (less is better)")
+        (format!("Completion time, {means}"), "s (less is better)")
     } else {
-        ("In-order goodput, mean with 95 % confidence interval", "Mb/s")
+        (format!("In-order goodput, {means}"), "Mb/s")
     };
     let sum = if timed { None } else { sum_of_singles(comparison) };
     let reference = sum.map(|sum| (sum, "sum of single paths"));
-    figure(caption, &[], &bars(caption, &list, unit, reference))
+    figure(&caption, &[], &bars(&caption, &list, unit, reference))
+}
+
+/// The in-order delay of each scheme. Where a source sends all that goes it is left out: it measures
+/// the send buffer.
+fn delay(comparison: &Comparison, colours: &[String]) -> String {
+    if !is_paced(&comparison.workload) {
+        return String::new();
+    }
+    let span = |(row, class): (&'_ ComparisonRow, &String)| {
+        let marks = [row.delay_p50_ms?, row.delay_p95_ms?, row.delay_p99_ms?];
+        Some((row.scheme.clone(), class.clone(), marks.map(|value| value.mean)))
+    };
+    let values: Vec<_> = comparison.rows.iter().zip(colours).filter_map(span).collect();
+    if values.is_empty() {
+        return String::new();
+    }
+    let list: Vec<Span<'_>> = values
+        .iter()
+        .map(|(label, class, marks)| Span { label, class: class.clone(), marks: *marks })
+        .collect();
+    let caption = "In-order delay: median (filled), 95th percentile (stroke), 99th (ring)";
+    figure(caption, &[], &spans(caption, &list, "ms (less is better)"))
+}
+
+/// Whether the source has times of its own, so that a delay is the network's.
+pub(crate) fn is_paced(workload: &str) -> bool {
+    workload.starts_with("cbr") || workload.starts_with("messages")
+}
+
+/// The longest gap of each scheme.
+fn gap(comparison: &Comparison, colours: &[String]) -> String {
+    let rows: Vec<_> = comparison
+        .rows
+        .iter()
+        .zip(colours)
+        .filter_map(|(row, class)| Some((&row.scheme, class, row.longest_gap_ms?)))
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let list: Vec<Bar<'_>> = rows
+        .iter()
+        .map(|(label, class, value)| Bar {
+            label,
+            class: (*class).clone(),
+            value: value.mean,
+            half_width: value.half_width,
+        })
+        .collect();
+    let means = of_means(rows.iter().map(|(.., value)| value));
+    let caption = format!("Longest time without a byte, {means}");
+    figure(&caption, &[], &bars(&caption, &list, "ms (less is better)", None))
 }
 
 /// The sum of the mean goodputs of the single paths, when a ratio to it is known.
@@ -150,155 +206,4 @@ pub(crate) fn steps(sorted: &[f64]) -> Points {
         points.push((sorted[index], share));
     }
     points
-}
-
-/// The valid run of a row with that seed and a goodput series.
-fn run_with_seed(data: &Data, row: &ComparisonRow, seed: u64) -> Option<usize> {
-    row.runs.iter().copied().find(|&run| {
-        let record = &data.records[run];
-        let drawn = !data.series(run, "goodput_mbps", "").is_empty();
-        record.seed == seed && record.is_valid() && drawn
-    })
-}
-
-/// The seed that most schemes have a run to draw of; the lowest of equals.
-fn shown_seed(data: &Data, comparison: &Comparison) -> Option<u64> {
-    let runs = comparison.rows.iter().flat_map(|row| &row.runs);
-    let mut seeds: Vec<u64> = runs.map(|&run| data.records[run].seed).collect();
-    seeds.sort_unstable();
-    seeds.dedup();
-    let drawn = |seed: u64| {
-        comparison.rows.iter().filter(|row| run_with_seed(data, row, seed).is_some()).count()
-    };
-    // The last of equal maxima is the lowest seed.
-    seeds.into_iter().rev().filter(|&seed| drawn(seed) > 0).max_by_key(|&seed| drawn(seed))
-}
-
-/// The capacity of all paths together over time, as far as a run tells.
-fn capacity(data: &Data, run: usize) -> Points {
-    let paths = data.paths(run, "capacity_mbps");
-    let all: Vec<&[(f64, f64)]> =
-        paths.iter().map(|path| data.series(run, "capacity_mbps", path)).collect();
-    let length = all.iter().map(|points| points.len()).min().unwrap_or(0);
-    (0..length)
-        .map(|index| (all[0][index].0, all.iter().map(|points| points[index].1).sum()))
-        .collect()
-}
-
-/// The goodput of every scheme over time, for one seed.
-fn over_time(data: &Data, comparison: &Comparison, colours: &[String], seed: u64) -> String {
-    let (mut lines, mut legend) = (Vec::new(), Vec::new());
-    let runs = comparison.rows.iter().zip(colours);
-    let runs: Vec<_> = runs
-        .filter_map(|(row, class)| Some((row, class, run_with_seed(data, row, seed)?)))
-        .collect();
-    // Each run draws the same links, so that any run tells the capacity.
-    let widest = runs.iter().map(|(_, _, run)| capacity(data, *run)).max_by_key(Vec::len);
-    if let Some(points) = widest.filter(|points| !points.is_empty()) {
-        let class = "capacity fill".to_owned();
-        legend.push((class.clone(), "capacity of all paths".to_owned()));
-        lines.push(Line { class, points: thin(&points, MAX_POINTS), filled: true });
-    }
-    for (row, class, run) in runs {
-        let points = thin(data.series(run, "goodput_mbps", ""), MAX_POINTS);
-        legend.push((class.clone(), row.scheme.clone()));
-        lines.push(Line { class: class.clone(), points, filled: false });
-    }
-    let caption = format!("In-order goodput over time (seed {seed})");
-    let plot = Plot {
-        description: &caption,
-        width: 1060.0,
-        height: 340.0,
-        x_label: "time (s)",
-        y_label: "goodput (Mb/s)",
-        x_axis: XAxis::to(x_max(&lines)),
-        y_min: 0.0,
-        y_max: y_max(&lines),
-        percent: false,
-        bands: Vec::new(),
-        lines,
-    };
-    figure(&caption, &legend, &format!("<div class=\"wide\">{}</div>\n", plot.render()))
-}
-
-/// What each path delivered over time, a panel for each scheme that used more than one.
-fn by_path(data: &Data, comparison: &Comparison, seed: u64) -> String {
-    let mut panels: Vec<(&str, Vec<Line>)> = Vec::new();
-    let mut names: Vec<&str> = Vec::new();
-    for row in &comparison.rows {
-        let Some(run) = run_with_seed(data, row, seed) else { continue };
-        let paths = data.paths(run, "goodput_mbps");
-        if paths.len() < 2 {
-            continue;
-        }
-        for path in &paths {
-            if !names.contains(path) {
-                names.push(path);
-            }
-        }
-        panels.push((&row.scheme, path_lines(data, run, &paths, &names)));
-    }
-    if panels.is_empty() {
-        return String::new();
-    }
-    let legend: Vec<(String, String)> = names
-        .iter()
-        .enumerate()
-        .flat_map(|(index, path)| {
-            let class = format!("p{}", index % COLOURS);
-            let delivered = (class.clone(), format!("{path}: delivered"));
-            [delivered, (format!("{class} fill"), format!("{path}: capacity"))]
-        })
-        .collect();
-    let all = || panels.iter().flat_map(|(_, lines)| lines);
-    let (x_max, y_max) = (x_max(all()), y_max(all()));
-    let mut content = "<div class=\"panels\">\n".to_owned();
-    for (scheme, lines) in panels {
-        let description = format!("{scheme}: what each path delivered over time (seed {seed})");
-        let plot = Plot {
-            description: &description,
-            width: 520.0,
-            height: 240.0,
-            x_label: "time (s)",
-            y_label: "delivered (Mb/s)",
-            x_axis: XAxis::to(x_max),
-            y_min: 0.0,
-            y_max,
-            percent: false,
-            bands: Vec::new(),
-            lines,
-        };
-        put(
-            &mut content,
-            format_args!("<div><h4>{}</h4>\n{}</div>\n", escape(scheme), plot.render()),
-        );
-    }
-    content.push_str("</div>\n");
-    figure(&format!("What each path delivered over time (seed {seed})"), &legend, &content)
-}
-
-/// For each path the capacity as an area and what was delivered as a line, in the colour of the
-/// path's place in `names`.
-fn path_lines(data: &Data, run: usize, paths: &[&str], names: &[&str]) -> Vec<Line> {
-    let class = |path: &str| {
-        let index = names.iter().position(|name| *name == path).unwrap_or(0);
-        format!("p{}", index % COLOURS)
-    };
-    let line = |metric: &str, path: &str, filled: bool| Line {
-        class: if filled { format!("{} fill", class(path)) } else { class(path) },
-        points: thin(data.series(run, metric, path), MAX_POINTS / 2),
-        filled,
-    };
-    let capacities = paths.iter().map(|path| line("capacity_mbps", path, true));
-    capacities.chain(paths.iter().map(|path| line("goodput_mbps", path, false))).collect()
-}
-
-fn x_max<'a>(lines: impl IntoIterator<Item = &'a Line>) -> f64 {
-    let points = lines.into_iter().flat_map(|line| &line.points);
-    points.map(|point| point.0).fold(1e-3, f64::max)
-}
-
-fn y_max<'a>(lines: impl IntoIterator<Item = &'a Line>) -> f64 {
-    let points = lines.into_iter().flat_map(|line| &line.points);
-    points.map(|point| point.1).fold(1e-3, f64::max)
 }

@@ -136,26 +136,50 @@ pub(crate) struct Cell {
     pub(crate) title: String,
 }
 
+/// The room that a map's names and cells take. Maps of one figure share it, so that they are aligned
+/// and of one scale.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Room {
+    /// For the rows' names.
+    left: f64,
+    /// Of a cell.
+    width: f64,
+    height: f64,
+}
+
+impl Room {
+    /// With cells of at least that size.
+    pub(crate) const fn new((width, height): (f64, f64)) -> Self {
+        Self { left: GAP, width, height }
+    }
+
+    /// Also enough for a map with these names.
+    #[must_use]
+    pub(crate) fn with(self, rows: &[String], columns: &[String]) -> Self {
+        let longest = |names: &[String]| names.iter().map(|name| name.chars().count()).max();
+        let left = longest(rows).unwrap_or(0) as f64 * CHARACTER + GAP;
+        let width = longest(columns).unwrap_or(0) as f64 * CHARACTER + 4.0;
+        Self { left: self.left.max(left), width: self.width.max(width), height: self.height }
+    }
+}
+
 /// A heat map.
 pub(crate) struct Map<'a> {
     pub(crate) description: &'a str,
     pub(crate) columns: &'a [String],
     pub(crate) rows: &'a [String],
-    /// The size of a cell.
-    pub(crate) width: f64,
-    pub(crate) height: f64,
+    /// The room for names and cells.
+    pub(crate) room: Room,
     /// Row by row; `None` where nothing ran.
     pub(crate) cells: Vec<Vec<Option<Cell>>>,
 }
 
 impl Map<'_> {
     pub(crate) fn render(&self, scale: &Scale) -> String {
-        let longest = |names: &[String]| names.iter().map(|name| name.chars().count()).max();
-        let left = longest(self.rows).unwrap_or(0) as f64 * CHARACTER + GAP;
-        let needed = longest(self.columns).unwrap_or(0) as f64 * CHARACTER + 4.0;
-        let (width, top) = (self.width.max(needed), 20.0);
+        let Room { left, width, height } = self.room;
+        let top = 20.0;
         let right = left + width * self.columns.len() as f64;
-        let bottom = top + self.height * self.rows.len() as f64;
+        let bottom = top + height * self.rows.len() as f64;
         let mut svg = format!(
             "<svg class=\"heat{}\" viewBox=\"0 0 {right:.0} {:.0}\" style=\"max-width:{right:.0}px\" \
              role=\"img\" aria-label=\"{}\">\n",
@@ -167,24 +191,24 @@ impl Map<'_> {
             label(&mut svg, "middle", (left + width * (index as f64 + 0.5), top - 6.0), column);
         }
         for (index, (name, cells)) in self.rows.iter().zip(&self.cells).enumerate() {
-            let y = top + self.height * index as f64;
-            label(&mut svg, "end", (left - 7.0, y + self.height / 2.0 + 4.0), name);
+            let y = top + height * index as f64;
+            label(&mut svg, "end", (left - 7.0, y + height / 2.0 + 4.0), name);
             for (column, cell) in cells.iter().enumerate() {
                 let Some(cell) = cell else { continue };
-                self.draw(&mut svg, cell, (left + width * column as f64, y), width, scale);
+                self.draw(&mut svg, cell, (left + width * column as f64, y), scale);
             }
         }
         svg.push_str("</svg>\n");
         svg
     }
 
-    fn draw(&self, svg: &mut String, cell: &Cell, (x, y): (f64, f64), width: f64, scale: &Scale) {
+    fn draw(&self, svg: &mut String, cell: &Cell, (x, y): (f64, f64), scale: &Scale) {
         let Cell { value, text, below, failed, title } = cell;
         match value {
             Some(value) => put(svg, format_args!("<g class=\"q{}\">", scale.level(*value))),
             None => svg.push_str("<g class=\"none\">"),
         }
-        let height = self.height;
+        let Room { width, height, .. } = self.room;
         let (middle, center) = (x + width / 2.0, y + height / 2.0);
         put(
             svg,
@@ -237,6 +261,25 @@ mod tests {
         let skewed = Scale::over((0..99).map(|_| 3.0).chain([0.0, 4000.0]), true);
         assert_eq!((skewed.bounds[0], skewed.bounds[1]), (0.0, 3.0));
         assert_eq!([0.0, 3.0, 4000.0].map(|value| skewed.level(value)), [0, 0, 8]);
+    }
+
+    #[test]
+    fn maps_of_one_figure_begin_at_the_same_place() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let (short, long): (Vec<String>, Vec<String>) = (names(&["let"]), names(&["tp-sty-soft"]));
+        let columns: Vec<String> = names(&["cubic", "bbr"]);
+        let room = Room::new((66.0, 37.0)).with(&short, &columns).with(&long, &columns);
+        let begins = |rows: &[String]| {
+            let map = Map { description: "", columns: &columns, rows, room, cells: Vec::new() };
+            let svg = map.render(&Scale::over([1.0], false));
+            svg.split("text-anchor=\"middle\" x=\"")
+                .nth(1)
+                .unwrap()
+                .split('"')
+                .next()
+                .map(str::to_owned)
+        };
+        assert_eq!(begins(&short), begins(&long));
     }
 
     #[test]

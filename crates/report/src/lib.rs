@@ -11,10 +11,14 @@ mod format;
 mod heat;
 mod page;
 mod plot;
+mod provenance;
 mod quantity;
-mod ratio;
+mod scheme;
+mod spans;
 mod sweep;
 mod tables;
+mod time;
+mod verdict;
 mod vr;
 
 use std::fs;
@@ -24,7 +28,7 @@ use std::path::{Path, PathBuf};
 use weftline_scenario::ResultsError;
 
 use data::Data;
-pub use ratio::{Ratio, ratios};
+pub use weftline_scenario::{Ratio, ratios};
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +68,21 @@ pub enum ReportError {
 ///
 /// If the results cannot be read, there are none, or the page cannot be written.
 pub fn write_report(dir: &Path, beside: &[PathBuf]) -> Result<PathBuf, ReportError> {
+    write_report_to(dir, beside, &dir.join("report.html"))
+}
+
+/// The same, to a `file` of any name.
+///
+/// # Errors
+///
+/// As [`write_report`].
+pub fn write_report_to(
+    dir: &Path,
+    beside: &[PathBuf],
+    file: &Path,
+) -> Result<PathBuf, ReportError> {
     let data = Data::read(dir, beside)?;
-    let file = dir.join("report.html");
+    let file = file.to_owned();
     let written = fs::write(&file, page::render(&data));
     written.map_err(|source| ReportError::Write { file: file.clone(), source })?;
     Ok(file)

@@ -10,6 +10,7 @@ use crate::figures;
 use crate::format::{escape, number};
 use crate::sweep::count;
 use crate::tables::{self, put, variant};
+use crate::{provenance, verdict};
 
 /// The page's style: colours for light and dark, tables, figures.
 const STYLE: &str = include_str!("style.css");
@@ -24,6 +25,9 @@ pub(crate) fn render(data: &Data) -> String {
         escape(&title)
     );
     put(&mut html, format_args!("<header>\n<h1>{}</h1>\n", escape(&title)));
+    if let Some(sentence) = verdict::sentence(&data.records) {
+        put(&mut html, format_args!("<p class=\"verdict\">{}</p>\n", escape(&sentence)));
+    }
     put(&mut html, format_args!("<p class=\"lead\">{}</p>\n</header>\n", escape(&lead(data))));
     if data.comparisons.len() > 1 {
         html.push_str("<section>\n<h2>Overview</h2>\n");
@@ -44,30 +48,27 @@ pub(crate) fn render(data: &Data) -> String {
         html.push_str(&section(data, index, comparison));
     }
     if !data.records.is_empty() {
-        html.push_str(METHOD);
+        put(&mut html, format_args!("<footer>\n{METHOD}{}</footer>\n", provenance::section(data)));
     }
     html.push_str("</main>\n</body>\n</html>\n");
     html
 }
 
 /// How the figures were got, for whoever did not run them.
-const METHOD: &str = "<footer>\n<h2>How to read this</h2>\n<p>Goodput is what the receiving \
-    application got in order, from the end of the warm-up to the end of the run. Intervals are 95 % \
-    confidence intervals of the mean by Student's t over the runs; a single run has none. Ratios \
-    compare runs of the same seed, which meet the same links. A run whose link emulator delivered \
-    more than 1 % of the packets over 1 ms late counts for nothing; one that failed counts with what \
-    it measured, and is marked. The numbers behind every table \
-    and figure are in <code>runs.jsonl</code> and <code>series.csv</code> beside this file.</p>\n\
-    </footer>\n";
+const METHOD: &str = "<h2>How to read this</h2>\n<p>Goodput is what the receiving \
+    application got in order, from the end of the warm-up to the end of the run. An interval (±, a \
+    whisker, a band) is the 95 % confidence interval of a mean by Student's t over the runs; a single \
+    run has none. Ratios compare runs of the same seed, which meet the same links, and their interval \
+    is that of the ratios. A run whose link emulator delivered more than 1 % of the packets over 1 ms \
+    late counts for nothing; one that failed counts with what it measured, and is marked. A scheme \
+    has the same colour in every report; what runs over one path is dashed. The numbers behind every \
+    table and figure are in <code>runs.jsonl</code> and <code>series.csv</code> of the results.</p>\n";
 
 /// One line on what the directory holds.
 fn lead(data: &Data) -> String {
     if let (Some(vr), true) = (&data.vr, data.records.is_empty()) {
         return vr.lead();
     }
-    let mut versions: Vec<&str> = data.records.iter().map(|run| run.version.as_str()).collect();
-    versions.sort_unstable();
-    versions.dedup();
     let runs = count(data.records.len(), "run");
     let distinct = |value: fn(&RunRecord) -> &str| {
         data.records.iter().map(value).collect::<BTreeSet<_>>().len()
@@ -84,7 +85,7 @@ fn lead(data: &Data) -> String {
         ),
         n => count(n, "experiment"),
     };
-    format!("{runs} in {what}; weftline {}", versions.join(", "))
+    format!("{runs} in {what}; {}", provenance::line(data))
 }
 
 fn section(data: &Data, index: usize, comparison: &Comparison) -> String {

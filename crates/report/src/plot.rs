@@ -9,6 +9,8 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
+/// The room below where the axis has no name.
+const BOTTOM_UNLABELLED: f64 = 22.0;
 
 /// A line of a plot.
 pub(crate) struct Line {
@@ -72,8 +74,11 @@ pub(crate) struct Plot<'a> {
 impl Plot<'_> {
     pub(crate) fn render(&self) -> String {
         let (width, height) = (self.width, self.height);
-        let (bottom, right) = (height - BOTTOM, width - RIGHT);
-        let y_step = if self.percent { 0.25 } else { tick_step(self.y_max - self.y_min, 5) };
+        let below = if self.x_label.is_empty() { BOTTOM_UNLABELLED } else { BOTTOM };
+        let (bottom, right) = (height - below, width - RIGHT);
+        // A low plot has room for few.
+        let y_ticks = ((bottom - TOP) / 40.0).clamp(2.0, 5.0) as usize;
+        let y_step = if self.percent { 0.25 } else { tick_step(self.y_max - self.y_min, y_ticks) };
         let y_low = (self.y_min / y_step).floor() * y_step;
         let y_top = y_low + ((self.y_max - y_low) / y_step - 1e-9).ceil().max(1.0) * y_step;
         let span = self.x_axis.max - self.x_axis.min;
@@ -97,7 +102,9 @@ impl Plot<'_> {
             draw_line(&mut svg, line, &x, &y, bottom);
         }
         line(&mut svg, "axis", (LEFT, bottom), (right, bottom));
-        text(&mut svg, "label", "middle", ((LEFT + right) / 2.0, height - 8.0), self.x_label);
+        if !self.x_label.is_empty() {
+            text(&mut svg, "label", "middle", ((LEFT + right) / 2.0, height - 8.0), self.x_label);
+        }
         let (center, label) = ((TOP + bottom) / 2.0, escape(self.y_label));
         put(
             &mut svg,
@@ -230,14 +237,14 @@ fn draw_bar(svg: &mut String, bar: &Bar<'_>, x: &impl Fn(f64) -> f64, middle: f6
     text(svg, "value", "start", (end + 7.0, middle + 4.0), &number(*value, decimals(*value)));
 }
 
-fn open(width: f64, height: f64, description: &str) -> String {
+pub(crate) fn open(width: f64, height: f64, description: &str) -> String {
     format!(
         "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n",
         escape(description)
     )
 }
 
-fn line(svg: &mut String, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+pub(crate) fn line(svg: &mut String, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     put(
         svg,
         format_args!(
@@ -247,7 +254,7 @@ fn line(svg: &mut String, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64
 }
 
 /// Text at a place; `anchor` says which end of it is there.
-fn text(svg: &mut String, class: &str, anchor: &str, (x, y): (f64, f64), text: &str) {
+pub(crate) fn text(svg: &mut String, class: &str, anchor: &str, (x, y): (f64, f64), text: &str) {
     let text = escape(text);
     put(
         svg,
@@ -257,19 +264,19 @@ fn text(svg: &mut String, class: &str, anchor: &str, (x, y): (f64, f64), text: &
     );
 }
 
-fn put(svg: &mut String, piece: std::fmt::Arguments<'_>) {
+pub(crate) fn put(svg: &mut String, piece: std::fmt::Arguments<'_>) {
     svg.write_fmt(piece).expect("a String takes all that is written");
 }
 
 /// A step of 1, 2 or 5 times a power of ten that makes at most `count` + 1 ticks up to `most`.
-fn tick_step(most: f64, count: usize) -> f64 {
+pub(crate) fn tick_step(most: f64, count: usize) -> f64 {
     let raw = most / count.max(1) as f64;
     let power = 10_f64.powf(raw.log10().floor());
     let step = [1.0, 2.0, 5.0].into_iter().map(|factor| factor * power).find(|&step| step >= raw);
     step.unwrap_or(10.0 * power)
 }
 
-fn ticks(most: f64, step: f64) -> impl Iterator<Item = f64> {
+pub(crate) fn ticks(most: f64, step: f64) -> impl Iterator<Item = f64> {
     (0..=(most / step + 1e-9) as usize).map(move |index| index as f64 * step)
 }
 

@@ -40,6 +40,15 @@ const COLUMNS: &[Column] = &[
         interval: true,
     },
     Column {
+        head: "÷ baseline",
+        unit: "",
+        hint: "mean of the ratios of pairs of runs with the same seed: completion time, or else goodput",
+        value: |row| row.ratio_to_baseline,
+        scale: 1.0,
+        decimals: Some(3),
+        interval: true,
+    },
+    Column {
         head: "Completion",
         unit: "s",
         hint: "time of the transfer",
@@ -112,6 +121,8 @@ pub(crate) fn comparison(comparison: &Comparison, colours: &[String]) -> String 
                     <th scope=\"col\">Runs</th>"
         .to_owned();
     for Column { head, unit, hint, .. } in &columns {
+        let named = comparison.baseline.as_ref().filter(|_| *head == "÷ baseline");
+        let head = named.map_or_else(|| (*head).to_owned(), |name| format!("÷ {}", escape(name)));
         put(
             &mut html,
             format_args!(

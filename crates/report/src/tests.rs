@@ -223,3 +223,55 @@ fn transfers_are_reported_by_their_time() {
     assert!(html.contains("0.157<span class=\"ci\"> ± 0.015</span>"), "mean and interval");
     balanced(&html);
 }
+
+#[test]
+fn long_series_are_a_strip_for_each_scheme() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut scenario = Scenario::find("demo").unwrap();
+    scenario.duration = std::time::Duration::from_secs(25);
+    let mut writer = ResultsWriter::open(dir.path()).unwrap();
+    for scheme in ["linux-mptcp", "fbdt"] {
+        write(&mut writer, &scenario, scheme, 1, 0.9);
+    }
+    let html = fs::read_to_string(write_report(dir.path(), &[]).unwrap()).unwrap();
+    let strips = html.split("<div class=\"wide strips\">").nth(1).expect("strips");
+    let strips = strips.split("</div>").next().unwrap();
+    assert_eq!((strips.matches("<svg").count(), strips.matches("time (s)").count()), (2, 1));
+    assert!(strips.contains("class=\"band s0\"") && strips.contains("class=\"band s1\""));
+    balanced(&html);
+    if let Some(keep) = std::env::var_os("WEFTLINE_REPORT") {
+        fs::write(Path::new(&keep).join("long.html"), html).unwrap();
+    }
+}
+
+#[test]
+fn one_run_of_a_paced_source_has_a_delay_and_no_interval() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = ResultsWriter::open(dir.path()).unwrap();
+    for (scheme, p99) in [("min-rtt", 14.0), ("fbdt", 9.0)] {
+        let record = RunRecord {
+            schema: 1,
+            world: "sim".to_owned(),
+            scenario: "two".to_owned(),
+            scheme: scheme.to_owned(),
+            congestion: "cubic".to_owned(),
+            workload: "cbr:18Mbps".to_owned(),
+            seed: 1,
+            duration_s: 10.0,
+            completed: true,
+            goodput_mbps: Some(18.0),
+            in_order_delay_ms: Some(DelayMs { p50: 4.0, p95: 8.0, p99, max: 40.0 }),
+            longest_gap_ms: Some(30.0),
+            ..RunRecord::default()
+        };
+        writer.write_run(&record, &[]).unwrap();
+    }
+    let html = fs::read_to_string(write_report(dir.path(), &[]).unwrap()).unwrap();
+    assert!(html.contains("<figcaption>In-order delay: median (filled)"));
+    assert!(html.contains("<circle class=\"ring s0\""), "fbdt's 99th percentile");
+    let captions: Vec<&str> = html.split("<figcaption>").skip(1).collect();
+    let said = |text: &str| captions.iter().any(|c| c.split('<').next().unwrap().contains(text));
+    assert!(said("Longest time without a byte, one run each") && !said("95 % confidence"));
+    assert!(!html.contains("class=\"whisker\"") && !html.contains("class=\"ci\""));
+    balanced(&html);
+}

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, colour, table};
-use crate::figures::figure;
+use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, table};
+use crate::figures::{figure, of_means};
 use crate::format::escape;
 use crate::plot::{Band, Line, Plot, XAxis};
 use crate::quantity::{Axis, plain, shorten};
-use crate::ratio::is_single;
+use crate::scheme::{colour, is_single};
 use crate::tables::put;
 
 /// The most labels below an axis.
@@ -154,7 +154,7 @@ impl Panel {
                 panel.y_max = panel.y_max.max((value.mean + half).min(1.5 * value.mean));
             }
             if !points.is_empty() {
-                let class = colour(number, name);
+                let class = colour(name);
                 panel.used.push(number);
                 panel.bands.push(Band { class: class.clone(), points: band });
                 panel.lines.push(Line { class, points, filled: false });
@@ -176,12 +176,13 @@ fn lines_of(
     let panels: Vec<Panel> = panels.filter(|panel| !panel.lines.is_empty()).collect();
     let y_max = panels.iter().map(|panel| panel.y_max).fold(1e-3, f64::max);
     let used: BTreeSet<usize> = panels.iter().flat_map(|panel| &panel.used).copied().collect();
-    let entry = |&line: &usize| (colour(line, layout.lines[line]), shorten(layout.lines[line], 60));
+    let entry = |&line: &usize| (colour(layout.lines[line]), shorten(layout.lines[line], 60));
     let legend: Vec<_> = used.iter().map(entry).collect();
     if panels.is_empty() {
         return String::new();
     }
-    let caption = format!("{}, mean with 95 % confidence interval", measure.label());
+    let values = stats.values().filter_map(|stat| stat.value.as_ref());
+    let caption = format!("{}, {}", measure.label(), of_means(values));
     let mut content = "<div class=\"panels\">\n".to_owned();
     for Panel { title, bands, lines, .. } in panels {
         if content.len() > MAX_FIGURE {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::figures::figure;
 use crate::format::escape;
-use crate::heat::{Cell, Map, Scale};
+use crate::heat::{Cell, Map, Room, Scale};
 use crate::quantity::shorten;
 use crate::tables::put;
 
@@ -17,8 +17,8 @@ const CELL: (f64, f64) = (66.0, 37.0);
 /// One section with the maps of all groups, measure by measure.
 pub(super) fn section(sweeps: &Sweeps<'_>, groups: &[&Group<'_>]) -> String {
     let mut html = "<section id=\"grid\">\n<h2>Schemes by congestion controls</h2>\n\
-                    <p>Each cell is the mean over the seeds with the half-width of its 95 % \
-                    confidence interval. All maps of a measure share one scale. A corner marks a \
+                    <p>Each cell is the mean over the seeds, with the half-width of its 95 % \
+                    confidence interval where there are several. All maps of a measure share one scale. A corner marks a \
                     cell with failed runs.</p>\n"
         .to_owned();
     let cells: Vec<Cells> = groups.iter().map(|group| group.cells(sweeps.records)).collect();
@@ -60,6 +60,8 @@ fn measures(sweeps: &Sweeps<'_>, groups: &[&Group<'_>]) -> Vec<Vec<Measure>> {
         vec![Measure::Completion],
         vec![Measure::Goodput],
         vec![Measure::ToSum],
+        vec![Measure::DelayP99],
+        vec![Measure::Gap],
         per_path(Measure::Packets),
         per_path(|path| Measure::Retransmitted(Some(path))),
     ];
@@ -72,7 +74,7 @@ fn measures(sweeps: &Sweeps<'_>, groups: &[&Group<'_>]) -> Vec<Vec<Measure>> {
 /// Whether a group has the measure and it says something of its workload.
 fn wanted(sweeps: &Sweeps<'_>, group: &Group<'_>, measure: &Measure) -> bool {
     let instead = match measure {
-        Measure::Goodput | Measure::ToSum => {
+        Measure::Goodput | Measure::ToSum | Measure::DelayP99 | Measure::Gap => {
             sweeps.has(group, &Measure::Discards) || sweeps.has(group, &Measure::Completion)
         }
         _ => false,
@@ -102,20 +104,25 @@ fn maps_of(
     let scale = Scale::over(values.filter_map(|stat| Some(stat.value?.mean)), first.is_bad());
     let mut content = scale.legend(first.unit());
     content.push_str("<div class=\"panels\">\n");
+    let names = |group: &Group<'_>| -> (Vec<String>, Vec<String>) {
+        let short = |names: &[&str]| names.iter().map(|name| shorten(name, 24)).collect();
+        (short(&group.schemes), short(&group.congestions))
+    };
+    let room = panels.iter().fold(Room::new(CELL), |room, (_, group, _)| {
+        let (rows, columns) = names(group);
+        room.with(&rows, &columns)
+    });
     for (title, group, stats) in &panels {
         if content.len() > MAX_FIGURE {
             content.push_str(TOO_LARGE);
             break;
         }
-        let names = |names: &[&str]| names.iter().map(|name| shorten(name, 24)).collect();
-        let (rows, columns): (Vec<String>, Vec<String>) =
-            (names(&group.schemes), names(&group.congestions));
+        let (rows, columns) = names(group);
         let map = Map {
             description: &format!("{}, {title}; numbers in the table below", first.name()),
             columns: &columns,
             rows: &rows,
-            width: CELL.0,
-            height: CELL.1,
+            room,
             cells: drawn(stats, group, first.unit()),
         };
         put(

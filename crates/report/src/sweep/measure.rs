@@ -3,6 +3,7 @@
 use weftline_scenario::{MeanCi, RunRecord, mean_ci95};
 
 use super::Sweeps;
+use crate::figures::is_paced;
 use crate::format::{decimals, number};
 
 /// A number of a run.
@@ -19,6 +20,9 @@ pub(crate) enum Measure {
     ToSum,
     ToBest,
     Completion,
+    /// Where the source has times of its own.
+    DelayP99,
+    Gap,
 }
 
 impl Measure {
@@ -35,6 +39,8 @@ impl Measure {
             Self::ToSum => "Goodput ÷ sum of single paths",
             Self::ToBest => "Goodput ÷ best single path",
             Self::Completion => "Completion time",
+            Self::DelayP99 => "In-order delay, 99th percentile",
+            Self::Gap => "Longest time without a byte",
         }
     }
 
@@ -42,6 +48,7 @@ impl Measure {
         match self {
             Self::Goodput => "Mb/s",
             Self::Completion | Self::Standstill => "s",
+            Self::DelayP99 | Self::Gap => "ms",
             // The name says what is counted.
             _ => "",
         }
@@ -82,6 +89,9 @@ impl Measure {
             Self::ToSum => ratio()?.0,
             Self::ToBest => ratio()?.1,
             Self::Completion => record.completion_s?,
+            Self::DelayP99 if !is_paced(&record.workload) => return None,
+            Self::DelayP99 => record.in_order_delay_ms?.p99,
+            Self::Gap => record.longest_gap_ms?,
         };
         (value.is_finite() && record.is_valid()).then_some(value)
     }

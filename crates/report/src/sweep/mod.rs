@@ -16,11 +16,11 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weftline_scenario::{Congestion, RunRecord, Scheme};
+use weftline_scenario::{Congestion, RunRecord, Scheme, ratios};
 
 use crate::format::{escape, number};
 use crate::quantity::{Axis, shorten};
-use crate::ratio::ratios;
+use crate::scheme::is_single;
 use crate::tables::put;
 pub(crate) use measure::{Measure, Stat, exact};
 
@@ -104,6 +104,8 @@ impl<'a> Sweeps<'a> {
         }
         single.sort_unstable();
         let ratios = ratios(records).into_iter();
+        // A single path's is its share, which says nothing of a scheme.
+        let ratios = ratios.filter(|ratio| !is_single(&ratio.record.scheme));
         let ratios = ratios.map(|ratio| (ratio.run, (ratio.to_sum, ratio.to_best))).collect();
         (Self { records, ratios, groups }, single)
     }
@@ -196,7 +198,7 @@ impl<'a> Sweeps<'a> {
     fn outcomes(&self, group: &Group<'_>) -> Vec<Measure> {
         let video = [Measure::Discards, Measure::Underflows, Measure::Standstill];
         let timed = [Measure::Completion];
-        let bulk = [Measure::Goodput, Measure::ToSum];
+        let bulk = [Measure::Goodput, Measure::ToSum, Measure::DelayP99, Measure::Gap];
         for measures in [&video[..], &timed, &bulk] {
             if measures.iter().any(|measure| self.has(group, measure)) {
                 let kept = measures.iter().filter(|measure| self.has(group, measure));
@@ -303,15 +305,4 @@ fn congestion_rank(name: &str) -> usize {
 
 pub(crate) fn count(n: usize, what: &str) -> String {
     format!("{} {what}{}", number(n as f64, 0), if n == 1 { "" } else { "s" })
-}
-
-/// The colour of a scheme or congestion control: of its place, the second round of colours dotted,
-/// single paths dashed.
-fn colour(index: usize, name: &str) -> String {
-    let style = match () {
-        () if crate::ratio::is_single(name) => " dashed",
-        () if index >= 8 => " dotted",
-        () => "",
-    };
-    format!("s{}{style}", index % 8)
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, grid::cell, table};
 use crate::figures::figure;
 use crate::format::escape;
-use crate::heat::{Cell, Map, Scale};
+use crate::heat::{Cell, Map, Room, Scale};
 use crate::quantity::shorten;
-use crate::ratio::is_single;
+use crate::scheme::is_single;
 use crate::tables::put;
 
 /// The size of a cell with a mean.
@@ -85,8 +85,7 @@ fn maps_of(group: &Group<'_>, measure: &Measure, stats: &BTreeMap<Place, Stat>) 
                 description: &format!("{}, {title}; numbers in the table below", measure.name()),
                 columns: &columns,
                 rows: &rows,
-                width: CELL.0,
-                height: CELL.1,
+                room: Room::new(CELL).with(&rows, &columns),
                 cells,
             };
             put(

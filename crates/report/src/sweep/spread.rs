@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{Group, MAX_FIGURE, Measure, Sweeps, TOO_LARGE, colour, count, exact};
+use super::{Group, MAX_FIGURE, Measure, Sweeps, TOO_LARGE, count, exact};
 use crate::figures::{figure, steps};
 use crate::format::escape;
 use crate::plot::{Line, Plot, XAxis};
 use crate::quantity::shorten;
-use crate::ratio::is_single;
+use crate::scheme::{colour, is_single};
 use crate::tables::put;
 
 /// The quantiles of the tables.
@@ -23,8 +23,15 @@ type Sorted = Vec<(f64, usize)>;
 /// The distributions of a group, for each congestion control.
 pub(super) fn all(sweeps: &Sweeps<'_>, group: &Group<'_>) -> String {
     let ratios = [Measure::ToSum, Measure::ToBest];
-    let measures: Vec<Measure> =
-        if sweeps.has(group, &Measure::ToSum) { ratios.to_vec() } else { sweeps.outcomes(group) };
+    let outcomes = sweeps.outcomes(group);
+    let measures: Vec<Measure> = match sweeps.has(group, &Measure::ToSum) {
+        // In place of the goodput, which is each case's own.
+        true => {
+            let others = outcomes.into_iter().filter(|measure| measure.is_bad());
+            ratios.into_iter().chain(others).collect()
+        }
+        false => outcomes,
+    };
     let Some(main) = measures.first() else { return String::new() };
     let mut html = String::new();
     if *main == Measure::ToSum {
@@ -93,7 +100,7 @@ fn distribution(group: &Group<'_>, measure: &Measure, values: &[(usize, Sorted)]
         }
         // A few cases far above the rest would leave no room for them.
         most = most.max(quantile(values, 0.99));
-        let class = colour(*scheme, group.schemes[*scheme]);
+        let class = colour(group.schemes[*scheme]);
         legend.push((class.clone(), shorten(group.schemes[*scheme], 60)));
         lines.push(Line { class, points: steps(&numbers), filled: false });
     }
@@ -156,7 +163,7 @@ fn quantiles(
             &mut html,
             format_args!(
                 "<tr><th scope=\"row\"><span class=\"dot {}\"></span>{}</th><td>{}",
-                colour(*scheme, name),
+                colour(name),
                 escape(&shorten(name, 60)),
                 sorted.len()
             ),

@@ -10,7 +10,7 @@ use weftline_scenario::{VR_STEPS, VrRecord, mean_ci95_crossed, vr_gains};
 
 use crate::figures::figure;
 use crate::format::{escape, mean_ci, number};
-use crate::heat::{Cell, Map, Scale};
+use crate::heat::{Cell, Map, Room, Scale};
 use crate::plot::{Band, Line, Plot, XAxis};
 use crate::sweep::count;
 use crate::tables::put;
@@ -295,8 +295,7 @@ fn strips(strips: &[Strip]) -> String {
             description: &title,
             columns: &columns,
             rows: &rows,
-            width: 26.0,
-            height: 22.0,
+            room: Room::new((26.0, 22.0)).with(&rows, &columns),
             cells,
         };
         put(

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use weftline_scenario::{VrMoment, VrPlan, VrTile};
 
 use crate::format::{escape, number};
-use crate::heat::{Cell, Map, Scale};
+use crate::heat::{Cell, Map, Room, Scale};
 use crate::tables::put;
 
 /// The most moments, and tiles of a moment that are drawn.
@@ -106,8 +106,7 @@ fn map(title: &str, columns: usize, cells: impl Iterator<Item = Cell>, scale: &S
         description: title,
         columns: &names,
         rows: &sides,
-        width: 46.0,
-        height: 34.0,
+        room: Room::new((46.0, 34.0)).with(&sides, &names),
         cells: rows,
     };
     format!("<figure><h4>{}</h4>{}</figure>\n", escape(title), map.render(scale))

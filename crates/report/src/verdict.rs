@@ -1,0 +1,244 @@
+//! What came out, in a sentence: the first of a report.
+
+use std::collections::BTreeMap;
+
+use weftline_scenario::{MeanCi, RunRecord, mean_ci95, paired_ratio, ratios};
+
+use crate::format::{decimals, number};
+use crate::scheme::is_single;
+use crate::sweep::count;
+
+/// What a scheme is judged by.
+struct Yardstick {
+    /// Of a record.
+    value: fn(&RunRecord) -> Option<f64>,
+    /// Whether less is better.
+    less: bool,
+    /// What a scheme did, before and after the value.
+    words: [&'static str; 2],
+    /// What the best of several had.
+    best: &'static str,
+}
+
+/// What matters of a workload: the first that its runs have.
+const YARDSTICKS: [Yardstick; 3] = [
+    Yardstick {
+        value: |run| Some(run.video?.picture_discards as f64),
+        less: true,
+        words: ["discarded", "pictures a run"],
+        best: "the fewest picture discards",
+    },
+    Yardstick {
+        value: |run| run.completion_s,
+        less: true,
+        words: ["took", "s"],
+        best: "the shortest time",
+    },
+    Yardstick {
+        value: |run| run.goodput_mbps,
+        less: false,
+        words: ["carried", "Mb/s in order"],
+        best: "the highest goodput",
+    },
+];
+
+/// What a pair of runs has in common.
+type Pair<'a> = (u64, &'a BTreeMap<String, String>);
+
+/// The runs of each scheme in one experiment.
+type Experiment<'a> = BTreeMap<&'a str, Vec<&'a RunRecord>>;
+
+/// What came out of these runs; `None` if no run says anything.
+pub(crate) fn sentence(records: &[RunRecord]) -> Option<String> {
+    let counted: Vec<&RunRecord> = records.iter().filter(|record| record.counts()).collect();
+    let has = |yardstick: &&Yardstick| counted.iter().any(|run| (yardstick.value)(run).is_some());
+    let yardstick = YARDSTICKS.iter().find(has)?;
+    let mut experiments: BTreeMap<_, Experiment<'_>> = BTreeMap::new();
+    for &run in counted.iter().filter(|run| (yardstick.value)(run).is_some()) {
+        let RunRecord { world, scenario, workload, congestion, tls, case, .. } = run;
+        let experiment = experiments.entry((world, scenario, workload, congestion, tls, case));
+        experiment.or_default().entry(&run.scheme).or_default().push(run);
+    }
+    let all: Vec<&Experiment<'_>> = experiments.values().collect();
+    let text = match &all[..] {
+        [one] => of_one(one, yardstick, records)?,
+        several => of_several(several, yardstick, records)?,
+    };
+    Some(match records.len() - counted.len() {
+        0 => text,
+        n => format!("{text} {} failed or did not count.", count(n, "run")),
+    })
+}
+
+/// The schemes that use all paths, the best first; all of them if there is no such scheme.
+fn ranked<'a>(experiment: &Experiment<'a>, yardstick: &Yardstick) -> Vec<(&'a str, MeanCi)> {
+    let several = experiment.keys().any(|scheme| !is_single(scheme));
+    let shown = experiment.iter().filter(|(scheme, _)| !several || !is_single(scheme));
+    let mut ranked: Vec<(&str, MeanCi)> = shown
+        .filter_map(|(&scheme, runs)| {
+            let values: Vec<f64> = runs.iter().filter_map(|run| (yardstick.value)(run)).collect();
+            Some((scheme, mean_ci95(&values)?))
+        })
+        .collect();
+    let better = |one: &MeanCi, two: &MeanCi| match yardstick.less {
+        true => one.mean.total_cmp(&two.mean),
+        false => two.mean.total_cmp(&one.mean),
+    };
+    ranked.sort_by(|one, two| better(&one.1, &two.1));
+    ranked
+}
+
+/// One experiment: what the best scheme did, of what there was, and beside the next one.
+fn of_one(
+    experiment: &Experiment<'_>,
+    yardstick: &Yardstick,
+    records: &[RunRecord],
+) -> Option<String> {
+    let ranked = ranked(experiment, yardstick);
+    let [(best, value), rest @ ..] = &ranked[..] else { return None };
+    let [did, what] = yardstick.words;
+    let mut text = format!("{best} {did} {} {what}", interval(value, decimals(value.mean)));
+    let sums = if yardstick.less { None } else { to_sum(records, best) };
+    if let Some(share) = sums.filter(|_| !is_single(best)) {
+        text += &format!(", {} of the sum of the paths' own TCP", interval(&share, 3));
+    }
+    if let Some((other, their)) = rest.first() {
+        let [own, others] = [best, other].map(|scheme| experiment[scheme].iter().copied());
+        let ratio = paired_ratio(own, others, pair, yardstick.value);
+        text += &match ratio {
+            Some(ratio) => format!("; that is {}", beside(&ratio, other)),
+            None => format!("; {other} {did} {}", interval(their, decimals(their.mean))),
+        };
+    }
+    Some(format!("{text} ({}).", count(value.count, "run")))
+}
+
+fn pair(run: &RunRecord) -> Pair<'_> {
+    (run.seed, &run.case)
+}
+
+/// A ratio in words, and whether it shows a difference.
+fn beside(ratio: &MeanCi, other: &str) -> String {
+    let text = format!("{} times that of {other}", interval(ratio, 3));
+    match ratio.half_width {
+        Some(width) if (ratio.mean - 1.0).abs() <= width => format!("{text}, no clear difference"),
+        Some(_) => text,
+        None => format!("{text}, from one pair of runs"),
+    }
+}
+
+/// Several experiments: which scheme was best how often, and what the schemes had on average.
+fn of_several(
+    experiments: &[&Experiment<'_>],
+    yardstick: &Yardstick,
+    records: &[RunRecord],
+) -> Option<String> {
+    let mut wins: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut compared = 0;
+    for experiment in experiments {
+        let ranked = ranked(experiment, yardstick);
+        let [(_, best), _, ..] = &ranked[..] else { continue };
+        compared += 1;
+        // Equals share the first place.
+        for (scheme, _) in ranked.iter().filter(|(_, value)| value.mean == best.mean) {
+            *wins.entry(scheme).or_default() += 1;
+        }
+    }
+    let most = wins.iter().max_by_key(|(_, wins)| **wins);
+    let Some((&best, &won)) = most else {
+        let runs: usize = experiments.iter().flat_map(|one| one.values()).map(Vec::len).sum();
+        let all = count(experiments.len(), "experiment");
+        return Some(format!("{all} with {}, and no two schemes in one.", count(runs, "run")));
+    };
+    let mut text = format!("{best} had {} in {won} of {compared} experiments", yardstick.best);
+    if !yardstick.less {
+        let mut shares: Vec<(&str, MeanCi)> = wins
+            .keys()
+            .filter(|scheme| !is_single(scheme))
+            .filter_map(|&scheme| Some((scheme, to_sum(records, scheme)?)))
+            .collect();
+        shares.sort_by(|one, two| two.1.mean.total_cmp(&one.1.mean));
+        let list: Vec<String> = shares
+            .iter()
+            .take(3)
+            // Different experiments are no repetitions, of which there would be an interval.
+            .map(|(scheme, share)| format!("{scheme} {}", number(share.mean, 3)))
+            .collect();
+        if !list.is_empty() {
+            text += &format!("; on average of the paths' own TCP: {}", list.join(", "));
+        }
+    }
+    Some(text + ".")
+}
+
+/// The mean of a scheme's ratios to the sum of the single paths.
+fn to_sum(records: &[RunRecord], scheme: &str) -> Option<MeanCi> {
+    let ratios = ratios(records).into_iter();
+    let own = ratios.filter(|ratio| ratio.record.scheme == scheme && ratio.record.counts());
+    mean_ci95(&own.map(|ratio| ratio.to_sum).collect::<Vec<_>>())
+}
+
+fn interval(value: &MeanCi, decimals: usize) -> String {
+    let mean = number(value.mean, decimals);
+    match value.half_width.filter(|width| width.is_finite()) {
+        Some(width) => format!("{mean} ± {}", number(width, decimals)),
+        None => mean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(scenario: &str, scheme: &str, seed: u64, mbps: f64) -> RunRecord {
+        RunRecord {
+            scenario: scenario.to_owned(),
+            scheme: scheme.to_owned(),
+            seed,
+            completed: true,
+            goodput_mbps: Some(mbps),
+            ..RunRecord::default()
+        }
+    }
+
+    #[test]
+    fn one_experiment_is_told_with_its_intervals() {
+        let mut records = Vec::new();
+        for (seed, rate) in [(1, 100.0), (2, 50.0), (3, 200.0)] {
+            records.push(run("a", "single:one", seed, rate));
+            records.push(run("a", "single:two", seed, rate));
+            records.push(run("a", "fbdt", seed, 1.9 * rate));
+            records.push(run("a", "ecf", seed, 1.52 * rate));
+        }
+        let text = sentence(&records).unwrap();
+        assert!(
+            text.starts_with("fbdt carried 222 ± 361 Mb/s in order, 0.950 ± 0.000 of"),
+            "{text}"
+        );
+        assert!(text.ends_with("that is 1.250 ± 0.000 times that of ecf (3 runs)."), "{text}");
+        let one = sentence(&records[..4]).unwrap();
+        assert!(!one.contains('±') && one.contains("from one pair of runs (1 run)"), "{one}");
+        records[3].completed = false;
+        assert!(sentence(&records).unwrap().ends_with("1 run failed or did not count."));
+        // The interval of the pairs holds 1.
+        records[2].goodput_mbps = Some(100.0);
+        records[3].completed = true;
+        let text = sentence(&records).unwrap();
+        assert!(text.contains("no clear difference"), "{text}");
+        assert_eq!(sentence(&[]), None);
+    }
+
+    #[test]
+    fn several_are_counted() {
+        let mut records = Vec::new();
+        for (scenario, mbps) in [("a", [9.0, 8.0]), ("b", [7.0, 7.0]), ("c", [1.0, 3.0])] {
+            records.push(run(scenario, "single:one", 1, 10.0));
+            records.push(run(scenario, "fbdt", 1, mbps[0]));
+            records.push(run(scenario, "ecf", 1, mbps[1]));
+        }
+        let text = sentence(&records).unwrap();
+        let want = "fbdt had the highest goodput in 2 of 3 experiments; on average of the paths' own \
+                    TCP: ecf 0.600, fbdt 0.567.";
+        assert_eq!(text, want);
+    }
+}
