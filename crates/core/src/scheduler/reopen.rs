@@ -47,9 +47,7 @@ impl Reopening {
         if !is_worthwhile(choice, me, &holders) {
             return None;
         }
-        let subflow = choice.subflow(me);
-        let head = view.lowest_foreign(subflow, &(view.una..view.limit))?;
-        (head.start == view.una).then(|| view.clip(head, me))
+        Some(view.clip(view.foreign_head(choice.subflow(me))?, me))
     }
 
     /// Asks to halve the window of the slower holders, once per round-trip time of the fast one.

@@ -132,6 +132,15 @@ impl SendView<'_> {
         None
     }
 
+    /// As [`lowest_foreign`](Self::lowest_foreign), but only if they begin at the in-order point. It
+    /// looks nowhere else, however many holes a peer makes.
+    pub fn foreign_head(&self, me: &Subflow) -> Option<Range<u64>> {
+        let is_head = |range: &Range<u64>| range.start == self.una;
+        let unacked = self.acked.first_missing(&(self.una..self.limit)).filter(is_head)?;
+        let part = me.on().first_missing(&unacked).filter(is_head)?;
+        self.unassigned.first_missing(&part).filter(is_head)
+    }
+
     /// As [`lowest_foreign`](Self::lowest_foreign), the highest.
     pub fn highest_foreign(&self, me: &Subflow, within: &Range<u64>) -> Option<Range<u64>> {
         let start = within.start.max(self.una);

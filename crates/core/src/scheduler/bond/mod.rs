@@ -72,8 +72,8 @@ impl<P: Placement> Bond<P> {
         if !late || estimate::arrival(view, subflow, chunk) > holder.rtt() {
             return None;
         }
-        let missing = view.lowest_foreign(subflow, &(view.una..view.limit))?;
-        (missing.start == view.una).then(|| missing.start..missing.end.min(missing.start + chunk))
+        let head = view.foreign_head(subflow)?;
+        Some(head.start..head.end.min(head.start + chunk))
     }
 
     /// At the end of all data: the range that another subflow will deliver last, if this one has
