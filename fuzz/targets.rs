@@ -82,8 +82,10 @@ fn open(hello: &Hello) {
     };
     let mut session = Session::new(&config, Instant::ZERO);
     session.set_policy(PathId(hello.path), hello.policy, None, Instant::ZERO);
-    session.subflow_up(SubflowId(hello.subflow), PathId(hello.path), Instant::ZERO);
-    let _ = session.write(&[7; 20_000], Instant::ZERO);
+    session
+        .subflow_up(SubflowId(hello.subflow), PathId(hello.path), Instant::ZERO)
+        .expect("called in turn");
+    let _ = session.write(&[7; 20_000], Instant::ZERO).expect("called in turn");
     let mut out = VecDeque::new();
     session.handle_room(SubflowId(hello.subflow), 1 << 14);
     let _ = session.poll_transmit(SubflowId(hello.subflow), &mut out, Instant::ZERO);
@@ -105,7 +107,7 @@ fn drive(bytes: &[u8], config: &SessionConfig, mut act: impl FnMut(&mut Session,
     let mut session = Session::new(config, Instant::ZERO);
     let mut inputs = [BytesMut::new(), BytesMut::new()];
     for id in 0..2 {
-        session.subflow_up(SubflowId(id), PathId(id), Instant::ZERO);
+        session.subflow_up(SubflowId(id), PathId(id), Instant::ZERO).expect("called in turn");
     }
     let mut rest = bytes;
     let (mut now, mut turns) = (Instant::ZERO, 0_u32);
@@ -137,9 +139,9 @@ fn drive(bytes: &[u8], config: &SessionConfig, mut act: impl FnMut(&mut Session,
 /// A session that sends and receives survives any bytes from its peer.
 pub fn session(bytes: &[u8]) {
     drive(bytes, &SessionConfig::default(), |session, turn| {
-        let _ = session.write(turn.piece, turn.now);
+        let _ = session.write(turn.piece, turn.now).expect("called in turn");
         let readable = session.read_chunk().len();
-        session.consume(readable, turn.now);
+        session.consume(readable, turn.now).expect("called in turn");
     });
 }
 
@@ -173,7 +175,7 @@ pub fn policy(bytes: &[u8]) {
     let mut next = 2;
     let mut third = None;
     drive(bytes, &config, |session, &Turn { op, piece, now }| {
-        let _ = session.write(piece, now);
+        let _ = session.write(piece, now).expect("called in turn");
         let &[role, cap, revision, ..] = piece else { return };
         let path = PathId(u64::from(op & 3));
         if op & 4 != 0 {
@@ -182,7 +184,7 @@ pub fn policy(bytes: &[u8]) {
                 None => {
                     let id = *third.insert(SubflowId(next));
                     next += 1;
-                    session.subflow_up(id, path, now);
+                    session.subflow_up(id, path, now).expect("called in turn");
                 }
             }
         }

@@ -45,14 +45,16 @@ fn transfer(config: &SessionConfig, block: &[u8]) {
     let mut inputs = [BytesMut::new(), BytesMut::new()];
     for end in &mut ends {
         for id in 0..2 {
-            end.subflow_up(SubflowId(id), PathId(id), now);
+            end.subflow_up(SubflowId(id), PathId(id), now).expect("a number of its own");
         }
     }
     let (mut written, mut read) = (0, 0);
     while read < TOTAL {
         now += Duration::from_micros(100);
         while written < TOTAL {
-            let n = ends[0].write(&block[..block.len().min(TOTAL - written)], now);
+            let n = ends[0]
+                .write(&block[..block.len().min(TOTAL - written)], now)
+                .expect("not finished yet");
             written += n;
             if n == 0 {
                 break;
@@ -79,7 +81,7 @@ fn transfer(config: &SessionConfig, block: &[u8]) {
         }
         while !ends[1].read_chunk().is_empty() {
             let n = ends[1].read_chunk().len();
-            ends[1].consume(n, now);
+            ends[1].consume(n, now).expect("that much was there");
             read += n;
         }
     }

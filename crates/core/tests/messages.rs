@@ -188,7 +188,7 @@ impl World {
         for (to, node) in self.nodes.iter_mut().enumerate() {
             self.queues.insert((id, to), VecDeque::new());
             node.input.insert(id, BytesMut::new());
-            node.session.subflow_up(id, PathId(path as u64), self.now);
+            node.session.subflow_up(id, PathId(path as u64), self.now).expect("called in turn");
         }
     }
 

@@ -290,7 +290,7 @@ impl Shared {
         congestion: CongestionInUse,
     ) -> Option<Attached> {
         self.with(|inner, now| {
-            if !inner.life.wants_subflow() {
+            if !inner.life.wants_subflow() || inner.session.subflow_up(id, path, now).is_err() {
                 return None;
             }
             let wake = Arc::new(Notify::new());
@@ -308,7 +308,6 @@ impl Shared {
             inner.names.insert(path, Arc::clone(name));
             inner.life.subflow_up();
             inner.lease.add_subflow();
-            inner.session.subflow_up(id, path, now);
             Some(Attached { wake, leave })
         })
     }

@@ -37,7 +37,7 @@ impl End {
     }
 
     fn up(&mut self, now: Instant) {
-        self.session.subflow_up(SUBFLOW, PathId(0), now);
+        self.session.subflow_up(SUBFLOW, PathId(0), now).unwrap();
         self.life.subflow_up();
     }
 
@@ -165,7 +165,7 @@ fn who_sends_to_one_that_has_left_is_told_so() {
 #[test]
 fn what_was_left_behind_has_half_a_minute() {
     let mut end = End::open();
-    end.session.write(b"undelivered", at(1));
+    end.session.write(b"undelivered", at(1)).unwrap();
     end.session.finish(at(1));
     end.life.leave(&mut end.session, at(1));
     end.give(&data(b"unheard"), at(3));

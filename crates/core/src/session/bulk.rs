@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::Session;
+use super::{Misuse, Session};
 use crate::Instant;
 
 impl Session {
@@ -14,27 +14,31 @@ impl Session {
     /// [`take_back`](Self::take_back), filled or not, before anything else is written. `None`
     /// while there is little room; then [`Event::Writable`](super::Event::Writable) follows.
     ///
-    /// # Panics
-    /// After [`finish`](Self::finish), and in a connection of messages.
-    pub fn lend(&mut self, now: Instant) -> Option<(BytesMut, usize)> {
+    /// # Errors
+    /// As for [`write`](Self::write).
+    pub fn lend(&mut self, now: Instant) -> Result<Option<(BytesMut, usize)>, Misuse> {
+        self.send.check_stream()?;
         let lent = self.send.lend();
         self.write_blocked = lent.is_none();
         self.after(now);
-        lent
+        Ok(lent)
     }
 
     /// Takes memory back that [`lend`](Self::lend) gave: what it has been filled with is written.
     /// Returns how many bytes that is.
     ///
-    /// # Panics
-    /// When it has been filled after [`finish`](Self::finish).
-    pub fn take_back(&mut self, filled: BytesMut, now: Instant) -> usize {
+    /// # Errors
+    /// As for [`write`](Self::write), when something is in it; that is lost.
+    pub fn take_back(&mut self, filled: BytesMut, now: Instant) -> Result<usize, Misuse> {
+        if !filled.is_empty() {
+            self.send.check_stream()?;
+        }
         let n = self.send.take_back(filled);
         if n > 0 {
             self.wake_idle();
         }
         self.after(now);
-        n
+        Ok(n)
     }
 
     /// Appends in-order bytes to `out`, about `most` of them, and frees them here: whole blocks of

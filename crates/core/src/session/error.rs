@@ -66,6 +66,29 @@ pub enum SessionError {
     Wire(#[from] WireError),
 }
 
+/// A driver called the session as it must not: nothing has changed by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// Bytes were written after [`Session::finish`](super::Session::finish).
+    #[error("this direction of the session is finished; nothing is written after that")]
+    Finished,
+    /// A connection of messages was used as a byte stream.
+    #[error("the session carries messages; send_message and poll_message are for these")]
+    CarriesMessages,
+    /// More was consumed than there was to read.
+    #[error("{asked} bytes were consumed, {there} were there to read")]
+    ConsumedTooMuch {
+        /// How many bytes were consumed.
+        asked: u64,
+        /// How many could be read.
+        there: u64,
+    },
+    /// The number of a subflow that is up was given to another.
+    #[error("subflow number {0} is in use; give each subflow a number of its own")]
+    SubflowInUse(u64),
+}
+
 /// A scheduler assigned what cannot be sent, or panicked. The connection goes on with `min-rtt`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the scheduler '{scheduler}' {}; the connection goes on with min-rtt", self.what())]

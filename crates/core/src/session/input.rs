@@ -107,6 +107,7 @@ impl Session {
     fn handle_pong(&mut self, id: SubflowId, number: u64, now: Instant) {
         let Some(control) = self.control.get_mut(&id) else { return };
         let Some((_, sent_at)) = control.ping.take_if(|(sent, _)| *sent == number) else { return };
+        self.liveness.has_answered = true;
         if let Some(index) = self.send.index(id) {
             let (rtt, subflow) = (now.since(sent_at), &mut self.send.subflows[index]);
             subflow.set_ping_rtt(rtt, now);

@@ -25,6 +25,8 @@ pub(super) struct Liveness {
     /// The last of the pings that the subflows of the idle connection have before them.
     last_turn: Instant,
     is_lost: bool,
+    /// Whether the peer has ever answered a ping.
+    pub(super) has_answered: bool,
 }
 
 impl Liveness {
@@ -37,6 +39,7 @@ impl Liveness {
             moved_at: now,
             last_turn: now,
             is_lost: false,
+            has_answered: false,
         }
     }
 
@@ -74,6 +77,12 @@ impl Liveness {
 }
 
 impl Session {
+    /// Whether the peer has ever answered a ping: whether both directions have carried something
+    /// since the handshake.
+    pub const fn has_answered(&self) -> bool {
+        self.liveness.has_answered
+    }
+
     /// When the peer counts as gone unless something comes from it. A question that has been
     /// answered on another subflow meanwhile does not count: the peer was there.
     pub(super) fn peer_deadline(&self) -> Option<Instant> {
@@ -137,7 +146,7 @@ mod tests {
             let config = SessionConfig { peer_timeout: Some(TIMEOUT), ..SessionConfig::default() };
             let mut session = Session::new(&config, Instant::ZERO);
             for id in 0..subflows {
-                session.subflow_up(SubflowId(id), PathId(id), Instant::ZERO);
+                session.subflow_up(SubflowId(id), PathId(id), Instant::ZERO).unwrap();
             }
             Self { session, now: Instant::ZERO, pings: 0, lost_at: None }
         }
@@ -188,10 +197,12 @@ mod tests {
         for subflows in [1, 2, 8] {
             let mut asked = Asked::new(subflows);
             asked.run(s(200), |_| false);
+            assert!(!asked.session.has_answered());
             assert_eq!(asked.lost_at, Some(Instant::ZERO + TIMEOUT), "{subflows} subflows");
             // One that stops later is asked within the wait between two pings.
             let mut asked = Asked::new(subflows);
             asked.run(s(100), |_| true);
+            assert!(asked.session.has_answered());
             asked.run(s(300), |_| false);
             let lost_at = asked.lost_at.expect("it has said nothing for 200 s");
             let most = s(100) + TIMEOUT + Duration::from_secs(10);

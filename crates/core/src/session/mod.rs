@@ -36,7 +36,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 pub use self::config::SessionConfig;
-pub use self::error::{SchedulerFault, SessionError};
+pub use self::error::{Misuse, SchedulerFault, SessionError};
 use self::liveness::Liveness;
 pub use self::messages::{
     DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,
@@ -179,9 +179,12 @@ impl Session {
 
     /// A subflow is ready to carry data. Its number must be new.
     ///
-    /// # Panics
-    /// When the number is that of a subflow that is up.
-    pub fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
+    /// # Errors
+    /// [`Misuse::SubflowInUse`] when the number is that of a subflow that is up.
+    pub fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) -> Result<(), Misuse> {
+        if self.control.contains_key(&id) {
+            return Err(Misuse::SubflowInUse(id.0));
+        }
         let fin = self.send.is_finished() && !self.send.fin_acked();
         let reset = self.reset.is_some();
         let control = Control {
@@ -193,8 +196,7 @@ impl Session {
             ping_at: now,
             ..Control::default()
         };
-        let fresh = self.control.insert(id, control).is_none();
-        assert!(fresh, "subflow numbers are not reused");
+        self.control.insert(id, control);
         // Its handshake has been answered.
         self.liveness.heard(now);
         self.send.subflow_up(id, path, now);
@@ -202,6 +204,7 @@ impl Session {
         self.paths.entry(path).or_default();
         self.review(now);
         self.wake_all();
+        Ok(())
     }
 
     /// A subflow is gone. What only it carried goes to the others. Unknown numbers are ignored.
@@ -250,17 +253,18 @@ impl Session {
     /// Takes as much of `data` as there is room for; what was not taken may be offered again after
     /// [`Event::Writable`].
     ///
-    /// # Panics
-    /// After [`finish`](Self::finish), and in a connection of messages, which are written by
-    /// [`send_message`](Self::send_message).
-    pub fn write(&mut self, data: &[u8], now: Instant) -> usize {
+    /// # Errors
+    /// [`Misuse::Finished`] after [`finish`](Self::finish), and [`Misuse::CarriesMessages`] in a
+    /// connection of messages, which are written by [`send_message`](Self::send_message).
+    pub fn write(&mut self, data: &[u8], now: Instant) -> Result<usize, Misuse> {
+        self.send.check_stream()?;
         let n = self.send.write(data);
         self.write_blocked = n < data.len();
         if n > 0 {
             self.wake_idle();
         }
         self.after(now);
-        n
+        Ok(n)
     }
 
     /// Ends our direction after the bytes written so far.
@@ -297,11 +301,16 @@ impl Session {
 
     /// Frees the first `n` bytes of what [`read_chunk`](Self::read_chunk) gave.
     ///
-    /// # Panics
-    /// When there are fewer bytes to read.
-    pub fn consume(&mut self, n: usize, now: Instant) {
-        self.recv.consume(n as u64, now);
+    /// # Errors
+    /// [`Misuse::ConsumedTooMuch`] when there are fewer bytes to read.
+    pub fn consume(&mut self, n: usize, now: Instant) -> Result<(), Misuse> {
+        let (asked, there) = (n as u64, self.recv.readable());
+        if asked > there {
+            return Err(Misuse::ConsumedTooMuch { asked, there });
+        }
+        self.recv.consume(asked, now);
         self.freed(now);
+        Ok(())
     }
 
     /// Whether the peer's stream has ended and every byte of it has been read.
@@ -363,7 +372,12 @@ impl Session {
         self.send.held()
     }
 
-    /// The driver has memory for `limit` bytes to send. What is held already stays. Without any
+    /// Memory for these, and for what is known of where they are.
+    pub fn send_memory(&self) -> u64 {
+        self.send.held() + self.send.notes()
+    }
+
+    /// The driver has memory for `limit` bytes to send, with what is known of where they are. What is held already stays. Without any
     /// call only `max_memory` limits.
     pub fn set_send_limit(&mut self, limit: u64, now: Instant) {
         self.send.set_memory_limit(limit);

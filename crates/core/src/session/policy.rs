@@ -291,7 +291,7 @@ mod tests {
     fn session(follow_policy: bool) -> Session {
         let config = SessionConfig { follow_policy, ..SessionConfig::default() };
         let mut session = Session::new(&config, Instant::ZERO);
-        session.subflow_up(SubflowId(0), PATH, Instant::ZERO);
+        session.subflow_up(SubflowId(0), PATH, Instant::ZERO).unwrap();
         session
     }
 

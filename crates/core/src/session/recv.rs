@@ -192,6 +192,14 @@ impl RecvHalf {
         }
     }
 
+    /// Bytes of the stream that the application can take; none in a connection of messages.
+    pub(super) const fn readable(&self) -> u64 {
+        match &self.inbox {
+            None => self.stream.in_order() - self.stream.read_offset(),
+            Some(_) => 0,
+        }
+    }
+
     /// Frees what the application has read. Credit goes out when an eighth of it is new.
     pub(super) fn consume(&mut self, n: u64, now: Instant) {
         self.stream.consume(n);

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::messages::outbox::Outbox;
 use super::policy::Policies;
-use super::{SchedulerFault, SessionConfig, SessionError};
+use super::{Misuse, SchedulerFault, SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
@@ -25,6 +25,8 @@ use crate::{Bitrate, ByteCount, Instant};
 const SEND_AHEAD: u64 = 2 << 20;
 /// How often the wish for credit is worked out.
 const WISH_INTERVAL: Duration = Duration::from_millis(10);
+/// What a range on its way takes in the subflow's three tables, bytes.
+const NOTE: u64 = 128;
 /// What goes on where a scheduler has broken its contract.
 const FALLBACK: &str = "min-rtt";
 /// Header space is taken from blocks of this size.
@@ -125,10 +127,16 @@ impl SendHalf {
 
     // ---- the application's side ----
 
+    /// Whether bytes may be written.
+    pub(super) const fn check_stream(&self) -> Result<(), Misuse> {
+        if self.finished {
+            return Err(Misuse::Finished);
+        }
+        if self.outbox.is_some() { Err(Misuse::CarriesMessages) } else { Ok(()) }
+    }
+
     /// Takes as much of `data` as there is room for and returns how much that is.
     pub(super) fn write(&mut self, data: &[u8]) -> usize {
-        assert!(!self.finished, "nothing is written after finish");
-        assert!(self.outbox.is_none(), "messages are written by send_message");
         let start = self.buffer.end();
         let n = data.len().min(usize::try_from(self.room()).unwrap_or(usize::MAX));
         self.buffer.write(&data[..n]);
@@ -140,8 +148,6 @@ impl SendHalf {
 
     /// Memory to be filled, and how many bytes of it; nothing while there is little room.
     pub(super) fn lend(&mut self) -> Option<(BytesMut, usize)> {
-        assert!(!self.finished, "nothing is written after finish");
-        assert!(self.outbox.is_none(), "messages are written by send_message");
         let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
         self.refused = room < LEAST_LENT;
         if self.refused {
@@ -155,7 +161,6 @@ impl SendHalf {
     /// Takes lent memory back, with what it was filled with; how many bytes that is.
     pub(super) fn take_back(&mut self, filled: BytesMut) -> usize {
         let n = filled.len();
-        assert!(n == 0 || !self.finished, "nothing is written after finish");
         let start = self.buffer.end();
         self.buffer.take_back(filled);
         if n > 0 {
@@ -208,6 +213,11 @@ impl SendHalf {
         self.buffer.end() - self.una
     }
 
+    /// Memory for what is known of the ranges on their way: with small records more than the bytes.
+    pub(super) fn notes(&self) -> u64 {
+        self.subflows.iter().map(|subflow| subflow.in_flight() as u64 * NOTE).sum()
+    }
+
     /// Bytes that no subflow has been given.
     pub(super) const fn unsent(&self) -> u64 {
         self.fresh.bytes()
@@ -232,7 +242,8 @@ impl SendHalf {
     pub(super) fn room(&self) -> u64 {
         let ahead = SEND_AHEAD.max(self.scheduler_window().saturating_mul(2));
         let memory = self.memory();
-        ahead.saturating_sub(self.unassigned.bytes()).min(memory.saturating_sub(self.held()))
+        let taken = self.held() + self.notes();
+        ahead.saturating_sub(self.unassigned.bytes()).min(memory.saturating_sub(taken))
     }
 
     /// The driver has memory for this much to send; what is held already stays.

@@ -13,7 +13,7 @@ const PEER: SubflowId = SubflowId(0);
 
 fn session() -> Session {
     let mut session = Session::new(&SessionConfig::default(), Instant::ZERO);
-    session.subflow_up(PEER, PathId(0), Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
     session
 }
 
@@ -45,7 +45,7 @@ fn acknowledgements_of_what_was_never_sent() {
     };
     let with_data = || {
         let mut session = session();
-        session.write(&[7; 5000], Instant::ZERO);
+        session.write(&[7; 5000], Instant::ZERO).unwrap();
         session
     };
     // Written but not yet given to a subflow.
@@ -154,7 +154,7 @@ fn pings_are_answered_and_measured() {
 fn what_another_subflow_is_given_waits_for_its_writer() {
     let mut session = session();
     let other = SubflowId(1);
-    session.subflow_up(other, PathId(1), Instant::ZERO);
+    session.subflow_up(other, PathId(1), Instant::ZERO).unwrap();
     let info = |ms| PathInfo {
         srtt: Duration::from_millis(ms),
         min_rtt: Duration::from_millis(ms),
@@ -173,18 +173,18 @@ fn what_another_subflow_is_given_waits_for_its_writer() {
         session.handle_room(id, 1 << 14);
         assert_eq!(data(&mut session, id), 0);
     }
-    session.write(&[7; 8], Instant::ZERO);
+    session.write(&[7; 8], Instant::ZERO).unwrap();
     assert_eq!(data(&mut session, PEER), 0, "the other one is nearer");
     assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == other));
     // What waits for a writer takes up the room that its socket has.
     session.handle_room(other, 5);
-    session.write(&[7; 8], Instant::ZERO);
+    session.write(&[7; 8], Instant::ZERO).unwrap();
     assert_eq!((data(&mut session, PEER), data(&mut session, other)), (0, 1));
     session.handle_room(other, 5);
     assert_eq!(data(&mut session, other), 1);
     // It is lost with the subflow, and goes to the other one.
     session.handle_room(other, 1 << 14);
-    session.write(&[7; 8], Instant::ZERO);
+    session.write(&[7; 8], Instant::ZERO).unwrap();
     assert_eq!(data(&mut session, PEER), 0);
     session.subflow_down(other, Instant::ZERO);
     assert_eq!(data(&mut session, PEER), 1, "all that was on its way");
@@ -193,13 +193,13 @@ fn what_another_subflow_is_given_waits_for_its_writer() {
 #[test]
 fn half_close_leaves_the_other_direction_open() {
     let mut session = session();
-    session.write(b"request", Instant::ZERO);
+    session.write(b"request", Instant::ZERO).unwrap();
     session.finish(Instant::ZERO);
     let records = sent(&mut session, Instant::ZERO);
     assert!(records.contains(&Record::Fin(7)), "{records:?}");
     give(&mut session, &data(0, b"answer")).unwrap();
     assert_eq!(session.read_chunk(), b"answer");
-    session.consume(6, Instant::from_millis(2));
+    session.consume(6, Instant::from_millis(2)).unwrap();
     assert!(!session.is_read_to_end());
     give(&mut session, &Record::Fin(6)).unwrap();
     assert!(session.is_read_to_end());
@@ -213,7 +213,7 @@ fn half_close_leaves_the_other_direction_open() {
 #[test]
 fn a_ping_that_cannot_be_sent_does_not_spin_the_timer() {
     let mut session = session();
-    session.write(&[7; 1 << 20], Instant::ZERO);
+    session.write(&[7; 1 << 20], Instant::ZERO).unwrap();
     let mut out = VecDeque::new();
     // The socket is full, and stays so: its path is cut after the first ping was answered.
     session.handle_room(PEER, 8 << 10);
@@ -238,9 +238,9 @@ fn a_little_memory_is_no_stall() {
     let max_memory = ByteCount::kib(16);
     let config = SessionConfig { max_memory, ..SessionConfig::default() };
     let mut session = Session::new(&config, Instant::ZERO);
-    session.subflow_up(PEER, PathId(0), Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
     // A window of a peer's first credit is the least there is.
-    assert_eq!(session.write(&[7; 1 << 20], Instant::ZERO), INITIAL_CREDIT as usize);
+    assert_eq!(session.write(&[7; 1 << 20], Instant::ZERO).unwrap(), INITIAL_CREDIT as usize);
     let _ = sent(&mut session, Instant::ZERO);
     let ack = Ack { in_order: INITIAL_CREDIT, credit: 1 << 20, ..Ack::default() };
     give(&mut session, &Record::Ack(ack)).unwrap();
@@ -252,10 +252,10 @@ fn unlimited_memory_is_no_overflow() {
     let max_memory = ByteCount::new(u64::MAX);
     let config = SessionConfig { max_memory, ..SessionConfig::default() };
     let mut session = Session::new(&config, Instant::ZERO);
-    session.subflow_up(PEER, PathId(0), Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
     give(&mut session, &Record::CreditWish(VARINT_MAX)).unwrap();
     give(&mut session, &data(0, b"x")).unwrap();
-    session.consume(1, Instant::from_millis(1));
+    session.consume(1, Instant::from_millis(1)).unwrap();
     assert!(
         sent(&mut session, Instant::from_millis(2)).iter().any(|r| matches!(r, Record::Ack(_)))
     );
@@ -270,8 +270,8 @@ fn any_window_is_survived() {
             let scheduler = Entry::find(name).unwrap();
             let config = SessionConfig { scheduler, scheduler_config, ..SessionConfig::default() };
             let mut session = Session::new(&config, Instant::ZERO);
-            session.subflow_up(PEER, PathId(0), Instant::ZERO);
-            session.write(&[7; 100_000], Instant::ZERO);
+            session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
+            session.write(&[7; 100_000], Instant::ZERO).unwrap();
             let records = sent(&mut session, Instant::ZERO);
             let data = records.iter().filter(|r| matches!(r, Record::Data(_))).count();
             // A peer that asks for tiny windows must not make us keep a record for every byte.
@@ -289,7 +289,7 @@ fn acknowledgements_in_tiny_pieces_are_refused_before_they_fill_memory() {
     let mut acked = 0;
     while result.is_ok() && acked < 1 << 21 {
         give(&mut session, &Record::Ack(Ack { credit, ..Ack::default() })).unwrap();
-        written += session.write(&[7; 64 << 10], Instant::from_millis(1)) as u64;
+        written += session.write(&[7; 64 << 10], Instant::from_millis(1)).unwrap() as u64;
         let _ = sent(&mut session, Instant::from_millis(1));
         while result.is_ok() && acked + 1024 < written {
             let ranges = (0..256).map(|n| acked + 2 * n + 1..acked + 2 * n + 2).collect();
@@ -306,10 +306,10 @@ fn a_peer_that_hides_what_has_come_is_refused_before_it_fills_memory() {
     let refused_after = |echoes: &[Echo]| {
         let config = SessionConfig { chunk: Some((1, 1)), ..SessionConfig::default() };
         let mut session = Session::new(&config, Instant::ZERO);
-        session.subflow_up(PEER, PathId(0), Instant::ZERO);
+        session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
         let mut acked = 0;
         while acked < 1 << 20 {
-            acked += session.write(&[7; 32 << 10], Instant::from_millis(1)) as u64;
+            acked += session.write(&[7; 32 << 10], Instant::from_millis(1)).unwrap() as u64;
             session.handle_room(PEER, 1 << 20);
             let _ = session.poll_transmit(PEER, &mut VecDeque::new(), Instant::ZERO);
             let echoes = echoes.to_vec();
@@ -329,7 +329,7 @@ fn a_peer_that_hides_what_has_come_is_refused_before_it_fills_memory() {
 #[test]
 fn nothing_is_sent_to_a_peer_that_has_reset() {
     let mut session = session();
-    session.write(&[7; 100_000], Instant::ZERO);
+    session.write(&[7; 100_000], Instant::ZERO).unwrap();
     give(&mut session, &Record::Reset(Refusal { code: 9, reason: "enough".to_owned() })).unwrap();
     let records = sent(&mut session, Instant::from_millis(1));
     assert!(!records.iter().any(|r| matches!(r, Record::Data(_))), "{} records", records.len());
@@ -360,7 +360,7 @@ fn a_probe_is_a_ping_ahead_of_time_and_only_one() {
 fn a_path_turned_down_by_an_old_round_trip_time_is_pinged_and_used() {
     let mut session = session();
     let other = SubflowId(1);
-    session.subflow_up(other, PathId(1), Instant::ZERO);
+    session.subflow_up(other, PathId(1), Instant::ZERO).unwrap();
     let info = |srtt, min_rtt| PathInfo {
         srtt: ms(srtt),
         min_rtt: ms(min_rtt),
@@ -384,7 +384,7 @@ fn a_path_turned_down_by_an_old_round_trip_time_is_pinged_and_used() {
     session.handle_path_info(PEER, info(400, 20));
     session.handle_path_info(other, info(60, 60));
     let mut now = Instant::from_millis(3000);
-    session.write(&[1; 1000], now);
+    session.write(&[1; 1000], now).unwrap();
     assert_eq!(sent(&mut session, now), [], "the other path would be sooner");
     assert!(std::iter::from_fn(|| session.poll_wake()).any(|id| id == PEER));
     let number = ping(&sent(&mut session, now)).expect("a ping ahead of its time");
@@ -447,9 +447,9 @@ fn a_scheduler_that_breaks_its_contract_is_named_and_replaced() {
     for (entry, reason) in &FAULTS {
         let config = SessionConfig { scheduler: entry, ..SessionConfig::default() };
         let mut session = Session::new(&config, Instant::ZERO);
-        session.subflow_up(PEER, PathId(0), Instant::ZERO);
-        session.subflow_up(SubflowId(1), PathId(1), Instant::ZERO);
-        session.write(&[7; 6000], Instant::ZERO);
+        session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
+        session.subflow_up(SubflowId(1), PathId(1), Instant::ZERO).unwrap();
+        session.write(&[7; 6000], Instant::ZERO).unwrap();
         let mut offset = 0;
         while offset < 6000 {
             let mut out = VecDeque::new();
@@ -505,8 +505,8 @@ fn a_scheduler_is_asked_again_when_it_said_though_nothing_is_on_its_way() {
     static PACED: Entry = Entry::new("paced", "", |_| Box::new(Paced(Instant::ZERO)));
     let config = SessionConfig { scheduler: &PACED, ..SessionConfig::default() };
     let mut session = Session::new(&config, Instant::ZERO);
-    session.subflow_up(PEER, PathId(0), Instant::ZERO);
-    session.write(&[1; 3000], Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
+    session.write(&[1; 3000], Instant::ZERO).unwrap();
     let mut now = Instant::ZERO;
     for sent_before in [0, 1000, 2000] {
         session.handle_room(PEER, 50_000);
@@ -540,8 +540,8 @@ fn a_scheduler_is_asked_again_when_it_said_though_nothing_is_on_its_way() {
 fn acknowledgements_go_where_data_come_and_now_and_then_elsewhere() {
     let other = SubflowId(1);
     let mut session = Session::new(&SessionConfig::default(), Instant::ZERO);
-    session.subflow_up(PEER, PathId(0), Instant::ZERO);
-    session.subflow_up(other, PathId(1), Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
+    session.subflow_up(other, PathId(1), Instant::ZERO).unwrap();
     let acks = |session: &mut Session, id: SubflowId, now: Instant| {
         let mut out = VecDeque::new();
         let _ = session.poll_transmit(id, &mut out, now);
@@ -567,4 +567,44 @@ fn acknowledgements_go_where_data_come_and_now_and_then_elsewhere() {
     assert!(due <= Instant::from_millis(199 + 25), "{due}");
     session.handle_timeout(due);
     assert_eq!(acks(&mut session, other, due), 1);
+}
+
+#[test]
+fn misuse_is_an_error_and_changes_nothing() {
+    let now = Instant::ZERO;
+    let mut session = Session::new(&SessionConfig::default(), now);
+    session.subflow_up(PEER, PathId(0), now).unwrap();
+    assert_eq!(session.subflow_up(PEER, PathId(1), now), Err(Misuse::SubflowInUse(PEER.0)));
+    assert_eq!(session.consume(1, now), Err(Misuse::ConsumedTooMuch { asked: 1, there: 0 }));
+    assert_eq!(session.write(b"in time", now), Ok(7));
+    session.finish(now);
+    assert_eq!(session.write(b"late", now), Err(Misuse::Finished));
+    assert_eq!(session.lend(now).err(), Some(Misuse::Finished));
+    assert_eq!(session.take_back(BytesMut::new(), now), Ok(0), "empty memory comes back");
+    assert_eq!(session.take_back(BytesMut::from(&b"late"[..]), now), Err(Misuse::Finished));
+    assert_eq!(session.send_held(), 7);
+    let messages = Some(MessageLimits { longest_sent: 100, longest_received: 100 });
+    let mut session = Session::new(&SessionConfig { messages, ..SessionConfig::default() }, now);
+    assert_eq!(session.write(b"a stream", now), Err(Misuse::CarriesMessages));
+    assert_eq!(session.lend(now).err(), Some(Misuse::CarriesMessages));
+}
+
+/// A record of one byte on its way takes a hundred times as much memory as the byte.
+#[test]
+fn what_is_known_of_small_records_counts_as_memory() {
+    let now = Instant::ZERO;
+    let memory = ByteCount::kib(256);
+    let mut session =
+        Session::new(&SessionConfig { max_memory: memory, ..SessionConfig::default() }, now);
+    session.subflow_up(PEER, PathId(0), now).unwrap();
+    let mut records = 0;
+    while session.write(&[7], now).unwrap() == 1 {
+        session.handle_room(PEER, 1 << 20);
+        assert!(session.poll_transmit(PEER, &mut VecDeque::new(), now) > 0);
+        records += 1;
+        assert!(records < 10_000, "{} bytes are taken", session.send_memory());
+    }
+    assert!(records > 1000, "{records}");
+    // The note of the last one comes on top.
+    assert!(session.send_memory() < memory.as_u64() + 150, "{}", session.send_memory());
 }

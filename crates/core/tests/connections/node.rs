@@ -105,7 +105,7 @@ impl Node {
         self.subs.insert(id, Sub { conn, path, input, silent_since, rests });
         self.ups.push((path, now));
         self.life.subflow_up();
-        self.session.subflow_up(id, path, now);
+        self.session.subflow_up(id, path, now).expect("called in turn");
     }
 
     pub fn detach(&mut self, id: SubflowId, answered: bool, now: Instant) {
@@ -170,7 +170,10 @@ impl Node {
         while self.written < self.bytes {
             let at = (self.written % PATTERN as u64) as usize;
             let most = (PATTERN - at).min((self.bytes - self.written) as usize);
-            let n = self.session.write(&pattern(self.which)[at..at + most], now);
+            let n = self
+                .session
+                .write(&pattern(self.which)[at..at + most], now)
+                .expect("called in turn");
             self.written += n as u64;
             if n < most {
                 return;
@@ -200,7 +203,7 @@ impl Node {
             self.note_read(now);
             self.read += n as u64;
             left -= n as u64;
-            self.session.consume(n, now);
+            self.session.consume(n, now).expect("called in turn");
             self.next_read = now + READ_STEP;
             moved = true;
         }

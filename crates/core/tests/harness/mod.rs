@@ -596,6 +596,6 @@ impl World {
         let node = &mut self.nodes[node];
         node.input.insert(id, BytesMut::new());
         node.no_path_since = None;
-        node.session.subflow_up(id, PathId(path as u64), self.now);
+        node.session.subflow_up(id, PathId(path as u64), self.now).expect("called in turn");
     }
 }

@@ -158,7 +158,7 @@ impl Node {
             // A little more than there is room for, so that it is refused and waits.
             let end = allowed.min(self.written + (64 << 10).min(self.session.room() + 1));
             let data: Vec<u8> = (self.written..end).map(byte_at).collect();
-            let n = self.session.write(&data, now);
+            let n = self.session.write(&data, now).expect("called in turn");
             self.written += n as u64;
             self.may_write -= n as u64;
             moved |= n > 0;
@@ -187,7 +187,7 @@ impl Node {
             );
             self.read += n as u64;
             self.may_read -= n as u64;
-            self.session.consume(n, now);
+            self.session.consume(n, now).expect("called in turn");
             self.last_read_at = now;
             moved = true;
         }

@@ -347,7 +347,7 @@ impl Multi {
             if n == 0 {
                 return;
             }
-            session.consume(n, now);
+            session.consume(n, now).expect("that much was there");
             sink.take(sink.read() + n as u64, source, now.as_nanos());
         }
     }
@@ -402,7 +402,7 @@ impl Multi {
             if n == 0 {
                 return;
             }
-            let written = session.write(&ZEROS[..n], now);
+            let written = session.write(&ZEROS[..n], now).expect("it is not finished yet");
             source.wrote(written as u64, now.as_nanos());
             if written < n {
                 return;

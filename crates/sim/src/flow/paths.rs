@@ -186,7 +186,9 @@ impl Multi {
                 self.end(other, SERVER, net);
             }
         }
-        self.sessions[end].subflow_up(id, path, now(net));
+        self.sessions[end]
+            .subflow_up(id, path, now(net))
+            .expect("the path manager gives each subflow a number of its own");
         if end == CLIENT
             && let Some(attempt) = self.subflows[index].attempt.take()
         {

@@ -7,6 +7,7 @@ use std::task::Waker;
 use bytes::{Bytes, BytesMut};
 use weftline_core::Instant;
 use weftline_core::send_buffer::LEAST_LENT;
+use weftline_core::session::Misuse;
 
 use super::{End, Inner, SEND_STEP, Shared};
 use crate::error::Error;
@@ -17,6 +18,15 @@ pub(crate) enum WriteError {
     Failed(Arc<Error>),
     /// This direction is finished.
     Finished,
+}
+
+impl From<Misuse> for WriteError {
+    fn from(misuse: Misuse) -> Self {
+        match misuse {
+            Misuse::CarriesMessages => Self::Failed(Arc::new(Error::CarriesMessages)),
+            _ => Self::Finished,
+        }
+    }
 }
 
 impl Shared {
@@ -40,7 +50,7 @@ impl Shared {
                 }
                 let len = chunk.len();
                 let n = take(chunk);
-                inner.session.consume(n, now);
+                inner.session.consume(n, now).expect("what was offered can be taken");
                 taken += n;
                 if n < len {
                     break;
@@ -58,7 +68,10 @@ impl Shared {
                 return Some(Err(error));
             }
             inner.reserve_send(data.len() as u64, now);
-            let n = inner.session.write(data, now);
+            let n = match inner.session.write(data, now) {
+                Ok(n) => n,
+                Err(misuse) => return Some(Err(misuse.into())),
+            };
             if n == 0 && !data.is_empty() {
                 inner.writer = Some(waker.clone());
                 return None;
@@ -92,7 +105,7 @@ impl Shared {
                 return Some(Err(error));
             }
             inner.reserve_send(LEAST_LENT as u64, now);
-            let lent = inner.session.lend(now);
+            let lent = inner.session.lend(now).map_err(WriteError::from).transpose();
             if lent.is_none() {
                 inner.writer = Some(waker.clone());
             }
@@ -104,8 +117,7 @@ impl Shared {
     pub(crate) fn take_back(&self, filled: BytesMut) -> Result<usize, WriteError> {
         self.with(|inner, now| {
             inner.check_writable()?;
-            let n = inner.session.take_back(filled, now);
-            Ok(n)
+            Ok(inner.session.take_back(filled, now)?)
         })
     }
 
@@ -139,10 +151,6 @@ impl Inner {
         match &self.end {
             Some(End::Failed(error)) => Err(WriteError::Failed(Arc::clone(error))),
             Some(End::Closed) => Err(WriteError::Finished),
-            None if self.session.is_finished() => Err(WriteError::Finished),
-            None if self.session.has_messages() => {
-                Err(WriteError::Failed(Arc::new(Error::CarriesMessages)))
-            }
             None => Ok(()),
         }
     }

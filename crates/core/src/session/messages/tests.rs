@@ -26,7 +26,7 @@ fn config(longest: u64) -> SessionConfig {
 fn session_of(config: &SessionConfig) -> Session {
     let mut session = Session::new(config, Instant::ZERO);
     for id in [ONE, TWO] {
-        session.subflow_up(id, PathId(id.0), Instant::ZERO);
+        session.subflow_up(id, PathId(id.0), Instant::ZERO).unwrap();
     }
     session
 }
@@ -326,12 +326,12 @@ fn a_cancel_goes_on_every_new_subflow_until_its_fate_is_known() {
     assert_eq!((cancels(&mut session, ONE), cancels(&mut session, TWO)), (1, 1));
     assert_eq!((cancels(&mut session, ONE), cancels(&mut session, TWO)), (0, 0));
     session.subflow_down(ONE, at(2));
-    session.subflow_up(SubflowId(3), PathId(1), at(2));
+    session.subflow_up(SubflowId(3), PathId(1), at(2)).unwrap();
     assert_eq!(cancels(&mut session, SubflowId(3)), 1);
     give(&mut session, TWO, &[Record::Fate(Fate { number: 0, delivered: true })]).unwrap();
     let fate = session.poll_fate().map(|fate| fate.outcome);
     assert_eq!(fate, Some(Outcome::Delivered), "the receiver's word counts");
-    session.subflow_up(SubflowId(4), PathId(1), at(3));
+    session.subflow_up(SubflowId(4), PathId(1), at(3)).unwrap();
     assert_eq!(cancels(&mut session, SubflowId(4)), 0);
     // Fates nobody waits for change nothing.
     give(&mut session, TWO, &[Record::Fate(Fate { number: 77, delivered: true })]).unwrap();
