@@ -78,7 +78,23 @@ impl From<Error> for Failure {
             Error::CongestionNotPermitted { .. } | Error::NoInterfaceAddress { .. } => NOT_POSSIBLE,
             _ => FAILED,
         };
-        Self::new(error, status)
+        match options_of(&error) {
+            Some(options) => Self::new(format_args!("{error} ({options})"), status),
+            None => Self::new(error, status),
+        }
+    }
+}
+
+/// The options that set right what is wrong, which the library does not know of.
+fn options_of(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::MemoryUsedUp { .. } => Some("--max-total-memory"),
+        Error::NoJoinAddress { .. } => Some("serve --join-address"),
+        Error::NoTrust => Some("--fingerprint sha256:… or --ca FILE"),
+        Error::PeerNotTls { .. } => Some("--insecure-plaintext"),
+        Error::StateDir { .. } => Some("--state-dir DIR"),
+        Error::WantsTls { .. } => Some("leave out --insecure-plaintext"),
+        _ => None,
     }
 }
 

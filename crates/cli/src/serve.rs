@@ -277,7 +277,11 @@ pub(crate) fn tls(
         }
         (None, None) => match state_dir {
             Some(dir) => Identity::from_state_dir(dir)?,
-            None => Identity::from_state_dir(&weftline::default_state_dir()?)?,
+            None => {
+                let dir = weftline::default_state_dir();
+                let dir = dir.map_err(|error| Failure::wrong_use(format!("{error} (--state-dir)")));
+                Identity::from_state_dir(&dir?)?
+            }
         },
         _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
     };

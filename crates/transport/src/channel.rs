@@ -109,7 +109,7 @@ impl Channel {
             }
             (ServerSecurity::Tls(_), first) if first == ours => {
                 let channel = Self::new(Stream::Plain(stream), peer);
-                let reason = "this server wants TLS: leave out --insecure-plaintext";
+                let reason = "this server wants TLS, and the client came in plaintext";
                 channel.refuse(refusal::TLS_WANTED, reason).await;
                 Err(Error::PlaintextClient { peer })
             }

@@ -78,7 +78,7 @@ pub enum Error {
     /// All the memory that connections may use is promised to others.
     #[error(
         "the memory for connections is used up ({total} in all); try again later, close some, or \
-         give --max-total-memory more"
+         allow more"
     )]
     MemoryUsedUp {
         /// What they may use together.
@@ -94,8 +94,8 @@ pub enum Error {
     },
     /// The server takes joins where the path cannot reach it.
     #[error(
-        "the server takes joins at {known} only, which {via} cannot reach: start it with a \
-         --join-address of that family, too, or give the path another address"
+        "the server takes joins at {known} only, which {via} cannot reach: have it announce an \
+         address of that family, too, or give the path another address"
     )]
     NoJoinAddress {
         /// Where the path leaves.
@@ -132,14 +132,14 @@ pub enum Error {
     },
     /// A client without any way to know the server.
     #[error(
-        "nothing to verify the server by: give the fingerprint it prints at start \
-         (--fingerprint sha256:…) or a certificate authority (--ca FILE)"
+        "nothing to verify the server by: give the fingerprint it prints at start or a certificate \
+         authority"
     )]
     NoTrust,
     /// The server speaks no TLS.
     #[error(
-        "{peer} does not speak TLS: check that a weftline server listens there; one started with \
-         --insecure-plaintext needs --insecure-plaintext here too"
+        "{peer} does not speak TLS: check that a weftline server listens there; one in plaintext \
+         needs plaintext here too"
     )]
     PeerNotTls {
         /// The server.
@@ -155,7 +155,7 @@ pub enum Error {
         peer: SocketAddr,
     },
     /// A plaintext client came to a server that wants TLS.
-    #[error("{peer} came without TLS; leave out --insecure-plaintext there or give it here too")]
+    #[error("{peer} came in plaintext, and this server wants TLS; use the same at both ends")]
     PlaintextClient {
         /// The client.
         peer: SocketAddr,
@@ -220,7 +220,7 @@ pub enum Error {
     #[error("socket: {0}")]
     Socket(#[source] io::Error),
     /// The directory for the server's identity cannot be used.
-    #[error("cannot keep the server's certificate in {}: {reason}; give --state-dir", path.display())]
+    #[error("cannot keep the server's certificate in {}: {reason}; name another directory", path.display())]
     StateDir {
         /// The directory or the file in it.
         path: PathBuf,
@@ -236,7 +236,7 @@ pub enum Error {
         reason: String,
     },
     /// A TLS client came to a plaintext server.
-    #[error("{peer} came with TLS; give --insecure-plaintext there too or leave it out here")]
+    #[error("{peer} came with TLS, and this server speaks plaintext; use the same at both ends")]
     TlsClient {
         /// The client.
         peer: SocketAddr,
@@ -284,7 +284,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The server requires TLS.
-    #[error("{peer} wants TLS: leave out --insecure-plaintext")]
+    #[error("{peer} wants TLS, and this end came in plaintext")]
     WantsTls {
         /// The server.
         peer: SocketAddr,

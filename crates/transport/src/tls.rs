@@ -337,7 +337,9 @@ pub fn default_state_dir() -> Result<PathBuf, Error> {
         .or_else(|| set("HOME").map(|home| home.join(".local/state")))
         .map(|base| base.join("weftline"))
         .ok_or_else(|| {
-            Error::Invalid("neither XDG_STATE_HOME nor HOME is set; give --state-dir".to_owned())
+            Error::Invalid(
+                "neither XDG_STATE_HOME nor HOME is set; name a state directory".to_owned(),
+            )
         })
 }
 

@@ -42,7 +42,7 @@ async fn a_plaintext_client_is_told_that_the_server_wants_tls() {
     let (server, _) = pair(Security::Tls);
     let error = refused(start(server, two_paths(ClientSecurity::InsecurePlaintext))).await;
     assert!(matches!(error, Error::WantsTls { .. }), "{error}");
-    assert!(error.to_string().ends_with("wants TLS: leave out --insecure-plaintext"), "{error}");
+    assert!(error.to_string().ends_with("wants TLS, and this end came in plaintext"), "{error}");
 }
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn a_tls_client_is_told_that_the_server_speaks_plaintext() {
     let (_, trust) = pair(Security::Tls);
     let error = refused(start(server, two_paths(trust))).await;
     assert!(matches!(error, Error::PeerNotTls { .. }), "{error}");
-    assert!(error.to_string().contains("--insecure-plaintext"), "{error}");
+    assert!(error.to_string().contains("needs plaintext here too"), "{error}");
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_broken_identity_is_an_error_that_names_the_file() {
     let error = Identity::from_state_dir(dir.path()).unwrap_err().to_string();
     assert!(error.contains("identity.pem") && error.contains("no private key"), "{error}");
     let error = Identity::from_state_dir(Path::new("/proc/weftline")).unwrap_err().to_string();
-    assert!(error.contains("give --state-dir"), "{error}");
+    assert!(error.contains("name another directory"), "{error}");
 }
 
 /// A certificate authority with files to show.

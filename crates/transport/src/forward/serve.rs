@@ -133,10 +133,10 @@ async fn dial(
             dialled.map_err(|error| refused(&error))
         }
         (Target::Fixed(_), Opening::Named(_)) => {
-            Err("this server forwards to one target only; give connect --listen".to_owned())
+            Err("this server forwards to one target only, and takes no other".to_owned())
         }
         (Target::Named, Opening::Forward) => {
-            Err("this server wants to be told where to; give connect --socks".to_owned())
+            Err("this server wants to be told where to connect, as a SOCKS proxy is".to_owned())
         }
     }
 }
