@@ -17,6 +17,8 @@ use crate::tls::Fingerprint;
 
 /// Addresses whose failed attempts are remembered; with more, those nearest to forgiveness go.
 const MAX_FAILING: usize = 4096;
+/// Clients that are known to come from an address; with more, those that came first go.
+const MAX_KNOWN: usize = 4096;
 /// The time in which [`Limits::failures_per_source`] are counted.
 const FAILURE_TIME: Duration = Duration::from_secs(60);
 
@@ -27,7 +29,7 @@ pub struct Limits {
     /// Handshakes under way at once. With more, the oldest of the source that has most of them is
     /// given up.
     pub handshakes: usize,
-    /// Handshakes under way at once from one source; more are closed.
+    /// Handshakes under way at once from one source. With more, its oldest is given up.
     pub handshakes_per_source: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
@@ -37,8 +39,13 @@ pub struct Limits {
     pub sessions_per_source: usize,
     /// Open connections of one client, known by its token or certificate.
     pub sessions_per_client: usize,
-    /// Wrong tokens from one source in a minute. More, and whatever it says is not looked at until
-    /// the minute is over; its open connections are not touched.
+    /// How long the client of a new connection may take to answer. After that the connection counts
+    /// as half-open until it does: where a limit is reached, or memory used up, the oldest half-open
+    /// one makes room, of the source that has most of them.
+    pub answer_time: Duration,
+    /// Wrong tokens from one source in a minute. After more, only those clients of the source are let
+    /// in until the minute is over that have been let in from there before; open connections are
+    /// not touched.
     pub failures_per_source: u32,
 }
 
@@ -51,6 +58,7 @@ impl Default for Limits {
             sessions: 4096,
             sessions_per_source: 1024,
             sessions_per_client: 1024,
+            answer_time: Duration::from_secs(2),
             failures_per_source: 10,
         }
     }
@@ -118,6 +126,11 @@ impl ClientId {
         }
     }
 
+    /// Whether both are counted as one client.
+    pub(crate) fn is_counted_as(&self, other: &Self) -> bool {
+        self.counted() == other.counted()
+    }
+
     /// As what it is counted: a client that changes its token stays who it is.
     fn counted(&self) -> Option<Counted> {
         match self {
@@ -137,8 +150,6 @@ enum Counted {
 /// Why somebody has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Full {
-    #[error("too many handshakes at once from this address")]
-    Handshakes,
     #[error("too many connections; try again later")]
     Sessions,
     #[error("too many connections from this address; try again later")]
@@ -164,6 +175,9 @@ struct Counts {
     next_handshake: u64,
     /// When a source's failed attempts are all forgotten; each moves that further away.
     failing: BTreeMap<Source, Instant>,
+    /// Who was let in from where, and in which order.
+    known: BTreeMap<(Source, ClientId), u64>,
+    next_known: u64,
 }
 
 #[derive(Default)]
@@ -182,19 +196,20 @@ impl Gate {
         self.counts.lock().expect("counting does not panic")
     }
 
-    /// Counts a handshake while the result lives. When there are too many in all, the oldest of the
-    /// source with most of them makes room, so that a flood keeps nobody out who is quick.
-    ///
-    /// # Errors
-    /// The source itself has too many.
-    pub(crate) fn handshake(self: &Arc<Self>, source: Source) -> Result<Handshake, Full> {
+    /// Counts a handshake while the result lives. When its source has too many, its oldest makes
+    /// room; when there are too many in all, the oldest of the source with most of them does: a flood
+    /// keeps nobody out who is quick, whether behind the same address or elsewhere.
+    pub(crate) fn handshake(self: &Arc<Self>, source: Source) -> Handshake {
         let mut counts = self.counts();
         let of_source = counts.sources.get(&source).map_or(0, |of| of.handshakes.len());
         if of_source >= self.limits.handshakes_per_source {
-            return Err(Full::Handshakes);
-        }
-        if counts.handshakes >= self.limits.handshakes {
-            counts.give_up_oldest();
+            counts.give_up_oldest(source);
+        } else if counts.handshakes >= self.limits.handshakes {
+            let oldest = |of: &OfSource| of.handshakes.front().map(|(number, _)| Reverse(*number));
+            let most =
+                counts.sources.iter().max_by_key(|(_, of)| (of.handshakes.len(), oldest(of)));
+            let most = most.map(|(&source, _)| source);
+            most.into_iter().for_each(|source| counts.give_up_oldest(source));
         }
         let number = counts.next_handshake;
         counts.next_handshake += 1;
@@ -203,7 +218,7 @@ impl Gate {
         let of = counts.sources.entry(source).or_default();
         of.handshakes.push_back((number, Arc::clone(&given_up)));
         drop(counts);
-        Ok(Handshake { gate: Arc::clone(self), source, number, given_up })
+        Handshake { gate: Arc::clone(self), source, number, given_up }
     }
 
     /// Counts a connection while the result lives: looking and taking are one step, however many
@@ -239,20 +254,65 @@ impl Gate {
         Ok(SessionPlace { gate: Arc::clone(self), source, client })
     }
 
-    /// Whether what a source says about itself is looked at at `now`.
+    /// Notes that at `now` somebody at `source` has shown the token of `client`, or a wrong one.
+    /// While too many were wrong, only who was let in from there before is let in: guessing tells
+    /// nothing, and locks out nobody who comes often.
     ///
     /// # Errors
-    /// It was wrong too often.
-    pub(crate) fn may_try(&self, source: Source, now: Instant) -> Result<(), Full> {
-        let forgotten = self.counts().failing.get(&source).copied();
+    /// Too many were wrong.
+    pub(crate) fn judge(
+        &self,
+        source: Source,
+        client: Option<&ClientId>,
+        now: Instant,
+    ) -> Result<(), Full> {
+        let mut counts = self.counts();
+        let forgotten = counts.failing.get(&source).copied();
         let wait = forgotten.map_or(Duration::ZERO, |at| at.since(now));
-        if wait > FAILURE_TIME - self.failure_cost() { Err(Full::Failures) } else { Ok(()) }
+        let is_blocked = wait > FAILURE_TIME - self.failure_cost();
+        match client {
+            Some(client) => counts.note_known(source, client, is_blocked),
+            None if is_blocked => Err(Full::Failures),
+            None => {
+                counts.note_failed(source, now, self.failure_cost());
+                Ok(())
+            }
+        }
     }
 
-    /// Notes a failed attempt of a source at `now`.
-    pub(crate) fn failed(&self, source: Source, now: Instant) {
-        let mut counts = self.counts();
-        let failing = &mut counts.failing;
+    /// What one failed attempt takes of the time.
+    fn failure_cost(&self) -> Duration {
+        FAILURE_TIME / self.limits.failures_per_source.max(1)
+    }
+}
+
+impl Counts {
+    /// Somebody at `source` has shown the token of `client`.
+    fn note_known(
+        &mut self,
+        source: Source,
+        client: &ClientId,
+        is_blocked: bool,
+    ) -> Result<(), Full> {
+        let key = (source, client.clone());
+        if self.known.contains_key(&key) {
+            return Ok(());
+        }
+        if is_blocked {
+            return Err(Full::Failures);
+        }
+        if self.known.len() >= MAX_KNOWN {
+            let first = self.known.iter().min_by_key(|(_, number)| **number);
+            let first = first.map(|(key, _)| key.clone());
+            first.into_iter().for_each(|key| _ = self.known.remove(&key));
+        }
+        self.known.insert(key, self.next_known);
+        self.next_known += 1;
+        Ok(())
+    }
+
+    fn note_failed(&mut self, source: Source, now: Instant, cost: Duration) {
+        let failing = &mut self.failing;
         if failing.len() >= MAX_FAILING && !failing.contains_key(&source) {
             failing.retain(|_, forgotten| *forgotten > now);
             let next = failing.iter().min_by_key(|(_, forgotten)| **forgotten);
@@ -263,20 +323,10 @@ impl Gate {
             }
         }
         let forgotten = failing.entry(source).or_insert(now);
-        *forgotten = (*forgotten).max(now) + self.failure_cost();
+        *forgotten = (*forgotten).max(now) + cost;
     }
 
-    /// What one failed attempt takes of the time.
-    fn failure_cost(&self) -> Duration {
-        FAILURE_TIME / self.limits.failures_per_source.max(1)
-    }
-}
-
-impl Counts {
-    fn give_up_oldest(&mut self) {
-        let oldest = |of: &OfSource| of.handshakes.front().map(|(number, _)| Reverse(*number));
-        let most = self.sources.iter().max_by_key(|(_, of)| (of.handshakes.len(), oldest(of)));
-        let Some(source) = most.map(|(&source, _)| source) else { return };
+    fn give_up_oldest(&mut self, source: Source) {
         let Some(of) = self.sources.get_mut(&source) else { return };
         if let Some((_, given_up)) = of.handshakes.pop_front() {
             given_up.notify_one();
@@ -377,11 +427,11 @@ mod tests {
         let limits = Limits { handshakes: 4, handshakes_per_source: 3, ..Limits::default() };
         let gate = Gate::new(limits);
         let (flood, other) = (source("192.0.2.1"), source("192.0.2.2"));
-        let slow: Vec<_> = (0..3).map(|_| gate.handshake(flood).unwrap()).collect();
-        assert!(matches!(gate.handshake(flood), Err(Full::Handshakes)));
-        let first = gate.handshake(other).unwrap();
-        let second = gate.handshake(other).unwrap();
-        assert_eq!(slow.iter().map(is_given_up).collect::<Vec<_>>(), [true, false, false]);
+        // Behind its own address, too: who is quick there comes in.
+        let slow: Vec<_> = (0..4).map(|_| gate.handshake(flood)).collect();
+        let first = gate.handshake(other);
+        let second = gate.handshake(other);
+        assert_eq!(slow.iter().map(is_given_up).collect::<Vec<_>>(), [true, true, false, false]);
         assert!(!is_given_up(&first) && !is_given_up(&second));
         // What was given up has given its place back once only.
         drop(slow);
@@ -393,7 +443,7 @@ mod tests {
     #[test]
     fn among_many_that_have_one_each_the_oldest_goes() {
         let gate = Gate::new(Limits { handshakes: 3, ..Limits::default() });
-        let from = |last: u8| gate.handshake(source(&format!("192.0.2.{last}"))).unwrap();
+        let from = |last: u8| gate.handshake(source(&format!("192.0.2.{last}")));
         let all = [5, 9, 1, 7, 3].map(from);
         assert_eq!(all.each_ref().map(is_given_up), [true, true, false, false, false]);
     }
@@ -428,16 +478,33 @@ mod tests {
         let (guesser, other) = (source("192.0.2.1"), source("192.0.2.2"));
         let start = Instant::ZERO;
         for _ in 0..3 {
-            assert_eq!(gate.may_try(guesser, start), Ok(()));
-            gate.failed(guesser, start);
+            assert_eq!(gate.judge(guesser, None, start), Ok(()));
         }
-        assert_eq!(gate.may_try(guesser, start), Err(Full::Failures));
-        assert_eq!(gate.may_try(other, start), Ok(()));
+        assert_eq!(gate.judge(guesser, None, start), Err(Full::Failures));
+        assert_eq!(gate.judge(other, None, start), Ok(()));
         let later = start + FAILURE_TIME / 3;
-        assert_eq!(gate.may_try(guesser, later), Ok(()));
-        gate.failed(guesser, later);
-        assert_eq!(gate.may_try(guesser, later), Err(Full::Failures));
-        assert_eq!(gate.may_try(guesser, later + FAILURE_TIME), Ok(()));
+        assert_eq!(gate.judge(guesser, None, later), Ok(()));
+        assert_eq!(gate.judge(guesser, None, later), Err(Full::Failures));
+        assert_eq!(gate.judge(guesser, None, later + FAILURE_TIME), Ok(()));
+    }
+
+    #[test]
+    fn who_came_before_from_an_address_is_let_in_however_many_guess_there() {
+        let gate = Gate::new(Limits { failures_per_source: 3, ..Limits::default() });
+        let (here, there) = (source("192.0.2.1"), source("192.0.2.2"));
+        let now = Instant::ZERO;
+        assert_eq!(gate.judge(here, Some(&token("alice")), now), Ok(()));
+        assert_eq!(gate.judge(there, Some(&token("bob")), now), Ok(()));
+        for _ in 0..10 {
+            let _ = gate.judge(here, None, now);
+        }
+        assert_eq!(gate.judge(here, Some(&token("alice")), now), Ok(()));
+        // A right guess is told from a wrong one as little as before.
+        assert_eq!(gate.judge(here, Some(&token("bob")), now), Err(Full::Failures));
+        for number in 0..2 * MAX_KNOWN {
+            let _ = gate.judge(there, Some(&token(&number.to_string())), now);
+        }
+        assert!(gate.counts().known.len() <= MAX_KNOWN);
     }
 
     #[test]
@@ -445,13 +512,13 @@ mod tests {
         let gate = Gate::new(Limits::default());
         let worst = source("192.0.2.1");
         for _ in 0..10 {
-            gate.failed(worst, Instant::ZERO);
+            let _ = gate.judge(worst, None, Instant::ZERO);
         }
         for number in 0..2 * MAX_FAILING as u32 {
-            gate.failed(IpAddr::from(number.to_be_bytes()).into(), Instant::ZERO);
+            let _ = gate.judge(IpAddr::from(number.to_be_bytes()).into(), None, Instant::ZERO);
         }
         assert!(gate.counts().failing.len() <= MAX_FAILING);
-        assert_eq!(gate.may_try(worst, Instant::ZERO), Err(Full::Failures));
+        assert_eq!(gate.judge(worst, None, Instant::ZERO), Err(Full::Failures));
     }
 
     #[test]

@@ -15,12 +15,14 @@ use weftline_core::wire::INITIAL_CREDIT;
 
 use crate::error::Error;
 
-/// What a connection cannot do without: the bytes its peer may send unasked, and as many to send.
+/// What a connection cannot do without: the bytes its peer may send unasked, and some to send.
 pub(crate) const LEAST_RECEIVE: u64 = INITIAL_CREDIT;
-pub(crate) const LEAST_SEND: u64 = INITIAL_CREDIT;
-/// What a subflow's buffers take: a read of its socket, and the same again decrypted.
-pub(crate) const SUBFLOW: u64 = 512 << 10;
-/// The part of all memory that connections do not grow into, one in so many.
+pub(crate) const LEAST_SEND: u64 = 64 << 10;
+/// What a subflow's buffers take at first: small reads of its socket, the same again decrypted, and
+/// the state of TLS. Larger reads are promised as they come.
+pub(crate) const SUBFLOW: u64 = 32 << 10;
+/// The part of all memory that connections do not grow into, one in so many, and the part that must be
+/// in use before they grow only when they are asked to.
 const KEPT: u64 = 4;
 /// The least that a process can be given.
 const LEAST_TOTAL: u64 = 16 << 20;
@@ -115,7 +117,7 @@ impl MemoryBudget {
     /// # Errors
     /// [`Error::MemoryUsedUp`].
     pub(crate) fn connection(&self, receive: u64) -> Result<Lease, Error> {
-        let mut lease = Lease { budget: self.clone(), receive: 0, send: 0, subflows: 0 };
+        let mut lease = Lease { budget: self.clone(), receive: 0, send: 0, buffers: 0 };
         let least = receive.saturating_add(LEAST_SEND);
         let took = self.0.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
             let with_subflow = reserved.checked_add(least)?.checked_add(SUBFLOW)?;
@@ -164,7 +166,7 @@ pub(crate) struct Lease {
     budget: MemoryBudget,
     receive: u64,
     send: u64,
-    subflows: u64,
+    buffers: u64,
 }
 
 impl Lease {
@@ -180,7 +182,7 @@ impl Lease {
 
     /// All that is promised to the connection, its subflows' buffers included.
     pub(crate) const fn held(&self) -> u64 {
-        self.receive + self.send + self.subflows * SUBFLOW
+        self.receive + self.send + self.buffers
     }
 
     /// Grows what may be received up to `wanted`, as far as there is memory; what it is then.
@@ -190,11 +192,15 @@ impl Lease {
         self.receive
     }
 
-    /// The same for a peer that has not asked for it: only while half of all memory is free, so
-    /// that what is left goes to those who ask.
+    /// The same for a peer that has not asked for it: only while three quarters of all memory are
+    /// free, so that what is left goes to those who ask, and to many.
     pub(crate) fn grow_unasked(&mut self, wanted: u64) -> u64 {
         let free = self.budget.0.total.saturating_sub(self.budget.reserved().as_u64());
-        if free >= self.budget.0.total / 2 { self.grow_receive(wanted) } else { self.receive }
+        if free >= self.budget.0.total - self.budget.0.total / KEPT {
+            self.grow_receive(wanted)
+        } else {
+            self.receive
+        }
     }
 
     /// The same for what may be held to send.
@@ -215,13 +221,31 @@ impl Lease {
     /// ([`MemoryBudget::check_subflow`]); those that asked at once may all come.
     pub(crate) fn add_subflow(&mut self) {
         self.budget.0.reserved.fetch_add(SUBFLOW, Ordering::Relaxed);
-        self.subflows += 1;
+        self.buffers += SUBFLOW;
     }
 
-    /// A subflow is gone.
-    pub(crate) fn remove_subflow(&mut self) {
-        self.budget.give_back(SUBFLOW);
-        self.subflows -= 1;
+    /// Takes `more` bytes for a subflow's buffers; whether there are so many.
+    pub(crate) fn grow_buffers(&mut self, more: u64) -> bool {
+        let took = self.budget.take(more, self.held());
+        if took < more {
+            self.budget.give_back(took);
+            return false;
+        }
+        self.buffers += more;
+        true
+    }
+
+    /// A subflow is gone that had this much.
+    pub(crate) fn shrink_buffers(&mut self, had: u64) {
+        let had = had.min(self.buffers);
+        self.budget.give_back(had);
+        self.buffers -= had;
+    }
+
+    /// The connection is over, and nothing more is kept for it.
+    pub(crate) fn give_all_back(&mut self) {
+        self.budget.give_back(self.held());
+        (self.receive, self.send, self.buffers) = (0, 0, 0);
     }
 }
 
@@ -249,12 +273,43 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!(leases.len(), 16, "1 MiB each");
+        assert_eq!(leases.len(), (16 << 20) / (352 << 10), "352 KiB each");
         assert!(refused.to_string().contains("16MiB"), "{refused}");
         assert!(budget.check_subflow().is_err());
-        leases[0].remove_subflow();
+        leases[0].shrink_buffers(SUBFLOW);
         assert!(budget.check_subflow().is_ok() && budget.connection(LEAST_RECEIVE).is_err());
         drop(leases);
+        assert_eq!(budget.reserved(), ByteCount::new(0));
+    }
+
+    /// A machine of 1 GiB has half of it for connections.
+    #[test]
+    fn a_small_machine_takes_a_thousand_connections_of_two_paths() {
+        let budget = MemoryBudget::new(ByteCount::mib(512)).unwrap();
+        let mut leases = Vec::new();
+        while let Ok(mut lease) = budget.connection(LEAST_RECEIVE) {
+            lease.grow_unasked(SessionConfig::default().first_window.as_u64());
+            for _ in 0..2 {
+                assert!(budget.check_subflow().is_ok() || leases.len() >= 1000);
+                lease.add_subflow();
+            }
+            leases.push(lease);
+        }
+        assert!(leases.len() >= 1000, "{}", leases.len());
+    }
+
+    #[test]
+    fn buffers_grow_while_there_is_memory_and_are_given_back() {
+        let budget = MemoryBudget::new(ByteCount::mib(16)).unwrap();
+        let mut lease = budget.connection(LEAST_RECEIVE).unwrap();
+        lease.add_subflow();
+        let before = budget.reserved();
+        assert!(lease.grow_buffers(1 << 20) && !lease.grow_buffers(12 << 20));
+        assert_eq!(budget.reserved().as_u64(), before.as_u64() + (1 << 20));
+        lease.shrink_buffers(SUBFLOW + (1 << 20));
+        assert_eq!(budget.reserved().as_u64(), LEAST_RECEIVE + LEAST_SEND);
+        lease.give_all_back();
+        drop(lease);
         assert_eq!(budget.reserved(), ByteCount::new(0));
     }
 

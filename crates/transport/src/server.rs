@@ -197,6 +197,7 @@ impl ServerBuilder {
         let state = Arc::new(State {
             live: Mutex::new(live),
             handshake_timeout: self.limits.handshake_timeout,
+            answer_time: self.limits.answer_time,
             gate: Gate::new(self.limits),
             longest_message: self.longest_message.map(crate::messages::checked).transpose()?,
             memory: self.memory,
@@ -367,6 +368,7 @@ struct Live {
 struct State {
     live: Mutex<Live>,
     handshake_timeout: Duration,
+    answer_time: Duration,
     gate: Arc<Gate>,
     longest_message: Option<ByteCount>,
     memory: MemoryBudget,

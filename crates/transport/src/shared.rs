@@ -9,6 +9,7 @@ mod stream;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
@@ -30,7 +31,7 @@ use crate::congestion::CongestionInUse;
 use crate::error::Error;
 use crate::events::{PathEvent, PathEventKind};
 use crate::handshake::SessionId;
-use crate::memory::Lease;
+use crate::memory::{Lease, SUBFLOW};
 use crate::policy::Caps;
 use crate::socket::TcpInfo;
 use crate::stats::COUNTERS;
@@ -55,7 +56,9 @@ pub(crate) struct Shared {
     /// Which connection of the process this is.
     pub(crate) number: u64,
     scheduler: &'static str,
-    opened_at: Instant,
+    pub(crate) opened_at: Instant,
+    /// Whether the peer has answered anything since the handshake.
+    has_answered: AtomicBool,
     /// The server's number of it, once that has answered (client).
     id: OnceLock<SessionId>,
 }
@@ -94,6 +97,8 @@ struct Slot {
     peer: SocketAddr,
     congestion: CongestionInUse,
     silent_since: Option<Instant>,
+    /// Memory promised to its buffers, bytes.
+    buffers: u64,
 }
 
 /// How a connection ended.
@@ -176,6 +181,7 @@ impl Shared {
             number: COUNTERS.number(),
             scheduler: config.scheduler.name,
             opened_at: now,
+            has_answered: AtomicBool::new(false),
             id: OnceLock::new(),
         });
         tokio::spawn(life::run_timer(Arc::clone(&shared)));
@@ -304,6 +310,7 @@ impl Shared {
                 peer,
                 congestion,
                 silent_since: None,
+                buffers: SUBFLOW,
             });
             inner.names.insert(path, Arc::clone(name));
             inner.life.subflow_up();
@@ -317,14 +324,26 @@ impl Shared {
     pub(crate) fn detach(&self, id: SubflowId, answered: bool) {
         self.with(|inner, now| {
             if let Some(at) = inner.slots.iter().position(|slot| slot.id == id) {
-                inner.slots.remove(at);
-                inner.lease.remove_subflow();
+                let slot = inner.slots.remove(at);
+                inner.lease.shrink_buffers(slot.buffers);
                 inner.life.subflow_down(answered, now);
             }
             inner.session.subflow_down(id, now);
         });
         // The timer of a finished connection waits for its last subflow.
         self.timer.notify_one();
+    }
+
+    /// Whether there is memory for `more` bytes of a subflow's buffers.
+    pub(crate) fn grow_buffers(&self, id: SubflowId, more: u64) -> bool {
+        self.with(|inner, _| {
+            let Some(slot) = inner.slots.iter_mut().find(|slot| slot.id == id) else {
+                return false;
+            };
+            let grows = inner.lease.grow_buffers(more);
+            slot.buffers += if grows { more } else { 0 };
+            grows
+        })
     }
 
     /// Whether a new subflow would be of use.
@@ -437,6 +456,25 @@ impl Shared {
                 inner.life.broken(now);
                 inner.end = Some(End::Failed(Arc::new(Error::Protocol { peer, source })));
             }
+            self.has_answered.store(inner.session.has_answered(), Ordering::Relaxed);
+        });
+    }
+
+    /// Whether the peer has answered anything since the handshake.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection, whose peer has not answered anything, so that another has its place and
+    /// its memory at once.
+    pub(crate) fn give_way(&self) {
+        self.with(|inner, now| {
+            let after = now.since(self.opened_at);
+            let (delivered, received) = (0, inner.session.received());
+            let error = Error::PeerLost { after, delivered, received };
+            inner.life.forgotten();
+            inner.fail(error, RESET_ABANDONED, "the connection was not answered", now);
+            inner.lease.give_all_back();
         });
     }
 
@@ -507,7 +545,7 @@ impl Shared {
 
     /// The connection as it is now.
     pub(crate) fn status(&self, about: &About) -> ConnectionStatus {
-        self.with(|inner, now| {
+        self.see(|inner| {
             let mut stats = inner.session.stats();
             let mut names = inner.planned.clone();
             names.extend(inner.names.iter().map(|(&id, name)| (id, Arc::clone(name))));
@@ -525,7 +563,7 @@ impl Shared {
                 client: about.client().map(Arc::from),
                 label: about.label(),
                 scheduler: self.scheduler,
-                age: now.since(self.opened_at),
+                age: clock::now().since(self.opened_at),
                 memory: ByteCount::new(inner.lease.held()),
                 send_held: ByteCount::new(inner.session.send_held()),
                 stats,

@@ -46,8 +46,8 @@ pub(crate) struct Counters {
     refusals: [AtomicU64; REASONS.len()],
 }
 
-/// Why handshakes are refused or break off, as metrics name it. The first is for a source with too
-/// many at once, the last for everything that has no name of its own.
+/// Why handshakes are refused or break off, as metrics name it. The first is for those that make room
+/// for others, the last for everything that has no name of its own.
 const REASONS: [&str; 13] = [
     "flood",
     "busy",
@@ -119,12 +119,6 @@ impl Counters {
         if let Some(at) = REASONS.iter().position(|known| *known == reason) {
             self.refusals[at].fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// Counts one that was closed before it began, as its source has too many.
-    pub(crate) fn flooded(&self) {
-        self.handshakes_refused.fetch_add(1, Ordering::Relaxed);
-        self.refusals[0].fetch_add(1, Ordering::Relaxed);
     }
 }
 

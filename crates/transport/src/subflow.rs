@@ -53,6 +53,8 @@ pub(crate) enum SubflowEnd {
     Done,
     /// Nothing can leave from its address any more.
     NoLink(IpAddr),
+    /// Its client has not answered, and another connection has its place.
+    GaveWay,
     /// The connection is over, and the peer did not close in time.
     Overdue,
     /// The peer closed it.
@@ -80,6 +82,7 @@ impl fmt::Display for SubflowEnd {
         match self {
             Self::Done => f.write_str("the connection is over"),
             Self::NoLink(address) => write!(f, "the interface with {address} is down or gone"),
+            Self::GaveWay => f.write_str("its client did not answer, and others wait"),
             Self::Overdue => f.write_str("not closed by the peer in time"),
             Self::PeerClosed => f.write_str("closed by the peer"),
             Self::Removed => f.write_str("its path is no longer in use"),
@@ -408,9 +411,6 @@ impl Source {
         let socket = &*self.socket;
         let into = if socket.cipher.is_some() { &mut self.encrypted } else { &mut *input };
         let read = self.gather.read(&socket.stream, into, self.room).await?;
-        if read >= self.room {
-            self.room = (read * 2).min(READ_MOST);
-        }
         self.closed = read == 0;
         if let Some(cipher) = &socket.cipher {
             let received = cipher.decrypt(&mut self.encrypted, input)?;
@@ -424,10 +424,22 @@ impl Source {
             }
             self.closed |= received.closed;
         }
+        if read >= self.room {
+            self.grow_room((read * 2).min(READ_MOST));
+        }
         if !self.closed {
             self.turn.moved(read).await;
         }
         Ok(())
+    }
+
+    /// Reads into up to `room` bytes from now on, if there is memory for them, and for the same
+    /// decrypted.
+    fn grow_room(&mut self, room: usize) {
+        let more = 2 * room.saturating_sub(self.room) as u64;
+        if self.announcer.shared.grow_buffers(self.announcer.id, more) {
+            self.room = self.room.max(room);
+        }
     }
 }
 

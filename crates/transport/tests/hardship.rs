@@ -8,14 +8,14 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use common::attack::{Heard, hello, hello_reply};
+use common::attack::{Heard, hello, hello_reply, said};
 use common::{Relay, Security, check_echo, echo, pair, patiently, pattern, transfer, two_paths};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weftline::{Bind, Client, Error, Limits, MemoryBudget, PathConfig};
 use weftline_core::ByteCount;
-use weftline_core::wire::{Data, Hello, Join, Preamble, Record};
+use weftline_core::wire::{Data, Hello, Join, Record};
 
 const LOOPBACK: &str = "127.0.0.1:0";
 
@@ -227,13 +227,6 @@ async fn one_path_may_be_ipv4_and_the_other_ipv6() {
         })
         .await;
     }
-}
-
-/// A preamble and records, as bytes.
-fn said(records: &[Record]) -> Vec<u8> {
-    let mut out = BytesMut::from(&Preamble::OURS.encode()[..]);
-    records.iter().for_each(|record| record.encode(&mut out));
-    out.to_vec()
 }
 
 /// First words of a stranger: bytes, or records that are right in form, cut off or not.

@@ -29,7 +29,7 @@ use crate::refusal::{self, printable};
 use crate::shared::{End, Shared};
 use crate::socket;
 use crate::stats::COUNTERS;
-use crate::subflow;
+use crate::subflow::{self, SubflowEnd};
 use crate::token::Token;
 
 /// Live subflows of one connection, and paths it may have had.
@@ -49,15 +49,8 @@ pub(super) async fn listen(state: Arc<State>, listener: TcpListener) {
                 continue;
             }
         };
-        match state.gate.handshake(peer.ip().into()) {
-            Ok(counted) => {
-                tokio::spawn(let_in(Arc::clone(&state), stream, peer, counted));
-            }
-            Err(full) => {
-                COUNTERS.flooded();
-                tracing::debug!("{peer}: {full}");
-            }
-        }
+        let counted = state.gate.handshake(peer.ip().into());
+        tokio::spawn(let_in(Arc::clone(&state), stream, peer, counted));
     }
 }
 
@@ -91,6 +84,15 @@ impl Refused {
     fn busy(reason: impl fmt::Display) -> Self {
         Self::new(refusal::BUSY, reason.to_string())
     }
+}
+
+/// Why there is no room for a connection.
+#[derive(Debug, thiserror::Error)]
+enum NoRoom {
+    #[error(transparent)]
+    Place(Full),
+    #[error(transparent)]
+    Memory(Error),
 }
 
 /// What a connection that may be opened has.
@@ -160,20 +162,21 @@ impl State {
 
     async fn hello(self: &Arc<Self>, mut channel: Channel, hello: Hello) -> Result<(), Error> {
         let peer = channel.peer();
+        let live = self.live();
         let admitted = self.identify(&channel, &hello).and_then(|client| {
-            let config = self.session_config(&hello)?;
-            self.set_congestion(&mut channel, &hello.congestion)?;
-            match self.check_again(&hello, &client)? {
-                Some(joining) => Ok(Hailed::Again(joining, config)),
-                None => self.admit(peer.ip().into(), client, &hello, config).map(Hailed::First),
+            let config = self.session_config(&hello, &live)?;
+            let again = self.check_again(&mut channel, &hello, &client)?;
+            if let Some(joining) = again {
+                return Ok(Hailed::Again(joining, config));
             }
+            set_congestion(&mut channel, &hello.congestion, live.allowed_congestion.as_deref())?;
+            self.admit(peer.ip().into(), client, &hello, config).map(Hailed::First)
         });
         let admitted = match admitted {
             Ok(Hailed::First(admitted)) => admitted,
             Ok(Hailed::Again(joining, config)) => {
                 joining.shared.set_policy(PathId(hello.path), hello.policy);
-                let reply =
-                    joining.keys.reply(longest_received(&config), &self.live().join_addresses);
+                let reply = joining.keys.reply(longest_received(&config), &live.join_addresses);
                 let path = (hello.path, &*hello.path_name);
                 self.start(
                     &joining.keys.id,
@@ -188,7 +191,7 @@ impl State {
             Err(refused) => return refuse(channel, refused).await,
         };
         let Admitted { permit, keys, config, client, place, lease } = admitted;
-        let shared = Shared::open(&config, self.live().grace, self.groups.of(hello.group), lease);
+        let shared = Shared::open(&config, live.grace, self.groups.of(hello.group), lease);
         shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer, client.name());
         // The first subflow's number is taken before the reply lets anyone join with it.
@@ -198,7 +201,9 @@ impl State {
             keys: keys.clone(),
             shared: Arc::clone(&shared),
             congestion: hello.congestion,
+            allowed_congestion: live.allowed_congestion,
             client,
+            source: peer.ip().into(),
             joining: 0,
             _place: place,
             used,
@@ -208,7 +213,7 @@ impl State {
             connection.abort(RESET_REVOKED, &refused.reason);
             return refuse(channel, refused).await;
         }
-        let reply = keys.reply(longest_received(&config), &self.live().join_addresses);
+        let reply = keys.reply(longest_received(&config), &live.join_addresses);
         let path = (hello.path, &*hello.path_name);
         self.start(&keys.id, &shared, channel, Some(&reply), hello.subflow, path);
         permit.send(connection);
@@ -219,6 +224,7 @@ impl State {
     /// and the client says it once more on another subflow. Otherwise `None`.
     fn check_again(
         self: &Arc<Self>,
+        channel: &mut Channel,
         hello: &Hello,
         client: &ClientId,
     ) -> Result<Option<Joining>, Refused> {
@@ -234,8 +240,9 @@ impl State {
         if session.client != *client {
             return Err(wrong_join());
         }
-        let keys = session.keys.clone();
+        let (keys, allowed) = (session.keys.clone(), session.allowed_congestion.clone());
         drop(tables);
+        set_congestion(channel, &hello.congestion, allowed.as_deref())?;
         self.take_place(keys, hello.subflow, PathId(hello.path)).map(Some)
     }
 
@@ -246,25 +253,19 @@ impl State {
             return Ok(certificate().unwrap_or(ClientId::Anybody));
         }
         let source = Source::from(channel.peer().ip());
-        let now = clock::now();
-        self.gate.may_try(source, now).map_err(Refused::busy)?;
         let tokens = Arc::clone(&self.tables().tokens);
-        match Token::find(&tokens, channel, &hello.token).map_err(Refused::busy)? {
-            Some(token) => Ok(token.id()),
-            None => {
-                self.gate.failed(source, now);
-                Err(no_token())
-            }
-        }
+        let found = Token::find(&tokens, channel, &hello.token).map_err(Refused::busy)?;
+        let client = found.map(Token::id);
+        self.gate.judge(source, client.as_ref(), clock::now()).map_err(Refused::busy)?;
+        client.ok_or_else(no_token)
     }
 
     /// How the connection will behave that a hello asks for.
-    fn session_config(&self, hello: &Hello) -> Result<SessionConfig, Refused> {
+    fn session_config(&self, hello: &Hello, live: &Live) -> Result<SessionConfig, Refused> {
         let scheduler = Entry::find(&hello.scheduler).map_err(|_| {
             let reason = unknown_scheduler(&printable(&hello.scheduler)).to_string();
             Refused::new(refusal::SCHEDULER, reason)
         })?;
-        let live = self.live();
         Ok(SessionConfig {
             scheduler,
             scheduler_config: hello.scheduler_config(),
@@ -277,7 +278,7 @@ impl State {
         })
     }
 
-    /// Takes a connection's place within each limit, or none.
+    /// Takes a connection's place within each limit, or none. Half-open connections make room.
     fn admit(
         &self,
         source: Source,
@@ -285,8 +286,18 @@ impl State {
         hello: &Hello,
         config: SessionConfig,
     ) -> Result<Admitted, Refused> {
-        let place = self.gate.session(source, &client).map_err(Refused::busy)?;
-        let lease = self.memory.connection(unasked(&config)).map_err(Refused::busy)?;
+        let (place, lease) = loop {
+            let full = match self.gate.session(source, &client) {
+                Ok(place) => match self.memory.connection(unasked(&config)) {
+                    Ok(lease) => break (place, lease),
+                    Err(error) => NoRoom::Memory(error),
+                },
+                Err(full) => NoRoom::Place(full),
+            };
+            if !self.make_room(&full, source, &client) {
+                return Err(Refused::busy(full));
+            }
+        };
         let permit = self.accepted.clone().try_reserve_owned();
         let permit = permit.map_err(|error| match error {
             TrySendError::Full(_) => Refused::busy(Full::Sessions),
@@ -298,6 +309,23 @@ impl State {
         };
         let keys = keys.map_err(Refused::busy)?;
         Ok(Admitted { permit, keys, config, client, place, lease })
+    }
+
+    /// Ends the half-open connection that has to make room first for one of `client` at `source`.
+    /// Returns whether there was one.
+    fn make_room(&self, full: &NoRoom, source: Source, client: &ClientId) -> bool {
+        let is_among = |session: &Session| match full {
+            NoRoom::Place(Full::SourceSessions) => session.source == source,
+            NoRoom::Place(Full::ClientSessions) => session.client.is_counted_as(client),
+            NoRoom::Place(_) | NoRoom::Memory(_) => true,
+        };
+        let Some(mut half_open) = self.tables().take_half_open(is_among, self.answer_time) else {
+            return false;
+        };
+        half_open.shared.give_way();
+        let subflows = half_open.paths.values_mut().flatten();
+        subflows.for_each(|running| running.stop(SubflowEnd::GaveWay));
+        true
     }
 
     /// What is agreed upon if the client wants messages.
@@ -359,13 +387,16 @@ impl State {
         // A guessed number and a wrong proof look the same and take as long. No work is done under
         // the lock that all handshakes want.
         let id = SessionId(join.session);
-        let of = |session: &Session| (session.keys.clone(), session.congestion.clone());
+        let of = |session: &Session| {
+            let congestion = (session.congestion.clone(), session.allowed_congestion.clone());
+            (session.keys.clone(), congestion)
+        };
         let found = self.tables().sessions.get(&id).map(of);
-        let (keys, said) = found.unzip();
-        let proven = keys.as_ref().unwrap_or(&self.decoy).verify(channel, join);
-        let keys = keys.filter(|_| proven.unwrap_or(false)).ok_or_else(wrong_join)?;
-        let congestion = join.congestion.clone().or(said).unwrap_or_default();
-        self.set_congestion(channel, &congestion)?;
+        let keys = found.as_ref().map_or(&self.decoy, |(keys, _)| keys);
+        let proven = keys.verify(channel, join).unwrap_or(false);
+        let (keys, (said, allowed)) = found.filter(|_| proven).ok_or_else(wrong_join)?;
+        let congestion = join.congestion.clone().unwrap_or(said);
+        set_congestion(channel, &congestion, allowed.as_deref())?;
         self.take_place(keys, join.subflow, PathId(join.path))
     }
 
@@ -423,25 +454,29 @@ impl State {
             old.replace();
         }
     }
+}
 
-    /// Gives a subflow's socket the congestion control that its client wants. Only the automatic
-    /// choice, which has no name, is never refused.
-    fn set_congestion(&self, channel: &mut Channel, name: &str) -> Result<(), Refused> {
-        let refused = |reason| Refused::new(refusal::CONGESTION, format!("server: {reason}"));
-        let allowed = self.live().allowed_congestion;
-        let choice = Choice::of(name);
-        if let Choice::Named(name) = &choice {
-            if let Some(allowed) = allowed.as_ref().filter(|list| !list.contains(name)) {
-                let (name, allowed) = (printable(name), allowed.join(", "));
-                return Err(refused(format!(
-                    "the congestion control '{name}' is not allowed here (allowed: {allowed}, auto)"
-                )));
-            }
-            congestion::check_loaded(name).map_err(|error| refused(error.to_string()))?;
+/// Gives a subflow's socket the congestion control that its client wants, of those that its
+/// connection is `allowed`, if not all. Only the automatic choice, which has no name, is never
+/// refused.
+fn set_congestion(
+    channel: &mut Channel,
+    name: &str,
+    allowed: Option<&[String]>,
+) -> Result<(), Refused> {
+    let refused = |reason| Refused::new(refusal::CONGESTION, format!("server: {reason}"));
+    let choice = Choice::of(name);
+    if let Choice::Named(name) = &choice {
+        if let Some(allowed) = allowed.filter(|list| !list.contains(name)) {
+            let (name, allowed) = (printable(name), allowed.join(", "));
+            return Err(refused(format!(
+                "the congestion control '{name}' is not allowed here (allowed: {allowed}, auto)"
+            )));
         }
-        let set = channel.set_congestion(&choice, allowed.as_deref());
-        set.map_err(|error| refused(error.to_string()))
+        congestion::check_loaded(name).map_err(|error| refused(error.to_string()))?;
     }
+    let set = channel.set_congestion(&choice, allowed);
+    set.map_err(|error| refused(error.to_string()))
 }
 
 /// The longest message that a connection takes, 0 if it carries a byte stream.

@@ -1,13 +1,16 @@
 //! The connections that a server has, and had, and who is let in.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
-use weftline_core::PathId;
 use weftline_core::ranges::RangeSet;
+use weftline_core::{Instant, PathId};
 
+use crate::clock;
 use crate::handshake::{SessionId, SessionKeys};
-use crate::limits::{ClientId, SessionPlace};
+use crate::limits::{ClientId, SessionPlace, Source};
 use crate::shared::Shared;
 use crate::subflow::Running;
 use crate::token::Token;
@@ -48,6 +51,34 @@ impl Tables {
         self.failed.contains(id)
     }
 
+    /// Takes out the connection that has to make room first, of those that `is_among` says: of the
+    /// source with most of them the oldest whose client has not answered in `answer_time`.
+    pub(super) fn take_half_open(
+        &mut self,
+        is_among: impl Fn(&Session) -> bool,
+        answer_time: Duration,
+    ) -> Option<Session> {
+        let now = clock::now();
+        let is_half_open = |session: &Session| {
+            let shared = &session.shared;
+            !shared.has_answered() && now.since(shared.opened_at) >= answer_time
+        };
+        let mut sources: BTreeMap<Source, (usize, Reverse<Instant>, SessionId)> = BTreeMap::new();
+        for (&id, session) in &self.sessions {
+            if !is_among(session) || !is_half_open(session) {
+                continue;
+            }
+            let at = Reverse(session.shared.opened_at);
+            let of = sources.entry(session.source).or_insert((0, at, id));
+            of.0 += 1;
+            if at > of.1 {
+                (of.1, of.2) = (at, id);
+            }
+        }
+        let (.., id) = sources.into_values().max()?;
+        self.close(id, true)
+    }
+
     /// Whether a client that was let in before would be let in now.
     pub(super) fn admits(&self, client: &ClientId) -> bool {
         match client {
@@ -62,7 +93,11 @@ pub(super) struct Session {
     pub(super) keys: SessionKeys,
     pub(super) shared: Arc<Shared>,
     pub(super) congestion: String,
+    /// What its subflows may be given, by the list that held when it was opened.
+    pub(super) allowed_congestion: Option<Arc<[String]>>,
     pub(super) client: ClientId,
+    /// Where its first subflow came from.
+    pub(super) source: Source,
     /// Joins that were accepted and are not live yet.
     pub(super) joining: usize,
     /// What it counts for, as long as it is here.

@@ -49,7 +49,7 @@ impl Inner {
                 self.session.set_receive_limit(limit, now);
             }
         }
-        let held = self.session.send_held();
+        let held = self.session.send_memory();
         if self.lease.send() > 2 * (held + SEND_STEP) {
             let limit = self.lease.shrink_send((held + SEND_STEP / 2).next_multiple_of(SEND_STEP));
             self.session.set_send_limit(limit, now);
@@ -66,6 +66,11 @@ impl Inner {
         let is_due = self.session.poll_timeout(now).is_some_and(|at| at <= now);
         if is_due && !self.life.is_over() {
             self.session.handle_timeout(now);
+            if self.session.send_memory() == 0 {
+                // Pings are due now and then: a connection that rests then keeps what it must.
+                let limit = self.lease.shrink_send(0);
+                self.session.set_send_limit(limit, now);
+            }
         }
         self.life.handle_timeout(&mut self.session, now);
     }

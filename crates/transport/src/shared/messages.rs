@@ -20,7 +20,7 @@ const FATES: usize = 2 * MAX_OPEN_MESSAGES;
 impl Shared {
     /// Whether the connection carries messages.
     pub(crate) fn carries_messages(&self) -> bool {
-        self.with(|inner, _| inner.session.has_messages())
+        self.see(|inner| inner.session.has_messages())
     }
 
     /// Queues a message; `None` while there is no room: `waker` is woken when that changes.
@@ -62,7 +62,7 @@ impl Shared {
 
     /// Bytes of messages that no path has been given.
     pub(crate) fn unsent(&self) -> u64 {
-        self.with(|inner, _| inner.session.unsent())
+        self.see(|inner| inner.session.unsent())
     }
 
     /// The next message; `Some(Ok(None))` at the end, `None` when there is none now: `waker` is

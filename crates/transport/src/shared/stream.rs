@@ -109,7 +109,7 @@ impl Shared {
             if lent.is_none() {
                 inner.writer = Some(waker.clone());
             }
-            lent.map(Ok)
+            lent
         })
     }
 
@@ -157,7 +157,7 @@ impl Inner {
 
     /// Sees to it that there is memory for `more` bytes to send, as far as there is.
     pub(super) fn reserve_send(&mut self, more: u64, now: Instant) {
-        let wanted = self.session.send_held() + more.max(SEND_STEP / 2);
+        let wanted = self.session.send_memory() + more.max(SEND_STEP / 2);
         if wanted > self.lease.send() {
             let limit = self.lease.grow_send(wanted.next_multiple_of(SEND_STEP));
             self.session.set_send_limit(limit, now);

@@ -124,6 +124,13 @@ pub async fn say_all(source: &str, server: SocketAddr, bytes: &[u8]) -> Vec<u8> 
     answer
 }
 
+/// A preamble and records, as bytes.
+pub fn said(records: &[Record]) -> Vec<u8> {
+    let mut out = BytesMut::from(&Preamble::OURS.encode()[..]);
+    records.iter().for_each(|record| record.encode(&mut out));
+    out.to_vec()
+}
+
 /// What a server says to a peer that is no client of ours.
 #[derive(Default)]
 pub struct Heard {
