@@ -21,12 +21,12 @@ help:
 	@echo "make install program, manual pages, completions, units (PREFIX=$(PREFIX), DESTDIR)"
 	@echo "make deb     a Debian package in target/debian (needs cargo-deb)"
 
-demo: tools build
+demo: build
 	./scripts/demo $(OUT)
 
 build:
 	@echo "Building weftline (the first time takes some minutes)..."
-	$(CARGO) build --release --locked -p weftline-cli
+	$(CARGO) build --release --locked -p weftline-cli $$(./scripts/features)
 
 # Manual pages and completions, which the program makes itself.
 generated: build
