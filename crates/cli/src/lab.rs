@@ -14,7 +14,7 @@ use crate::{VERSION, list, output};
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// List the built-in scenarios
+    /// List the built-in scenarios that the lab can set up
     List,
     /// Run schemes over a scenario and compare them
     Run(Box<RunArgs>),
@@ -46,7 +46,7 @@ pub(crate) struct SweepArgs {
     sweep: String,
     /// Where to write results [default: results/lab-NAME]; runs found there are not done again, but
     /// for those that failed or are invalid
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", alias = "output")]
     out: Option<PathBuf>,
     /// How many runs at once: more than the machine has room for makes emulators late, and such
     /// runs are done again
@@ -79,9 +79,14 @@ pub(crate) fn run(command: LabCommand) -> Result<(), Failure> {
             Ok(weftline_lab::shell(&scenario, args.congestion.parse()?, args.seed)?)
         }
         LabCommand::Sweep(args) => run_sweep(&args),
-        LabCommand::List => output::print(&list::scenarios()?),
+        LabCommand::List => output::print(&list::scenarios(can_run)?),
         LabCommand::Run(args) => tell_failed(&weftline_lab::run_many(&args.options()?)?),
     }
+}
+
+/// Whether the lab can set a scenario up.
+fn can_run(scenario: &Scenario) -> bool {
+    weftline_lab::check_scenario(scenario).is_ok()
 }
 
 /// Says how many runs failed, or else how many do not count.

@@ -36,7 +36,7 @@ use failure::Failure;
 /// Carries TCP over several network paths at once, at the sum of their rates, and compares ways to
 /// do so.
 #[derive(Debug, Parser)]
-#[command(name = "weftline", version, disable_help_subcommand = true)]
+#[command(name = "weftline", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -145,13 +145,24 @@ fn usage(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            let text = error.render().to_string();
-            // The message ends at the first empty line; then come usage and hints.
-            let message = text.split("\n\n").next().unwrap_or_default();
-            let message = message.trim_start_matches("error: ");
-            let failure = Failure::wrong_use(message);
+            let failure = Failure::wrong_use(in_a_line(&error.render().to_string()));
             output::tell(format_args!("{failure} (see --help)"));
             ExitCode::from(failure.status())
         }
     }
+}
+
+/// The parser's message with its tips, without the usage between them.
+fn in_a_line(text: &str) -> String {
+    // The message ends at the first empty line; then come tips and usage.
+    let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
+    let mut line = message.trim_start_matches("error: ").to_owned();
+    if line.contains("invalid socket address syntax") {
+        line += "; an address has a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all of this \
+                 machine";
+    }
+    for tip in rest.lines().filter_map(|tip| tip.trim().strip_prefix("tip: ")) {
+        line = line + "; " + tip;
+    }
+    line
 }

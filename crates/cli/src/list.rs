@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use weftline_bpf::{Control, IS_BUILT};
 use weftline_core::scheduler;
-use weftline_scenario::{BUILTIN, Congestion, SWEEPS, Scheme, Sweep};
+use weftline_scenario::{BUILTIN, Congestion, SWEEPS, Scenario, Scheme, Sweep};
 
 use crate::failure::Failure;
 use crate::output;
@@ -31,7 +31,7 @@ pub(crate) fn run(what: What) -> Result<(), Failure> {
         }
         What::Schemes => output::columns(Scheme::all().map(|scheme| (scheme.name, scheme.about))),
         What::Congestion => congestion(),
-        What::Scenarios => scenarios()?,
+        What::Scenarios => scenarios(|_| true)?,
         What::Sweeps => sweeps()?,
     };
     output::print(&text)
@@ -60,11 +60,12 @@ fn congestion() -> String {
     output::columns(Congestion::all().map(|one| (one.name(), about(one))).chain(others))
 }
 
-/// The built-in scenarios.
-pub(crate) fn scenarios() -> Result<String, Failure> {
+/// The built-in scenarios of which `is_wanted` says so.
+pub(crate) fn scenarios(is_wanted: impl Fn(&Scenario) -> bool) -> Result<String, Failure> {
     let scenarios: Result<Vec<_>, _> = BUILTIN.iter().map(|builtin| builtin.scenario()).collect();
     let scenarios = scenarios?;
-    Ok(output::columns(scenarios.iter().map(|s| (s.name.as_str(), s.about.as_str()))))
+    let wanted = scenarios.iter().filter(|scenario| is_wanted(scenario));
+    Ok(output::columns(wanted.map(|s| (s.name.as_str(), s.about.as_str()))))
 }
 
 /// The built-in sweeps.

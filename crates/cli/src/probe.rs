@@ -81,7 +81,7 @@ pub(crate) struct RunArgs {
     duration: String,
     /// Where to write the rate over time, as a scenario's trace (CSV); with --direction both, two
     /// files, NAME-down and NAME-up
-    #[arg(long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", alias = "output")]
     out: Option<PathBuf>,
     /// One JSON object per train on standard output and nothing else
     #[arg(long)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use weftline_scenario::{Congestion, Scenario, Scheme};
+use weftline_scenario::{BadTimes, Congestion, Scenario, Scheme};
 
 use crate::failure::Failure;
 use crate::serve::parse_duration;
@@ -28,10 +28,10 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
     /// How long, instead of the scenario's duration
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", alias = "seconds")]
     duration: Option<String>,
     /// How much of that is left out of the goodput, instead of the scenario's
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", alias = "warm-up")]
     warmup: Option<String>,
     /// Seed of the links' randomness
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -41,7 +41,7 @@ pub(crate) struct CommonArgs {
     pub(crate) repeat: u64,
     /// Where to write results: runs.jsonl, series.csv and the scenario; a run that is there already
     /// is replaced
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", alias = "output")]
     pub(crate) out: Option<PathBuf>,
     /// One JSON object per run on standard output and nothing else
     #[arg(long)]
@@ -58,19 +58,18 @@ impl CommonArgs {
         if let Some(rules) = &self.without {
             scenario.scheduler.without = rules.parse().map_err(Failure::wrong_use)?;
         }
-        if let Some(text) = &self.duration {
-            scenario.duration = parse_duration("--duration", text)?;
-        }
-        if let Some(text) = &self.warmup {
-            scenario.warmup = parse_duration("--warmup", text)?;
-        }
-        if scenario.warmup >= scenario.duration {
-            let (warmup, duration) = (scenario.warmup, scenario.duration);
-            return Err(Failure::wrong_use(format!(
-                "the warm-up of {warmup:?} is not shorter than the duration of {duration:?}; \
-                 give --warmup or a longer --duration"
-            )));
-        }
+        let given = |option, text: &Option<String>, or| match text {
+            Some(text) => parse_duration(option, text),
+            None => Ok(or),
+        };
+        let duration = given("--duration", &self.duration, scenario.duration)?;
+        let warmup = given("--warmup", &self.warmup, scenario.warmup)?;
+        scenario.set_duration(duration, warmup).map_err(|error| match error {
+            BadTimes::Warmup(..) => {
+                Failure::wrong_use(format!("{error}; give --warmup or a longer --duration"))
+            }
+            _ => Failure::wrong_use(format!("--duration: {error}")),
+        })?;
         if self.repeat == 0 {
             return Err(Failure::wrong_use("--repeat: at least 1"));
         }

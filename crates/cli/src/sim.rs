@@ -46,7 +46,7 @@ pub(crate) struct SweepArgs {
     sweep: String,
     /// Where to write results [default: results/NAME]; runs found there are not done again, but for
     /// those that failed
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", alias = "output")]
     out: Option<PathBuf>,
     /// Keep time series of every run in series.csv, as `series = true` in the sweep does
     #[arg(long)]
@@ -69,7 +69,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 /// Does what was asked of the simulator.
 pub(crate) fn run(command: SimCommand) -> Result<(), Failure> {
     match command {
-        SimCommand::List => output::print(&(list::scenarios()? + "\n" + &list::sweeps()?)),
+        SimCommand::List => output::print(&(list::scenarios(|_| true)? + "\n" + &list::sweeps()?)),
         SimCommand::Run(args) => run_schemes(&args),
         SimCommand::Sweep(args) => run_sweep(&args),
     }

@@ -134,6 +134,8 @@ fn wrong_use_is_one_line_with_the_remedy() {
         (&["sim", "run", &three, "--scheme", "musher"], "'musher' needs exactly 2 paths"),
         (&["sim", "run", &small, "--workload", "iperf3"], "the simulator has no workload 'iperf3'"),
         (&["sim", "run", &small, "--warmup", "5s"], "give --warmup or a longer --duration"),
+        (&["sim", "run", &small, "--duration", "1ms"], "it lasts 100ms to 24h"),
+        (&["sim", "run", &small, "--duration", "25h"], "it lasts 100ms to 24h"),
         (&["sim", "run", &small, "--repeat", "0"], "--repeat: at least 1"),
         (&["sim", "sweep", "nowhere"], "there is no sweep 'nowhere'; known: "),
         (&["sim", "sweep", "nowhere.toml"], "nowhere.toml"),

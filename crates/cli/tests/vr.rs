@@ -331,7 +331,7 @@ fn a_scene_is_the_same_each_time_and_there_only_when_it_is_whole() {
     fails(vr(at, "synth plaza -o x.avi"), 2, &["x.avi", ".y4m"]);
     fails(vr(at, "synth plaza -o x.y4m --size 100x60"), 2, &["twice as wide"]);
     fails(vr(at, "synth plaza -o x.y4m --fps 0"), 2, &["pictures per second"]);
-    fails(vr(at, "synth plaza -o x.y4m --seconds=-1"), 2, &["--seconds"]);
+    fails(vr(at, "synth plaza -o x.y4m --seconds=-1"), 2, &["--duration"]);
     fails(vr(at, "synth plaza -o none/x.y4m --size 64x32"), 1, &["none/x.y4m", "No such file"]);
     let names: Vec<_> = fs::read_dir(at).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");

@@ -137,7 +137,7 @@ fn rates_of_a_results_directory_are_played_and_reported() {
     let json = weftline(at, again).unwrap();
     assert_eq!(json, fs::read_to_string(at.join("out/vr.jsonl")).unwrap());
     let short = weftline(at, "vr evaluate plaza --rates lab --warm-up 3");
-    fails(short, 2, &["4 s of rates of", "too short", "2 s after 3 s", "--warm-up"]);
+    fails(short, 2, &["4 s of rates of", "too short", "2 s after 3 s", "--warmup"]);
     let none = weftline(at, "vr evaluate plaza --rates lab --congestion bbr");
     fails(none, 1, &["lab", "no run of", "bbr", "sim run"]);
     fails(weftline(at, "vr evaluate plaza --rates none"), 1, &["none/runs.jsonl"]);
@@ -210,7 +210,7 @@ fn what_cannot_be_evaluated_is_told_in_one_line() {
     fails(evaluate("--transport quic"), 2, &["'quic'", "linux, fbdt"]);
     fails(evaluate("plaza"), 2, &["two packages", "'plaza'"]);
     fails(evaluate("--viewers 0"), 2, &["--viewers"]);
-    fails(evaluate("--warm-up 0"), 2, &["--warm-up"]);
+    fails(evaluate("--warm-up 0"), 2, &["--warmup"]);
     fails(evaluate("--rate-scale 2"), 2, &["--rate-scale"]);
     fails(weftline(at, "vr evaluate plaza --rates-mbps 0"), 2, &["--rates-mbps 0"]);
     fails(weftline(at, "vr evaluate plaza --scenario moon"), 2, &["moon"]);

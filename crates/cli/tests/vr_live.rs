@@ -298,7 +298,7 @@ fn a_path_dies_in_mid_stream_and_the_other_goes_on() {
     let servers = [0, 1].map(|path| world.address(path, End::Server, 4433).to_string());
     let mut command = world.server.command(program);
     command.args(["vr", "serve", package.to_str().unwrap(), "--insecure-plaintext"]);
-    command.args(["--gops", "500", "--listen", &servers[0], &servers[1]]);
+    command.args(["--gops", "500", "--listen", &servers[0], "--listen", &servers[1]]);
     let mut server = Daemon::spawn(&mut command);
     server.listening();
     server.listening();

@@ -47,6 +47,9 @@ fn wrong_arguments_are_one_line() {
         (&["fly"][..], "unrecognized subcommand 'fly'"),
         (&["serve", "--lisen", "x"], "unexpected argument '--lisen'"),
         (&["serve", "--listen", "nowhere"], "invalid value 'nowhere' for '--listen <ADDR>...'"),
+        (&["serve", "--listen", "24433"], "an address has a port, such as 127.0.0.1:8080"),
+        (&["connect", "--schedler", "fbdt"], "a similar argument exists: '--scheduler'"),
+        (&["serv"], "a similar subcommand exists: 'serve'"),
         (&["list", "dinosaurs"], "possible values: schedulers, congestion, scenarios, schemes"),
         (&["serve"], "give --listen ADDR"),
         (&["serve", "--listen", "127.0.0.1:0"], "give --forward ADDR"),
@@ -294,6 +297,19 @@ fn settings_that_exclude_each_other_do_so_in_a_file_and_beside_one() {
 }
 
 #[test]
+fn what_a_list_offers_can_be_had() {
+    let said = |args: &[&str]| {
+        let output = run(args);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let lab = said(&["lab", "list"]);
+    assert!(lab.contains("demo ") && !lab.contains("tcp-shared") && !lab.contains("cotag-fig5"));
+    assert!(said(&["list", "scenarios"]).contains("tcp-shared"));
+    assert!(said(&["help", "serve"]).contains("--listen"));
+}
+
+#[test]
 fn the_lab_names_what_it_does_not_know() {
     for (args, message) in [
         (&["nowhere"][..], "there is no scenario 'nowhere'; known: demo, "),
@@ -303,6 +319,10 @@ fn the_lab_names_what_it_does_not_know() {
         (&["demo", "--congestion", "warp"], "there is no congestion control 'warp'; known: "),
         (&["demo", "--duration", "5"], "--duration: '5' is no duration"),
         (&["demo", "--duration", "1s", "--warmup", "2s"], "give --warmup or a longer --duration"),
+        (
+            &["demo", "--duration", "1ms"],
+            "--duration: a run of 1ms is out of bounds; it lasts 100ms",
+        ),
         (&["demo", "--repeat", "0"], "--repeat: at least 1"),
         (&["demo", "--cut", "wigig"], "'wigig' is no cut; write it like wigig@5s..8s"),
         (&["/nonexistent.toml"], "/nonexistent.toml"),

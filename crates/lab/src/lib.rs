@@ -38,6 +38,7 @@ pub use check::check;
 pub use child::StopFlag;
 pub use endpoint::{ENDPOINT_COMMAND, EndpointArgs, parse_endpoint_args, run_endpoint};
 pub use error::LabError;
+pub use run::check_scenario;
 pub use series::{LabOptions, run_many};
 pub use shell::shell;
 pub use sweep::{SweepOptions, run_sweep};

@@ -80,7 +80,7 @@ impl Outcome {
 ///
 /// # Errors
 /// [`LabError::Usage`] if it says something that only the simulator understands.
-pub(crate) fn check_scenario(scenario: &Scenario) -> Result<(), LabError> {
+pub fn check_scenario(scenario: &Scenario) -> Result<(), LabError> {
     let shares = scenario.paths.iter().find(|path| path.shares.is_some());
     let own = scenario.paths.iter().find(|path| path.congestion.is_some());
     let what = match (shares, own) {

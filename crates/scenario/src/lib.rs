@@ -46,7 +46,7 @@ pub use results::{
     Bundle, Provenance, ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader,
     SeriesRow, read_provenance, read_runs,
 };
-pub use scenario::Scenario;
+pub use scenario::{BadTimes, Scenario};
 pub use scheme::{Congestion, Scheme, SchemeInfo};
 pub use summary::{Comparison, ComparisonRow, MeanCi, latest, mean_ci95};
 pub use sweep::{Case, Sweep};

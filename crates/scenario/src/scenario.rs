@@ -11,7 +11,7 @@ use weftline_core::{Bitrate, ByteCount};
 use weftline_link::LinkConfig;
 
 use crate::builtin::{self, BUILTIN};
-use crate::document::{Source, Table, Value};
+use crate::document::{MAX_DURATION, Source, Table, Value};
 use crate::flow::MAX_FLOWS;
 use crate::path::check_name;
 use crate::rate::{Load, RateSpec};
@@ -21,6 +21,8 @@ use crate::{
 
 /// The most paths of a scenario; kernel MPTCP has at most eight subflows.
 const MAX_PATHS: usize = 8;
+/// The shortest run.
+const MIN_DURATION: Duration = Duration::from_millis(100);
 
 /// An IP packet of full size, in bytes, unless the scenario says otherwise.
 const PACKET_BYTES: u64 = 1500;
@@ -130,7 +132,7 @@ impl Scenario {
         let (about, source) = (text_or_empty("about")?, text_or_empty("source")?);
         let duration_value = table.need("duration", "duration = \"20s\"")?;
         let duration = duration_value.duration()?;
-        if duration < Duration::from_millis(100) {
+        if duration < MIN_DURATION {
             return Err(duration_value.error("is too short; 100ms are the least"));
         }
         let warmup = match table.take("warmup") {
@@ -174,6 +176,25 @@ impl Scenario {
         };
         table.finish()?;
         Ok(scenario)
+    }
+
+    /// Makes it last as long as that, within the limits of a file.
+    ///
+    /// # Errors
+    /// When it would be too short or too long, nothing would be left after the warm-up, or a flow
+    /// would never begin; then nothing has changed.
+    pub fn set_duration(&mut self, duration: Duration, warmup: Duration) -> Result<(), BadTimes> {
+        if !(MIN_DURATION..=MAX_DURATION).contains(&duration) {
+            return Err(BadTimes::Duration(duration));
+        }
+        if warmup >= duration {
+            return Err(BadTimes::Warmup(warmup, duration));
+        }
+        if let Some(flow) = self.flows.iter().find(|flow| flow.start >= duration) {
+            return Err(BadTimes::Flow(flow.start, duration));
+        }
+        (self.duration, self.warmup) = (duration, warmup);
+        Ok(())
     }
 
     /// The path of that name.
@@ -316,6 +337,21 @@ fn read_flows(
         flows.push(flow);
     }
     if flows.is_empty() { Err(empty) } else { Ok(flows) }
+}
+
+/// Why times do not make a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTimes {
+    /// The duration is out of bounds.
+    #[error("a run of {0:?} is out of bounds; it lasts 100ms to 24h")]
+    Duration(Duration),
+    /// Nothing is left to measure.
+    #[error("the warm-up of {0:?} is not shorter than the duration of {1:?}")]
+    Warmup(Duration, Duration),
+    /// A flow would never begin.
+    #[error("a flow begins after {0:?}, when the run of {1:?} is over")]
+    Flow(Duration, Duration),
 }
 
 /// Reads a file of at most [`MAX_FILE`] bytes.

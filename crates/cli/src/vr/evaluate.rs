@@ -53,7 +53,7 @@ pub(crate) struct EvaluateArgs {
     #[command(flatten)]
     heads: HeadArgs,
     /// Where to write results: vr.jsonl (sessions), vr.csv (GoPs), vr-moments.jsonl
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR", alias = "output")]
     out: Option<PathBuf>,
     /// Draw viewports for the report, too; wants ffmpeg and the packages' sources beside them
     #[arg(long, requires = "out")]

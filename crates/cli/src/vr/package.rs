@@ -21,8 +21,8 @@ pub(crate) struct PackageArgs {
     /// An equirectangular video that ffmpeg reads, twice as wide as high, at a constant rate
     source: PathBuf,
     /// Where to put the package; one that was begun there is gone on with
-    #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "DIR", alias = "output")]
+    out: PathBuf,
     /// Columns and rows of tiles
     #[arg(long, value_name = "CxR", default_value = "6x4")]
     grid: Grid,
@@ -56,11 +56,11 @@ pub(super) fn run(args: &PackageArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
     let mut progress: Option<Progress> = None;
     let began = Instant::now();
-    let package = package(&args.source, &args.output, &options, jobs, &stop, &mut |packaged| {
+    let package = package(&args.source, &args.out, &options, jobs, &stop, &mut |packaged| {
         let (done, before) = (u64::from(packaged.done), u64::from(packaged.before));
         let bar = progress.get_or_insert_with(|| {
             if before > 0 {
-                let (dir, total) = (args.output.display(), packaged.total);
+                let (dir, total) = (args.out.display(), packaged.total);
                 output::tell(format_args!("{dir}: {before} of {total} GoPs are there already"));
             }
             Progress::new("GoPs", u64::from(packaged.total), before)
@@ -69,7 +69,7 @@ pub(super) fn run(args: &PackageArgs) -> Result<(), Failure> {
     })?;
     drop(progress);
     let took = began.elapsed().as_secs_f64();
-    output::print(&summary(&args.output, &package, took))
+    output::print(&summary(&args.out, &package, took))
 }
 
 /// What the package holds.

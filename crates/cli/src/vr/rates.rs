@@ -39,7 +39,7 @@ pub(super) struct RateArgs {
     #[arg(long, value_name = "N", default_value_t = 4)]
     seeds: u64,
     /// Seconds of rates before the first GoP, which a server has seen
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    #[arg(long = "warmup", value_name = "SECONDS", alias = "warm-up", default_value_t = 20)]
     pub(super) warm_up: usize,
     /// The congestion control
     #[arg(long, value_name = "NAME", default_value = "cubic")]
@@ -69,7 +69,7 @@ impl RateArgs {
         scenes: &[&Scene],
     ) -> Result<Scaled, Failure> {
         if self.warm_up == 0 || self.seeds == 0 {
-            return Err(Failure::wrong_use("--warm-up and --seeds: at least 1 each"));
+            return Err(Failure::wrong_use("--warmup and --seeds: at least 1 each"));
         }
         if !self.rates_mbps.is_empty() {
             return self.constant(transports, scenes);

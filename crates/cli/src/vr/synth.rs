@@ -11,6 +11,7 @@ use super::progress::Progress;
 use super::stop_on_signals;
 use crate::failure::Failure;
 use crate::output;
+use crate::serve::parse_duration;
 
 /// Options of `vr synth`.
 #[derive(Debug, Args)]
@@ -23,17 +24,17 @@ pub(crate) struct SynthArgs {
     list: bool,
     /// Where to write it: FILE.y4m (raw), FILE.mkv (FFV1, through ffmpeg), or - for raw on standard
     /// output
-    #[arg(short, long, value_name = "FILE", required_unless_present = "list")]
-    output: Option<PathBuf>,
+    #[arg(short, long, value_name = "FILE", alias = "output", required_unless_present = "list")]
+    out: Option<PathBuf>,
     /// Width and height in pixels, twice as wide as high
     #[arg(long, value_name = "WxH", default_value = "3840x1920")]
     size: String,
     /// Pictures per second, such as 30 or 30000/1001
     #[arg(long, value_name = "RATE", default_value = "30")]
     fps: String,
-    /// How long
-    #[arg(long, value_name = "SECONDS", default_value = "10")]
-    seconds: f64,
+    /// How long, such as 10s
+    #[arg(long, value_name = "DURATION", alias = "seconds", default_value = "10s")]
+    duration: String,
     /// Another seed is another place of the same kind
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
@@ -42,20 +43,29 @@ pub(crate) struct SynthArgs {
 /// The longest scene: what moves away is far off by then.
 const MAX_SECONDS: f64 = 3600.0;
 
+/// How long that is; a bare number is seconds.
+fn seconds(text: &str) -> Result<f64, Failure> {
+    let seconds = match text.parse::<f64>() {
+        Ok(seconds) => seconds,
+        Err(_) => parse_duration("--duration", text)?.as_secs_f64(),
+    };
+    if seconds > 0.0 && seconds <= MAX_SECONDS {
+        return Ok(seconds);
+    }
+    Err(Failure::wrong_use(format!(
+        "--duration {text}: a scene lasts more than 0 s and at most {MAX_SECONDS} s"
+    )))
+}
+
 /// Draws a scene, or lists them.
 pub(super) fn run(args: &SynthArgs) -> Result<(), Failure> {
-    let (Some(scene), Some(file), false) = (&args.scene, &args.output, args.list) else {
+    let (Some(scene), Some(file), false) = (&args.scene, &args.out, args.list) else {
         return output::print(&output::columns(SCENES.iter().map(|s| (s.name, s.about))));
     };
-    if !(args.seconds > 0.0 && args.seconds <= MAX_SECONDS) {
-        let seconds = args.seconds;
-        return Err(Failure::wrong_use(format!(
-            "--seconds {seconds} must be more than 0 and at most {MAX_SECONDS}"
-        )));
-    }
+    let seconds = seconds(&args.duration)?;
     let rate: FrameRate = args.fps.parse()?;
     let synth = Synth::new(scene, args.seed, parse_size(&args.size)?, rate)?;
-    let frames = rate.frames_in(args.seconds);
+    let frames = rate.frames_in(seconds);
     let stop = stop_on_signals()?;
     let mut progress = Progress::new("pictures", u64::from(frames), 0);
     let file = (file.as_os_str() != "-").then_some(file.as_path());

@@ -36,8 +36,9 @@ const MISSES: &str = "miss.csv";
 pub(crate) struct ServeArgs {
     /// A package of `weftline vr package`
     package: PathBuf,
-    /// Addresses to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice)
-    #[arg(long, value_name = "ADDR", num_args = 1.., required = true)]
+    /// An address to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice); more with
+    /// commas between them, or by giving the option again
+    #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     listen: Vec<SocketAddr>,
     /// How tiles, rungs and their order are chosen: ows, ows-order, fix, uniform, viewport-only,
     /// ows-paper, ows-paper-desc
@@ -47,7 +48,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME", default_value = "last-received")]
     concealment: String,
     /// Files with head motion of viewers who watched before: how likely each tile is seen
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
     heads: Vec<PathBuf>,
     /// Their format: csv, avtrack360, corbillon2017, nasrabadi2019
     #[arg(long, value_name = "NAME", default_value = "csv")]
