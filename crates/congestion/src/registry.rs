@@ -1,6 +1,6 @@
 //! Every congestion control, by name: those of this crate, and those that a program has registered.
 
-use std::sync::{PoisonError, RwLock};
+use weftline_core::registry::Registered;
 
 use crate::{
     Config, CongestionControl, balia, bbr, bbr3, compound, coupled, cubic, lia, olia, reno,
@@ -93,7 +93,7 @@ pub const REGISTRY: &[Entry] = &[
 ];
 
 /// The congestion controls of other crates.
-static REGISTERED: RwLock<Vec<&'static Entry>> = RwLock::new(Vec::new());
+static REGISTERED: Registered<Entry> = Registered::new();
 
 /// A name that cannot be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,17 +109,13 @@ pub struct NameTaken {
 ///
 /// The name is taken.
 pub fn register(entry: &'static Entry) -> Result<(), NameTaken> {
-    let mut registered = REGISTERED.write().unwrap_or_else(PoisonError::into_inner);
-    let taken = |known: &Entry| known.name == entry.name;
-    if REGISTRY.iter().any(taken) || registered.iter().any(|known| taken(known)) {
-        return Err(NameTaken { name: entry.name });
+    match REGISTERED.add(entry, REGISTRY, |known| known.name == entry.name) {
+        true => Ok(()),
+        false => Err(NameTaken { name: entry.name }),
     }
-    registered.push(entry);
-    Ok(())
 }
 
 /// Every congestion control there is: [`REGISTRY`], and what was registered.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
-    let registered = REGISTERED.read().unwrap_or_else(PoisonError::into_inner).clone();
-    REGISTRY.iter().chain(registered)
+    REGISTRY.iter().chain(REGISTERED.all())
 }

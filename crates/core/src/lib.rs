@@ -15,6 +15,7 @@ pub mod policy;
 pub mod pool;
 pub mod ranges;
 pub mod reassembly;
+pub mod registry;
 pub mod rng;
 pub mod scheduler;
 pub mod send_buffer;

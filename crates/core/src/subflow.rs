@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::path::{PathId, PathInfo, SubflowId, TimeEstimate};
 use crate::policy::Role;
 use crate::ranges::RangeSet;
-use crate::scheduler::Kind;
 use crate::{Bitrate, ByteCount, Instant};
 
 /// Payload bytes of a full segment: 1500 less IP and TCP headers with timestamps.
@@ -32,6 +31,17 @@ const SLOW_START_AHEAD: u64 = 3;
 /// How long the round trip of a ping over an idle subflow is taken for what it is now: a ping's time
 /// has the peer's in it, and may stay above the least of the kernel's for good.
 const PING_HOLDS: Duration = Duration::from_secs(1);
+
+/// Why a range is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No live subflow has it.
+    New,
+    /// A subflow that makes progress has it: a redundant copy.
+    Copy,
+    /// Only stalled subflows have it.
+    Reinjection,
+}
 
 /// A range given to a subflow.
 #[derive(Clone, Debug)]

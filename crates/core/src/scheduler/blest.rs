@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Entry;
-use super::choice::{Choice, Picking, Rule, SEGMENT};
+use super::choice::{Choice, SEGMENT};
+use super::picking::{Picking, Rule};
 use crate::Instant;
 use crate::path::SubflowId;
 

@@ -13,7 +13,8 @@
 //! half of the kernel's `rttvar_us`, which has a floor of 200 ms.
 
 use super::Entry;
-use super::choice::{Choice, Picking, Rule, SEGMENT};
+use super::choice::{Choice, SEGMENT};
+use super::picking::{Picking, Rule};
 
 pub(super) const ENTRY: Entry = Entry::new(
     "ecf",

@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 
 use super::Entry;
-use super::choice::{Choice, Picking, Rule, SEGMENT};
+use super::choice::{Choice, SEGMENT};
+use super::picking::{Picking, Rule};
 
 pub(super) const ENTRY: Entry = Entry::new(
     "lpc",

@@ -2,7 +2,8 @@
 //! (slides, LET).
 
 use super::Entry;
-use super::choice::{Choice, Picking, Rule};
+use super::choice::Choice;
+use super::picking::{Picking, Rule};
 
 pub(super) const ENTRY: Entry = Entry::new(
     "let",

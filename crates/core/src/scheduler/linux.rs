@@ -15,7 +15,8 @@
 use std::collections::BTreeMap;
 
 use super::Entry;
-use super::choice::{Choice, Picking, Rule, SEGMENT};
+use super::choice::{Choice, SEGMENT};
+use super::picking::{Picking, Rule};
 use crate::path::SubflowId;
 use crate::subflow::Subflow;
 

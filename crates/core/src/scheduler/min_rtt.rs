@@ -3,7 +3,8 @@
 //! slides, LRF).
 
 use super::Entry;
-use super::choice::{Choice, Picking, Rule};
+use super::choice::Choice;
+use super::picking::{Picking, Rule};
 
 pub(super) const ENTRY: Entry = Entry::new(
     "min-rtt",

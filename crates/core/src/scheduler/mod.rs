@@ -9,12 +9,15 @@ mod bond;
 mod choice;
 mod earliest;
 mod ecf;
+mod entry;
+mod estimate;
 mod fbdt;
 mod largest_credits;
 mod largest_throughput;
 mod linux;
 mod min_rtt;
 mod musher;
+mod picking;
 mod redundant;
 mod registry;
 mod reopen;
@@ -30,14 +33,14 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::time::Duration;
 
+pub use self::entry::{Entry, WrongPaths};
 pub use self::musher::RatioMemory;
-pub use self::registry::{
-    BadName, DEFAULT, Entry, REGISTRY, UnknownScheduler, WrongPaths, all, register,
-};
+pub use self::registry::{BadName, DEFAULT, REGISTRY, UnknownScheduler, all, register};
 pub use self::rules::{Rule, RulesOff, UnknownRule};
 pub use self::view::SendView;
 use crate::Instant;
 use crate::path::{PathId, SubflowId};
+pub use crate::subflow::Kind;
 use crate::subflow::Subflow;
 
 /// What a scheduler answers: which subflow takes which range next.
@@ -48,17 +51,6 @@ pub struct Assignment {
     /// The stream offsets to send; never empty, never longer than the subflow's room, never partly
     /// new and partly on another subflow, and nothing that this subflow has been given before.
     pub range: Range<u64>,
-}
-
-/// Why a range is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// No live subflow has it.
-    New,
-    /// A subflow that makes progress has it: a redundant copy.
-    Copy,
-    /// Only stalled subflows have it.
-    Reinjection,
 }
 
 /// Decides which subflow takes which range next.

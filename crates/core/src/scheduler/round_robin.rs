@@ -3,7 +3,8 @@
 //! turn). With real sockets a turn is a chunk.
 
 use super::Entry;
-use super::choice::{Choice, Picking, Rule};
+use super::choice::Choice;
+use super::picking::{Picking, Rule};
 use crate::path::SubflowId;
 
 pub(super) const ENTRY: Entry =

@@ -13,7 +13,8 @@
 //! its cap; they change when it is gone or stands by.
 
 use super::Entry;
-use super::choice::{Choice, Picking, Rule};
+use super::choice::Choice;
+use super::picking::{Picking, Rule};
 use crate::path::SubflowId;
 
 pub(super) const GREEDY: Entry = Entry::new(

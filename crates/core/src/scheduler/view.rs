@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::time::Duration;
 
-use super::bond::estimate;
 use crate::path::{PathId, PathMeter};
 use crate::ranges::RangeSet;
 use crate::subflow::Subflow;
@@ -51,11 +49,6 @@ impl SendView<'_> {
     pub fn rate(&self, subflow: &Subflow) -> Bitrate {
         let rate = self.measured_rate(subflow).unwrap_or(subflow.info().delivery_rate);
         subflow.cap().map_or(rate, |cap| cap.min(rate))
-    }
-
-    /// How long until `bytes` more, given to the subflow now, have arrived.
-    pub fn arrival(&self, subflow: &Subflow, bytes: u64) -> Duration {
-        estimate::arrival(self, subflow, bytes)
     }
 
     /// The subflows that new data may be counted on to go to: neither silent nor standing by.

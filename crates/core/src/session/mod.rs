@@ -17,10 +17,13 @@
 mod acks;
 mod bulk;
 mod config;
+mod credit;
 mod error;
 mod input;
 mod liveness;
 mod messages;
+mod outgoing;
+mod policies;
 mod policy;
 mod recv;
 mod send;
@@ -190,7 +193,7 @@ impl Session {
         let control = Control {
             ack: true,
             fin,
-            wish: self.send.wish() > 0,
+            wish: self.send.credit.wish() > 0,
             policy: true,
             reset,
             ping_at: now,
@@ -450,7 +453,7 @@ impl Session {
     /// Draws the conclusions of any change: events, closing, and records that have become due.
     fn after(&mut self, now: Instant) {
         self.review(now);
-        if std::mem::take(&mut self.send.wish_pending) {
+        if self.send.credit.take_new_wish() {
             for control in self.control.values_mut() {
                 control.wish = true;
             }

@@ -13,60 +13,18 @@
 //!
 //! Everything else is the schedulers' affair, who see [`Subflow::is_usable`].
 
-use std::collections::BTreeMap;
-
+use super::policies::Applied;
 use super::send::SendHalf;
 use super::{Event, Session};
+use crate::Instant;
 use crate::path::{PathId, SubflowId};
 use crate::policy::{METERED_AFTER, PathPolicy, RateCap, Role};
 use crate::scheduler::Assignment;
 use crate::subflow::Subflow;
 use crate::wire::{MAX_PAYLOAD, PolicyChange, PolicyNote};
-use crate::{Bitrate, Instant};
 
 /// Changes of policy kept for a peer at most: one for each path, and no client has that many.
 const MAX_CHANGED: usize = 256;
-
-/// The policies of all paths.
-#[derive(Debug, Default)]
-pub(super) struct Policies {
-    paths: BTreeMap<PathId, Applied>,
-    /// Whether any of them is not just active: without, sessions cost nothing more.
-    is_any: bool,
-    /// Since when, without a break, data have waited that no subflow took.
-    waiting_since: Option<Instant>,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Applied {
-    revision: u64,
-    role: Role,
-    cap: Option<RateCap>,
-    /// Whether the peer is to be told.
-    announced: bool,
-}
-
-impl Applied {
-    fn note(&self) -> PolicyNote {
-        let policy = PathPolicy { role: self.role, cap: self.rate() };
-        PolicyNote { revision: self.revision, policy }
-    }
-
-    fn rate(&self) -> Option<Bitrate> {
-        self.cap.as_ref().map(RateCap::rate)
-    }
-}
-
-impl Policies {
-    /// What was said last of a path.
-    pub(super) fn note(&self, path: PathId) -> PolicyNote {
-        self.paths.get(&path).map(Applied::note).unwrap_or_default()
-    }
-
-    fn cap(&self, path: PathId) -> Option<&RateCap> {
-        self.paths.get(&path)?.cap.as_ref()
-    }
-}
 
 impl SendHalf {
     /// Takes a path's policy, unless it is older than what is known. Returns whether it was taken.

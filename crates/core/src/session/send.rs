@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::credit::Credit;
 use super::messages::outbox::Outbox;
-use super::policy::Policies;
+use super::policies::Policies;
 use super::{Misuse, SchedulerFault, SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
@@ -17,14 +17,12 @@ use crate::reassembly::MAX_PIECES;
 use crate::scheduler::{Assignment, Entry, Kind, Scheduler, SchedulerConfig, SendView};
 use crate::send_buffer::{LEAST_LENT, SendBuffer};
 use crate::subflow::Subflow;
-use crate::wire::{Ack, INITIAL_CREDIT, MAX_PAYLOAD, data_header};
+use crate::wire::{Ack, MAX_PAYLOAD, data_header};
 use crate::{Bitrate, ByteCount, Instant};
 
 /// Bytes taken from the application ahead of sending: enough for every socket to be filled once
 /// while the application is not running.
 const SEND_AHEAD: u64 = 2 << 20;
-/// How often the wish for credit is worked out.
-const WISH_INTERVAL: Duration = Duration::from_millis(10);
 /// What a range on its way takes in the subflow's three tables, bytes.
 const NOTE: u64 = 128;
 /// What goes on where a scheduler has broken its contract.
@@ -45,17 +43,7 @@ pub(super) struct SendHalf {
     unassigned: RangeSet,
     /// Written and never given to any subflow: what the peer cannot have.
     fresh: RangeSet,
-    /// The peer lets us send below this offset.
-    credit: u64,
-    credit_window: u64,
-    credit_blocked: Option<Instant>,
-    /// The widest that the credit has been, and whether sending has stopped for lack of credit since
-    /// it became so wide.
-    widest_credit: u64,
-    is_starved: bool,
-    wish: u64,
-    wish_at: Instant,
-    pub(super) wish_pending: bool,
+    pub(super) credit: Credit,
     /// Whether credit is not wished for: the peer's driver says how much there is.
     wishes_nothing: bool,
     stalls_by_timeout: bool,
@@ -94,14 +82,7 @@ impl SendHalf {
             acked: RangeSet::new(),
             unassigned: RangeSet::new(),
             fresh: RangeSet::new(),
-            credit: INITIAL_CREDIT,
-            credit_window: INITIAL_CREDIT,
-            credit_blocked: None,
-            widest_credit: INITIAL_CREDIT,
-            is_starved: false,
-            wish: 0,
-            wish_at: Instant::ZERO,
-            wish_pending: false,
+            credit: Credit::new(),
             wishes_nothing: config.driver_sizes_window,
             stalls_by_timeout: config.stalls_by_timeout,
             max_memory: config.memory(),
@@ -368,14 +349,7 @@ impl SendHalf {
         if let Some(outbox) = &mut self.outbox {
             outbox.settle(ack, self.una, &self.acked);
         }
-        if ack.credit > self.credit {
-            self.credit = ack.credit;
-        }
-        self.credit_window = self.credit.saturating_sub(self.una);
-        if self.credit_window > self.widest_credit + self.widest_credit / 8 {
-            self.widest_credit = self.credit_window;
-            self.is_starved = false;
-        }
+        self.credit.handle(ack.credit, self.una);
         self.fin_acked |= ack.fin && self.finished;
         self.update_wish(now);
         Ok(moved)
@@ -405,17 +379,13 @@ impl SendHalf {
         }
     }
 
-    /// The credit that would let every path be full: 1.25 × the sum of the rates × the longest
-    /// delivery time, and two windows. A rate is the measured one, or that which a growing
+    /// Works out the credit that would let every path be full: 1.25 × the sum of the rates × the
+    /// longest delivery time, and two windows. A rate is the measured one, or that which a growing
     /// congestion window is about to reach: credit that followed the past would end slow start.
-    /// After a stop for lack of credit both are too low, so the wish doubles instead: once for each
-    /// width of the credit that turned out too small, and not for the little that holds before the
-    /// first acknowledgement.
     fn update_wish(&mut self, now: Instant) {
-        if self.wishes_nothing || now.since(self.wish_at) < WISH_INTERVAL {
+        if self.wishes_nothing || !self.credit.is_wish_due(now) {
             return;
         }
-        self.wish_at = now;
         let view = self.view(now);
         // A subflow that has delivered nothing yet is not guessed to be slow: with the rate of slow
         // start that would ask for a window that nothing needs, and that stays.
@@ -428,23 +398,8 @@ impl SendHalf {
         let rate: Bitrate = view.usable().map(ahead).sum();
         let bytes = rate.bytes_in(slowest).as_u64();
         let windows = self.scheduler_window().saturating_mul(2);
-        let mut wish = (bytes + bytes / 4).saturating_add(windows);
-        let blocked = self.credit_blocked.is_some_and(|at| now.since(at) < 2 * WISH_INTERVAL);
-        // Less credit than was granted means that the application does not read: more would only
-        // fill its memory.
-        let granted = self.credit_window.saturating_mul(10) >= self.wish.saturating_mul(9);
-        if blocked && granted && self.is_starved {
-            wish = wish.max(self.credit_window * 2);
-        }
-        let wish = wish.min(self.max_memory);
-        if wish > self.wish + self.wish / 4 {
-            self.wish = wish;
-            self.wish_pending = true;
-        }
-    }
-
-    pub(super) const fn wish(&self) -> u64 {
-        self.wish
+        let wanted = (bytes + bytes / 4).saturating_add(windows);
+        self.credit.wish_for(wanted, self.max_memory, now);
     }
 
     // ---- sending ----
@@ -457,7 +412,7 @@ impl SendHalf {
             acked: &self.acked,
             unassigned: &self.unassigned,
             limit: self.limit(),
-            credit_window: self.credit_window,
+            credit_window: self.credit.window(),
             memory: self.memory(),
             memory_left: self.memory_left(),
             expected: if self.is_kept_full() { self.buffer.end() } else { 0 },
@@ -470,7 +425,7 @@ impl SendHalf {
 
     /// Nothing at or above this offset may be sent.
     fn limit(&self) -> u64 {
-        let limit = self.buffer.end().min(self.credit);
+        let limit = self.buffer.end().min(self.credit.limit());
         self.outbox.as_ref().map_or(limit, |outbox| limit.min(outbox.limit()))
     }
 
@@ -602,10 +557,10 @@ impl SendHalf {
         let next = panic::catch_unwind(AssertUnwindSafe(|| scheduler.pick(&view)));
         self.scheduler = Some(scheduler);
         let next = next.map_err(|_| Panicked)?;
-        let starved = self.credit < self.buffer.end() && !self.has_unassigned_below(self.credit);
+        let credit = self.credit.limit();
+        let starved = credit < self.buffer.end() && !self.has_unassigned_below(credit);
         if next.is_none() && starved {
-            self.credit_blocked = Some(now);
-            self.is_starved = true;
+            self.credit.starve(now);
         }
         Ok(next)
     }

@@ -117,7 +117,7 @@ impl Session {
             outbox.put_cancels(&mut control.next_cancel, &mut block);
         }
         if std::mem::take(&mut control.wish) {
-            Record::CreditWish(self.send.wish()).encode(&mut block);
+            Record::CreditWish(self.send.credit.wish()).encode(&mut block);
         }
         if std::mem::take(&mut control.policy) {
             for change in self.send.policy_changes() {

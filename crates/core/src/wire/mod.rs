@@ -4,6 +4,7 @@
 //! as the variable-length integers of RFC 9000 §16. Decoding is total: any input gives a record,
 //! "incomplete" or an error, never a panic, and never an allocation larger than the input.
 
+mod greeting;
 mod handshake;
 mod join_address;
 mod message;
@@ -14,8 +15,9 @@ mod varint;
 #[cfg(test)]
 mod tests;
 
+pub use greeting::Greeting;
 pub use handshake::{
-    Greeting, Hello, HelloNonce, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal,
+    Hello, HelloNonce, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal,
 };
 pub use join_address::{JoinAddressError, MAX_JOIN_ADDRESSES, check_join_address};
 pub use message::{Bounds, Cancel, Fate};

@@ -7,13 +7,12 @@
 //! both ends of a window.
 
 mod budget;
-pub(super) mod estimate;
 
 use std::ops::Range;
 use std::time::Duration;
 
 use self::budget::Budget;
-use super::{Assignment, Rule, RulesOff, Scheduler, SchedulerConfig, SendView, reinject};
+use super::{Assignment, Rule, RulesOff, Scheduler, SchedulerConfig, SendView, estimate, reinject};
 use crate::path::PathId;
 use crate::subflow::Subflow;
 use crate::{Bitrate, Instant};
@@ -69,7 +68,7 @@ impl<P: Placement> Bond<P> {
         }
         let (sent_at, holder) = view.latest_holder(subflow, view.una)?;
         let late = view.now.since(sent_at) >= holder.late_after();
-        if !late || estimate::arrival(view, subflow, chunk) > holder.rtt() {
+        if !late || view.arrival(subflow, chunk) > holder.rtt() {
             return None;
         }
         let head = view.foreign_head(subflow)?;
@@ -85,7 +84,7 @@ impl<P: Placement> Bond<P> {
         }
         let subflow = &view.subflows[me];
         let chunk = self.budget.clip(view.chunk(me))?;
-        let mine = estimate::arrival(view, subflow, chunk);
+        let mine = view.arrival(subflow, chunk);
         let others = || view.subflows.iter().filter(|other| other.id() != subflow.id());
         let last = |other: &Subflow| {
             let elsewhere = |range: &Range<u64>| {
@@ -121,20 +120,20 @@ impl<P: Placement> Bond<P> {
         let others = view.subflows.iter().enumerate().filter(|&(index, other)| {
             index != me && other.is_usable() && self.is_within_aim(index, view, bytes)
         });
-        let best = others.map(|(_, other)| estimate::arrival(view, other, backlog)).min();
-        best.is_none_or(|best| estimate::arrival(view, &view.subflows[me], bytes) <= best)
+        let best = others.map(|(_, other)| view.arrival(other, backlog)).min();
+        best.is_none_or(|best| view.arrival(&view.subflows[me], bytes) <= best)
     }
 
     /// Whether the paths that are sooner there would fill all that may be on its way before `bytes` on
     /// the subflow are there, and stand still then: it would take more from the stream than it gives.
     /// The soonest never does, so that bytes do not wait for ever.
     fn would_block(&self, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
-        let mine = estimate::arrival(view, &view.subflows[me], bytes);
+        let mine = view.arrival(&view.subflows[me], bytes);
         let is_sooner = |&(index, other): &(usize, &Subflow)| {
             index != me
                 && other.is_usable()
                 && self.is_within_aim(index, view, bytes)
-                && (estimate::arrival(view, other, bytes), index) < (mine, me)
+                && (view.arrival(other, bytes), index) < (mine, me)
         };
         let sooner = view.subflows.iter().enumerate().filter(is_sooner);
         let rate: Bitrate = sooner.map(|(_, other)| view.rate(other)).sum();
@@ -148,7 +147,7 @@ impl<P: Placement> Bond<P> {
         let subflow = &view.subflows[index];
         let fastest = view.usable().map(|other| view.rate(other)).max();
         fastest.is_none_or(|fastest| view.rate(subflow) >= fastest)
-            || estimate::arrival(view, subflow, bytes) <= latency
+            || view.arrival(subflow, bytes) <= latency
     }
 
     /// What the subflow `me` sends next.

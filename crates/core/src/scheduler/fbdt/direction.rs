@@ -1,6 +1,5 @@
 //! Which path sends forward, decided where a window begins (FBDT §3.2, "RAT to direction mapping").
 
-use super::super::bond::estimate;
 use super::super::{SchedulerConfig, SendView};
 use crate::path::PathId;
 use crate::subflow::Subflow;
@@ -26,7 +25,7 @@ impl Direction {
     /// delivers first what it is given now, for the low end is what the application waits for.
     pub(super) fn choose(&mut self, view: &SendView<'_>) {
         let pinned = self.pin.filter(|&path| view.usable().any(|s| s.path() == path));
-        let arrival = |s: &Subflow| (estimate::arrival(view, s, view.chunk_size(s)), s.path());
+        let arrival = |s: &Subflow| (view.arrival(s, view.chunk_size(s)), s.path());
         let nearest = || view.usable().min_by_key(|s| arrival(s)).map(Subflow::path);
         self.forward = pinned.or_else(nearest).or(self.forward);
     }

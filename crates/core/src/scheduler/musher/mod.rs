@@ -21,8 +21,9 @@ mod tests;
 
 pub use self::memory::RatioMemory;
 use super::Entry;
-use super::choice::{Choice, Picking, Rule, SEGMENT};
-use super::registry::CHUNK;
+use super::choice::{Choice, SEGMENT};
+use super::entry::CHUNK;
+use super::picking::{Picking, Rule};
 use crate::path::{PathId, SubflowId};
 
 pub(super) const ENTRY: Entry = Entry {

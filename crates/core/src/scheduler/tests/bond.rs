@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::builder::{Bench, Figures};
 use crate::path::{PathId, PathInfo};
-use crate::scheduler::bond::estimate;
 use crate::scheduler::choice::SEGMENT;
 use crate::scheduler::{Kind, RulesOff, SchedulerConfig};
 use crate::{Bitrate, ByteCount};
@@ -55,7 +54,7 @@ fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
             ..PathInfo::default()
         };
         bench.set_info(0, info);
-        estimate::arrival(&bench.view(), &bench.subflows[0], bytes)
+        bench.view().arrival(&bench.subflows[0], bytes)
     };
     // Half a round-trip time while the window has room, a round trip more for each doubling.
     assert_eq!(arrival(10_000, None, 10_000), ms(20));

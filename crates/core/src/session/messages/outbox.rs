@@ -4,16 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
-use super::super::WRITABLE_ROOM;
-use super::super::send::SendHalf;
-use super::{
-    MAX_OPEN_MESSAGES, MessageFate, MessageId, MessageLimits, MessageOptions, Outcome, SendError,
-};
+use super::{MAX_OPEN_MESSAGES, MessageFate, MessageId, MessageLimits, MessageOptions, Outcome};
 use crate::Instant;
 use crate::ranges::RangeSet;
-use crate::wire::{Ack, Bounds, Cancel, Fate, Record, VARINT_MAX};
+use crate::wire::{Ack, Bounds, Cancel, Fate, Record};
 
 const MAX_OPEN: u64 = MAX_OPEN_MESSAGES as u64;
 
@@ -45,7 +41,7 @@ pub(in crate::session) struct Outbox {
     new_cancels: bool,
     fates: VecDeque<MessageFate>,
     /// The length of a message that found no room, and how much was held then.
-    refused: Option<(u64, u64)>,
+    pub(in crate::session) refused: Option<(u64, u64)>,
     delivered: u64,
     dropped: u64,
 }
@@ -63,6 +59,16 @@ struct Outgoing {
 }
 
 impl Outbox {
+    /// The longest message that the peer takes, bytes.
+    pub(in crate::session) const fn longest(&self) -> u64 {
+        self.longest
+    }
+
+    /// How many messages are open.
+    pub(in crate::session) fn open(&self) -> usize {
+        self.open.len()
+    }
+
     pub(in crate::session) fn new(limits: MessageLimits) -> Self {
         Self {
             longest: limits.clamped().longest_sent,
@@ -118,7 +124,7 @@ impl Outbox {
     }
 
     /// Notes a message whose bytes have been written to `range`.
-    fn push(&mut self, range: Range<u64>, options: MessageOptions) {
+    pub(in crate::session) fn push(&mut self, range: Range<u64>, options: MessageOptions) {
         let number = self.count;
         self.count += 1;
         if number >= self.taken + MAX_OPEN {
@@ -216,7 +222,7 @@ impl Outbox {
     }
 
     /// Drops an open message.
-    fn cancel(&mut self, start: u64, why: Outcome) {
+    pub(in crate::session) fn cancel(&mut self, start: u64, why: Outcome) {
         let Some(message) = self.open.get_mut(&start) else { return };
         message.dropped = Some(why);
         self.late.remove(&start);
@@ -273,7 +279,7 @@ impl Outbox {
     }
 
     /// Notes which messages are past their deadline now; returns all that are.
-    fn late(&mut self, now: Instant) -> &BTreeSet<u64> {
+    pub(in crate::session) fn late(&mut self, now: Instant) -> &BTreeSet<u64> {
         while let Some(&(at, start)) = self.deadlines.first()
             && at <= now
         {
@@ -284,87 +290,8 @@ impl Outbox {
     }
 
     /// The range of an open message that was not dropped.
-    fn range(&self, start: u64) -> Option<Range<u64>> {
+    pub(in crate::session) fn range(&self, start: u64) -> Option<Range<u64>> {
         let message = self.open.get(&start).filter(|message| message.dropped.is_none())?;
         Some(start..message.end)
-    }
-}
-
-impl SendHalf {
-    pub(in crate::session) fn send_message(
-        &mut self,
-        payload: Bytes,
-        options: MessageOptions,
-        now: Instant,
-    ) -> Result<MessageId, SendError> {
-        let len = payload.len() as u64;
-        let (held, room) = (self.held(), self.has_message_room(len));
-        let finished = self.is_finished();
-        let outbox = self.outbox.as_mut().ok_or(SendError::NotMessages)?;
-        let longest = outbox.longest;
-        match () {
-            () if finished => return Err(SendError::Finished),
-            () if len == 0 => return Err(SendError::Empty),
-            () if len > longest => return Err(SendError::TooLong { len, longest }),
-            () if options.tag > VARINT_MAX => return Err(SendError::Tag(options.tag)),
-            () if options.deadline.is_some_and(|at| at <= now) => return Err(SendError::Expired),
-            () if !room => {
-                outbox.refused = Some((len, held));
-                return Err(SendError::Full);
-            }
-            () => {}
-        }
-        let range = self.append(payload);
-        let outbox = self.outbox.as_mut().expect("looked at above");
-        outbox.refused = None;
-        outbox.push(range.clone(), options);
-        Ok(MessageId(range.start))
-    }
-
-    /// Whether a message of `len` bytes fits the memory. One always fits when there is no other.
-    fn has_message_room(&self, len: u64) -> bool {
-        let held = self.held();
-        let open = self.outbox.as_ref().map_or(0, |outbox| outbox.open.len());
-        let (most, limit) = self.memory_limits();
-        open < MAX_OPEN_MESSAGES && (held == 0 || held + len <= most.min(limit))
-    }
-
-    /// Whether there is room now for the message that was refused last, or may be if the driver
-    /// asks for more memory again: not before some has come free.
-    pub(in crate::session) fn take_message_room(&mut self) -> bool {
-        let Some((len, before)) = self.outbox.as_ref().and_then(|outbox| outbox.refused) else {
-            return false;
-        };
-        let (held, (most, _)) = (self.held(), self.memory_limits());
-        let less = held + WRITABLE_ROOM <= before && held + len <= most;
-        let room = less || self.has_message_room(len);
-        if room && let Some(outbox) = &mut self.outbox {
-            outbox.refused = None;
-        }
-        room
-    }
-
-    /// Drops a message if it is open and the peer is not known to have all of it.
-    pub(in crate::session) fn cancel_message(&mut self, id: MessageId, why: Outcome) -> bool {
-        let Some(outbox) = &mut self.outbox else { return false };
-        let Some(range) = outbox.range(id.0) else { return false };
-        outbox.cancel(id.0, why);
-        self.give_up(range);
-        true
-    }
-
-    /// Drops what is past its deadline and would have to be sent, for the first time or again.
-    /// Returns whether there was anything.
-    pub(in crate::session) fn expire(&mut self, now: Instant) -> bool {
-        let Some(outbox) = &mut self.outbox else { return false };
-        let late: Vec<u64> = outbox.late(now).iter().copied().collect();
-        let mut dropped = false;
-        for start in late {
-            let range = self.outbox.as_ref().and_then(|outbox| outbox.range(start));
-            if range.is_some_and(|range| !self.is_on_its_way(&range)) {
-                dropped |= self.cancel_message(MessageId(start), Outcome::Expired);
-            }
-        }
-        dropped
     }
 }

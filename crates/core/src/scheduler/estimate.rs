@@ -2,23 +2,21 @@
 
 use std::time::Duration;
 
-use super::super::SendView;
+use super::SendView;
 use crate::subflow::Subflow;
 use crate::{Bitrate, ByteCount};
 
-/// How long until `bytes` more, given to the subflow now and to no other, have arrived.
-///
-/// Until the congestion window is full they leave at once. Beyond it they wait for
-/// acknowledgements: the window doubles each round trip in slow start, else data leave at the
-/// path's rate. Nothing leaves sooner than the path's cap lets it.
-pub(in crate::scheduler) fn arrival(
-    view: &SendView<'_>,
-    subflow: &Subflow,
-    bytes: u64,
-) -> Duration {
-    let capped = subflow.cap().and_then(|cap| cap.time_for(ByteCount::new(bytes)));
-    let least = capped.map_or(Duration::ZERO, |time| way(subflow) + time);
-    uncapped(view, subflow, bytes).max(least)
+impl SendView<'_> {
+    /// How long until `bytes` more, given to the subflow now and to no other, have arrived.
+    ///
+    /// Until the congestion window is full they leave at once. Beyond it they wait for
+    /// acknowledgements: the window doubles each round trip in slow start, else data leave at the
+    /// path's rate. Nothing leaves sooner than the path's cap lets it.
+    pub fn arrival(&self, subflow: &Subflow, bytes: u64) -> Duration {
+        let capped = subflow.cap().and_then(|cap| cap.time_for(ByteCount::new(bytes)));
+        let least = capped.map_or(Duration::ZERO, |time| way(subflow) + time);
+        uncapped(self, subflow, bytes).max(least)
+    }
 }
 
 fn uncapped(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Duration {

@@ -1,0 +1,50 @@
+//! What is known of the policies of a session's paths.
+
+use std::collections::BTreeMap;
+
+use crate::path::PathId;
+use crate::policy::{PathPolicy, RateCap, Role};
+use crate::wire::PolicyNote;
+use crate::{Bitrate, Instant};
+
+/// The policies of all paths.
+#[derive(Debug, Default)]
+pub(super) struct Policies {
+    pub(super) paths: BTreeMap<PathId, Applied>,
+    /// Whether any of them is not just active: without, sessions cost nothing more.
+    pub(super) is_any: bool,
+    /// Since when, without a break, data have waited that no subflow took.
+    pub(super) waiting_since: Option<Instant>,
+}
+
+/// The policy of one path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Applied {
+    pub(super) revision: u64,
+    pub(super) role: Role,
+    pub(super) cap: Option<RateCap>,
+    /// Whether the peer is to be told.
+    pub(super) announced: bool,
+}
+
+impl Applied {
+    pub(super) fn note(&self) -> PolicyNote {
+        let policy = PathPolicy { role: self.role, cap: self.rate() };
+        PolicyNote { revision: self.revision, policy }
+    }
+
+    pub(super) fn rate(&self) -> Option<Bitrate> {
+        self.cap.as_ref().map(RateCap::rate)
+    }
+}
+
+impl Policies {
+    /// What was said last of a path.
+    pub(super) fn note(&self, path: PathId) -> PolicyNote {
+        self.paths.get(&path).map(Applied::note).unwrap_or_default()
+    }
+
+    pub(super) fn cap(&self, path: PathId) -> Option<&RateCap> {
+        self.paths.get(&path)?.cap.as_ref()
+    }
+}
