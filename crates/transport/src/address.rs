@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 
+use crate::bind::Bind;
 use crate::error::Error;
-use crate::socket::Bind;
 
 /// Addresses of one family that are tried at most.
 const MAX_ADDRESSES: usize = 4;

@@ -14,9 +14,9 @@ use weftline_core::wire::{Greeting, INITIAL_CREDIT, Preamble, Record, Refusal, W
 
 use crate::congestion::{self, Choice, CongestionInUse};
 use crate::error::Error;
-use crate::handshake::Awaited;
+use crate::fingerprint::Fingerprint;
 use crate::refusal;
-use crate::tls::{self, ClientSecurity, Fingerprint, ServerSecurity};
+use crate::tls::{self, ClientSecurity, ServerSecurity};
 
 /// The first byte of a TLS connection: a handshake record (RFC 8446 §5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -52,8 +52,6 @@ pub(crate) struct Parts {
     pub(crate) congestion: CongestionInUse,
     /// What goes out before anything else.
     pub(crate) first: Bytes,
-    /// What comes in before anything else.
-    pub(crate) awaited: Option<Awaited>,
 }
 
 impl Channel {
@@ -260,7 +258,7 @@ impl Channel {
         let input = self.greeting.into_rest();
         let in_use = || CongestionInUse::of(&SockRef::from(&stream));
         let congestion = self.congestion.unwrap_or_else(in_use);
-        Parts { stream, tls, input, peer: self.peer, congestion, first, awaited: None }
+        Parts { stream, tls, input, peer: self.peer, congestion, first }
     }
 }
 

@@ -1,182 +1,34 @@
 //! The client: what to connect over, and connecting.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::sync::{oneshot, watch};
 use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
-use weftline_core::wire::{Hello, PolicyNote};
-use weftline_core::{Bitrate, ByteCount, PathId, PathPolicy, Role};
+use weftline_core::wire::Hello;
+use weftline_core::{ByteCount, PathId, Role};
 
 use crate::address::ServerAddr;
+use crate::bind::Bind;
+use crate::checks::{
+    IDLE_TIMEOUT, check_idle_timeout, check_max_memory, longest_message, unknown_scheduler,
+};
 use crate::congestion::{Choice, check_congestion};
 use crate::connection::Connection;
-use crate::dial::PathKnowledge;
 use crate::error::Error;
-use crate::handshake::random;
-use crate::links::LinkWatch;
 use crate::memory::MemoryBudget;
 use crate::paths::{Paths, Stage};
-use crate::policy::Caps;
-use crate::server::{IDLE_TIMEOUT, check_idle_timeout, check_max_memory};
-use crate::socket::{Bind, SocketOptions};
+use crate::random::{random, random_seed};
+use crate::settings::{Common, PathConfig, Settings};
+use crate::socket::SocketOptions;
 use crate::tls::ClientSecurity;
 use crate::token::Token;
 
 /// The longest name of a path on the wire, in bytes.
 const MAX_NAME: usize = 64;
-
-/// One way to the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathConfig {
-    /// Its name in statistics and messages, at most 64 bytes.
-    pub name: String,
-    /// Where it leaves this machine.
-    pub bind: Bind,
-    /// What it is for, and the most it may carry in each direction, all connections together.
-    pub policy: PathPolicy,
-    /// The kernel's congestion control on it, in both directions, or `auto`; that of the client if
-    /// `None`.
-    pub congestion: Option<String>,
-}
-
-impl PathConfig {
-    /// A path called `name` that leaves through `bind`: active, without a cap.
-    pub fn new(name: impl Into<String>, bind: Bind) -> Self {
-        Self { name: name.into(), bind, policy: PathPolicy::default(), congestion: None }
-    }
-
-    /// The same path for another use.
-    #[must_use]
-    pub fn role(mut self, role: Role) -> Self {
-        self.policy.role = role;
-        self
-    }
-
-    /// The same path, carrying at most `rate` in each direction: bytes of streams and the headers
-    /// of their records, all connections of the client together.
-    #[must_use]
-    pub fn cap(mut self, rate: Bitrate) -> Self {
-        self.policy.cap = Some(rate);
-        self
-    }
-
-    /// The same path under another congestion control of the kernel, in both directions.
-    #[must_use]
-    pub fn congestion(mut self, name: impl Into<String>) -> Self {
-        self.congestion = Some(name.into());
-        self
-    }
-}
-
-/// What all connections of a client have in common.
-pub(crate) struct Settings {
-    /// Each path with the server's address on it.
-    pub(crate) paths: Vec<(PathConfig, ServerAddr)>,
-    /// The number of each path, the same in all connections.
-    pub(crate) ids: Vec<PathId>,
-    /// Counts the changes of the client's paths.
-    pub(crate) revision: u64,
-    pub(crate) common: Arc<Common>,
-    pub(crate) security: ClientSecurity,
-    pub(crate) server_name: Option<ServerName<'static>>,
-    pub(crate) token: Option<Token>,
-    pub(crate) socket: SocketOptions,
-    pub(crate) session: SessionConfig,
-    pub(crate) memory: MemoryBudget,
-    /// What the first subflow says; the dialer fills in path and subflow.
-    pub(crate) hello: Hello,
-    pub(crate) handshake_timeout: Duration,
-    pub(crate) grace: Duration,
-    pub(crate) seed: u64,
-    /// What the connections know of each path.
-    pub(crate) knowledge: Vec<Arc<PathKnowledge>>,
-}
-
-impl Settings {
-    /// The machine's links from here on; `None` where they cannot be watched.
-    pub(crate) fn links(&self) -> Option<LinkWatch> {
-        self.common.links.get_or_init(LinkWatch::start).as_ref().map(LinkWatch::subscribe)
-    }
-
-    /// Whether a server of these settings is one of the others'.
-    pub(crate) fn shares_server(&self, other: &Self) -> bool {
-        self.paths.iter().any(|(_, server)| other.paths.iter().any(|(_, theirs)| theirs == server))
-    }
-
-    /// The settings of sockets on a path.
-    pub(crate) fn socket_options(&self, path: &PathConfig) -> SocketOptions {
-        let congestion = match &path.congestion {
-            Some(name) => Choice::of(name),
-            None => self.socket.congestion.clone(),
-        };
-        SocketOptions { congestion, ..self.socket.clone() }
-    }
-
-    /// What is said of the path `index`.
-    pub(crate) fn note(&self, index: usize) -> PolicyNote {
-        PolicyNote { revision: self.revision, policy: self.paths[index].0.policy }
-    }
-
-    /// The place of a path among them, while it is there.
-    pub(crate) fn index(&self, path: PathId) -> Option<usize> {
-        self.ids.iter().position(|&id| id == path)
-    }
-
-    /// Whether the path `index` leaves the first word to others: it is not active, and others are.
-    pub(crate) fn is_reserve(&self, index: usize) -> bool {
-        let is_active = |(path, _): &(PathConfig, ServerAddr)| path.policy.role == Role::Active;
-        !is_active(&self.paths[index]) && self.paths.iter().any(is_active)
-    }
-}
-
-/// What clients of the same paths have in common, whatever becomes of their settings.
-#[derive(Debug, Default)]
-pub(crate) struct Common {
-    /// By this number the server knows their connections as one client's.
-    group: [u8; 16],
-    /// The rate caps of what is sent.
-    pub(crate) caps: Arc<Caps>,
-    /// Every path there has been: the index is its number.
-    paths: Mutex<Vec<KnownPath>>,
-    revisions: AtomicU64,
-    /// Numbers the connections, each of which has random streams of its own.
-    connections: AtomicU64,
-    /// The machine's links, watched since the first connection.
-    links: OnceLock<Option<LinkWatch>>,
-    /// Changes when the server has answered on some path.
-    pub(crate) answers: watch::Sender<()>,
-}
-
-#[derive(Debug)]
-struct KnownPath {
-    name: String,
-    bind: Bind,
-    server: ServerAddr,
-    knowledge: Arc<PathKnowledge>,
-}
-
-impl Common {
-    /// The number and the knowledge of a path: the same if name and both ends are.
-    fn path(&self, path: &PathConfig, server: &ServerAddr) -> (PathId, Arc<PathKnowledge>) {
-        let mut known = self.paths.lock().expect("nobody panics with it");
-        let is_it =
-            |k: &KnownPath| k.name == path.name && k.bind == path.bind && k.server == *server;
-        let index = known.iter().position(is_it).unwrap_or(known.len());
-        if index == known.len() {
-            known.push(KnownPath {
-                name: path.name.clone(),
-                bind: path.bind.clone(),
-                server: server.clone(),
-                knowledge: Arc::default(),
-            });
-        }
-        (PathId(index as u64), Arc::clone(&known[index].knowledge))
-    }
-}
 
 /// Makes connections to one server over the same paths. Cloning is cheap.
 #[derive(Clone)]
@@ -508,12 +360,12 @@ impl ClientBuilder {
         scheduler.check_paths(active).map_err(|error| Error::Invalid(error.to_string()))?;
         let common = match self.beside.take() {
             Some(common) => common,
-            None => Arc::new(Common { group: random()?, ..Common::default() }),
+            None => Arc::new(Common::of_group(random()?)),
         };
         let known = paths.iter().map(|(path, server)| common.path(path, server));
         let (ids, knowledge): (Vec<_>, Vec<_>) = known.unzip();
         let forward = forward.map(|index| ids[index]);
-        let longest = self.longest_message.map(crate::messages::checked).transpose()?;
+        let longest = self.longest_message.map(longest_message).transpose()?;
         let session = SessionConfig {
             scheduler,
             scheduler_config: SchedulerConfig {
@@ -559,7 +411,7 @@ impl ClientBuilder {
             hello,
             handshake_timeout: self.handshake_timeout,
             grace: self.grace,
-            seed: self.seed.map_or_else(crate::handshake::random_seed, Ok)?,
+            seed: self.seed.map_or_else(random_seed, Ok)?,
         })
     }
 
@@ -622,10 +474,4 @@ impl ClientBuilder {
 fn parse_name(name: &str) -> Result<ServerName<'static>, Error> {
     ServerName::try_from(name.to_owned())
         .map_err(|_| Error::Invalid(format!("'{name}' is no name a certificate is issued to")))
-}
-
-/// Says which schedulers there are.
-pub(crate) fn unknown_scheduler(name: &str) -> Error {
-    let known: Vec<&str> = weftline_core::scheduler::all().map(|entry| entry.name).collect();
-    Error::UnknownScheduler { name: name.to_owned(), known: known.join(", ") }
 }

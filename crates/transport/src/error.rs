@@ -9,8 +9,8 @@ use weftline_core::ByteCount;
 use weftline_core::life::Cause;
 use weftline_core::session::SessionError;
 
-use crate::socket::Bind;
-use crate::tls::Fingerprint;
+use crate::bind::Bind;
+use crate::fingerprint::Fingerprint;
 
 const fn no_path(after: Duration, delivered: u64, received: u64) -> Cause {
     Cause::NoPath { after, delivered, received }

@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use ring::hmac;
-use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::sync::oneshot;
 use weftline_core::wire::{
     Greeting, Hello, HelloNonce, HelloReply, Join, JoinReply, Record, WireError, check_join_address,
@@ -21,31 +20,12 @@ use weftline_core::wire::{
 
 use crate::channel::{self, Channel, Parts};
 use crate::error::Error;
+use crate::random::random;
 use crate::refusal::{self, printable};
 use crate::token::Token;
 
 /// The exporter label (RFC 8446 §7.5) under which a join's proof is bound to its channel.
 const JOIN_LABEL: &str = "EXPORTER-weftline-join";
-
-/// A number to seed random streams that need not be secret.
-///
-/// # Errors
-/// When the system has no randomness to give.
-pub(crate) fn random_seed() -> Result<u64, Error> {
-    Ok(u64::from_ne_bytes(random()?))
-}
-
-/// Secret random bytes.
-///
-/// # Errors
-/// When the system has no randomness to give.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    SystemRandom::new()
-        .fill(&mut bytes)
-        .map_err(|_| Error::Invalid("the system gives no random numbers".to_owned()))?;
-    Ok(bytes)
-}
 
 /// A connection's public number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -199,17 +179,17 @@ pub(crate) fn hello(
     channel: Channel,
     mut hello: Hello,
     token: Option<&Token>,
-) -> Result<(Parts, Answer), Error> {
+) -> Result<(Parts, Awaited, Answer), Error> {
     if let Some(token) = token {
         hello.token = token.prove(&channel)?.into();
     }
     let (told, answer) = oneshot::channel();
     let messages = hello.messages > 0;
-    let mut parts = channel.into_parts(Some(&Record::Hello(hello)));
+    let parts = channel.into_parts(Some(&Record::Hello(hello)));
     let (peer, is_plain) = (parts.peer, parts.tls.is_none());
     let greeting = Greeting::default();
-    parts.awaited = Some(Awaited { greeting, peer, is_plain, messages, told });
-    Ok((parts, answer))
+    let awaited = Awaited { greeting, peer, is_plain, messages, told };
+    Ok((parts, awaited, answer))
 }
 
 /// Adds a subflow on `channel` to the connection of `keys` (client); `join` says all but number and

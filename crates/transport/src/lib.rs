@@ -56,27 +56,36 @@
 #[doc = include_str!("../../../docs/library.md")]
 struct LibraryPage;
 
+mod about;
 mod address;
+mod bind;
 mod channel;
+mod checks;
 mod cipher;
 mod client;
 mod clock;
 mod congestion;
 mod connection;
+mod control;
 mod coupling;
 mod dial;
 mod error;
 mod events;
+mod fingerprint;
 mod forward;
 mod gather;
 mod handshake;
+mod knowledge;
 mod limits;
 mod links;
 mod memory;
 mod messages;
 mod paths;
 mod policy;
+mod race;
+mod random;
 mod server;
+mod settings;
 mod shared;
 mod socket;
 mod stats;
@@ -90,22 +99,24 @@ pub mod refusal;
 pub mod status;
 
 pub use address::{ParseServerAddrError, ServerAddr};
-pub use client::{Client, ClientBuilder, PathConfig};
+pub use bind::Bind;
+pub use client::{Client, ClientBuilder};
 pub use congestion::{CongestionInUse, check_congestion, congestion_controls};
-pub use connection::{Connection, ConnectionStats, Control, ReadHalf, WriteHalf};
+pub use connection::{Connection, ReadHalf, WriteHalf};
+pub use control::{ConnectionStats, Control};
 pub use coupling::set_coupler;
 pub use error::Error;
 pub use events::{PathEvent, PathEventKind};
+pub use fingerprint::{Fingerprint, ParseFingerprintError};
 pub use forward::{Forwarder, LocalService, Relayed, SocksUsers, Target, relay, serve};
 pub use limits::Limits;
 pub use memory::MemoryBudget;
 pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};
 pub use server::{Server, ServerBuilder, ServerControl};
-pub use socket::Bind;
+pub use settings::PathConfig;
 pub use stats::{ProcessStats, process_stats, refusals};
 pub use tls::{
-    ClientSecurity, ClientTls, Fingerprint, Identity, ParseFingerprintError, ServerSecurity,
-    ServerTls, Trust, default_state_dir,
+    ClientSecurity, ClientTls, Identity, ServerSecurity, ServerTls, Trust, default_state_dir,
 };
 pub use token::Token;
 pub use weftline_core::session::{Incoming, Message, MessageFate, MessageId, Outcome, SendError};

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use weftline_core::Instant;
 
 use crate::error::Error;
-use crate::tls::Fingerprint;
+use crate::fingerprint::Fingerprint;
 
 /// Addresses whose failed attempts are remembered; with more, those nearest to forgiveness go.
 const MAX_FAILING: usize = 4096;

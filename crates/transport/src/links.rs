@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use crate::socket::Bind;
+use crate::bind::Bind;
 use crate::sys;
 
 /// The groups of messages wanted: links, addresses, and routes, which follow their addresses by a

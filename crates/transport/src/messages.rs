@@ -9,13 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use weftline_core::ByteCount;
-use weftline_core::session::{
-    Incoming, MAX_LONGEST_MESSAGE, MessageFate, MessageId, MessageOptions, SendError,
-};
+use weftline_core::session::{Incoming, MessageFate, MessageId, MessageOptions, SendError};
 
 use crate::clock;
-use crate::connection::{Connection, Control, Handle};
+use crate::connection::{Connection, Handle};
+use crate::control::Control;
 use crate::error::Error;
+pub use crate::shared::MessageError;
 use crate::shared::Shared;
 use crate::turn::Turn;
 
@@ -68,17 +68,6 @@ pub struct SendOptions {
     /// What the application calls the message, below 2^62. The peer gets it with the message, or
     /// with the notice that it was dropped.
     pub tag: u64,
-}
-
-/// Why a message was not taken for sending.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum MessageError {
-    /// The connection failed.
-    #[error(transparent)]
-    Failed(Arc<Error>),
-    /// This message cannot be sent, or not now.
-    #[error(transparent)]
-    Refused(#[from] SendError),
 }
 
 impl Messages {
@@ -288,16 +277,4 @@ impl Connection {
         let receiver = MessageReceiver { handle, turn: Turn::default() };
         Ok(Messages { sender, receiver })
     }
-}
-
-/// The longest message that is to be taken, if it can be agreed upon.
-///
-/// # Errors
-/// [`Error::Invalid`] if it cannot.
-pub(crate) fn checked(longest: ByteCount) -> Result<ByteCount, Error> {
-    if (1..=MAX_LONGEST_MESSAGE).contains(&longest.as_u64()) {
-        return Ok(longest);
-    }
-    let most = ByteCount::new(MAX_LONGEST_MESSAGE);
-    Err(Error::Invalid(format!("the longest message has 1 B to {most}, {longest} is not in it")))
 }

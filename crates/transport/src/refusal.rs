@@ -1,12 +1,5 @@
 //! Why a server refuses a hello or a join, as the numbers that go over the wire
-//! (docs/protocol.md), and what it says of that in its own log.
-
-use std::sync::Mutex;
-
-use weftline_core::Instant;
-
-use crate::clock;
-use crate::error::Error;
+//! (docs/protocol.md).
 
 /// The server is at one of its limits; trying again later may help.
 pub const BUSY: u64 = 1;
@@ -45,47 +38,6 @@ const fn is_format(c: char) -> bool {
             | '\u{feff}'
             | '\u{e0000}'..='\u{e007f}'
     )
-}
-
-/// Says in the log whom the server turned away and why, at most so often in a second: anybody can
-/// make it say so.
-#[derive(Default)]
-pub(crate) struct RefusalLog(Mutex<Said>);
-
-#[derive(Default)]
-struct Said {
-    second: u64,
-    said: u32,
-    unsaid: u32,
-}
-
-impl RefusalLog {
-    const PER_SECOND: u32 = 10;
-
-    pub(crate) fn log(&self, error: &Error) {
-        // Clients come and go, and a path may come up just when its connection is over.
-        let ordinary = matches!(error, Error::ClosedInHandshake { .. })
-            || matches!(error, Error::RefusedPeer { code: JOIN, .. });
-        if ordinary {
-            tracing::debug!("{error}");
-            return;
-        }
-        let second = clock::now().since(Instant::ZERO).as_secs();
-        let mut now = self.0.lock().expect("the log's users do not panic");
-        if now.second != second {
-            if now.unsaid > 0 {
-                tracing::warn!("{} more were refused", now.unsaid);
-            }
-            *now = Said { second, ..Said::default() };
-        }
-        if now.said < Self::PER_SECOND {
-            now.said += 1;
-            tracing::warn!("{error}");
-        } else {
-            now.unsaid += 1;
-            tracing::debug!("{error}");
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! peers come in is in `door`.
 
 mod door;
+mod refusals;
 mod sessions;
 
 use std::fmt;
@@ -18,28 +19,22 @@ use weftline_core::session::{
 };
 use weftline_core::wire::{MAX_JOIN_ADDRESSES, check_join_address};
 
+use self::refusals::RefusalLog;
 use self::sessions::Tables;
+use crate::checks::{IDLE_TIMEOUT, check_idle_timeout, check_max_memory, longest_message};
 use crate::congestion;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{Numbering, SessionKeys};
 use crate::limits::{Gate, Limits};
-use crate::memory::{LEAST_RECEIVE, MemoryBudget};
+use crate::memory::MemoryBudget;
 use crate::policy::Groups;
-use crate::refusal::RefusalLog;
 use crate::socket::{self, SocketOptions};
 use crate::tls::ServerSecurity;
 use crate::token::Token;
 
 /// Connections that wait to be accepted by the application.
 const ACCEPT_QUEUE: usize = 128;
-
-/// How long a connection lives without a word from its peer: half as much again as the 30 s after
-/// which the kernel gives up a socket on a path that is cut, so that a cut is told from a peer that
-/// is gone and gets its grace.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
-/// The least that it may be set to.
-const LEAST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Describes a [`Server`].
 #[derive(Clone, Debug)]
@@ -199,7 +194,7 @@ impl ServerBuilder {
             handshake_timeout: self.limits.handshake_timeout,
             answer_time: self.limits.answer_time,
             gate: Gate::new(self.limits),
-            longest_message: self.longest_message.map(crate::messages::checked).transpose()?,
+            longest_message: self.longest_message.map(longest_message).transpose()?,
             memory: self.memory,
             socket: self.socket,
             decoy: SessionKeys::random()?,
@@ -410,26 +405,4 @@ fn check_join_addresses(addresses: &[SocketAddr]) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Refuses a time that slow answers would take.
-pub(crate) fn check_idle_timeout(timeout: Duration) -> Result<(), Error> {
-    if timeout >= LEAST_IDLE_TIMEOUT {
-        return Ok(());
-    }
-    let message = format!(
-        "a peer that does not answer is given up after {LEAST_IDLE_TIMEOUT:?} or more, not after \
-         {timeout:?}"
-    );
-    Err(Error::Invalid(message))
-}
-
-/// Refuses a bound of memory that a session would silently change.
-pub(crate) fn check_max_memory(memory: ByteCount) -> Result<(), Error> {
-    let (least, most) = (ByteCount::new(LEAST_RECEIVE), ByteCount::mib(64 << 10));
-    if (least..=most).contains(&memory) {
-        return Ok(());
-    }
-    let message = format!("a connection's memory is {least} to {most}, {memory} is not");
-    Err(Error::Invalid(message))
 }

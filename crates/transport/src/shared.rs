@@ -25,7 +25,9 @@ use weftline_core::session::{
 use weftline_core::wire::PolicyNote;
 use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 
+pub use self::messages::MessageError;
 pub(crate) use self::stream::WriteError;
+use crate::about::{About, ConnectionStatus};
 use crate::clock;
 use crate::congestion::CongestionInUse;
 use crate::error::Error;
@@ -35,7 +37,6 @@ use crate::memory::{Lease, SUBFLOW};
 use crate::policy::Caps;
 use crate::socket::TcpInfo;
 use crate::stats::COUNTERS;
-use crate::status::{About, ConnectionStatus};
 
 /// Events kept for a slow subscriber; older ones are dropped for it.
 const EVENT_CAPACITY: usize = 64;
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     has_answered: AtomicBool,
     /// The server's number of it, once that has answered (client).
     id: OnceLock<SessionId>,
+    /// Called when nothing is left of it.
+    on_gone: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 struct Inner {
@@ -183,6 +186,7 @@ impl Shared {
             opened_at: now,
             has_answered: AtomicBool::new(false),
             id: OnceLock::new(),
+            on_gone: Mutex::new(None),
         });
         tokio::spawn(life::run_timer(Arc::clone(&shared)));
         shared
@@ -201,6 +205,11 @@ impl Shared {
         };
         self.fire(effects);
         result
+    }
+
+    /// Calls `done` when nothing is left of the connection, before that is told to anybody.
+    pub(crate) fn on_gone(&self, done: Box<dyn FnOnce() + Send>) {
+        *self.on_gone.lock().expect("nobody panics with it") = Some(done);
     }
 
     /// Looks at the connection. Nothing follows from that.

@@ -5,21 +5,20 @@
 //! is committed to a path before it can leave, and `TCP_INFO`, which tells a scheduler how the
 //! path is doing.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::task::JoinSet;
 use weftline_core::Bitrate;
 
+use crate::bind::Bind;
 use crate::congestion::{self, Choice};
 use crate::error::Error;
+use crate::race::race;
 use crate::sys;
 
 /// Bounds of `TCP_NOTSENT_LOWAT` in bytes: below, every wake-up moves too little; above, data is
@@ -28,41 +27,8 @@ const LOWAT_MIN: u32 = 16 << 10;
 const LOWAT_MAX: u32 = 256 << 10;
 /// The unsent data a socket may hold, as time at the path's delivery rate.
 const LOWAT_TIME: Duration = Duration::from_millis(5);
-/// How long a server may take to answer before the next address is tried beside it (RFC 8305 §8).
-const STAGGER: Duration = Duration::from_millis(250);
 /// Connections the kernel completes before we accept them.
 const BACKLOG: i32 = 1024;
-
-/// Where a path leaves this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bind {
-    /// Wherever the routing table says.
-    Any,
-    /// From this local address.
-    Address(IpAddr),
-    /// Through this network interface (`SO_BINDTODEVICE` where permitted, else from the
-    /// interface's address).
-    Interface(String),
-}
-
-impl FromStr for Bind {
-    type Err = std::convert::Infallible;
-
-    /// An IP address is an address, anything else the name of an interface.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address))
-    }
-}
-
-impl fmt::Display for Bind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Any => f.write_str("any interface"),
-            Self::Address(address) => address.fmt(f),
-            Self::Interface(name) => f.write_str(name),
-        }
-    }
-}
 
 impl Bind {
     /// Checks that this machine has the interface or address now.
@@ -136,8 +102,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// Connects from `bind` to the first of `servers` that answers. They are tried in order, the next
-/// one when the last has failed or has not answered for [`STAGGER`] (RFC 8305 §5).
+/// Connects from `bind` to the first of `servers` that answers.
 ///
 /// # Errors
 /// That of the first server, when all have failed.
@@ -146,28 +111,12 @@ pub(crate) async fn connect_any(
     servers: &[SocketAddr],
     options: &SocketOptions,
 ) -> Result<TcpStream, Error> {
-    let mut dials = JoinSet::new();
-    let mut rest = servers.iter().copied();
-    let mut errors: Vec<(SocketAddr, Error)> = Vec::new();
-    loop {
-        if let Some(server) = rest.next() {
-            let (bind, options) = (bind.clone(), options.clone());
-            dials.spawn(async move { (server, connect(&bind, server, &options).await) });
-        } else if dials.is_empty() {
-            let place = |server: &SocketAddr| servers.iter().position(|other| other == server);
-            let told = errors.into_iter().min_by_key(|(server, _)| place(server));
-            let none = || Error::Invalid("no address to connect to".to_owned());
-            return Err(told.map_or_else(none, |(_, error)| error));
-        }
-        tokio::select! {
-            Some(dial) = dials.join_next() => match dial {
-                Ok((_, Ok(stream))) => return Ok(stream),
-                Ok((server, Err(error))) => errors.push((server, error)),
-                Err(error) => return Err(Error::Socket(io::Error::other(error))),
-            },
-            () = tokio::time::sleep(STAGGER), if rest.len() > 0 => {}
-        }
-    }
+    let connected = race(servers.to_vec(), |server| {
+        let (bind, options) = (bind.clone(), options.clone());
+        async move { connect(&bind, server, &options).await }
+    });
+    let none = || Err(Error::Invalid("no address to connect to".to_owned()));
+    connected.await.unwrap_or_else(none)
 }
 
 /// A listener on `address`.

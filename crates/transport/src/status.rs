@@ -6,113 +6,22 @@
 //! does not fit is counted under [`OTHER`].
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::sync::broadcast;
-use weftline_core::ByteCount;
-use weftline_core::session::SessionStats;
 
-use crate::congestion::CongestionInUse;
-use crate::connection::{Connection, Control};
-use crate::refusal::printable;
+use crate::about::About;
+pub use crate::about::ConnectionStatus;
+use crate::control::Control;
 use crate::shared::Shared;
 
 /// Paths, and clients, that are counted by their own names.
 pub const MAX_NAMES: usize = 64;
 /// The name under which all others are counted.
 pub const OTHER: &str = "other";
-/// The longest label, in characters.
-const MAX_LABEL: usize = 128;
 /// New connections that a slow listener has not been told of yet; older ones are dropped for it.
 const OPENED_CAPACITY: usize = 1024;
-
-/// What is known of a connection from outside.
-#[derive(Debug)]
-pub(crate) struct About {
-    peer: SocketAddr,
-    client: Option<Arc<str>>,
-    label: Mutex<Option<Arc<str>>>,
-}
-
-impl About {
-    pub(crate) fn new(peer: SocketAddr, client: Option<String>) -> Self {
-        Self { peer, client: client.map(Arc::from), label: Mutex::new(None) }
-    }
-
-    pub(crate) const fn peer(&self) -> SocketAddr {
-        self.peer
-    }
-
-    pub(crate) fn client(&self) -> Option<&str> {
-        self.client.as_deref()
-    }
-
-    pub(crate) fn label(&self) -> Option<Arc<str>> {
-        self.label.lock().expect("nobody panics with it").clone()
-    }
-}
-
-/// A connection as it is now.
-#[derive(Clone, Debug)]
-pub struct ConnectionStatus {
-    /// Its number in this process: 0 is the first. Never used again.
-    pub number: u64,
-    /// The peer's address on the first subflow.
-    pub peer: SocketAddr,
-    /// Who the client is (server), as in [`Control::client`].
-    pub client: Option<Arc<str>>,
-    /// What it is used for, as said by [`Control::set_label`]; `None` while it is only kept ready.
-    pub label: Option<Arc<str>>,
-    /// The scheduler of this side's direction.
-    pub scheduler: &'static str,
-    /// How long there has been a connection.
-    pub age: Duration,
-    /// Memory promised to it: what the peer may send unasked for, what may be held to send, and the
-    /// buffers of its subflows.
-    pub memory: ByteCount,
-    /// Bytes held to send: not acknowledged yet.
-    pub send_held: ByteCount,
-    /// Its counters.
-    pub stats: SessionStats,
-    /// The name of each path in them.
-    pub names: BTreeMap<weftline_core::PathId, Arc<str>>,
-    /// The other end's address on each path that has a subflow.
-    pub peers: BTreeMap<weftline_core::PathId, SocketAddr>,
-    /// What this end's socket runs on each path that has a subflow.
-    pub congestion: BTreeMap<weftline_core::PathId, CongestionInUse>,
-}
-
-impl ConnectionStatus {
-    /// Stream bytes that the peer has acknowledged in order, and that were received in order.
-    pub fn moved(&self) -> u64 {
-        self.stats.acknowledged.saturating_add(self.stats.delivered)
-    }
-}
-
-impl Control {
-    /// The connection's number in this process: 0 is the first. Never used again.
-    pub fn number(&self) -> u64 {
-        self.shared.number
-    }
-
-    /// Says what the connection is used for, in status displays. At most 128 characters are kept.
-    pub fn set_label(&self, label: &str) {
-        let label: String = printable(label).chars().take(MAX_LABEL).collect();
-        *self.about.label.lock().expect("nobody panics with it") = Some(label.into());
-    }
-
-    /// What the connection is used for; `None` while it is only kept ready.
-    pub fn label(&self) -> Option<Arc<str>> {
-        self.about.label()
-    }
-
-    /// The connection as it is now.
-    pub fn status(&self) -> ConnectionStatus {
-        self.shared.status(&self.about)
-    }
-}
 
 /// What has been carried, by connections under way and by those that are over.
 #[derive(Clone, Debug, Default)]
@@ -250,9 +159,10 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 /// Lists a connection from now on.
-pub(crate) fn register(connection: &Connection) {
-    let (number, shared) = (connection.number(), Arc::downgrade(&connection.shared));
-    let entry = Entry { shared, about: Arc::clone(&connection.about) };
+pub(crate) fn register(control: &Control) {
+    let (number, shared) = (control.number(), Arc::downgrade(&control.shared));
+    control.shared.on_gone(Box::new(move || forget(number)));
+    let entry = Entry { shared, about: Arc::clone(&control.about) };
     let mut registry = registry();
     registry.live.insert(number, entry);
     if let Some(opened) = &registry.opened {
@@ -262,7 +172,7 @@ pub(crate) fn register(connection: &Connection) {
 }
 
 /// The connection is over and its last subflow gone.
-pub(crate) fn forget(number: u64) {
+fn forget(number: u64) {
     let control = registry().live.get(&number).and_then(Entry::control);
     let status = control.map(|control| control.status());
     let mut registry = registry();

@@ -223,14 +223,15 @@ impl Announcer {
     }
 }
 
-/// Brings a subflow into the connection and runs it until it ends; `None` when the connection is
-/// over. The subflow goes on when the [`Running`] is dropped.
+/// Brings a subflow into the connection and runs it until it ends, once the server has said what is
+/// `awaited`, if anything; `None` when the connection is over. The subflow goes on when the [`Running`] is dropped.
 pub(crate) fn start(
     shared: &Arc<Shared>,
     id: SubflowId,
     path: PathId,
     name: &Arc<str>,
     parts: Parts,
+    awaited: Option<Awaited>,
 ) -> Option<Running> {
     let local = parts.stream.local_addr().unwrap_or(parts.peer);
     let peer = parts.peer;
@@ -243,7 +244,7 @@ pub(crate) fn start(
     let (shared, name, is_up) = (Arc::clone(shared), Arc::clone(name), AtomicBool::new(false));
     let congestion = parts.congestion;
     let announcer = Arc::new(Announcer { shared, id, path, name, local, peer, congestion, is_up });
-    if parts.awaited.is_none() {
+    if awaited.is_none() {
         announcer.up();
     }
     let (stop, stopped) = oneshot::channel();
@@ -258,7 +259,7 @@ pub(crate) fn start(
         room: READ_LEAST,
         closed: false,
     };
-    let reading = read(source, parts.input, parts.awaited);
+    let reading = read(source, parts.input, awaited);
     let shared = Arc::clone(&announcer.shared);
     let writing = write(shared, id, attached.wake, Arc::clone(&socket), parts.first);
     tokio::spawn(async move {

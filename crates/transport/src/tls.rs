@@ -9,7 +9,6 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -23,7 +22,8 @@ use rustls::{
 };
 
 use crate::error::Error;
-use crate::handshake::random_seed;
+use crate::fingerprint::Fingerprint;
+use crate::random::random_seed;
 
 /// The protocol name both sides offer, so that a browser or a web server on the other end is told
 /// apart in the TLS handshake already (RFC 7301).
@@ -32,60 +32,6 @@ pub(crate) const ALPN: &[u8] = b"weftline";
 const IDENTITY_FILE: &str = "identity.pem";
 /// The name in a self-made certificate; clients compare the fingerprint, not the name.
 const SELF_SIGNED_NAME: &str = "weftline";
-
-/// The SHA-256 hash of a certificate, written `sha256:` and 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fingerprint([u8; 32]);
-
-impl Fingerprint {
-    /// That of a certificate in DER form.
-    pub fn of(certificate: &[u8]) -> Self {
-        let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("sha256:")?;
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-/// A text that is no fingerprint.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{0}' is no fingerprint; write sha256: and 64 hexadecimal digits, as the server prints it"
-)]
-pub struct ParseFingerprintError(String);
-
-impl FromStr for Fingerprint {
-    type Err = ParseFingerprintError;
-
-    /// Reads the printed form; upper case and colons between the bytes are fine.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parse = || {
-            let (name, digits) = text.trim().split_once(':')?;
-            let digits: Vec<u8> = digits.bytes().filter(|&b| b != b':').collect();
-            if !name.eq_ignore_ascii_case("sha256") || digits.len() != 64 {
-                return None;
-            }
-            let mut hash = [0; 32];
-            for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-                let digit = |d: u8| char::from(d).to_digit(16);
-                *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
-            }
-            Some(Self(hash))
-        };
-        parse().ok_or_else(|| ParseFingerprintError(text.to_owned()))
-    }
-}
 
 /// How a client secures its subflows.
 #[derive(Clone, Debug)]

@@ -11,8 +11,8 @@ use ring::hmac;
 
 use crate::channel::Channel;
 use crate::error::Error;
+use crate::fingerprint::Fingerprint;
 use crate::limits::ClientId;
-use crate::tls::Fingerprint;
 
 /// The exporter label (RFC 8446 §7.5) under which a token's proof is bound to its channel.
 const LABEL: &str = "EXPORTER-weftline-token";

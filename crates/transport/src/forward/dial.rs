@@ -6,14 +6,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::{TcpStream, lookup_host};
-use tokio::task::JoinSet;
 
 use crate::address::ServerAddr;
+use crate::race::race;
 
 /// How long the target may take to accept a connection, all its addresses together.
 const TARGET_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an address has before the next is tried beside it (RFC 8305 §5).
-const HEAD_START: Duration = Duration::from_millis(250);
 /// The most addresses tried.
 const MAX_ADDRESSES: usize = 16;
 
@@ -24,7 +22,7 @@ const MAX_ADDRESSES: usize = 16;
 pub(super) async fn connect(target: &ServerAddr) -> io::Result<TcpStream> {
     let connecting = async {
         let found = lookup_host(target.to_string()).await?;
-        race(by_turns(found)).await
+        first_of(by_turns(found)).await
     };
     let connected = tokio::time::timeout(TARGET_TIMEOUT, connecting).await;
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -48,35 +46,9 @@ fn by_turns(found: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     turns
 }
 
-async fn race(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut waiting = addresses.into_iter();
-    let mut attempts = JoinSet::new();
-    let mut failed = None;
-    loop {
-        let more = match waiting.next() {
-            Some(address) => {
-                attempts.spawn(TcpStream::connect(address));
-                waiting.len() > 0
-            }
-            None => false,
-        };
-        // Until this one's head start is over or another attempt has come to something.
-        let head_start = async {
-            if more { tokio::time::sleep(HEAD_START).await } else { std::future::pending().await }
-        };
-        tokio::select! {
-            () = head_start => {}
-            done = attempts.join_next() => match done {
-                Some(Ok(Ok(stream))) => return Ok(stream),
-                Some(Ok(Err(error))) => failed = failed.or(Some(error)),
-                Some(Err(error)) => failed = failed.or(Some(io::Error::other(error))),
-                None => {
-                    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-                    return Err(failed.unwrap_or_else(none));
-                }
-            },
-        }
-    }
+async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let none = || Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    race(addresses, TcpStream::connect).await.unwrap_or_else(none)
 }
 
 #[cfg(test)]
@@ -112,16 +84,16 @@ mod tests {
         let (_held, refusing) = refusing();
         let live = std::net::TcpListener::bind("[::1]:0").unwrap();
         let live = live.local_addr().map(|address| (live, address)).unwrap();
-        let stream = race(vec![dead, refusing, live.1]).await.unwrap();
+        let stream = first_of(vec![dead, refusing, live.1]).await.unwrap();
         assert_eq!(stream.peer_addr().unwrap(), live.1);
     }
 
     #[tokio::test]
     async fn when_none_answers_the_first_reason_is_told() {
         let (_held, refusing) = refusing();
-        let error = race(vec![refusing, refusing]).await.unwrap_err();
+        let error = first_of(vec![refusing, refusing]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        assert_eq!(race(Vec::new()).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(first_of(Vec::new()).await.unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

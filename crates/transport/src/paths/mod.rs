@@ -19,12 +19,13 @@ use weftline_core::wire::{HelloNonce, PolicyNote};
 use weftline_core::{Instant, PathId, PathPolicy, Role, SubflowId};
 
 use self::steps::{Step, Underway};
-use crate::client::Settings;
 use crate::clock;
 use crate::error::Error;
 use crate::events::PathEventKind;
-use crate::handshake::{self, Accepted};
+use crate::handshake::Accepted;
 use crate::links::LinkWatch;
+use crate::random::random;
+use crate::settings::Settings;
 use crate::shared::{Shared, path_event};
 use crate::subflow::{Running, SubflowEnd};
 
@@ -104,7 +105,7 @@ impl Paths {
         let timeout = settings.handshake_timeout;
         Ok(Self {
             number,
-            nonce: HelloNonce(handshake::random()?),
+            nonce: HelloNonce(random()?),
             manager: PathManager::new(plans, timeout, None, clock::now()),
             shared: None,
             accepted: None,

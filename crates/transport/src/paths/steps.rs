@@ -13,13 +13,13 @@ use weftline_core::{PathId, SubflowId};
 
 use super::{Paths, Stage, Watched};
 use crate::channel::{Channel, Parts};
-use crate::client::Settings;
 use crate::clock;
 use crate::dial;
 use crate::error::Error;
 use crate::handshake::{self, Accepted};
 use crate::memory::unasked;
 use crate::refusal;
+use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::socket::TcpInfo;
 use crate::subflow::{self, Running, SubflowEnd};
@@ -115,8 +115,15 @@ impl Paths {
             congestion: settings.socket_options(config).congestion.on_wire(),
             ..settings.hello.clone()
         };
-        let (parts, answer) = handshake::hello(channel, hello, settings.token.as_ref())?;
-        let running = subflow::start(&shared, subflow, path, &config.name.as_str().into(), parts);
+        let (parts, awaited, answer) = handshake::hello(channel, hello, settings.token.as_ref())?;
+        let running = subflow::start(
+            &shared,
+            subflow,
+            path,
+            &config.name.as_str().into(),
+            parts,
+            Some(awaited),
+        );
         underway.running = Some(running.ok_or(Error::ClosedInHandshake { peer })?);
         underway.subflow = Some(subflow);
         underway.task = self.steps.spawn(async move {
@@ -219,7 +226,7 @@ impl Paths {
             return Ok(());
         };
         let name = self.settings.paths[index].0.name.as_str().into();
-        let running = subflow::start(shared, subflow, underway.path, &name, parts);
+        let running = subflow::start(shared, subflow, underway.path, &name, parts, None);
         underway.running = Some(running.ok_or(Error::ClosedInHandshake { peer })?);
         self.came_up(attempt);
         Ok(())

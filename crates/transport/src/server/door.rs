@@ -17,7 +17,7 @@ use weftline_core::{PathId, SubflowId};
 use super::sessions::{Session, Tables, use_number};
 use super::{Live, State};
 use crate::channel::Channel;
-use crate::client::unknown_scheduler;
+use crate::checks::unknown_scheduler;
 use crate::clock;
 use crate::congestion::{self, Choice};
 use crate::connection::Connection;
@@ -447,7 +447,7 @@ impl State {
         let (subflow, path, name) = (SubflowId(subflow), PathId(path.0), path.1);
         let name = printable(name).into();
         let parts = channel.into_parts(reply);
-        let running = subflow::start(shared, subflow, path, &name, parts);
+        let running = subflow::start(shared, subflow, path, &name, parts, None);
         let mut tables = self.tables();
         let Some(session) = tables.sessions.get_mut(id) else { return };
         if let Some(old) = session.paths.insert(path, running).flatten() {

@@ -12,7 +12,6 @@ use crate::clock;
 use crate::error::Error;
 use crate::events::PathEventKind;
 use crate::refusal::printable;
-use crate::status;
 
 /// A peer gets more credit when it has used this part of what it has.
 const UNUSED_SHARE: u64 = 8;
@@ -25,7 +24,10 @@ pub(super) async fn run_timer(shared: Arc<Shared>) {
             () = shared.timer.notified() => {}
         }
     }
-    status::forget(shared.number);
+    let done = shared.on_gone.lock().expect("nobody panics with it").take();
+    if let Some(done) = done {
+        done();
+    }
     shared.advance(Phase::Gone);
 }
 

@@ -11,11 +11,21 @@ use weftline_core::session::{
 
 use super::{Effects, End, Inner, Shared};
 use crate::error::Error;
-use crate::messages::MessageError;
 
 /// Ends of messages kept for the application. A message is taken for sending while there is room
 /// for the ends of all that may be open, so that none is lost.
 const FATES: usize = 2 * MAX_OPEN_MESSAGES;
+
+/// Why a message was not taken for sending.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MessageError {
+    /// The connection failed.
+    #[error(transparent)]
+    Failed(Arc<Error>),
+    /// This message cannot be sent, or not now.
+    #[error(transparent)]
+    Refused(#[from] SendError),
+}
 
 impl Shared {
     /// Whether the connection carries messages.

@@ -1,0 +1,126 @@
+//! What can be asked of a connection besides its bytes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+use weftline_core::PathId;
+use weftline_core::session::SessionStats;
+
+use crate::about::{About, ConnectionStatus};
+use crate::error::Error;
+use crate::events::PathEvent;
+use crate::shared::{End, Shared};
+
+/// A connection's counters, events and end. A clone does not keep the connection open.
+#[derive(Clone)]
+pub struct Control {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) about: Arc<About>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("peer", &self.about.peer()).finish_non_exhaustive()
+    }
+}
+
+/// A connection's counters.
+#[derive(Clone, Debug)]
+pub struct ConnectionStats {
+    /// The session's counters, those of each path by its number.
+    pub session: SessionStats,
+    /// The name of each path.
+    pub names: BTreeMap<PathId, Arc<str>>,
+}
+
+impl Control {
+    /// The peer's address on the connection's first subflow.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.about.peer()
+    }
+
+    /// Who the client is (server): the name of its token, or the fingerprint of its certificate;
+    /// `None` where the server asks for neither, and on the client's side.
+    pub fn client(&self) -> Option<&str> {
+        self.about.client()
+    }
+
+    /// The counters now.
+    pub fn stats(&self) -> ConnectionStats {
+        let (session, names) = self.shared.stats();
+        ConnectionStats { session, names }
+    }
+
+    /// What happens to the paths from here on. A subscriber that falls behind by 64 events loses
+    /// the oldest.
+    pub fn events(&self) -> broadcast::Receiver<PathEvent> {
+        self.shared.subscribe()
+    }
+
+    /// Waits until the server has let the connection in that [`Client::open`](crate::Client::open)
+    /// began; on any other it has.
+    ///
+    /// # Errors
+    /// Why it failed, if it did.
+    pub async fn established(&self) -> Result<(), Arc<Error>> {
+        self.shared.established().await;
+        self.error().map_or(Ok(()), Err)
+    }
+
+    /// Ends the connection at once. The peer's calls fail with `code` and `reason`
+    /// ([`Error::Reset`]); at most 256 bytes of the reason are carried. Codes up to 15 are
+    /// weftline's own.
+    pub fn abort(&self, code: u64, reason: &str) {
+        self.shared.abort(code, reason);
+    }
+
+    /// Waits until the connection is over, both directions finished and acknowledged, and its
+    /// subflows are closed. A process that ends earlier may leave the peer without the last
+    /// acknowledgement, or without the reason of a reset.
+    ///
+    /// # Errors
+    /// Why it failed, if it did.
+    pub async fn closed(&self) -> Result<(), Arc<Error>> {
+        self.shared.gone().await;
+        match self.shared.end() {
+            Some(End::Failed(error)) => Err(error),
+            Some(End::Closed) | None => Ok(()),
+        }
+    }
+
+    /// Why the connection failed, if it did.
+    pub fn error(&self) -> Option<Arc<Error>> {
+        match self.shared.end() {
+            Some(End::Failed(error)) => Some(error),
+            Some(End::Closed) | None => None,
+        }
+    }
+
+    /// Whether it has a subflow at this moment.
+    pub(crate) fn has_path(&self) -> bool {
+        self.shared.subflow_count() > 0
+    }
+
+    /// The connection's number in this process: 0 is the first. Never used again.
+    pub fn number(&self) -> u64 {
+        self.shared.number
+    }
+
+    /// Says what the connection is used for, in status displays. At most 128 characters are kept.
+    pub fn set_label(&self, label: &str) {
+        self.about.set_label(label);
+    }
+
+    /// What the connection is used for; `None` while it is only kept ready.
+    pub fn label(&self) -> Option<Arc<str>> {
+        self.about.label()
+    }
+
+    /// The connection as it is now.
+    pub fn status(&self) -> ConnectionStatus {
+        self.shared.status(&self.about)
+    }
+}

@@ -1,0 +1,124 @@
+//! What the connections of a client know of a path together.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weftline_core::Instant;
+use weftline_core::path_manager::ProbeSeat;
+
+use crate::clock;
+
+/// Among so many attempts at the address that answered last is one at the others, too.
+const OTHERS_EVERY: u64 = 4;
+/// First attempts on one path at a time, of all connections of a client: a server takes up to 64
+/// handshakes of one source, which may be that of several paths.
+const MAX_ATTEMPTS: usize = 20;
+
+/// What all connections of a client know of one path.
+#[derive(Debug)]
+pub(crate) struct PathKnowledge {
+    /// For the connection that dials often.
+    pub(crate) seat: ProbeSeat,
+    /// How often the server has answered on the path.
+    answered: AtomicU64,
+    names: Mutex<Names>,
+    /// The connections that may make their first attempt on the path now.
+    attempts: Arc<Semaphore>,
+}
+
+/// The addresses of the server's name.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// When the resolver gave them.
+    pub(crate) at: Instant,
+    /// Whether it is being asked.
+    pub(crate) asking: bool,
+    /// The address that answered last.
+    pub(crate) good: Option<SocketAddr>,
+    dials: u64,
+}
+
+impl Default for PathKnowledge {
+    fn default() -> Self {
+        Self {
+            seat: ProbeSeat::default(),
+            answered: AtomicU64::new(0),
+            names: Mutex::default(),
+            attempts: Arc::new(Semaphore::new(MAX_ATTEMPTS)),
+        }
+    }
+}
+
+impl PathKnowledge {
+    /// How often the server has answered on the path.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// The server has answered.
+    pub(crate) fn note_answer(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().expect("nobody panics with it")
+    }
+
+    pub(crate) fn take_names(&self, found: Option<Vec<SocketAddr>>) {
+        let mut names = self.names();
+        names.asking = false;
+        names.at = clock::now();
+        if let Some(found) = found {
+            names.addresses = found;
+        }
+    }
+}
+
+impl Names {
+    /// The addresses to try now: the one that answered last, and now and then the others after it.
+    pub(crate) fn candidates(&mut self) -> Vec<SocketAddr> {
+        self.dials += 1;
+        let Some(good) = self.good.filter(|good| self.addresses.contains(good)) else {
+            return self.addresses.clone();
+        };
+        let mut all = vec![good];
+        if self.dials.is_multiple_of(OTHERS_EVERY) {
+            all.extend(self.addresses.iter().filter(|other| **other != good));
+        }
+        all
+    }
+}
+
+impl PathKnowledge {
+    /// Waits for a turn to make an attempt, but no longer than `limit`: on a dark path the
+    /// attempts before it may all take their time.
+    pub(crate) async fn turn(&self, limit: Duration) -> Option<OwnedSemaphorePermit> {
+        let turn = Arc::clone(&self.attempts).acquire_owned();
+        let turn = tokio::time::timeout(limit, turn).await.ok()?;
+        Some(turn.expect("never closed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_that_answered_comes_first_and_the_others_now_and_then() {
+        let addresses: Vec<SocketAddr> =
+            ["192.0.2.1:7", "192.0.2.2:7"].map(|text| text.parse().unwrap()).to_vec();
+        let mut names = Names { addresses: addresses.clone(), ..Names::default() };
+        assert_eq!(names.candidates(), addresses);
+        names.good = Some(addresses[1]);
+        let tries: Vec<usize> = (0..8).map(|_| names.candidates().len()).collect();
+        assert_eq!(tries.iter().filter(|&&n| n == 2).count(), 2, "{tries:?}");
+        assert_eq!(names.candidates()[0], addresses[1]);
+        // Only what the resolver still says counts.
+        names.addresses.truncate(1);
+        assert_eq!(names.candidates(), addresses[..1]);
+    }
+}
