@@ -1,7 +1,5 @@
 //! The controls there are, by name.
 
-use crate::{BpfError, Groups, Loaded};
-
 /// A congestion control that can be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
@@ -47,36 +45,6 @@ impl Control {
     /// The control of that name, its own or the kernel's.
     pub fn find(name: &str) -> Option<Self> {
         CONTROLS.iter().find(|one| one.name == name || one.kernel_name == name).copied()
-    }
-
-    /// Makes sure that sockets can ask for the congestion control `name`, a name of ours or the
-    /// kernel's: gives the kernel's name of it. Ours is loaded unless it is there already, and
-    /// is there as long as what is given with the name.
-    ///
-    /// # Errors
-    /// When this kernel or user cannot load it, or cannot couple sockets under it.
-    pub fn provide(name: &str) -> Result<(String, Option<Loaded>), BpfError> {
-        let Some(control) = Self::find(name) else { return Ok((name.to_owned(), None)) };
-        // A kernel may have been built with one.
-        if crate::available().iter().any(|have| have == control.name) {
-            return Ok((control.name.to_owned(), None));
-        }
-        let loaded = match control.is_loaded() {
-            true => None,
-            false => Some(Loaded::load(&[control])?),
-        };
-        Groups::check(control)?;
-        Ok((control.kernel_name.to_owned(), loaded))
-    }
-
-    /// The process that has loaded it, as far as we may see.
-    pub fn holder(self) -> Option<u32> {
-        crate::kernel::holder(self)
-    }
-
-    /// Whether it is loaded, whoever did it. Anybody may ask.
-    pub fn is_loaded(self) -> bool {
-        crate::available().iter().any(|have| have == self.kernel_name)
     }
 }
 

@@ -17,6 +17,7 @@ mod kernel;
 mod kernel;
 #[cfg(feature = "bpf")]
 mod process;
+mod provide;
 
 pub use controls::{CONTROLS, Control};
 pub use error::BpfError;

@@ -13,6 +13,9 @@ use weftline::{
 
 use crate::config;
 use crate::congestion;
+use crate::daemon::{
+    end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_plaintext,
+};
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
 use crate::ops::control::Control;
@@ -21,7 +24,6 @@ use crate::ops::sockets::{self, Passed, Place};
 use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::paths::{self, PathTable};
 use crate::secrets;
-use crate::serve::{end, limit_memory, parse_duration, parse_size, runtime, warn_plaintext};
 use crate::signals::{Reload, log_nothing_to_reload};
 
 /// Connections kept ready unless told otherwise.
@@ -461,13 +463,4 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     });
     end(runtime);
     result
-}
-
-/// Says what came of reading a configuration file again.
-pub(crate) fn log_reload(file: &Path, result: Result<(), Failure>) {
-    let file = file.display();
-    match result {
-        Ok(()) => tracing::info!("{file} has been read again"),
-        Err(error) => tracing::error!("{file} is left aside, nothing has changed: {error}"),
-    }
 }

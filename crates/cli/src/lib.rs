@@ -6,6 +6,7 @@ mod config;
 mod congestion;
 mod connect;
 mod cotag;
+mod daemon;
 mod failure;
 #[doc(hidden)]
 pub mod fuzz;

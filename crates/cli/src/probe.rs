@@ -16,9 +16,9 @@ use weftline_core::Bitrate;
 use weftline_tunnel::probe::wire::Reason;
 use weftline_tunnel::probe::{self, Direction, ProbeSocket, Server, ServerConfig, ServerEvent};
 
+use crate::daemon::parse_duration;
 use crate::failure::Failure;
 use crate::ops::log;
-use crate::serve::parse_duration;
 use crate::{output, secrets};
 
 /// The UDP port of `probe serve`, unless another is given.

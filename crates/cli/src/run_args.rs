@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use weftline_scenario::{BadTimes, Congestion, Scenario, Scheme};
 
+use crate::daemon::parse_duration;
 use crate::failure::Failure;
-use crate::serve::parse_duration;
 
 /// What to run.
 #[derive(Debug, Args)]

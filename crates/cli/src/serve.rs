@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Identity, Limits, MemoryBudget, Server, ServerBuilder, ServerControl, ServerSecurity,
-    ServerTls, Target,
+    Identity, Limits, Server, ServerBuilder, ServerControl, ServerSecurity, ServerTls, Target,
 };
-use weftline_core::ByteCount;
 
 use crate::config;
 use crate::congestion;
-use crate::connect::log_reload;
+use crate::daemon::{
+    end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_plaintext,
+};
 use crate::failure::Failure;
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
@@ -297,45 +297,6 @@ fn allowed_congestion(names: &[String]) -> Result<Vec<String>, Failure> {
         name => congestion::provide(name),
     };
     names.iter().map(provide).collect()
-}
-
-/// Says on standard error what plaintext means.
-pub(crate) fn warn_plaintext() {
-    output::warn("--insecure-plaintext: anybody on the way can read and change the data");
-}
-
-/// Reads a size such as 64MiB.
-pub(crate) fn parse_size(option: &str, text: &str) -> Result<ByteCount, Failure> {
-    text.parse().map_err(|error| Failure::wrong_use(format!("{option}: {error}")))
-}
-
-/// Reads a duration such as 30s.
-pub(crate) fn parse_duration(option: &str, text: &str) -> Result<std::time::Duration, Failure> {
-    humantime::parse_duration(text).map_err(|error| {
-        Failure::wrong_use(format!("{option}: '{text}' is no duration such as 30s: {error}"))
-    })
-}
-
-/// The daemons' runtime. Under load tokio looks at sockets and timers only once in so many turns of
-/// its tasks; ours move up to a quarter of a megabyte in a turn, so that must be often.
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    const EVENT_INTERVAL: u32 = 4;
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    Ok(builder.enable_all().event_interval(EVENT_INTERVAL).build()?)
-}
-
-/// Ends a runtime. A name that is being looked up, or a file that does not come, is not waited for
-/// long.
-pub(crate) fn end(runtime: tokio::runtime::Runtime) {
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-}
-
-/// Makes `--max-total-memory` the limit of all connections of this process.
-pub(crate) fn limit_memory(size: Option<&str>) -> Result<(), Failure> {
-    let Some(size) = size else { return Ok(()) };
-    let total = parse_size("--max-total-memory", size)?;
-    MemoryBudget::limit_process(total)
-        .map_err(|error| Failure::wrong_use(format!("--max-total-memory: {error}")))
 }
 
 /// Serves until a signal comes.

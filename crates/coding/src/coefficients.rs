@@ -3,7 +3,7 @@
 
 use weftline_core::rng::Rng;
 
-use crate::generation::GenerationError;
+use crate::error::GenerationError;
 
 /// How a payload is made of its generation's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

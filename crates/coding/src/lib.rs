@@ -43,6 +43,7 @@ pub mod coefficients;
 mod decoder;
 mod echelon;
 mod encoder;
+mod error;
 pub mod generation;
 pub mod gf256;
 pub mod kernels;

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use weftline_scenario::{Congestion, Scenario, Scheme};
@@ -13,6 +12,7 @@ use crate::child::StopFlag;
 use crate::mptcp;
 use crate::netns::Netns;
 use crate::privilege::{self, Privilege};
+use crate::programs::is_installed;
 use crate::run::Plan;
 use crate::sys::process;
 use crate::tun;
@@ -108,12 +108,6 @@ fn check_congestions(ns: &Netns) {
             Err(error) => say(false, &what, &error.to_string()),
         }
     }
-}
-
-pub(crate) fn is_installed(program: &str) -> bool {
-    let mut command = Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok()
 }
 
 /// Three seconds at full load over two paths.

@@ -33,6 +33,7 @@ mod sys;
 pub mod testbed;
 pub mod topology;
 mod tun;
+mod workload;
 
 pub use check::check;
 pub use child::StopFlag;

@@ -2,7 +2,7 @@
 //! through the daemons `weftline serve` and `weftline connect`.
 
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use weftline_scenario::Scheme;
@@ -14,6 +14,13 @@ use crate::run::{PORT, Plan, SETUP_LIMIT};
 use crate::sys::process::Usage;
 use crate::testbed::Testbed;
 use crate::topology::End;
+
+/// Whether there is a program of that name.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok()
+}
 
 /// The servers of a run, in the order in which they were started.
 pub(crate) struct Programs<'a> {

@@ -14,10 +14,10 @@ use crate::endpoint::{
     Command, ENDPOINT_COMMAND, EndpointArgs, Event, ReceiverReport, Role, SenderReport, Traffic,
     Transport,
 };
+use crate::mptcp;
 use crate::sys::process::Usage;
 use crate::testbed::{PathLinks, Testbed};
 use crate::topology::End;
-use crate::{iperf, mptcp, player};
 
 /// Where the server listens.
 pub(crate) const PORT: u16 = 4443;
@@ -194,21 +194,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Runs it. `progress` hears the time since t = 0.
-    pub(crate) fn run(
-        &self,
-        stop: &StopFlag,
-        progress: &mut dyn FnMut(Duration),
-    ) -> Result<Outcome, LabError> {
-        match self.scenario.workload {
-            Workload::Iperf3 => iperf::run(self, stop, progress),
-            Workload::Player(program, video) => player::run(self, program, &video, stop, progress),
-            _ => self.run_endpoints(stop, progress),
-        }
-    }
-
     /// Runs it with the lab's own sender and receiver.
-    fn run_endpoints(
+    pub(crate) fn run_endpoints(
         &self,
         stop: &StopFlag,
         progress: &mut dyn FnMut(Duration),

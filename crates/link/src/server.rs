@@ -3,7 +3,10 @@
 //! The server keeps its place in the trace, so that one packet costs one 64-bit division while the
 //! rate stays the same, and walks forward step by step when it does not.
 
+use std::time::Duration;
+
 use weftline_core::ByteCount;
+use weftline_core::time::nanos;
 
 use crate::trace::{RateTrace, UNITS_PER_BYTE};
 
@@ -25,6 +28,15 @@ pub(crate) struct Server {
     /// Units left over in the nanosecond in which the last packet finished: finish times are
     /// rounded up, and the next packet of a busy period gets the remainder.
     spare: u128,
+}
+
+impl RateTrace {
+    /// When `bytes`, begun at `start`, are served (both since the trace's start), rounded up to a
+    /// nanosecond; `None` if never: the rate is always zero, or the clock ends first.
+    pub fn finish(&self, start: Duration, bytes: ByteCount) -> Option<Duration> {
+        let mut server = Server::started(self, 0);
+        server.serve(self, nanos(start), bytes).map(Duration::from_nanos)
+    }
 }
 
 impl Server {

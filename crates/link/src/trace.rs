@@ -8,8 +8,6 @@ use std::time::Duration;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount};
 
-use crate::server::Server;
-
 /// Units in a byte: 8 bits × 10^9 ns/s.
 pub(crate) const UNITS_PER_BYTE: u128 = 8_000_000_000;
 
@@ -138,13 +136,6 @@ impl RateTrace {
     pub fn bytes_between(&self, from: Duration, to: Duration) -> ByteCount {
         let units = self.offered_until(nanos(to)).saturating_sub(self.offered_until(nanos(from)));
         ByteCount::new(u64::try_from(units / UNITS_PER_BYTE).unwrap_or(u64::MAX))
-    }
-
-    /// When `bytes`, begun at `start`, are served (both since the trace's start), rounded up to a
-    /// nanosecond; `None` if never: the rate is always zero, or the clock ends first.
-    pub fn finish(&self, start: Duration, bytes: ByteCount) -> Option<Duration> {
-        let mut server = Server::started(self, 0);
-        server.serve(self, nanos(start), bytes).map(Duration::from_nanos)
     }
 
     /// Units offered from the trace's start to `time`. At most 2^64 b/s × 2^64 ns: no overflow.

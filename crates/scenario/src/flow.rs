@@ -7,7 +7,7 @@ use weftline_core::{Bitrate, ByteCount};
 
 use crate::document::{Table, Value};
 use crate::path::check_name;
-use crate::{Congestion, PathSpec, Scenario, ScenarioError, Scheme, UnknownName, Workload};
+use crate::{Congestion, PathSpec, ScenarioError, Scheme, UnknownName, Workload};
 
 /// The most flows of a scenario.
 pub(crate) const MAX_FLOWS: usize = 64;
@@ -92,7 +92,7 @@ impl FlowSpec {
         Ok(flow)
     }
 
-    fn path_names<'a>(&'a self, paths: &'a [PathSpec]) -> Vec<&'a str> {
+    pub(crate) fn path_names<'a>(&'a self, paths: &'a [PathSpec]) -> Vec<&'a str> {
         match self.paths.is_empty() {
             true => paths.iter().map(|path| path.name.as_str()).collect(),
             false => self.paths.iter().map(String::as_str).collect(),
@@ -119,64 +119,9 @@ fn read_paths(value: Value<'_>, paths: &[PathSpec]) -> Result<Vec<String>, Scena
     if used.is_empty() { Err(empty) } else { Ok(used) }
 }
 
-impl Scenario {
-    /// The connections of a run of `scheme`: the `[[flow]]` entries, or one without a name. The
-    /// first is the one that a record's own figures are about; with `parallel` connections it is
-    /// the first so many, which share out its workload.
-    ///
-    /// # Errors
-    ///
-    /// If `scheme` wants a path that the scenario, or a flow of that scheme, does not have.
-    pub fn connections(
-        &self,
-        scheme: &Scheme,
-        congestion: Congestion,
-    ) -> Result<Vec<Flow>, UnknownName> {
-        let whole = FlowSpec {
-            name: String::new(),
-            scheme: None,
-            congestion: None,
-            paths: Vec::new(),
-            start: Duration::ZERO,
-            stop: None,
-            workload: None,
-        };
-        let specs = if self.flows.is_empty() { std::slice::from_ref(&whole) } else { &self.flows };
-        let flow = |spec: &FlowSpec| {
-            let under_test = spec.scheme.is_none();
-            let scheme = spec.scheme.as_ref().unwrap_or(scheme);
-            let names = spec.path_names(&self.paths);
-            scheme.check_paths(&names)?;
-            let uses = |name: &str| match scheme.path() {
-                Some(only) => only == name,
-                None => names.contains(&name),
-            };
-            let paths = self.paths.iter().enumerate();
-            let paths = paths.filter(|(_, path)| uses(&path.name)).map(|(index, _)| index);
-            let usual = if under_test { self.workload } else { Workload::Bulk };
-            Ok(Flow {
-                name: spec.name.clone(),
-                scheme: scheme.clone(),
-                congestion: spec.congestion.unwrap_or(congestion),
-                paths: paths.collect(),
-                start: spec.start,
-                stop: spec.stop.unwrap_or(self.duration).min(self.duration).max(spec.start),
-                workload: spec.workload.unwrap_or(usual),
-            })
-        };
-        let mut flows = specs.iter().map(flow).collect::<Result<Vec<_>, _>>()?;
-        if self.parallel > 1 {
-            let first = flows.remove(0);
-            let part = |number| first.part(number, self.parallel);
-            flows.splice(0..0, (0..self.parallel).map(part));
-        }
-        Ok(flows)
-    }
-}
-
 impl Flow {
     /// The `number`-th of so many equal parts of it; what remains of a division is the first's.
-    fn part(&self, number: usize, parts: usize) -> Self {
+    pub(crate) fn part(&self, number: usize, parts: usize) -> Self {
         let name = match self.name.as_str() {
             "" => (number + 1).to_string(),
             name => format!("{name}-{}", number + 1),

@@ -36,7 +36,7 @@ pub use flow::{Flow, FlowSpec};
 pub use generator::{Blockage, BlockageState, Outage};
 pub use headset::Headset;
 pub use path::{PathSpec, QueueSpec, UpSpec};
-pub use rate::{RateSpec, TraceFile, TraceFormat};
+pub use rate::{RateSpec, TraceFile};
 pub use ratio::{Ratio, paired_ratio, ratios};
 pub use record::{
     CotagRecord, DelayMs, EmulatorRecord, FlowRecord, MessagesRecord, PathRecord, RttMs, RunRecord,
@@ -52,6 +52,7 @@ pub use summary::{Comparison, ComparisonRow, MeanCi, latest, mean_ci95};
 pub use sweep::{Case, Sweep};
 pub use table::render_table;
 pub use topology::{CotagSpec, GatewayAps, WideLink};
+pub use trace_file::TraceFormat;
 pub use video::VideoSpec;
 pub use vr::{
     VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_SESSIONS, VR_STEPS, VrGain, VrMoment, VrPlan, VrRecord,

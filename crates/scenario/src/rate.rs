@@ -3,17 +3,17 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::str::FromStr;
 use std::time::Duration;
 
 use weftline_core::Bitrate;
 use weftline_core::rng::Rng;
 use weftline_link::RateTrace;
 
+use crate::ScenarioError;
 use crate::document::{Table, Value};
 use crate::generator::{Blockage, BlockageState, Outage};
 use crate::headset::Headset;
-use crate::{ScenarioError, UnknownName, trace_file};
+use crate::trace_file::{self, TraceFormat};
 
 /// Reads a file named relative to the scenario file.
 pub(crate) type Load<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
@@ -44,44 +44,6 @@ pub struct TraceFile {
     pub text: String,
     /// What it says.
     pub trace: RateTrace,
-}
-
-/// The format of a trace file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TraceFormat {
-    /// A header `time_s,rate_mbps`, then a row for every change of rate.
-    Csv,
-    /// Mahimahi's: one integer millisecond a line, each an opportunity to deliver 1500 bytes.
-    Mahimahi,
-}
-
-impl TraceFormat {
-    const ALL: [Self; 2] = [Self::Csv, Self::Mahimahi];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Mahimahi => "mahimahi",
-        }
-    }
-}
-
-impl fmt::Display for TraceFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for TraceFormat {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        Self::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| UnknownName {
-            kind: "trace format",
-            text: text.to_owned(),
-            known: Self::ALL.map(Self::name).join(", "),
-        })
-    }
 }
 
 impl RateSpec {

@@ -16,7 +16,8 @@ use crate::flow::MAX_FLOWS;
 use crate::path::check_name;
 use crate::rate::{Load, RateSpec};
 use crate::{
-    FlowSpec, GatewayAps, PathSpec, ScenarioError, TraceFile, VideoSpec, WideLink, Workload,
+    Congestion, Flow, FlowSpec, GatewayAps, PathSpec, ScenarioError, Scheme, TraceFile,
+    UnknownName, VideoSpec, WideLink, Workload,
 };
 
 /// The most paths of a scenario; kernel MPTCP has at most eight subflows.
@@ -337,6 +338,73 @@ fn read_flows(
         flows.push(flow);
     }
     if flows.is_empty() { Err(empty) } else { Ok(flows) }
+}
+
+impl Scenario {
+    /// The connections of a run of `scheme`: the `[[flow]]` entries, or one without a name. The
+    /// first is the one that a record's own figures are about; with `parallel` connections it is
+    /// the first so many, which share out its workload.
+    ///
+    /// # Errors
+    ///
+    /// If `scheme` wants a path that the scenario, or a flow of that scheme, does not have.
+    pub fn connections(
+        &self,
+        scheme: &Scheme,
+        congestion: Congestion,
+    ) -> Result<Vec<Flow>, UnknownName> {
+        let whole = FlowSpec {
+            name: String::new(),
+            scheme: None,
+            congestion: None,
+            paths: Vec::new(),
+            start: Duration::ZERO,
+            stop: None,
+            workload: None,
+        };
+        let specs = if self.flows.is_empty() { std::slice::from_ref(&whole) } else { &self.flows };
+        let flow = |spec: &FlowSpec| {
+            let under_test = spec.scheme.is_none();
+            let scheme = spec.scheme.as_ref().unwrap_or(scheme);
+            let names = spec.path_names(&self.paths);
+            scheme.check_paths(&names)?;
+            let uses = |name: &str| match scheme.path() {
+                Some(only) => only == name,
+                None => names.contains(&name),
+            };
+            let paths = self.paths.iter().enumerate();
+            let paths = paths.filter(|(_, path)| uses(&path.name)).map(|(index, _)| index);
+            let usual = if under_test { self.workload } else { Workload::Bulk };
+            Ok(Flow {
+                name: spec.name.clone(),
+                scheme: scheme.clone(),
+                congestion: spec.congestion.unwrap_or(congestion),
+                paths: paths.collect(),
+                start: spec.start,
+                stop: spec.stop.unwrap_or(self.duration).min(self.duration).max(spec.start),
+                workload: spec.workload.unwrap_or(usual),
+            })
+        };
+        let mut flows = specs.iter().map(flow).collect::<Result<Vec<_>, _>>()?;
+        if self.parallel > 1 {
+            let first = flows.remove(0);
+            let part = |number| first.part(number, self.parallel);
+            flows.splice(0..0, (0..self.parallel).map(part));
+        }
+        Ok(flows)
+    }
+}
+
+impl Scheme {
+    /// Checks that the scheme's path is one of the scenario's.
+    ///
+    /// # Errors
+    ///
+    /// If it is not; the error lists those there are.
+    pub fn check(&self, scenario: &Scenario) -> Result<(), UnknownName> {
+        let names: Vec<_> = scenario.paths.iter().map(|path| path.name.as_str()).collect();
+        self.check_paths(&names)
+    }
 }
 
 /// Why times do not make a run.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use weftline_core::scheduler;
 
-use crate::{Scenario, UnknownName};
+use crate::UnknownName;
 
 /// A way to carry the workload over the scenario's paths.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,16 +98,6 @@ impl Scheme {
             Self::Weft(name) => Some(name),
             Self::WeftSingle(_) => Some(ONE_PATH),
         }
-    }
-
-    /// Checks that the scheme's path is one of the scenario's.
-    ///
-    /// # Errors
-    ///
-    /// If it is not; the error lists those there are.
-    pub fn check(&self, scenario: &Scenario) -> Result<(), UnknownName> {
-        let names: Vec<_> = scenario.paths.iter().map(|path| path.name.as_str()).collect();
-        self.check_paths(&names)
     }
 
     /// Checks that the scheme's path is one of those.

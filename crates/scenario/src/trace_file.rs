@@ -1,12 +1,14 @@
 //! Rate traces from files: CSV, and Mahimahi's lists of delivery opportunities.
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use weftline_core::Bitrate;
 use weftline_link::RateTrace;
 
 use crate::document::MAX_DURATION;
-use crate::{ScenarioError, TraceFormat};
+use crate::{ScenarioError, UnknownName};
 
 /// The header of a CSV trace.
 const CSV_HEADER: &str = "time_s,rate_mbps";
@@ -17,6 +19,44 @@ const OPPORTUNITY: Bitrate = Bitrate::mbps(12);
 
 /// The highest rate of a CSV trace, in Mb/s: a terabit a second.
 const MAX_RATE_MBPS: f64 = 1e6;
+
+/// The format of a trace file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceFormat {
+    /// A header `time_s,rate_mbps`, then a row for every change of rate.
+    Csv,
+    /// Mahimahi's: one integer millisecond a line, each an opportunity to deliver 1500 bytes.
+    Mahimahi,
+}
+
+impl TraceFormat {
+    const ALL: [Self; 2] = [Self::Csv, Self::Mahimahi];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Mahimahi => "mahimahi",
+        }
+    }
+}
+
+impl fmt::Display for TraceFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for TraceFormat {
+    type Err = UnknownName;
+
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        Self::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| UnknownName {
+            kind: "trace format",
+            text: text.to_owned(),
+            known: Self::ALL.map(Self::name).join(", "),
+        })
+    }
+}
 
 /// Reads the trace in `text`; errors name `file` and the line.
 pub(crate) fn parse(

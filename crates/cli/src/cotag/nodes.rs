@@ -12,9 +12,9 @@ use weftline_tunnel::{
 
 use super::peers::{DeviceAp, GatewayAp, parse_pace, resolve};
 use super::run::{Shown, run};
+use crate::daemon::{parse_duration, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
-use crate::serve::{parse_duration, warn_plaintext};
 use crate::{config, secrets};
 
 /// The name of the TUN device if none is given.

@@ -86,7 +86,7 @@ impl Life {
     /// # Errors
     /// When `drain` is no duration, or the system does not let us.
     pub(crate) fn start(daemon: Daemon, drain: Option<&str>) -> Result<Arc<Self>, Failure> {
-        let drain = drain.map(|text| crate::serve::parse_duration("--drain", text)).transpose()?;
+        let drain = drain.map(|text| crate::daemon::parse_duration("--drain", text)).transpose()?;
         let life = Arc::new(Self {
             daemon,
             began: Instant::now(),

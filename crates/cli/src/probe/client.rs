@@ -14,8 +14,8 @@ use weftline_tunnel::probe::{
 
 use super::way::{Line, Way};
 use super::{PORT, PURPOSE, RunArgs, beside, random, stop_flag};
+use crate::daemon::parse_duration;
 use crate::failure::Failure;
-use crate::serve::parse_duration;
 use crate::{output, secrets};
 
 /// How often a terminal shows what is, and a plain output a line.

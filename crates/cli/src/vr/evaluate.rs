@@ -9,7 +9,7 @@ use weftline_video::ows::{Effort, Entry};
 use weftline_vr::evaluate::{Audience, Played, Rates, Scene, Settings, Transport, play};
 use weftline_vr::package::Package;
 
-use super::evaluate_files::{self as files, Whole};
+use super::evaluate_files::{self as files, Loaded, Whole};
 use super::evaluate_table as table;
 use super::heads::HeadArgs;
 use super::progress::SharedProgress;
@@ -68,12 +68,6 @@ pub(crate) struct EvaluateArgs {
 enum Viewport {
     Nearest,
     Mixed,
-}
-
-/// A scene with its package and audience, as far as it is known by now.
-pub(super) struct Loaded {
-    pub(super) packages: Vec<Package>,
-    pub(super) scenes: Vec<(Scene, Audience)>,
 }
 
 /// Opens packages and seats their audiences.

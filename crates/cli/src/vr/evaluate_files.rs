@@ -8,11 +8,17 @@ use std::path::Path;
 use weftline_scenario::{VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_SESSIONS, VR_STEPS, VrRecord};
 use weftline_video::evaluate::GopOutcome;
 use weftline_video::ows::Entry;
-use weftline_vr::evaluate::{Moment, Played, Rates, Settings};
+use weftline_vr::evaluate::{Audience, Moment, Played, Rates, Scene, Settings};
+use weftline_vr::package::Package;
 use weftline_vr::{Ffmpeg, Stop};
 
-use super::evaluate::Loaded;
 use crate::failure::Failure;
+
+/// A scene with its package and audience, as far as it is known by now.
+pub(super) struct Loaded {
+    pub(super) packages: Vec<Package>,
+    pub(super) scenes: Vec<(Scene, Audience)>,
+}
 
 /// An evaluation that is done.
 #[derive(Clone, Copy)]

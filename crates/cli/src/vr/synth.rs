@@ -9,9 +9,9 @@ use weftline_vr::{FrameRate, VrError};
 
 use super::progress::Progress;
 use super::stop_on_signals;
+use crate::daemon::parse_duration;
 use crate::failure::Failure;
 use crate::output;
-use crate::serve::parse_duration;
 
 /// Options of `vr synth`.
 #[derive(Debug, Args)]

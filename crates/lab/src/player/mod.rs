@@ -78,7 +78,7 @@ pub(crate) fn prepare(
         ("ffmpeg", "ffmpeg"),
         ("setpriv", "util-linux"),
     ] {
-        if !crate::check::is_installed(name) {
+        if !crate::programs::is_installed(name) {
             let what = format!("workload {}: the program {name} is missing", program.name());
             return Err(LabError::not_possible(what, format!("install the package {package}")));
         }

@@ -74,6 +74,11 @@ pub(super) fn slope(from: &Choice, to: &Choice) -> f64 {
     (from.ws_mse - to.ws_mse) / (to.bytes - from.bytes) as f64
 }
 
+/// The rungs that choices stand for.
+pub(super) fn rungs(menus: &[Menu], choices: &[usize]) -> Vec<Option<usize>> {
+    menus.iter().zip(choices).map(|(menu, &choice)| menu.choices()[choice].rung).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use weftline_core::ByteCount;

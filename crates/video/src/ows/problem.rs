@@ -227,3 +227,9 @@ impl Plan {
         whole.collect()
     }
 }
+
+/// These rungs in raster order.
+pub(super) fn raster(rungs: Vec<Option<usize>>) -> Draft {
+    let order = (0..rungs.len()).filter(|&tile| rungs[tile].is_some()).collect();
+    Draft { order, rungs }
+}

@@ -8,10 +8,10 @@
 
 use super::delivery::Outlook;
 use super::effort::Effort;
+use super::menu::rungs;
 use super::order::{SAME, Slot, arrange, expected_gain, insertion_search};
-use super::problem::{Draft, Problem};
+use super::problem::{Draft, Problem, raster};
 use super::rates::allocate;
-use super::schemes::{raster, rungs};
 
 /// Rates and order take turns at most so often from one start; two or three times change anything.
 const TURNS: usize = 4;

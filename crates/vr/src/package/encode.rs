@@ -10,7 +10,7 @@ use weftline_video::metric::{Plane, SphereWeights};
 
 use super::mp4::{self, Segments};
 use super::plan::Description;
-use crate::decode::{TileReader, TileSource};
+use super::tiles::{TileReader, TileSource};
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, as_file};
 use crate::source::Source;

@@ -15,12 +15,14 @@
 //! it stopped; files that were cut since are found by their length and made again.
 
 mod encode;
+mod luma;
 mod miss;
 mod mp4;
 mod mpd;
 mod plan;
 mod queue;
 mod record;
+mod tiles;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -34,15 +36,16 @@ use weftline_video::rd::RdTable;
 
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Stop};
-use crate::original;
 use crate::source::Source;
 use encode::{EncodedRung, OpenGop, Workshop};
 use plan::write_whole;
 use record::{Record, RungRecord};
 
+pub(crate) use luma::luma;
 pub(crate) use miss::GREY;
 pub use miss::MISSES;
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
+pub(crate) use tiles::{TileReader, TileSource};
 
 /// The rate-distortion table's file.
 pub const TABLE: &str = "rd.csv";
@@ -103,7 +106,7 @@ pub fn package(
     // Empty by now; what cannot be removed is by the next run.
     let _ = fs::remove_dir_all(&workdir);
     encoded?;
-    miss::conclude(&dir, &plan, &mut |gop| original::luma(&ffmpeg, &plan, &source, gop))?;
+    miss::conclude(&dir, &plan, &mut |gop| luma(&ffmpeg, &plan, &source, gop))?;
     conclude(&dir, plan)?;
     Package::open(&dir)
 }

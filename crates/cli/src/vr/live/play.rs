@@ -19,9 +19,9 @@ use super::player::{Playing, play};
 use super::save::Store;
 use crate::congestion;
 use crate::connect::{provided, tls};
+use crate::daemon::{end, parse_duration, runtime, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
-use crate::serve::{end, parse_duration, runtime, warn_plaintext};
 use crate::signals::Stop;
 use crate::{output, paths, secrets};
 

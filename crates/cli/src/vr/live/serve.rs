@@ -22,9 +22,10 @@ use super::heads;
 use super::link::{Link, Transport, listen_kernel};
 use super::session::{Served, Tally, serve};
 use crate::congestion;
+use crate::daemon::{end, runtime, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
-use crate::serve::{end, runtime, tls, warn_plaintext};
+use crate::serve::tls;
 use crate::signals::Stop;
 use crate::{output, secrets};
 

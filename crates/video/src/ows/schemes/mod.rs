@@ -9,8 +9,8 @@ mod uniform;
 mod viewport;
 
 use super::effort::Effort;
-use super::menu::Menu;
-use super::problem::{Draft, Plan, PlanError, Problem};
+use super::menu::{Menu, rungs};
+use super::problem::{Draft, Plan, PlanError, Problem, raster};
 use super::rates::allocate;
 
 /// A scheme's entry in the registry.
@@ -79,15 +79,4 @@ fn paper_rates(problem: &Problem<'_>) -> Vec<Option<usize>> {
         }
     };
     rungs(menus, &allocation.choices)
-}
-
-/// The rungs that choices stand for.
-pub(super) fn rungs(menus: &[Menu], choices: &[usize]) -> Vec<Option<usize>> {
-    menus.iter().zip(choices).map(|(menu, &choice)| menu.choices()[choice].rung).collect()
-}
-
-/// These rungs in raster order.
-pub(super) fn raster(rungs: Vec<Option<usize>>) -> Draft {
-    let order = (0..rungs.len()).filter(|&tile| rungs[tile].is_some()).collect();
-    Draft { order, rungs }
 }
