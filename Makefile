@@ -71,6 +71,7 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked $$(./scripts/features) -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked $$(./scripts/features)
 	./scripts/pure
+	./scripts/cycles
 	@if command -v cargo-deny >/dev/null; then cargo deny check; \
 	else echo "cargo-deny is not installed: licences not checked (cargo install cargo-deny)"; fi
 
