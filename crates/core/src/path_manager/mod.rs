@@ -21,9 +21,9 @@
 
 mod attempt;
 mod leaving;
+mod monitor;
 mod pace;
 mod path;
-mod vigil;
 
 #[cfg(test)]
 mod tests;
@@ -35,9 +35,9 @@ use self::attempt::{Attempt, Stage};
 pub use self::attempt::{AttemptId, Failure};
 pub use self::leaving::Carried;
 use self::leaving::Leaving;
+pub use self::monitor::Look;
 pub use self::pace::ProbeSeat;
 use self::path::Path;
-pub use self::vigil::Look;
 use crate::rng::Rng;
 use crate::{Instant, PathId, SubflowId};
 

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::attempt::{Attempt, Stage};
+use super::monitor::{LOOK_INTERVAL, Look, Monitor, Verdict};
 use super::pace::{Backoff, Pace};
-use super::vigil::{LOOK_INTERVAL, Look, Verdict, Vigil};
 use super::{Action, AttemptId, FAILURES, Failure, PathPlan};
 use crate::{Instant, SubflowId};
 
@@ -45,7 +45,7 @@ enum State {
 #[derive(Debug)]
 struct Watched {
     subflow: SubflowId,
-    vigil: Vigil,
+    monitor: Monitor,
     /// `None` while nothing is on its way: then its next write tells.
     next_look: Option<Instant>,
     /// Whether the driver tells of its next write.
@@ -212,8 +212,8 @@ impl Path {
             actions.push_back(Action::Replace(old));
         }
         if let Some(subflow) = subflow {
-            let (vigil, next_look) = (Vigil::default(), Some(now + LOOK_INTERVAL));
-            self.state = State::Up(Watched { subflow, vigil, next_look, rests: false });
+            let (monitor, next_look) = (Monitor::default(), Some(now + LOOK_INTERVAL));
+            self.state = State::Up(Watched { subflow, monitor, next_look, rests: false });
         }
     }
 
@@ -278,7 +278,7 @@ impl Path {
         actions: &mut VecDeque<Action>,
     ) {
         let judge = |watched: &mut Watched| {
-            look.map_or(Verdict::Stalled, |look| watched.vigil.judge(look, now))
+            look.map_or(Verdict::Stalled, |look| watched.monitor.judge(look, now))
         };
         match &mut self.state {
             State::Up(watched) => {

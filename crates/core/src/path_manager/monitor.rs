@@ -57,7 +57,7 @@ pub(super) enum Verdict {
 
 /// A watch over one subflow.
 #[derive(Debug, Default)]
-pub(super) struct Vigil {
+pub(super) struct Monitor {
     /// The kernel's count of acknowledged bytes, and since when it has stood still with bytes in
     /// the socket.
     still: Option<(u64, Instant)>,
@@ -65,7 +65,7 @@ pub(super) struct Vigil {
     received: Option<(u64, Instant, bool)>,
 }
 
-impl Vigil {
+impl Monitor {
     /// Judges the subflow at `now`.
     pub(super) fn judge(&mut self, look: &Look, now: Instant) -> Verdict {
         let Look { unacked, unsent, acked, .. } = *look;
@@ -120,43 +120,43 @@ mod tests {
 
     #[test]
     fn a_subflow_that_has_nothing_to_do_is_idle() {
-        let mut vigil = Vigil::default();
+        let mut monitor = Monitor::default();
         for ms in [0, 100, 10_000] {
-            assert_eq!(vigil.judge(&look(500, 0, 70), at(ms)), Verdict::Idle);
+            assert_eq!(monitor.judge(&look(500, 0, 70), at(ms)), Verdict::Idle);
         }
     }
 
     #[test]
     fn no_acknowledgement_for_a_repair_is_a_stall() {
-        let mut vigil = Vigil::default();
-        assert_eq!(vigil.judge(&look(0, 100, 0), at(0)), Verdict::Alive);
-        assert_eq!(vigil.judge(&look(100, 100, 0), at(100)), Verdict::Alive);
-        assert_eq!(vigil.judge(&look(100, 100, 0), at(339)), Verdict::Alive);
-        assert_eq!(vigil.judge(&look(100, 100, 0), at(340)), Verdict::Stalled);
-        assert_eq!(vigil.judge(&look(200, 100, 0), at(350)), Verdict::Alive);
-        assert_eq!(vigil.judge(&look(300, 0, 0), at(700)), Verdict::Idle);
+        let mut monitor = Monitor::default();
+        assert_eq!(monitor.judge(&look(0, 100, 0), at(0)), Verdict::Alive);
+        assert_eq!(monitor.judge(&look(100, 100, 0), at(100)), Verdict::Alive);
+        assert_eq!(monitor.judge(&look(100, 100, 0), at(339)), Verdict::Alive);
+        assert_eq!(monitor.judge(&look(100, 100, 0), at(340)), Verdict::Stalled);
+        assert_eq!(monitor.judge(&look(200, 100, 0), at(350)), Verdict::Alive);
+        assert_eq!(monitor.judge(&look(300, 0, 0), at(700)), Verdict::Idle);
     }
 
     #[test]
     fn a_shut_window_is_waited_for() {
-        let mut vigil = Vigil::default();
+        let mut monitor = Monitor::default();
         let mut shut = look(100, 0, 0);
         shut.unsent = 4000;
         for (ms, verdict) in [(0, Verdict::Alive), (1999, Verdict::Alive), (2000, Verdict::Stalled)]
         {
-            assert_eq!(vigil.judge(&shut, at(ms)), verdict);
+            assert_eq!(monitor.judge(&shut, at(ms)), verdict);
         }
     }
 
     #[test]
     fn a_sender_that_stops_is_asked_once() {
-        let mut vigil = Vigil::default();
-        vigil.judge(&look(0, 0, 10), at(0));
-        assert_eq!(vigil.judge(&look(0, 0, 20), at(100)), Verdict::Alive);
-        assert_eq!(vigil.judge(&look(0, 0, 20), at(200)), Verdict::Alive);
-        assert_eq!(vigil.judge(&look(0, 0, 20), at(300)), Verdict::Quiet);
-        assert_eq!(vigil.judge(&look(0, 0, 20), at(400)), Verdict::Idle);
-        assert_eq!(vigil.judge(&look(0, 0, 30), at(500)), Verdict::Alive);
+        let mut monitor = Monitor::default();
+        monitor.judge(&look(0, 0, 10), at(0));
+        assert_eq!(monitor.judge(&look(0, 0, 20), at(100)), Verdict::Alive);
+        assert_eq!(monitor.judge(&look(0, 0, 20), at(200)), Verdict::Alive);
+        assert_eq!(monitor.judge(&look(0, 0, 20), at(300)), Verdict::Quiet);
+        assert_eq!(monitor.judge(&look(0, 0, 20), at(400)), Verdict::Idle);
+        assert_eq!(monitor.judge(&look(0, 0, 30), at(500)), Verdict::Alive);
     }
 
     #[test]
@@ -172,10 +172,10 @@ mod tests {
 
     #[test]
     fn the_sessions_judgement_counts_after_a_second() {
-        let mut vigil = Vigil::default();
+        let mut monitor = Monitor::default();
         let mut silent = look(0, 0, 0);
         silent.silent_since = Some(at(0));
-        assert_eq!(vigil.judge(&silent, at(999)), Verdict::Alive);
-        assert_eq!(vigil.judge(&silent, at(1000)), Verdict::Stalled);
+        assert_eq!(monitor.judge(&silent, at(999)), Verdict::Alive);
+        assert_eq!(monitor.judge(&silent, at(1000)), Verdict::Stalled);
     }
 }
