@@ -24,7 +24,7 @@ use crate::path::SubflowId;
 pub(super) const ENTRY: Entry = Entry::new(
     "blest",
     "a slower subflow only where it does not take the window the faster will need (BLEST)",
-    |config| Box::new(Picking::reopening(Blest::new(), config)),
+    |config| Box::new(Picking::opportunistic(Blest::new(), config)),
 )
 .by_segment();
 

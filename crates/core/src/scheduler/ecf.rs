@@ -19,7 +19,7 @@ use super::picking::{Picking, Rule};
 pub(super) const ENTRY: Entry = Entry::new(
     "ecf",
     "a slower subflow only where the faster would not finish earlier without it (ECF)",
-    |config| Box::new(Picking::reopening(Ecf { waiting: false }, config)),
+    |config| Box::new(Picking::opportunistic(Ecf { waiting: false }, config)),
 )
 .by_segment();
 

@@ -10,7 +10,7 @@ use super::picking::{Picking, Rule};
 pub(super) const ENTRY: Entry = Entry::new(
     "lpc",
     "the next unsent byte on the subflow with most room in its window (LPC)",
-    |config| Box::new(Picking::reopening(LargestCredits, config)),
+    |config| Box::new(Picking::opportunistic(LargestCredits, config)),
 )
 .by_segment();
 

@@ -8,7 +8,7 @@ use super::picking::{Picking, Rule};
 pub(super) const ENTRY: Entry = Entry::new(
     "let",
     "the next unsent byte on the subflow of largest cwnd/srtt that has room (LET)",
-    |config| Box::new(Picking::reopening(LargestThroughput, config)),
+    |config| Box::new(Picking::opportunistic(LargestThroughput, config)),
 )
 .by_segment();
 

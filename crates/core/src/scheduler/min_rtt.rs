@@ -9,7 +9,7 @@ use super::picking::{Picking, Rule};
 pub(super) const ENTRY: Entry = Entry::new(
     "min-rtt",
     "the next unsent byte on the subflow of least round-trip time that has room (LRF)",
-    |config| Box::new(Picking::reopening(MinRtt, config)),
+    |config| Box::new(Picking::opportunistic(MinRtt, config)),
 )
 .by_segment();
 

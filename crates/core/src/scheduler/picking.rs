@@ -1,7 +1,7 @@
 //! A kernel's rule made a scheduler.
 
 use super::choice::Choice;
-use super::reopen::Reopening;
+use super::opportunistic::Opportunistic;
 use super::{Assignment, Scheduler, SchedulerConfig, SendView, reinject};
 use crate::path::SubflowId;
 
@@ -25,18 +25,18 @@ pub(super) trait Rule: Send + std::fmt::Debug {
 #[derive(Debug)]
 pub(super) struct Picking<R> {
     rule: R,
-    reopening: Option<Reopening>,
+    opportunistic: Option<Opportunistic>,
 }
 
 impl<R: Rule> Picking<R> {
     /// The rule alone.
     pub(super) const fn new(rule: R) -> Self {
-        Self { rule, reopening: None }
+        Self { rule, opportunistic: None }
     }
 
     /// The rule with the 0.9x family's means against a full send window.
-    pub(super) fn reopening(rule: R, config: &SchedulerConfig) -> Self {
-        Self { rule, reopening: Some(Reopening::new(config.penalties.clone())) }
+    pub(super) fn opportunistic(rule: R, config: &SchedulerConfig) -> Self {
+        Self { rule, opportunistic: Some(Opportunistic::new(config.penalties.clone())) }
     }
 
     /// The subflow that the rule picks, if it has room.
@@ -58,12 +58,12 @@ impl<R: Rule> Scheduler for Picking<R> {
             self.rule.sent(choice.subflow(subflow).id(), range.end - range.start);
             return Some(Assignment { subflow, range });
         }
-        if self.reopening.is_none() || !view.is_blocked() {
+        if self.opportunistic.is_none() || !view.is_blocked() {
             return None;
         }
         let subflow = self.picked(choice)?;
         self.rule.blocked();
-        let range = self.reopening.as_mut()?.head(choice, subflow)?;
+        let range = self.opportunistic.as_mut()?.head(choice, subflow)?;
         Some(Assignment { subflow, range })
     }
 }

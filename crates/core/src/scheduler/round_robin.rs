@@ -9,7 +9,7 @@ use crate::path::SubflowId;
 
 pub(super) const ENTRY: Entry =
     Entry::new("round-robin", "the subflows that have room take turns", |config| {
-        Box::new(Picking::reopening(RoundRobin { last: None }, config))
+        Box::new(Picking::opportunistic(RoundRobin { last: None }, config))
     })
     .by_segment();
 

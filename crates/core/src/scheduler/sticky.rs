@@ -20,7 +20,7 @@ use crate::path::SubflowId;
 pub(super) const GREEDY: Entry = Entry::new(
     "gr-sty",
     "stays on a subflow while it has room, then takes that of least round-trip time (GR-STY)",
-    |config| Box::new(Picking::reopening(Sticky::new(Stay::WhileRoom), config)),
+    |config| Box::new(Picking::opportunistic(Sticky::new(Stay::WhileRoom), config)),
 )
 .by_segment();
 
@@ -28,7 +28,7 @@ pub(super) const THROUGHPUT: Entry = Entry::new(
     "tp-sty",
     "stays on a subflow until one of larger cwnd/srtt has room; waits for it (TP-STY, strict)",
     |config| {
-        Box::new(Picking::reopening(
+        Box::new(Picking::opportunistic(
             Sticky::new(Stay::UntilFaster { soft: false, nearer: false }),
             config,
         ))
@@ -40,7 +40,7 @@ pub(super) const THROUGHPUT_SOFT: Entry = Entry::new(
     "tp-sty-soft",
     "as tp-sty, but uses others while the current subflow has no room",
     |config| {
-        Box::new(Picking::reopening(
+        Box::new(Picking::opportunistic(
             Sticky::new(Stay::UntilFaster { soft: true, nearer: false }),
             config,
         ))
@@ -52,7 +52,7 @@ pub(super) const THROUGHPUT_RTT: Entry = Entry::new(
     "tr-sty",
     "as tp-sty, and changes only to a smaller round-trip time (TR-STY, strict)",
     |config| {
-        Box::new(Picking::reopening(
+        Box::new(Picking::opportunistic(
             Sticky::new(Stay::UntilFaster { soft: false, nearer: true }),
             config,
         ))
@@ -64,7 +64,7 @@ pub(super) const THROUGHPUT_RTT_SOFT: Entry = Entry::new(
     "tr-sty-soft",
     "as tr-sty, but uses others while the current subflow has no room",
     |config| {
-        Box::new(Picking::reopening(
+        Box::new(Picking::opportunistic(
             Sticky::new(Stay::UntilFaster { soft: true, nearer: true }),
             config,
         ))

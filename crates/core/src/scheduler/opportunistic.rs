@@ -21,13 +21,13 @@ const SMALL_CWND: u64 = 4;
 const FAR: u32 = 4;
 
 #[derive(Debug)]
-pub(super) struct Reopening {
+pub(super) struct Opportunistic {
     /// When each subflow last had another penalised.
     penalised_at: BTreeMap<SubflowId, Instant>,
     penalties: Penalties,
 }
 
-impl Reopening {
+impl Opportunistic {
     pub(super) const fn new(penalties: Penalties) -> Self {
         Self { penalised_at: BTreeMap::new(), penalties }
     }
