@@ -12,8 +12,7 @@ use weftline_core::policy::{PathPolicy, Role};
 use weftline_core::scheduler::Entry;
 use weftline_core::session::{MessageId, MessageLimits, MessageOptions};
 use weftline_core::wire::{
-    Greeting, Hello, MAX_JOIN_ADDRESSES, PolicyNote, Preamble, Record, WireError,
-    check_join_address,
+    Hello, MAX_JOIN_ADDRESSES, PolicyNote, Preamble, Preface, Record, WireError, check_join_address,
 };
 use weftline_core::{Bitrate, ByteCount, Instant, RateCap, Session, SessionConfig};
 
@@ -36,10 +35,10 @@ pub fn handshake(bytes: &[u8]) {
     const READ: usize = 1024;
     let Some((&size, said)) = bytes.split_first() else { return };
     let greet = |size: usize| {
-        let mut greeting = Greeting::default();
+        let mut preface = Preface::default();
         for piece in said.chunks(size) {
-            greeting.take(piece);
-            match greeting.poll() {
+            preface.take(piece);
+            match preface.poll() {
                 Ok(None) => {}
                 // The error quotes as much as had come.
                 Err(WireError::NotWeftline(_)) => {
@@ -52,7 +51,7 @@ pub fn handshake(bytes: &[u8]) {
     };
     let end = greet(READ);
     // A peer that goes on for too long is stopped a piece earlier or later.
-    if said.len() <= Greeting::MAX_BYTES {
+    if said.len() <= Preface::MAX_BYTES {
         assert_eq!(end, greet(1 + usize::from(size)));
     } else {
         assert!(end.is_some(), "nobody is listened to for ever");

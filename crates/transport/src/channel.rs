@@ -10,7 +10,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
-use weftline_core::wire::{Greeting, INITIAL_CREDIT, Preamble, Record, Refusal, WireError};
+use weftline_core::wire::{INITIAL_CREDIT, Preamble, Preface, Record, Refusal, WireError};
 
 use crate::congestion::{self, Choice, CongestionInUse};
 use crate::error::Error;
@@ -32,7 +32,7 @@ const LINGER_BYTES: usize = INITIAL_CREDIT as usize + (64 << 10);
 pub(crate) struct Channel {
     stream: Stream,
     peer: SocketAddr,
-    greeting: Greeting,
+    preface: Preface,
     congestion: Option<CongestionInUse>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Parts {
 
 impl Channel {
     fn new(stream: Stream, peer: SocketAddr) -> Self {
-        Self { stream, peer, greeting: Greeting::default(), congestion: None }
+        Self { stream, peer, preface: Preface::default(), congestion: None }
     }
 
     /// The client's side; `name` is what the server's certificate must be issued to.
@@ -177,7 +177,7 @@ impl Channel {
 
     /// Sends this side's preamble and `record`.
     pub(crate) async fn send(&mut self, record: &Record) -> Result<(), Error> {
-        self.write(first_words(record)).await.map_err(Error::Socket)
+        self.write(opening(record)).await.map_err(Error::Socket)
     }
 
     async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
@@ -197,7 +197,7 @@ impl Channel {
     pub(crate) async fn receive(&mut self) -> Result<Record, Error> {
         loop {
             let is_plain = matches!(self.stream, Stream::Plain(_));
-            if let Some(record) = poll_greeting(&mut self.greeting, self.peer, is_plain)? {
+            if let Some(record) = poll_preface(&mut self.preface, self.peer, is_plain)? {
                 return Ok(record);
             }
             self.read_some().await?;
@@ -213,7 +213,7 @@ impl Channel {
         match read {
             Ok(0) => Err(Error::ClosedInHandshake { peer: self.peer }),
             Ok(n) => {
-                self.greeting.take(&chunk[..n]);
+                self.preface.take(&chunk[..n]);
                 Ok(())
             }
             // Such as an alert for a missing client certificate, which comes after the handshake.
@@ -254,8 +254,8 @@ impl Channel {
                 }
             },
         };
-        let first = first.map(first_words).unwrap_or_default();
-        let input = self.greeting.into_rest();
+        let first = first.map(opening).unwrap_or_default();
+        let input = self.preface.into_rest();
         let in_use = || CongestionInUse::of(&SockRef::from(&stream));
         let congestion = self.congestion.unwrap_or_else(in_use);
         Parts { stream, tls, input, peer: self.peer, congestion, first }
@@ -263,7 +263,7 @@ impl Channel {
 }
 
 /// This side's preamble and `record`.
-fn first_words(record: &Record) -> Bytes {
+fn opening(record: &Record) -> Bytes {
     let mut out = BytesMut::from(&Preamble::OURS.encode()[..]);
     record.encode(&mut out);
     out.freeze()
@@ -273,13 +273,13 @@ fn first_words(record: &Record) -> Bytes {
 ///
 /// # Errors
 /// When the peer speaks another protocol or version, or sends a broken record.
-pub(crate) fn poll_greeting(
-    greeting: &mut Greeting,
+pub(crate) fn poll_preface(
+    preface: &mut Preface,
     peer: SocketAddr,
     is_plain: bool,
 ) -> Result<Option<Record>, Error> {
-    greeting.poll().map_err(|source| {
-        let is_tls = matches!(greeting.first(), Some(TLS_HANDSHAKE | TLS_ALERT));
+    preface.poll().map_err(|source| {
+        let is_tls = matches!(preface.first(), Some(TLS_HANDSHAKE | TLS_ALERT));
         match source {
             WireError::NotWeftline(_) if is_plain && is_tls => Error::WantsTls { peer },
             source => Error::Protocol { peer, source: source.into() },
@@ -323,7 +323,7 @@ mod tests {
         let address = listener.local_addr().expect("bound");
         let mut client = TcpStream::connect(address).await.expect("it listens");
         let hello = Record::Hello(Hello { scheduler: "fbdt".into(), ..Hello::default() });
-        client.write_all(&first_words(&hello)).await.expect("it reads");
+        client.write_all(&opening(&hello)).await.expect("it reads");
         client.write_all(&[0; 32 << 10]).await.expect("the kernel takes it");
         let (server, _) = listener.accept().await.expect("it has connected");
         let server = Channel::accept(server, &ServerSecurity::InsecurePlaintext).await;

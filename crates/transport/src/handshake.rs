@@ -15,7 +15,7 @@ use bytes::BytesMut;
 use ring::hmac;
 use tokio::sync::oneshot;
 use weftline_core::wire::{
-    Greeting, Hello, HelloNonce, HelloReply, Join, JoinReply, Record, WireError, check_join_address,
+    Hello, HelloNonce, HelloReply, Join, JoinReply, Preface, Record, WireError, check_join_address,
 };
 
 use crate::channel::{self, Channel, Parts};
@@ -138,7 +138,7 @@ pub(crate) type Answer = oneshot::Receiver<Result<Accepted, Error>>;
 
 /// The answer to a hello, which comes before anything else on the subflow that said it.
 pub(crate) struct Awaited {
-    greeting: Greeting,
+    preface: Preface,
     peer: SocketAddr,
     is_plain: bool,
     /// Whether the connection is to carry messages.
@@ -152,8 +152,8 @@ impl Awaited {
     /// # Errors
     /// When the server refuses, announces what it must not, or speaks something else.
     pub(crate) fn take(&mut self, input: &mut BytesMut) -> Result<Option<Accepted>, Error> {
-        self.greeting.take(&input.split());
-        match channel::poll_greeting(&mut self.greeting, self.peer, self.is_plain)? {
+        self.preface.take(&input.split());
+        match channel::poll_preface(&mut self.preface, self.peer, self.is_plain)? {
             None => Ok(None),
             Some(Record::HelloReply(reply)) if self.messages && reply.messages == 0 => {
                 Err(Error::NoMessages { peer: self.peer })
@@ -167,7 +167,7 @@ impl Awaited {
     pub(crate) fn tell(self, answer: Result<Accepted, Error>) -> BytesMut {
         // Who waited may have given up.
         let _ = self.told.send(answer);
-        self.greeting.into_rest()
+        self.preface.into_rest()
     }
 }
 
@@ -187,8 +187,8 @@ pub(crate) fn hello(
     let messages = hello.messages > 0;
     let parts = channel.into_parts(Some(&Record::Hello(hello)));
     let (peer, is_plain) = (parts.peer, parts.tls.is_none());
-    let greeting = Greeting::default();
-    let awaited = Awaited { greeting, peer, is_plain, messages, told };
+    let preface = Preface::default();
+    let awaited = Awaited { preface, peer, is_plain, messages, told };
     Ok((parts, awaited, answer))
 }
 

@@ -4,24 +4,24 @@
 //! as the variable-length integers of RFC 9000 §16. Decoding is total: any input gives a record,
 //! "incomplete" or an error, never a panic, and never an allocation larger than the input.
 
-mod greeting;
 mod handshake;
 mod join_address;
 mod message;
 mod policy;
+mod preface;
 mod record;
 mod varint;
 
 #[cfg(test)]
 mod tests;
 
-pub use greeting::Greeting;
 pub use handshake::{
     Hello, HelloNonce, HelloReply, Join, JoinReply, PREAMBLE_LEN, Preamble, Refusal,
 };
 pub use join_address::{JoinAddressError, MAX_JOIN_ADDRESSES, check_join_address};
 pub use message::{Bounds, Cancel, Fate};
 pub use policy::{PolicyChange, PolicyNote};
+pub use preface::Preface;
 pub use record::{Ack, Data, Echo, Record, data_header};
 pub use varint::VARINT_MAX;
 

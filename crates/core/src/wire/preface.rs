@@ -6,13 +6,13 @@ use super::{Preamble, Record, WireError};
 
 /// Reads what an unknown peer says first, its preamble and one record, from pieces as they come.
 #[derive(Debug, Default)]
-pub struct Greeting {
+pub struct Preface {
     input: BytesMut,
     preamble: Option<Preamble>,
     received: usize,
 }
 
-impl Greeting {
+impl Preface {
     /// The most bytes that a peer may say before its first record is there. Only with records that
     /// may be skipped can it go on for so long.
     pub const MAX_BYTES: usize = 4 << 10;
