@@ -1,5 +1,5 @@
 //! How a connection lives and ends: what it means to be without a subflow, to have a peer that does
-//! not answer or an application that has left, and how long the last words may take.
+//! not answer or an application that has left, and how long it may drain.
 //!
 //! Sans-IO, beside the [`Session`] that carries the bytes. The driver tells what happens to its
 //! subflows and passes on the session's [`Event`]s; it drains [`Life::poll_ending`] and calls
@@ -19,7 +19,7 @@ use crate::session::{Event, RESET_ABANDONED, Session, SessionConfig};
 /// How long a connection that the application has let go of may take to deliver the rest.
 const LINGER_TIME: Duration = Duration::from_secs(30);
 /// How long a closed connection that lost its last subflow waits for another one.
-const LAST_WORDS_TIME: Duration = Duration::from_secs(5);
+const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// How far a connection's life has come. It only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,7 +28,7 @@ pub enum Phase {
     Opening,
     /// It carries bytes, or waits for a subflow to do so.
     Open,
-    /// It has ended; its subflows say their last words.
+    /// It has ended; its subflows drain.
     Over,
     /// Nothing is left of it.
     Gone,
@@ -119,7 +119,7 @@ pub struct Life {
     is_answered: bool,
     /// Until when a closed connection without subflows waits for another one: the peer may not know
     /// yet that everything has arrived here.
-    last_words_until: Option<Instant>,
+    draining_until: Option<Instant>,
     ending: Option<Ending>,
 }
 
@@ -136,7 +136,7 @@ impl Life {
             left: None,
             is_over: false,
             is_answered: false,
-            last_words_until: None,
+            draining_until: None,
             ending: None,
         }
     }
@@ -148,7 +148,7 @@ impl Life {
         match (self.is_over, self.is_let_in) {
             (false, false) => Phase::Opening,
             (false, true) => Phase::Open,
-            (true, _) if self.subflows > 0 || self.last_words_until.is_some() => Phase::Over,
+            (true, _) if self.subflows > 0 || self.draining_until.is_some() => Phase::Over,
             (true, _) => Phase::Gone,
         }
     }
@@ -166,7 +166,7 @@ impl Life {
     /// Whether a new subflow would be of use. One that has closed while its last subflow was lost
     /// takes another to say its last acknowledgement.
     pub const fn wants_subflow(&self) -> bool {
-        !self.is_over || (self.subflows == 0 && self.last_words_until.is_some())
+        !self.is_over || (self.subflows == 0 && self.draining_until.is_some())
     }
 
     /// How it has ended; told once.
@@ -178,7 +178,7 @@ impl Life {
     /// session's own, which counts until the connection is over.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.is_over {
-            return self.last_words_until.filter(|_| self.subflows == 0);
+            return self.draining_until.filter(|_| self.subflows == 0);
         }
         let dark = self.dark_since.map(|since| since + self.grace);
         let left = self.left.map(|left| left.at + LINGER_TIME);
@@ -219,7 +219,7 @@ impl Life {
     /// The peer does not know the connection any more: it need not be told anything.
     pub const fn forgotten(&mut self) {
         self.is_answered = true;
-        self.last_words_until = None;
+        self.draining_until = None;
     }
 
     /// The application lets go of it. What it has finished is delivered in the background; what it
@@ -286,7 +286,7 @@ impl Life {
     /// Does what is due.
     pub fn handle_timeout(&mut self, session: &mut Session, now: Instant) {
         if self.is_over {
-            self.last_words_until.take_if(|until| *until <= now);
+            self.draining_until.take_if(|until| *until <= now);
             return;
         }
         if self.dark_since.is_some_and(|since| since + self.grace <= now) {
@@ -309,7 +309,7 @@ impl Life {
     fn note(&mut self, ending: Ending, now: Instant) {
         self.is_over = true;
         let waits = ending == Ending::Closed && !self.is_answered;
-        self.last_words_until = waits.then(|| now + LAST_WORDS_TIME);
+        self.draining_until = waits.then(|| now + DRAIN_TIME);
         self.ending = Some(ending);
     }
 }

@@ -120,7 +120,7 @@ fn until_it_is_let_in_it_is_the_path_manager_that_gives_up() {
 }
 
 #[test]
-fn the_last_words_of_a_closed_connection_wait_for_a_subflow() {
+fn a_closed_connection_waits_for_a_subflow_to_drain() {
     let mut end = End::open();
     end.close(at(1));
     assert_eq!(end.life.poll_ending(), Some(Ending::Closed));

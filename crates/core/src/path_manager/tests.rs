@@ -328,7 +328,7 @@ fn a_path_taken_out_of_use_drains_beside_another() {
 }
 
 #[test]
-fn one_that_is_over_wants_nothing_until_its_last_words_need_a_path() {
+fn one_that_is_over_wants_nothing_until_it_needs_a_path_to_drain() {
     let mut world = World::new(vec![dark(500, 60_000), Model::default()], &[]);
     world.run(at(2000));
     assert!(world.manager.dark().eq([PathId(0)]));
