@@ -161,7 +161,7 @@ pub(crate) enum Full {
 }
 
 /// Counts who is being let in and who is in.
-pub(crate) struct Gate {
+pub(crate) struct Admission {
     limits: Limits,
     counts: Mutex<Counts>,
 }
@@ -187,7 +187,7 @@ struct OfSource {
     sessions: usize,
 }
 
-impl Gate {
+impl Admission {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, counts: Mutex::default() })
     }
@@ -218,7 +218,7 @@ impl Gate {
         let of = counts.sources.entry(source).or_default();
         of.handshakes.push_back((number, Arc::clone(&given_up)));
         drop(counts);
-        Handshake { gate: Arc::clone(self), source, number, given_up }
+        Handshake { admission: Arc::clone(self), source, number, given_up }
     }
 
     /// Counts a connection while the result lives: looking and taking are one step, however many
@@ -251,7 +251,7 @@ impl Gate {
         counts.sessions += 1;
         counts.sources.entry(source).or_default().sessions += 1;
         drop(counts);
-        Ok(SessionPlace { gate: Arc::clone(self), source, client })
+        Ok(SessionPlace { admission: Arc::clone(self), source, client })
     }
 
     /// Notes that at `now` somebody at `source` has shown the token of `client`, or a wrong one.
@@ -345,7 +345,7 @@ impl Counts {
 
 /// A handshake that is counted.
 pub(crate) struct Handshake {
-    gate: Arc<Gate>,
+    admission: Arc<Admission>,
     source: Source,
     number: u64,
     given_up: Arc<Notify>,
@@ -360,7 +360,7 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        let mut counts = self.gate.counts();
+        let mut counts = self.admission.counts();
         let Some(of) = counts.sources.get_mut(&self.source) else { return };
         if let Some(at) = of.handshakes.iter().position(|(number, _)| *number == self.number) {
             of.handshakes.remove(at);
@@ -372,14 +372,14 @@ impl Drop for Handshake {
 
 /// A connection that is counted.
 pub(crate) struct SessionPlace {
-    gate: Arc<Gate>,
+    admission: Arc<Admission>,
     source: Source,
     client: Option<Counted>,
 }
 
 impl Drop for SessionPlace {
     fn drop(&mut self) {
-        let mut counts = self.gate.counts();
+        let mut counts = self.admission.counts();
         counts.sessions -= 1;
         if let Some(of) = counts.sources.get_mut(&self.source) {
             of.sessions -= 1;
@@ -425,25 +425,25 @@ mod tests {
     #[test]
     fn a_flood_displaces_itself() {
         let limits = Limits { handshakes: 4, handshakes_per_source: 3, ..Limits::default() };
-        let gate = Gate::new(limits);
+        let admission = Admission::new(limits);
         let (flood, other) = (source("192.0.2.1"), source("192.0.2.2"));
         // Behind its own address, too: who is quick there comes in.
-        let slow: Vec<_> = (0..4).map(|_| gate.handshake(flood)).collect();
-        let first = gate.handshake(other);
-        let second = gate.handshake(other);
+        let slow: Vec<_> = (0..4).map(|_| admission.handshake(flood)).collect();
+        let first = admission.handshake(other);
+        let second = admission.handshake(other);
         assert_eq!(slow.iter().map(is_given_up).collect::<Vec<_>>(), [true, true, false, false]);
         assert!(!is_given_up(&first) && !is_given_up(&second));
         // What was given up has given its place back once only.
         drop(slow);
-        assert_eq!(gate.counts().handshakes, 2);
+        assert_eq!(admission.counts().handshakes, 2);
         drop((first, second));
-        assert!(gate.counts().sources.is_empty() && gate.counts().handshakes == 0);
+        assert!(admission.counts().sources.is_empty() && admission.counts().handshakes == 0);
     }
 
     #[test]
     fn among_many_that_have_one_each_the_oldest_goes() {
-        let gate = Gate::new(Limits { handshakes: 3, ..Limits::default() });
-        let from = |last: u8| gate.handshake(source(&format!("192.0.2.{last}")));
+        let admission = Admission::new(Limits { handshakes: 3, ..Limits::default() });
+        let from = |last: u8| admission.handshake(source(&format!("192.0.2.{last}")));
         let all = [5, 9, 1, 7, 3].map(from);
         assert_eq!(all.each_ref().map(is_given_up), [true, true, false, false, false]);
     }
@@ -456,69 +456,69 @@ mod tests {
             sessions_per_client: 2,
             ..Limits::default()
         };
-        let gate = Gate::new(limits);
+        let admission = Admission::new(limits);
         let (a, b, c) = (source("192.0.2.1"), source("192.0.2.2"), source("192.0.2.3"));
-        let one = gate.session(a, &token("alice")).unwrap();
-        let _two = gate.session(a, &token("bob")).unwrap();
-        assert_eq!(gate.session(a, &token("carol")).err(), Some(Full::SourceSessions));
-        let _three = gate.session(b, &token("alice")).unwrap();
-        assert_eq!(gate.session(b, &token("alice")).err(), Some(Full::ClientSessions));
-        let _four = gate.session(b, &ClientId::Anybody).unwrap();
-        assert_eq!(gate.session(c, &token("dave")).err(), Some(Full::Sessions));
+        let one = admission.session(a, &token("alice")).unwrap();
+        let _two = admission.session(a, &token("bob")).unwrap();
+        assert_eq!(admission.session(a, &token("carol")).err(), Some(Full::SourceSessions));
+        let _three = admission.session(b, &token("alice")).unwrap();
+        assert_eq!(admission.session(b, &token("alice")).err(), Some(Full::ClientSessions));
+        let _four = admission.session(b, &ClientId::Anybody).unwrap();
+        assert_eq!(admission.session(c, &token("dave")).err(), Some(Full::Sessions));
         drop(one);
-        let _five = gate.session(c, &token("alice")).unwrap();
+        let _five = admission.session(c, &token("alice")).unwrap();
         // Refusals leave nothing behind.
-        assert_eq!(gate.counts().clients.len(), 2);
-        assert_eq!(gate.counts().sessions, 4);
+        assert_eq!(admission.counts().clients.len(), 2);
+        assert_eq!(admission.counts().sessions, 4);
     }
 
     #[test]
     fn wrong_tokens_are_forgiven_one_by_one() {
-        let gate = Gate::new(Limits { failures_per_source: 3, ..Limits::default() });
+        let admission = Admission::new(Limits { failures_per_source: 3, ..Limits::default() });
         let (guesser, other) = (source("192.0.2.1"), source("192.0.2.2"));
         let start = Instant::ZERO;
         for _ in 0..3 {
-            assert_eq!(gate.judge(guesser, None, start), Ok(()));
+            assert_eq!(admission.judge(guesser, None, start), Ok(()));
         }
-        assert_eq!(gate.judge(guesser, None, start), Err(Full::Failures));
-        assert_eq!(gate.judge(other, None, start), Ok(()));
+        assert_eq!(admission.judge(guesser, None, start), Err(Full::Failures));
+        assert_eq!(admission.judge(other, None, start), Ok(()));
         let later = start + FAILURE_TIME / 3;
-        assert_eq!(gate.judge(guesser, None, later), Ok(()));
-        assert_eq!(gate.judge(guesser, None, later), Err(Full::Failures));
-        assert_eq!(gate.judge(guesser, None, later + FAILURE_TIME), Ok(()));
+        assert_eq!(admission.judge(guesser, None, later), Ok(()));
+        assert_eq!(admission.judge(guesser, None, later), Err(Full::Failures));
+        assert_eq!(admission.judge(guesser, None, later + FAILURE_TIME), Ok(()));
     }
 
     #[test]
     fn who_came_before_from_an_address_is_let_in_however_many_guess_there() {
-        let gate = Gate::new(Limits { failures_per_source: 3, ..Limits::default() });
+        let admission = Admission::new(Limits { failures_per_source: 3, ..Limits::default() });
         let (here, there) = (source("192.0.2.1"), source("192.0.2.2"));
         let now = Instant::ZERO;
-        assert_eq!(gate.judge(here, Some(&token("alice")), now), Ok(()));
-        assert_eq!(gate.judge(there, Some(&token("bob")), now), Ok(()));
+        assert_eq!(admission.judge(here, Some(&token("alice")), now), Ok(()));
+        assert_eq!(admission.judge(there, Some(&token("bob")), now), Ok(()));
         for _ in 0..10 {
-            let _ = gate.judge(here, None, now);
+            let _ = admission.judge(here, None, now);
         }
-        assert_eq!(gate.judge(here, Some(&token("alice")), now), Ok(()));
+        assert_eq!(admission.judge(here, Some(&token("alice")), now), Ok(()));
         // A right guess is told from a wrong one as little as before.
-        assert_eq!(gate.judge(here, Some(&token("bob")), now), Err(Full::Failures));
+        assert_eq!(admission.judge(here, Some(&token("bob")), now), Err(Full::Failures));
         for number in 0..2 * MAX_KNOWN {
-            let _ = gate.judge(there, Some(&token(&number.to_string())), now);
+            let _ = admission.judge(there, Some(&token(&number.to_string())), now);
         }
-        assert!(gate.counts().known.len() <= MAX_KNOWN);
+        assert!(admission.counts().known.len() <= MAX_KNOWN);
     }
 
     #[test]
     fn the_memory_of_failures_is_bounded_and_keeps_the_worst() {
-        let gate = Gate::new(Limits::default());
+        let admission = Admission::new(Limits::default());
         let worst = source("192.0.2.1");
         for _ in 0..10 {
-            let _ = gate.judge(worst, None, Instant::ZERO);
+            let _ = admission.judge(worst, None, Instant::ZERO);
         }
         for number in 0..2 * MAX_FAILING as u32 {
-            let _ = gate.judge(IpAddr::from(number.to_be_bytes()).into(), None, Instant::ZERO);
+            let _ = admission.judge(IpAddr::from(number.to_be_bytes()).into(), None, Instant::ZERO);
         }
-        assert!(gate.counts().failing.len() <= MAX_FAILING);
-        assert_eq!(gate.judge(worst, None, Instant::ZERO), Err(Full::Failures));
+        assert!(admission.counts().failing.len() <= MAX_FAILING);
+        assert_eq!(admission.judge(worst, None, Instant::ZERO), Err(Full::Failures));
     }
 
     #[test]

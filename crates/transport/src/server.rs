@@ -1,7 +1,7 @@
 //! The server: what it is like, what can be changed while it runs, and what it has accepted. How
-//! peers come in is in `door`.
+//! peers come in is in `acceptor`.
 
-mod door;
+mod acceptor;
 mod refusals;
 mod sessions;
 
@@ -26,7 +26,7 @@ use crate::congestion;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{Numbering, SessionKeys};
-use crate::limits::{Gate, Limits};
+use crate::limits::{Admission, Limits};
 use crate::memory::MemoryBudget;
 use crate::policy::Groups;
 use crate::socket::{self, SocketOptions};
@@ -193,7 +193,7 @@ impl ServerBuilder {
             live: Mutex::new(live),
             handshake_timeout: self.limits.handshake_timeout,
             answer_time: self.limits.answer_time,
-            gate: Gate::new(self.limits),
+            admission: Admission::new(self.limits),
             longest_message: self.longest_message.map(longest_message).transpose()?,
             memory: self.memory,
             socket: self.socket,
@@ -207,7 +207,7 @@ impl ServerBuilder {
         });
         let mut tasks = JoinSet::new();
         for listener in listeners {
-            tasks.spawn(door::listen(Arc::clone(&state), listener));
+            tasks.spawn(acceptor::listen(Arc::clone(&state), listener));
         }
         Ok(Server { incoming, local: local.map_err(Error::Socket)?, state, tasks })
     }
@@ -364,7 +364,7 @@ struct State {
     live: Mutex<Live>,
     handshake_timeout: Duration,
     answer_time: Duration,
-    gate: Arc<Gate>,
+    admission: Arc<Admission>,
     longest_message: Option<ByteCount>,
     memory: MemoryBudget,
     socket: SocketOptions,

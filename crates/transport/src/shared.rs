@@ -264,7 +264,7 @@ impl Shared {
     /// up to `longest_message`. Returns whether it is the server that the connection is with: a
     /// hello that is said again may have reached another one, whose stream is another.
     #[must_use]
-    pub(crate) fn let_in(&self, longest_message: u64, id: SessionId) -> bool {
+    pub(crate) fn accepted(&self, longest_message: u64, id: SessionId) -> bool {
         if *self.id.get_or_init(|| id) != id {
             return false;
         }
@@ -274,7 +274,7 @@ impl Shared {
 
     fn open_up(&self, longest_message: u64) {
         self.with(|inner, now| {
-            if !inner.life.let_in(now) {
+            if !inner.life.accepted(now) {
                 return;
             }
             COUNTERS.opened();

@@ -381,7 +381,7 @@ async fn read_answer(
         }
     };
     let answer = answer.and_then(|accepted| {
-        if !source.announcer.shared.let_in(accepted.longest_message, accepted.keys.id) {
+        if !source.announcer.shared.accepted(accepted.longest_message, accepted.keys.id) {
             return Err(Error::OtherServer { peer });
         }
         source.announcer.up();

@@ -108,7 +108,7 @@ struct Left {
 pub struct Life {
     grace: Duration,
     peer_timeout: Duration,
-    is_let_in: bool,
+    is_accepted: bool,
     subflows: usize,
     /// Since when an open connection has been without a subflow.
     dark_since: Option<Instant>,
@@ -130,7 +130,7 @@ impl Life {
         Self {
             grace,
             peer_timeout: config.peer_timeout.unwrap_or_default(),
-            is_let_in: false,
+            is_accepted: false,
             subflows: 0,
             dark_since: None,
             left: None,
@@ -145,7 +145,7 @@ impl Life {
 
     /// How far it has come.
     pub const fn phase(&self) -> Phase {
-        match (self.is_over, self.is_let_in) {
+        match (self.is_over, self.is_accepted) {
             (false, false) => Phase::Opening,
             (false, true) => Phase::Open,
             (true, _) if self.subflows > 0 || self.draining_until.is_some() => Phase::Over,
@@ -160,7 +160,7 @@ impl Life {
 
     /// Whether it was let in before it ended.
     pub const fn was_open(&self) -> bool {
-        self.is_let_in
+        self.is_accepted
     }
 
     /// Whether a new subflow would be of use. One that has closed while its last subflow was lost
@@ -188,8 +188,8 @@ impl Life {
     // ---- what happens to it ----
 
     /// The server has let it in. Returns whether that is news.
-    pub fn let_in(&mut self, now: Instant) -> bool {
-        if std::mem::replace(&mut self.is_let_in, true) || self.is_over() {
+    pub fn accepted(&mut self, now: Instant) -> bool {
+        if std::mem::replace(&mut self.is_accepted, true) || self.is_over() {
             return false;
         }
         if self.subflows == 0 {
@@ -211,7 +211,7 @@ impl Life {
             self.forgotten();
         }
         self.subflows = self.subflows.saturating_sub(1);
-        if self.subflows == 0 && self.is_let_in {
+        if self.subflows == 0 && self.is_accepted {
             self.dark_since = Some(now);
         }
     }

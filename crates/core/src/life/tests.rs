@@ -32,7 +32,7 @@ impl End {
     fn open() -> Self {
         let mut end = Self::new();
         end.up(at(0));
-        assert!(end.life.let_in(at(0)) && !end.life.let_in(at(0)));
+        assert!(end.life.accepted(at(0)) && !end.life.accepted(at(0)));
         end
     }
 
@@ -116,7 +116,7 @@ fn until_it_is_let_in_it_is_the_path_manager_that_gives_up() {
     assert_eq!((end.life.poll_timeout(), end.life.phase()), (None, Phase::Opening));
     assert!(end.life.fail(1, "every path failed", &mut end.session, at(99)));
     assert_eq!(end.life.poll_ending(), Some(Ending::Failed(Cause::Told)));
-    assert!(!end.life.was_open() && !end.life.let_in(at(100)));
+    assert!(!end.life.was_open() && !end.life.accepted(at(100)));
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_peer_that_answers_nothing_is_lost() {
     let config = SessionConfig { peer_timeout: Some(limit), ..SessionConfig::default() };
     let mut end = End { session: Session::new(&config, at(0)), life: Life::new(&config, GRACE) };
     end.up(at(0));
-    end.life.let_in(at(0));
+    end.life.accepted(at(0));
     while end.life.phase() == Phase::Open {
         let now = end.session.poll_timeout(at(0)).expect("something is due until it is over");
         assert!(now <= at(10), "the peer is waited for until {now}");

@@ -512,7 +512,7 @@ impl<'a> World<'a> {
         let Some(path) = self.conns.get(&conn).map(|conn| PathId(conn.link as u64)) else { return };
         if is_hello && self.server.is_none() && self.serves {
             let mut server = Node::new(plan, SERVER, now);
-            server.life.let_in(now);
+            server.life.accepted(now);
             self.server = Some(server);
         }
         let Some(server) = self.server.as_mut().filter(|server| server.life.wants_subflow()) else {
@@ -551,7 +551,7 @@ impl<'a> World<'a> {
             Packet::Welcome => {
                 client.attempts.remove(&id);
                 self.was_opened = true;
-                client.node.life.let_in(now);
+                client.node.life.accepted(now);
                 if let Some(subflow) = attempt.subflow
                     && !client.node.subs.contains_key(&subflow)
                 {

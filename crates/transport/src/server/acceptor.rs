@@ -49,13 +49,13 @@ pub(super) async fn listen(state: Arc<State>, listener: TcpListener) {
                 continue;
             }
         };
-        let counted = state.gate.handshake(peer.ip().into());
-        tokio::spawn(let_in(Arc::clone(&state), stream, peer, counted));
+        let counted = state.admission.handshake(peer.ip().into());
+        tokio::spawn(receive(Arc::clone(&state), stream, peer, counted));
     }
 }
 
 /// Does the handshake with a peer that has just come.
-async fn let_in(state: Arc<State>, stream: TcpStream, peer: SocketAddr, counted: Handshake) {
+async fn receive(state: Arc<State>, stream: TcpStream, peer: SocketAddr, counted: Handshake) {
     let after = state.handshake_timeout;
     let result = tokio::select! {
         result = tokio::time::timeout(after, state.handshake(stream)) => {
@@ -106,7 +106,7 @@ struct Admitted {
 }
 
 /// What a hello that is let in asks for.
-enum Hailed {
+enum Established {
     /// A connection.
     First(Admitted),
     /// The connection that it has opened before.
@@ -167,14 +167,14 @@ impl State {
             let config = self.session_config(&hello, &live)?;
             let again = self.check_again(&mut channel, &hello, &client)?;
             if let Some(joining) = again {
-                return Ok(Hailed::Again(joining, config));
+                return Ok(Established::Again(joining, config));
             }
             set_congestion(&mut channel, &hello.congestion, live.allowed_congestion.as_deref())?;
-            self.admit(peer.ip().into(), client, &hello, config).map(Hailed::First)
+            self.admit(peer.ip().into(), client, &hello, config).map(Established::First)
         });
         let admitted = match admitted {
-            Ok(Hailed::First(admitted)) => admitted,
-            Ok(Hailed::Again(joining, config)) => {
+            Ok(Established::First(admitted)) => admitted,
+            Ok(Established::Again(joining, config)) => {
                 joining.shared.set_policy(PathId(hello.path), hello.policy);
                 let reply = joining.keys.reply(longest_received(&config), &live.join_addresses);
                 let path = (hello.path, &*hello.path_name);
@@ -256,7 +256,7 @@ impl State {
         let tokens = Arc::clone(&self.tables().tokens);
         let found = Token::find(&tokens, channel, &hello.token).map_err(Refused::busy)?;
         let client = found.map(Token::id);
-        self.gate.judge(source, client.as_ref(), clock::now()).map_err(Refused::busy)?;
+        self.admission.judge(source, client.as_ref(), clock::now()).map_err(Refused::busy)?;
         client.ok_or_else(no_token)
     }
 
@@ -287,7 +287,7 @@ impl State {
         config: SessionConfig,
     ) -> Result<Admitted, Refused> {
         let (place, lease) = loop {
-            let full = match self.gate.session(source, &client) {
+            let full = match self.admission.session(source, &client) {
                 Ok(place) => match self.memory.connection(unasked(&config)) {
                     Ok(lease) => break (place, lease),
                     Err(error) => NoRoom::Memory(error),
