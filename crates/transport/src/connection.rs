@@ -14,10 +14,10 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::about::About;
 use crate::control::Control;
+use crate::coop::CoopBudget;
 use crate::error::Error;
 use crate::shared::{Shared, WriteError};
 use crate::status;
-use crate::turn::Turn;
 
 /// Bytes taken from the session at a time for [`AsyncBufRead`].
 const BUFFER: usize = 256 << 10;
@@ -44,14 +44,14 @@ pub struct ReadHalf {
     handle: Arc<Handle>,
     buffer: Vec<u8>,
     at: usize,
-    turn: Turn,
+    coop: CoopBudget,
 }
 
 /// The writing half of a [`Connection`].
 #[derive(Debug)]
 pub struct WriteHalf {
     handle: Arc<Handle>,
-    turn: Turn,
+    coop: CoopBudget,
 }
 
 /// The application's hold on a connection: letting go of it ends the connection.
@@ -76,9 +76,9 @@ impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, peer: SocketAddr, client: Option<String>) -> Self {
         let about = Arc::new(About::new(peer, client));
         let handle = Arc::new(Handle(Control { shared, about }));
-        let (buffer, turn) = (Vec::new(), Turn::default());
-        let read = ReadHalf { handle: Arc::clone(&handle), buffer, at: 0, turn };
-        let connection = Self { read, write: WriteHalf { handle, turn: Turn::default() } };
+        let (buffer, coop) = (Vec::new(), CoopBudget::default());
+        let read = ReadHalf { handle: Arc::clone(&handle), buffer, at: 0, coop };
+        let connection = Self { read, write: WriteHalf { handle, coop: CoopBudget::default() } };
         status::register(&connection.read.handle.0);
         connection
     }
@@ -116,13 +116,13 @@ impl ReadHalf {
             self.at = self.buffer.len();
             return Ok(out.back().map_or(0, Bytes::len));
         }
-        let Self { handle, turn, .. } = self;
+        let Self { handle, coop, .. } = self;
         let read = poll_fn(|cx| {
-            ready!(turn.poll(cx));
+            ready!(coop.poll(cx));
             handle.0.shared.read_bytes(cx.waker(), most, out).map_or(Poll::Pending, Poll::Ready)
         });
         let read = read.await.map_err(to_io)?;
-        turn.count(read);
+        coop.count(read);
         Ok(read)
     }
 }
@@ -130,9 +130,9 @@ impl ReadHalf {
 impl WriteHalf {
     /// Memory to be filled, with how many bytes of it there is room for.
     pub(crate) async fn lend(&mut self) -> io::Result<(BytesMut, usize)> {
-        let Self { handle, turn } = self;
+        let Self { handle, coop } = self;
         let lent = poll_fn(|cx| {
-            ready!(turn.poll(cx));
+            ready!(coop.poll(cx));
             handle.0.shared.lend(cx.waker()).map_or(Poll::Pending, Poll::Ready)
         });
         lent.await.map_err(write_error)
@@ -140,7 +140,7 @@ impl WriteHalf {
 
     /// Writes what the lent memory was filled with.
     pub(crate) fn take_back(&mut self, filled: BytesMut) -> io::Result<usize> {
-        self.turn.count(filled.len());
+        self.coop.count(filled.len());
         self.handle.0.shared.take_back(filled).map_err(write_error)
     }
 }
@@ -162,7 +162,7 @@ impl AsyncRead for ReadHalf {
         if out.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        ready!(this.turn.poll(cx));
+        ready!(this.coop.poll(cx));
         let read = this.handle.0.shared.read(cx.waker(), |chunk| {
             let n = chunk.len().min(out.remaining());
             out.put_slice(&chunk[..n]);
@@ -171,7 +171,7 @@ impl AsyncRead for ReadHalf {
         match read {
             None => Poll::Pending,
             Some(Ok(n)) => {
-                this.turn.count(n);
+                this.coop.count(n);
                 Poll::Ready(Ok(()))
             }
             Some(Err(error)) => Poll::Ready(Err(to_io(error))),
@@ -183,7 +183,7 @@ impl AsyncBufRead for ReadHalf {
     fn poll_fill_buf(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         let this = self.get_mut();
         if this.at == this.buffer.len() {
-            ready!(this.turn.poll(cx));
+            ready!(this.coop.poll(cx));
             this.at = 0;
             let buffer = &mut this.buffer;
             buffer.clear();
@@ -194,7 +194,7 @@ impl AsyncBufRead for ReadHalf {
             });
             match read {
                 None => return Poll::Pending,
-                Some(Ok(n)) => this.turn.count(n),
+                Some(Ok(n)) => this.coop.count(n),
                 Some(Err(error)) => return Poll::Ready(Err(to_io(error))),
             }
         }
@@ -215,11 +215,11 @@ impl AsyncWrite for WriteHalf {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.turn.poll(cx));
+        ready!(this.coop.poll(cx));
         match this.handle.0.shared.write(cx.waker(), data) {
             None => Poll::Pending,
             Some(Ok(n)) => {
-                this.turn.count(n);
+                this.coop.count(n);
                 Poll::Ready(Ok(n))
             }
             Some(Err(error)) => Poll::Ready(Err(write_error(error))),

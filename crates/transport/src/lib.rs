@@ -67,6 +67,7 @@ mod clock;
 mod congestion;
 mod connection;
 mod control;
+mod coop;
 mod coupling;
 mod dial;
 mod error;
@@ -93,7 +94,6 @@ mod subflow;
 mod sys;
 mod tls;
 mod token;
-mod turn;
 
 pub mod refusal;
 pub mod status;

@@ -14,10 +14,10 @@ use weftline_core::session::{Incoming, MessageFate, MessageId, MessageOptions, S
 use crate::clock;
 use crate::connection::{Connection, Handle};
 use crate::control::Control;
+use crate::coop::CoopBudget;
 use crate::error::Error;
 pub use crate::shared::MessageError;
 use crate::shared::Shared;
-use crate::turn::Turn;
 
 /// Whole messages in each direction, over all the paths.
 ///
@@ -37,14 +37,14 @@ pub struct Messages {
 #[derive(Debug)]
 pub struct MessageSender {
     handle: Arc<Handle>,
-    turn: Turn,
+    coop: CoopBudget,
 }
 
 /// The receiving half of [`Messages`].
 #[derive(Debug)]
 pub struct MessageReceiver {
     handle: Arc<Handle>,
-    turn: Turn,
+    coop: CoopBudget,
 }
 
 /// How messages end, as it becomes known. Does not keep the connection open.
@@ -154,9 +154,9 @@ impl MessageSender {
         let payload = payload.into();
         let deadline = options.deadline.map(|after| clock::now() + after);
         let options = MessageOptions { deadline, tag: options.tag };
-        let Self { handle, turn } = self;
+        let Self { handle, coop } = self;
         let sending = poll_fn(|cx| {
-            ready!(turn.poll(cx));
+            ready!(coop.poll(cx));
             let sent = handle.0.shared.send_message(Some(cx.waker()), &payload, options);
             sent.map_or(Poll::Pending, Poll::Ready)
         });
@@ -166,7 +166,7 @@ impl MessageSender {
                 .await
                 .unwrap_or(Err(SendError::Expired.into())),
         };
-        turn.count(payload.len());
+        coop.count(payload.len());
         sent
     }
 
@@ -220,13 +220,13 @@ impl MessageReceiver {
     /// # Errors
     /// As there.
     pub async fn recv(&mut self) -> Result<Option<Incoming>, Arc<Error>> {
-        let Self { handle, turn } = self;
+        let Self { handle, coop } = self;
         let receiving = poll_fn(|cx| {
-            ready!(turn.poll(cx));
+            ready!(coop.poll(cx));
             handle.0.shared.receive(cx.waker()).map_or(Poll::Pending, Poll::Ready)
         });
         let received = receiving.await;
-        turn.count(match &received {
+        coop.count(match &received {
             Ok(Some(Incoming::Message(message))) => message.payload.len(),
             _ => 0,
         });
@@ -273,8 +273,8 @@ impl Connection {
             return Err(self);
         }
         let handle = self.into_handle();
-        let sender = MessageSender { handle: Arc::clone(&handle), turn: Turn::default() };
-        let receiver = MessageReceiver { handle, turn: Turn::default() };
+        let sender = MessageSender { handle: Arc::clone(&handle), coop: CoopBudget::default() };
+        let receiver = MessageReceiver { handle, coop: CoopBudget::default() };
         Ok(Messages { sender, receiver })
     }
 }

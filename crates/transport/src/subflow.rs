@@ -21,6 +21,7 @@ use crate::channel::Parts;
 use crate::cipher::{self, Cipher};
 use crate::clock;
 use crate::congestion::{self, CongestionInUse};
+use crate::coop::CoopBudget;
 use crate::coupling;
 use crate::error::Error;
 use crate::events::PathEventKind;
@@ -30,7 +31,6 @@ use crate::shared::{End, Shared, path_event};
 use crate::socket::{LowWater, TcpInfo, is_writable};
 use crate::stats::COUNTERS;
 use crate::tls;
-use crate::turn::Turn;
 
 /// Room made for a read of a socket: a page at first, and up to what one path of 2 Gb/s delivers in
 /// a millisecond when reads fill it.
@@ -254,7 +254,7 @@ pub(crate) fn start(
         wake: Arc::clone(&attached.wake),
         socket: Arc::clone(&socket),
         encrypted: BytesMut::new(),
-        turn: Turn::default(),
+        coop: CoopBudget::default(),
         gather: Gather::default(),
         room: READ_LEAST,
         closed: false,
@@ -398,7 +398,7 @@ struct Source {
     wake: Arc<Notify>,
     socket: Arc<Socket>,
     encrypted: BytesMut,
-    turn: Turn,
+    coop: CoopBudget,
     gather: Gather,
     /// Made for the next read.
     room: usize,
@@ -429,7 +429,7 @@ impl Source {
             self.grow_room((read * 2).min(READ_MOST));
         }
         if !self.closed {
-            self.turn.moved(read).await;
+            self.coop.moved(read).await;
         }
         Ok(())
     }
@@ -458,7 +458,7 @@ async fn write(
         info_at: None,
         unsent: 0,
         frames: Some(first).filter(|first| !first.is_empty()).into_iter().collect(),
-        turn: Turn::default(),
+        coop: CoopBudget::default(),
     };
     loop {
         let (info, room) = match shared.wants_room(id) {
@@ -488,7 +488,7 @@ struct Writer<'a> {
     /// Bytes in the socket not yet sent, as of `info_at`, plus what was written since.
     unsent: u64,
     frames: VecDeque<Bytes>,
-    turn: Turn,
+    coop: CoopBudget,
 }
 
 impl Writer<'_> {
@@ -528,7 +528,7 @@ impl Writer<'_> {
                 Ok((written, left)) => {
                     self.unsent += written as u64;
                     self.socket.written();
-                    self.turn.moved(written).await;
+                    self.coop.moved(written).await;
                     if !left {
                         return Ok(());
                     }

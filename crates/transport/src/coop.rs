@@ -13,9 +13,9 @@ const CALL_BYTES: usize = 256;
 
 /// What a task has moved since it let others run.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(usize);
+pub(crate) struct CoopBudget(usize);
 
-impl Turn {
+impl CoopBudget {
     /// Notes that so many bytes were moved, and lets others run if that ends the turn.
     pub(crate) async fn moved(&mut self, bytes: usize) {
         self.count(bytes);
