@@ -11,8 +11,8 @@ use bytes::{Bytes, BytesMut};
 const BLOCK: usize = 256 << 10;
 /// The rest of a block is used for further writes while at least this much is left of it.
 const BLOCK_REST: usize = BLOCK / 16;
-/// What [`SendBuffer::lend`] lends at least.
-pub const LEAST_LENT: usize = BLOCK_REST;
+/// What [`SendBuffer::reserve`] reserves at least.
+pub const LEAST_RESERVED: usize = BLOCK_REST;
 /// Blocks kept for further writes after all that was in them has been acknowledged.
 const SPARE_BLOCKS: usize = 4;
 
@@ -71,15 +71,15 @@ impl SendBuffer {
         self.sealed.push_back((offset, data));
     }
 
-    /// Lends memory of at least [`LEAST_LENT`] bytes to be filled by the caller, so that nothing is
-    /// copied; empty, to be returned with [`take_back`](Self::take_back).
-    pub fn lend(&mut self) -> BytesMut {
+    /// Reserves memory of at least [`LEAST_RESERVED`] bytes to be filled by the caller, so that nothing is
+    /// copied; empty, to be returned with [`commit`](Self::commit).
+    pub fn reserve(&mut self) -> BytesMut {
         self.make_room();
         mem::take(&mut self.open)
     }
 
-    /// Appends what lent memory was filled with at [`end`](Self::end).
-    pub fn take_back(&mut self, filled: BytesMut) {
+    /// Appends what reserved memory was filled with at [`end`](Self::end).
+    pub fn commit(&mut self, filled: BytesMut) {
         self.seal();
         self.open = filled;
     }
@@ -131,7 +131,7 @@ impl SendBuffer {
         }
     }
 
-    /// Seals what is written and sees to it that at least [`LEAST_LENT`] bytes more fit.
+    /// Seals what is written and sees to it that at least [`LEAST_RESERVED`] bytes more fit.
     fn make_room(&mut self) {
         self.seal();
         if self.open.capacity() >= BLOCK_REST {
@@ -184,11 +184,11 @@ mod tests {
                     _ => {
                         let mut left = &data[..];
                         while !left.is_empty() {
-                            let mut lent = buffer.lend();
-                            prop_assert!(lent.is_empty() && lent.capacity() >= LEAST_LENT);
-                            let (now, rest) = left.split_at(left.len().min(lent.capacity()));
-                            lent.extend_from_slice(now);
-                            buffer.take_back(lent);
+                            let mut reserved = buffer.reserve();
+                            prop_assert!(reserved.is_empty() && reserved.capacity() >= LEAST_RESERVED);
+                            let (now, rest) = left.split_at(left.len().min(reserved.capacity()));
+                            reserved.extend_from_slice(now);
+                            buffer.commit(reserved);
                             left = rest;
                         }
                     }
@@ -215,10 +215,10 @@ mod tests {
             let mut buffer = SendBuffer::new();
             let mut places = std::collections::BTreeSet::new();
             for size in sizes {
-                let mut lent = buffer.lend();
-                places.insert(lent.as_ptr() as usize / BLOCK);
-                lent.resize(size.min(lent.capacity()), 7);
-                buffer.take_back(lent);
+                let mut reserved = buffer.reserve();
+                places.insert(reserved.as_ptr() as usize / BLOCK);
+                reserved.resize(size.min(reserved.capacity()), 7);
+                buffer.commit(reserved);
                 buffer.release(buffer.end());
             }
             // One block at a time, wherever its memory lies across two of these places.

@@ -129,19 +129,19 @@ impl ReadHalf {
 
 impl WriteHalf {
     /// Memory to be filled, with how many bytes of it there is room for.
-    pub(crate) async fn lend(&mut self) -> io::Result<(BytesMut, usize)> {
+    pub(crate) async fn reserve(&mut self) -> io::Result<(BytesMut, usize)> {
         let Self { handle, coop } = self;
-        let lent = poll_fn(|cx| {
+        let reserved = poll_fn(|cx| {
             ready!(coop.poll(cx));
-            handle.0.shared.lend(cx.waker()).map_or(Poll::Pending, Poll::Ready)
+            handle.0.shared.reserve(cx.waker()).map_or(Poll::Pending, Poll::Ready)
         });
-        lent.await.map_err(write_error)
+        reserved.await.map_err(write_error)
     }
 
-    /// Writes what the lent memory was filled with.
-    pub(crate) fn take_back(&mut self, filled: BytesMut) -> io::Result<usize> {
+    /// Writes what the reserved memory was filled with.
+    pub(crate) fn commit(&mut self, filled: BytesMut) -> io::Result<usize> {
         self.coop.count(filled.len());
-        self.handle.0.shared.take_back(filled).map_err(write_error)
+        self.handle.0.shared.commit(filled).map_err(write_error)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Reading and writing much at a time without copying: the application fills memory that the
-//! session lends, and takes received bytes out in the memory they came to lie in.
+//! session reserves, and takes received bytes out in the memory they came to lie in.
 
 use std::collections::VecDeque;
 
@@ -9,31 +9,31 @@ use super::{Misuse, Session};
 use crate::Instant;
 
 impl Session {
-    /// Lends memory for bytes to send, at least 16 KiB, with how many of them there is room for: for
+    /// Reserves memory for bytes to send, at least 16 KiB, with how many of them there is room for: for
     /// a driver that would else read into memory of its own and have it copied. It comes back with
-    /// [`take_back`](Self::take_back), filled or not, before anything else is written. `None`
+    /// [`commit`](Self::commit), filled or not, before anything else is written. `None`
     /// while there is little room; then [`Event::Writable`](super::Event::Writable) follows.
     ///
     /// # Errors
     /// As for [`write`](Self::write).
-    pub fn lend(&mut self, now: Instant) -> Result<Option<(BytesMut, usize)>, Misuse> {
+    pub fn reserve(&mut self, now: Instant) -> Result<Option<(BytesMut, usize)>, Misuse> {
         self.send.check_stream()?;
-        let lent = self.send.lend();
-        self.write_blocked = lent.is_none();
+        let reserved = self.send.reserve();
+        self.write_blocked = reserved.is_none();
         self.after(now);
-        Ok(lent)
+        Ok(reserved)
     }
 
-    /// Takes memory back that [`lend`](Self::lend) gave: what it has been filled with is written.
+    /// Takes the memory that [`reserve`](Self::reserve) gave: what it has been filled with is written.
     /// Returns how many bytes that is.
     ///
     /// # Errors
     /// As for [`write`](Self::write), when something is in it; that is lost.
-    pub fn take_back(&mut self, filled: BytesMut, now: Instant) -> Result<usize, Misuse> {
+    pub fn commit(&mut self, filled: BytesMut, now: Instant) -> Result<usize, Misuse> {
         if !filled.is_empty() {
             self.send.check_stream()?;
         }
-        let n = self.send.take_back(filled);
+        let n = self.send.commit(filled);
         if n > 0 {
             self.wake_idle();
         }

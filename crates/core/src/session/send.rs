@@ -15,7 +15,7 @@ use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
 use crate::scheduler::{Assignment, Entry, Kind, Scheduler, SchedulerConfig, SendView};
-use crate::send_buffer::{LEAST_LENT, SendBuffer};
+use crate::send_buffer::{LEAST_RESERVED, SendBuffer};
 use crate::subflow::Subflow;
 use crate::wire::{Ack, MAX_PAYLOAD, data_header};
 use crate::{Bitrate, ByteCount, Instant};
@@ -128,22 +128,22 @@ impl SendHalf {
     }
 
     /// Memory to be filled, and how many bytes of it; nothing while there is little room.
-    pub(super) fn lend(&mut self) -> Option<(BytesMut, usize)> {
+    pub(super) fn reserve(&mut self) -> Option<(BytesMut, usize)> {
         let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
-        self.refused = room < LEAST_LENT;
+        self.refused = room < LEAST_RESERVED;
         if self.refused {
             return None;
         }
-        let lent = self.buffer.lend();
-        let most = room.min(lent.capacity());
-        Some((lent, most))
+        let reserved = self.buffer.reserve();
+        let most = room.min(reserved.capacity());
+        Some((reserved, most))
     }
 
-    /// Takes lent memory back, with what it was filled with; how many bytes that is.
-    pub(super) fn take_back(&mut self, filled: BytesMut) -> usize {
+    /// Takes reserved memory, with what it was filled with; how many bytes that is.
+    pub(super) fn commit(&mut self, filled: BytesMut) -> usize {
         let n = filled.len();
         let start = self.buffer.end();
-        self.buffer.take_back(filled);
+        self.buffer.commit(filled);
         if n > 0 {
             self.unassigned.insert(start..start + n as u64);
             self.fresh.insert(start..start + n as u64);

@@ -579,14 +579,14 @@ fn misuse_is_an_error_and_changes_nothing() {
     assert_eq!(session.write(b"in time", now), Ok(7));
     session.finish(now);
     assert_eq!(session.write(b"late", now), Err(Misuse::Finished));
-    assert_eq!(session.lend(now).err(), Some(Misuse::Finished));
-    assert_eq!(session.take_back(BytesMut::new(), now), Ok(0), "empty memory comes back");
-    assert_eq!(session.take_back(BytesMut::from(&b"late"[..]), now), Err(Misuse::Finished));
+    assert_eq!(session.reserve(now).err(), Some(Misuse::Finished));
+    assert_eq!(session.commit(BytesMut::new(), now), Ok(0), "empty memory comes back");
+    assert_eq!(session.commit(BytesMut::from(&b"late"[..]), now), Err(Misuse::Finished));
     assert_eq!(session.send_held(), 7);
     let messages = Some(MessageLimits { longest_sent: 100, longest_received: 100 });
     let mut session = Session::new(&SessionConfig { messages, ..SessionConfig::default() }, now);
     assert_eq!(session.write(b"a stream", now), Err(Misuse::CarriesMessages));
-    assert_eq!(session.lend(now).err(), Some(Misuse::CarriesMessages));
+    assert_eq!(session.reserve(now).err(), Some(Misuse::CarriesMessages));
 }
 
 /// A record of one byte on its way takes a hundred times as much memory as the byte.

@@ -84,9 +84,9 @@ async fn send(from: &mut OwnedReadHalf, to: &mut WriteHalf) -> io::Result<u64> {
     let mut total = 0;
     loop {
         from.readable().await?;
-        let (mut memory, room) = to.lend().await?;
+        let (mut memory, room) = to.reserve().await?;
         let read = from.try_read_buf(&mut (&mut memory).limit(room));
-        total += to.take_back(memory)? as u64;
+        total += to.commit(memory)? as u64;
         match read {
             Ok(0) => break,
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use bytes::{Bytes, BytesMut};
 use weftline_core::Instant;
-use weftline_core::send_buffer::LEAST_LENT;
+use weftline_core::send_buffer::LEAST_RESERVED;
 use weftline_core::session::Misuse;
 
 use super::{End, Inner, SEND_STEP, Shared};
@@ -97,27 +97,27 @@ impl Shared {
         })
     }
 
-    /// Lends memory for bytes to write, with how many there is room for, and takes back what was
-    /// lent before; `None` when there is no room: `waker` is woken when that changes.
-    pub(crate) fn lend(&self, waker: &Waker) -> Option<Result<(BytesMut, usize), WriteError>> {
+    /// Reserves memory for bytes to write, with how many there is room for, and takes back what was
+    /// reserved before; `None` when there is no room: `waker` is woken when that changes.
+    pub(crate) fn reserve(&self, waker: &Waker) -> Option<Result<(BytesMut, usize), WriteError>> {
         self.with(|inner, now| {
             if let Err(error) = inner.check_writable() {
                 return Some(Err(error));
             }
-            inner.reserve_send(LEAST_LENT as u64, now);
-            let lent = inner.session.lend(now).map_err(WriteError::from).transpose();
-            if lent.is_none() {
+            inner.reserve_send(LEAST_RESERVED as u64, now);
+            let reserved = inner.session.reserve(now).map_err(WriteError::from).transpose();
+            if reserved.is_none() {
                 inner.writer = Some(waker.clone());
             }
-            lent
+            reserved
         })
     }
 
-    /// Takes lent memory back and writes what it was filled with. Fails as writing does.
-    pub(crate) fn take_back(&self, filled: BytesMut) -> Result<usize, WriteError> {
+    /// Takes reserved memory and writes what it was filled with. Fails as writing does.
+    pub(crate) fn commit(&self, filled: BytesMut) -> Result<usize, WriteError> {
         self.with(|inner, now| {
             inner.check_writable()?;
-            Ok(inner.session.take_back(filled, now)?)
+            Ok(inner.session.commit(filled, now)?)
         })
     }
 
