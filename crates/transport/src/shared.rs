@@ -62,8 +62,16 @@ pub(crate) struct Shared {
     has_answered: AtomicBool,
     /// The server's number of it, once that has answered (client).
     id: OnceLock<SessionId>,
-    /// Called when nothing is left of it.
-    on_gone: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// What is done when nothing is left of it.
+    on_gone: Mutex<OnGone>,
+}
+
+/// What is done when nothing is left of a connection.
+enum OnGone {
+    Nothing,
+    Call(Box<dyn FnOnce() + Send>),
+    /// That is so.
+    Done,
 }
 
 struct Inner {
@@ -186,7 +194,7 @@ impl Shared {
             opened_at: now,
             has_answered: AtomicBool::new(false),
             id: OnceLock::new(),
-            on_gone: Mutex::new(None),
+            on_gone: Mutex::new(OnGone::Nothing),
         });
         tokio::spawn(life::run_timer(Arc::clone(&shared)));
         shared
@@ -207,9 +215,27 @@ impl Shared {
         result
     }
 
-    /// Calls `done` when nothing is left of the connection, before that is told to anybody.
+    /// Calls `done` when nothing is left of the connection, before that is told to anybody; at once
+    /// if that is so.
     pub(crate) fn on_gone(&self, done: Box<dyn FnOnce() + Send>) {
-        *self.on_gone.lock().expect("nobody panics with it") = Some(done);
+        let mut on_gone = self.on_gone.lock().expect("nobody panics with it");
+        if !matches!(*on_gone, OnGone::Done) {
+            *on_gone = OnGone::Call(done);
+            return;
+        }
+        drop(on_gone);
+        done();
+    }
+
+    /// Nothing is left of the connection.
+    fn has_gone(&self) {
+        let mut on_gone = self.on_gone.lock().expect("nobody panics with it");
+        let call = std::mem::replace(&mut *on_gone, OnGone::Done);
+        drop(on_gone);
+        if let OnGone::Call(done) = call {
+            done();
+        }
+        self.advance(Phase::Gone);
     }
 
     /// Looks at the connection. Nothing follows from that.

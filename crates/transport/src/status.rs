@@ -161,7 +161,6 @@ fn registry() -> MutexGuard<'static, Registry> {
 /// Lists a connection from now on.
 pub(crate) fn register(control: &Control) {
     let (number, shared) = (control.number(), Arc::downgrade(&control.shared));
-    control.shared.on_gone(Box::new(move || forget(number)));
     let entry = Entry { shared, about: Arc::clone(&control.about) };
     let mut registry = registry();
     registry.live.insert(number, entry);
@@ -169,6 +168,8 @@ pub(crate) fn register(control: &Control) {
         // Nobody need be listening.
         let _ = opened.send(number);
     }
+    drop(registry);
+    control.shared.on_gone(Box::new(move || forget(number)));
 }
 
 /// The connection is over and its last subflow gone.

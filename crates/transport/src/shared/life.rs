@@ -24,11 +24,7 @@ pub(super) async fn run_timer(shared: Arc<Shared>) {
             () = shared.timer.notified() => {}
         }
     }
-    let done = shared.on_gone.lock().expect("nobody panics with it").take();
-    if let Some(done) = done {
-        done();
-    }
-    shared.advance(Phase::Gone);
+    shared.has_gone();
 }
 
 impl Inner {
