@@ -54,7 +54,7 @@ impl Control {
         ConnectionStats { session, names }
     }
 
-    /// What happens to the paths from here on. A subscriber that falls behind by 64 events loses
+    /// What happens to the paths from here on. A subscriber that falls behind by 1024 events loses
     /// the oldest.
     pub fn events(&self) -> broadcast::Receiver<PathEvent> {
         self.shared.subscribe()

@@ -34,6 +34,17 @@ pub enum PathEventKind {
         /// Why.
         reason: String,
     },
+    /// Bytes that another path had were given to its subflow.
+    Reinjected {
+        /// The subflow.
+        subflow: u64,
+        /// The first of them in the stream.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+        /// Whether the other path was still delivering them: a redundant copy.
+        redundant: bool,
+    },
     /// Its silent subflow makes progress again.
     Recovered {
         /// The subflow.
@@ -68,6 +79,10 @@ impl fmt::Display for PathEvent {
             PathEventKind::AttemptFailed { reason } => write!(f, "cannot come up: {reason}"),
             PathEventKind::Down { subflow, reason } => {
                 write!(f, "subflow {subflow} down: {reason}")
+            }
+            PathEventKind::Reinjected { subflow, offset, bytes, redundant } => {
+                let what = if *redundant { "a copy of" } else { "again" };
+                write!(f, "subflow {subflow} sends {what} {bytes} bytes at {offset}")
             }
             PathEventKind::Recovered { subflow } => write!(f, "subflow {subflow} recovered"),
             PathEventKind::Silent { subflow } => write!(f, "subflow {subflow} silent"),

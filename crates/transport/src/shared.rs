@@ -39,7 +39,7 @@ use crate::socket::TcpInfo;
 use crate::stats::COUNTERS;
 
 /// Events kept for a slow subscriber; older ones are dropped for it.
-const EVENT_CAPACITY: usize = 64;
+const EVENT_CAPACITY: usize = 1024;
 /// Memory for bytes to send is asked for in such steps, and given back when twice as much as is
 /// held, and two steps, are not needed.
 const SEND_STEP: u64 = 512 << 10;

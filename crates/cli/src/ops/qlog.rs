@@ -202,6 +202,13 @@ impl Log {
                     "path": path, "name": name, "subflow": subflow, "local": local, "peer": peer,
                 }),
             ),
+            PathEventKind::Reinjected { subflow, offset, bytes, redundant } => (
+                "path_reinjected",
+                json!({
+                    "path": path, "name": name, "subflow": subflow, "offset": offset,
+                    "bytes": bytes, "redundant": redundant,
+                }),
+            ),
             PathEventKind::Silent { subflow } => ("path_silent", of(path, name, *subflow)),
             PathEventKind::Stalled { subflow } => ("path_stalled", of(path, name, *subflow)),
             PathEventKind::Recovered { subflow } => ("path_recovered", of(path, name, *subflow)),

@@ -34,6 +34,7 @@ mod transmit;
 mod wakes;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -51,6 +52,7 @@ pub use self::stats::{MessageStats, PathStats, SessionStats, SubflowStats};
 use crate::Instant;
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
+use crate::scheduler::Kind;
 use crate::wire::{Fate, PolicyNote, Refusal};
 
 /// What the application or the path manager should know.
@@ -72,6 +74,16 @@ pub enum Event {
     SchedulerReplaced(SchedulerFault),
     /// The peer ended the connection at once, with its code and reason.
     Reset(u64, String),
+    /// Bytes that other subflows had were given to one: reinjected, if only stalled ones had them,
+    /// else a redundant copy.
+    SentAgain {
+        /// The subflow that has them now.
+        subflow: SubflowId,
+        /// Which bytes of the stream.
+        range: Range<u64>,
+        /// [`Kind::Reinjection`] or [`Kind::Copy`].
+        kind: Kind,
+    },
     /// A silent subflow makes progress again.
     SubflowRecovered(SubflowId),
     /// A subflow has data outstanding and makes no progress; its data are rescued by the others.

@@ -479,13 +479,13 @@ impl SendHalf {
     }
 
     /// Appends the data record of an assignment to `out` and notes that it is sent. Returns the bytes
-    /// appended.
+    /// appended, and why it is sent.
     pub(super) fn put_record(
         &mut self,
         next: Assignment,
         out: &mut VecDeque<Bytes>,
         now: Instant,
-    ) -> u64 {
+    ) -> (u64, Kind) {
         let Assignment { subflow: index, range } = next;
         let Range { start, end } = range;
         let kind = self.kind_of(&range);
@@ -508,7 +508,7 @@ impl SendHalf {
         self.fresh.remove(range.clone());
         self.subflows[index].assign(range, kind, now);
         self.spend(index, bytes, now);
-        bytes
+        (bytes, kind)
     }
 
     /// Why a range is sent: all of it is new, or none.

@@ -38,7 +38,7 @@ fn data(offset: u64, payload: &'static [u8]) -> Record {
 
 #[test]
 fn acknowledgements_of_what_was_never_sent() {
-    let ack = |in_order, ranges: &[std::ops::Range<u64>], received| {
+    let ack = |in_order, ranges: &[Range<u64>], received| {
         let echoes = vec![Echo { subflow: 0, received }];
         let ranges = ranges.to_vec();
         Record::Ack(Ack { in_order, credit: 1 << 20, ranges, echoes, ..Ack::default() })
@@ -429,7 +429,7 @@ const fn broken(name: &'static str, make: fn(&SchedulerConfig) -> Box<dyn Schedu
     Entry::new(name, "", make)
 }
 
-fn second(subflow: usize, range: std::ops::Range<u64>) -> Box<dyn Scheduler> {
+fn second(subflow: usize, range: Range<u64>) -> Box<dyn Scheduler> {
     Box::new(Broken(Assignment { subflow, range }))
 }
 
@@ -607,4 +607,25 @@ fn what_is_known_of_small_records_counts_as_memory() {
     assert!(records > 1000, "{records}");
     // The note of the last one comes on top.
     assert!(session.send_memory() < memory.as_u64() + 150, "{}", session.send_memory());
+}
+
+#[test]
+fn what_is_sent_again_is_told_at_once() {
+    let mut session = session();
+    let other = SubflowId(1);
+    session.subflow_up(other, PathId(1), Instant::ZERO).unwrap();
+    session.write(&[7; 1000], Instant::ZERO).unwrap();
+    assert!(sent(&mut session, Instant::ZERO).iter().any(|r| matches!(r, Record::Data(_))));
+    let again = |session: &mut Session| -> Vec<Event> {
+        let all = std::iter::from_fn(|| session.poll_event());
+        all.filter(|event| matches!(event, Event::SentAgain { .. })).collect()
+    };
+    assert_eq!(again(&mut session), []);
+    // Nothing is heard of it for long.
+    let now = Instant::from_millis(5000);
+    session.handle_timeout(now);
+    session.handle_room(other, 1 << 20);
+    assert!(session.poll_transmit(other, &mut VecDeque::new(), now) > 0);
+    let told = Event::SentAgain { subflow: other, range: 0..1000, kind: Kind::Reinjection };
+    assert_eq!(again(&mut session), [told]);
 }

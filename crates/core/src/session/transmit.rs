@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use super::{Event, Session};
+use crate::scheduler::Kind;
 use crate::wire::Record;
 use crate::{Instant, SubflowId};
 
@@ -63,12 +64,19 @@ impl Session {
         let (mut bytes, mut moved) = (0, false);
         while let Some(next) = self.send.next_assignment(now) {
             moved = true;
-            let id = self.send.subflows[next.subflow].id();
-            if id == asker {
-                bytes += self.send.put_record(next, out, now);
-            } else if let Some(control) = self.control.get_mut(&id) {
-                control.queued += self.send.put_record(next, &mut control.frames, now);
+            let (id, range) = (self.send.subflows[next.subflow].id(), next.range.clone());
+            let Some(control) = self.control.get_mut(&id) else { continue };
+            let is_mine = id == asker;
+            let frames = if is_mine { &mut *out } else { &mut control.frames };
+            let (more, kind) = self.send.put_record(next, frames, now);
+            if is_mine {
+                bytes += more;
+            } else {
+                control.queued += more;
                 self.wake(id);
+            }
+            if kind != Kind::New {
+                self.events.push_back(Event::SentAgain { subflow: id, range, kind });
             }
         }
         if moved {

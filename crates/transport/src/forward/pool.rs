@@ -147,7 +147,9 @@ impl PathLog {
         let up = match &event.kind {
             PathEventKind::Up { .. } | PathEventKind::Recovered { .. } => true,
             PathEventKind::AttemptFailed { .. } | PathEventKind::Silent { .. } => false,
-            PathEventKind::Down { .. } | PathEventKind::Stalled { .. } => return,
+            PathEventKind::Down { .. }
+            | PathEventKind::Reinjected { .. }
+            | PathEventKind::Stalled { .. } => return,
         };
         let mut paths = self.0.lock().expect("the log's users do not panic");
         if paths.insert(Arc::clone(&event.name), up) != Some(up) {

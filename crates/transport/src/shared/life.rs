@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use weftline_core::life::{Cause, Ending, Phase};
+use weftline_core::life::{Cause, Ending};
+use weftline_core::scheduler::Kind;
 use weftline_core::session::{Event, RESET_ABANDONED};
 use weftline_core::{Instant, SubflowId};
 
@@ -118,6 +119,17 @@ impl Inner {
                 Event::Closed | Event::Reset(..) | Event::PeerLost => {}
                 Event::SubflowSilent(id) => self.judged(id, Some(now), now, effects),
                 Event::SubflowRecovered(id) => self.judged(id, None, now, effects),
+                Event::SentAgain { subflow, range, kind } => {
+                    let (offset, bytes) = (range.start, range.end - range.start);
+                    let redundant = kind == Kind::Copy;
+                    let number = subflow.0;
+                    let kind =
+                        PathEventKind::Reinjected { subflow: number, offset, bytes, redundant };
+                    let slot = self.slot(subflow);
+                    effects
+                        .events
+                        .extend(slot.map(|slot| path_event(now, slot.path, &slot.name, kind)));
+                }
                 Event::SchedulerReplaced(fault) => tracing::warn!("{fault}"),
                 Event::PathPolicy(path, note) => {
                     self.session.set_policy(path, note, self.caps.of(path, note), now);
