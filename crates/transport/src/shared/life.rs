@@ -39,6 +39,9 @@ impl Inner {
     /// Lets the peer send as much as it would, as far as there is memory, and gives back what is
     /// not needed to send.
     pub(super) fn balance_memory(&mut self, now: Instant) {
+        if self.life.is_over() {
+            return;
+        }
         let wanted = self.session.receive_wanted();
         let has = self.lease.receive();
         // What is promised to peers that say little the others do not get.
