@@ -216,7 +216,7 @@ impl SendHalf {
 
     /// Bytes of the peer's credit that nothing has been written for.
     pub(super) fn credit_left(&self) -> u64 {
-        self.credit.saturating_sub(self.buffer.end())
+        self.credit.limit().saturating_sub(self.buffer.end())
     }
 
     /// Bytes that [`write`](Self::write) would take.
