@@ -21,8 +21,8 @@ mod provenance;
 mod tests;
 mod tidy;
 
-pub use bundle::Bundle;
-pub use provenance::{Provenance, read_provenance};
+pub use bundle::{Bundle, read_provenance};
+pub use provenance::Provenance;
 
 /// The first line of `series.csv`.
 pub const SERIES_HEADER: &str = "time_s,run,path,metric,value";

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::mean::student_t95;
 use crate::results::read_lines;
-use crate::summary::student_t95;
 use crate::{MeanCi, ResultsError};
 
 /// The sessions' file.

@@ -1,7 +1,7 @@
 //! What runs were made with: their files, the options that no record tells, and the version of the
 //! program. A results directory keeps it, and takes no runs that were made with anything else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -229,9 +229,17 @@ impl Manifest {
     }
 }
 
-/// Where and when the runs in a directory were made, as far as it says.
-pub(super) fn made(dir: &Path) -> Result<Vec<Provenance>, ResultsError> {
-    Ok(read(dir)?.map_or_else(Vec::new, |manifest| manifest.made))
+/// Where and when the results in a directory were made: every process that wrote runs there, the
+/// earliest first. Empty where nobody has kept it.
+///
+/// # Errors
+///
+/// If the file that says so cannot be read.
+pub fn read_provenance(dir: &Path) -> Result<Vec<Provenance>, ResultsError> {
+    let made = read(dir)?.map_or_else(Vec::new, |manifest| manifest.made);
+    let mut seen = BTreeSet::new();
+    let key = |one: &Provenance| (one.date.clone(), one.command.clone());
+    Ok(made.into_iter().filter(|one| seen.insert(key(one))).collect())
 }
 
 /// The manifest of a directory, if it has one.

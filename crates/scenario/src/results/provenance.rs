@@ -1,19 +1,22 @@
 //! Where and when results were made: kept beside them, shown in reports, and never compared.
 
-use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
-use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-
-use super::{ResultsError, bundle};
 
 /// The most of one directory: the first stays, then the newest.
 const MAX: usize = 20;
 
 /// The longest command that is kept, in characters.
 const MAX_COMMAND: usize = 2000;
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "results say when they were made; nothing is timed by it"
+)]
+fn today() -> std::time::SystemTime {
+    std::time::SystemTime::now()
+}
 
 /// One process that wrote runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +40,7 @@ impl Provenance {
     pub fn here(version: &str) -> Self {
         let arguments = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
         let command: Vec<String> = arguments.collect();
-        let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        let date = humantime::format_rfc3339_seconds(today()).to_string();
         Self {
             date,
             command: command.join(" ").chars().take(MAX_COMMAND).collect(),
@@ -55,19 +58,6 @@ impl Provenance {
         there.drain(1..=over);
         there
     }
-}
-
-/// Where and when the results in a directory were made: every process that wrote runs there, the
-/// earliest first. Empty where nobody has kept it.
-///
-/// # Errors
-///
-/// If the file that says so cannot be read.
-pub fn read_provenance(dir: &Path) -> Result<Vec<Provenance>, ResultsError> {
-    let made = bundle::made(dir)?;
-    let mut seen = BTreeSet::new();
-    let key = |one: &Provenance| (one.date.clone(), one.command.clone());
-    Ok(made.into_iter().filter(|one| seen.insert(key(one))).collect())
 }
 
 /// A word as a shell takes it.
