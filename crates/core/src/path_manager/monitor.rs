@@ -161,13 +161,13 @@ mod tests {
 
     #[test]
     fn a_question_that_nobody_answers_is_a_stall() {
-        let mut vigil = Vigil::default();
+        let mut monitor = Monitor::default();
         let mut asked = look(0, 0, 0);
         asked.unanswered_since = Some(at(0));
-        assert_eq!(vigil.judge(&asked, at(1999)), Verdict::Alive);
-        assert_eq!(vigil.judge(&asked, at(2000)), Verdict::Stalled);
+        assert_eq!(monitor.judge(&asked, at(1999)), Verdict::Alive);
+        assert_eq!(monitor.judge(&asked, at(2000)), Verdict::Stalled);
         asked.unanswered_since = None;
-        assert_eq!(vigil.judge(&asked, at(2100)), Verdict::Idle);
+        assert_eq!(monitor.judge(&asked, at(2100)), Verdict::Idle);
     }
 
     #[test]
