@@ -40,6 +40,7 @@ macro_rules! trace {
 /// All built-in scenarios.
 pub const BUILTIN: &[Builtin] = &[
     builtin!("demo"),
+    builtin!("bond"),
     builtin!("fbdt-3b-normal"),
     builtin!("fbdt-3b-loss-wigig"),
     builtin!("fbdt-3b-loss-wifi"),
