@@ -133,10 +133,12 @@ async fn dial(
             dialled.map_err(|error| refused(&error))
         }
         (Target::Fixed(_), Opening::Named(_)) => {
-            Err("this server forwards to one target only, and takes no other".to_owned())
+            Err("this server forwards to one target only; the client must not name another"
+                .to_owned())
         }
         (Target::Named, Opening::Forward) => {
-            Err("this server wants to be told where to connect, as a SOCKS proxy is".to_owned())
+            Err("this server wants to be told where to connect; the client must run a SOCKS proxy"
+                .to_owned())
         }
     }
 }
