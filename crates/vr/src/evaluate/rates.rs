@@ -93,7 +93,7 @@ impl Rates {
             return Err(VrError::Invalid(format!(
                 "{there} s of rates of {transport} in {condition} (seed {seed}) are too short: {} \
                  lasts {played_s} s after {warm_up} s of history; run it for {} s at least, or \
-                 lower --warm-up (1 at least)",
+                 lower --warmup (1 at least)",
                 scene.name,
                 wanted.max(1)
             )));
