@@ -194,9 +194,12 @@ impl SendHalf {
         self.buffer.end() - self.una
     }
 
-    /// Memory for what is known of the ranges on their way: with small records more than the bytes.
+    /// Memory for what is known of the ranges on their way, beyond an eighth of the bytes: that much
+    /// comes with ranges of a segment each, while with small records it is more than the bytes.
     pub(super) fn notes(&self) -> u64 {
-        self.subflows.iter().map(|subflow| subflow.in_flight() as u64 * NOTE).sum()
+        let notes: u64 =
+            self.subflows.iter().map(|subflow| subflow.in_flight() as u64 * NOTE).sum();
+        notes.saturating_sub(self.held() / 8)
     }
 
     /// Bytes that no subflow has been given.
