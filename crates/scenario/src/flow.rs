@@ -41,7 +41,7 @@ pub struct Flow {
     pub scheme: Scheme,
     /// The congestion control on each of its paths.
     pub congestion: Congestion,
-    /// The paths it uses, as places in [`Scenario::paths`]; at least one.
+    /// The paths it uses, as places in [`Scenario::paths`](crate::Scenario::paths); at least one.
     pub paths: Vec<usize>,
     /// When it begins.
     pub start: Duration,
