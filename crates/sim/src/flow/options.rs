@@ -31,7 +31,8 @@ impl Options {
 
     /// Takes the option of that number out, with those before it, whose segments were lost.
     pub(super) fn take(&mut self, number: u32) -> Option<BytesMut> {
-        while let Some((first, records)) = self.written.pop_front() {
+        while self.written.front().is_some_and(|(first, _)| *first <= number) {
+            let (first, records) = self.written.pop_front()?;
             if first == number {
                 return Some(records);
             }
@@ -55,5 +56,10 @@ mod tests {
         assert_eq!(options.take(1).as_deref(), Some(&b"ab"[..]));
         assert_eq!(options.take(3).as_deref(), Some(&b"d"[..]), "2 was lost");
         assert_eq!(options.take(3), None);
+        // One that was passed over and comes late takes nothing from those that wait.
+        assert_eq!(options.add(&mut VecDeque::new(), false), 4);
+        assert_eq!(options.take(2), None);
+        assert_eq!(options.add(&mut VecDeque::from([Bytes::from_static(b"e")]), true), 4);
+        assert_eq!(options.take(4).as_deref(), Some(&b"e"[..]));
     }
 }

@@ -140,7 +140,10 @@ impl Multi {
                 srtt: info.srtt,
                 rttvar: info.rttvar,
                 silent_since: subflow.silent_since,
-                unanswered_since: self.sessions[CLIENT].unanswered_since(id),
+                // A kernel asks nothing: here a question would go with a segment that may be lost.
+                unanswered_since: self.sessions[CLIENT]
+                    .unanswered_since(id)
+                    .filter(|_| self.paths.redials),
                 received: self.sessions[CLIENT].received_on(id),
             }
         });
