@@ -17,7 +17,7 @@ use crate::fingerprint::Fingerprint;
 
 /// Addresses whose failed attempts are remembered; with more, those nearest to forgiveness go.
 const MAX_FAILING: usize = 4096;
-/// Clients that are known to come from an address; with more, those that came first go.
+/// Clients that are known to come from an address; with more, those that came longest ago go.
 const MAX_KNOWN: usize = 4096;
 /// The time in which [`Limits::failures_per_source`] are counted.
 const FAILURE_TIME: Duration = Duration::from_secs(60);
@@ -175,7 +175,7 @@ struct Counts {
     next_handshake: u64,
     /// When a source's failed attempts are all forgotten; each moves that further away.
     failing: BTreeMap<Source, Instant>,
-    /// Who was let in from where, and in which order.
+    /// Who was let in from where, and when last, as a number that only grows.
     known: BTreeMap<(Source, ClientId), u64>,
     next_known: u64,
 }
@@ -295,7 +295,9 @@ impl Counts {
         is_blocked: bool,
     ) -> Result<(), Full> {
         let key = (source, client.clone());
-        if self.known.contains_key(&key) {
+        if let Some(number) = self.known.get_mut(&key) {
+            *number = self.next_known;
+            self.next_known += 1;
             return Ok(());
         }
         if is_blocked {
@@ -503,6 +505,10 @@ mod tests {
         assert_eq!(admission.judge(here, Some(&token("bob")), now), Err(Full::Failures));
         for number in 0..2 * MAX_KNOWN {
             let _ = admission.judge(there, Some(&token(&number.to_string())), now);
+            // Who keeps coming is not forgotten, however long ago it came first.
+            if number % (MAX_KNOWN / 2) == 0 {
+                assert_eq!(admission.judge(here, Some(&token("alice")), now), Ok(()));
+            }
         }
         assert!(admission.counts().known.len() <= MAX_KNOWN);
     }

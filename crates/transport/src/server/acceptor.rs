@@ -26,7 +26,7 @@ use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, Full, Handshake, SessionPlace, Source};
 use crate::memory::{Lease, unasked};
 use crate::refusal::{self, printable};
-use crate::shared::{End, Shared};
+use crate::shared::Shared;
 use crate::socket;
 use crate::stats::COUNTERS;
 use crate::subflow::{self, SubflowEnd};
@@ -286,6 +286,12 @@ impl State {
         hello: &Hello,
         config: SessionConfig,
     ) -> Result<Admitted, Refused> {
+        // With nobody to accept it, no room that others make would be of use.
+        let permit = self.accepted.clone().try_reserve_owned();
+        let permit = permit.map_err(|error| match error {
+            TrySendError::Full(_) => Refused::busy(Full::Sessions),
+            TrySendError::Closed(_) => Refused::busy("this server is shutting down"),
+        })?;
         let (place, lease) = loop {
             let full = match self.admission.session(source, &client) {
                 Ok(place) => match self.memory.connection(unasked(&config)) {
@@ -298,11 +304,6 @@ impl State {
                 return Err(Refused::busy(full));
             }
         };
-        let permit = self.accepted.clone().try_reserve_owned();
-        let permit = permit.map_err(|error| match error {
-            TrySendError::Full(_) => Refused::busy(Full::Sessions),
-            TrySendError::Closed(_) => Refused::busy("this server is shutting down"),
-        })?;
         let keys = match hello.nonce.is_some() {
             true => SessionKeys::of(self.numbering.id(&hello.nonce)),
             false => SessionKeys::random(),
@@ -314,11 +315,16 @@ impl State {
     /// Ends the half-open connection that has to make room first for one of `client` at `source`.
     /// Returns whether there was one.
     fn make_room(&self, full: &NoRoom, source: Source, client: &ClientId) -> bool {
-        let is_among = |session: &Session| match full {
+        self.end_half_open(|session| match full {
             NoRoom::Place(Full::SourceSessions) => session.source == source,
             NoRoom::Place(Full::ClientSessions) => session.client.is_counted_as(client),
             NoRoom::Place(_) | NoRoom::Memory(_) => true,
-        };
+        })
+    }
+
+    /// Ends the half-open connection that has to go first of those that `is_among` says. Returns
+    /// whether there was one.
+    fn end_half_open(&self, is_among: impl Fn(&Session) -> bool) -> bool {
         let Some(mut half_open) = self.tables().take_half_open(is_among, self.answer_time) else {
             return false;
         };
@@ -359,8 +365,7 @@ impl State {
         let state = Arc::clone(self);
         tokio::spawn(async move {
             shared.gone().await;
-            let has_failed = matches!(shared.end(), Some(End::Failed(_)));
-            let session = state.tables().close(id, has_failed);
+            let session = state.tables().close(id, &shared);
             drop(session);
         });
         Ok(())
@@ -407,6 +412,12 @@ impl State {
         number: u64,
         path: PathId,
     ) -> Result<Joining, Refused> {
+        // A connection that is under way is not to end because others, half-open, have the memory.
+        while let Err(error) = self.memory.check_subflow() {
+            if !self.end_half_open(|session| session.keys.id != keys.id) {
+                return Err(Refused::busy(error));
+            }
+        }
         let mut tables = self.tables();
         let session = tables.sessions.get_mut(&keys.id).ok_or_else(wrong_join)?;
         if session.used.contains(&(number..number + 1)) {
@@ -428,7 +439,6 @@ impl State {
         if joining.shared.subflow_count() + waiting > MAX_SUBFLOWS {
             return Err(full());
         }
-        self.memory.check_subflow().map_err(Refused::busy)?;
         Ok(joining)
     }
 

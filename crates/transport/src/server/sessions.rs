@@ -11,7 +11,7 @@ use weftline_core::{Instant, PathId};
 use crate::clock;
 use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, SessionPlace, Source};
-use crate::shared::Shared;
+use crate::shared::{End, Shared};
 use crate::subflow::Running;
 use crate::token::Token;
 
@@ -37,13 +37,22 @@ impl Tables {
         Self { sessions, failed, tokens: tokens.into() }
     }
 
-    /// A connection is over.
-    pub(super) fn close(&mut self, id: SessionId, has_failed: bool) -> Option<Session> {
-        if has_failed {
-            self.failed.truncate(MAX_FAILED - 1);
-            self.failed.push_front(id);
+    /// A connection is over, if it is still here: it is closed once, and one that has its number since
+    /// then is another.
+    pub(super) fn close(&mut self, id: SessionId, shared: &Arc<Shared>) -> Option<Session> {
+        let is_it = |session: &Session| Arc::ptr_eq(&session.shared, shared);
+        if !self.sessions.get(&id).is_some_and(is_it) {
+            return None;
+        }
+        if matches!(shared.end(), Some(End::Failed(_))) {
+            self.note_failed(id);
         }
         self.sessions.remove(&id)
+    }
+
+    fn note_failed(&mut self, id: SessionId) {
+        self.failed.truncate(MAX_FAILED - 1);
+        self.failed.push_front(id);
     }
 
     /// Whether this was the number of a connection that failed not long ago.
@@ -76,7 +85,8 @@ impl Tables {
             }
         }
         let (.., id) = sources.into_values().max()?;
-        self.close(id, true)
+        self.note_failed(id);
+        self.sessions.remove(&id)
     }
 
     /// Whether a client that was let in before would be let in now.
