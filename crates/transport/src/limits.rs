@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -39,9 +39,10 @@ pub struct Limits {
     pub sessions_per_source: usize,
     /// Open connections of one client, known by its token or certificate.
     pub sessions_per_client: usize,
-    /// How long the client of a new connection may take to answer. After that the connection counts
-    /// as half-open until it does: where a limit is reached, or memory used up, the oldest half-open
-    /// one makes room, of the source that has most of them.
+    /// How long the client of a new connection may say nothing before it has answered. Where a limit
+    /// is reached, or memory used up, connections make room whose clients have not answered: the
+    /// oldest that have been silent for so long, of the source that has most of them, and whatever
+    /// their age those of a source or network that has too many.
     pub answer_time: Duration,
     /// Wrong tokens from one source in a minute. After more, only those clients of the source are let
     /// in until the minute is over that have been let in from there before; open connections are
@@ -93,13 +94,20 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Source(IpAddr);
 
+impl Source {
+    /// The network of so many bits that it lies in, 64 or fewer, if it is of IPv6.
+    pub(crate) fn network(self, bits: u8) -> Self {
+        match self.0 {
+            IpAddr::V6(v6) => Self(IpAddr::V6((v6.to_bits() & !(u128::MAX >> bits)).into())),
+            IpAddr::V4(_) => self,
+        }
+    }
+}
+
 impl From<IpAddr> for Source {
     fn from(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
-            IpAddr::V6(v6) => {
-                let [a, b, c, d, ..] = v6.segments();
-                IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-            }
+            IpAddr::V6(v6) => return Self(IpAddr::V6(v6)).network(64),
             v4 @ IpAddr::V4(_) => v4,
         })
     }
@@ -148,8 +156,10 @@ enum Counted {
 }
 
 /// Why somebody has to wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Full {
+    #[error(transparent)]
+    Memory(Error),
     #[error("too many connections; try again later")]
     Sessions,
     #[error("too many connections from this address; try again later")]
@@ -190,6 +200,10 @@ struct OfSource {
 impl Admission {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
         Arc::new(Self { limits, counts: Mutex::default() })
+    }
+
+    pub(crate) const fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
@@ -462,11 +476,11 @@ mod tests {
         let (a, b, c) = (source("192.0.2.1"), source("192.0.2.2"), source("192.0.2.3"));
         let one = admission.session(a, &token("alice")).unwrap();
         let _two = admission.session(a, &token("bob")).unwrap();
-        assert_eq!(admission.session(a, &token("carol")).err(), Some(Full::SourceSessions));
+        assert!(matches!(admission.session(a, &token("carol")), Err(Full::SourceSessions)));
         let _three = admission.session(b, &token("alice")).unwrap();
-        assert_eq!(admission.session(b, &token("alice")).err(), Some(Full::ClientSessions));
+        assert!(matches!(admission.session(b, &token("alice")), Err(Full::ClientSessions)));
         let _four = admission.session(b, &ClientId::Anybody).unwrap();
-        assert_eq!(admission.session(c, &token("dave")).err(), Some(Full::Sessions));
+        assert!(matches!(admission.session(c, &token("dave")), Err(Full::Sessions)));
         drop(one);
         let _five = admission.session(c, &token("alice")).unwrap();
         // Refusals leave nothing behind.
@@ -480,14 +494,14 @@ mod tests {
         let (guesser, other) = (source("192.0.2.1"), source("192.0.2.2"));
         let start = Instant::ZERO;
         for _ in 0..3 {
-            assert_eq!(admission.judge(guesser, None, start), Ok(()));
+            assert!(admission.judge(guesser, None, start).is_ok());
         }
-        assert_eq!(admission.judge(guesser, None, start), Err(Full::Failures));
-        assert_eq!(admission.judge(other, None, start), Ok(()));
+        assert!(matches!(admission.judge(guesser, None, start), Err(Full::Failures)));
+        assert!(admission.judge(other, None, start).is_ok());
         let later = start + FAILURE_TIME / 3;
-        assert_eq!(admission.judge(guesser, None, later), Ok(()));
-        assert_eq!(admission.judge(guesser, None, later), Err(Full::Failures));
-        assert_eq!(admission.judge(guesser, None, later + FAILURE_TIME), Ok(()));
+        assert!(admission.judge(guesser, None, later).is_ok());
+        assert!(matches!(admission.judge(guesser, None, later), Err(Full::Failures)));
+        assert!(admission.judge(guesser, None, later + FAILURE_TIME).is_ok());
     }
 
     #[test]
@@ -495,19 +509,19 @@ mod tests {
         let admission = Admission::new(Limits { failures_per_source: 3, ..Limits::default() });
         let (here, there) = (source("192.0.2.1"), source("192.0.2.2"));
         let now = Instant::ZERO;
-        assert_eq!(admission.judge(here, Some(&token("alice")), now), Ok(()));
-        assert_eq!(admission.judge(there, Some(&token("bob")), now), Ok(()));
+        assert!(admission.judge(here, Some(&token("alice")), now).is_ok());
+        assert!(admission.judge(there, Some(&token("bob")), now).is_ok());
         for _ in 0..10 {
             let _ = admission.judge(here, None, now);
         }
-        assert_eq!(admission.judge(here, Some(&token("alice")), now), Ok(()));
+        assert!(admission.judge(here, Some(&token("alice")), now).is_ok());
         // A right guess is told from a wrong one as little as before.
-        assert_eq!(admission.judge(here, Some(&token("bob")), now), Err(Full::Failures));
+        assert!(matches!(admission.judge(here, Some(&token("bob")), now), Err(Full::Failures)));
         for number in 0..2 * MAX_KNOWN {
             let _ = admission.judge(there, Some(&token(&number.to_string())), now);
             // Who keeps coming is not forgotten, however long ago it came first.
             if number % (MAX_KNOWN / 2) == 0 {
-                assert_eq!(admission.judge(here, Some(&token("alice")), now), Ok(()));
+                assert!(admission.judge(here, Some(&token("alice")), now).is_ok());
             }
         }
         assert!(admission.counts().known.len() <= MAX_KNOWN);
@@ -524,7 +538,7 @@ mod tests {
             let _ = admission.judge(IpAddr::from(number.to_be_bytes()).into(), None, Instant::ZERO);
         }
         assert!(admission.counts().failing.len() <= MAX_FAILING);
-        assert_eq!(admission.judge(worst, None, Instant::ZERO), Err(Full::Failures));
+        assert!(matches!(admission.judge(worst, None, Instant::ZERO), Err(Full::Failures)));
     }
 
     #[test]

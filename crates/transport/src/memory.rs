@@ -33,6 +33,11 @@ pub(crate) fn unasked(config: &SessionConfig) -> u64 {
     longest.max(LEAST_RECEIVE)
 }
 
+/// What a connection and its first subflow take, whose peer may send `unasked` bytes.
+pub(crate) const fn connection_takes(unasked: u64) -> u64 {
+    unasked.saturating_add(LEAST_SEND).saturating_add(SUBFLOW)
+}
+
 /// Free memory for received bytes that the process keeps, 16 MiB, for whatever connection needs it
 /// next.
 pub(crate) fn blocks() -> BlockPool {
@@ -102,13 +107,18 @@ impl MemoryBudget {
         Error::MemoryUsedUp { total: self.total() }
     }
 
+    /// How many of `wanted` bytes there are not.
+    pub(crate) fn missing(&self, wanted: u64) -> u64 {
+        let free = self.0.total.saturating_sub(self.0.reserved.load(Ordering::Relaxed));
+        wanted.saturating_sub(free)
+    }
+
     /// Whether one more subflow has room.
     ///
     /// # Errors
     /// [`Error::MemoryUsedUp`].
     pub(crate) fn check_subflow(&self) -> Result<(), Error> {
-        let reserved = self.0.reserved.load(Ordering::Relaxed);
-        if reserved.saturating_add(SUBFLOW) > self.0.total { Err(self.error()) } else { Ok(()) }
+        if self.missing(SUBFLOW) > 0 { Err(self.error()) } else { Ok(()) }
     }
 
     /// What a connection and its first subflow need, where the peer may send `receive` bytes
@@ -118,10 +128,9 @@ impl MemoryBudget {
     /// [`Error::MemoryUsedUp`].
     pub(crate) fn connection(&self, receive: u64) -> Result<Lease, Error> {
         let mut lease = Lease { budget: self.clone(), receive: 0, send: 0, buffers: 0 };
-        let least = receive.saturating_add(LEAST_SEND);
         let took = self.0.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
-            let with_subflow = reserved.checked_add(least)?.checked_add(SUBFLOW)?;
-            (with_subflow <= self.0.total).then_some(reserved + least)
+            let with_subflow = reserved.checked_add(connection_takes(receive))?;
+            (with_subflow <= self.0.total).then_some(with_subflow - SUBFLOW)
         });
         took.map_err(|_| self.error())?;
         (lease.receive, lease.send) = (receive, LEAST_SEND);

@@ -2,6 +2,7 @@
 //! peers come in is in `acceptor`.
 
 mod acceptor;
+mod half_open;
 mod refusals;
 mod sessions;
 
@@ -192,7 +193,6 @@ impl ServerBuilder {
         let state = Arc::new(State {
             live: Mutex::new(live),
             handshake_timeout: self.limits.handshake_timeout,
-            answer_time: self.limits.answer_time,
             admission: Admission::new(self.limits),
             longest_message: self.longest_message.map(longest_message).transpose()?,
             memory: self.memory,
@@ -363,7 +363,6 @@ struct Live {
 struct State {
     live: Mutex<Live>,
     handshake_timeout: Duration,
-    answer_time: Duration,
     admission: Arc<Admission>,
     longest_message: Option<ByteCount>,
     memory: MemoryBudget,

@@ -491,13 +491,23 @@ impl Shared {
                 inner.life.broken(now);
                 inner.end = Some(End::Failed(Arc::new(Error::Protocol { peer, source })));
             }
-            self.has_answered.store(inner.session.has_answered(), Ordering::Relaxed);
+            if inner.session.has_answered() {
+                self.note_answered();
+            }
         });
     }
 
-    /// Whether the peer has answered anything since the handshake.
-    pub(crate) fn has_answered(&self) -> bool {
-        self.has_answered.load(Ordering::Relaxed)
+    /// The peer has shown that it hears this side.
+    pub(crate) fn note_answered(&self) {
+        self.has_answered.store(true, Ordering::Relaxed);
+    }
+
+    /// When something last came from a peer that has never answered, and the memory promised to the
+    /// connection.
+    pub(crate) fn unanswered(&self) -> Option<(Instant, u64)> {
+        let has_answered = self.has_answered.load(Ordering::Relaxed);
+        let look = |inner: &Inner| (inner.session.heard_at(), inner.lease.held());
+        (!has_answered).then(|| self.see(look))
     }
 
     /// Ends the connection, whose peer has not answered anything, so that another has its place and

@@ -110,7 +110,6 @@ async fn connections_behind_a_relay_that_swallows_everything_end_at_both_ends() 
                 ends.push(client.connect().await.unwrap());
                 ends.push(server.accept().await);
             }
-            // That those that answer are not given up is for the core's tests, in virtual time.
             relay.swallow();
             for end in &ends {
                 let error = end.closed().await.unwrap_err();
@@ -189,6 +188,40 @@ async fn a_peer_that_says_nothing_after_the_hello_is_given_up() {
             });
         }
         assert!(reasons.iter().any(|text| text.contains("has not answered for 1s")), "{reasons:?}");
+    })
+    .await;
+}
+
+/// An idle peer that answers pings is kept, for as many of them as fill the idle timeout several times.
+#[tokio::test]
+async fn an_idle_peer_that_answers_is_kept() {
+    // A third of the timeout lies between two pings.
+    const PINGS: u32 = 9;
+    let (server, _) = pair(Security::Plain);
+    let server = server.idle_timeout(Duration::from_secs(1)).bind(&[LOOPBACK.parse().unwrap()]);
+    let mut server = server.unwrap();
+    patiently(async {
+        let mut peer = TcpStream::connect(server.local_addrs()[0]).await.unwrap();
+        peer.write_all(&said(&[Record::Hello(hello())])).await.unwrap();
+        let mut connection = server.accept().await;
+        let (mut heard, mut answered) = (Heard::default(), 0);
+        while answered < PINGS {
+            let record = heard.next(&mut peer).await.expect("it is kept while it answers");
+            if let Record::Ping(number) = record {
+                let mut answer = BytesMut::new();
+                Record::Pong(number).encode(&mut answer);
+                peer.write_all(&answer).await.unwrap();
+                answered += 1;
+            }
+        }
+        assert!(connection.error().is_none());
+        let mut data = BytesMut::new();
+        let payload = Bytes::from_static(b"still here");
+        Record::Data(Data { offset: 0, payload: payload.clone() }).encode(&mut data);
+        peer.write_all(&data).await.unwrap();
+        let mut got = [0; 10];
+        connection.read_exact(&mut got).await.unwrap();
+        assert_eq!(got[..], payload[..]);
     })
     .await;
 }

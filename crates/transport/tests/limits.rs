@@ -7,14 +7,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::attack::{Heard, Log, TlsPeer, hello, said, tcp_from, tls_client};
+use common::attack::{Log, TlsPeer, hello, tcp_from, tls_client};
 use common::{PATIENCE, Security, check_echo, echo, exchange, pair, patiently, pattern, two_paths};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use weftline::{ClientBuilder, Error, Limits, MemoryBudget, Server, ServerBuilder, Token, refusal};
 use weftline_core::ByteCount;
-use weftline_core::wire::{Hello, Record};
+use weftline_core::wire::Hello;
 
 /// A server as `change` makes it, and a client that fits.
 fn serve(
@@ -282,73 +281,6 @@ async fn a_client_keeps_to_its_memory_too() {
         }
     })
     .await;
-}
-
-/// Opens connections behind which everything is swallowed: after the hello nothing comes any more,
-/// and kernels acknowledge what is sent. From 64 addresses, as many as the server takes or `count`.
-async fn open_half(server: SocketAddr, count: usize) -> Vec<TcpStream> {
-    let mut sources = JoinSet::new();
-    for source in 0..64 {
-        sources.spawn(async move {
-            let mut open = Vec::new();
-            while open.len() < count / 64 {
-                let mut peer = tcp_from(&format!("127.0.1.{source}"), server).await;
-                peer.write_all(&said(&[Record::Hello(hello())])).await.unwrap();
-                match Heard::default().next(&mut peer).await {
-                    Some(Record::HelloReply(_)) => open.push(peer),
-                    Some(Record::Refusal(_)) => break,
-                    other => panic!("{other:?}"),
-                }
-            }
-            open
-        });
-    }
-    sources.join_all().await.into_iter().flatten().collect()
-}
-
-/// Lets this process have as many files as it may; how many those are.
-fn raise_file_limit() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let hard = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard }).unwrap();
-    hard.map_or(usize::MAX, |most| most as usize)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn half_open_connections_keep_no_honest_client_out() {
-    // Each takes two files here, as both ends are in this process.
-    let count = 4096.min((raise_file_limit() - 600) / 2 / 64 * 64);
-    let hour = Duration::from_secs(3600);
-    // Where places run out, and where memory does.
-    for (memory, least) in [(ByteCount::mib(4096), count), (ByteCount::mib(64), 64)] {
-        let (server, client) = pair(Security::Plain);
-        let limits = Limits { sessions: count, handshake_timeout: PATIENCE, ..Limits::default() };
-        let budget = MemoryBudget::new(memory).unwrap();
-        // Nothing of what follows is owed to time that passes.
-        let server = server.limits(limits).memory(budget.clone()).idle_timeout(hour);
-        let server = server.bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
-        let address = server.local_addrs()[0];
-        echo(server);
-        let client = two_paths(client).server(address).build().unwrap();
-        patiently(async {
-            let half_open = open_half(address, count).await;
-            assert!(half_open.len() >= least, "{}", half_open.len());
-            for _ in 0..3 {
-                // The last to come have a moment to answer before they are half-open.
-                let honest = loop {
-                    match client.connect().await {
-                        Ok(connection) => break connection,
-                        Err(Error::Refused { code: refusal::BUSY, .. }) => {}
-                        Err(other) => panic!("{other}"),
-                    }
-                };
-                let data = pattern(100_000, 1);
-                assert!(exchange(honest, data.clone()).await.0 == data);
-            }
-            assert!(budget.reserved() <= budget.total(), "{}", budget.reserved());
-        })
-        .await;
-    }
 }
 
 /// A list that becomes shorter holds for connections to come: those there are keep their paths.

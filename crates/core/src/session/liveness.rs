@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::{Event, Session, SessionConfig};
 use crate::Instant;
+use crate::wire::INITIAL_CREDIT;
 
 /// The least part of the timeout in which each subflow is pinged, one in so many.
 const PINGS_IN_TIMEOUT: u32 = 3;
@@ -77,10 +78,16 @@ impl Liveness {
 }
 
 impl Session {
-    /// Whether the peer has ever answered a ping: whether both directions have carried something
-    /// since the handshake.
+    /// Whether the peer has ever shown that it hears us: it has answered a ping, acknowledged data, or
+    /// sent more than it may before it knows what credit it has.
     pub const fn has_answered(&self) -> bool {
-        self.liveness.has_answered
+        let has_credit = self.received() > INITIAL_CREDIT;
+        self.liveness.has_answered || has_credit || self.send.acknowledged() > 0
+    }
+
+    /// When something last came from the peer.
+    pub const fn heard_at(&self) -> Instant {
+        self.liveness.heard_at
     }
 
     /// When the peer counts as gone unless something comes from it. A question that has been

@@ -14,6 +14,7 @@ use weftline_core::session::{MessageLimits, RESET_REVOKED, SessionConfig};
 use weftline_core::wire::{Hello, Join, JoinReply, Record, WireError};
 use weftline_core::{PathId, SubflowId};
 
+use super::half_open::Need;
 use super::sessions::{Session, Tables, use_number};
 use super::{Live, State};
 use crate::channel::Channel;
@@ -24,12 +25,12 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, Full, Handshake, SessionPlace, Source};
-use crate::memory::{Lease, unasked};
+use crate::memory::{Lease, SUBFLOW, connection_takes, unasked};
 use crate::refusal::{self, printable};
 use crate::shared::Shared;
 use crate::socket;
 use crate::stats::COUNTERS;
-use crate::subflow::{self, SubflowEnd};
+use crate::subflow;
 use crate::token::Token;
 
 /// Live subflows of one connection, and paths it may have had.
@@ -84,15 +85,6 @@ impl Refused {
     fn busy(reason: impl fmt::Display) -> Self {
         Self::new(refusal::BUSY, reason.to_string())
     }
-}
-
-/// Why there is no room for a connection.
-#[derive(Debug, thiserror::Error)]
-enum NoRoom {
-    #[error(transparent)]
-    Place(Full),
-    #[error(transparent)]
-    Memory(Error),
 }
 
 /// What a connection that may be opened has.
@@ -292,15 +284,17 @@ impl State {
             TrySendError::Full(_) => Refused::busy(Full::Sessions),
             TrySendError::Closed(_) => Refused::busy("this server is shutting down"),
         })?;
+        let unasked = unasked(&config);
         let (place, lease) = loop {
-            let full = match self.admission.session(source, &client) {
-                Ok(place) => match self.memory.connection(unasked(&config)) {
-                    Ok(lease) => break (place, lease),
-                    Err(error) => NoRoom::Memory(error),
-                },
-                Err(full) => NoRoom::Place(full),
+            let room = self.admission.session(source, &client).and_then(|place| {
+                let lease = self.memory.connection(unasked).map_err(Full::Memory)?;
+                Ok((place, lease))
+            });
+            let full = match room {
+                Ok(room) => break room,
+                Err(full) => full,
             };
-            if !self.make_room(&full, source, &client) {
+            if !self.make_room(&full, source, &client, connection_takes(unasked)) {
                 return Err(Refused::busy(full));
             }
         };
@@ -310,28 +304,6 @@ impl State {
         };
         let keys = keys.map_err(Refused::busy)?;
         Ok(Admitted { permit, keys, config, client, place, lease })
-    }
-
-    /// Ends the half-open connection that has to make room first for one of `client` at `source`.
-    /// Returns whether there was one.
-    fn make_room(&self, full: &NoRoom, source: Source, client: &ClientId) -> bool {
-        self.end_half_open(|session| match full {
-            NoRoom::Place(Full::SourceSessions) => session.source == source,
-            NoRoom::Place(Full::ClientSessions) => session.client.is_counted_as(client),
-            NoRoom::Place(_) | NoRoom::Memory(_) => true,
-        })
-    }
-
-    /// Ends the half-open connection that has to go first of those that `is_among` says. Returns
-    /// whether there was one.
-    fn end_half_open(&self, is_among: impl Fn(&Session) -> bool) -> bool {
-        let Some(mut half_open) = self.tables().take_half_open(is_among, self.answer_time) else {
-            return false;
-        };
-        half_open.shared.give_way();
-        let subflows = half_open.paths.values_mut().flatten();
-        subflows.for_each(|running| running.stop(SubflowEnd::GaveWay));
-        true
     }
 
     /// What is agreed upon if the client wants messages.
@@ -402,7 +374,10 @@ impl State {
         let (keys, (said, allowed)) = found.filter(|_| proven).ok_or_else(wrong_join)?;
         let congestion = join.congestion.clone().unwrap_or(said);
         set_congestion(channel, &congestion, allowed.as_deref())?;
-        self.take_place(keys, join.subflow, PathId(join.path))
+        let joining = self.take_place(keys, join.subflow, PathId(join.path))?;
+        // The proof takes the secret that the server's answer brought.
+        joining.shared.note_answered();
+        Ok(joining)
     }
 
     /// Takes the number of a subflow of the connection of `keys`, and its place within the limits.
@@ -414,7 +389,9 @@ impl State {
     ) -> Result<Joining, Refused> {
         // A connection that is under way is not to end because others, half-open, have the memory.
         while let Err(error) = self.memory.check_subflow() {
-            if !self.end_half_open(|session| session.keys.id != keys.id) {
+            let source = self.tables().sessions.get(&keys.id).map(|session| session.source);
+            let need = Need::memory(source.ok_or_else(wrong_join)?, SUBFLOW, &self.memory);
+            if !self.end_unanswered(&need, |session| session.keys.id != keys.id) {
                 return Err(Refused::busy(error));
             }
         }

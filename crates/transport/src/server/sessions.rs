@@ -1,14 +1,11 @@
 //! The connections that a server has, and had, and who is let in.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
+use weftline_core::PathId;
 use weftline_core::ranges::RangeSet;
-use weftline_core::{Instant, PathId};
 
-use crate::clock;
 use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, SessionPlace, Source};
 use crate::shared::{End, Shared};
@@ -60,33 +57,11 @@ impl Tables {
         self.failed.contains(id)
     }
 
-    /// Takes out the connection that has to make room first, of those that `is_among` says: of the
-    /// source with most of them the oldest whose client has not answered in `answer_time`.
-    pub(super) fn take_half_open(
-        &mut self,
-        is_among: impl Fn(&Session) -> bool,
-        answer_time: Duration,
-    ) -> Option<Session> {
-        let now = clock::now();
-        let is_half_open = |session: &Session| {
-            let shared = &session.shared;
-            !shared.has_answered() && now.since(shared.opened_at) >= answer_time
-        };
-        let mut sources: BTreeMap<Source, (usize, Reverse<Instant>, SessionId)> = BTreeMap::new();
-        for (&id, session) in &self.sessions {
-            if !is_among(session) || !is_half_open(session) {
-                continue;
-            }
-            let at = Reverse(session.shared.opened_at);
-            let of = sources.entry(session.source).or_insert((0, at, id));
-            of.0 += 1;
-            if at > of.1 {
-                (of.1, of.2) = (at, id);
-            }
-        }
-        let (.., id) = sources.into_values().max()?;
+    /// Takes out a connection that is to fail.
+    pub(super) fn fail(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.sessions.remove(&id)?;
         self.note_failed(id);
-        self.sessions.remove(&id)
+        Some(session)
     }
 
     /// Whether a client that was let in before would be let in now.
