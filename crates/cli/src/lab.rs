@@ -129,6 +129,11 @@ pub(crate) fn endpoint(args: &str) -> Result<(), Failure> {
 }
 
 impl RunArgs {
+    /// Those that the simulator has, too.
+    pub(crate) fn common(&self) -> &CommonArgs {
+        &self.common
+    }
+
     fn options(&self) -> Result<LabOptions, Failure> {
         let common = &self.common;
         let scenario = common.scenario()?;

@@ -24,6 +24,8 @@ mod serve;
 mod signals;
 mod sim;
 mod status;
+#[doc(hidden)]
+pub mod usage;
 mod vr;
 
 use std::path::PathBuf;

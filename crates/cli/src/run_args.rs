@@ -1,9 +1,9 @@
 //! The options that runs have in the lab and in the simulator alike.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weftline_scenario::{BadTimes, Congestion, Scenario, Scheme};
+use weftline_scenario::{BUILTIN, BadTimes, Congestion, Scenario, Scheme};
 
 use crate::daemon::parse_duration;
 use crate::failure::Failure;
@@ -74,6 +74,16 @@ impl CommonArgs {
             return Err(Failure::wrong_use("--repeat: at least 1"));
         }
         Ok(scenario)
+    }
+
+    /// Whether what the options say can be read and goes together. A file that is not there is
+    /// not looked into.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let is_name = BUILTIN.iter().any(|builtin| builtin.name == self.scenario);
+        if is_name || Path::new(&self.scenario).exists() {
+            self.schemes(&self.scenario()?)?;
+        }
+        self.congestion().map(|_| ())
     }
 
     /// The schemes to compare.

@@ -59,6 +59,13 @@ pub(crate) struct SweepArgs {
     json: bool,
 }
 
+impl RunArgs {
+    /// Those that the lab has, too.
+    pub(crate) fn common(&self) -> &CommonArgs {
+        &self.common
+    }
+}
+
 /// Cases of a sweep that are built and run together: a scenario is some kilobytes.
 const BATCH: usize = 1 << 12;
 /// Failed runs that are named one by one.

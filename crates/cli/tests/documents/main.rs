@@ -1,0 +1,269 @@
+//! The documents do what they say: their commands run or at least exist, their links lead somewhere.
+//!
+//! A fenced block is of a known kind. A block of commands (`sh`, or `console` with prompts and
+//! outputs) is run if the comment before it says so (`<!-- run -->`, `<!-- run: two machines -->`), or
+//! else its uses of `weftline`, `make`, `cargo` and scripts are held to the real ones; if it has none
+//! of these, the comment says why it is not run (`<!-- not run: … -->`).
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod check;
+#[path = "../common/mod.rs"]
+mod common;
+mod machines;
+mod markdown;
+mod shell;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use machines::Machines;
+use markdown::{Block, Document, Mark, documents, root};
+
+/// Kinds of blocks that are no commands.
+const DATA: [&str; 5] = ["json", "rust", "text", "toml", "yaml"];
+
+/// What a program of a document finds in its environment: our program first, and directories that
+/// are its own.
+fn environment(command: &mut Command, own: &Path) {
+    fs::create_dir_all(own).unwrap();
+    let program = assert_cmd::cargo::cargo_bin!("weftline");
+    let path = std::env::var("PATH").unwrap();
+    command
+        .env("PATH", format!("{}:{path}", program.parent().unwrap().display()))
+        .env("PYTHONUNBUFFERED", "1")
+        .env_remove("RUST_LOG");
+    for name in ["HOME", "RUNTIME_DIRECTORY", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+        command.env(name, own);
+    }
+}
+
+impl Block {
+    fn is_commands(&self) -> bool {
+        ["sh", "console"].contains(&self.language.as_str())
+    }
+
+    fn commands(&self, place: &str) -> Vec<shell::Command> {
+        if self.language == "console" {
+            return shell::console(&self.text).unwrap_or_else(|error| panic!("{place}: {error}"));
+        }
+        let (machine, text) = (String::new(), self.text.clone());
+        vec![shell::Command { machine, text, output: Vec::new() }]
+    }
+}
+
+/// Every block of every document, with its place.
+fn for_each_block(mut what: impl FnMut(&Document, &Block, &str)) {
+    for document in documents() {
+        for block in &document.blocks {
+            what(&document, block, &format!("{}:{}", document.name, block.line));
+        }
+    }
+}
+
+#[test]
+fn every_block_is_of_a_known_kind() {
+    let mut wrong = Vec::new();
+    for_each_block(|_, block, place| {
+        let (language, commands) = (block.language.as_str(), block.is_commands());
+        let fits = match block.mark {
+            Mark::None => true,
+            Mark::File(_) => !commands,
+            Mark::Run | Mark::NotRun => commands,
+            Mark::TwoMachines => language == "console",
+        };
+        if !(commands || DATA.contains(&language)) {
+            wrong.push(format!(
+                "{place}: '{language}' is no kind of block; write sh, console, {DATA:?}"
+            ));
+        } else if !fits {
+            wrong.push(format!("{place}: its comment is for blocks of another kind"));
+        }
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_command_exists() {
+    // Files of the repository are named from its top.
+    std::env::set_current_dir(root()).unwrap();
+    let (mut wrong, mut checked) = (Vec::new(), 0);
+    for_each_block(|_, block, place| {
+        if !block.is_commands() || block.mark == Mark::NotRun {
+            return;
+        }
+        let (mut known, mut errors) = (0, Vec::new());
+        for command in block.commands(place) {
+            for words in shell::simple_commands(&command.text) {
+                match check::check(&words) {
+                    Ok(is_known) => known += usize::from(is_known),
+                    Err(error) => errors.push(format!("{place}: {}: {error}", words.join(" "))),
+                }
+            }
+        }
+        if known == 0 && errors.is_empty() && block.mark == Mark::None {
+            errors.push(format!("{place}: nothing here can be checked: run it, or say why not"));
+        }
+        wrong.append(&mut errors);
+        checked += known;
+    });
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked > 50, "only {checked} commands were found");
+}
+
+#[test]
+fn what_is_to_run_runs() {
+    for document in documents() {
+        if !document.blocks.iter().any(|block| block.mark == Mark::Run) {
+            continue;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        for block in &document.blocks {
+            let place = format!("{}:{}", document.name, block.line);
+            match &block.mark {
+                Mark::File(name) => fs::write(directory.path().join(name), &block.text).unwrap(),
+                Mark::Run => {
+                    for command in block.commands(&place) {
+                        run(&command, directory.path(), &place);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Runs a command to its end, which must be good, and compares what it prints with what is shown.
+fn run(command: &shell::Command, directory: &Path, place: &str) {
+    let mut bash = Command::new("bash");
+    bash.args(["-euc", &command.text]).current_dir(directory).stdin(Stdio::null());
+    environment(&mut bash, directory);
+    let output = bash.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let text = &command.text;
+    assert!(output.status.success(), "{place}: {text}: {}\n{printed}{errors}", output.status);
+    let lines: Vec<String> = printed.lines().map(str::to_owned).collect();
+    let alike = command.output.is_empty() || shell::same_shape(&command.output, &lines);
+    assert!(alike, "{place}: {text} prints something else:\n{printed}");
+}
+
+#[test]
+fn two_machines_do_what_is_shown() {
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var_os("CI").is_none(), "in CI it runs as root");
+        eprintln!("skipped; run 'sudo -E cargo test -p weftline-cli --test documents'");
+        return;
+    }
+    for document in documents() {
+        if !document.blocks.iter().any(|block| block.mark == Mark::TwoMachines) {
+            continue;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let mut machines = Machines::set_up(directory.path());
+        for block in &document.blocks {
+            let place = format!("{}:{}", document.name, block.line);
+            match &block.mark {
+                Mark::File(name) => machines.write(name, &block.text),
+                Mark::TwoMachines => {
+                    for command in block.commands(&place) {
+                        eprintln!("{place}: {}$ {}", command.machine, command.text);
+                        machines.run(&command);
+                    }
+                }
+                _ => {}
+            }
+        }
+        machines.finish();
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let documents = documents();
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for document in &documents {
+        for (line, target) in document.links() {
+            if target.starts_with("https://") {
+                continue;
+            }
+            seen += 1;
+            let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let own = root().join(&document.name);
+            let file = if path.is_empty() { own } else { own.parent().unwrap().join(path) };
+            let there = file.canonicalize().ok().and_then(|file| {
+                Some(file.strip_prefix(root()).ok()?.to_str().unwrap().to_owned())
+            });
+            let Some(there) = there else {
+                wrong.push(format!("{}:{line}: {target}: no such file", document.name));
+                continue;
+            };
+            let Some(other) = documents.iter().find(|one| one.name == there) else { continue };
+            if !anchor.is_empty() && !other.anchors().iter().any(|one| one == anchor) {
+                wrong.push(format!("{}:{line}: {target}: no such heading", document.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 50, "only {seen} links were found");
+}
+
+#[test]
+fn every_document_is_in_the_table_of_contents() {
+    let documents = documents();
+    let contents = documents.iter().find(|one| one.name == "docs/README.md").unwrap();
+    let linked: Vec<String> = contents.links().into_iter().map(|(_, target)| target).collect();
+    for name in documents.iter().filter_map(|one| one.name.strip_prefix("docs/")) {
+        let is_there = name == "README.md" || linked.iter().any(|one| one == name);
+        assert!(is_there, "docs/README.md has no link to {name}");
+    }
+}
+
+/// Options of other programs that the documents name: cargo's, and those of VLC.
+const FOREIGN: [&str; 8] = [
+    "--clock-jitter",
+    "--example",
+    "--features",
+    "--network-caching",
+    "--prefetch-buffer-size",
+    "--profile",
+    "--target",
+    "--test",
+];
+
+#[test]
+fn what_the_text_names_exists() {
+    std::env::set_current_dir(root()).unwrap();
+    let mut options = Vec::new();
+    collect_options(&weftline_cli::usage::command(), &mut options);
+    let mut wrong = Vec::new();
+    for document in documents() {
+        for (line, span) in document.code_spans() {
+            let first = span.split([' ', '=']).next().unwrap_or_default();
+            let place = format!("{}:{line}: {span}", document.name);
+            if let Some(name) = first.strip_prefix("--").filter(|name| !name.is_empty()) {
+                if !options.iter().any(|one| one == name) && !FOREIGN.contains(&first) {
+                    wrong.push(format!("{place}: no command has this option"));
+                }
+            } else if document.name != "docs/protocol.md" && !span.contains(['|', '[', '(']) {
+                // (In the protocol, labels of derived keys begin with the program's name.)
+                for words in shell::simple_commands(&span) {
+                    // A mention need not be complete.
+                    if words[0] == "weftline" && words.len() > 1 {
+                        let used = check::weftline(&words[1..], true);
+                        wrong.extend(used.err().map(|error| format!("{place}: {error}")));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn collect_options(command: &clap::Command, options: &mut Vec<String>) {
+    let here = command.get_arguments().filter_map(clap::Arg::get_long_and_visible_aliases);
+    options.extend(here.flatten().map(str::to_owned));
+    for one in command.get_subcommands() {
+        collect_options(one, options);
+    }
+}
