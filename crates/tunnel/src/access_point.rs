@@ -14,11 +14,11 @@ use crate::frame::{self, Coding, Frame, Settings};
 use crate::key::{PublicKey, SecretKey};
 use crate::lane::{Neighbour, Pace};
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Port};
+use crate::port::{About, Port, Use};
 use crate::run::draw_run;
 use crate::runs::Runs;
 use crate::secure::{Link, Local, Role};
-use crate::status::{Counter, Publish, Status};
+use crate::status::{Counter, Past, Publish, Status};
 use crate::udp::{Inbox, Socket, Via};
 
 /// The longest that the loop waits.
@@ -59,6 +59,8 @@ pub struct AccessPoint {
     down: Port,
     downlink: Downlink,
     runs: Runs,
+    /// What was counted by the settings before.
+    past: Past,
     seed: u64,
     packet: Vec<u8>,
 }
@@ -91,7 +93,7 @@ impl AccessPoint {
         }
         let seed = u64::from(draw_run()?);
         let (downlink, runs) = (Downlink::Unknown, Runs::default());
-        Ok(Self { up, down, downlink, runs, seed, packet: Vec::new() })
+        Ok(Self { up, down, downlink, runs, past: Past::default(), seed, packet: Vec::new() })
     }
 
     /// Where the device reaches it.
@@ -134,7 +136,7 @@ impl AccessPoint {
             for (port, blocked) in [&self.up, &self.down].into_iter().zip(&mut blocked) {
                 if port.is_blocked() != *blocked {
                     *blocked = !*blocked;
-                    poller.watch_room(port.fd(), *blocked);
+                    poller.watch(port.fd(), true, *blocked);
                 }
             }
             publish.update(now, || self.status(now));
@@ -145,38 +147,47 @@ impl AccessPoint {
 
     /// What comes from the gateway.
     fn receive_down(&mut self, inbox: &mut Inbox, now: Instant) {
-        let Self { up, down, downlink, runs, seed, .. } = self;
-        up.receive(inbox, now, |_, frame| match frame {
-            Frame::Greeting(greeting) => {
-                if let Some(settings) = runs.greeted(&greeting) {
-                    *downlink = Downlink::new(&settings, *seed);
-                    down.greet_soon();
+        let Self { up, down, downlink, runs, seed, past, .. } = self;
+        up.receive(inbox, now, |_, frame| {
+            match (frame, &mut *downlink) {
+                (Frame::Greeting(greeting), _) => {
+                    if let Some(settings) = runs.greeted(&greeting) {
+                        past.add(downlink.counters(), downlink.held());
+                        *downlink = Downlink::new(&settings, *seed);
+                        down.greet_soon();
+                    }
                 }
-            }
-            Frame::Coded { run, packet } if runs.is_current(run) => {
-                if let Downlink::Coded(node) = downlink {
+                (Frame::Coded { run, .. } | Frame::Down { run, .. }, _)
+                    if !runs.is_current(run) =>
+                {
+                    return Use::Stale;
+                }
+                (Frame::Coded { packet, .. }, Downlink::Coded(node)) => {
                     // What is dropped is counted there.
                     let _ = node.receive(0, packet, now);
                 }
-            }
-            Frame::Down { run, number, packet } if runs.is_current(run) => {
-                if let Downlink::Plain(fifo, _) = downlink {
+                (Frame::Down { number, packet, .. }, Downlink::Plain(fifo, _)) => {
                     fifo.push(number, packet);
                 }
+                _ => return Use::Unexpected,
             }
-            _ => {}
+            Use::Taken
         });
     }
 
     /// What comes from the device.
     fn receive_up(&mut self, inbox: &mut Inbox, now: Instant) {
         let Self { up, down, packet: scratch, .. } = self;
-        down.receive(inbox, now, |_, frame| {
-            let Frame::Up { run, number, packet } = frame else { return };
-            scratch.clear();
-            frame::begin_up(run, number, scratch);
-            scratch.extend_from_slice(packet);
-            up.send(0, scratch, now);
+        down.receive(inbox, now, |_, frame| match frame {
+            Frame::Up { run, number, packet } => {
+                scratch.clear();
+                frame::begin_up(run, number, scratch);
+                scratch.extend_from_slice(packet);
+                up.send(0, scratch, now);
+                Use::Taken
+            }
+            Frame::Greeting(_) => Use::Taken,
+            _ => Use::Unexpected,
         });
     }
 
@@ -221,15 +232,7 @@ impl AccessPoint {
     }
 
     fn status(&mut self, now: Instant) -> Status {
-        let counters = match &self.downlink {
-            Downlink::Unknown => Vec::new(),
-            Downlink::Coded(node) => coded_counters(&node.stats()),
-            Downlink::Plain(fifo, sent) => vec![
-                Counter::new("packets_received", "taken from the gateway", fifo.taken),
-                Counter::new("packets_high", "sent on", *sent),
-                Counter::new("packets_full", "dropped because the queue was full", fifo.full),
-            ],
-        };
+        let counters = self.past.plus(self.downlink.counters());
         let mut links = self.up.status(now);
         links.extend(self.down.status(now));
         let dropped = self.up.dropped.plus(self.down.dropped);
@@ -245,6 +248,27 @@ impl Downlink {
                 let node = node::AccessPoint::new(settings.node(mode, 100), 1, seed);
                 Self::Coded(Box::new(node))
             }
+        }
+    }
+
+    /// Packets that wait.
+    fn held(&self) -> usize {
+        match self {
+            Self::Unknown => 0,
+            Self::Coded(node) => node.held(),
+            Self::Plain(fifo, _) => fifo.len(),
+        }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        match self {
+            Self::Unknown => Vec::new(),
+            Self::Coded(node) => coded_counters(&node.stats()),
+            Self::Plain(fifo, sent) => vec![
+                Counter::new("packets_received", "taken from the gateway", fifo.taken),
+                Counter::new("packets_high", "sent on", *sent),
+                Counter::new("packets_full", "dropped because the queue was full", fifo.full),
+            ],
         }
     }
 }

@@ -18,12 +18,12 @@ use crate::lane::{Neighbour, Pace};
 use crate::order::Order;
 use crate::packet;
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Dropped, Port};
+use crate::port::{About, Dropped, Port, Use};
 use crate::run::draw_run;
 use crate::runs::Runs;
 use crate::secure::{Link, Local, Role};
 use crate::settings::{IPV6_MTU, PATIENCE};
-use crate::status::{Counter, Publish, Status};
+use crate::status::{Counter, Past, Publish, Status};
 use crate::tun::{Tun, TunConfig};
 use crate::udp::{Inbox, Socket, Via};
 
@@ -101,8 +101,11 @@ pub struct Device {
     number: u32,
     mtu: u16,
     packet: Vec<u8>,
+    /// What was counted by the settings before.
+    past: Past,
     clamped: u64,
     no_way: u64,
+    not_ip: u64,
 }
 
 impl Device {
@@ -150,8 +153,10 @@ impl Device {
             number: 0,
             mtu: IPV6_MTU,
             packet: Vec::new(),
+            past: Past::default(),
             clamped: 0,
             no_way: 0,
+            not_ip: 0,
         })
     }
 
@@ -172,6 +177,7 @@ impl Device {
         }
         let mut inbox = Inbox::new();
         let mut blocked = vec![false; self.paths.len()];
+        let mut reads = true;
         while !stop.is_wanted() {
             let now = clock::now();
             for index in 0..self.paths.len() {
@@ -191,8 +197,12 @@ impl Device {
                 path.port.flush(now);
                 if path.port.is_blocked() != *blocked {
                     *blocked = !*blocked;
-                    poller.watch_room(path.port.fd(), *blocked);
+                    poller.watch(path.port.fd(), true, *blocked);
                 }
+            }
+            if self.wants_packets() != reads {
+                reads = !reads;
+                poller.watch(self.tun.as_fd(), reads, false);
             }
             publish.update(now, || self.status(now));
             poller.wait(self.due().min(now + IDLE));
@@ -202,33 +212,38 @@ impl Device {
 
     fn receive(&mut self, index: usize, inbox: &mut Inbox, now: Instant) {
         let links = self.paths.len();
-        let Self { paths, downlink, runs, tun, mtu, .. } = self;
+        let Self { paths, downlink, runs, tun, mtu, past, .. } = self;
         let Path { port, beyond } = &mut paths[index];
-        port.receive(inbox, now, |_, frame| match frame {
-            Frame::Greeting(greeting) => {
-                let known = greeting.gateway_rtt_us != u32::MAX;
-                *beyond = known.then(|| Duration::from_micros(greeting.gateway_rtt_us.into()));
-                if let Some(settings) = runs.greeted(&greeting) {
-                    *downlink = Downlink::new(&settings, links);
-                    *mtu = settings.limits.packet_bytes;
-                    if let Err(error) = tun.set_mtu(*mtu) {
-                        tracing::warn!("setting the MTU of {} to {mtu}: {error}", tun.name());
+        port.receive(inbox, now, |_, frame| {
+            match (frame, &mut *downlink) {
+                (Frame::Greeting(greeting), _) => {
+                    let known = greeting.gateway_rtt_us != u32::MAX;
+                    *beyond = known.then(|| Duration::from_micros(greeting.gateway_rtt_us.into()));
+                    if let Some(settings) = runs.greeted(&greeting) {
+                        past.add(downlink.counters(), downlink.held());
+                        *downlink = Downlink::new(&settings, links);
+                        *mtu = settings.limits.packet_bytes;
+                        if let Err(error) = tun.set_mtu(*mtu) {
+                            tracing::warn!("setting the MTU of {} to {mtu}: {error}", tun.name());
+                        }
+                        tracing::info!("the gateway is heard: packets of up to {mtu} bytes");
                     }
-                    tracing::info!("the gateway is heard: packets of up to {mtu} bytes");
                 }
-            }
-            Frame::Coded { run, packet } if runs.is_current(run) => {
-                if let Downlink::Coded(node) = downlink {
+                (Frame::Coded { run, .. } | Frame::Down { run, .. }, _)
+                    if !runs.is_current(run) =>
+                {
+                    return Use::Stale;
+                }
+                (Frame::Coded { packet, .. }, Downlink::Coded(node)) => {
                     // What is dropped is counted there.
                     let _ = node.receive(index, packet, now);
                 }
-            }
-            Frame::Down { run, number, packet } if runs.is_current(run) => {
-                if let Downlink::Plain(order) = downlink {
+                (Frame::Down { number, packet, .. }, Downlink::Plain(order)) => {
                     order.receive(number, packet, now);
                 }
+                _ => return Use::Unexpected,
             }
-            _ => {}
+            Use::Taken
         });
     }
 
@@ -272,13 +287,28 @@ impl Device {
         }
     }
 
+    /// Whether what comes out of the TUN device can go on: while the way up has no room the kernel
+    /// keeps its packets, and its queue tells the programs behind it. Without a way they are read
+    /// and dropped: they would be stale when there is one.
+    fn wants_packets(&self) -> bool {
+        match (self.uplink, self.best) {
+            (Uplink::Both, _) => !self.paths.iter().all(|path| path.port.is_blocked()),
+            (Uplink::Lowest, Some(best)) => !self.paths[best].port.is_blocked(),
+            (Uplink::Lowest, None) => true,
+        }
+    }
+
     fn read_tun(&mut self, now: Instant) {
         let (uplink, best) = (self.uplink, self.best);
-        let Self { paths, tun, run, number, mtu, packet: frame, .. } = self;
-        let (mut clamped, mut no_way) = (0, 0);
+        let (mut clamped, mut no_way, mut not_ip) = (0, 0, 0);
         for _ in 0..READS {
+            if !self.wants_packets() {
+                break;
+            }
+            let Self { paths, tun, run, number, mtu, packet: frame, .. } = self;
             let more = tun.read(|packet| {
                 if packet::flow(packet).is_none() {
+                    not_ip += 1;
                     return;
                 }
                 clamped += u64::from(packet::clamp_mss(packet, *mtu));
@@ -302,6 +332,7 @@ impl Device {
         }
         self.clamped += clamped;
         self.no_way += no_way;
+        self.not_ip += not_ip;
     }
 
     fn due(&self) -> Instant {
@@ -315,18 +346,13 @@ impl Device {
     }
 
     fn status(&mut self, now: Instant) -> Status {
-        let mut counters = match &self.downlink {
-            Downlink::Unknown => Vec::new(),
-            Downlink::Coded(node) => coded_counters(&node.stats()),
-            Downlink::Plain(order) => vec![
-                Counter::new("packets_lost", "given up", order.lost),
-                Counter::new("packets_duplicate", "came twice, or too late", order.duplicate),
-            ],
-        };
+        let mut counters = self.past.plus(self.downlink.counters());
         counters.extend([
             Counter::new("mss_clamped", "TCP handshakes whose MSS was lowered", self.clamped),
             Counter::new("packets_no_way", "packets up with no access point", self.no_way),
+            Counter::new("not_ip", "packets that are not IP", self.not_ip),
             Counter::new("tun_refused", "writes the kernel refused", self.tun.refused),
+            Counter::new("tun_unread", "packets of a form that cannot be", self.tun.unread),
         ]);
         let links = self.paths.iter_mut().flat_map(|path| path.port.status(now)).collect();
         let dropped = self.paths.iter().map(|path| path.port.dropped);
@@ -342,6 +368,26 @@ impl Downlink {
             Coding::Coded(mode) => {
                 Self::Coded(Box::new(node::Device::new(settings.node(mode, 100), links)))
             }
+        }
+    }
+
+    /// Packets that wait.
+    fn held(&self) -> usize {
+        match self {
+            Self::Unknown => 0,
+            Self::Coded(node) => node.held(),
+            Self::Plain(order) => order.held(),
+        }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        match self {
+            Self::Unknown => Vec::new(),
+            Self::Coded(node) => coded_counters(&node.stats()),
+            Self::Plain(order) => vec![
+                Counter::new("packets_lost", "given up", order.lost),
+                Counter::new("packets_duplicate", "came twice, or too late", order.duplicate),
+            ],
         }
     }
 }

@@ -23,6 +23,11 @@ impl Fifo {
         self.packets.is_empty()
     }
 
+    /// Packets that wait.
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
     /// Takes a packet; whether there was room.
     pub(crate) fn push(&mut self, number: u32, packet: &[u8]) -> bool {
         if self.packets.len() >= self.most {

@@ -17,7 +17,7 @@ use crate::lane::{Neighbour, Pace};
 use crate::order::Order;
 use crate::packet;
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Port};
+use crate::port::{About, Port, Use};
 use crate::run::draw_run;
 use crate::secure::{Link, Local, Role};
 use crate::settings::{PATIENCE, Sending};
@@ -181,7 +181,7 @@ impl Gateway {
             self.port.flush(now);
             if self.port.is_blocked() != blocked {
                 blocked = !blocked;
-                poller.watch_room(self.port.fd(), blocked);
+                poller.watch(self.port.fd(), true, blocked);
             }
             publish.update(now, || self.status(now));
             poller.wait(due.min(now + IDLE));
@@ -191,13 +191,16 @@ impl Gateway {
 
     fn receive(&mut self, inbox: &mut Inbox, now: Instant) {
         let Self { port, uplink, device_run, .. } = self;
-        port.receive(inbox, now, |_, frame| {
-            let Frame::Up { run, number, packet } = frame else { return };
-            if *device_run != Some(run) {
-                *device_run = Some(run);
-                *uplink = Order::new(PATIENCE);
+        port.receive(inbox, now, |_, frame| match frame {
+            Frame::Up { run, number, packet } => {
+                if device_run.replace(run) != Some(run) {
+                    uplink.restart();
+                }
+                uplink.receive(number, packet, now);
+                Use::Taken
             }
-            uplink.receive(number, packet, now);
+            Frame::Greeting(_) => Use::Taken,
+            _ => Use::Unexpected,
         });
     }
 
@@ -301,6 +304,7 @@ impl Gateway {
             Counter::new("mss_clamped", "TCP handshakes whose MSS was lowered", self.clamped),
             Counter::new("not_ip", "packets that are not IP", self.not_ip),
             Counter::new("tun_refused", "writes the kernel refused", self.tun.refused),
+            Counter::new("tun_unread", "packets of a form that cannot be", self.tun.unread),
         ]);
         Status {
             role: "gateway",

@@ -10,8 +10,8 @@ use crate::complaint::Complaints;
 use crate::frame::Greeting;
 use crate::gauge::{Gauge, Receiver};
 use crate::key::PublicKey;
+use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
-use crate::udp::{Outbox, Sent};
 
 /// A neighbour's address that changes so often within [`FLAP_TIME`] is two neighbours.
 const FLAPS: u32 = 3;
@@ -21,6 +21,9 @@ const FLAP_TIME: Duration = Duration::from_secs(10);
 /// time.
 const TELL_CHANGE: u64 = 32;
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Bytes of IP and UDP headers that count for a rate.
+pub(crate) const IP_UDP: usize = 28;
 
 /// How a node knows what the link to a neighbour has room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,10 +49,40 @@ pub struct LinkCounters {
     pub received: u64,
     /// Bytes of those.
     pub received_bytes: u64,
-    /// Not sent: there was no session, no room in the kernel, or no route.
-    pub unsent: u64,
+    /// Not sent, and dropped.
+    pub unsent: Unsent,
     /// Sessions made.
     pub sessions: u64,
+}
+
+/// Datagrams that were dropped instead of sent, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsent {
+    /// There was no session with the neighbour, or its address is not known.
+    pub no_session: u64,
+    /// The kernel had no room for long: so much waited that no more was kept.
+    pub no_room: u64,
+    /// Longer than the interface carries.
+    pub too_long: u64,
+    /// The kernel refused them for another reason, such as no route.
+    pub refused: u64,
+}
+
+impl Unsent {
+    /// The counts by name.
+    pub fn by_reason(&self) -> [(&'static str, u64); 4] {
+        [
+            ("no_session", self.no_session),
+            ("no_room", self.no_room),
+            ("too_long", self.too_long),
+            ("refused", self.refused),
+        ]
+    }
+
+    /// Their sum.
+    pub fn total(&self) -> u64 {
+        self.by_reason().iter().map(|(_, count)| count).sum()
+    }
 }
 
 /// How a neighbour is, for whoever looks.
@@ -363,6 +396,7 @@ impl Lane {
         }
     }
 
+    /// Counts what became of datagrams; of those that are too long, one has `length` bytes.
     pub(crate) fn note(
         &mut self,
         sent: Sent,
@@ -370,14 +404,13 @@ impl Lane {
         now: Instant,
         complaints: &mut Complaints,
     ) {
-        match sent {
-            Sent::Done => {}
-            Sent::Blocked => self.blocked = true,
-            Sent::TooLong => {
-                self.counters.unsent += 1;
-                complaints.too_long(&self.name, length, now);
-            }
-            Sent::Refused => self.counters.unsent += 1,
+        self.counters.sent += sent.taken;
+        self.counters.sent_bytes += sent.bytes + sent.taken * IP_UDP as u64;
+        self.counters.unsent.too_long += sent.too_long;
+        self.counters.unsent.refused += sent.refused;
+        self.blocked |= sent.blocked;
+        if sent.too_long > 0 {
+            complaints.too_long(&self.name, length, now);
         }
     }
 }

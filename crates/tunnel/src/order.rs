@@ -94,6 +94,18 @@ impl Order {
         self.held += 1;
     }
 
+    /// Begins anew with another sender: what waits is given up.
+    pub(crate) fn restart(&mut self) {
+        self.lost += self.held as u64;
+        self.waiting.clear();
+        (self.next, self.held, self.strays) = (None, 0, 0);
+    }
+
+    /// Packets that wait for those before them.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
     /// Gives up what was waited for long enough.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         while let Some((gap, since)) = self.first_waiting()

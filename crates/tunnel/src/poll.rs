@@ -68,10 +68,11 @@ impl Poller {
         added.map_err(TunnelError::os("watching a descriptor"))
     }
 
-    /// Waits for room in it, too, or no longer.
-    pub(crate) fn watch_room(&self, fd: BorrowedFd<'_>, wanted: bool) {
-        let room = if wanted { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-        let flags = epoll::EventFlags::IN | room;
+    /// Waits for something to read in it, and for room, each only where it is wanted.
+    pub(crate) fn watch(&self, fd: BorrowedFd<'_>, read: bool, room: bool) {
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, read);
+        flags.set(epoll::EventFlags::OUT, room);
         let changed = epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(0), flags);
         if let Err(error) = changed {
             tracing::debug!(%error, "a descriptor is not watched");

@@ -11,11 +11,12 @@ use crate::TunnelError;
 use crate::complaint::Complaints;
 use crate::frame::{self, Frame, Greeting, Settings};
 use crate::gauge::PADDING;
-use crate::lane::{Lane, LinkStatus, Neighbour, Train};
+use crate::lane::{IP_UDP, Lane, LinkStatus, Neighbour, Train};
+use crate::outbox::Outbox;
 use crate::probe::Translator;
 use crate::run::draw_run;
 use crate::secure::{Guard, Link, Local, Refused, Role, Taken};
-use crate::udp::{Inbox, Outbox, Sent, Socket};
+use crate::udp::{Inbox, Socket};
 
 /// How often neighbours are greeted.
 const GREETING_INTERVAL: Duration = Duration::from_millis(100);
@@ -23,10 +24,9 @@ const GREETING_INTERVAL: Duration = Duration::from_millis(100);
 const DATAGRAM_BYTES: usize = 65_536;
 /// Reads before others have their turn.
 const ROUNDS: usize = 8;
-/// Bytes of IP and UDP headers that count for a rate.
-const IP_UDP: usize = 28;
 /// A kernel queue that is full when the interface has no room: two of the largest bursts.
 const SMALL_QUEUE: usize = 128 * 1024;
+
 /// What a socket dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
@@ -40,6 +40,13 @@ pub struct Dropped {
     pub unknown: u64,
     /// Handshakes for other keys, from strangers, or too many.
     pub handshakes: u64,
+    /// Answers to handshakes, and openings, for which the kernel had no room or no way; they are
+    /// asked for, or sent, again.
+    pub unanswered: u64,
+    /// Of another run of the gateway than the one that is followed.
+    pub stale: u64,
+    /// Of a kind that this node has no use for.
+    pub unexpected: u64,
 }
 
 /// The socket.
@@ -107,12 +114,12 @@ impl Port {
     }
 
     /// Reads what has come; each frame but those of the link itself is handed to `each` with its
-    /// lane. Greetings are handed on, too.
+    /// lane, and `each` says what it is to the node. Greetings are handed on, too.
     pub(crate) fn receive(
         &mut self,
         inbox: &mut Inbox,
         now: Instant,
-        mut each: impl FnMut(usize, Frame<'_>),
+        mut each: impl FnMut(usize, Frame<'_>) -> Use,
     ) {
         for _ in 0..ROUNDS {
             let Self { socket, guard, lanes, frame, scratch, complaints, clock, dropped, .. } =
@@ -149,7 +156,11 @@ impl Port {
                                 if let Frame::Greeting(greeting) = said {
                                     lane.greeted(greeting, now);
                                 }
-                                each(index, said);
+                                match each(index, said) {
+                                    Use::Taken => {}
+                                    Use::Stale => dropped.stale += 1,
+                                    Use::Unexpected => dropped.unexpected += 1,
+                                }
                                 true
                             }
                             None => false,
@@ -168,7 +179,8 @@ impl Port {
                 // One that does not leave is asked for again.
                 let mut single = Outbox::default();
                 single.push(&self.socket, to, |out| out.extend_from_slice(&answer));
-                single.flush(&self.socket, to);
+                let sent = single.flush(&self.socket, to);
+                self.dropped.unanswered += u64::from(sent.taken == 0);
             }
             if !more {
                 break;
@@ -189,7 +201,9 @@ impl Port {
                 let mut single = Outbox::default();
                 let scratch = &self.scratch;
                 single.push(&self.socket, to, |out| out.extend_from_slice(scratch));
-                if single.flush(&self.socket, to) == Sent::Refused {
+                let sent = single.flush(&self.socket, to);
+                self.dropped.unanswered += u64::from(sent.taken == 0);
+                if sent.refused > 0 {
                     self.complaints.unreachable(&self.lanes[index].name, to, now);
                 }
             }
@@ -308,21 +322,24 @@ impl Port {
     fn put(&mut self, index: usize, frame: &[u8], now: Instant) {
         let lane = &mut self.lanes[index];
         let channel = self.guard.channel(index);
-        let Some(to) = lane.address.filter(|_| !lane.blocked) else {
-            lane.counters.unsent += 1;
+        let Some(to) = lane.address else {
+            lane.counters.unsent.no_session += 1;
             return;
         };
+        if !lane.outbox.has_room() {
+            lane.counters.unsent.no_room += 1;
+            return;
+        }
         let mut sealed = None;
         let sent = lane.outbox.push(&self.socket, to, |out| {
             let before = out.len();
             sealed = channel.seal(frame, out).map(|counter| (counter, out.len() - before));
         });
         let Some((counter, length)) = sealed else {
-            lane.counters.unsent += 1;
+            lane.counters.unsent.no_session += 1;
+            lane.note(sent, 0, now, &mut self.complaints);
             return;
         };
-        lane.counters.sent += 1;
-        lane.counters.sent_bytes += (length + IP_UDP) as u64;
         let alone = lane.train().is_some_and(|train| !train.burst.together);
         lane.pace(counter, length + IP_UDP, now);
         lane.note(sent, length, now, &mut self.complaints);
@@ -376,6 +393,17 @@ impl Port {
     }
 }
 
+/// What a frame is to the node that it came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// It was taken, or what it carries was dropped and counted.
+    Taken,
+    /// Of another run of the gateway.
+    Stale,
+    /// No neighbour of this node sends such.
+    Unexpected,
+}
+
 /// What a node says of itself in greetings.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct About {
@@ -387,13 +415,16 @@ pub(crate) struct About {
 
 impl Dropped {
     /// The counts by name.
-    pub fn by_reason(&self) -> [(&'static str, u64); 5] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 8] {
         [
             ("malformed", self.malformed),
             ("forged", self.forged),
             ("replayed", self.replayed),
             ("unknown", self.unknown),
             ("handshake", self.handshakes),
+            ("unanswered", self.unanswered),
+            ("stale", self.stale),
+            ("unexpected", self.unexpected),
         ]
     }
 
@@ -415,6 +446,9 @@ impl Dropped {
             replayed: self.replayed + other.replayed,
             unknown: self.unknown + other.unknown,
             handshakes: self.handshakes + other.handshakes,
+            unanswered: self.unanswered + other.unanswered,
+            stale: self.stale + other.stale,
+            unexpected: self.unexpected + other.unexpected,
         }
     }
 }

@@ -28,6 +28,32 @@ impl Counter {
     }
 }
 
+/// What a node counted by settings that are over: what is shown only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    counters: Vec<Counter>,
+}
+
+impl Past {
+    /// Adds what was counted, and packets that were held and are discarded.
+    pub(crate) fn add(&mut self, counters: Vec<Counter>, held: usize) {
+        let about = "held when the gateway was started anew, and dropped";
+        let discarded = Counter::new("packets_discarded", about, held as u64);
+        self.counters = self.plus(counters.into_iter().chain([discarded]).collect());
+    }
+
+    /// The sums of what was counted before and `present`.
+    pub(crate) fn plus(&self, mut present: Vec<Counter>) -> Vec<Counter> {
+        for past in &self.counters {
+            match present.iter_mut().find(|counter| counter.name == past.name) {
+                Some(counter) => counter.value += past.value,
+                None => present.push(*past),
+            }
+        }
+        present
+    }
+}
+
 /// How a node is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {

@@ -72,8 +72,10 @@ pub(crate) struct Tun {
     joiner: GROTable,
     outgoing: Vec<Vec<u8>>,
     waiting: usize,
-    /// Writes that the kernel refused.
+    /// Batches of packets of which the kernel refused some.
     pub(crate) refused: u64,
+    /// Packets that could not be read: of a form that cannot be.
+    pub(crate) unread: u64,
     /// The kernel's word that the interface has been deleted.
     gone: Option<io::Error>,
 }
@@ -106,6 +108,7 @@ impl Tun {
             outgoing: Vec::new(),
             waiting: 0,
             refused: 0,
+            unread: 0,
             gone: None,
         })
     }
@@ -133,6 +136,8 @@ impl Tun {
                 let code = error.raw_os_error();
                 if code == Some(rustix::io::Errno::BADFD.raw_os_error()) {
                     self.gone = Some(error);
+                } else {
+                    self.unread += 1;
                 }
                 return code.is_none();
             }

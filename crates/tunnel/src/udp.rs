@@ -10,13 +10,11 @@ use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket as RawSocket, Type};
 
 use crate::TunnelError;
+use crate::outbox::Kernel;
 
 /// Reads in one system call, and the bytes of each: a GRO super-packet.
 const READS: usize = 8;
 const READ_BYTES: usize = 65_536;
-
-/// Most bytes that leave in one system call: the kernel's 64 KiB with all headers.
-const BATCH_BYTES: usize = 60_000;
 
 /// Receive buffer asked for: 20 ms at 1.6 Gb/s.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -123,8 +121,19 @@ impl Socket {
     pub(crate) fn local_address(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
+}
 
-    /// The most datagrams of one length that leave in a system call.
+impl Kernel for Socket {
+    fn transmit(
+        &self,
+        destination: SocketAddr,
+        contents: &[u8],
+        segment_size: Option<usize>,
+    ) -> io::Result<()> {
+        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
+        self.state.try_send((&self.socket).into(), &transmit)
+    }
+
     fn most_segments(&self) -> usize {
         self.state.max_gso_segments().max(1)
     }
@@ -176,121 +185,5 @@ impl Inbox {
             }
         }
         count == READS
-    }
-}
-
-/// Datagrams to one address that wait to leave together.
-#[derive(Debug, Default)]
-pub(crate) struct Outbox {
-    bytes: Vec<u8>,
-    /// The length of each but the last.
-    segment: usize,
-    count: usize,
-    /// Whether the last is shorter: nothing can follow it in the same call.
-    closed: bool,
-}
-
-/// What became of datagrams handed to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
-    /// They are on their way, or there were none.
-    Done,
-    /// The kernel has no room; they wait.
-    Blocked,
-    /// Too long for the interface: dropped.
-    TooLong,
-    /// Refused for another reason, such as no route: dropped.
-    Refused,
-}
-
-impl Outbox {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-
-    /// Lets `write` append a datagram; if it does not fit to those that wait, these leave first.
-    pub(crate) fn push(
-        &mut self,
-        socket: &Socket,
-        to: SocketAddr,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) -> Sent {
-        let start = self.bytes.len();
-        write(&mut self.bytes);
-        let length = self.bytes.len() - start;
-        let fits = start == 0
-            || (!self.closed
-                && length <= self.segment
-                && self.bytes.len() <= BATCH_BYTES
-                && self.count < socket.most_segments());
-        if fits {
-            if start == 0 {
-                (self.segment, self.count) = (length, 0);
-            }
-            self.count += 1;
-            self.closed = length < self.segment;
-            return Sent::Done;
-        }
-        let sent = send(socket, to, &self.bytes[..start], self.segment);
-        if sent == Sent::Blocked {
-            // No room for those that wait, and so none for this one.
-            self.bytes.truncate(start);
-            return sent;
-        }
-        self.bytes.copy_within(start.., 0);
-        self.bytes.truncate(length);
-        (self.segment, self.count, self.closed) = (length, 1, false);
-        sent
-    }
-
-    /// Hands what waits to the kernel.
-    pub(crate) fn flush(&mut self, socket: &Socket, to: SocketAddr) -> Sent {
-        if self.bytes.is_empty() {
-            return Sent::Done;
-        }
-        let sent = send(socket, to, &self.bytes, self.segment);
-        if sent != Sent::Blocked {
-            self.bytes.clear();
-            (self.count, self.closed) = (0, false);
-        }
-        sent
-    }
-}
-
-fn send(socket: &Socket, to: SocketAddr, contents: &[u8], segment: usize) -> Sent {
-    let transmit = |contents, segment_size| {
-        let transmit =
-            Transmit { destination: to, ecn: None, contents, segment_size, src_ip: None };
-        socket.state.try_send((&socket.socket).into(), &transmit)
-    };
-    let several = contents.len() > segment;
-    match transmit(contents, several.then_some(segment)) {
-        Ok(()) => Sent::Done,
-        // The driver has no segmentation after all: one by one.
-        Err(error) if several && is_unsupported(&error) => {
-            let mut all = Sent::Done;
-            for datagram in contents.chunks(segment) {
-                if let Err(error) = transmit(datagram, None) {
-                    all = refusal(&error);
-                }
-            }
-            if all == Sent::Blocked { Sent::Refused } else { all }
-        }
-        Err(error) => refusal(&error),
-    }
-}
-
-fn is_unsupported(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
-}
-
-fn refusal(error: &io::Error) -> Sent {
-    if error.kind() == io::ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS) {
-        Sent::Blocked
-    } else if quinn_udp::is_msg_size_err(error) {
-        Sent::TooLong
-    } else {
-        tracing::trace!(%error, "a datagram was refused");
-        Sent::Refused
     }
 }

@@ -47,13 +47,22 @@ impl Collector for Node {
             ("cotag_link_received_bytes", "Their bytes, IP headers included", |l| {
                 l.counters.received_bytes
             }),
-            ("cotag_link_unsent", "Datagrams that could not be sent", |l| l.counters.unsent),
+            ("cotag_link_unsent", "Datagrams that could not be sent", |l| {
+                l.counters.unsent.total()
+            }),
             ("cotag_link_sessions", "Sessions made", |l| l.counters.sessions),
         ];
         for (name, about, value) in counters {
             let rows = links().map(|(label, link)| (label, ConstCounter::new(value(link))));
             page.family(name, about, rows)?;
         }
+        let unsent = links().flat_map(|([(_, name)], link)| {
+            link.counters
+                .unsent
+                .by_reason()
+                .map(|(reason, n)| ([("link", name), ("reason", reason)], ConstCounter::new(n)))
+        });
+        page.family("cotag_link_dropped", "Those that could not be sent, by the reason", unsent)?;
         let dropped = status.dropped.by_reason().into_iter();
         let dropped = dropped.map(|(reason, n)| ([("reason", reason)], ConstCounter::new(n)));
         page.family("cotag_dropped", "Datagrams dropped before anything was believed", dropped)?;

@@ -120,6 +120,10 @@ fn line(status: &Status, last: Option<&Status>) -> String {
         if let Some(rtt) = link.rtt {
             let _ = write!(line, " {:.1} ms", rtt.as_secs_f64() * 1e3);
         }
+        let unsent = link.counters.unsent.by_reason().into_iter().zip(before.unsent.by_reason());
+        for ((reason, now), (_, before)) in unsent.filter(|((_, now), (_, old))| now > old) {
+            let _ = write!(line, " {reason} {}", now - before);
+        }
     }
     for counter in &status.counters {
         let before = last.and_then(|last| last.counters.iter().find(|c| c.name == counter.name));
