@@ -488,7 +488,7 @@ impl Shared {
                 return;
             }
             if let Err(source) = inner.session.handle_input(id, input, now) {
-                inner.life.broken(now);
+                inner.life.broken();
                 inner.end = Some(End::Failed(Arc::new(Error::Protocol { peer, source })));
             }
             if inner.session.has_answered() {

@@ -18,8 +18,6 @@ use crate::session::{Event, RESET_ABANDONED, Session, SessionConfig};
 
 /// How long a connection that the application has let go of may take to deliver the rest.
 const LINGER_TIME: Duration = Duration::from_secs(30);
-/// How long a closed connection that lost its last subflow waits for another one.
-const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// How far a connection's life has come. It only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,16 +108,17 @@ pub struct Life {
     peer_timeout: Duration,
     is_accepted: bool,
     subflows: usize,
-    /// Since when an open connection has been without a subflow.
+    /// Since when an open connection has been without a subflow, or when one that is over was so
+    /// first: however many it gets then, it drains no longer.
     dark_since: Option<Instant>,
     left: Option<Left>,
     is_over: bool,
     /// Whether the peer knows that it is over: it closed a subflow after everything had been said,
     /// or has forgotten the connection.
     is_answered: bool,
-    /// Until when a closed connection without subflows waits for another one: the peer may not know
-    /// yet that everything has arrived here.
-    draining_until: Option<Instant>,
+    /// Whether it is closed and, without a subflow, waits for another one: the peer may not know yet
+    /// that everything has arrived here.
+    drains: bool,
     ending: Option<Ending>,
 }
 
@@ -136,7 +135,7 @@ impl Life {
             left: None,
             is_over: false,
             is_answered: false,
-            draining_until: None,
+            drains: false,
             ending: None,
         }
     }
@@ -148,7 +147,7 @@ impl Life {
         match (self.is_over, self.is_accepted) {
             (false, false) => Phase::Opening,
             (false, true) => Phase::Open,
-            (true, _) if self.subflows > 0 || self.draining_until.is_some() => Phase::Over,
+            (true, _) if self.subflows > 0 || self.drains => Phase::Over,
             (true, _) => Phase::Gone,
         }
     }
@@ -166,7 +165,7 @@ impl Life {
     /// Whether a new subflow would be of use. One that has closed while its last subflow was lost
     /// takes another to say its last acknowledgement.
     pub const fn wants_subflow(&self) -> bool {
-        !self.is_over || (self.subflows == 0 && self.draining_until.is_some())
+        !self.is_over || (self.subflows == 0 && self.drains)
     }
 
     /// How it has ended; told once.
@@ -177,10 +176,10 @@ impl Life {
     /// When to call [`handle_timeout`](Self::handle_timeout), at the latest. It stands beside the
     /// session's own, which counts until the connection is over.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.is_over {
-            return self.draining_until.filter(|_| self.subflows == 0);
-        }
         let dark = self.dark_since.map(|since| since + self.grace);
+        if self.is_over {
+            return dark.filter(|_| self.drains);
+        }
         let left = self.left.map(|left| left.at + LINGER_TIME);
         dark.into_iter().chain(left).min()
     }
@@ -201,7 +200,9 @@ impl Life {
     /// It has one more subflow.
     pub const fn subflow_up(&mut self) {
         self.subflows += 1;
-        self.dark_since = None;
+        if !self.is_over {
+            self.dark_since = None;
+        }
     }
 
     /// One of its subflows is gone; `answered` if that was after everything had been said on it,
@@ -212,14 +213,14 @@ impl Life {
         }
         self.subflows = self.subflows.saturating_sub(1);
         if self.subflows == 0 && self.is_accepted {
-            self.dark_since = Some(now);
+            self.dark_since = self.dark_since.or(Some(now));
         }
     }
 
     /// The peer does not know the connection any more: it need not be told anything.
     pub const fn forgotten(&mut self) {
         self.is_answered = true;
-        self.draining_until = None;
+        self.drains = false;
     }
 
     /// The application lets go of it. What it has finished is delivered in the background; what it
@@ -239,15 +240,15 @@ impl Life {
         let news = !self.is_over();
         if news {
             session.reset(code, reason, now);
-            self.note(Ending::Failed(Cause::Told), now);
+            self.note(Ending::Failed(Cause::Told));
         }
         news
     }
 
     /// The session has ended it, and has told the peer: what came broke the protocol.
-    pub fn broken(&mut self, now: Instant) {
+    pub fn broken(&mut self) {
         if !self.is_over() {
-            self.note(Ending::Failed(Cause::Told), now);
+            self.note(Ending::Failed(Cause::Told));
         }
     }
 
@@ -257,9 +258,9 @@ impl Life {
             return;
         }
         match event {
-            Event::Closed => self.note(Ending::Closed, now),
+            Event::Closed => self.note(Ending::Closed),
             Event::Reset(code, reason) => {
-                self.note(Ending::Failed(Cause::Reset(*code, reason.clone())), now);
+                self.note(Ending::Failed(Cause::Reset(*code, reason.clone())));
             }
             Event::PeerLost => {
                 let stats = session.stats();
@@ -285,11 +286,10 @@ impl Life {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, session: &mut Session, now: Instant) {
+        let is_given_up = self.dark_since.is_some_and(|since| since + self.grace <= now);
         if self.is_over {
-            self.draining_until.take_if(|until| *until <= now);
-            return;
-        }
-        if self.dark_since.is_some_and(|since| since + self.grace <= now) {
+            self.drains &= !is_given_up;
+        } else if is_given_up {
             let stats = session.stats();
             let (delivered, received) = (stats.acknowledged, stats.delivered);
             self.end(Cause::NoPath { after: self.grace, delivered, received }, session, now);
@@ -303,13 +303,12 @@ impl Life {
     /// The connection fails; the peer is told.
     fn end(&mut self, cause: Cause, session: &mut Session, now: Instant) {
         session.reset(RESET_ABANDONED, &cause.to_string(), now);
-        self.note(Ending::Failed(cause), now);
+        self.note(Ending::Failed(cause));
     }
 
-    fn note(&mut self, ending: Ending, now: Instant) {
+    fn note(&mut self, ending: Ending) {
         self.is_over = true;
-        let waits = ending == Ending::Closed && !self.is_answered;
-        self.draining_until = waits.then(|| now + DRAIN_TIME);
+        self.drains = ending == Ending::Closed && !self.is_answered;
         self.ending = Some(ending);
     }
 }

@@ -117,3 +117,23 @@ fn a_writer_without_credit_behind_a_relay_that_swallows_everything_dials_anew() 
     };
     run(&plan, 0, FAULT_AT);
 }
+
+/// Whoever has closed may be the only one that knows. The other end may come back as late as it may
+/// after any other failure, and is then told.
+#[test]
+fn an_end_that_was_dark_while_the_other_closed_is_told_when_it_is_back() {
+    // The last byte leaves the client 360 ms after the start, after the handshakes and
+    // 200 ms at its link's rate. The server has it 40 ms later, and closes; the client would know at 440 ms.
+    for at in (410..440).step_by(5) {
+        let plan = Plan {
+            bytes: [200_000, 0],
+            faults: vec![
+                (Instant::from_millis(at), Fault::NewAddress(0)),
+                (Instant::from_millis(at), Fault::Dark(0, ms(12_000))),
+            ],
+            ..download("earliest", &[40], Fault::Cut(0))
+        };
+        let outcome = World::new(&plan).run();
+        assert!(matches!(outcome, Ok(Outcome::Closed)), "at {at} ms: {outcome:?}");
+    }
+}

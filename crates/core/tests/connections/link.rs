@@ -26,6 +26,8 @@ pub enum Packet {
     Welcome,
     Refused,
     Records(Vec<Bytes>),
+    /// The other end has said all.
+    End,
     /// The other end is gone.
     Reset,
 }
@@ -68,12 +70,16 @@ pub struct Conn {
     pub link: usize,
     /// Whether each end still has it.
     pub open: [bool; 2],
+    /// Whether each end has said all, and has heard that from the other.
+    pub is_shut: [bool; 2],
+    pub heard_end: [bool; 2],
     pub to: [Pipe; 2],
 }
 
 impl Conn {
     pub fn new(link: usize) -> Self {
-        Self { link, open: [true; 2], to: [Pipe::default(), Pipe::default()] }
+        let to = [Pipe::default(), Pipe::default()];
+        Self { link, open: [true; 2], is_shut: [false; 2], heard_end: [false; 2], to }
     }
 
     /// What the socket at `end` has room for.

@@ -121,7 +121,7 @@ impl Node {
         let Some(sub) = self.subs.get_mut(&id).filter(|_| !self.life.is_over()) else { return };
         records.iter().for_each(|bytes| sub.input.extend_from_slice(bytes));
         if self.session.handle_input(id, &mut sub.input, now).is_err() {
-            self.life.broken(now);
+            self.life.broken();
         }
     }
 

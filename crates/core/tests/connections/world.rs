@@ -18,6 +18,8 @@ use super::plan::{Fault, LinkPlan, Plan};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long an end that has said all waits for the other to close, too.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After everything is mended a connection has come to its end within this time: pings, backoff,
 /// grace, what lingers, and a slow link for what is left.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -80,6 +82,8 @@ enum Due {
     Plug(usize),
     Connected(AttemptId),
     Arrive(u64, usize),
+    /// The other end has not closed.
+    Overdue(u64, usize),
 }
 
 pub struct World<'a> {
@@ -248,6 +252,7 @@ impl<'a> World<'a> {
             Due::Plug(link) => self.plug(link, true),
             Due::Connected(attempt) => self.connected(attempt),
             Due::Arrive(conn, end) => self.arrive(conn, end),
+            Due::Overdue(conn, end) => self.lose(conn, end, false),
         }
     }
 
@@ -265,10 +270,10 @@ impl<'a> World<'a> {
         match fault {
             Fault::Cut(link) => self.cut(link),
             Fault::HalfOpen(link) => {
-                self.on_link(link).into_iter().for_each(|conn| self.lose(conn, CLIENT));
+                self.on_link(link).into_iter().for_each(|conn| self.lose(conn, CLIENT, false));
             }
             Fault::HalfOpenAtServer(link) => {
-                self.on_link(link).into_iter().for_each(|conn| self.lose(conn, SERVER));
+                self.on_link(link).into_iter().for_each(|conn| self.lose(conn, SERVER, false));
             }
             Fault::Dark(link, time) => self.darken(link, time),
             Fault::Flap(link, time, times) => {
@@ -288,7 +293,7 @@ impl<'a> World<'a> {
                 self.due.insert((now + time, Due::Plug(link)));
             }
             Fault::NewAddress(link) => {
-                self.on_link(link).into_iter().for_each(|conn| self.lose(conn, CLIENT));
+                self.on_link(link).into_iter().for_each(|conn| self.lose(conn, CLIENT, false));
                 if let Some(client) = &mut self.client {
                     client.manager.handle_links_changed();
                 }
@@ -315,7 +320,7 @@ impl<'a> World<'a> {
                 for conn in self.conns.keys().copied().collect::<Vec<_>>() {
                     match told {
                         true => self.close(conn, CLIENT),
-                        false => self.lose(conn, CLIENT),
+                        false => self.lose(conn, CLIENT, false),
                     }
                 }
             }
@@ -395,16 +400,42 @@ impl<'a> World<'a> {
         if self.conns.get(&id).is_some_and(|conn| conn.open[end]) {
             self.say(id, end, Packet::Reset);
         }
-        self.lose(id, end);
+        self.lose(id, end, false);
     }
 
-    /// An end does not have the connection any more, whoever knows.
-    fn lose(&mut self, id: u64, end: usize) {
+    /// An end has said all on the connection, and waits for the other to do so.
+    fn shut_down(&mut self, id: u64, end: usize) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if std::mem::replace(&mut conn.is_shut[end], true) {
+            return;
+        }
+        let was_heard = conn.heard_end[end];
+        self.say(id, end, Packet::End);
+        match was_heard {
+            true => self.lose(id, end, true),
+            false => _ = self.due.insert((self.now + CLOSE_TIMEOUT, Due::Overdue(id, end))),
+        }
+    }
+
+    /// The other end has said all. One that has not, and is not over, closes.
+    fn ended(&mut self, id: u64, end: usize) {
+        let is_over = self.node(end).is_some_and(|node| node.life.is_over());
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.heard_end[end] = true;
+        match (conn.is_shut[end], is_over) {
+            (true, _) => self.lose(id, end, true),
+            (false, true) => {}
+            (false, false) => self.close(id, end),
+        }
+    }
+
+    /// An end does not have the connection any more, whoever knows; `answered` if both have said all.
+    fn lose(&mut self, id: u64, end: usize, answered: bool) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if !std::mem::replace(&mut conn.open[end], false) {
             return;
         }
-        self.forget(id, end, false);
+        self.forget(id, end, answered);
         self.reap(id);
     }
 
@@ -494,13 +525,8 @@ impl<'a> World<'a> {
                     node.take(subflow, &records, now);
                 }
             }
-            Packet::Reset => {
-                if let Some(conn) = self.conns.get_mut(&id) {
-                    conn.open[end] = false;
-                }
-                let over = self.node(end).is_some_and(|node| node.life.is_over());
-                self.forget(id, end, over);
-            }
+            Packet::End => self.ended(id, end),
+            Packet::Reset => self.lose(id, end, false),
             Packet::Secured | Packet::Welcome | Packet::Refused => self.answered(id, &packet),
         }
     }
@@ -749,8 +775,7 @@ impl<'a> World<'a> {
         }
         node.ready.remove(&subflow);
         if room > 0 && node.life.is_over() {
-            // Everything has been said.
-            self.close(id, end);
+            self.shut_down(id, end);
         }
         false
     }
