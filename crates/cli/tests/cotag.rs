@@ -48,6 +48,8 @@ fn gateway<'a>(key: &'a str, tun: &'a str, ap: &'a str) -> Vec<&'a str> {
         tun,
         "--ap",
         ap,
+        "--device-key",
+        OTHER,
         "--address",
         "10.9.0.1/24",
         "--address",
@@ -70,7 +72,7 @@ fn what_makes_no_sense_is_one_line() {
     };
     let long = "--tun=a-name-that-is-too-long";
     for (more, part) in [
-        (&["--link-mtu", "1300"][..], "give a --link-mtu of 1416 or more"),
+        (&["--link-mtu", "1300"][..], "give a --link-mtu of 1440 or more"),
         (&["--interval", "1s"], "give 200us to 200ms"),
         (&["--interval", "soon"], "is no duration"),
         (&["--generation", "0"], "give 1 to 255"),
@@ -91,8 +93,10 @@ fn what_makes_no_sense_is_one_line() {
     let mut named = gateway(key, long, &ap);
     named[7] = "a-name-that-is-too-long";
     assert!(failure(2, &named).contains("cannot be the TUN device's name"));
-    let none = failure(2, &["cotag", "device", "--key", key]);
+    let none = failure(2, &["cotag", "device", "--key", key, "--gateway-key", OTHER]);
     assert!(none.contains("1 to 16 access points"), "{none}");
+    let keyless = failure(2, &["cotag", "device", "--key", key]);
+    assert!(keyless.contains("give --gateway-key KEY"), "{keyless}");
     let ap = ["cotag", "ap", "--key", key, "--gateway", "127.0.0.1", "--listen", "127.0.0.1:0"];
     let ap = [&ap[..], &["--gateway-key", OTHER, "--device-key", OTHER]].concat();
     assert!(failure(2, &ap).contains("has no port"));
@@ -121,7 +125,7 @@ fn a_taken_device_and_missing_rights_are_one_line() {
     let mut daemon = Daemon::spawn(ns.command(&program).args(&args));
     daemon.says("listening on");
     let mtu = daemon.says("device cgtaken with packets of up to");
-    assert!(mtu.starts_with("1364"), "{mtu}");
+    assert!(mtu.starts_with("1340"), "{mtu}");
     let second = ns.command(&program).args(&args).output().unwrap();
     let said = one_line(2, &second, &args);
     assert!(said.contains("there is an interface 'cgtaken' already"), "{said}");

@@ -189,6 +189,12 @@ impl Decoder {
         }
     }
 
+    /// Whether a packet was computed from combinations.
+    pub fn is_computed(&self, index: u8) -> bool {
+        let place = self.places.get(usize::from(index));
+        place.is_some_and(|place| matches!(place, Place::Recovered(_)))
+    }
+
     /// The generation's packets; 0 while not known.
     pub fn size(&self) -> u8 {
         self.shape.size()

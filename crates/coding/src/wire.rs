@@ -2,16 +2,21 @@
 //! packets").
 //!
 //! ```text
-//! byte  0   version (4 bits, 1), low priority (1 bit), kind (3 bits)
-//!       1   label, 4 bytes                     a marker ends here
+//! byte  0   version (4 bits, 2), low priority (1 bit), kind (3 bits)
+//!       1   label, 4 bytes
 //!       5   flow, 2 bytes
 //!       7   generation, 2 bytes
 //!       9   packets of the generation, n; 0: not known yet
 //!      10   packets of the cohort and flow, 2 bytes; 0: sent early, earlier cohorts may follow
 //!      12   arrival number of the generation's first packet, 4 bytes
-//!      16   kind 0: index; kind 1: seed, 4 bytes; kind 2: n coefficients
+//!      16   tag, 4 bytes                       a marker ends here
+//!      20   kind 0: index; kind 1: seed, 4 bytes; kind 2: n coefficients
 //!           payload
 //! ```
+//!
+//! The tag is the gateway's, over what names the generation ([`named`]): an access point hands it on
+//! with whatever it makes of the generation's packets, and cannot name one that is not. A driver
+//! that does not authenticate leaves zeros. A marker has the names of a packet of its label.
 //!
 //! Numbers are big endian. Decoding is total: any bytes give a packet or an error, and nothing is
 //! copied or allocated.
@@ -21,13 +26,19 @@ use crate::generation::LENGTH_BYTES;
 use crate::serial::{Arrival, Label};
 
 /// The version of the header, in its first byte.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Bytes of the longest header, one with 255 coefficients.
 pub const MAX_HEADER_BYTES: usize = FIXED_BYTES + 255;
 
 /// Bytes of a header before what depends on the kind.
-const FIXED_BYTES: usize = 16;
+const FIXED_BYTES: usize = 20;
+
+/// Where the tag is.
+const TAG: std::ops::Range<usize> = 16..20;
+
+/// Bytes of what a tag is over.
+pub const NAMED_BYTES: usize = 13;
 
 const LOW_PRIORITY: u8 = 0x08;
 const KIND: u8 = 0x07;
@@ -62,8 +73,8 @@ pub enum WireError {
     /// An unknown kind of packet.
     #[error("an unknown kind of packet, {0}; use one version of weftline at all nodes")]
     Kind(u8),
-    /// A marker with a priority or with bytes after its label.
-    #[error("a marker that is more than a label")]
+    /// A marker with a priority, a number of packets or with bytes after its tag.
+    #[error("a marker that is more than a name")]
     Marker,
     /// A combination of a generation whose size is not known.
     #[error("a combination without the generation's size")]
@@ -108,11 +119,77 @@ pub struct Header<'a> {
     pub cohort_packets: u16,
     /// The flow's arrival number of the generation's packet 0; packet i has the i-th after it.
     pub first: Arrival,
+    /// The gateway's tag over the generation's names, of this size.
+    pub tag: Tag,
     /// How the payload is made.
     pub coding: Coding<'a>,
 }
 
+/// A tag over what names a generation.
+pub type Tag = [u8; 4];
+
+/// What names a generation, or, of size 0, one that is not known whole; and the gateway's tag over
+/// that. With nothing else it is a marker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Name {
+    /// The cohort.
+    pub label: Label,
+    /// The flow.
+    pub flow: u16,
+    /// The generation within the flow's packets of the cohort.
+    pub generation: u16,
+    /// Packets of the generation, as far as they are known.
+    pub size: u8,
+    /// The arrival number of its first packet.
+    pub first: Arrival,
+    /// The tag over these.
+    pub tag: Tag,
+}
+
+impl Name {
+    fn encode(&self, first_byte: u8, cohort_packets: u16, out: &mut Vec<u8>) {
+        out.push(first_byte);
+        out.extend_from_slice(&self.label.0.to_be_bytes());
+        out.extend_from_slice(&self.flow.to_be_bytes());
+        out.extend_from_slice(&self.generation.to_be_bytes());
+        out.push(self.size);
+        out.extend_from_slice(&cohort_packets.to_be_bytes());
+        out.extend_from_slice(&self.first.0.to_be_bytes());
+        out.extend_from_slice(&self.tag);
+    }
+}
+
+/// What the tag of an encoded packet is over: label, flow, generation, the generation's size and
+/// the arrival number of its first packet. `None` if it is too short for a packet.
+pub fn named(packet: &[u8]) -> Option<[u8; NAMED_BYTES]> {
+    let header: &[u8; FIXED_BYTES] = packet.first_chunk()?;
+    let mut named = [0; NAMED_BYTES];
+    named[..9].copy_from_slice(&header[1..10]);
+    named[9..].copy_from_slice(&header[12..16]);
+    Some(named)
+}
+
+/// The tag of an encoded packet.
+pub fn tag(packet: &[u8]) -> Option<Tag> {
+    packet.get(TAG)?.try_into().ok()
+}
+
+/// Sets the tag of an encoded packet.
+///
+/// # Panics
+///
+/// If it is too short for a packet.
+pub fn set_tag(packet: &mut [u8], tag: Tag) {
+    packet[TAG].copy_from_slice(&tag);
+}
+
 impl Header<'_> {
+    /// What names its generation.
+    pub fn name(&self) -> Name {
+        let Self { label, flow, generation, size, first, tag, .. } = *self;
+        Name { label, flow, generation, size, first, tag }
+    }
+
     /// Appends the header to `out`; the payload follows.
     ///
     /// # Panics
@@ -125,13 +202,7 @@ impl Header<'_> {
             Coding::Vector(_) => kind::VECTOR,
         };
         let priority = if self.priority == Priority::Low { LOW_PRIORITY } else { 0 };
-        out.push(VERSION << 4 | priority | kind);
-        out.extend_from_slice(&self.label.0.to_be_bytes());
-        out.extend_from_slice(&self.flow.to_be_bytes());
-        out.extend_from_slice(&self.generation.to_be_bytes());
-        out.push(self.size);
-        out.extend_from_slice(&self.cohort_packets.to_be_bytes());
-        out.extend_from_slice(&self.first.0.to_be_bytes());
+        self.name().encode(VERSION << 4 | priority | kind, self.cohort_packets, out);
         match self.coding {
             Coding::Systematic(index) => out.push(index),
             Coding::Seed(seed) => out.extend_from_slice(&seed.to_be_bytes()),
@@ -165,7 +236,7 @@ pub enum Packet<'a> {
         payload: &'a [u8],
     },
     /// The link has come to this label, whose cohort is empty: what waits for it need not wait.
-    Marker(Label),
+    Marker(Name),
 }
 
 impl<'a> Packet<'a> {
@@ -180,10 +251,7 @@ impl<'a> Packet<'a> {
                 header.encode(out);
                 out.extend_from_slice(payload);
             }
-            Self::Marker(label) => {
-                out.push(VERSION << 4 | kind::MARKER);
-                out.extend_from_slice(&label.0.to_be_bytes());
-            }
+            Self::Marker(name) => name.encode(VERSION << 4 | kind::MARKER, 0, out),
         }
     }
 
@@ -202,10 +270,6 @@ impl<'a> Packet<'a> {
         }
         let label = Label(u32::from_be_bytes(reader.array()?));
         let kind = first & KIND;
-        if kind == kind::MARKER {
-            let bare = first & LOW_PRIORITY == 0 && reader.rest.is_empty();
-            return if bare { Ok(Self::Marker(label)) } else { Err(WireError::Marker) };
-        }
         if kind > kind::MARKER {
             return Err(WireError::Kind(kind));
         }
@@ -215,13 +279,27 @@ impl<'a> Packet<'a> {
         let [size] = reader.array()?;
         let cohort_packets = u16::from_be_bytes(reader.array()?);
         let first = Arrival(u32::from_be_bytes(reader.array()?));
+        let tag = reader.array()?;
+        if kind == kind::MARKER {
+            let bare = priority == Priority::High && cohort_packets == 0 && reader.rest.is_empty();
+            let name = Name { label, flow, generation, size, first, tag };
+            return if bare { Ok(Self::Marker(name)) } else { Err(WireError::Marker) };
+        }
         if cohort_packets != 0 && cohort_packets < u16::from(size) {
             return Err(WireError::Cohort { cohort_packets, size });
         }
         let coding = reader.coding(kind, size)?;
         let header =
-            Header { label, priority, flow, generation, size, cohort_packets, first, coding };
+            Header { label, priority, flow, generation, size, cohort_packets, first, tag, coding };
         Ok(Self::Coded { header, payload: reader.rest })
+    }
+
+    /// What names its generation, or the one whose name a marker has.
+    pub fn name(&self) -> Name {
+        match self {
+            Self::Coded { header, .. } => header.name(),
+            Self::Marker(name) => *name,
+        }
     }
 
     /// Whether nothing of an earlier cohort comes after this packet on its link, unless the network
@@ -238,7 +316,7 @@ impl<'a> Packet<'a> {
     pub fn label(&self) -> Label {
         match self {
             Self::Coded { header, .. } => header.label,
-            Self::Marker(label) => *label,
+            Self::Marker(name) => name.label,
         }
     }
 }
@@ -305,6 +383,7 @@ mod tests {
             size: 3,
             cohort_packets: 0x090a,
             first: Arrival(0x0b0c_0d0e),
+            tag: [15, 16, 17, 18],
             coding,
         }
     }
@@ -318,11 +397,11 @@ mod tests {
     /// Other implementations must find these bytes.
     #[test]
     fn the_bytes_are_pinned() {
-        let fixed = [1, 2, 3, 4, 5, 6, 7, 8, 3, 9, 10, 11, 12, 13, 14];
+        let fixed = [1, 2, 3, 4, 5, 6, 7, 8, 3, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];
         let cases = [
-            (0x18, Coding::Systematic(2), vec![2]),
-            (0x19, Coding::Seed(0x2021_2223), vec![0x20, 0x21, 0x22, 0x23]),
-            (0x1a, Coding::Vector(&[7, 0, 9]), vec![7, 0, 9]),
+            (0x28, Coding::Systematic(2), vec![2]),
+            (0x29, Coding::Seed(0x2021_2223), vec![0x20, 0x21, 0x22, 0x23]),
+            (0x2a, Coding::Vector(&[7, 0, 9]), vec![7, 0, 9]),
         ];
         for (first, coding, tail) in cases {
             let header = header(coding);
@@ -330,7 +409,15 @@ mod tests {
             assert_eq!(bytes, [&[first][..], &fixed, &tail, &[0xaa, 0xbb]].concat());
             assert_eq!(header.encoded_len(), bytes.len() - 2);
         }
-        assert_eq!(encoded(Packet::Marker(Label(0x0102_0304))), [0x13, 1, 2, 3, 4]);
+        let marker = encoded(Packet::Marker(header(Coding::Seed(0)).name()));
+        let bare = [&[0x23][..], &fixed[..9], &[0, 0], &fixed[11..]].concat();
+        assert_eq!(marker, bare);
+        let of = [1, 2, 3, 4, 5, 6, 7, 8, 3, 11, 12, 13, 14];
+        assert_eq!(named(&marker), Some(of));
+        let mut other = marker.clone();
+        set_tag(&mut other, [9; 4]);
+        assert_eq!((tag(&other), named(&other)), (Some([9; 4]), Some(of)));
+        assert_eq!((tag(&marker[..19]), named(&marker[..19])), (None, None));
     }
 
     #[test]
@@ -349,24 +436,26 @@ mod tests {
             };
             assert!(bytes == len && needed > len);
         }
-        refused(&changed(0, 0x28), WireError::Version(2));
-        refused(&changed(0, 0x1c), WireError::Kind(4));
-        refused(&changed(0, 0x13), WireError::Marker);
-        refused(&[0x1b, 0, 0, 0, 1], WireError::Marker);
-        refused(&changed(16, 3), WireError::Index { index: 3, size: 3 });
+        refused(&changed(0, 0x18), WireError::Version(1));
+        refused(&changed(0, 0x2c), WireError::Kind(4));
+        refused(&changed(0, 0x23), WireError::Marker);
+        let mut low = encoded(Packet::Marker(Name::default()));
+        low[0] = 0x2b;
+        refused(&low, WireError::Marker);
+        refused(&changed(20, 3), WireError::Index { index: 3, size: 3 });
         let mut few = changed(10, 0);
         few[11] = 2;
         refused(&few, WireError::Cohort { cohort_packets: 2, size: 3 });
         // A combination of how many?
         let mut bytes = encoded(Packet::Coded { header: header(Coding::Seed(1)), payload: &[0] });
-        refused(&bytes, WireError::Short { bytes: 21, needed: 22 });
+        refused(&bytes, WireError::Short { bytes: 25, needed: 26 });
         bytes[9] = 0;
         refused(&bytes, WireError::NoSize);
         // More coefficients than bytes.
         let mut bytes =
             encoded(Packet::Coded { header: header(Coding::Seed(1)), payload: &[0; 9] });
-        (bytes[0], bytes[9]) = (0x1a, 255);
-        refused(&bytes, WireError::Short { bytes: 29, needed: 271 });
+        (bytes[0], bytes[9]) = (0x2a, 255);
+        refused(&bytes, WireError::Short { bytes: 33, needed: 275 });
     }
 
     #[test]
@@ -400,10 +489,11 @@ mod tests {
                 size,
                 cohort_packets: numbers.2.max(u16::from(size)),
                 first: Arrival(numbers.3),
+                tag: numbers.4.to_be_bytes(),
                 coding,
             };
             let packet = match kind {
-                3 => Packet::Marker(Label(numbers.0)),
+                3 => Packet::Marker(header.name()),
                 _ => Packet::Coded { header, payload: &payload },
             };
             let bytes = encoded(packet);

@@ -77,6 +77,7 @@ proptest! {
                 size,
                 cohort_packets: 0,
                 first: Arrival(*seed),
+                tag: [0; 4],
                 coding,
             };
             let mut bytes = Vec::new();

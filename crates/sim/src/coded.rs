@@ -24,9 +24,12 @@ use crate::queue::{Event, Queue};
 use crate::tcp::Segment;
 use crate::wire::{Packet, Wire};
 
-/// What the tunnel adds to each packet besides the coding header: IPv4, UDP, the datagram's own
+/// What the tunnel adds to each datagram besides the coding header: IPv4, UDP, the datagram's own
 /// header, and the tag of its encryption.
 const TUNNEL_BYTES: u64 = 20 + 8 + 16 + 16;
+/// What it adds to each packet before it is coded: its number, and the tag of its encryption from
+/// gateway to device.
+const SEALED_BYTES: u64 = 4 + 16;
 /// Bytes of a packet's number.
 const NUMBER_BYTES: usize = 8;
 /// The most redundant packets where their share is learned, in percent.
@@ -139,7 +142,7 @@ impl CodedNetwork {
                 limit_packets: spec.queue_packets,
                 interval: spec.queue_interval,
             }),
-            overhead_bytes: if spec.overhead { TUNNEL_BYTES as u32 } else { 0 },
+            overhead_bytes: if spec.overhead { (SEALED_BYTES + TUNNEL_BYTES) as u32 } else { 0 },
             ..NodeConfig::default()
         };
         let mut hops = Vec::new();
@@ -275,7 +278,7 @@ impl CodedNetwork {
     /// The next packet that the device hands to its TCP.
     pub(crate) fn poll_delivery(&mut self) -> Option<Segment> {
         self.delivery.clear();
-        let flow = self.device.poll_delivery(&mut self.delivery)?;
+        let flow = self.device.poll_delivery(&mut self.delivery)?.flow;
         let number = self.delivery.as_slice().try_into().expect("what comes out is what went in");
         let number = u64::from_le_bytes(number);
         let flow = &mut self.flows[usize::from(flow)];
@@ -365,7 +368,7 @@ impl CodedNetwork {
         };
         let payload = u64::from(payload);
         match self.overhead {
-            true => payload + prefix + header.encoded_len() as u64 + TUNNEL_BYTES,
+            true => payload + prefix + header.encoded_len() as u64 + SEALED_BYTES + TUNNEL_BYTES,
             false => payload,
         }
     }

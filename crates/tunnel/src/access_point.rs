@@ -1,5 +1,5 @@
 //! The access point as a program: coded packets come from the gateway and go on to the device as
-//! its link has room; what the device sends goes to the gateway.
+//! its link has room; what gateway and device say to each other is handed on. It can read neither.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -126,7 +126,8 @@ impl AccessPoint {
             let about =
                 About { run: self.runs.current(), settings: self.runs.settings(), gateway_rtt };
             self.up.tend(now, &about);
-            self.down.tend(now, &about);
+            // The device hears of the gateway from the gateway.
+            self.down.tend(now, &About::default());
             if let Some(rate) = self.down.rate(0) {
                 self.up.tell_rate(0, rate, now);
             }
@@ -147,15 +148,21 @@ impl AccessPoint {
 
     /// What comes from the gateway.
     fn receive_down(&mut self, inbox: &mut Inbox, now: Instant) {
-        let Self { up, down, downlink, runs, seed, past, .. } = self;
+        let Self { up, down, downlink, runs, seed, past, packet, .. } = self;
         up.receive(inbox, now, |_, frame| {
             match (frame, &mut *downlink) {
                 (Frame::Greeting(greeting), _) => {
-                    if let Some(settings) = runs.greeted(&greeting) {
+                    let Some(settings) = greeting.settings else { return Use::Taken };
+                    if let Some(settings) = runs.follow(greeting.run, settings) {
                         past.add(downlink.counters(), downlink.held());
                         *downlink = Downlink::new(&settings, *seed);
-                        down.greet_soon();
                     }
+                }
+                (Frame::Relay(datagram), _) => {
+                    packet.clear();
+                    frame::begin_relay(packet);
+                    packet.extend_from_slice(datagram);
+                    down.send(0, packet, now);
                 }
                 (Frame::Coded { run, .. } | Frame::Down { run, .. }, _)
                     if !runs.is_current(run) =>
@@ -166,8 +173,8 @@ impl AccessPoint {
                     // What is dropped is counted there.
                     let _ = node.receive(0, packet, now);
                 }
-                (Frame::Down { number, packet, .. }, Downlink::Plain(fifo, _)) => {
-                    fifo.push(number, packet);
+                (Frame::Down { packet, .. }, Downlink::Plain(fifo, _)) => {
+                    fifo.push(packet);
                 }
                 _ => return Use::Unexpected,
             }
@@ -179,10 +186,10 @@ impl AccessPoint {
     fn receive_up(&mut self, inbox: &mut Inbox, now: Instant) {
         let Self { up, down, packet: scratch, .. } = self;
         down.receive(inbox, now, |_, frame| match frame {
-            Frame::Up { run, number, packet } => {
+            Frame::Relay(datagram) => {
                 scratch.clear();
-                frame::begin_up(run, number, scratch);
-                scratch.extend_from_slice(packet);
+                frame::begin_relay(scratch);
+                scratch.extend_from_slice(datagram);
                 up.send(0, scratch, now);
                 Use::Taken
             }
@@ -204,8 +211,8 @@ impl AccessPoint {
                     node.poll_transmit(now, &mut self.packet).is_some()
                 }
                 Downlink::Plain(fifo, sent) => {
-                    let any = fifo.pop(|number, packet| {
-                        frame::begin_down(run, number, &mut self.packet);
+                    let any = fifo.pop(|packet| {
+                        frame::begin_down(run, &mut self.packet);
                         self.packet.extend_from_slice(packet);
                     });
                     *sent += u64::from(any);

@@ -11,6 +11,11 @@ pub fn now() -> Instant {
     Instant::from_nanos(read(ClockId::Monotonic))
 }
 
+/// The time of day in nanoseconds since 1970; it may be set.
+pub(crate) fn time_of_day() -> u64 {
+    read(ClockId::Realtime)
+}
+
 /// A clock in nanoseconds.
 pub(crate) fn read(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);

@@ -19,6 +19,7 @@ pub(crate) struct Complaints {
     other_key: Option<Instant>,
     stranger: Option<Instant>,
     flood: Option<Instant>,
+    old: Option<Instant>,
     /// When it is due.
     no_answer: Option<Instant>,
     unreachable: Option<Instant>,
@@ -48,6 +49,10 @@ impl Complaints {
             Refused::Forged if due(&mut self.stranger, now) => tracing::warn!(
                 "datagrams from {from} are forged or corrupted and are dropped (if no link comes \
                  up: --insecure-plaintext is set at one of both nodes only)"
+            ),
+            Refused::Old if due(&mut self.old, now) => tracing::warn!(
+                "{from} opens with what was said before: somebody repeats it, or the neighbour's \
+                 clock was set back while it was started anew; then start this node anew, too"
             ),
             Refused::Flood if due(&mut self.flood, now) => {
                 tracing::warn!("more handshakes than are answered, the last from {from}");

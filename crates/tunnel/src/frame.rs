@@ -4,12 +4,20 @@
 //! greeting   byte 0: 1 | run, 4 | sender's time, 8 | time heard last, 8 | its age, 4 |
 //!            delay to the gateway, 4 | settings, 16 (all zero where they are not known)
 //! coded      byte 0: 2 | run, 4 | COTAG packet
-//! down       byte 0: 3 | run, 4 | number, 4 | IP packet
-//! up         byte 0: 4 | run, 4 | number, 4 | IP packet
+//! down       byte 0: 3 | run, 4 | sealed number, 4, and IP packet
 //! padding    byte 0: 5 | anything
 //! mark       byte 0: 6 | measurement, 4 | first counter, 8 | train's header of the probe, 22
 //! report     byte 0: 7 | measurement, 4 | report of the probe
 //! rate       byte 0: 8 | what the access point's link to the device carries, bit/s, 8
+//! relay      byte 0: 9 | datagram between gateway and device
+//! ```
+//!
+//! Within such a datagram gateway and device say:
+//!
+//! ```text
+//! up         byte 0: 4 | run, 4 | number, 4 | IP packet
+//! hello      byte 0: 10 | device's run, 4 | device's time, 8
+//! terms      byte 0: 11 | the hello's time, 8 | run, 4 | settings, 16 | key of tags, 32
 //! ```
 //!
 //! Numbers are big endian, times in microseconds. A *run* is a random number that the gateway (in a
@@ -40,6 +48,9 @@ mod kind {
     pub(super) const MARK: u8 = 6;
     pub(super) const REPORT: u8 = 7;
     pub(super) const RATE: u8 = 8;
+    pub(super) const RELAY: u8 = 9;
+    pub(super) const HELLO: u8 = 10;
+    pub(super) const TERMS: u8 = 11;
 }
 
 /// How packets are sent down. The gateway's choice, which it tells the others.
@@ -101,10 +112,9 @@ pub(crate) enum Frame<'a> {
         run: u32,
         packet: &'a [u8],
     },
-    /// An IP packet that is not coded, on its way to the device.
+    /// A sealed packet that is not coded, on its way to the device.
     Down {
         run: u32,
-        number: u32,
         packet: &'a [u8],
     },
     /// An IP packet on its way to the gateway.
@@ -125,6 +135,48 @@ pub(crate) enum Frame<'a> {
     },
     /// What the sender's link to the device carries; zero: nothing goes now.
     Rate(Bitrate),
+    /// A datagram between gateway and device, which an access point hands on.
+    Relay(&'a [u8]),
+    /// A device asks for the gateway's terms.
+    Hello {
+        run: u32,
+        time_us: u64,
+    },
+    /// What the gateway answers.
+    Terms(Terms),
+}
+
+/// How a gateway sends to a device: what it says to the device alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// The time in the hello that is answered.
+    pub(crate) heard_us: u64,
+    pub(crate) run: u32,
+    pub(crate) settings: Settings,
+    /// The key of the tags in packets' headers.
+    pub(crate) tag_key: [u8; TAG_KEY],
+}
+
+/// Bytes of the key of tags.
+pub(crate) const TAG_KEY: usize = 32;
+
+impl Terms {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(kind::TERMS);
+        out.extend_from_slice(&self.heard_us.to_be_bytes());
+        out.extend_from_slice(&self.run.to_be_bytes());
+        self.settings.encode(out);
+        out.extend_from_slice(&self.tag_key);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (rest, &tag_key) = bytes.split_last_chunk::<TAG_KEY>()?;
+        if rest.len() != 8 + 4 + SETTINGS {
+            return None;
+        }
+        let settings = Settings::decode(&rest[12..])??;
+        Some(Self { heard_us: u64_at(rest, 0)?, run: u32_at(rest, 8)?, settings, tag_key })
+    }
 }
 
 impl Greeting {
@@ -210,17 +262,32 @@ impl<'a> Frame<'a> {
         match first {
             kind::GREETING => Greeting::decode(rest).map(Self::Greeting),
             kind::CODED => Some(Self::Coded { run: u32_at(rest, 0)?, packet: rest.get(4..)? }),
-            kind::DOWN => {
-                numbered().map(|(run, number, packet)| Self::Down { run, number, packet })
-            }
+            kind::DOWN => Some(Self::Down { run: u32_at(rest, 0)?, packet: rest.get(4..)? }),
             kind::UP => numbered().map(|(run, number, packet)| Self::Up { run, number, packet }),
             kind::PADDING => Some(Self::Padding),
             kind::MARK => Some(Self::Mark { body: rest }),
             kind::REPORT => Some(Self::Report { body: rest }),
             kind::RATE => Some(Self::Rate(Bitrate::bps(u64::from_be_bytes(rest.try_into().ok()?)))),
+            kind::RELAY => Some(Self::Relay(rest)),
+            kind::HELLO if rest.len() == 12 => {
+                Some(Self::Hello { run: u32_at(rest, 0)?, time_us: u64_at(rest, 4)? })
+            }
+            kind::TERMS => Terms::decode(rest).map(Self::Terms),
             _ => None,
         }
     }
+}
+
+/// Begins a relayed frame; the datagram between gateway and device follows.
+pub(crate) fn begin_relay(out: &mut Vec<u8>) {
+    out.push(kind::RELAY);
+}
+
+/// A device asks for the gateway's terms.
+pub(crate) fn encode_hello(run: u32, time_us: u64, out: &mut Vec<u8>) {
+    out.push(kind::HELLO);
+    out.extend_from_slice(&run.to_be_bytes());
+    out.extend_from_slice(&time_us.to_be_bytes());
 }
 
 /// A frame of `length` bytes that says nothing.
@@ -252,18 +319,15 @@ pub(crate) fn begin_coded(run: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&run.to_be_bytes());
 }
 
-/// Begins a frame down; the IP packet follows.
-pub(crate) fn begin_down(run: u32, number: u32, out: &mut Vec<u8>) {
-    begin_numbered(kind::DOWN, run, number, out);
+/// Begins a frame down; the sealed packet follows.
+pub(crate) fn begin_down(run: u32, out: &mut Vec<u8>) {
+    out.push(kind::DOWN);
+    out.extend_from_slice(&run.to_be_bytes());
 }
 
 /// Begins a frame up; the IP packet follows.
 pub(crate) fn begin_up(run: u32, number: u32, out: &mut Vec<u8>) {
-    begin_numbered(kind::UP, run, number, out);
-}
-
-fn begin_numbered(kind: u8, run: u32, number: u32, out: &mut Vec<u8>) {
-    out.push(kind);
+    out.push(kind::UP);
     out.extend_from_slice(&run.to_be_bytes());
     out.extend_from_slice(&number.to_be_bytes());
 }
@@ -317,6 +381,16 @@ mod tests {
         assert_eq!((bytes.len(), &bytes[..]), (PACKET_HEADER, &[4, 0, 0, 0, 7, 0, 0, 0, 9][..]));
         assert_eq!(Frame::decode(&bytes), Some(Frame::Up { run: 7, number: 9, packet: &[] }));
         bytes.clear();
+        let terms = Terms { heard_us: 6, run: 7, settings: settings(), tag_key: [8; TAG_KEY] };
+        terms.encode(&mut bytes);
+        assert_eq!(bytes.len(), 1 + 8 + 4 + SETTINGS + TAG_KEY);
+        assert_eq!(Frame::decode(&bytes), Some(Frame::Terms(terms)));
+        assert_eq!(Frame::decode(&bytes[..bytes.len() - 1]), None);
+        bytes.clear();
+        encode_hello(7, 9, &mut bytes);
+        assert_eq!(bytes, [10, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
+        assert_eq!(Frame::decode(&bytes), Some(Frame::Hello { run: 7, time_us: 9 }));
+        bytes.clear();
         encode_rate(Bitrate::mbps(300), &mut bytes);
         assert_eq!(bytes, [8, 0, 0, 0, 0, 17, 225, 163, 0]);
         assert_eq!(Frame::decode(&bytes), Some(Frame::Rate(Bitrate::mbps(300))));
@@ -349,11 +423,15 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_frame_or_none(
-            kind in 0_u8..10, rest in prop::collection::vec(any::<u8>(), 0..80),
+            kind in 0_u8..13, rest in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let bytes = [&[kind][..], &rest].concat();
-            if let Some(Frame::Greeting(greeting)) = Frame::decode(&bytes) {
-                prop_assert!(greeting.settings.is_none_or(|settings| settings.is_possible()));
+            match Frame::decode(&bytes) {
+                Some(Frame::Greeting(greeting)) => {
+                    prop_assert!(greeting.settings.is_none_or(|settings| settings.is_possible()));
+                }
+                Some(Frame::Terms(terms)) => prop_assert!(terms.settings.is_possible()),
+                _ => {}
             }
         }
     }

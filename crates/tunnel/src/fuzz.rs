@@ -12,7 +12,7 @@ use crate::order::Order;
 use crate::packet;
 use crate::probe::Stamp;
 use crate::runs::Runs;
-use crate::secure::{Guard, Link, Local, Role, seal_mac};
+use crate::secure::{Guard, Link, Local, MAC, Role, seal_mac};
 
 /// Datagrams, each after its length (2 bytes) and the time since the one before; in the second byte
 /// of the length, bit 7 sets the MAC right, so that handshakes are read to their end. Nothing is
@@ -34,9 +34,13 @@ pub fn datagrams(bytes: &[u8]) {
         now += Duration::from_millis(u64::from(*pause) * 4);
         for (guard, secret) in guards.iter_mut().zip(&secrets) {
             let mut datagram = datagram.to_vec();
-            if *flags & 0x80 != 0 && datagram.len() > 16 {
-                datagram.truncate(datagram.len() - 16);
+            if *flags & 0x80 != 0 && datagram.len() > 2 * MAC {
+                // An opening has its proof after the MAC.
+                let proof = if datagram[0] == 1 { MAC } else { 0 };
+                let proof = datagram.split_off(datagram.len() - proof);
+                datagram.truncate(datagram.len() - MAC);
                 seal_mac(&secret.public(), &mut datagram);
+                datagram.extend_from_slice(&proof);
             }
             out.clear();
             let taken = guard.take(&datagram, now, &mut frame, &mut out);
@@ -70,11 +74,13 @@ pub fn frames(bytes: &[u8]) {
                 let mut again = Vec::new();
                 greeting.encode(&mut again);
                 assert_eq!(Frame::decode(&again), Some(Frame::Greeting(greeting)));
-                if let Some(settings) = runs.greeted(&greeting) {
+                let follow = |settings| runs.follow(greeting.run, settings);
+                if let Some(settings) = greeting.settings.and_then(follow) {
                     assert!(settings.is_possible());
                 }
             }
-            Some(Frame::Down { number, packet, .. } | Frame::Up { number, packet, .. }) => {
+            Some(Frame::Terms(terms)) => assert!(terms.settings.is_possible()),
+            Some(Frame::Up { number, packet, .. }) => {
                 order.receive(number, packet, now);
                 let mut packet = packet.to_vec();
                 let _ = packet::flow(&packet);
@@ -93,7 +99,14 @@ pub fn frames(bytes: &[u8]) {
                     gauge.poll(now);
                 }
             }
-            Some(Frame::Padding | Frame::Rate(_)) | None => {}
+            Some(
+                Frame::Padding
+                | Frame::Rate(_)
+                | Frame::Relay(_)
+                | Frame::Hello { .. }
+                | Frame::Down { .. },
+            )
+            | None => {}
         }
         report.clear();
         receiver.poll(now, &mut report);

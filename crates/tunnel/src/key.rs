@@ -101,6 +101,16 @@ impl SecretKey {
         self.public
     }
 
+    /// What only its owner and `peer`'s can compute (RFC 7748 §6.1); zeros for a key that is none.
+    pub(crate) fn shared(&self, peer: &PublicKey) -> [u8; KEY_BYTES] {
+        let mut dh = curve();
+        dh.set(&self.secret);
+        let mut shared = [0; KEY_BYTES];
+        // A peer whose key is no point has no handshakes either.
+        let _ = dh.dh(&peer.0, &mut shared);
+        shared
+    }
+
     pub(crate) fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.secret
     }

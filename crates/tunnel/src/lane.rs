@@ -98,6 +98,8 @@ pub struct LinkStatus {
     pub rtt: Option<Duration>,
     /// The rate that is sent by, where one is set or measured; zero while the link stands still.
     pub rate: Option<Bitrate>,
+    /// At a device: how often something that the gateway did not make may have come from it.
+    pub wrong: u64,
     /// What was counted.
     pub counters: LinkCounters,
 }

@@ -10,12 +10,15 @@ mod access_point;
 mod clock;
 mod complaint;
 mod device;
+mod device_end;
+mod end;
 mod error;
 mod fifo;
 mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod gateway;
+mod gateway_end;
 mod gauge;
 mod key;
 mod lane;
@@ -30,6 +33,9 @@ mod runs;
 mod secure;
 mod settings;
 mod status;
+#[cfg(test)]
+mod tests;
+mod trust;
 mod tun;
 mod udp;
 

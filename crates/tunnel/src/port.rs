@@ -300,6 +300,11 @@ impl Port {
         self.lanes[index].rate()
     }
 
+    /// Whether a neighbour was heard lately.
+    pub(crate) fn is_up(&mut self, index: usize, now: Instant) -> bool {
+        self.guard.channel(index).is_up(now)
+    }
+
     /// Whether a neighbour can take another packet now.
     pub(crate) fn has_room(&mut self, index: usize, now: Instant) -> bool {
         self.lanes[index].has_room(now) && self.guard.channel(index).is_up(now)
@@ -387,6 +392,7 @@ impl Port {
             address: lane.address,
             rtt: lane.rtt,
             rate: lane.rate(),
+            wrong: 0,
             counters: lane.counters,
         };
         lanes.iter().enumerate().map(status).collect()
@@ -428,11 +434,11 @@ impl Dropped {
         ]
     }
 
-    fn count(&mut self, refused: Refused) {
+    pub(crate) fn count(&mut self, refused: Refused) {
         *match refused {
             Refused::Malformed => &mut self.malformed,
             Refused::Forged => &mut self.forged,
-            Refused::Replayed => &mut self.replayed,
+            Refused::Replayed | Refused::Old => &mut self.replayed,
             Refused::Unknown => &mut self.unknown,
             Refused::OtherKey | Refused::Stranger(_) | Refused::Flood => &mut self.handshakes,
         } += 1;

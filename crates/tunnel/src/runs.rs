@@ -1,7 +1,7 @@
 //! Which run of the gateway a node follows: with another one labels and numbers begin anew, and
 //! what is still on its way from the one before is nothing any more.
 
-use crate::frame::{Greeting, Settings};
+use crate::frame::Settings;
 
 /// The gateway's run and its settings.
 #[derive(Debug, Default)]
@@ -12,15 +12,14 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Takes what a neighbour says of the gateway; the settings if a run, or settings, are new.
-    pub(crate) fn greeted(&mut self, greeting: &Greeting) -> Option<Settings> {
-        let settings = greeting.settings?;
-        let known = self.current == greeting.run && self.settings == Some(settings);
-        if greeting.run == 0 || known || greeting.run == self.previous {
+    /// Takes what is said of the gateway; the settings if a run, or settings, are new.
+    pub(crate) fn follow(&mut self, run: u32, settings: Settings) -> Option<Settings> {
+        let known = self.current == run && self.settings == Some(settings);
+        if run == 0 || known || run == self.previous {
             return None;
         }
         self.previous = self.current;
-        self.current = greeting.run;
+        self.current = run;
         self.settings = Some(settings);
         Some(settings)
     }
@@ -60,22 +59,14 @@ mod tests {
             silent_intervals: 2,
             cut_through: false,
         };
-        let greeting = |run, settings| Greeting {
-            run,
-            time_us: 0,
-            heard_us: 0,
-            age_us: 0,
-            gateway_rtt_us: 0,
-            settings,
-        };
         let mut runs = Runs::default();
         assert!(!runs.is_current(0), "none");
-        assert_eq!(runs.greeted(&greeting(5, None)), None, "not known there either");
-        assert_eq!(runs.greeted(&greeting(5, Some(settings))), Some(settings));
-        assert_eq!(runs.greeted(&greeting(5, Some(settings))), None, "known");
-        assert_eq!(runs.greeted(&greeting(6, Some(settings))), Some(settings));
-        // From the other access point, which has not heard of it.
-        assert_eq!(runs.greeted(&greeting(5, Some(settings))), None);
+        assert_eq!(runs.follow(0, settings), None, "not known there either");
+        assert_eq!(runs.follow(5, settings), Some(settings));
+        assert_eq!(runs.follow(5, settings), None, "known");
+        assert_eq!(runs.follow(6, settings), Some(settings));
+        // From somebody who has not heard of it.
+        assert_eq!(runs.follow(5, settings), None);
         assert!(runs.is_current(6) && !runs.is_current(5));
     }
 }

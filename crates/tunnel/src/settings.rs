@@ -10,11 +10,12 @@ use crate::TunnelError;
 use crate::frame::{
     CODED_HEADER, Coding, INTERVALS, MAX_BUFFER, PACKET_BYTES, PACKET_HEADER, Settings,
 };
+use crate::secure::Local;
 
 /// Bytes of the headers below a datagram: IPv6's, so that IPv4 fits as well, and UDP's.
 const IP_UDP: u16 = 40 + 8;
 /// Bytes of a COTAG packet's header before its coefficients (docs/protocol.md, "COTAG packets").
-const COTAG_HEADER: u16 = 16;
+const COTAG_HEADER: u16 = 20;
 /// The least MTU that IPv6 needs (RFC 8200 §5).
 pub const IPV6_MTU: u16 = 1280;
 /// The longest wait of a device for a packet that is missing, when nothing is coded.
@@ -80,10 +81,11 @@ impl Sending {
     ///
     /// # Errors
     /// If the links' MTU leaves nothing.
-    pub(crate) fn tunnel_mtu(&self, overhead: usize, ipv6: bool) -> Result<u16, TunnelError> {
+    pub(crate) fn tunnel_mtu(&self, local: &Local, ipv6: bool) -> Result<u16, TunnelError> {
         let coefficients = u16::from(self.generation.max(4));
         let coding = COTAG_HEADER + coefficients + LENGTH_BYTES as u16;
-        let taken = IP_UDP + overhead as u16 + CODED_HEADER.max(PACKET_HEADER) as u16 + coding;
+        let sealed = (local.overhead() + local.packet_overhead()) as u16;
+        let taken = IP_UDP + sealed + CODED_HEADER.max(PACKET_HEADER) as u16 + coding;
         let left = self.link_mtu.saturating_sub(taken);
         let least = if ipv6 { IPV6_MTU } else { 576 };
         if left < least {
@@ -95,14 +97,14 @@ impl Sending {
                 taken + least,
             )));
         }
-        Ok(left.min(*PACKET_BYTES.end()))
+        Ok(left.min(*PACKET_BYTES.end() - local.packet_overhead() as u16))
     }
 
     /// What the nodes tell each other.
     ///
     /// # Errors
     /// If something is out of range.
-    pub(crate) fn settings(&self, overhead: usize, ipv6: bool) -> Result<Settings, TunnelError> {
+    pub(crate) fn settings(&self, local: &Local, ipv6: bool) -> Result<Settings, TunnelError> {
         let usage = |message: String| Err(TunnelError::Usage(message));
         if !INTERVALS.contains(&self.interval) {
             return usage(format!(
@@ -125,7 +127,7 @@ impl Sending {
                 self.redundancy_percent
             ));
         }
-        let packet_bytes = self.tunnel_mtu(overhead, ipv6)?;
+        let packet_bytes = self.tunnel_mtu(local, ipv6)? + local.packet_overhead() as u16;
         let coding = match self.scheme {
             Scheme::Systematic => Coding::Coded(Mode::Systematic),
             Scheme::Dense => Coding::Coded(Mode::Dense),
@@ -162,29 +164,31 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key::SecretKey;
 
     #[test]
     fn what_fits_is_computed_and_what_does_not_is_told() {
         let sending = Sending::default();
-        // 1500 - 48 - 29 - 9 - 16 - 32 - 2
-        assert_eq!(sending.tunnel_mtu(29, true).unwrap(), 1364);
+        let local = Local::new(SecretKey::from_bytes([1; 32]), false);
+        // 1500 - 48 - 29 - 9 - 20 - 32 - 2 - 20
+        assert_eq!(sending.tunnel_mtu(&local, true).unwrap(), 1340);
         let small = Sending { link_mtu: 1400, ..sending };
-        assert_eq!(small.tunnel_mtu(29, false).unwrap(), 1264);
-        let error = small.tunnel_mtu(29, true).unwrap_err();
+        assert_eq!(small.tunnel_mtu(&local, false).unwrap(), 1240);
+        let error = small.tunnel_mtu(&local, true).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "links of 1400 bytes leave packets of 1264 bytes in the tunnel, fewer than 1280 (IPv6 \
-             needs them); give a --link-mtu of 1416 or more, or a smaller --generation"
+            "links of 1400 bytes leave packets of 1240 bytes in the tunnel, fewer than 1280 (IPv6 \
+             needs them); give a --link-mtu of 1440 or more, or a smaller --generation"
         );
-        let enough = Sending { link_mtu: 1416, ..sending };
-        assert_eq!(enough.tunnel_mtu(29, true).unwrap(), 1280);
+        let enough = Sending { link_mtu: 1440, ..sending };
+        assert_eq!(enough.tunnel_mtu(&local, true).unwrap(), 1280);
         for bad in [
             Sending { generation: 0, ..sending },
             Sending { interval: Duration::ZERO, ..sending },
             Sending { buffer_packets: 0, ..sending },
             Sending { redundancy_percent: 1001, ..sending },
         ] {
-            assert_eq!(bad.settings(29, true).unwrap_err().exit_code(), 2);
+            assert_eq!(bad.settings(&local, true).unwrap_err().exit_code(), 2);
         }
     }
 }

@@ -282,7 +282,7 @@ fn junk_is_counted_and_dropped_and_harms_nobody() {
         for round in 0..200_u32 {
             // Openings, answers and data, none of which anybody made with a key.
             for kind in 0..4_u8 {
-                let length = [60, 117, 73, 200][usize::from(kind)];
+                let length = [60, 141, 73, 200][usize::from(kind)];
                 let mut bytes = vec![round as u8; length];
                 bytes[0] = kind;
                 bytes[1..4].fill(0);

@@ -38,7 +38,7 @@ impl Collector for Node {
             "What is sent at most, set or measured",
             rate,
         )?;
-        let counters: [Row; 6] = [
+        let counters: [Row; 7] = [
             ("cotag_link_sent", "Datagrams sent", |l| l.counters.sent),
             ("cotag_link_sent_bytes", "Their bytes, IP headers included", |l| {
                 l.counters.sent_bytes
@@ -51,6 +51,7 @@ impl Collector for Node {
                 l.counters.unsent.total()
             }),
             ("cotag_link_sessions", "Sessions made", |l| l.counters.sessions),
+            ("cotag_link_wrong", "What the gateway did not make and may be its", |l| l.wrong),
         ];
         for (name, about, value) in counters {
             let rows = links().map(|(label, link)| (label, ConstCounter::new(value(link))));

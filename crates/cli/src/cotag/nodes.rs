@@ -39,6 +39,9 @@ pub(crate) struct GatewayArgs {
     #[arg(skip)]
     #[serde(rename = "ap")]
     aps: Vec<GatewayAp>,
+    /// The device's public key: only it can read what is sent, not the access points
+    #[arg(long, value_name = "public:HEX")]
+    device_key: Option<String>,
     /// The name of the TUN device [default: cotag0]
     #[arg(long, value_name = "NAME")]
     tun: Option<String>,
@@ -167,6 +170,9 @@ pub(crate) struct DeviceArgs {
     #[arg(skip)]
     #[serde(rename = "ap")]
     aps: Vec<DeviceAp>,
+    /// The gateway's public key: only it can read what is sent, not the access points
+    #[arg(long, value_name = "public:HEX")]
+    gateway_key: Option<String>,
     /// The name of the TUN device [default: cotag0]
     #[arg(long, value_name = "NAME")]
     tun: Option<String>,
@@ -220,8 +226,8 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
             (from.dense, from.plain) = (false, false);
         }
         complete!(args from from;
-            options key listen tun interval generation redundancy buffer link_mtu metrics log_format
-                log_level;
+            options key listen device_key tun interval generation redundancy buffer link_mtu metrics
+                log_format log_level;
             flags plain dense store_and_forward insecure_plaintext stats;
             lists address aps);
     }
@@ -237,6 +243,7 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
         listen: needed("--listen ADDR", args.listen)?,
         tun: tun(args.tun.as_deref(), &args.address)?,
         access_points: peers.iter().map(GatewayAp::peer).collect::<Result<_, _>>()?,
+        device_key: public("--device-key", args.device_key.take())?,
         sending: args.sending()?,
     };
     let node = Gateway::open(config)?;
@@ -285,7 +292,7 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         let from: DeviceArgs = config::read(file)?;
         complete!(args from from;
-            options key tun uplink metrics log_format log_level;
+            options key gateway_key tun uplink metrics log_format log_level;
             flags insecure_plaintext stats;
             lists address aps);
     }
@@ -298,6 +305,7 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
     let config = DeviceConfig {
         secret: secret(args.key.as_deref(), args.insecure_plaintext)?,
         insecure_plaintext: args.insecure_plaintext,
+        gateway_key: public("--gateway-key", args.gateway_key)?,
         tun: tun(args.tun.as_deref(), &args.address)?,
         access_points: peers.iter().map(DeviceAp::peer).collect::<Result<_, _>>()?,
         uplink: match args.uplink {

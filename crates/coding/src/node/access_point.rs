@@ -17,7 +17,7 @@ use super::{NodeConfig, NodeError};
 use crate::generation::Verdict;
 use crate::recoder::Recoder;
 use crate::serial::Label;
-use crate::wire::{Header, Packet, Priority};
+use crate::wire::{Header, Name, Packet, Priority};
 
 /// Cohorts that wait, for a link that shows nothing or for the link out; with more the oldest has
 /// its turn, or its end.
@@ -58,7 +58,8 @@ struct Stored {
 /// A cohort whose turn has not come.
 #[derive(Debug)]
 struct Waiting {
-    label: Label,
+    /// Of a packet with its label.
+    name: Name,
     packets: VecDeque<Stored>,
     /// When the last of it came.
     last: Instant,
@@ -76,8 +77,8 @@ pub struct AccessPoint {
     served: VecDeque<Served>,
     /// Packets held, waiting or served.
     held: usize,
-    /// Every label before this one is over.
-    begun: Option<Label>,
+    /// Every label before this one's is over.
+    begun: Option<Name>,
     /// The label that the link out has shown last.
     shown: Option<Label>,
     recoders: Pool<Recoder>,
@@ -136,7 +137,7 @@ impl AccessPoint {
         let Packet::Coded { header, payload } = packet else {
             // A cohort without packets has its turn as well: the next node waits for its label.
             if !self.config.cut_through && serving.is_none() {
-                self.waiting(label, now);
+                self.waiting(packet.name(), now);
             }
             return Ok(());
         };
@@ -145,13 +146,13 @@ impl AccessPoint {
             self.make_room(header.priority)?;
         }
         if serving.is_some() || self.config.cut_through {
-            let serving = serving.unwrap_or_else(|| self.serve(label, now));
+            let serving = serving.unwrap_or_else(|| self.serve(header.name(), now));
             return self.feed(serving, &header, payload, now);
         }
         let mut copy = self.buffers.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(bytes);
-        let waiting = self.waiting(label, now);
+        let waiting = self.waiting(header.name(), now);
         waiting.packets.push_back(Stored { bytes: copy, priority: header.priority });
         self.held += 1;
         Ok(())
@@ -187,14 +188,15 @@ impl AccessPoint {
         Ok(())
     }
 
-    /// The cohort of this label among those that wait.
-    fn waiting(&mut self, label: Label, now: Instant) -> &mut Waiting {
-        let at = self.waiting.iter().rposition(|waiting| !label.is_before(waiting.label));
+    /// The cohort of this name's label among those that wait.
+    fn waiting(&mut self, name: Name, now: Instant) -> &mut Waiting {
+        let label = name.label;
+        let at = self.waiting.iter().rposition(|waiting| !label.is_before(waiting.name.label));
         let at = match at {
-            Some(at) if self.waiting[at].label == label => at,
+            Some(at) if self.waiting[at].name.label == label => at,
             before => {
                 let at = before.map_or(0, |before| before + 1);
-                self.waiting.insert(at, Waiting { label, packets: VecDeque::new(), last: now });
+                self.waiting.insert(at, Waiting { name, packets: VecDeque::new(), last: now });
                 at
             }
         };
@@ -203,11 +205,11 @@ impl AccessPoint {
         waiting
     }
 
-    /// Where the cohort of this label is, which is sent from now on.
-    fn serve(&mut self, label: Label, now: Instant) -> usize {
-        let at = self.served.iter().rposition(|served| served.label.is_before(label));
+    /// Where the cohort of this name's label is, which is sent from now on.
+    fn serve(&mut self, name: Name, now: Instant) -> usize {
+        let at = self.served.iter().rposition(|served| served.label.is_before(name.label));
         let at = at.map_or(0, |before| before + 1);
-        self.served.insert(at, Served::new(label, now));
+        self.served.insert(at, Served::new(name, now));
         at
     }
 
@@ -217,7 +219,7 @@ impl AccessPoint {
         if self.config.cut_through {
             return self.links.all_at().is_some_and(|at| label.plus(1).is_before(at));
         }
-        self.begun.is_some_and(|begun| label.is_before(begun))
+        self.begun.is_some_and(|begun| label.is_before(begun.label))
     }
 
     /// Appends what goes out next to `out`; `None` if nothing does until something comes or is due.
@@ -235,7 +237,7 @@ impl AccessPoint {
 
     /// Appends what is kept, in the order of its worth.
     fn send(&mut self, out: &mut Vec<u8>) -> Option<Priority> {
-        let begun = self.begun;
+        let begun = self.begun.map(|begun| begun.label);
         let shows = |served: &Served| begun == Some(served.label);
         for served in &mut self.served {
             if let Some(cohort_packets) = served.send_high(shows(served), out) {
@@ -263,16 +265,17 @@ impl AccessPoint {
     /// Notes what a packet has shown.
     fn sent(&mut self, priority: Priority, cohort_packets: u16) -> Option<Priority> {
         if cohort_packets > 0 {
-            self.shown = self.begun;
+            self.shown = self.begun.map(|begun| begun.label);
         }
         Some(priority)
     }
 
     /// Appends a marker if the link has not shown where this node is.
     fn mark(&mut self, out: &mut Vec<u8>) -> bool {
-        let Some(begun) = self.begun.filter(|_| self.shown != self.begun) else { return false };
+        let begun = self.begun.filter(|begun| self.shown != Some(begun.label));
+        let Some(begun) = begun else { return false };
         Packet::Marker(begun).encode(out);
-        self.shown = self.begun;
+        self.shown = Some(begun.label);
         self.stats.markers += 1;
         true
     }
@@ -323,7 +326,7 @@ impl AccessPoint {
         let at = self.links.all_at();
         let passed = |label: Label| at.is_some_and(|at| label.is_before(at));
         while let Some(next) = self.waiting.front()
-            && (passed(next.label)
+            && (passed(next.name.label)
                 || self.waiting.len() > MAX_WAITING
                 || now >= next.last + interval)
         {
@@ -349,8 +352,8 @@ impl AccessPoint {
     /// Begins a cohort that has waited, and ends the one before.
     fn begin(&mut self, next: Waiting, now: Instant) {
         self.end();
-        self.begun = Some(next.label);
-        self.served.push_back(Served::new(next.label, now));
+        self.begun = Some(next.name);
+        self.served.push_back(Served::new(next.name, now));
         self.held -= next.packets.len();
         for stored in next.packets {
             let Ok(Packet::Coded { header, payload }) = Packet::decode(&stored.bytes) else {
@@ -386,10 +389,10 @@ impl AccessPoint {
 
     /// With cut-through: goes to the oldest label of which something may still be sent.
     fn pass(&mut self) {
-        let Some(at) = self.links.all_at() else { return };
-        let oldest = self.served.front().map(|served| served.label);
-        let to = oldest.filter(|oldest| oldest.is_before(at)).unwrap_or(at);
-        if self.begun.is_none_or(|begun| begun.is_before(to)) {
+        let Some(at) = self.links.all_at_name() else { return };
+        let oldest = self.served.front().map(|served| served.name);
+        let to = oldest.filter(|oldest| oldest.label.is_before(at.label)).unwrap_or(at);
+        if self.begun.is_none_or(|begun| begun.label.is_before(to.label)) {
             self.begun = Some(to);
         }
     }

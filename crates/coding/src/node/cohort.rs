@@ -9,7 +9,7 @@ use crate::coefficients::{self, Coding};
 use crate::encoder::Encoder;
 use crate::generation::GenerationError;
 use crate::serial::{Arrival, Label};
-use crate::wire::{Header, Priority};
+use crate::wire::{Header, Priority, Tag};
 use weftline_core::rng::Rng;
 
 /// Combinations that are made at once, which takes less time than one by one.
@@ -260,6 +260,7 @@ impl Cohort {
             size: generation.coder.encoder.size(),
             cohort_packets: self.flows[&generation.flow].packets,
             first: generation.first,
+            tag: Tag::default(),
             coding: Coding::Systematic(0),
         }
     }

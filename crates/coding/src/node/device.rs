@@ -14,6 +14,7 @@ use super::pool::Pool;
 use super::redundancy::LossReport;
 use super::release::Release;
 use super::{NodeConfig, NodeError};
+use crate::coefficients::Coding;
 use crate::decoder::Decoder;
 use crate::generation::Verdict;
 use crate::serial::{Arrival, Label};
@@ -24,6 +25,8 @@ const MAX_OPEN: usize = MAX_LAG as usize;
 /// Generations of open cohorts that are remembered for each packet that may be held: those that
 /// were handed out remain until their cohort closes.
 const REMEMBERED: usize = 4;
+/// Generations with corrupt packets that are remembered until they are asked for.
+const MAX_CORRUPT: usize = 64;
 
 /// What a device did so far, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,10 +47,59 @@ pub struct DeviceStats {
     pub late: u64,
     /// Dropped: wrong.
     pub refused: u64,
+    /// Computed, and no packets: combinations did not belong together.
+    pub corrupt: u64,
     /// Cohorts that closed because a link showed nothing.
     pub timeouts: u64,
     /// Times that it began anew: the gateway was another, or somebody lied about labels.
     pub restarts: u64,
+}
+
+/// A set of a device's links, by their numbers; links from 63 on count as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkSet(u64);
+
+impl LinkSet {
+    /// The set with this link only.
+    pub fn of(link: usize) -> Self {
+        Self(1 << link.min(63))
+    }
+
+    /// Whether the link is in it.
+    pub fn has(self, link: usize) -> bool {
+        self.0 & Self::of(link).0 != 0
+    }
+
+    /// How many links are in it.
+    pub fn len(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether no link is in it.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn add(&mut self, link: usize) {
+        self.0 |= Self::of(link).0;
+    }
+}
+
+impl FromIterator<usize> for LinkSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(links: I) -> Self {
+        let mut set = Self::default();
+        links.into_iter().for_each(|link| set.add(link));
+        set
+    }
+}
+
+/// A packet that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The flow it belongs to.
+    pub flow: u16,
+    /// The links whose combinations it may have been computed from; none if it came as it is.
+    pub combined: LinkSet,
 }
 
 /// A generation that is decoded.
@@ -59,6 +111,8 @@ struct Generation {
     /// Gone when everything has been handed out.
     decoder: Option<Decoder>,
     size: u8,
+    /// The links whose combinations are in it.
+    combined: LinkSet,
 }
 
 /// A cohort that is not closed.
@@ -85,7 +139,9 @@ pub struct Device {
     held: usize,
     /// Generations of open cohorts.
     remembered: usize,
-    ready: VecDeque<(u16, Vec<u8>)>,
+    ready: VecDeque<(Delivery, Vec<u8>)>,
+    /// Links whose combinations gave no packets.
+    corrupt: VecDeque<LinkSet>,
     decoders: Pool<Decoder>,
     buffers: Vec<Vec<u8>>,
     stats: DeviceStats,
@@ -105,6 +161,7 @@ impl Device {
             held: 0,
             remembered: 0,
             ready: VecDeque::new(),
+            corrupt: VecDeque::new(),
             decoders: Pool::new(&config),
             buffers: Vec::new(),
             stats: DeviceStats::default(),
@@ -150,7 +207,7 @@ impl Device {
             self.close_oldest();
             self.check_open(header.label)?;
         }
-        self.decode(&header, payload, now)
+        self.decode(link, &header, payload, now)
     }
 
     /// Begins anew, with what is there handed out: labels are others than they were.
@@ -171,6 +228,7 @@ impl Device {
     /// Adds a packet to its generation, and hands out what that releases.
     fn decode(
         &mut self,
+        link: usize,
         header: &Header<'_>,
         payload: &[u8],
         now: Instant,
@@ -195,11 +253,14 @@ impl Device {
             self.stats.redundant += 1;
             return Ok(());
         }
-        let decoder = self.open[cohort].generations[generation].decoder.as_mut();
-        let decoder = decoder.expect("it was there above");
+        let entry = &mut self.open[cohort].generations[generation];
+        if !matches!(header.coding, Coding::Systematic(_)) {
+            entry.combined.add(link);
+        }
+        let decoder = entry.decoder.as_mut().expect("it was there above");
         self.held += 1;
         if decoder.is_complete() {
-            self.stats.recovered += decoder.recover() as u64;
+            recover(entry, &mut self.stats, &mut self.corrupt);
         }
         let release = self.flows.entry(header.flow).or_default();
         release.check(header.label, header.first);
@@ -238,19 +299,25 @@ impl Device {
             decoder.clear();
             self.remembered += 1;
             let Header { flow, generation: number, first, size, .. } = *header;
-            let decoder = Some(decoder);
-            generations.insert(at, Generation { flow, number, first, decoder, size });
+            let (decoder, combined) = (Some(decoder), LinkSet::default());
+            generations.insert(at, Generation { flow, number, first, decoder, size, combined });
             at
         })
     }
 
-    /// Appends a packet that is due to `out`; the flow it belongs to.
-    pub fn poll_delivery(&mut self, out: &mut Vec<u8>) -> Option<u16> {
-        let (flow, packet) = self.ready.pop_front()?;
+    /// Appends a packet that is due to `out`.
+    pub fn poll_delivery(&mut self, out: &mut Vec<u8>) -> Option<Delivery> {
+        let (delivery, packet) = self.ready.pop_front()?;
         out.extend_from_slice(&packet);
         self.buffers.push(packet);
         self.stats.delivered += 1;
-        Some(flow)
+        Some(delivery)
+    }
+
+    /// The links whose combinations are in a generation of which what was computed is no packet: at
+    /// least one of them has sent something else than a combination of the generation's packets.
+    pub fn poll_corrupt(&mut self) -> Option<LinkSet> {
+        self.corrupt.pop_front()
     }
 
     /// Does what is due by `now`: packets may be ready then.
@@ -343,8 +410,8 @@ impl Device {
         let Some(mut cohort) = self.open.pop_front() else { return };
         self.remembered -= cohort.generations.len();
         for generation in &mut cohort.generations {
-            let Some(mut decoder) = generation.decoder.take() else { continue };
-            self.stats.recovered += decoder.recover() as u64;
+            recover(generation, &mut self.stats, &mut self.corrupt);
+            let Some(decoder) = generation.decoder.take() else { continue };
             let release = self.flows.entry(generation.flow).or_default();
             // Of a size that is not known, as many as have come.
             for index in 0..generation.size.max(self.config.limits.packets) {
@@ -353,7 +420,10 @@ impl Device {
                 if !release.is_past(arrival) {
                     self.stats.lost += u64::from(release.advance_to(arrival, cohort.label));
                     release.advance_to(arrival.plus(1), cohort.label);
-                    hand_out(&mut self.ready, &mut self.buffers, generation.flow, packet);
+                    let combined = decoder.is_computed(index).then_some(generation.combined);
+                    let combined = combined.unwrap_or_default();
+                    let delivery = Delivery { flow: generation.flow, combined };
+                    hand_out(&mut self.ready, &mut self.buffers, delivery, packet);
                 }
             }
             let end = generation.first.plus(u32::from(generation.size));
@@ -408,7 +478,9 @@ impl Device {
                 let at = generation.first.plus(u32::from(index));
                 let packet = decoder.packet(index).filter(|_| release.is_due(at));
                 let Some(packet) = packet else { break };
-                hand_out(ready, buffers, flow, packet);
+                let combined = decoder.is_computed(index).then_some(generation.combined);
+                let delivery = Delivery { flow, combined: combined.unwrap_or_default() };
+                hand_out(ready, buffers, delivery, packet);
                 release.advance_to(at.plus(1), label);
                 index += 1;
             }
@@ -423,14 +495,26 @@ impl Device {
     }
 }
 
+/// Computes what is determined of a generation, and notes where what was computed is no packet.
+fn recover(generation: &mut Generation, stats: &mut DeviceStats, corrupt: &mut VecDeque<LinkSet>) {
+    let Some(decoder) = &mut generation.decoder else { return };
+    let before = decoder.corrupt_packets();
+    stats.recovered += decoder.recover() as u64;
+    let new = decoder.corrupt_packets() - before;
+    stats.corrupt += new as u64;
+    if new > 0 && corrupt.len() < MAX_CORRUPT {
+        corrupt.push_back(generation.combined);
+    }
+}
+
 fn hand_out(
-    ready: &mut VecDeque<(u16, Vec<u8>)>,
+    ready: &mut VecDeque<(Delivery, Vec<u8>)>,
     buffers: &mut Vec<Vec<u8>>,
-    flow: u16,
+    delivery: Delivery,
     packet: &[u8],
 ) {
     let mut copy = buffers.pop().unwrap_or_default();
     copy.clear();
     copy.extend_from_slice(packet);
-    ready.push_back((flow, copy));
+    ready.push_back((delivery, copy));
 }

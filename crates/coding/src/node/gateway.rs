@@ -23,7 +23,7 @@ use super::redundancy::{LossReport, Losses, Redundancy};
 use super::{NodeConfig, NodeError};
 use crate::generation::GenerationError;
 use crate::serial::{Arrival, Label};
-use crate::wire::{Packet, Priority};
+use crate::wire::{Name, Packet, Priority};
 
 /// Intervals after a cohort in which links show their label even with nothing to send: an access
 /// point sends a cohort when it sees the next label, and ends when it sees the one after.
@@ -293,7 +293,7 @@ impl Gateway {
         if !wanted || self.shown[link] == Some(label) {
             return false;
         }
-        Packet::Marker(label).encode(out);
+        Packet::Marker(Name { label, ..Name::default() }).encode(out);
         self.stats.markers += 1;
         self.shown[link] = Some(label);
         true

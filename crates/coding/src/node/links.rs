@@ -7,7 +7,7 @@ use weftline_core::time::nanos;
 
 use super::{NodeConfig, NodeError};
 use crate::serial::Label;
-use crate::wire::Packet;
+use crate::wire::{Name, Packet};
 
 /// Labels ahead of the newest that are believed at once; more are as time passes, since labels
 /// count intervals.
@@ -25,8 +25,8 @@ pub(super) const MAX_LAG: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
-    /// The newest label that it has shown.
-    shown: Option<Label>,
+    /// The newest label that it has shown, in a packet of this name.
+    shown: Option<Name>,
     /// When something last came on it.
     heard: Option<Instant>,
     /// Labels by which it is behind the newest.
@@ -81,8 +81,8 @@ impl Links {
         let behind = self.newest.map_or(0, |(newest, _)| newest.since(label)).min(MAX_LAG);
         // Up at once, down slowly.
         link.lag = behind.max(link.lag - link.lag.div_ceil(16));
-        if packet.shows_label() && link.shown.is_none_or(|shown| shown.is_before(label)) {
-            link.shown = Some(label);
+        if packet.shows_label() && link.shown.is_none_or(|shown| shown.label.is_before(label)) {
+            link.shown = Some(packet.name());
         }
         Ok(())
     }
@@ -90,10 +90,15 @@ impl Links {
     /// The label that every link has come to, L of COTAG Algorithms 2 and 3; `None` while a link
     /// has shown nothing.
     pub(super) fn all_at(&self) -> Option<Label> {
-        let mut least: Option<Label> = None;
+        self.all_at_name().map(|name| name.label)
+    }
+
+    /// The name of the packet that has shown it.
+    pub(super) fn all_at_name(&self) -> Option<Name> {
+        let mut least: Option<Name> = None;
         for link in &self.links {
             let shown = link.shown?;
-            if least.is_none_or(|least| shown.is_before(least)) {
+            if least.is_none_or(|least| shown.label.is_before(least.label)) {
                 least = Some(shown);
             }
         }
@@ -103,8 +108,10 @@ impl Links {
     /// Until when links that have not come to `label` are waited for, if there was something to
     /// wait for since `begun`. A link that lags behind shows signs of life.
     pub(super) fn silent_at(&self, label: Label, begun: Instant, config: &NodeConfig) -> Instant {
-        let waited =
-            self.links.iter().filter(|link| link.shown.is_none_or(|shown| shown.is_before(label)));
+        let waited = self
+            .links
+            .iter()
+            .filter(|link| link.shown.is_none_or(|shown| shown.label.is_before(label)));
         let until = waited.map(|link| {
             let since = link.heard.map_or(begun, |heard| heard.max(begun));
             since + config.silence() + config.interval * link.lag

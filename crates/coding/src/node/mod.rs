@@ -39,7 +39,7 @@ mod tests;
 use std::time::Duration;
 
 pub use access_point::{AccessPoint, AccessPointStats};
-pub use device::{Device, DeviceStats};
+pub use device::{Delivery, Device, DeviceStats, LinkSet};
 pub use gateway::{Gateway, GatewayStats};
 pub use pace::Pacer;
 pub use queue::QueueConfig;

@@ -12,7 +12,7 @@ use crate::coefficients::Coding;
 use crate::generation::{GenerationError, Verdict};
 use crate::recoder::Recoder;
 use crate::serial::{Arrival, Label};
-use crate::wire::{Header, Packet, Priority};
+use crate::wire::{Header, Name, Packet, Priority, Tag};
 
 /// Up to G packets of a flow.
 #[derive(Debug)]
@@ -21,7 +21,16 @@ struct Generation {
     number: u16,
     cohort_packets: u16,
     first: Arrival,
+    /// The gateway's tags over its names: while its size is not known, and with it.
+    tags: [Tag; 2],
     recoder: Recoder,
+}
+
+impl Generation {
+    /// The tag for what goes out with this size in its header.
+    fn tag(&self, size: u8) -> Tag {
+        self.tags[usize::from(size > 0)]
+    }
 }
 
 /// A packet that is kept: its generation, and its number there.
@@ -35,6 +44,8 @@ struct Place {
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) label: Label,
+    /// Of a packet with this label.
+    pub(super) name: Name,
     /// When the last of it came, or its turn.
     pub(super) last: Instant,
     /// Whether new combinations are made: what is to come of it has come.
@@ -54,9 +65,10 @@ pub(super) struct Served {
 }
 
 impl Served {
-    pub(super) fn new(label: Label, now: Instant) -> Self {
+    pub(super) fn new(name: Name, now: Instant) -> Self {
         Self {
-            label,
+            label: name.label,
+            name,
             last: now,
             taking: false,
             generations: Vec::new(),
@@ -86,6 +98,9 @@ impl Served {
             self.forget_last(spare);
         } else {
             entry.cohort_packets = entry.cohort_packets.max(header.cohort_packets);
+            if taken.is_ok() {
+                entry.tags[usize::from(header.size > 0)] = header.tag;
+            }
         }
         let verdict = taken?;
         self.received += 1;
@@ -114,7 +129,9 @@ impl Served {
                 recoder.clear();
                 let Header { flow, generation: number, cohort_packets, first, .. } = *header;
                 let last = self.generations.len();
-                self.generations.push(Generation { flow, number, cohort_packets, first, recoder });
+                let tags = [Tag::default(); 2];
+                let new = Generation { flow, number, cohort_packets, first, tags, recoder };
+                self.generations.push(new);
                 self.index.insert(at, (key, last));
                 (last, false)
             }
@@ -150,6 +167,7 @@ impl Served {
     fn send(&mut self, place: Place, priority: Priority, shows: bool, out: &mut Vec<u8>) -> u16 {
         let generation = &mut self.generations[place.generation];
         generation.recoder.mark_sent(place.number);
+        let tag = generation.tag(generation.recoder.size());
         let (coding, payload) = generation.recoder.packet(place.number).expect("kept as it came");
         let cohort_packets = if shows { generation.cohort_packets } else { 0 };
         let header = Header {
@@ -160,6 +178,7 @@ impl Served {
             size: generation.recoder.size(),
             cohort_packets,
             first: generation.first,
+            tag,
             coding,
         };
         Packet::Coded { header, payload }.encode(out);
@@ -181,9 +200,10 @@ impl Served {
         for _ in 0..self.generations.len() {
             let turn = self.turn % self.generations.len();
             self.turn = turn + 1;
-            let Generation { flow, number, cohort_packets, first, recoder } =
+            let size = self.generations[turn].recoder.size();
+            let tag = self.generations[turn].tag(size);
+            let Generation { flow, number, cohort_packets, first, recoder, .. } =
                 &mut self.generations[turn];
-            let size = recoder.size();
             let cohort_packets = if shows { *cohort_packets } else { 0 };
             let Some(recoded) = recoder.recode(rng) else { continue };
             let header = Header {
@@ -194,6 +214,7 @@ impl Served {
                 size,
                 cohort_packets,
                 first: *first,
+                tag,
                 coding: Coding::Vector(recoded.vector()),
             };
             header.encode(out);

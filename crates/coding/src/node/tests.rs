@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 
-use super::{AccessPoint, Device, Gateway, Mode, NodeConfig, NodeError};
+use super::{AccessPoint, Delivery, Device, Gateway, Mode, NodeConfig, NodeError};
 use crate::coefficients::Coding;
 use crate::serial::Label;
-use crate::wire::{Packet, Priority};
+use crate::wire::{Name, Packet, Priority};
 
 fn at(ms: u64) -> Instant {
     Instant::from_millis(ms)
@@ -27,7 +27,7 @@ fn config() -> NodeConfig {
 /// A packet as the figure writes it: flow, cohort, kind.
 fn written(bytes: &[u8]) -> String {
     match Packet::decode(bytes).unwrap() {
-        Packet::Marker(label) => format!("marker {}", label.0),
+        Packet::Marker(name) => format!("marker {}", name.label.0),
         Packet::Coded { header, .. } => {
             let flow = if header.flow == 0 { 'A' } else { 'B' };
             let kind = match header.coding {
@@ -308,7 +308,7 @@ fn an_access_point_with_cut_through_sends_packets_as_they_come() {
     ap.receive(0, &c[0], at(37)).unwrap();
     assert_eq!(ap.receive(0, &a[0], at(37)), Err(NodeError::Late(Label(1))));
     let mut out = Vec::new();
-    Packet::Marker(Label(4)).encode(&mut out);
+    Packet::Marker(Name { label: Label(4), ..Name::default() }).encode(&mut out);
     ap.receive(0, &out, at(48)).unwrap();
     assert_eq!(
         sent_by(&mut ap, at(48)),
@@ -345,7 +345,7 @@ fn what_is_early_closes_nothing() {
 fn delivered(device: &mut Device) -> Vec<u8> {
     let mut numbers = Vec::new();
     let mut out = Vec::new();
-    while let Some(flow) = device.poll_delivery(&mut out) {
+    while let Some(Delivery { flow, .. }) = device.poll_delivery(&mut out) {
         assert_eq!((flow, out.len()), (0, 50));
         assert!(out.iter().all(|&b| b == out[0]));
         numbers.push(out[0]);

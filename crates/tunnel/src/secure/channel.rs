@@ -12,6 +12,7 @@ use snow::HandshakeState;
 use weftline_core::Instant;
 
 use super::Refused;
+use super::rising::{Allowance, Rising};
 use super::session::{RENEW_AFTER, Session};
 use crate::key::PublicKey;
 
@@ -27,6 +28,9 @@ const SAME_OPENING: Duration = Duration::from_secs(5);
 const RENEW_AGE: Duration = Duration::from_secs(120);
 /// Sessions that were answered for and not used yet, at most.
 const PENDING: usize = 4;
+/// Openings of a neighbour that are answered in a row, and the time after which there may be another
+/// one: it makes one each 5 s, or at its start. Each costs about 0.2 ms.
+const OPENINGS: Allowance = Allowance::new(16, Duration::from_millis(200));
 
 /// Who begins handshakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,12 +79,66 @@ pub(crate) struct Channel {
     previous: Option<Session>,
     pending: VecDeque<Session>,
     heard: Option<Instant>,
+    /// The times in our openings.
+    pub(super) times: Rising,
+    /// The newest opening that was answered, and the answer.
+    answered: Option<Answered>,
+    allowance: Allowance,
+}
+
+/// An opening that was answered.
+struct Answered {
+    time: u64,
+    opening: Vec<u8>,
+    answer: Vec<u8>,
 }
 
 impl Channel {
     pub(crate) fn new(role: Role, peer: PublicKey) -> Self {
         let pending = VecDeque::new();
-        Self { role, peer, opening: None, current: None, previous: None, pending, heard: None }
+        Self {
+            role,
+            peer,
+            opening: None,
+            current: None,
+            previous: None,
+            pending,
+            heard: None,
+            times: Rising::default(),
+            answered: None,
+            allowance: OPENINGS,
+        }
+    }
+
+    /// Whether an opening that the neighbour made at `time` is to be answered: only what is newer
+    /// than all that were. The newest itself is answered as it was, should the answer have been
+    /// lost: then the answer is in `out`.
+    ///
+    /// # Errors
+    /// [`Refused::Old`] and [`Refused::Flood`].
+    pub(super) fn admit(
+        &mut self,
+        time: u64,
+        opening: &[u8],
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Refused> {
+        if let Some(answered) = &self.answered {
+            if answered.opening == opening {
+                out.extend_from_slice(&answered.answer);
+                return Ok(false);
+            }
+            if time <= answered.time {
+                return Err(Refused::Old);
+            }
+        }
+        if self.allowance.take(now) { Ok(true) } else { Err(Refused::Flood) }
+    }
+
+    /// Remembers what was answered.
+    pub(super) fn answered(&mut self, time: u64, opening: &[u8], answer: &[u8]) {
+        let (opening, answer) = (opening.to_vec(), answer.to_vec());
+        self.answered = Some(Answered { time, opening, answer });
     }
 
     /// Whether there is a session in which something came lately.
@@ -175,6 +233,36 @@ impl Channel {
     /// Appends a datagram with `frame` to `out`; its counter, or `None` if there is no session.
     pub(crate) fn seal(&mut self, frame: &[u8], out: &mut Vec<u8>) -> Option<u64> {
         self.current.as_mut()?.seal(frame, out)
+    }
+
+    /// Appends a sealed packet to `out` that is to be coded; whether there is a session.
+    pub(crate) fn seal_packet(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        self.current.as_mut().is_some_and(|session| session.seal_packet(packet, out))
+    }
+
+    /// Decrypts a sealed packet into `out`, of this session or the one before; its length.
+    pub(crate) fn open_packet(&mut self, sealed: &[u8], out: &mut [u8]) -> Result<usize, Refused> {
+        let mut refused = Refused::Unknown;
+        for session in [&mut self.current, &mut self.previous].into_iter().flatten() {
+            match session.open_packet(sealed, out) {
+                Ok(length) => return Ok(length),
+                // Both sessions have the same numbers: only the keys tell them apart.
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    /// Whether the other side has sealed a packet, which has not been taken.
+    pub(crate) fn check_packet(&self, sealed: &[u8], out: &mut [u8]) -> Result<(), Refused> {
+        let mut refused = Refused::Unknown;
+        for session in [&self.current, &self.previous].into_iter().flatten() {
+            match session.check_packet(sealed, out) {
+                Err(error @ (Refused::Forged | Refused::Malformed)) => refused = error,
+                authentic => return authentic,
+            }
+        }
+        Err(refused)
     }
 
     /// The counter of the next datagram to send in this session.

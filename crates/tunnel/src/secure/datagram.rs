@@ -1,14 +1,16 @@
 //! The form of a datagram: its kind, whom it is for, and what is encrypted.
 //!
 //! ```text
-//! opening    byte 0: 1 | opener's index, 4 | Noise message 1, 96 | MAC, 16
+//! opening    byte 0: 1 | opener's index, 4 | time, 8 | Noise message 1, 96 | MAC, 16 | proof, 16
 //! answer     byte 0: 2 | answerer's index, 4 | opener's index, 4 | Noise message 2, 48 | MAC, 16
 //! data       byte 0: 3 | receiver's index, 4 | counter, 8 | ciphertext and tag
 //! ```
 //!
 //! Numbers are big endian. An index names a session at the side that chose it. The MAC
 //! (HMAC-SHA256, cut) has the receiver's public key as its key: who does not know that one cannot make a node do
-//! more than hash.
+//! more than hash. The proof is one with a key that only both nodes can compute, from their static
+//! keys: who is no neighbour is known before anything is computed for it. The time is the opener's,
+//! in nanoseconds, and rises: what comes again is known as well.
 
 use super::Refused;
 
@@ -17,9 +19,11 @@ pub(super) const OPENING_NOISE: usize = 32 + 48 + 16;
 /// Bytes of Noise IK's second message without payload: e, the payload's tag.
 pub(super) const ANSWER_NOISE: usize = 32 + 16;
 /// Bytes of the MAC.
-pub(super) const MAC: usize = 16;
+pub(crate) const MAC: usize = 16;
 /// Bytes of an opening.
-pub(super) const OPENING: usize = 1 + 4 + OPENING_NOISE + MAC;
+pub(super) const OPENING: usize = OPENING_HEADER + OPENING_NOISE + 2 * MAC;
+/// Bytes of an opening before its Noise message.
+pub(super) const OPENING_HEADER: usize = 1 + 4 + 8;
 /// Bytes of an answer.
 pub(super) const ANSWER: usize = 1 + 4 + 4 + ANSWER_NOISE + MAC;
 /// Bytes of a data datagram before its ciphertext.
@@ -39,12 +43,18 @@ pub(crate) enum Datagram<'a> {
     Opening {
         /// The opener's index.
         sender: u32,
+        /// The opener's time.
+        time: u64,
         /// Noise message 1.
         noise: &'a [u8],
         /// What the MAC is over.
         covered: &'a [u8],
         /// The MAC.
         mac: &'a [u8],
+        /// What the proof is over.
+        proven: &'a [u8],
+        /// The proof.
+        proof: &'a [u8],
     },
     /// The second message of a handshake.
     Answer {
@@ -77,20 +87,25 @@ impl<'a> Datagram<'a> {
             let number = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
             number.map(u32::from_be_bytes).ok_or(Refused::Malformed)
         };
-        let handshake = |header: usize, length: usize| {
-            if bytes.len() != length {
-                return Err(Refused::Malformed);
-            }
-            let (covered, mac) = bytes.split_at(length - MAC);
-            Ok((&covered[header..], covered, mac))
-        };
         match bytes.first() {
             Some(&kind::OPENING) => {
-                let (noise, covered, mac) = handshake(5, OPENING)?;
-                Ok(Self::Opening { sender: number(1)?, noise, covered, mac })
+                if bytes.len() != OPENING {
+                    return Err(Refused::Malformed);
+                }
+                let (proven, proof) = bytes.split_at(OPENING - MAC);
+                let (covered, mac) = proven.split_at(OPENING - 2 * MAC);
+                let (header, noise) = covered.split_at(OPENING_HEADER);
+                let mut time = [0; 8];
+                time.copy_from_slice(&header[5..]);
+                let (sender, time) = (number(1)?, u64::from_be_bytes(time));
+                Ok(Self::Opening { sender, time, noise, covered, mac, proven, proof })
             }
             Some(&kind::ANSWER) => {
-                let (noise, covered, mac) = handshake(9, ANSWER)?;
+                if bytes.len() != ANSWER {
+                    return Err(Refused::Malformed);
+                }
+                let (covered, mac) = bytes.split_at(ANSWER - MAC);
+                let noise = &covered[9..];
                 Ok(Self::Answer { sender: number(1)?, receiver: number(5)?, noise, covered, mac })
             }
             Some(&kind::DATA) => {

@@ -11,15 +11,16 @@ use weftline_core::Instant;
 use super::Refused;
 use super::channel::{Channel, Opened, Opening, Role};
 use super::datagram::{ANSWER_NOISE, Datagram, MAC, OPENING_NOISE, kind};
+use super::rising::{Allowance, TimeOfDay};
 use super::session::Session;
+use crate::clock;
 use crate::key::{PublicKey, SecretKey};
 
 const PATTERN: &str = "Noise_IK_25519_AESGCM_SHA256";
 
-/// Handshakes that are answered in a row, and the time after which there may be another one. Each
-/// costs about 0.2 ms.
-const BURST: u32 = 32;
-const REFILL: Duration = Duration::from_millis(20);
+/// Openings without a neighbour's proof that are looked at, to say whose they are: at once, and the
+/// time after which there may be another one. Each costs about 0.1 ms.
+const STRANGERS: Allowance = Allowance::new(8, Duration::from_millis(100));
 
 /// Which two kinds of nodes a link joins. A datagram of one kind of link is none on the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) enum Link {
     Backhaul,
     /// Access point and device.
     Access,
+    /// Gateway and device, through access points.
+    EndToEnd,
 }
 
 /// This node.
@@ -35,17 +38,30 @@ pub(crate) enum Link {
 pub(crate) struct Local {
     secret: SecretKey,
     plaintext: bool,
+    time_of_day: TimeOfDay,
 }
 
 impl Local {
     /// With `plaintext` only handshakes are authenticated and nothing is encrypted.
     pub(crate) fn new(secret: SecretKey, plaintext: bool) -> Self {
-        Self { secret, plaintext }
+        Self { secret, plaintext, time_of_day: clock::time_of_day }
+    }
+
+    /// The same, by another clock.
+    #[cfg(test)]
+    pub(crate) fn with_clock(mut self, time_of_day: TimeOfDay) -> Self {
+        self.time_of_day = time_of_day;
+        self
     }
 
     /// Bytes that a datagram has besides its frame.
     pub(crate) fn overhead(&self) -> usize {
         super::DATA_OVERHEAD - if self.plaintext { 16 } else { 0 }
+    }
+
+    /// Bytes that a sealed packet has besides the packet.
+    pub(crate) fn packet_overhead(&self) -> usize {
+        super::PACKET_OVERHEAD - if self.plaintext { 16 } else { 0 }
     }
 }
 
@@ -55,9 +71,10 @@ pub(crate) struct Guard {
     mac_key: hmac::Key,
     prologue: Vec<u8>,
     channels: Vec<Channel>,
+    /// The keys of the channels' proofs.
+    proof_keys: Vec<hmac::Key>,
     random: SystemRandom,
-    /// When the handshakes answered so far would have been due at the rate allowed.
-    answered: Instant,
+    strangers: Allowance,
 }
 
 /// What became of a datagram that was authentic.
@@ -77,13 +94,15 @@ impl Guard {
         let kind = match link {
             Link::Backhaul => "backhaul",
             Link::Access => "access",
+            Link::EndToEnd => "end to end",
         };
         let secrecy = if local.plaintext { "plaintext" } else { "encrypted" };
-        let prologue = format!("weftline cotag 1 {kind} {secrecy}").into_bytes();
+        let prologue = format!("weftline cotag 2 {kind} {secrecy}").into_bytes();
         let mac_key = mac_key(&local.secret.public());
         let channels = peers.iter().map(|&peer| Channel::new(role, peer)).collect();
+        let proof_keys = peers.iter().map(|peer| proof_key(&local.secret, peer)).collect();
         let random = SystemRandom::new();
-        Self { local, mac_key, prologue, channels, random, answered: Instant::ZERO }
+        Self { local, mac_key, prologue, channels, proof_keys, random, strangers: STRANGERS }
     }
 
     /// The channel with a neighbour.
@@ -127,9 +146,20 @@ impl Guard {
                 let opened = channel.open(receiver, counter, sealed, now, frame)?;
                 Ok(Taken::Frame(index, opened))
             }
-            Datagram::Opening { sender, noise, covered, mac } => {
+            Datagram::Opening { sender, time, noise, covered, mac, proven, proof } => {
                 self.check_mac(covered, mac)?;
-                self.answer(sender, noise, now, answer)?;
+                let proves = |key: &hmac::Key| hmac::sign(key, proven).as_ref()[..MAC] == *proof;
+                let Some(index) = self.proof_keys.iter().position(proves) else {
+                    return Err(self.look_at_stranger(noise, now));
+                };
+                if self.channels[index].role != Role::Answerer {
+                    return Err(Refused::OtherKey);
+                }
+                if self.channels[index].admit(time, bytes, now, answer)? {
+                    let start = answer.len();
+                    self.answer(index, sender, noise, now, answer)?;
+                    self.channels[index].answered(time, bytes, &answer[start..]);
+                }
                 Ok(Taken::Answer)
             }
             Datagram::Answer { sender, receiver, noise, covered, mac } => {
@@ -162,31 +192,54 @@ impl Guard {
         u32::from_be_bytes(bytes)
     }
 
-    fn open_handshake(&self, index: usize, peer: &PublicKey, now: Instant) -> Opening {
+    fn open_handshake(&mut self, index: usize, peer: &PublicKey, now: Instant) -> Opening {
+        let time = self.channels[index].times.next((self.local.time_of_day)());
         let builder = self.builder().remote_public_key(&peer.0).expect("set once");
         let mut noise: HandshakeState = builder.build_initiator().expect("all keys are set");
         let own = self.draw_index(index);
         let mut datagram = vec![kind::OPENING];
         datagram.extend_from_slice(&own.to_be_bytes());
+        datagram.extend_from_slice(&time.to_be_bytes());
         write_noise(&mut noise, OPENING_NOISE, &mut datagram).expect("it is our turn");
         seal_mac(peer, &mut datagram);
+        let proof = hmac::sign(&self.proof_keys[index], &datagram);
+        datagram.extend_from_slice(&proof.as_ref()[..MAC]);
         Opening::new(noise, own, datagram, now)
     }
 
+    /// What an opening without a neighbour's proof is.
+    fn look_at_stranger(&mut self, message: &[u8], now: Instant) -> Refused {
+        if !self.strangers.take(now) {
+            return Refused::Flood;
+        }
+        let mut noise = self.builder().build_responder().expect("all keys are set");
+        if noise.read_message(message, &mut []).is_err() {
+            return Refused::Forged;
+        }
+        let peer = noise.get_remote_static().and_then(|key| key.try_into().ok()).map(PublicKey);
+        match peer {
+            Some(peer) if self.channels.iter().all(|channel| channel.peer != peer) => {
+                Refused::Stranger(peer)
+            }
+            _ => Refused::Forged,
+        }
+    }
+
+    /// Answers the opening of the neighbour at `index`.
     fn answer(
         &mut self,
+        index: usize,
         sender: u32,
         message: &[u8],
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Result<(), Refused> {
-        self.admit(now)?;
+        let peer = self.channels[index].peer;
         let mut noise = self.builder().build_responder().expect("all keys are set");
         noise.read_message(message, &mut []).map_err(|_| Refused::Forged)?;
-        let peer = noise.get_remote_static().and_then(|key| key.try_into().ok());
-        let peer = PublicKey(peer.ok_or(Refused::Forged)?);
-        let known = |channel: &Channel| channel.peer == peer && channel.role == Role::Answerer;
-        let index = self.channels.iter().position(known).ok_or(Refused::Stranger(peer))?;
+        if noise.get_remote_static() != Some(&peer.0[..]) {
+            return Err(Refused::Forged);
+        }
         let own = self.draw_index(index);
         let start = out.len();
         out.push(kind::ANSWER);
@@ -198,18 +251,6 @@ impl Guard {
         let transport = noise.into_stateless_transport_mode().map_err(|_| Refused::Forged)?;
         let session = Session::new(transport, own, sender, now, self.local.plaintext);
         self.channels[index].prepare(session);
-        Ok(())
-    }
-
-    /// Whether there is time for another handshake.
-    fn admit(&mut self, now: Instant) -> Result<(), Refused> {
-        let earliest =
-            Instant::from_nanos(now.as_nanos().saturating_sub((REFILL * BURST).as_nanos() as u64));
-        let next = self.answered.max(earliest) + REFILL;
-        if next > now {
-            return Err(Refused::Flood);
-        }
-        self.answered = next;
         Ok(())
     }
 
@@ -240,6 +281,11 @@ impl Guard {
 /// The neighbour that an index is of.
 fn slot(index: u32) -> usize {
     (index & 0xff) as usize
+}
+
+/// The key of the proofs of two nodes, which only they can compute.
+fn proof_key(own: &SecretKey, peer: &PublicKey) -> hmac::Key {
+    hmac::Key::new(hmac::HMAC_SHA256, &[b"weftline cotag proof", &own.shared(peer)[..]].concat())
 }
 
 fn mac_key(receiver: &PublicKey) -> hmac::Key {

@@ -10,13 +10,15 @@ mod channel;
 mod datagram;
 mod guard;
 mod replay;
+mod rising;
 mod session;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use channel::Role;
+pub(crate) use datagram::MAC;
 pub(crate) use guard::{Guard, Link, Local, Taken, seal_mac};
-pub(crate) use session::DATA_OVERHEAD;
+pub(crate) use session::{DATA_OVERHEAD, PACKET_OVERHEAD};
 
 use crate::key::PublicKey;
 
@@ -41,6 +43,9 @@ pub(crate) enum Refused {
     /// A handshake from a node whose key is not expected here.
     #[error("a handshake from a node with the unknown key {0}")]
     Stranger(PublicKey),
+    /// A handshake whose answer has been given, or that is older than one that was answered.
+    #[error("a handshake that came before")]
+    Old,
     /// More handshakes than are answered in this time.
     #[error("more handshakes than are answered")]
     Flood,

@@ -1,9 +1,10 @@
 //! Which counters of a session have come: a datagram is taken once (RFC 6479 has the idea).
 
-/// Words of the window; one is being cleared while the others count.
-const WORDS: u64 = 32;
+/// Words of the window; one is being cleared while the others count. 8 KiB for each session.
+const WORDS: u64 = 1024;
 
-/// How far behind the newest a counter may be. A kernel's queue or a driver reorders by less.
+/// How far behind the newest a counter may be. A kernel's queue or a driver reorders by less, and a
+/// device by the packets that it holds.
 pub(crate) const WINDOW: u64 = (WORDS - 1) * 64;
 
 /// The counters that have come, down to [`WINDOW`] behind the newest.
@@ -85,7 +86,7 @@ mod tests {
         /// As a set of all that came would do it.
         #[test]
         fn it_is_a_set_with_a_horizon(
-            steps in prop::collection::vec((0_u64..3000, any::<bool>(), 0_u64..6000), 1..400),
+            steps in prop::collection::vec((0_u64..90_000, any::<bool>(), 0_u64..150_000), 1..400),
         ) {
             let mut window = ReplayWindow::default();
             let (mut all, mut base) = (BTreeSet::new(), 0);

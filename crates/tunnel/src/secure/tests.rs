@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use weftline_core::Instant;
 
 use super::channel::SILENCE;
-use super::datagram::Datagram;
-use super::guard::{Guard, Link, Local, Taken};
+use super::datagram::{Datagram, MAC};
+use super::guard::{Guard, Link, Local, Taken, seal_mac};
 use super::{DATA_OVERHEAD, Refused, Role};
 use crate::key::SecretKey;
 
@@ -134,10 +134,12 @@ fn an_opening_that_comes_again_changes_nothing() {
     let mut pair = pair();
     let first = opening(&mut pair.opener, at(0));
     let (_, answer) = take(&mut pair.answerer, &first, at(0)).unwrap();
+    let again = take(&mut pair.answerer, &first, at(0)).unwrap();
+    assert_eq!(again, (Taken::Answer, answer.clone()), "should the answer have been lost");
     take(&mut pair.opener, &answer, at(0)).unwrap();
     let hello = pair.up(b"hello");
     take(&mut pair.answerer, &hello, at(0)).unwrap();
-    for again in 0..10 {
+    for again in 0..1000 {
         let (taken, answer) = take(&mut pair.answerer, &first, at(again)).unwrap();
         assert_eq!(taken, Taken::Answer);
         assert_eq!(take(&mut pair.opener, &answer, at(again)), Err(Refused::Unknown));
@@ -145,6 +147,62 @@ fn an_opening_that_comes_again_changes_nothing() {
     let (up, down) = (pair.up(b"up"), pair.down(b"down"));
     assert!(take(&mut pair.answerer, &up, at(11)).is_ok());
     assert!(take(&mut pair.opener, &down, at(11)).is_ok());
+}
+
+#[test]
+fn what_was_recorded_is_refused_once_something_newer_came() {
+    let mut pair = pair();
+    let recorded = opening(&mut pair.opener, at(0));
+    // The opener is started anew, and its opening is newer.
+    pair.opener = guard(1, &[2], Role::Opener, false);
+    pair.join(at(10));
+    for again in 0..100 {
+        assert_eq!(take(&mut pair.answerer, &recorded, at(20 + again)), Err(Refused::Old));
+    }
+    let (up, down) = (pair.up(b"up"), pair.down(b"down"));
+    assert!(take(&mut pair.answerer, &up, at(200)).is_ok());
+    assert!(take(&mut pair.opener, &down, at(200)).is_ok());
+}
+
+#[test]
+fn after_the_answerer_s_new_start_a_recorded_opening_gives_nothing() {
+    let mut pair = Pair::joined();
+    let recorded = opening(&mut guard(1, &[2], Role::Opener, false), at(0));
+    // It remembers nothing, and answers for a session; nobody can use it.
+    pair.answerer = guard(2, &[9, 1], Role::Answerer, false);
+    let (_, answer) = take(&mut pair.answerer, &recorded, at(1)).unwrap();
+    assert!(!pair.answerer.channel(1).is_up(at(1)));
+    assert_eq!(pair.answerer.channel(1).seal(b"down", &mut Vec::new()), None, "no data for it");
+    assert_eq!(take(&mut pair.opener, &answer, at(1)), Err(Refused::Unknown));
+    // The one that is meant is newer, and in.
+    let due = pair.opener.poll_timeout().unwrap();
+    pair.join(due);
+    assert_eq!(take(&mut pair.answerer, &recorded, due), Err(Refused::Old));
+}
+
+thread_local! {
+    static CLOCK: std::cell::Cell<u64> = const { std::cell::Cell::new(1_000) };
+}
+
+#[test]
+fn the_clock_is_read_at_each_opening_and_may_be_set_back() {
+    let local = Local::new(secret(1), false).with_clock(|| CLOCK.get());
+    let peers = [secret(2).public()];
+    let opener = Guard::new(local.clone(), Link::Access, Role::Opener, &peers);
+    let mut pair = Pair { opener, answerer: guard(2, &[9, 1], Role::Answerer, false) };
+    for (n, clock) in [1_000, 5_000, 3_000, 3_000].into_iter().enumerate() {
+        CLOCK.set(clock);
+        pair.join(at(130_000 * n as u64));
+    }
+    // Started anew with a clock that was put right: later than what was said before.
+    CLOCK.set(6_000);
+    pair.opener = Guard::new(local.clone(), Link::Access, Role::Opener, &peers);
+    pair.join(at(600_000));
+    // With one that was set back it is refused, as a recorded opening is.
+    CLOCK.set(10);
+    pair.opener = Guard::new(local, Link::Access, Role::Opener, &peers);
+    let first = opening(&mut pair.opener, at(700_000));
+    assert_eq!(take(&mut pair.answerer, &first, at(700_000)), Err(Refused::Old));
 }
 
 #[test]
@@ -193,18 +251,52 @@ fn plaintext_is_what_it_says() {
     assert_eq!(take(&mut pair.opener, &down, at(1)), Err(Refused::Replayed));
 }
 
+/// Openings of strangers who know the answerer's public key, each another one.
+fn strangers(n: usize) -> Vec<Vec<u8>> {
+    let good = opening(&mut guard(4, &[2], Role::Opener, false), at(0));
+    let other = |n: usize| {
+        let mut bytes = good[..good.len() - 2 * MAC].to_vec();
+        bytes[1..5].copy_from_slice(&(n as u32).to_be_bytes());
+        seal_mac(&secret(2).public(), &mut bytes);
+        bytes.extend_from_slice(&[n as u8; MAC]);
+        bytes
+    };
+    (0..n).map(other).collect()
+}
+
+/// A flood, from one address or from ten thousand, which a guard does not tell apart.
 #[test]
-fn a_flood_of_handshakes_is_answered_in_part_and_frames_pass() {
+fn a_flood_of_strangers_keeps_nobody_out() {
+    let mut answerer = guard(2, &[9, 1], Role::Answerer, false);
+    let (mut told, mut dropped) = (0, 0);
+    for flood in strangers(10_000) {
+        match take(&mut answerer, &flood, at(1)) {
+            Err(Refused::Stranger(_)) => told += 1,
+            Err(Refused::Flood) => dropped += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((told, dropped), (8, 9_992), "what costs something is bounded");
+    // In the middle of it.
+    let opener = guard(1, &[2], Role::Opener, false);
+    let mut pair = Pair { opener, answerer };
+    pair.join(at(1));
+}
+
+/// A neighbour that floods is answered in part, and the others do not notice.
+#[test]
+fn a_flood_of_a_neighbour_is_answered_in_part() {
     let mut pair = Pair::joined();
-    let flood = opening(&mut guard(1, &[2], Role::Opener, false), at(0));
     let mut answered = 0;
-    for _ in 0..1000 {
+    for _ in 0..200 {
+        let flood = opening(&mut guard(9, &[2], Role::Opener, false), at(0));
         answered += usize::from(take(&mut pair.answerer, &flood, at(1)).is_ok());
     }
-    assert!((20..40).contains(&answered), "{answered}");
+    assert_eq!(answered, 16);
     let up = pair.up(b"up");
     assert!(take(&mut pair.answerer, &up, at(1)).is_ok());
-    assert!(take(&mut pair.answerer, &flood, at(100)).is_ok(), "a moment later");
+    pair.opener = guard(1, &[2], Role::Opener, false);
+    pair.join(at(2));
 }
 
 proptest! {

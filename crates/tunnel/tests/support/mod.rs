@@ -189,6 +189,12 @@ impl World {
             |status: &Status| status.links.iter().all(|link| link.up && link.rtt.is_some());
         self.gateway().wait_for("links of the gateway", all_up);
         self.device().wait_for("links of the device", all_up);
+        // A packet with no session would be dropped, and counted.
+        self.device().wait_for("the gateway's terms", |status| {
+            status.counters.iter().any(|counter| {
+                counter.name == "packets_delivered" || counter.name == "packets_lost"
+            })
+        });
     }
 
     pub(crate) fn gateway(&self) -> &Node {
@@ -215,6 +221,7 @@ impl World {
             listen: SocketAddr::from(([127, 0, 0, 1], GATEWAY_PORT)),
             tun: tun("gw", [GATEWAY_V4, GATEWAY_V6]),
             access_points: ["mmwave", "sub6"].iter().enumerate().map(peer).collect(),
+            device_key: self.keys.device.public(),
             sending: self.sending,
         };
         Node::start(&self.testbed.server, || Gateway::open(config), Gateway::run)
@@ -260,6 +267,7 @@ impl World {
         let config = DeviceConfig {
             secret: secret.clone(),
             insecure_plaintext: self.plaintext,
+            gateway_key: self.keys.gateway.public(),
             tun,
             access_points: ["mmwave", "sub6"].iter().enumerate().map(peer).collect(),
             uplink: Uplink::Lowest,

@@ -8,11 +8,11 @@ use super::super::{AccessPoint, Device, Gateway, NodeConfig, NodeError};
 use super::{at, config, delivered};
 use crate::coefficients::Coding;
 use crate::serial::{Arrival, Label};
-use crate::wire::{Header, Packet, Priority};
+use crate::wire::{Header, Name, Packet, Priority};
 
 fn marker(label: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Packet::Marker(Label(label)).encode(&mut bytes);
+    Packet::Marker(Name { label: Label(label), ..Name::default() }).encode(&mut bytes);
     bytes
 }
 
@@ -143,6 +143,7 @@ fn generations_without_end_are_bounded() {
                 size,
                 cohort_packets: 0,
                 first: Arrival(0),
+                tag: [0; 4],
                 coding,
             };
             let mut bytes = Vec::new();

@@ -1,0 +1,388 @@
+//! The device towards its gateway: what access points bring is checked, decoded and opened; the
+//! gateway is asked for its terms through each of them. No socket and no clock.
+
+use std::time::Duration;
+
+use weftline_coding::node::{self, DeviceStats, LinkSet};
+use weftline_coding::wire::Packet;
+use weftline_coding::{Coding as Coefficients, Limits};
+use weftline_core::Instant;
+
+use crate::end::{Came, End, Said, Tagger};
+use crate::frame::{self, Coding, Frame, Settings, Terms};
+use crate::key::PublicKey;
+use crate::order::Order;
+use crate::port::Use;
+use crate::runs::Runs;
+use crate::secure::{Local, Refused, Role};
+use crate::settings::PATIENCE;
+use crate::status::{Counter, Past};
+use crate::trust::Trust;
+
+/// How often the gateway is asked on each link.
+const HELLO_INTERVAL: Duration = Duration::from_millis(100);
+/// A way on which nothing has come back for so long is none: six hellos.
+const SILENCE: Duration = Duration::from_millis(600);
+/// A link must be better by an eighth before packets go up over it instead.
+const BETTER: u32 = 8;
+
+/// What puts packets together.
+enum Downlink {
+    /// The gateway's terms are not known yet.
+    Unknown,
+    Coded(Box<node::Device>),
+    Plain(Order),
+}
+
+/// A way to the gateway and back.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    next_hello: Instant,
+    /// When the gateway was heard last on it, and the round-trip time.
+    heard: Option<Instant>,
+    rtt: Option<Duration>,
+}
+
+/// What was dropped because somebody may have lied.
+#[derive(Clone, Copy, Debug, Default)]
+struct Doubted {
+    misnamed: u64,
+    polluted: u64,
+    repeated: u64,
+    shut_out: u64,
+}
+
+/// The state.
+pub(crate) struct DeviceEnd {
+    pub(crate) end: End,
+    overhead: u16,
+    runs: Runs,
+    tagger: Option<Tagger>,
+    downlink: Downlink,
+    trust: Trust,
+    names: Vec<String>,
+    /// What was counted in the runs before.
+    past: Past,
+    ways: Vec<Way>,
+    /// This run, and the next number of a packet up.
+    run: u32,
+    number: u32,
+    sealed: Vec<u8>,
+    now: Instant,
+    doubted: Doubted,
+}
+
+impl DeviceEnd {
+    /// A device with these access points, in its run `run`.
+    pub(crate) fn new(local: Local, gateway: PublicKey, names: Vec<String>, run: u32) -> Self {
+        let way = Way { next_hello: Instant::ZERO, heard: None, rtt: None };
+        Self {
+            overhead: local.packet_overhead() as u16,
+            end: End::new(local, Role::Opener, gateway),
+            runs: Runs::default(),
+            tagger: None,
+            downlink: Downlink::Unknown,
+            trust: Trust::new(names.len()),
+            past: Past::default(),
+            ways: vec![way; names.len()],
+            names,
+            run,
+            number: 0,
+            sealed: Vec::new(),
+            now: Instant::ZERO,
+            doubted: Doubted::default(),
+        }
+    }
+
+    /// Takes what came on a link. Afterwards packets may be due.
+    pub(crate) fn receive(&mut self, link: usize, frame: Frame<'_>, now: Instant) -> Use {
+        self.now = now;
+        match frame {
+            Frame::Greeting(_) => Use::Taken,
+            Frame::Relay(datagram) => self.relayed(link, datagram),
+            Frame::Coded { run, .. } | Frame::Down { run, .. } if !self.runs.is_current(run) => {
+                Use::Stale
+            }
+            Frame::Coded { packet, .. } => self.coded(link, packet),
+            Frame::Down { packet, .. } => self.plain(link, packet),
+            _ => Use::Unexpected,
+        }
+    }
+
+    /// What the gateway says.
+    fn relayed(&mut self, link: usize, datagram: &[u8]) -> Use {
+        let now = self.now;
+        let said = match self.end.take(datagram, now, &mut Vec::new()) {
+            Came::Said(said) => said,
+            Came::Begun => {
+                // The gateway goes over to the session with the first that is said in it.
+                self.ways.iter_mut().for_each(|way| way.next_hello = now);
+                return Use::Taken;
+            }
+            Came::Answer | Came::Dropped => return Use::Taken,
+        };
+        let Said { frame: Frame::Terms(terms), current } = said else { return Use::Unexpected };
+        if !current {
+            return Use::Stale;
+        }
+        let way = &mut self.ways[link];
+        way.heard = Some(now);
+        let rtt = (now.as_nanos() / 1000).checked_sub(terms.heard_us).map(Duration::from_micros);
+        if let Some(rtt) = rtt.map(|rtt| rtt.min(Duration::from_secs(60))) {
+            way.rtt = Some(way.rtt.map_or(rtt, |old| (old * 7 + rtt) / 8));
+        }
+        self.follow(&terms);
+        Use::Taken
+    }
+
+    fn follow(&mut self, terms: &Terms) {
+        let Some(settings) = self.runs.follow(terms.run, terms.settings) else { return };
+        self.past.add(self.downlink.counters(), self.downlink.held());
+        self.downlink = Downlink::new(&settings, self.names.len());
+        self.tagger = Some(Tagger::new(&terms.tag_key));
+    }
+
+    /// A packet of the coding layer.
+    fn coded(&mut self, link: usize, packet: &[u8]) -> Use {
+        let Downlink::Coded(node) = &mut self.downlink else { return Use::Unexpected };
+        let is_named = self.tagger.as_ref().is_some_and(|tagger| tagger.is_named(packet));
+        if !self.trust.admits(link, false, self.now) {
+            self.doubted.shut_out += 1;
+            return Use::Taken;
+        }
+        if !is_named {
+            self.doubted.misnamed += 1;
+            self.blame(LinkSet::of(link));
+            return Use::Taken;
+        }
+        let Ok(Packet::Coded { header, payload }) = Packet::decode(packet) else {
+            // A marker, or no packet, which is counted there.
+            let _ = node.receive(link, packet, self.now);
+            return Use::Taken;
+        };
+        if let Coefficients::Systematic(_) = header.coding {
+            match self.end.check_packet(payload) {
+                Ok(()) => {}
+                // It was computed before it came.
+                Err(Refused::Replayed) => {
+                    self.doubted.repeated += 1;
+                    return Use::Taken;
+                }
+                Err(_) => {
+                    self.doubted.polluted += 1;
+                    self.blame(LinkSet::of(link));
+                    return Use::Taken;
+                }
+            }
+        } else if !self.trust.admits(link, true, self.now) {
+            self.doubted.shut_out += 1;
+            return Use::Taken;
+        }
+        // What is dropped is counted there.
+        let _ = node.receive(link, packet, self.now);
+        Use::Taken
+    }
+
+    /// A packet that is not coded.
+    fn plain(&mut self, link: usize, sealed: &[u8]) -> Use {
+        let Downlink::Plain(order) = &mut self.downlink else { return Use::Unexpected };
+        if !self.trust.admits(link, false, self.now) {
+            self.doubted.shut_out += 1;
+            return Use::Taken;
+        }
+        match self.end.open_packet(sealed) {
+            Ok(content) => {
+                if let Some((number, packet)) = content.split_first_chunk() {
+                    order.receive(u32::from_be_bytes(*number), packet, self.now);
+                }
+            }
+            Err(Refused::Replayed) => self.doubted.repeated += 1,
+            Err(_) => {
+                self.doubted.polluted += 1;
+                self.blame(LinkSet::of(link));
+            }
+        }
+        Use::Taken
+    }
+
+    /// One of `links` has sent something that the gateway did not make.
+    fn blame(&mut self, links: LinkSet) {
+        if let Some(link) = self.trust.wrong(links, self.now) {
+            tracing::warn!(
+                "link '{}': the access point sends what the gateway did not make, and is left out \
+                 for a while; is it yours, and of this version?",
+                self.names[link]
+            );
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        match &mut self.downlink {
+            Downlink::Unknown => {}
+            Downlink::Coded(node) => node.handle_timeout(now),
+            Downlink::Plain(order) => order.handle_timeout(now),
+        }
+    }
+
+    /// Hands the packets that are due to `each`.
+    pub(crate) fn deliver(&mut self, mut each: impl FnMut(&[u8])) {
+        loop {
+            let node = match &mut self.downlink {
+                Downlink::Unknown => return,
+                Downlink::Plain(order) => {
+                    let Some(packet) = order.poll() else { return };
+                    each(&packet);
+                    order.recycle(packet);
+                    continue;
+                }
+                Downlink::Coded(node) => node,
+            };
+            if let Some(links) = node.poll_corrupt() {
+                self.doubted.polluted += 1;
+                self.blame(links);
+                continue;
+            }
+            self.sealed.clear();
+            let Some(delivery) = node.poll_delivery(&mut self.sealed) else { return };
+            match self.end.open_packet(&self.sealed) {
+                Ok(packet) => {
+                    each(packet);
+                    self.trust.right(delivery.combined);
+                }
+                Err(Refused::Replayed) => self.doubted.repeated += 1,
+                Err(_) => {
+                    self.doubted.polluted += 1;
+                    // What came as it was has been checked.
+                    if !delivery.combined.is_empty() {
+                        self.blame(delivery.combined);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Appends a frame with a packet for the gateway to `out`; whether there is a session.
+    pub(crate) fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        self.sealed.clear();
+        frame::begin_up(self.run, self.number, &mut self.sealed);
+        self.sealed.extend_from_slice(packet);
+        let said = self.end.say(&self.sealed, out);
+        self.number = self.number.wrapping_add(said.into());
+        said
+    }
+
+    /// Appends the opening of a session that is to go out on every link to `out`.
+    pub(crate) fn poll_opening(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        self.end.poll_opening(now, out)
+    }
+
+    /// Appends the question for the gateway's terms that is due on a link to `out`.
+    pub(crate) fn poll_hello(&mut self, link: usize, now: Instant, out: &mut Vec<u8>) -> bool {
+        if now < self.ways[link].next_hello {
+            return false;
+        }
+        self.sealed.clear();
+        frame::encode_hello(self.run, now.as_nanos() / 1000, &mut self.sealed);
+        let said = self.end.say(&self.sealed, out);
+        if said {
+            self.ways[link].next_hello = now + HELLO_INTERVAL;
+        }
+        said
+    }
+
+    /// When something is due: what is given up, a session that is to be opened or a hello.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let downlink = match &self.downlink {
+            Downlink::Unknown => None,
+            Downlink::Coded(node) => node.poll_timeout(),
+            Downlink::Plain(order) => order.poll_timeout(),
+        };
+        downlink.into_iter().chain(self.end.poll_timeout()).min()
+    }
+
+    /// The round-trip time to the gateway on a link, if the gateway was heard on it lately.
+    pub(crate) fn rtt(&self, link: usize, now: Instant) -> Option<Duration> {
+        let way = &self.ways[link];
+        way.rtt.filter(|_| way.heard.is_some_and(|heard| now < heard + SILENCE))
+    }
+
+    /// The best way up, or `present` if that is not worse by much; `None` without any.
+    pub(crate) fn best(&self, present: Option<usize>, now: Instant) -> Option<usize> {
+        let known = (0..self.ways.len()).filter_map(|link| Some((link, self.rtt(link, now)?)));
+        let (best, least) = known.min_by_key(|(_, rtt)| *rtt)?;
+        let stays = present.filter(|&present| {
+            self.rtt(present, now).is_some_and(|rtt| rtt <= least + least / BETTER)
+        });
+        stays.or(Some(best))
+    }
+
+    /// The longest packet, if the gateway's terms are known.
+    pub(crate) fn mtu(&self) -> Option<u16> {
+        let Limits { packet_bytes, .. } = self.runs.settings()?.limits;
+        Some(packet_bytes.saturating_sub(self.overhead))
+    }
+
+    pub(crate) fn counters(&self) -> Vec<Counter> {
+        let mut counters = self.past.plus(self.downlink.counters());
+        let Doubted { misnamed, polluted, repeated, shut_out } = self.doubted;
+        counters.extend([
+            Counter::new("packets_misnamed", "of a generation that is not the gateway's", misnamed),
+            Counter::new("packets_polluted", "not what the gateway sent", polluted),
+            Counter::new("packets_repeated", "that came before", repeated),
+            Counter::new("packets_shut_out", "of an access point that is left out", shut_out),
+        ]);
+        counters
+    }
+
+    /// How often something that the gateway did not make may have come on a link.
+    pub(crate) fn wrong(&self, link: usize) -> u64 {
+        self.trust.count(link)
+    }
+}
+
+impl Downlink {
+    fn new(settings: &Settings, links: usize) -> Self {
+        match settings.coding {
+            Coding::Plain => Self::Plain(Order::new(PATIENCE)),
+            Coding::Coded(mode) => {
+                Self::Coded(Box::new(node::Device::new(settings.node(mode, 100), links)))
+            }
+        }
+    }
+
+    /// Packets that wait.
+    fn held(&self) -> usize {
+        match self {
+            Self::Unknown => 0,
+            Self::Coded(node) => node.held(),
+            Self::Plain(order) => order.held(),
+        }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        match self {
+            Self::Unknown => Vec::new(),
+            Self::Coded(node) => coded_counters(&node.stats()),
+            Self::Plain(order) => vec![
+                Counter::new("packets_lost", "given up", order.lost),
+                Counter::new("packets_duplicate", "came twice, or too late", order.duplicate),
+            ],
+        }
+    }
+}
+
+fn coded_counters(stats: &DeviceStats) -> Vec<Counter> {
+    vec![
+        Counter::new("packets_received", "taken from access points", stats.received),
+        Counter::new("packets_redundant", "combinations of what was there", stats.redundant),
+        Counter::new("packets_delivered", "handed out by the decoder", stats.delivered),
+        Counter::new("packets_recovered", "of those, computed from combinations", stats.recovered),
+        Counter::new("packets_lost", "given up", stats.lost),
+        Counter::new("packets_full", "dropped because the buffer was full", stats.full),
+        Counter::new("packets_late", "of a cohort that was closed", stats.late),
+        Counter::new("packets_refused", "wrong", stats.refused),
+        Counter::new("timeouts", "cohorts closed because a link was silent", stats.timeouts),
+    ]
+}

@@ -1,0 +1,155 @@
+//! What gateway and device say to each other through access points, which can neither read nor
+//! change it: datagrams of a session of their own, and packets that are coded on their way.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use ring::hmac;
+use weftline_coding::wire::{self, Tag};
+use weftline_core::Instant;
+
+use crate::TunnelError;
+use crate::complaint::Complaints;
+use crate::frame::{self, Frame};
+use crate::key::PublicKey;
+use crate::port::Dropped;
+use crate::secure::{Guard, Link, Local, Refused, Role, Taken};
+
+/// The longest datagram that is taken.
+const DATAGRAM_BYTES: usize = 65_536;
+
+/// One end of the way through the access points.
+pub(crate) struct End {
+    guard: Guard,
+    frame: Vec<u8>,
+    sealed: Vec<u8>,
+    complaints: Complaints,
+    pub(crate) dropped: Dropped,
+}
+
+/// What the other end said.
+pub(crate) struct Said<'a> {
+    pub(crate) frame: Frame<'a>,
+    /// Whether it said so in the newest session.
+    pub(crate) current: bool,
+}
+
+/// What came of a datagram.
+pub(crate) enum Came<'a> {
+    Said(Said<'a>),
+    /// A session began with it, and nothing was said.
+    Begun,
+    /// An answer to it is to go back.
+    Answer,
+    /// It was dropped, and counted.
+    Dropped,
+}
+
+impl End {
+    /// `role` is [`Role::Opener`] at the device.
+    pub(crate) fn new(local: Local, role: Role, peer: PublicKey) -> Self {
+        Self {
+            guard: Guard::new(local, Link::EndToEnd, role, &[peer]),
+            frame: vec![0; DATAGRAM_BYTES],
+            sealed: Vec::new(),
+            complaints: Complaints::default(),
+            dropped: Dropped::default(),
+        }
+    }
+
+    /// Takes a datagram that an access point has handed on. An answer is appended to `answer`, as a
+    /// frame for the access point.
+    pub(crate) fn take(&mut self, datagram: &[u8], now: Instant, answer: &mut Vec<u8>) -> Came<'_> {
+        frame::begin_relay(answer);
+        let opened = match self.guard.take(datagram, now, &mut self.frame, answer) {
+            Ok(Taken::Answer) => return Came::Answer,
+            Ok(Taken::Begun(_)) => return Came::Begun,
+            Ok(Taken::Frame(_, opened)) => opened,
+            Err(refused) => {
+                self.dropped.count(refused);
+                // Who made it is not known: an access point only hands it on.
+                let from = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+                self.complaints.refused(refused, from, now);
+                return Came::Dropped;
+            }
+        };
+        match Frame::decode(&self.frame[..opened.length]) {
+            Some(frame) => Came::Said(Said { frame, current: opened.current }),
+            None => {
+                self.dropped.malformed += 1;
+                Came::Dropped
+            }
+        }
+    }
+
+    /// Makes a frame for an access point of one for the other end; whether there is a session.
+    pub(crate) fn say(&mut self, frame: &[u8], out: &mut Vec<u8>) -> bool {
+        frame::begin_relay(out);
+        self.guard.channel(0).seal(frame, out).is_some()
+    }
+
+    /// Seals a packet that is to be coded; `None` without a session.
+    pub(crate) fn seal_packet(&mut self, packet: &[u8]) -> Option<&[u8]> {
+        self.sealed.clear();
+        self.guard.channel(0).seal_packet(packet, &mut self.sealed).then_some(&self.sealed)
+    }
+
+    /// The packet in a sealed one, once.
+    pub(crate) fn open_packet(&mut self, sealed: &[u8]) -> Result<&[u8], Refused> {
+        let length = self.guard.channel(0).open_packet(sealed, &mut self.frame)?;
+        Ok(&self.frame[..length])
+    }
+
+    /// Whether a sealed packet is the other end's, and has not been opened.
+    pub(crate) fn check_packet(&mut self, sealed: &[u8]) -> Result<(), Refused> {
+        self.guard.channel(0).check_packet(sealed, &mut self.frame)
+    }
+
+    /// Appends the opening that is to be sent now to `out`, as a frame for an access point.
+    pub(crate) fn poll_opening(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        frame::begin_relay(out);
+        self.guard.poll_opening(0, now, out)
+    }
+
+    /// When an opening is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.guard.poll_timeout()
+    }
+}
+
+/// A random key.
+///
+/// # Errors
+/// If the system has no random numbers.
+pub(crate) fn draw_key() -> Result<[u8; frame::TAG_KEY], TunnelError> {
+    use ring::rand::SecureRandom as _;
+    let mut key = [0; frame::TAG_KEY];
+    let drawn = ring::rand::SystemRandom::new().fill(&mut key);
+    drawn.map_err(|_| TunnelError::not_possible("no random numbers", "see getrandom(2)"))?;
+    Ok(key)
+}
+
+/// What makes and checks the tags in packets' headers: only the gateway can name a generation.
+pub(crate) struct Tagger(hmac::Key);
+
+impl Tagger {
+    pub(crate) fn new(key: &[u8; frame::TAG_KEY]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key))
+    }
+
+    fn tag(&self, packet: &[u8]) -> Option<Tag> {
+        let whole = hmac::sign(&self.0, &wire::named(packet)?);
+        whole.as_ref().first_chunk().copied()
+    }
+
+    /// Sets the tag of a packet that the gateway's node has made.
+    pub(crate) fn set(&self, packet: &mut [u8]) {
+        let tag = self.tag(packet).expect("a node makes whole packets");
+        wire::set_tag(packet, tag);
+    }
+
+    /// Whether a packet has the name of one of the gateway's generations. Who guesses has one try in
+    /// 2^32, and is shut out after a few.
+    pub(crate) fn is_named(&self, packet: &[u8]) -> bool {
+        self.tag(packet).is_some_and(|tag| wire::tag(packet) == Some(tag))
+    }
+}

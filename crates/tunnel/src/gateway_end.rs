@@ -1,0 +1,306 @@
+//! The gateway towards its device: packets are sealed for it, coded and handed to the links; what
+//! the device says through the access points is answered. No socket and no clock.
+
+use std::collections::VecDeque;
+
+use weftline_coding::node::{self, GatewayStats, Mode, NodeConfig};
+use weftline_core::Instant;
+
+use crate::TunnelError;
+use crate::end::{Came, End, Said, Tagger, draw_key};
+use crate::fifo::Fifo;
+use crate::frame::{self, CODED_HEADER, Coding, Frame, Settings, TAG_KEY, Terms};
+use crate::key::PublicKey;
+use crate::order::Order;
+use crate::port::{About, Use};
+use crate::run::draw_run;
+use crate::secure::{Local, Role};
+use crate::settings::{PATIENCE, Sending};
+use crate::status::{Counter, Past};
+
+/// What sends packets down.
+enum Downlink {
+    Coded(Box<node::Gateway>),
+    Plain(Fifo),
+}
+
+/// The state.
+pub(crate) struct GatewayEnd {
+    pub(crate) end: End,
+    settings: Settings,
+    sending: Sending,
+    links: usize,
+    run: u32,
+    tag_key: [u8; TAG_KEY],
+    tagger: Tagger,
+    downlink: Downlink,
+    /// What was counted in the runs before.
+    past: Past,
+    uplink: Order,
+    /// The device's run.
+    device_run: Option<u32>,
+    /// Frames to go back on links.
+    replies: VecDeque<(usize, Vec<u8>)>,
+    /// The number of the next packet that is not coded.
+    next_number: u32,
+    scratch: Vec<u8>,
+    no_device: u64,
+    /// Why it cannot go on.
+    failed: Option<TunnelError>,
+}
+
+impl GatewayEnd {
+    /// A gateway with so many links.
+    pub(crate) fn new(
+        local: Local,
+        device: PublicKey,
+        settings: Settings,
+        sending: Sending,
+        links: usize,
+        now: Instant,
+    ) -> Result<Self, TunnelError> {
+        let tag_key = draw_key()?;
+        Ok(Self {
+            end: End::new(local, Role::Answerer, device),
+            settings,
+            sending,
+            links,
+            run: draw_run()?,
+            tag_key,
+            tagger: Tagger::new(&tag_key),
+            downlink: Downlink::new(&settings, &sending, links, now)?,
+            past: Past::default(),
+            uplink: Order::new(PATIENCE),
+            device_run: None,
+            replies: VecDeque::new(),
+            next_number: 0,
+            scratch: Vec::new(),
+            no_device: 0,
+            failed: None,
+        })
+    }
+
+    /// What access points are told.
+    pub(crate) fn about(&self) -> About {
+        About {
+            run: self.run,
+            settings: Some(self.settings),
+            gateway_rtt: Some(std::time::Duration::ZERO),
+        }
+    }
+
+    /// Takes what came on a link; whether access points are to be told something new is seen in
+    /// [`Self::about`].
+    pub(crate) fn receive(&mut self, link: usize, frame: Frame<'_>, now: Instant) -> Use {
+        match frame {
+            Frame::Greeting(_) => Use::Taken,
+            Frame::Relay(datagram) => self.relayed(link, datagram, now),
+            _ => Use::Unexpected,
+        }
+    }
+
+    fn relayed(&mut self, link: usize, datagram: &[u8], now: Instant) -> Use {
+        let mut answer = Vec::new();
+        let Said { frame, current } = match self.end.take(datagram, now, &mut answer) {
+            Came::Answer => {
+                self.replies.push_back((link, answer));
+                return Use::Taken;
+            }
+            Came::Begun | Came::Dropped => return Use::Taken,
+            Came::Said(said) => said,
+        };
+        match frame {
+            Frame::Up { run, number, packet } => {
+                if self.device_run != Some(run) {
+                    // Greetings come first, and tell of a new run.
+                    return Use::Stale;
+                }
+                self.uplink.receive(number, packet, now);
+            }
+            Frame::Hello { run, time_us } => {
+                if self.device_run != Some(run) {
+                    if !current {
+                        return Use::Stale;
+                    }
+                    if let Err(error) = self.restart(run, now) {
+                        self.failed = Some(error);
+                    }
+                }
+                self.reply(link, time_us);
+            }
+            _ => return Use::Unexpected,
+        }
+        Use::Taken
+    }
+
+    /// The device was started anew: it cannot read what was sealed for it before. Labels and
+    /// numbers begin anew.
+    fn restart(&mut self, device_run: u32, now: Instant) -> Result<(), TunnelError> {
+        self.uplink.restart();
+        if self.device_run.replace(device_run).is_some() {
+            self.past.add(self.downlink.counters(), self.downlink.held());
+            self.downlink = Downlink::new(&self.settings, &self.sending, self.links, now)?;
+            self.run = draw_run()?;
+            self.tag_key = draw_key()?;
+            self.tagger = Tagger::new(&self.tag_key);
+        }
+        Ok(())
+    }
+
+    /// Tells the device how it is sent to, on the link on which it asked.
+    fn reply(&mut self, link: usize, heard_us: u64) {
+        let Self { run, settings, tag_key, .. } = *self;
+        self.scratch.clear();
+        Terms { heard_us, run, settings, tag_key }.encode(&mut self.scratch);
+        let mut out = Vec::new();
+        if self.end.say(&self.scratch, &mut out) {
+            self.replies.push_back((link, out));
+        }
+    }
+
+    /// The next frame that answers the device, and the link that it goes on.
+    pub(crate) fn poll_reply(&mut self) -> Option<(usize, Vec<u8>)> {
+        self.replies.pop_front()
+    }
+
+    /// Takes a packet of `flow` for the device.
+    pub(crate) fn push(&mut self, flow: u16, packet: &[u8], now: Instant) {
+        let numbered = matches!(self.downlink, Downlink::Plain(_));
+        self.scratch.clear();
+        if numbered {
+            self.scratch.extend_from_slice(&self.next_number.to_be_bytes());
+            self.scratch.extend_from_slice(packet);
+        }
+        let content = if numbered { &self.scratch } else { packet };
+        let Some(sealed) = self.end.seal_packet(content) else {
+            self.no_device += 1;
+            return;
+        };
+        match &mut self.downlink {
+            // A cohort that is full drops, and counts that.
+            Downlink::Coded(node) => {
+                let _ = node.receive(flow, sealed, now);
+            }
+            Downlink::Plain(fifo) => {
+                let taken = fifo.push(sealed);
+                self.next_number = self.next_number.wrapping_add(taken.into());
+            }
+        }
+    }
+
+    /// Appends the frame that goes out next on a link with room to `out`.
+    pub(crate) fn poll_transmit(&mut self, link: usize, now: Instant, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        match &mut self.downlink {
+            Downlink::Coded(node) => {
+                frame::begin_coded(self.run, out);
+                let any = node.poll_transmit(link, now, out).is_some();
+                if any {
+                    self.tagger.set(&mut out[start + CODED_HEADER..]);
+                }
+                any
+            }
+            Downlink::Plain(fifo) => fifo.pop(|packet| {
+                frame::begin_down(self.run, out);
+                out.extend_from_slice(packet);
+            }),
+        }
+    }
+
+    /// Hands the device's packets that are due to `each`.
+    pub(crate) fn deliver(&mut self, now: Instant, mut each: impl FnMut(&[u8])) {
+        self.uplink.handle_timeout(now);
+        while let Some(packet) = self.uplink.poll() {
+            each(&packet);
+            self.uplink.recycle(packet);
+        }
+    }
+
+    /// Gives away what is too old.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if let Downlink::Coded(node) = &mut self.downlink {
+            node.handle_timeout(now);
+        }
+    }
+
+    /// When it has something to do, and whether packets wait for the links.
+    pub(crate) fn poll_timeout(&self) -> (Option<Instant>, bool) {
+        let (node, waits) = match &self.downlink {
+            Downlink::Coded(node) => (node.poll_timeout(), node.poll_timeout().is_some()),
+            Downlink::Plain(fifo) => (None, !fifo.is_empty()),
+        };
+        (node.into_iter().chain(self.uplink.poll_timeout()).min(), waits)
+    }
+
+    /// Whether it can go on.
+    ///
+    /// # Errors
+    /// That the system has no random numbers for a new run.
+    pub(crate) fn check(&mut self) -> Result<(), TunnelError> {
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    pub(crate) fn counters(&self) -> Vec<Counter> {
+        let mut counters = self.past.plus(self.downlink.counters());
+        let Order { lost, duplicate, .. } = self.uplink;
+        counters.extend([
+            Counter::new("uplink_lost", "packets of the device that did not come", lost),
+            Counter::new("uplink_duplicate", "packets of the device that came twice", duplicate),
+            Counter::new("packets_no_device", "dropped: the device was not there", self.no_device),
+        ]);
+        counters
+    }
+}
+
+impl Downlink {
+    fn new(
+        settings: &Settings,
+        sending: &Sending,
+        links: usize,
+        now: Instant,
+    ) -> Result<Self, TunnelError> {
+        Ok(match settings.coding {
+            Coding::Plain => Self::Plain(Fifo::new(settings.buffer_packets as usize)),
+            Coding::Coded(mode) => {
+                // Links are paced by their lanes, which ask for packets when they have room; where
+                // cohorts are sent whole they are formed by time alone, as rates are not known here.
+                let queue = sending.queue.filter(|_| settings.cut_through);
+                let queue = queue.filter(|_| mode == Mode::Systematic);
+                let node = settings.node(mode, sending.redundancy_percent);
+                let node = NodeConfig { queue, ..node };
+                let seed = u64::from(draw_run()?);
+                Self::Coded(Box::new(node::Gateway::new(node, links, seed, now)))
+            }
+        })
+    }
+
+    /// Packets that wait.
+    fn held(&self) -> usize {
+        match self {
+            Self::Coded(node) => node.queued(),
+            Self::Plain(fifo) => fifo.len(),
+        }
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        match self {
+            Self::Coded(node) => coded_counters(&node.stats()),
+            Self::Plain(fifo) => vec![
+                Counter::new("packets_received", "taken from the TUN device", fifo.taken),
+                Counter::new("packets_full", "dropped because the queue was full", fifo.full),
+            ],
+        }
+    }
+}
+
+fn coded_counters(stats: &GatewayStats) -> Vec<Counter> {
+    vec![
+        Counter::new("packets_received", "taken from the TUN device", stats.received),
+        Counter::new("packets_high", "sent in the first pass of their cohorts", stats.high),
+        Counter::new("packets_low", "redundant packets sent", stats.low),
+        Counter::new("packets_given", "not sent in their cohort's time", stats.given),
+        Counter::new("packets_full", "dropped because the cohort was full", stats.refused),
+        Counter::new("packets_delayed", "dropped because they waited too long", stats.delayed),
+        Counter::new("packets_overflowed", "dropped because the queue was full", stats.overflowed),
+    ]
+}

@@ -1,0 +1,384 @@
+//! Gateway and device with two access points between them, of which one may lie; in virtual time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use weftline_coding::node;
+use weftline_coding::wire::{self, Packet};
+use weftline_core::Instant;
+
+use crate::device_end::DeviceEnd;
+use crate::frame::{self, CODED_HEADER, Coding, Frame, Greeting};
+use crate::gateway_end::GatewayEnd;
+use crate::key::SecretKey;
+use crate::port::Use;
+use crate::secure::Local;
+use crate::settings::{Scheme, Sending};
+use crate::status::Counter;
+
+/// Packets that come to the gateway, and that each link carries, in a millisecond.
+const COME: usize = 8;
+const CARRIED: usize = 10;
+
+/// What the second access point does with a packet of the coding layer before it sends it; whether it
+/// sends it.
+type Lie = fn(u64, &mut [u8]) -> bool;
+
+fn honest(_: u64, _: &mut [u8]) -> bool {
+    true
+}
+
+struct World {
+    now: Instant,
+    gateway: GatewayEnd,
+    aps: [node::AccessPoint; 2],
+    /// The run that access points follow.
+    run: u32,
+    device: DeviceEnd,
+    lie: Lie,
+    /// Packets that the second access point sent.
+    lies: u64,
+    next: u32,
+    got: Vec<u32>,
+    /// What was relayed to the device.
+    relayed: Vec<Vec<u8>>,
+    mtu: usize,
+}
+
+fn secret(byte: u8) -> SecretKey {
+    SecretKey::from_bytes([byte; 32])
+}
+
+fn local(byte: u8) -> Local {
+    Local::new(secret(byte), false)
+}
+
+fn content(number: u32, length: usize) -> Vec<u8> {
+    let mut packet = number.to_be_bytes().to_vec();
+    packet.resize(length.max(4), number as u8);
+    packet
+}
+
+/// Access points of the gateway's run.
+fn aps(gateway: &GatewayEnd) -> [node::AccessPoint; 2] {
+    let settings = gateway.about().settings.unwrap();
+    let Coding::Coded(mode) = settings.coding else { panic!("coded") };
+    [1, 2].map(|seed| node::AccessPoint::new(settings.node(mode, 100), 1, seed))
+}
+
+impl World {
+    fn new(sending: Sending, lie: Lie) -> Self {
+        let now = Instant::from_millis(1_000_000);
+        let settings = sending.settings(&local(1), true).unwrap();
+        let gateway =
+            GatewayEnd::new(local(1), secret(2).public(), settings, sending, 2, now).unwrap();
+        let names = vec!["honest".to_owned(), "other".to_owned()];
+        Self {
+            now,
+            aps: aps(&gateway),
+            run: gateway.about().run,
+            gateway,
+            device: DeviceEnd::new(local(2), secret(1).public(), names, 7),
+            lie,
+            lies: 0,
+            next: 0,
+            got: Vec::new(),
+            relayed: Vec::new(),
+            mtu: usize::from(sending.tunnel_mtu(&local(1), true).unwrap()),
+        }
+    }
+
+    /// One whose ends have heard of each other.
+    fn joined(sending: Sending, lie: Lie) -> Self {
+        let mut world = Self::new(sending, lie);
+        for _ in 0..5 {
+            world.step(0);
+        }
+        assert_eq!(world.device.mtu(), Some(world.mtu as u16));
+        world
+    }
+
+    /// A millisecond, in which so many packets come to the gateway.
+    fn step(&mut self, come: usize) {
+        self.now += Duration::from_millis(1);
+        let now = self.now;
+        for _ in 0..come {
+            let length = 20 + self.next as usize * 37 % (self.mtu - 20);
+            self.gateway.push((self.next % 3) as u16, &content(self.next, length), now);
+            self.next += 1;
+        }
+        self.gateway.handle_timeout(now);
+        let run = self.gateway.about().run;
+        if self.run != run {
+            self.run = run;
+            self.aps = aps(&self.gateway);
+        }
+        let mut out = Vec::new();
+        for _ in 0..CARRIED {
+            for link in 0..2 {
+                out.clear();
+                if self.gateway.poll_transmit(link, now, &mut out) {
+                    let Some(Frame::Coded { packet, .. }) = Frame::decode(&out) else {
+                        panic!("coded");
+                    };
+                    let _ = self.aps[link].receive(0, packet, now);
+                }
+            }
+        }
+        for (link, ap) in self.aps.iter_mut().enumerate() {
+            ap.handle_timeout(now);
+            for _ in 0..CARRIED {
+                out.clear();
+                frame::begin_coded(run, &mut out);
+                if ap.poll_transmit(now, &mut out).is_none() {
+                    break;
+                }
+                if link == 1 {
+                    self.lies += 1;
+                    let mut packet = out.split_off(CODED_HEADER);
+                    if !(self.lie)(self.lies, &mut packet) {
+                        continue;
+                    }
+                    out.extend_from_slice(&packet);
+                }
+                self.device.receive(link, Frame::decode(&out).unwrap(), now);
+            }
+        }
+        self.speak();
+        self.device.handle_timeout(now);
+        let got = &mut self.got;
+        self.device.deliver(|packet| {
+            let number = u32::from_be_bytes(packet[..4].try_into().unwrap());
+            assert!(packet[4..].iter().all(|&byte| byte == number as u8), "what was sent");
+            got.push(number);
+        });
+    }
+
+    /// What both ends say to each other.
+    fn speak(&mut self) {
+        let now = self.now;
+        for link in 0..2 {
+            for opening in [true, false] {
+                let mut out = Vec::new();
+                let any = if opening {
+                    self.device.poll_opening(now, &mut out)
+                } else {
+                    self.device.poll_hello(link, now, &mut out)
+                };
+                if any {
+                    self.gateway.receive(link, Frame::decode(&out).unwrap(), now);
+                }
+                while let Some((link, frame)) = self.gateway.poll_reply() {
+                    self.device.receive(link, Frame::decode(&frame).unwrap(), now);
+                    self.relayed.push(frame);
+                }
+            }
+        }
+    }
+
+    fn run(&mut self, ms: u32) {
+        for _ in 0..ms {
+            self.step(COME);
+        }
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let counters: Vec<Counter> = self.device.counters();
+        counters.iter().find(|counter| counter.name == name).unwrap().value
+    }
+
+    /// Each flow's packets came in order, once; how many of those from `first` on came.
+    fn check(&self, first: u32) -> usize {
+        let all: BTreeSet<_> = self.got.iter().collect();
+        assert_eq!(all.len(), self.got.len(), "once");
+        for flow in 0..3 {
+            let of = self.got.iter().filter(|&&number| number % 3 == flow);
+            assert!(of.is_sorted(), "in order");
+        }
+        self.got.iter().filter(|&&number| number >= first).count()
+    }
+}
+
+fn dense() -> Sending {
+    Sending { scheme: Scheme::Dense, ..Sending::default() }
+}
+
+#[test]
+fn everything_comes_and_access_points_read_nothing() {
+    for sending in [Sending::default(), dense()] {
+        let mut world = World::joined(sending, honest);
+        world.gateway.push(0, &[0x5a; 64], world.now);
+        let mut out = Vec::new();
+        let mut now = world.now;
+        while !world.gateway.poll_transmit(0, now, &mut out) || out.len() < 64 {
+            out.clear();
+            now += Duration::from_millis(1);
+        }
+        assert!(!out.windows(8).any(|part| part == [0x5a; 8]), "sealed");
+        let mut world = World::joined(sending, honest);
+        world.run(300);
+        for _ in 0..20 {
+            world.step(0);
+        }
+        assert_eq!(world.check(0), world.next as usize);
+        let doubted = ["packets_misnamed", "packets_polluted", "packets_shut_out"];
+        assert!(doubted.iter().all(|name| world.counter(name) == 0));
+    }
+}
+
+/// Combinations that are none; packets as they are are left alone.
+fn pollute_combinations(_: u64, packet: &mut [u8]) -> bool {
+    let combination = packet[0] & 7 == 1 || packet[0] & 7 == 2;
+    if combination && let Some(last) = packet.last_mut() {
+        *last ^= 0x55;
+    }
+    true
+}
+
+fn pollute_all(_: u64, packet: &mut [u8]) -> bool {
+    if packet[0] & 7 != 3
+        && let Some(last) = packet.last_mut()
+    {
+        *last ^= 0x55;
+    }
+    true
+}
+
+fn push_the_window(n: u64, packet: &mut [u8]) -> bool {
+    let label = u32::from_be_bytes(packet[1..5].try_into().unwrap()).wrapping_add(n as u32);
+    packet[1..5].copy_from_slice(&label.to_be_bytes());
+    true
+}
+
+/// Another generation with every packet.
+fn fill_the_table(n: u64, packet: &mut [u8]) -> bool {
+    packet[5..9].copy_from_slice(&(n as u32).to_be_bytes());
+    true
+}
+
+/// Another size: what comes of the generation later would contradict it.
+fn forge_the_rank(_: u64, packet: &mut [u8]) -> bool {
+    packet[9] = 1;
+    true
+}
+
+#[test]
+fn combinations_that_are_none_are_found_out_and_then_harm_nobody() {
+    let mut world = World::joined(Sending::default(), pollute_combinations);
+    // Something has to be missing for combinations to be used: the link loses a tenth, too.
+    world.lie = |n, packet| pollute_combinations(n, packet) && n % 10 != 0;
+    world.run(400);
+    assert!(world.device.wrong(1) >= 8, "{}", world.device.wrong(1));
+    let first = world.next;
+    world.run(200);
+    for _ in 0..20 {
+        world.step(0);
+    }
+    assert!(world.counter("packets_shut_out") > 0);
+    let (came, sent) = (world.check(first), world.next - first);
+    // Half goes over the honest link.
+    assert!(came as u32 * 100 >= sent * 49, "{came} of {sent}");
+}
+
+#[test]
+fn lies_are_not_believed_and_the_honest_link_carries_what_it_gets() {
+    for lie in [pollute_all, push_the_window, fill_the_table, forge_the_rank] {
+        let mut world = World::joined(Sending::default(), lie);
+        world.run(100);
+        assert!(world.device.wrong(1) >= 8, "found out");
+        assert!(world.counter("packets_shut_out") > 0);
+        assert!(world.device.wrong(0) < 8, "and only it");
+        let first = world.next;
+        world.run(200);
+        for _ in 0..20 {
+            world.step(0);
+        }
+        let (came, sent) = (world.check(first), world.next - first);
+        // Half of the packets, and what the honest link's combinations make up for.
+        assert!(came as u32 * 100 >= sent * 49, "{came} of {sent}");
+        assert_eq!(world.counter("packets_full"), 0, "nothing of it takes room");
+    }
+}
+
+#[test]
+fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
+    let mut world = World::joined(Sending::default(), honest);
+    let mut settings = Sending::default().settings(&local(1), true).unwrap();
+    settings.buffer_packets = 1;
+    let forged = Greeting {
+        run: 99,
+        time_us: 1,
+        heard_us: 1,
+        age_us: 1,
+        gateway_rtt_us: 0,
+        settings: Some(settings),
+    };
+    world.device.receive(1, Frame::Greeting(forged), world.now);
+    let coded = Frame::Coded { run: 99, packet: &[0x20; 40] };
+    assert_eq!(world.device.receive(1, coded, world.now), Use::Stale);
+    // In the clear, and what was said before.
+    let terms = frame::Terms { heard_us: 0, run: 99, settings, tag_key: [0; 32] };
+    assert_eq!(world.device.receive(1, Frame::Terms(terms), world.now), Use::Unexpected);
+    for old in std::mem::take(&mut world.relayed) {
+        world.device.receive(1, Frame::decode(&old).unwrap(), world.now);
+    }
+    assert!(world.device.end.dropped.replayed > 0);
+    world.run(50);
+    for _ in 0..20 {
+        world.step(0);
+    }
+    assert_eq!(world.check(0), world.next as usize);
+}
+
+#[test]
+fn a_device_that_is_started_anew_gets_what_is_sealed_for_it_only() {
+    let mut world = World::joined(Sending::default(), honest);
+    world.run(50);
+    let run = world.gateway.about().run;
+    let names = vec!["honest".to_owned(), "other".to_owned()];
+    world.device = DeviceEnd::new(local(2), secret(1).public(), names, 8);
+    for _ in 0..10 {
+        world.step(COME);
+    }
+    assert_ne!(world.gateway.about().run, run, "labels and numbers begin anew");
+    let first = world.next;
+    world.run(100);
+    for _ in 0..20 {
+        world.step(0);
+    }
+    assert_eq!(world.check(first), (world.next - first) as usize);
+    assert_eq!([0, 1].map(|link| world.device.wrong(link)), [0, 0], "nobody is blamed");
+}
+
+#[test]
+fn packets_of_all_lengths_pass_and_longer_ones_are_refused() {
+    let mut world = World::joined(Sending { queue: None, ..Sending::default() }, honest);
+    let mut lengths = Vec::new();
+    for length in 0..=world.mtu + 8 {
+        world.gateway.push(0, &vec![0x45; length], world.now);
+        if length % 8 == 0 {
+            world.now += Duration::from_millis(1);
+            let (now, run) = (world.now, world.gateway.about().run);
+            for link in 0..2 {
+                let mut out = Vec::new();
+                while world.gateway.poll_transmit(link, now, &mut out) {
+                    let Some(Frame::Coded { run: of, packet }) = Frame::decode(&out) else {
+                        panic!("coded");
+                    };
+                    assert!(of == run && Packet::decode(packet).is_ok());
+                    assert_eq!(wire::tag(packet).map(|tag| tag.len()), Some(4));
+                    world.device.receive(link, Frame::decode(&out).unwrap(), now);
+                    out.clear();
+                }
+            }
+            world.device.handle_timeout(now);
+            world.device.deliver(|packet| lengths.push(packet.len()));
+        }
+    }
+    world.device.handle_timeout(world.now + Duration::from_secs(1));
+    world.device.deliver(|packet| lengths.push(packet.len()));
+    assert_eq!(lengths, (0..=world.mtu).collect::<Vec<_>>());
+    let counters = world.gateway.counters();
+    let refused = counters.iter().find(|counter| counter.name == "packets_full").unwrap();
+    assert_eq!(refused.value, 8);
+}
