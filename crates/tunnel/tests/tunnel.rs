@@ -6,14 +6,16 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ring::hmac;
 use support::{DEVICE_V4, DEVICE_V6, GATEWAY_V4, GATEWAY_V6, PATIENCE, World, alone, ip, link};
 use weftline_core::Bitrate;
 use weftline_judged::verdict;
 use weftline_lab::testbed::Testbed;
 use weftline_link::RateTrace;
-use weftline_tunnel::{Pace, Scheme, Sending, Status};
+use weftline_tunnel::{Pace, Scheme, SecretKey, Sending, Status};
 
 const DELAY: Duration = Duration::from_millis(5);
 
@@ -302,6 +304,57 @@ fn junk_is_counted_and_dropped_and_harms_nobody() {
     transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
 }
 
+/// The first message of a stranger who knows the gateway's public key: all but the proof.
+fn opening_of_a_stranger(gateway: &SecretKey, number: u32) -> Vec<u8> {
+    let digits = gateway.public().to_string();
+    let digits = digits.strip_prefix("public:").unwrap().as_bytes();
+    let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap();
+    let key: Vec<u8> = digits.chunks_exact(2).map(byte).collect();
+    let mac = hmac::Key::new(hmac::HMAC_SHA256, &[b"weftline cotag mac", &key[..]].concat());
+    let mut opening = vec![7; 1 + 4 + 8 + 96];
+    opening[0] = 1;
+    opening[1..5].copy_from_slice(&number.to_be_bytes());
+    let mac = hmac::sign(&mac, &opening);
+    opening.extend_from_slice(&mac.as_ref()[..16]);
+    opening.extend_from_slice(&[0; 16]);
+    opening
+}
+
+#[test]
+fn a_flood_from_one_address_or_ten_thousand_keeps_no_node_out() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    world.start();
+    let target = SocketAddr::from(([127, 0, 0, 1], 7100));
+    for addresses in [1_u32, 10_000] {
+        world.aps[0] = None;
+        let before = world.gateway().status().dropped.handshakes;
+        let stop = AtomicBool::new(false);
+        let World { testbed, keys, .. } = &world;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let send = |number: u32| {
+                    let [_, a, b, c] = (number % addresses + 0x0001_0001).to_be_bytes();
+                    let socket = UdpSocket::bind(SocketAddr::from(([127, a, b, c], 0)))?;
+                    socket.send_to(&opening_of_a_stranger(&keys.gateway, number), target)
+                };
+                let flood = || (0..u32::MAX).take_while(|_| !stop.load(Ordering::Relaxed));
+                testbed.server.run(|| flood().try_for_each(|number| send(number).map(drop)))
+            });
+            let flooded = |status: &Status| status.dropped.handshakes > before + 1_000;
+            world.gateway().wait_for("the flood", flooded);
+            let ap = world.start_ap(0);
+            let up =
+                |status: &Status| status.links.iter().any(|link| link.name == "mmwave" && link.up);
+            world.gateway().wait_for("the access point is in", up);
+            world.device().wait_for("and the device's link", up);
+            transfer(testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+            stop.store(true, Ordering::Relaxed);
+            drop(ap);
+        });
+    }
+}
+
 #[test]
 fn what_was_recorded_or_changed_on_the_way_is_dropped() {
     let _alone = alone();
@@ -329,13 +382,12 @@ fn what_was_recorded_or_changed_on_the_way_is_dropped() {
 /// Somebody on the way who sends every tenth datagram twice, and every tenth once more with a bit
 /// changed.
 struct Relay {
-    stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    stop: std::sync::Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Relay {
     fn start(socket: UdpSocket, far: SocketAddr) -> Self {
-        use std::sync::atomic::{AtomicBool, Ordering};
         let stop = std::sync::Arc::new(AtomicBool::new(false));
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let wanted = std::sync::Arc::clone(&stop);
@@ -370,7 +422,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(std::thread::JoinHandle::join);
     }
 }
@@ -381,7 +433,7 @@ fn a_wrong_key_keeps_out_and_leaves_the_others_alone() {
     let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
     world.start();
     // A device with a key of its own, and one with the device's, beside the device.
-    let stranger = world.start_second_device(&weftline_tunnel::SecretKey::generate().unwrap());
+    let stranger = world.start_second_device(&SecretKey::generate().unwrap());
     transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
     world.ap(0).wait_for("the stranger is counted", |status| status.dropped.handshakes > 0);
     assert!(stranger.status().links.iter().all(|link| !link.up));
