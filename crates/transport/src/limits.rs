@@ -445,6 +445,7 @@ mod tests {
         let (flood, other) = (source("192.0.2.1"), source("192.0.2.2"));
         // Behind its own address, too: who is quick there comes in.
         let slow: Vec<_> = (0..4).map(|_| admission.handshake(flood)).collect();
+        assert_eq!(admission.counts().handshakes, 3, "one source's, though there is room for more");
         let first = admission.handshake(other);
         let second = admission.handshake(other);
         assert_eq!(slow.iter().map(is_given_up).collect::<Vec<_>>(), [true, true, false, false]);

@@ -252,38 +252,3 @@ async fn an_interface_is_a_path() {
     })
     .await;
 }
-
-/// Resident memory of this process, KiB.
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_path_may_flap_a_thousand_times() {
-    const FLAPS: usize = 1000;
-    let (mut server, client, relay) = behind_relay(Security::Plain).await;
-    patiently(async {
-        let mut connection = client.connect().await.unwrap();
-        let mut events = connection.events();
-        let mut peer = server.accept().await;
-        let mut settled = 0;
-        for flap in 0..FLAPS {
-            relay.cut();
-            relay.mend();
-            transfer(&mut peer, &mut connection, &pattern(20_000, flap as u64)).await;
-            event(&mut events, "two", |k| matches!(k, PathEventKind::Up { .. })).await;
-            if flap == FLAPS / 10 {
-                settled = resident_kib();
-            }
-        }
-        // The other tests of this program have their share in it; a subflow's buffers alone, kept
-        // each time, would make 230 MB.
-        let grown = resident_kib().saturating_sub(settled);
-        assert!(grown < 64 << 10, "{FLAPS} flaps cost {grown} KiB");
-        let stats = connection.stats().session;
-        assert!(stats.paths.len() == 2 && stats.paths.values().any(|p| p.lost_subflows >= 900));
-    })
-    .await;
-}
