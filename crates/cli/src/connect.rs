@@ -38,102 +38,109 @@ pub(crate) struct ConnectArgs {
     /// The server, such as 192.0.2.1:7000; once for all paths, or once for each in their order
     #[arg(long, value_name = "ADDR", num_args = 1..)]
     server: Vec<String>,
-    /// A path: a name of your choice and the interface or local address it leaves through. Options
-    /// of a path follow after commas: role=active|backup|metered, cap=20Mbps, congestion=bbr
-    #[arg(long, value_name = "NAME=IFACE|ADDR[,OPTION=VALUE]", num_args = 1..)]
+    /// A path: a name of your choice and the interface or local address it leaves through
+    ///
+    /// Options of a path follow after commas: role=active|backup|metered, cap=20Mbps,
+    /// congestion=bbr. `auto` stands for every other interface that has a default route, each under
+    /// its own name.
+    #[arg(long, value_name = "NAME=VIA", num_args = 1..)]
     path: Vec<String>,
-    /// Where to take TCP connections, such as 127.0.0.1:8080, or fd:NAME for a socket that systemd
-    /// passes; more, each with a scheduler of its own, as [[forwards]] in a configuration file
+    /// Where to take TCP connections, such as 127.0.0.1:8080
+    ///
+    /// fd:NAME is a socket that systemd passes. A configuration file may have several addresses,
+    /// each with a scheduler of its own, as [[forwards]].
     #[arg(long, value_name = "ADDR")]
     listen: Option<Place>,
-    /// Where to offer a SOCKS 5 proxy, such as 127.0.0.1:1080 or fd:NAME; the server has --socks
+    /// Where to offer a SOCKS 5 proxy, such as 127.0.0.1:1080; the server needs --socks
     #[arg(long, value_name = "ADDR", conflicts_with = "listen")]
     socks: Option<Place>,
     /// A file of user:password lines: only these may use the SOCKS proxies [default: whoever
     /// reaches them]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     socks_users: Option<PathBuf>,
     /// How bytes are spread over the paths, see `weftline list schedulers` [default: earliest]
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// The kernel's congestion control on every path, both directions; auto: each end uses bbr
-    /// where it may, else its system's [default: auto]
+    /// The kernel's congestion control on every path, in both directions [default: auto]
+    ///
+    /// With auto each end uses bbr where it may, else its system's.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// The transmission window of fbdt [default: 1MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     window: Option<String>,
-    /// Leave out paths that cannot deliver within this time, such as 50ms, but to rescue what
-    /// others are late with [default: every path contributes]
-    #[arg(long, value_name = "DURATION")]
+    /// Give new data only to paths that deliver within this time, such as 50ms; the others only
+    /// send again what is late [default: every path contributes]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     latency: Option<String>,
     /// Rules to switch off, for ablations: of earliest and fbdt reinject, copy-late, spare-far,
     /// copy-last; of fbdt-strict wait-acks, wait-round-trip, send-again
-    #[arg(long, value_name = "RULE,…")]
+    #[arg(long, value_name = "RULE,…", hide_short_help = true)]
     without: Option<String>,
     /// The path that sends forward [default: the nearest]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     forward_path: Option<String>,
     /// Accept the server with this fingerprint (it prints it at start)
     #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca")]
     fingerprint: Option<String>,
     /// Accept servers with a certificate from these authorities (PEM)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     ca: Option<PathBuf>,
     /// The name the certificate must be issued to [default: the host of --server]
-    #[arg(long, value_name = "NAME", requires = "ca")]
+    #[arg(long, value_name = "NAME", requires = "ca", hide_short_help = true)]
     server_name: Option<String>,
     /// This client's certificate (PEM), for servers with --client-ca; needs --key
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
     cert: Option<PathBuf>,
     /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
     key: Option<PathBuf>,
     /// A file with the secret that the server wants
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// No encryption and no authentication: for measurements on networks of your own
-    #[arg(long, conflicts_with_all = ["fingerprint", "ca", "cert", "key"])]
+    #[arg(long, conflicts_with_all = ["fingerprint", "ca", "cert", "key"], hide_short_help = true)]
     insecure_plaintext: bool,
     /// Connections kept ready ahead of use [default: 2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     ready: Option<usize>,
     /// Most memory of a connection for received bytes, and again for bytes to send
     /// [default: 256MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_memory: Option<String>,
     /// Most memory of all connections together [default: half of the machine's]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_total_memory: Option<String>,
     /// How long a connection lives without any path [default: 30s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     grace: Option<String>,
     /// How long a connection lives when the other end does not answer any more [default: 45s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     idle_timeout: Option<String>,
     /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
     /// ends them at once [default: 30s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     drain: Option<String>,
     /// Where `weftline status` can ask how the daemon is, or none [default: a socket in
     /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
-    #[arg(long, value_name = "PATH|none")]
+    #[arg(long, value_name = "PATH|none", hide_short_help = true)]
     control: Option<Control>,
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: whoever reaches it may
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// A directory to which each connection writes its events and measurements
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     qlog: Option<PathBuf>,
     /// What a line of the log looks like [default: text]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
     /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
     /// [default: what RUST_LOG says, else info]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     log_level: Option<String>,
-    /// A TOML file with any of these options by their long names, and [[paths]] and [[forwards]];
-    /// read again on SIGHUP
+    /// A TOML file with any of these options by their long names
+    ///
+    /// It may have [[paths]] and [[forwards]], too, and is read again on SIGHUP.
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     config: Option<PathBuf>,
@@ -252,15 +259,17 @@ impl ConnectArgs {
         }
         if self.path.is_empty() && self.paths.is_empty() {
             let example = "--path wifi=wlan0 --path lte=wwan0";
-            return Err(Failure::wrong_use(format!("no path given; give them like {example}")));
+            return Err(Failure::wrong_use(format!(
+                "no path given; give them like {example}, or --path auto"
+            )));
         }
         let mut builder = Client::builder();
         for server in &self.server {
             let server: ServerAddr = server.parse().map_err(Failure::wrong_use)?;
             builder = builder.server(server);
         }
-        for path in &self.path {
-            builder = builder.path(provided(paths::parse(path)?)?);
+        for path in paths::parse_all(&self.path)? {
+            builder = builder.path(provided(path)?);
         }
         for path in &self.paths {
             builder = builder.path(provided(path.path()?)?);

@@ -7,7 +7,7 @@ use clap::{Command, Subcommand};
 use clap_complete::Shell;
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{help, output};
 
 /// What can be made.
 #[derive(Debug, Subcommand)]
@@ -17,6 +17,8 @@ pub(crate) enum GenerateCommand {
         /// The directory, made if it is not there
         dir: PathBuf,
     },
+    /// Print what --help says of every command, as one page of Markdown
+    Commands,
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -32,6 +34,7 @@ pub(crate) fn run(what: GenerateCommand, mut program: Command) -> Result<(), Fai
             std::fs::create_dir_all(&dir).map_err(wrong)?;
             clap_mangen::generate_to(program, &dir).map_err(wrong)
         }
+        GenerateCommand::Commands => output::print(&help::page()),
         GenerateCommand::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut program, "weftline", &mut text);

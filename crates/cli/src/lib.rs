@@ -7,10 +7,12 @@ mod congestion;
 mod connect;
 mod cotag;
 mod daemon;
+mod default_routes;
 mod failure;
 #[doc(hidden)]
 pub mod fuzz;
 mod generate;
+mod help;
 mod lab;
 mod list;
 mod listeners;
@@ -32,7 +34,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 
 use failure::Failure;
 
@@ -84,7 +86,7 @@ enum Command {
         /// What to list
         what: list::What,
     },
-    /// Make manual pages and shell completions
+    /// Make manual pages, shell completions and the page of commands
     #[command(subcommand)]
     Generate(generate::GenerateCommand),
     /// One end of a lab run, started by the lab
@@ -101,7 +103,8 @@ const VERSION: &str = env!("WEFTLINE_VERSION");
 /// Does what the process's arguments say. Returns its exit status: 0 done, 1 failed, 2 wrong use,
 /// 3 not possible here, 4 done with runs that do not count.
 pub fn run() -> ExitCode {
-    let command = match Cli::try_parse() {
+    let parsed = help::program().try_get_matches();
+    let command = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli.command,
         Err(error) => return usage(&error),
     };
@@ -130,7 +133,7 @@ fn obey(command: Command) -> Result<(), Failure> {
             output::print(&format!("{}\n", page.display()))
         }
         Command::List { what } => list::run(what),
-        Command::Generate(what) => generate::run(what, Cli::command()),
+        Command::Generate(what) => generate::run(what, help::program()),
         Command::LabEndpoint { args } => lab::endpoint(&args),
     }
 }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use weftline::{Bind, PathConfig, Role};
 use weftline_core::{Bitrate, RateCap};
 
+use crate::default_routes;
 use crate::failure::Failure;
 
 /// A path as a table of a configuration file.
@@ -31,6 +32,35 @@ impl PathTable {
             }
         }
         Ok(path)
+    }
+}
+
+/// Every other interface with a default route.
+const AUTO: &str = "auto";
+
+/// The paths as they stand on the command line, checked to be there; `auto` as the interfaces that it
+/// stands for.
+pub(crate) fn parse_all(texts: &[String]) -> Result<Vec<PathConfig>, Failure> {
+    let named = texts.iter().filter(|text| *text != AUTO);
+    let mut paths = named.map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
+    if paths.len() < texts.len() {
+        add_interfaces(&mut paths, default_routes::interfaces());
+    }
+    if paths.is_empty() && !texts.is_empty() {
+        let message = "no interface has a default route for --path auto; name the paths, such as \
+                       wifi=wlan0, or see 'ip route'";
+        return Err(Failure::wrong_use(message));
+    }
+    Ok(paths)
+}
+
+/// Adds a path for each interface that has none.
+fn add_interfaces(paths: &mut Vec<PathConfig>, interfaces: Vec<String>) {
+    for interface in interfaces {
+        let bind = Bind::Interface(interface.clone());
+        if !paths.iter().any(|path| path.bind == bind) {
+            paths.push(PathConfig::new(&interface, bind));
+        }
     }
 }
 
@@ -104,6 +134,15 @@ mod tests {
         let wanted = wanted.role(Role::Metered).cap(Bitrate::mbps(20)).congestion("cubic");
         assert_eq!(path, wanted);
         assert_eq!(parse("lte=127.0.0.2").unwrap().policy, weftline::PathPolicy::default());
+    }
+
+    #[test]
+    fn interfaces_join_the_paths_that_are_named() {
+        let interface = |name: &str| PathConfig::new(name, Bind::Interface(name.to_owned()));
+        let mut paths = vec![PathConfig::new("lte", Bind::Interface("wwan0".to_owned()))];
+        add_interfaces(&mut paths, vec!["wlan0".to_owned(), "wwan0".to_owned()]);
+        assert_eq!(paths.iter().map(|path| &*path.name).collect::<Vec<_>>(), ["lte", "wlan0"]);
+        assert_eq!(paths[1], interface("wlan0"));
     }
 
     #[test]

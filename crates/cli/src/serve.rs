@@ -27,87 +27,91 @@ use crate::signals::{Reload, log_nothing_to_reload};
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ServeArgs {
-    /// Addresses to listen on, such as 0.0.0.0:7000 (port 0: one of the system's choice), besides
-    /// the sockets that systemd passes
+    /// Addresses to listen on, such as 0.0.0.0:4433, besides the sockets that systemd passes
+    ///
+    /// With port 0 the system chooses one.
     #[arg(long, value_name = "ADDR", num_args = 1..)]
     listen: Vec<SocketAddr>,
     /// Where clients join further paths to the connections of this server, for several servers
     /// behind one name or balancer: an address of this one alone, as clients see it, which is not
     /// checked; up to 4; read again on SIGHUP [default: clients join where they connected]
-    #[arg(long, value_name = "ADDR", num_args = 1..)]
+    #[arg(long, value_name = "ADDR", num_args = 1.., hide_short_help = true)]
     join_address: Vec<SocketAddr>,
     /// Where each connection is forwarded to, such as 127.0.0.1:80
     #[arg(long, value_name = "ADDR")]
     forward: Option<String>,
-    /// Forward each connection to where the client says: its connect has --socks. Needs
-    /// --token-file or --client-ca, as whoever may connect may go anywhere from here
+    /// Forward each connection to where the client says (connect --socks)
+    ///
+    /// It needs --token-file or --client-ca, because a client may go anywhere from here.
     #[arg(long, conflicts_with = "forward")]
     socks: bool,
     /// A certificate chain (PEM) instead of the self-made one; needs --key
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
     cert: Option<PathBuf>,
     /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
     key: Option<PathBuf>,
     /// Where the self-made certificate is kept [default: /var/lib/weftline for root, else
     /// weftline in $XDG_STATE_HOME or ~/.local/state]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
-    /// A file with the secrets of the clients that are let in, one a line, each of 16 characters or
-    /// more, with or without a name and a colon before it; read again on SIGHUP
+    /// A file with the secrets of the clients that are let in, one a line
+    ///
+    /// A secret has 16 characters or more; a name and a colon may stand before it. The file is read
+    /// again on SIGHUP.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Authorities (PEM) of which clients must have a certificate
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     client_ca: Option<PathBuf>,
     /// No encryption and no authentication: for measurements on networks of your own
-    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "state_dir"])]
+    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "state_dir"], hide_short_help = true)]
     insecure_plaintext: bool,
     /// Congestion controls to load into the kernel for clients that ask for them, besides those it
     /// has: compound, lia, olia, balia (needs root)
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', hide_short_help = true)]
     congestion: Vec<String>,
     /// The only congestion controls that clients may choose, such as bbr,cubic; read again on SIGHUP
     /// [default: all that this machine has]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', hide_short_help = true)]
     allow_congestion: Option<Vec<String>>,
     /// Most memory of a connection for received bytes, and again for bytes to send
     /// [default: 256MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_memory: Option<String>,
     /// Most memory of all connections together [default: half of the machine's]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_total_memory: Option<String>,
     /// Most connections at once; one client, and one address, may have a quarter of them
     /// [default: 4096]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     max_connections: Option<NonZeroUsize>,
     /// How long a connection lives without any path [default: 30s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     grace: Option<String>,
     /// How long a connection lives when the other end does not answer any more [default: 45s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     idle_timeout: Option<String>,
     /// How long connections under way may go on after the first SIGTERM or SIGINT; a second one
     /// ends them at once [default: 30s]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
     drain: Option<String>,
     /// Where `weftline status` can ask how the daemon is, or none [default: a socket in
     /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
-    #[arg(long, value_name = "PATH|none")]
+    #[arg(long, value_name = "PATH|none", hide_short_help = true)]
     control: Option<Control>,
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: whoever reaches it may
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// A directory to which each connection writes its events and measurements
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     qlog: Option<PathBuf>,
     /// What a line of the log looks like [default: text]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
     /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
     /// [default: what RUST_LOG says, else info]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     log_level: Option<String>,
     /// A TOML file with any of these options by their long names; read again on SIGHUP
     #[arg(long, value_name = "FILE")]

@@ -1,18 +1,24 @@
 //! What the tests ask of the command line: they hold the documents to it. Not for use otherwise.
 
+use clap::Parser as _;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser as _};
 
 use crate::lab::LabCommand;
 use crate::sim::SimCommand;
-use crate::{Cli, Command};
+use crate::{Cli, Command, help};
 
 /// The program's commands and options.
 #[must_use]
 pub fn command() -> clap::Command {
-    let mut command = Cli::command();
+    let mut command = help::program();
     command.build();
     command
+}
+
+/// An example for each command: its name after `weftline`, and the example.
+#[must_use]
+pub fn examples() -> &'static [(&'static str, &'static str)] {
+    &help::EXAMPLES
 }
 
 /// How the parser calls what is missing.

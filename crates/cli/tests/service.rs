@@ -345,7 +345,7 @@ fn a_client_takes_each_socket_by_its_name_and_a_single_one_without() {
     client.logs("the socket 'video' was passed and is not used; --listen fd:video");
     std::fs::write(&config, "listen = 'fd:mail'\n").unwrap();
     let client = activated(&args, &both);
-    client.logs("fd:mail: no socket like this was passed to the program (passed: video, web)");
+    client.logs("fd:mail: no socket of this name was passed to the program (passed: video, web)");
     assert_eq!(client.end().0, Some(2));
 }
 

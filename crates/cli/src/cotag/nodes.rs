@@ -49,33 +49,33 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "PREFIX")]
     address: Vec<String>,
     /// Send packets as they are, each once over whichever link has room, without coding
-    #[arg(long, conflicts_with = "dense")]
+    #[arg(long, conflicts_with = "dense", hide_short_help = true)]
     plain: bool,
     /// Send combinations only, not packets as they are first
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     dense: bool,
     /// Hold packets back until their interval is over, as COTAG does; without, they go on as they
     /// come, and only what is redundant waits
-    #[arg(long, conflicts_with_all = ["plain", "dense"])]
+    #[arg(long, conflicts_with_all = ["plain", "dense"], hide_short_help = true)]
     store_and_forward: bool,
     /// T: packets that come within it are coded together [default: 2ms]
     #[arg(long, value_name = "DURATION")]
     interval: Option<String>,
     /// The most packets of a generation, G; each costs a byte in every packet [default: 32]
-    #[arg(long, value_name = "PACKETS")]
+    #[arg(long, value_name = "PACKETS", hide_short_help = true)]
     generation: Option<u8>,
     /// The most redundant packets, in percent of the others [default: 100]
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", hide_short_help = true)]
     redundancy: Option<u32>,
     /// The most packets that each node holds [default: 4096]
-    #[arg(long, value_name = "PACKETS")]
+    #[arg(long, value_name = "PACKETS", hide_short_help = true)]
     buffer: Option<u32>,
     /// The least MTU of all links between nodes [default: 1500]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", hide_short_help = true)]
     link_mtu: Option<u16>,
     /// No encryption, and no authentication but of handshakes: for measurements on networks of
     /// your own; at all nodes or none
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     insecure_plaintext: bool,
     /// Print a line of statistics a second
     #[arg(long)]
@@ -84,11 +84,11 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
     /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
     /// [default: what RUST_LOG says, else info]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     log_level: Option<String>,
     /// A TOML file with any of these options by their long names
     #[arg(long, value_name = "FILE")]
@@ -124,7 +124,7 @@ pub(crate) struct ApArgs {
     rate: Option<String>,
     /// No encryption, and no authentication but of handshakes: for measurements on networks of
     /// your own; at all nodes or none
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     insecure_plaintext: bool,
     /// Print a line of statistics a second
     #[arg(long)]
@@ -133,11 +133,11 @@ pub(crate) struct ApArgs {
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
     /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
     /// [default: what RUST_LOG says, else info]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     log_level: Option<String>,
     /// A TOML file with any of these options by their long names
     #[arg(long, value_name = "FILE")]
@@ -185,7 +185,7 @@ pub(crate) struct DeviceArgs {
     uplink: Option<UplinkArg>,
     /// No encryption, and no authentication but of handshakes: for measurements on networks of
     /// your own; at all nodes or none
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     insecure_plaintext: bool,
     /// Print a line of statistics a second
     #[arg(long)]
@@ -194,11 +194,11 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
     /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
     /// [default: what RUST_LOG says, else info]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     log_level: Option<String>,
     /// A TOML file with any of these options by their long names
     #[arg(long, value_name = "FILE")]

@@ -55,7 +55,13 @@ pub(crate) async fn open_with(
     collector: Box<dyn Collector>,
     address: SocketAddr,
 ) -> Result<(), Failure> {
-    let wrong = |error: std::io::Error| Failure::failed(format!("--metrics {address}: {error}"));
+    let wrong = |error: std::io::Error| {
+        let remedy = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "stop the program that has it, or choose another port",
+            _ => "choose an address of this machine, such as 127.0.0.1:9470",
+        };
+        Failure::failed(format!("--metrics {address}: {error}; {remedy}"))
+    };
     let listener = TcpListener::bind(address).await.map_err(wrong)?;
     let address = listener.local_addr().map_err(wrong)?;
     if !address.ip().is_loopback() {

@@ -83,7 +83,7 @@ impl Place {
                 let names: Vec<&str> = passed.iter().map(|one| one.name.as_str()).collect();
                 let problem = if one.is_some() { "more than one socket" } else { "no socket" };
                 Err(Failure::wrong_use(format!(
-                    "{self}: {problem} like this was passed to the program (passed: {})",
+                    "{self}: {problem} of this name was passed to the program (passed: {})",
                     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
                 )))
             }

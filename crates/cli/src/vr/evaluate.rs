@@ -48,7 +48,7 @@ pub(crate) struct EvaluateArgs {
     concealment: Vec<String>,
     /// How viewports are drawn: nearest (a pixel is the frame's nearest one) or mixed (each from
     /// four, as graphics processors do)
-    #[arg(long, value_enum, default_value_t = Viewport::Nearest)]
+    #[arg(long, value_enum, default_value_t = Viewport::Nearest, hide_short_help = true)]
     viewport: Viewport,
     #[command(flatten)]
     heads: HeadArgs,
@@ -56,7 +56,7 @@ pub(crate) struct EvaluateArgs {
     #[arg(short, long, value_name = "DIR", alias = "output")]
     out: Option<PathBuf>,
     /// Draw viewports for the report, too; wants ffmpeg and the packages' sources beside them
-    #[arg(long, requires = "out")]
+    #[arg(long, requires = "out", hide_short_help = true)]
     pictures: bool,
     /// One JSON object per session on standard output and nothing else
     #[arg(long)]

@@ -21,20 +21,26 @@ pub(super) struct HeadArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     heads: Vec<PathBuf>,
     /// Their format: avtrack360, corbillon2017, csv or nasrabadi2019
-    #[arg(long, value_name = "NAME", requires = "heads", default_value = "csv")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "heads",
+        default_value = "csv",
+        hide_short_help = true
+    )]
     heads_format: String,
     /// Which video's motion to take for all packages [default: that of the package's name, or the
     /// only one]
-    #[arg(long, value_name = "NAME", requires = "heads")]
+    #[arg(long, value_name = "NAME", requires = "heads", hide_short_help = true)]
     heads_video: Option<String>,
     /// How many viewers are scored
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub(super) viewers: usize,
     /// How many other synthetic viewers P(t) is made of; of recorded ones it is all the others
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, hide_short_help = true)]
     fit_viewers: usize,
     /// Seed of synthetic viewers, and of the choice among recorded ones
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true)]
     heads_seed: u64,
 }
 

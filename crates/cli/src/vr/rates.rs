@@ -29,20 +29,26 @@ pub(super) struct RateArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "scenario")]
     rates: Option<PathBuf>,
     /// Constant rates of the content instead
-    #[arg(long, value_name = "R,…", value_delimiter = ',', conflicts_with_all = ["scenario", "rates", "rate_scale"])]
+    #[arg(long, value_name = "R,…", value_delimiter = ',', conflicts_with_all = ["scenario", "rates", "rate_scale"], hide_short_help = true)]
     rates_mbps: Vec<f64>,
     /// By what rates are multiplied to fit the content [default: so that the fastest mean is to the
     /// finest encodings as 1920 to 4370, the paper's]
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     rate_scale: Option<f64>,
     /// How many runs of each, with seeds from 1 on
     #[arg(long, value_name = "N", default_value_t = 4)]
     seeds: u64,
     /// Seconds of rates before the first GoP, which a server has seen
-    #[arg(long = "warmup", value_name = "SECONDS", alias = "warm-up", default_value_t = 20)]
+    #[arg(
+        long = "warmup",
+        value_name = "SECONDS",
+        alias = "warm-up",
+        default_value_t = 20,
+        hide_short_help = true
+    )]
     pub(super) warm_up: usize,
     /// The congestion control
-    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    #[arg(long, value_name = "NAME", default_value = "cubic", hide_short_help = true)]
     congestion: String,
 }
 

@@ -11,6 +11,7 @@ mod check;
 mod common;
 mod machines;
 mod markdown;
+mod reference;
 mod shell;
 
 use std::fs;
@@ -236,13 +237,15 @@ fn what_the_text_names_exists() {
     std::env::set_current_dir(root()).unwrap();
     let mut options = Vec::new();
     collect_options(&weftline_cli::usage::command(), &mut options);
+    let scripts = scripts();
     let mut wrong = Vec::new();
     for document in documents() {
         for (line, span) in document.code_spans() {
             let first = span.split([' ', '=']).next().unwrap_or_default();
             let place = format!("{}:{line}: {span}", document.name);
             if let Some(name) = first.strip_prefix("--").filter(|name| !name.is_empty()) {
-                if !options.iter().any(|one| one == name) && !FOREIGN.contains(&first) {
+                let ours = options.iter().any(|one| one == name) || scripts.contains(first);
+                if !ours && !FOREIGN.contains(&first) {
                     wrong.push(format!("{place}: no command has this option"));
                 }
             } else if document.name != "docs/protocol.md" && !span.contains(['|', '[', '(']) {
@@ -258,6 +261,12 @@ fn what_the_text_names_exists() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The text of all scripts, which have options of their own.
+fn scripts() -> String {
+    let files = fs::read_dir(root().join("scripts")).unwrap();
+    files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
 fn collect_options(command: &clap::Command, options: &mut Vec<String>) {

@@ -39,23 +39,23 @@ pub(crate) struct PlayArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "viewer")]
     head: Option<PathBuf>,
     /// Its format: csv, avtrack360, corbillon2017, nasrabadi2019
-    #[arg(long, value_name = "NAME", default_value = "csv")]
+    #[arg(long, value_name = "NAME", default_value = "csv", hide_short_help = true)]
     heads_format: HeadFormat,
     /// Which viewer of the file, if there are several
-    #[arg(long, value_name = "NAME", requires = "head")]
+    #[arg(long, value_name = "NAME", requires = "head", hide_short_help = true)]
     head_viewer: Option<String>,
     /// The synthetic viewer of this number instead
     #[arg(long, value_name = "N", default_value_t = 1)]
     viewer: u32,
     /// The angle that the viewport spans, both ways, in degrees
-    #[arg(long, value_name = "DEGREES", default_value_t = 100.0)]
+    #[arg(long, value_name = "DEGREES", default_value_t = 100.0, hide_short_help = true)]
     fov: f64,
     /// Write a line for each GoP to this file: CSV, or JSON if its name ends in .jsonl; - for
     /// standard output
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// Keep the tiles that arrive, as files like those of a package
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     save: Option<PathBuf>,
     /// One JSON object on standard output and nothing else
     #[arg(long)]
@@ -65,21 +65,27 @@ pub(crate) struct PlayArgs {
     scheduler: String,
     /// The kernel's congestion control, both directions [default: auto over weftline's paths, else
     /// the system's]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     congestion: Option<String>,
     /// What carries the stream: weftline, or for comparison mptcp or tcp as the server has it
-    #[arg(long, value_name = "NAME", default_value = "weftline", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "weftline",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
     transport: Transport,
     /// How long the stream may be without a path, or silent, before it is given up
-    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    #[arg(long, value_name = "DURATION", default_value = "10s", hide_short_help = true)]
     grace: String,
     #[command(flatten)]
     trust: TrustArgs,
     /// What a line of the log on standard error looks like [default: text]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
     /// What is logged there [default: what RUST_LOG says, else info]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     log_level: Option<String>,
 }
 
@@ -90,22 +96,22 @@ struct TrustArgs {
     #[arg(long, value_name = "sha256:HEX", conflicts_with = "ca")]
     fingerprint: Option<String>,
     /// Accept servers with a certificate from these authorities (PEM)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     ca: Option<PathBuf>,
     /// The name the certificate must be issued to [default: the host of --server]
-    #[arg(long, value_name = "NAME", requires = "ca")]
+    #[arg(long, value_name = "NAME", requires = "ca", hide_short_help = true)]
     server_name: Option<String>,
     /// This player's certificate (PEM), for servers with --client-ca; needs --key
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
     cert: Option<PathBuf>,
     /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
     key: Option<PathBuf>,
     /// A file with the secret that the server wants
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// No encryption and no authentication: for measurements on networks of your own
-    #[arg(long, conflicts_with_all = ["fingerprint", "ca", "cert", "key"])]
+    #[arg(long, conflicts_with_all = ["fingerprint", "ca", "cert", "key"], hide_short_help = true)]
     insecure_plaintext: bool,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     heads: Vec<PathBuf>,
     /// Their format: csv, avtrack360, corbillon2017, nasrabadi2019
-    #[arg(long, value_name = "NAME", default_value = "csv")]
+    #[arg(long, value_name = "NAME", default_value = "csv", hide_short_help = true)]
     heads_format: HeadFormat,
     /// The same from so many synthetic viewers
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -62,25 +62,31 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N")]
     gops: Option<u32>,
     /// What all paths together are taken to carry before anything is known
-    #[arg(long, value_name = "RATE", default_value = "10Mbps")]
+    #[arg(long, value_name = "RATE", default_value = "10Mbps", hide_short_help = true)]
     start_rate: Bitrate,
     /// What carries the streams: weftline, or for comparison mptcp or tcp, which are plaintext and
     /// want --insecure-plaintext
-    #[arg(long, value_name = "NAME", default_value = "weftline", hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "weftline",
+        hide_possible_values = true,
+        hide_short_help = true
+    )]
     transport: Transport,
     /// End after so many players have been served
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", hide_short_help = true)]
     players: Option<NonZero<u32>>,
     /// Most players at once
-    #[arg(long, value_name = "N", default_value = "64")]
+    #[arg(long, value_name = "N", default_value = "64", hide_short_help = true)]
     max_players: NonZero<usize>,
     #[command(flatten)]
     security: SecurityArgs,
     /// What a line of the log looks like [default: text]
-    #[arg(long, value_name = "FORMAT", hide_possible_values = true)]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
     /// What is logged [default: what RUST_LOG says, else info]
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
     log_level: Option<String>,
 }
 
@@ -88,22 +94,22 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 struct SecurityArgs {
     /// A certificate chain (PEM) instead of the self-made one; needs --key
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
     cert: Option<PathBuf>,
     /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
     key: Option<PathBuf>,
     /// Where the self-made certificate is kept [default: that of `weftline serve`]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
     /// A file with the secrets of the players that are let in
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Authorities (PEM) of which players must have a certificate
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     client_ca: Option<PathBuf>,
     /// No encryption and no authentication: for measurements on networks of your own
-    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "state_dir"])]
+    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "state_dir"], hide_short_help = true)]
     insecure_plaintext: bool,
 }
 
