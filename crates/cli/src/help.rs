@@ -30,7 +30,8 @@ pub(crate) const EXAMPLES: [(&str, &str); 31] = [
     (
         "cotag gateway",
         "weftline cotag gateway --key gateway.key --listen 0.0.0.0:7100 \\
-      --ap mmwave=public:2222… --ap sub6=public:3333… --address 10.9.0.1/24",
+      --ap mmwave=public:2222… --ap sub6=public:3333… --device-key public:4444… \\
+      --address 10.9.0.1/24",
     ),
     (
         "cotag ap",
@@ -39,7 +40,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 31] = [
     ),
     (
         "cotag device",
-        "weftline cotag device --key device.key --address 10.9.0.2/24 \\
+        "weftline cotag device --key device.key --gateway-key public:1111… --address 10.9.0.2/24 \\
       --ap mmwave=192.168.1.1:7200,key=public:2222…,via=wlan0 \\
       --ap sub6=192.168.2.1:7200,key=public:3333…,via=wwan0",
     ),
