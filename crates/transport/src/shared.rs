@@ -3,6 +3,7 @@
 //! The session sits in a mutex that is held for short calls only, never across a system call or an
 //! await: wake-ups are collected under the lock and sent after it.
 
+mod intake;
 mod life;
 mod messages;
 mod stream;
@@ -25,6 +26,7 @@ use weftline_core::session::{
 use weftline_core::wire::PolicyNote;
 use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 
+use self::intake::Intake;
 pub use self::messages::MessageError;
 pub(crate) use self::stream::WriteError;
 use crate::about::{About, ConnectionStatus};
@@ -81,6 +83,7 @@ struct Inner {
     caps: Arc<Caps>,
     /// The connection's part of the process's memory.
     lease: Lease,
+    intake: Intake,
     slots: Vec<Slot>,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -173,6 +176,7 @@ impl Shared {
             life: Life::new(config, grace),
             lease,
             caps,
+            intake: Intake::default(),
             slots: Vec::new(),
             reader: None,
             writer: None,

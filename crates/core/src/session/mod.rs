@@ -263,6 +263,19 @@ impl Session {
         self.control.get(&id).and_then(Control::unanswered_since)
     }
 
+    /// The longest time that a question and its answer took last on a live subflow, or that a question
+    /// has waited for its answer; `None` if there are no subflows, or not all of them have answered one.
+    pub fn round_trip(&self, now: Instant) -> Option<Duration> {
+        let mut longest = None;
+        for subflow in &self.send.subflows {
+            let answered = self.paths.get(&subflow.path())?.ping_rtt?;
+            let asked = self.control.get(&subflow.id()).and_then(|control| control.ping);
+            let waited = asked.map_or(Duration::ZERO, |(_, sent_at)| now.since(sent_at));
+            longest = longest.max(Some(answered.max(waited)));
+        }
+        longest
+    }
+
     // ---- the application ----
 
     /// Takes as much of `data` as there is room for; what was not taken may be offered again after

@@ -44,8 +44,14 @@ impl Inner {
         }
         let wanted = self.session.receive_wanted();
         let has = self.lease.receive();
+        let received = self.session.received();
+        let is_slow = self.intake.note(received, has, || self.session.round_trip(now), now);
+        if is_slow && wanted > has {
+            // By a round trip that may be out of date.
+            self.slots.iter().for_each(|slot| self.session.probe(slot.id, now));
+        }
         // What is promised to peers that say little the others do not get.
-        if wanted > has && self.session.received() >= has / UNUSED_SHARE {
+        if wanted > has && received >= has / UNUSED_SHARE && self.intake.is_fast() {
             let limit = self.lease.grow_receive(wanted);
             if limit > has {
                 self.session.set_receive_limit(limit, now);
