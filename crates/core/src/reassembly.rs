@@ -245,4 +245,14 @@ mod tests {
             prop_assert!(stream.above().is_empty());
         }
     }
+
+    #[test]
+    fn blocks_are_held_until_their_last_byte_is_read() {
+        let mut stream = Reassembly::new();
+        stream.insert(0, &vec![0; 4 * BLOCK as usize]);
+        for (read, left) in [(0, 4), (BLOCK - 1, 4), (1, 3), (2 * BLOCK - 1, 2), (1, 1)] {
+            stream.consume(read);
+            assert_eq!(stream.memory(), left * BLOCK);
+        }
+    }
 }

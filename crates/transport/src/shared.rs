@@ -325,7 +325,7 @@ impl Shared {
     // ---- subflows ----
 
     /// Tells the session of a new subflow; `None` if the connection is over. One that has closed
-    /// while its last subflow was lost still takes a subflow, to say its last acknowledgement.
+    /// still takes a subflow, to say its last acknowledgement, until the peer has closed, too.
     pub(crate) fn attach(
         &self,
         id: SubflowId,
@@ -335,7 +335,7 @@ impl Shared {
         congestion: CongestionInUse,
     ) -> Option<Attached> {
         self.with(|inner, now| {
-            if !inner.life.wants_subflow() || inner.session.subflow_up(id, path, now).is_err() {
+            if !inner.life.takes_subflow() || inner.session.subflow_up(id, path, now).is_err() {
                 return None;
             }
             let wake = Arc::new(Notify::new());

@@ -168,6 +168,12 @@ impl Life {
         !self.is_over || (self.subflows == 0 && self.drains)
     }
 
+    /// Whether a subflow that the peer brings is taken. One that has closed takes it beside those
+    /// it has: the peer may have lost these, and need not have said so.
+    pub const fn takes_subflow(&self) -> bool {
+        !self.is_over || self.drains
+    }
+
     /// How it has ended; told once.
     pub const fn poll_ending(&mut self) -> Option<Ending> {
         self.ending.take()

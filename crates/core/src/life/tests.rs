@@ -126,6 +126,7 @@ fn a_closed_connection_waits_for_a_subflow_to_drain() {
     end.close(at(1));
     assert_eq!(end.life.poll_ending(), Some(Ending::Closed));
     assert_eq!((end.life.phase(), end.life.wants_subflow()), (Phase::Over, false));
+    assert!(end.life.takes_subflow(), "the peer may have lost that which is here");
     end.down(false, at(12));
     assert!(end.life.wants_subflow(), "the peer may not know, and waits as long for a path");
     assert_eq!(end.ends_at(at(19)), None, "it has ended before");
@@ -138,6 +139,7 @@ fn a_peer_that_knows_that_it_is_over_is_not_waited_for() {
     end.close(at(1));
     end.down(true, at(2));
     assert_eq!((end.life.phase(), end.life.wants_subflow()), (Phase::Gone, false));
+    assert!(!end.life.takes_subflow());
 }
 
 #[test]

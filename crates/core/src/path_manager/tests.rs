@@ -62,6 +62,10 @@ struct World {
 
 impl World {
     fn new(paths: Vec<Model>, reserve: &[usize]) -> Self {
+        Self::with(DIAL_TIMEOUT, paths, reserve)
+    }
+
+    fn with(dial_timeout: Duration, paths: Vec<Model>, reserve: &[usize]) -> Self {
         let plan = |index: usize| PathPlan {
             id: PathId(index as u64),
             reserve: reserve.contains(&index),
@@ -69,7 +73,7 @@ impl World {
             rng: crate::rng::Rng::stream(7, &format!("path/{index}")),
         };
         let plans = (0..paths.len()).map(plan).collect();
-        let manager = PathManager::new(plans, TIMEOUT, Some(DIAL_TIMEOUT), Instant::ZERO);
+        let manager = PathManager::new(plans, TIMEOUT, Some(dial_timeout), Instant::ZERO);
         let (coming, attempts, log) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
         Self { manager, paths, now: Instant::ZERO, coming, attempts, log }
     }
@@ -340,6 +344,14 @@ fn one_that_is_over_wants_nothing_until_it_needs_a_path_to_drain() {
     world.manager.set_wanted(true, at(4000));
     world.run(at(4200));
     assert!(world.manager.dark().eq([PathId(0)]));
+}
+
+/// Drivers that do not give a dial up for long.
+#[test]
+fn dials_that_nobody_answers_are_bounded() {
+    let mut world = World::with(60 * DIAL_TIMEOUT, vec![dark(500, 20_000)], &[]);
+    world.run(at(20_000));
+    assert_eq!(world.attempts.len(), MAX_DIALS, "as many as may be");
 }
 
 proptest! {

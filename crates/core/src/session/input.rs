@@ -7,7 +7,7 @@ use crate::wire::Record;
 use crate::{Instant, SubflowId};
 
 /// Answers to pings kept for a subflow that cannot send; more than one is rare.
-const MAX_PONGS: usize = 8;
+pub(super) const MAX_PONGS: usize = 8;
 
 impl Session {
     /// Consumes the complete records at the front of `input`, which arrived on subflow `id`.

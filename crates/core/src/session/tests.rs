@@ -629,3 +629,14 @@ fn what_is_sent_again_is_told_at_once() {
     let told = Event::SentAgain { subflow: other, range: 0..1000, kind: Kind::Reinjection };
     assert_eq!(again(&mut session), [told]);
 }
+
+#[test]
+fn a_peer_that_pings_and_does_not_read_costs_no_memory() {
+    let mut session = session();
+    for number in 0..100 {
+        give(&mut session, &Record::Ping(number)).unwrap();
+    }
+    let records = sent(&mut session, Instant::from_millis(2));
+    let pongs = records.iter().filter(|record| matches!(record, Record::Pong(_))).count();
+    assert_eq!(pongs, input::MAX_PONGS);
+}

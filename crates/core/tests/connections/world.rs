@@ -541,7 +541,7 @@ impl<'a> World<'a> {
             server.life.accepted(now);
             self.server = Some(server);
         }
-        let Some(server) = self.server.as_mut().filter(|server| server.life.wants_subflow()) else {
+        let Some(server) = self.server.as_mut().filter(|server| server.life.takes_subflow()) else {
             self.say(conn, SERVER, Packet::Refused);
             return self.close(conn, SERVER);
         };
@@ -581,7 +581,7 @@ impl<'a> World<'a> {
                 if let Some(subflow) = attempt.subflow
                     && !client.node.subs.contains_key(&subflow)
                 {
-                    if !client.node.life.wants_subflow() {
+                    if !client.node.life.takes_subflow() {
                         client.manager.handle_failed(id, Failure::Temporary, now);
                         return self.close(conn, CLIENT);
                     }
