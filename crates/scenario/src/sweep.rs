@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::Table as Toml;
@@ -267,7 +268,7 @@ impl Sweep {
         if self.count().is_none_or(|count| count > MAX_CASES) {
             return Err(table.error(format!("makes more than {MAX_CASES} runs; split it")));
         }
-        let first = self.cases().next().expect("no list of a sweep is empty");
+        let first = self.cases_in(0..1).next().expect("no list of a sweep is empty");
         first.map(drop)
     }
 
@@ -326,18 +327,31 @@ impl Sweep {
 
     /// How many runs there are without those of schemes whose path is left out.
     fn exact_len(&self) -> usize {
-        let per_scheme = self.congestions.len() * self.seeds.len();
-        let runs = |number| {
-            let choice = self.choice(number);
-            let mut table = choice.base.table.clone();
-            let without = choice.paths().and_then(|(value, _)| edit::keep(&mut table, value).ok());
-            self.schemes_without(&without.unwrap_or_default()).count() * per_scheme
-        };
-        let swept = self.grid.iter().map(|setting| &setting.key);
-        match swept.chain(self.random.iter().flat_map(Random::keys)).any(|key| key == PATHS) {
-            true => (0..self.variants()).map(runs).sum(),
-            false => self.variants() * self.schemes.len() * per_scheme,
+        match self.leaves_paths_out() {
+            true => (0..self.variants()).map(|number| self.runs_of(number)).sum(),
+            false => self.count().unwrap_or(0),
         }
+    }
+
+    /// Whether the number of paths is swept.
+    fn leaves_paths_out(&self) -> bool {
+        let swept = self.grid.iter().map(|setting| &setting.key);
+        swept.chain(self.random.iter().flat_map(Random::keys)).any(|key| key == PATHS)
+    }
+
+    /// How many runs the scenario of that number has.
+    fn runs_of(&self, number: usize) -> usize {
+        let schemes = match self.leaves_paths_out() {
+            true => {
+                let choice = self.choice(number);
+                let mut table = choice.base.table.clone();
+                let paths = choice.paths();
+                let without = paths.and_then(|(value, _)| edit::keep(&mut table, value).ok());
+                self.schemes_without(&without.unwrap_or_default()).count()
+            }
+            false => self.schemes.len(),
+        };
+        schemes * self.congestions.len() * self.seeds.len()
     }
 
     /// How many scenarios it makes.
@@ -366,20 +380,32 @@ impl Sweep {
     /// congestion control, scheme, the last fastest. A case that its scenario does not allow is an
     /// error, and the others go on.
     pub fn cases(&self) -> impl Iterator<Item = Result<Case, ScenarioError>> + '_ {
-        let per_scenario = self.schemes.len() * self.congestions.len() * self.seeds.len();
-        let mut first = 0;
-        (0..self.variants()).flat_map(move |number| {
-            let index = first;
-            let built = match self.variant(number) {
-                Ok(variant) => self.runs(index, &variant),
-                // One error stands for all runs of a variant that cannot be built.
-                Err(error) => {
-                    first += per_scenario;
-                    return vec![Err(error)].into_iter();
-                }
-            };
-            first += built.len();
-            built.into_iter()
+        self.cases_in(0..self.len)
+    }
+
+    /// Those of the [`cases`](Self::cases) whose places are in `range`; only these are built.
+    pub fn cases_in(
+        &self,
+        range: Range<usize>,
+    ) -> impl Iterator<Item = Result<Case, ScenarioError>> + '_ {
+        let mut next = 0;
+        let numbers = (0..self.variants()).map(move |number| {
+            let first = next;
+            next += self.runs_of(number);
+            (number, first..next)
+        });
+        let wanted = range.clone();
+        let numbers = numbers.skip_while(move |(_, places)| places.end <= wanted.start);
+        let numbers = numbers.take_while(move |(_, places)| places.start < range.end);
+        numbers.flat_map(move |(number, places)| match self.variant(number) {
+            Ok(variant) => {
+                let within = range.start.max(places.start)..range.end.min(places.end);
+                let runs = self.runs(places.start, &variant);
+                let runs = runs.into_iter().skip(within.start - places.start).take(within.len());
+                runs.collect()
+            }
+            // One error stands for all runs of a variant that cannot be built.
+            Err(error) => vec![Err(error)],
         })
     }
 

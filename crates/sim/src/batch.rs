@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 
 use weftline_scenario::{Congestion, RunRecord, SCHEMA_VERSION, Scenario, Scheme};
 
-use crate::record::{Outcome, simulate};
+use crate::SimError;
+use crate::record::{Outcome, simulate_unless};
 
 /// One run to do.
 #[derive(Clone, Debug)]
@@ -28,12 +30,13 @@ pub struct Job {
 
 impl Job {
     /// Does it. What cannot be run, and a bug that shows in a run, is a record that says so: the
-    /// other runs go on.
-    pub fn run(&self) -> Outcome {
+    /// other runs go on. `None` if `stop` ended it early.
+    pub fn run(&self, stop: &AtomicBool) -> Option<Outcome> {
         let Self { scenario, scheme, congestion, seed, case, series } = self;
-        let run = || simulate(scenario, scheme, *congestion, *seed, *series);
+        let run = || simulate_unless(stop, scenario, scheme, *congestion, *seed, *series);
         let mut outcome = match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(outcome)) => outcome,
+            Ok(Err(SimError::Stopped)) => return None,
             Ok(Err(error)) => self.failed(&error.to_string()),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -42,7 +45,7 @@ impl Job {
             }
         };
         outcome.record.case.clone_from(case);
-        outcome
+        Some(outcome)
     }
 
     fn failed(&self, error: &str) -> Outcome {
@@ -67,9 +70,22 @@ impl Job {
 const AHEAD: usize = 64;
 
 /// Does all `jobs` on `threads` threads and hands the outcomes to `take` in the order of the jobs.
-/// Ends early when `take` says `false`; what has been handed out by then is a prefix.
-pub fn run_all<J>(jobs: J, threads: usize, mut take: impl FnMut(Outcome) -> bool)
+/// Ends early when `take` says `false`; runs under way are given up then, and what has been handed
+/// out is a prefix.
+pub fn run_all<J>(jobs: J, threads: usize, take: impl FnMut(Outcome) -> bool)
 where
+    J: Iterator<Item = Job> + Send,
+{
+    run_all_unless(&AtomicBool::new(false), jobs, threads, take);
+}
+
+/// The same, and ends early as well when `stop` is set meanwhile, by a signal or another thread.
+pub fn run_all_unless<J>(
+    stop: &AtomicBool,
+    jobs: J,
+    threads: usize,
+    mut take: impl FnMut(Outcome) -> bool,
+) where
     J: Iterator<Item = Job> + Send,
 {
     let jobs = Mutex::new(jobs.enumerate());
@@ -80,11 +96,11 @@ where
         for _ in 0..threads.max(1) {
             let (done, next) = (done.clone(), &next);
             scope.spawn(move || {
-                while let Some((index, job)) = next() {
-                    if done.send((index, job.run())).is_err() {
-                        return;
-                    }
-                }
+                while !stop.load(Ordering::Relaxed)
+                    && let Some((index, job)) = next()
+                    && let Some(outcome) = job.run(stop)
+                    && done.send((index, outcome)).is_ok()
+                {}
             });
         }
         drop(done);
@@ -95,6 +111,7 @@ where
             while let Some(outcome) = waiting.remove(&expected) {
                 expected += 1;
                 if !take(outcome) {
+                    stop.store(true, Ordering::Relaxed);
                     return;
                 }
             }

@@ -18,10 +18,10 @@ mod tcp;
 mod wire;
 mod world;
 
-pub use batch::{Job, run_all};
+pub use batch::{Job, run_all, run_all_unless};
 pub use flow::{FlowPlan, Traffic};
 pub use plan::{GatewayPlan, PathPlan, Plan, Spread};
-pub use record::{Outcome, run, simulate};
+pub use record::{Outcome, run, simulate, simulate_unless};
 
 use std::time::Duration;
 
@@ -37,6 +37,9 @@ pub enum SimError {
         /// How long was tried.
         limit: Duration,
     },
+    /// It was ended early.
+    #[error("the run was ended early")]
+    Stopped,
     /// What was asked for makes no sense, or not here.
     #[error("{0}")]
     WrongUse(String),

@@ -1,5 +1,7 @@
 //! From a world that has run to the record and the series that both worlds write.
 
+use std::sync::atomic::AtomicBool;
+
 use hdrhistogram::Histogram;
 use weftline_scenario::{
     Congestion, DelayMs, FlowRecord, MessagesRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION,
@@ -68,6 +70,21 @@ pub fn simulate(
     seed: u64,
     series: bool,
 ) -> Result<Outcome, SimError> {
+    simulate_unless(&AtomicBool::new(false), scenario, scheme, congestion, seed, series)
+}
+
+/// The same, unless `stop` is set meanwhile, by a signal or another thread.
+///
+/// # Errors
+/// If the simulator cannot run that, or was stopped.
+pub fn simulate_unless(
+    stop: &AtomicBool,
+    scenario: &Scenario,
+    scheme: &Scheme,
+    congestion: Congestion,
+    seed: u64,
+    series: bool,
+) -> Result<Outcome, SimError> {
     let plan = Plan { series, ..Plan::new(scenario, scheme, congestion, seed)? };
     let named = RunRecord {
         scenario: scenario.name.clone(),
@@ -76,7 +93,7 @@ pub fn simulate(
         workload: scenario.workload.to_string(),
         ..RunRecord::default()
     };
-    match run(plan) {
+    match run_unless(stop, plan) {
         Ok(mut outcome) => {
             let flows = scenario.connections(scheme, congestion)?;
             for (record, flow) in outcome.record.flows.iter_mut().zip(&flows) {
@@ -115,8 +132,12 @@ pub fn simulate(
 /// # Errors
 /// If its connections cannot be made.
 pub fn run(plan: Plan) -> Result<Outcome, SimError> {
+    run_unless(&AtomicBool::new(false), plan)
+}
+
+fn run_unless(stop: &AtomicBool, plan: Plan) -> Result<Outcome, SimError> {
     let mut world = World::new(plan);
-    world.run()?;
+    world.run(stop)?;
     Ok(outcome(&world))
 }
 

@@ -1,5 +1,6 @@
 //! The world of one run: what is in it, and the loop that makes it happen.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -80,8 +81,8 @@ impl World {
     /// Runs it to its end.
     ///
     /// # Errors
-    /// If its connections could not be made.
-    pub(crate) fn run(&mut self) -> Result<(), SimError> {
+    /// If its connections could not be made, or `stop` was set.
+    pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<(), SimError> {
         let warm = self.flows.iter().any(Flow::is_warm);
         for flow in self.flows.iter_mut().filter(|flow| flow.is_warm()) {
             flow.connect(&mut self.net);
@@ -105,6 +106,9 @@ impl World {
             if until_check == 0 {
                 until_check = CHECK_EVERY;
                 self.check();
+                if stop.load(Ordering::Relaxed) {
+                    return Err(SimError::Stopped);
+                }
             }
         }
         self.check();
