@@ -1,0 +1,173 @@
+//! Runs, on threads of their own while Python waits and looks for signals.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use weftline_scenario::{Congestion, Scheme};
+use weftline_sim::{Job, Outcome, Plan, SimError, run_all_unless, simulate_unless};
+
+use crate::scenario::Scenario;
+use crate::table::Table;
+use crate::{VERSION, wrong};
+
+/// How often signals are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Outcomes that may wait for Python.
+const WAITING: usize = 64;
+
+/// What came of a run.
+#[pyclass(frozen)]
+pub(crate) struct Run {
+    outcome: Outcome,
+}
+
+#[pymethods]
+impl Run {
+    /// The record as a line of `runs.jsonl`, without the end of the line.
+    #[getter]
+    fn json(&self) -> PyResult<String> {
+        serde_json::to_string(&self.outcome.record).map_err(wrong)
+    }
+
+    /// The time series: a row for each 100 ms.
+    #[getter]
+    fn series(&self) -> PyResult<Table> {
+        Table::of_series(self.outcome.samples())
+    }
+
+    /// The same as rows of time in seconds, path, metric and value.
+    fn samples(&self) -> Vec<(f64, &str, &str, f64)> {
+        self.outcome.samples().map(|s| (s.time_s, s.path, s.metric, s.value)).collect()
+    }
+}
+
+impl Run {
+    pub(crate) fn new(mut outcome: Outcome) -> Self {
+        VERSION.clone_into(&mut outcome.record.version);
+        Self { outcome }
+    }
+}
+
+/// Lets `work` run on a thread, hands what it sends to `take` on this one, and looks for signals
+/// meanwhile. After an exception, of `take` or of a signal's handler, `work` finds its flag set.
+pub(crate) fn watched<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool, SyncSender<T>) + Send,
+    mut take: impl FnMut(Python<'_>, T) -> PyResult<()> + Send,
+) -> PyResult<()> {
+    let stop = AtomicBool::new(false);
+    let (sender, receiver) = mpsc::sync_channel(WAITING);
+    // Only that a reference to it may cross to where the lock is let go.
+    let receiver = Mutex::new(receiver);
+    py.detach(|| {
+        std::thread::scope(|scope| {
+            let stop = &stop;
+            scope.spawn(move || work(stop, sender));
+            let receiver = receiver.into_inner().map_err(|_| wrong("a thread has failed"))?;
+            let result = pump(&receiver, &mut take);
+            stop.store(true, Ordering::Relaxed);
+            result
+        })
+    })
+}
+
+/// Takes what comes until all has come.
+fn pump<T>(
+    receiver: &Receiver<T>,
+    take: &mut impl FnMut(Python<'_>, T) -> PyResult<()>,
+) -> PyResult<()> {
+    loop {
+        match receiver.recv_timeout(LOOK_EVERY) {
+            Ok(item) => Python::attach(|py| {
+                take(py, item)?;
+                py.check_signals()
+            })?,
+            Err(RecvTimeoutError::Timeout) => Python::attach(|py| py.check_signals())?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+/// Does jobs on threads and hands the outcomes to `take` in their order.
+pub(crate) fn drive(
+    py: Python<'_>,
+    jobs: impl Iterator<Item = Job> + Send,
+    threads: usize,
+    take: impl FnMut(Python<'_>, Outcome) -> PyResult<()> + Send,
+) -> PyResult<()> {
+    watched(
+        py,
+        |stop, sender| {
+            run_all_unless(stop, jobs, threads, |outcome| sender.send(outcome).is_ok());
+        },
+        take,
+    )
+}
+
+/// One run of `scheme` over `scenario`.
+#[pyfunction]
+pub(crate) fn run(
+    py: Python<'_>,
+    scenario: &Scenario,
+    scheme: &str,
+    congestion: &str,
+    seed: u64,
+    series: bool,
+) -> PyResult<Run> {
+    let (scheme, congestion) = names(scheme, congestion)?;
+    let scenario = &scenario.inner;
+    let mut result = None;
+    watched(
+        py,
+        |stop, sender: SyncSender<Result<Outcome, SimError>>| {
+            let ran = simulate_unless(stop, scenario, &scheme, congestion, seed, series);
+            // Nobody takes it after a signal.
+            let _ = sender.send(ran);
+        },
+        |_, ran| {
+            result = Some(ran);
+            Ok(())
+        },
+    )?;
+    match result {
+        Some(Ok(outcome)) => Ok(Run::new(outcome)),
+        Some(Err(error)) => Err(wrong(error)),
+        None => Err(PyRuntimeError::new_err("the simulator failed; please report it")),
+    }
+}
+
+/// A scenario, a scheme, a congestion control and a seed.
+type Wanted<'py> = (PyRef<'py, Scenario>, String, String, u64);
+
+/// Several runs on `threads` threads; `take` gets each as it is done, in the order of `jobs`.
+#[pyfunction]
+pub(crate) fn run_all(
+    py: Python<'_>,
+    jobs: Vec<Wanted<'_>>,
+    threads: usize,
+    series: bool,
+    take: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    let job = |(scenario, scheme, congestion, seed): Wanted<'_>| {
+        let (scheme, congestion) = names(&scheme, &congestion)?;
+        // What makes no sense is said before anything runs.
+        Plan::new(&scenario.inner, &scheme, congestion, seed).map_err(wrong)?;
+        let (scenario, case) = (scenario.inner.clone(), BTreeMap::new());
+        Ok(Job { scenario, scheme, congestion, seed, case, series })
+    };
+    let jobs: PyResult<Vec<Job>> = jobs.into_iter().map(job).collect();
+    let take = take.clone().unbind();
+    drive(py, jobs?.into_iter(), threads, |py, outcome| {
+        take.call1(py, (Run::new(outcome),)).map(drop)
+    })
+}
+
+fn names(scheme: &str, congestion: &str) -> PyResult<(Scheme, Congestion)> {
+    Ok((scheme.parse().map_err(wrong)?, congestion.parse().map_err(wrong)?))
+}

@@ -1,0 +1,234 @@
+//! Tables of results for data frames, over Arrow's PyCapsule interface: polars, pandas and pyarrow
+//! take them without a copy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{
+    Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator,
+    StringArray,
+};
+use arrow_schema::{Field, Schema};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyList};
+use serde_json::Value;
+use weftline_core::{Bitrate, ByteCount};
+use weftline_scenario::{Sample, SeriesReader};
+
+use crate::{results_error, wrong};
+
+/// The columns that come first, before those that a sweep varied and all others in order.
+const FIRST: [&str; 6] = ["world", "scenario", "scheme", "congestion", "workload", "seed"];
+
+/// A table with named columns.
+#[pyclass(frozen)]
+pub(crate) struct Table(RecordBatch);
+
+#[pymethods]
+impl Table {
+    #[getter]
+    fn column_names(&self) -> Vec<String> {
+        self.0.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.num_rows()
+    }
+
+    /// A column as a list, with `None` where a row has no value.
+    fn column<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
+        let column = self.0.column_by_name(name).ok_or_else(|| {
+            let known = self.column_names().join(", ");
+            PyKeyError::new_err(format!("there is no column '{name}'; there are: {known}"))
+        })?;
+        let any = column.as_any();
+        if let Some(values) = any.downcast_ref::<Float64Array>() {
+            PyList::new(py, values.iter().collect::<Vec<_>>())
+        } else if let Some(values) = any.downcast_ref::<Int64Array>() {
+            PyList::new(py, values.iter().collect::<Vec<_>>())
+        } else if let Some(values) = any.downcast_ref::<BooleanArray>() {
+            PyList::new(py, values.iter().collect::<Vec<_>>())
+        } else if let Some(values) = any.downcast_ref::<StringArray>() {
+            PyList::new(py, values.iter().collect::<Vec<_>>())
+        } else {
+            Err(wrong(format!("the column '{name}' is of an unknown type")))
+        }
+    }
+
+    /// Arrow's PyCapsule interface.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // A reader that wants other types converts them itself, as the interface allows.
+        drop(requested_schema);
+        let batches = RecordBatchIterator::new([Ok(self.0.clone())], self.0.schema());
+        let stream = FFI_ArrowArrayStream::new(Box::new(batches));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+}
+
+impl Table {
+    fn new(columns: Vec<(String, ArrayRef)>) -> PyResult<Self> {
+        let field = |(name, column): &(String, ArrayRef)| {
+            Field::new(name, column.data_type().clone(), true)
+        };
+        let schema = Schema::new(columns.iter().map(field).collect::<Vec<_>>());
+        let columns = columns.into_iter().map(|(_, column)| column).collect();
+        RecordBatch::try_new(Arc::new(schema), columns).map(Self).map_err(wrong)
+    }
+
+    /// Wide: `time_s`, then a column for each metric and for each `path.metric`.
+    pub(crate) fn of_series<'a>(samples: impl Iterator<Item = Sample<'a>>) -> PyResult<Self> {
+        let mut names: Vec<String> = Vec::new();
+        let mut values: Vec<BTreeMap<u64, f64>> = Vec::new();
+        let mut times = BTreeSet::new();
+        for Sample { time_s, path, metric, value } in samples {
+            let name = match path {
+                "" => metric.to_owned(),
+                path => format!("{path}.{metric}"),
+            };
+            let place = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+                names.push(name);
+                values.push(BTreeMap::new());
+                names.len() - 1
+            });
+            let time = (time_s * 1e6).round() as u64;
+            times.insert(time);
+            values[place].insert(time, value);
+        }
+        let time: Float64Array = times.iter().map(|&time| Some(time as f64 / 1e6)).collect();
+        let mut columns: Vec<(String, ArrayRef)> = vec![("time_s".to_owned(), Arc::new(time))];
+        for (name, values) in names.into_iter().zip(values) {
+            let column: Float64Array = times.iter().map(|time| values.get(time).copied()).collect();
+            columns.push((name, Arc::new(column)));
+        }
+        Self::new(columns)
+    }
+
+    /// Long, as `series.csv`: `time_s`, `run`, `path`, `metric`, `value`.
+    pub(crate) fn of_rows(mut reader: SeriesReader) -> PyResult<Self> {
+        let (mut times, mut runs, mut values) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut paths, mut metrics) = (Vec::new(), Vec::new());
+        while let Some(row) = reader.next_row().map_err(|error| results_error(&error))? {
+            times.push(row.sample.time_s);
+            runs.push(i64::try_from(row.run).unwrap_or(i64::MAX));
+            paths.push(row.sample.path.to_owned());
+            metrics.push(row.sample.metric.to_owned());
+            values.push(row.sample.value);
+        }
+        let columns: [(&str, ArrayRef); 5] = [
+            ("time_s", Arc::new(Float64Array::from(times))),
+            ("run", Arc::new(Int64Array::from(runs))),
+            ("path", Arc::new(StringArray::from(paths))),
+            ("metric", Arc::new(StringArray::from(metrics))),
+            ("value", Arc::new(Float64Array::from(values))),
+        ];
+        Self::new(columns.map(|(name, column)| (name.to_owned(), column)).into())
+    }
+}
+
+/// Records, each a JSON text, as a table with a row for each: parts of a record are columns with a
+/// dot in their names, those of a path or flow with its name, and what a sweep varied are numbers in
+/// base units where they are rates (bits a second), sizes (bytes), times (seconds) or numbers.
+#[pyfunction]
+pub(crate) fn table(records: Vec<String>) -> PyResult<Table> {
+    let mut rows = Vec::new();
+    for record in &records {
+        let Value::Object(record) = serde_json::from_str(record).map_err(wrong)? else {
+            return Err(wrong("a record is a JSON object"));
+        };
+        let mut row = BTreeMap::new();
+        let mut swept = BTreeMap::new();
+        for (key, value) in record {
+            match (key.as_str(), value) {
+                ("case", Value::Object(case)) => {
+                    let text = |value: Value| value.as_str().map(str::to_owned);
+                    swept.extend(case.into_iter().filter_map(|(key, v)| Some((key, text(v)?))));
+                }
+                (_, value) => flatten(key, value, &mut row),
+            }
+        }
+        rows.push((row, swept));
+    }
+    let swept: BTreeSet<&String> = rows.iter().flat_map(|(_, swept)| swept.keys()).collect();
+    let keys: BTreeSet<&String> = rows.iter().flat_map(|(row, _)| row.keys()).collect();
+    let of_row = |key: &str| {
+        let values: Vec<_> = rows.iter().map(|(row, _)| row.get(key)).collect();
+        (key.to_owned(), column(&values))
+    };
+    let mut columns: Vec<_> = FIRST.into_iter().map(of_row).collect();
+    for key in swept {
+        let values: Vec<_> =
+            rows.iter().map(|(_, case)| case.get(key).map(String::as_str)).collect();
+        columns.push((key.clone(), quantities(&values)));
+    }
+    let others = keys.into_iter().filter(|key| !FIRST.contains(&key.as_str()));
+    columns.extend(others.map(|key| of_row(key)));
+    Table::new(columns)
+}
+
+/// Puts a value, or its parts, into a row.
+fn flatten(key: String, value: Value, row: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(parts) => {
+            for (part, value) in parts {
+                flatten(format!("{key}.{part}"), value, row);
+            }
+        }
+        Value::Array(items) if items.iter().all(|item| item["name"].is_string()) => {
+            for item in items {
+                let Value::Object(mut parts) = item else { continue };
+                let name = parts.remove("name").unwrap_or_default();
+                let key = format!("{key}.{}", name.as_str().unwrap_or_default());
+                flatten(key, Value::Object(parts), row);
+            }
+        }
+        Value::Null => {}
+        value => {
+            row.insert(key, value);
+        }
+    }
+}
+
+/// The narrowest column that holds all the values.
+fn column(values: &[Option<&Value>]) -> ArrayRef {
+    let all = |is: fn(&Value) -> bool| values.iter().flatten().all(|value| is(value));
+    if all(Value::is_i64) {
+        Arc::new(values.iter().map(|value| value.and_then(Value::as_i64)).collect::<Int64Array>())
+    } else if all(Value::is_number) {
+        let number = |value: &Option<&Value>| value.and_then(Value::as_f64);
+        Arc::new(values.iter().map(number).collect::<Float64Array>())
+    } else if all(Value::is_boolean) {
+        let boolean = |value: &Option<&Value>| value.and_then(Value::as_bool);
+        Arc::new(values.iter().map(boolean).collect::<BooleanArray>())
+    } else {
+        let text = |value: &Option<&Value>| {
+            value.map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+        };
+        Arc::new(values.iter().map(text).collect::<StringArray>())
+    }
+}
+
+/// Texts of one kind of quantity as numbers in its base unit; texts where they are of no kind.
+fn quantities(texts: &[Option<&str>]) -> ArrayRef {
+    let kinds: [fn(&str) -> Option<f64>; 4] = [
+        |text| text.parse().ok(),
+        |text| Some(text.parse::<Bitrate>().ok()?.as_bps() as f64),
+        |text| Some(text.parse::<ByteCount>().ok()?.as_u64() as f64),
+        |text| humantime::parse_duration(text).ok().as_ref().map(Duration::as_secs_f64),
+    ];
+    for kind in kinds {
+        if texts.iter().flatten().all(|text| kind(text).is_some()) {
+            return Arc::new(
+                texts.iter().map(|text| text.and_then(kind)).collect::<Float64Array>(),
+            );
+        }
+    }
+    Arc::new(texts.iter().copied().collect::<StringArray>())
+}

@@ -1,0 +1,156 @@
+"""Results: records of runs, as a table and with the statistics of the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from . import _weftline
+
+
+class Results:
+    """Records of runs. Indexed by a number it has a dictionary for each, `results["goodput_mbps"]` is a
+    column, and data frames take the whole: `polars.DataFrame(results)`, `pyarrow.table(results)`.
+
+    The columns are the keys of the record; parts have a dot (`in_order_delay_ms.p99`,
+    `paths.wifi.goodput_mbps`); what a sweep varied has its key (`path.wifi.loss`), rates in bits a
+    second, sizes in bytes, times in seconds.
+    """
+
+    def __init__(
+        self, records: Sequence[str], directory: str | os.PathLike[str] | None = None
+    ) -> None:
+        self._records = list(records)
+        self._table: _weftline.Table | None = None
+        self.directory = None if directory is None else pathlib.Path(directory)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Results:
+        """The results in a directory that `weftline` or `Sweep.run` wrote."""
+        return cls(_weftline.read_runs(directory), directory)
+
+    @property
+    def table(self) -> _weftline.Table:
+        """A row for each run."""
+        if self._table is None:
+            self._table = _weftline.table(self._records)
+        return self._table
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return self.table.column_names
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self.table.column(key)
+        if isinstance(key, slice):
+            return Results(self._records[key])
+        return json.loads(self._records[key])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(json.loads, self._records)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def to_pandas(self) -> Any:
+        """As a pandas data frame; needs pandas and pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self).to_pandas()
+
+    def to_polars(self) -> Any:
+        """As a polars data frame; needs polars."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def series(self) -> _weftline.Table | None:
+        """The time series of all runs, long: `time_s`, `run` (the place of the record), `path`,
+        `metric`, `value`; `None` if none were kept."""
+        return _weftline.read_series(self._directory())
+
+    def ratios(self) -> list[dict[str, Any]]:
+        """`ratios(self)`."""
+        return ratios(self)
+
+    def report(self, file: str | os.PathLike[str] | None = None) -> pathlib.Path:
+        """Writes the page that `weftline report` writes, and gives its path."""
+        return pathlib.Path(_weftline.report(self._directory(), file))
+
+    def _directory(self) -> pathlib.Path:
+        if self.directory is None:
+            raise ValueError("these results are in no directory; use Sweep.run, which writes one")
+        return self.directory
+
+    def __repr__(self) -> str:
+        return f"<Results: {len(self)} runs" + (f" in {self.directory}>" if self.directory else ">")
+
+
+class Intervals(list[dict[str, Any]]):
+    """Means with intervals, a dictionary for each group; printed, a table."""
+
+    def __str__(self) -> str:
+        def shown(value: Any) -> str:
+            return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+        names = list(self[0]) if self else []
+        rows = [names, *([shown(row[name]) for name in names] for row in self)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(names))]
+        lines = ("  ".join(cell.rjust(w) for cell, w in zip(row, widths)) for row in rows)
+        return "\n".join(lines)
+
+
+def ci95(frame: Any, value: str, by: str | Sequence[str] = ()) -> Intervals:
+    """Mean and half-width of its 95 % interval (Student's t) of the column `value` in each group of
+    equal values in `by`. `frame` is `Results` or a data frame. One run alone has no interval:
+    `half_width` is `None` then. Rows without a value, and runs that did not complete, are left out.
+    """
+    by = [by] if isinstance(by, str) else list(by)
+    values = _column(frame, value)
+    keys = [_column(frame, name) for name in by]
+    counts = [True] * len(values)
+    if "completed" in _names(frame):
+        counts = [bool(completed) for completed in _column(frame, "completed")]
+    groups: dict[tuple[Any, ...], list[float]] = {}
+    for place, one in enumerate(values):
+        if one is not None and one == one and counts[place]:
+            groups.setdefault(tuple(key[place] for key in keys), []).append(float(one))
+    result = Intervals()
+    for key, group in groups.items():
+        interval = _weftline.mean_ci95(group)
+        if interval is not None:
+            mean, half_width, count = interval
+            result.append(
+                {**dict(zip(by, key)), "mean": mean, "half_width": half_width, "n": count}
+            )
+    return result
+
+
+def ratios(results: Results) -> list[dict[str, Any]]:
+    """For each run whose paths also ran alone (`single:*`, same case and seed): its place, scheme,
+    and goodput ÷ the sum of the paths (`to_sum`) and ÷ the best of them (`to_best`)."""
+    found = _weftline.ratios(results._records)
+    scheme: Mapping[int, str] = dict(enumerate(results["scheme"]))
+    return [
+        {"run": run, "scheme": scheme[run], "to_sum": to_sum, "to_best": to_best}
+        for run, to_sum, to_best in found
+    ]
+
+
+def _names(frame: Any) -> list[str]:
+    names = getattr(frame, "column_names", None)
+    return list(names if names is not None else frame.columns)
+
+
+def _column(frame: Any, name: str) -> list[Any]:
+    column = frame[name]
+    listed = getattr(column, "to_pylist", None)
+    return listed() if listed is not None else list(column)

@@ -1,0 +1,90 @@
+"""Runs: the program's bytes, and what Python makes of them."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import polars
+import pyarrow
+import pytest
+
+import weftline as wl
+
+
+@pytest.mark.parametrize(
+    ("scenario", "scheme", "congestion"),
+    [
+        ("demo", "earliest", "bbr"),
+        ("demo", "linux-mptcp", "cubic"),
+        ("cotag-fig5-d0", "cotag", "cubic"),
+    ],
+)
+def test_a_record_is_the_programs(
+    program: pathlib.Path, scenario: str, scheme: str, congestion: str
+) -> None:
+    short = wl.Scenario.load(scenario).replace(duration="500ms", warmup="0s")
+    mine = wl.run(short, scheme, congestion=congestion, seed=3)
+    command = [program, "sim", "run", scenario, "--scheme", scheme, "--congestion", congestion]
+    options = ["--duration", "500ms", "--warmup", "0s", "--seed", "3", "--json"]
+    theirs = subprocess.run([*command, *options], check=True, capture_output=True, text=True)
+    assert theirs.stdout == mine.json + "\n"
+
+
+def test_a_run_has_its_record_as_attributes(links: wl.Scenario) -> None:
+    run = wl.run(links, "earliest", seed=7, series=True)
+    assert run.goodput_mbps == json.loads(run.json)["goodput_mbps"] > 20
+    assert run.paths["wifi"].rtt_ms.p95 > 4
+    assert run.in_order_delay_ms.p99 >= run.in_order_delay_ms.p50
+    assert run.completed and run.error is None and run.messages is None
+    assert run.digest is not None and len(run.digest) == 16
+
+
+def test_series_are_a_row_for_each_step(links: wl.Scenario) -> None:
+    series = polars.DataFrame(wl.run(links, "earliest", series=True).series)
+    assert series["time_s"].to_list() == [step / 10 for step in range(1, 11)]
+    assert series["wifi.capacity_mbps"].unique().to_list() == [50.0]
+    assert len(wl.run(links, "earliest").series) == 0
+
+
+def test_a_batch_keeps_its_order(links: wl.Scenario) -> None:
+    wanted = [("min-rtt", 2), ("earliest", 1), ("single:lte", 1)]
+    results = wl.batch({"scenario": links, "scheme": s, "seed": n} for s, n in wanted)
+    assert list(zip(results["scheme"], results["seed"])) == wanted
+    assert results[1]["digest"] == wl.run(links, "earliest").digest
+    with pytest.raises(ValueError, match="a run has no speed"):
+        wl.batch([{"scenario": links, "scheme": "earliest", "speed": 1}])
+
+
+def test_results_are_a_table_for_every_frame(links: wl.Scenario) -> None:
+    results = wl.batch({"scenario": links, "scheme": s} for s in ("earliest", "single:wifi"))
+    arrow, frame = pyarrow.table(results), polars.DataFrame(results)
+    assert arrow.column_names == frame.columns == results.columns
+    for name in results.columns:
+        assert arrow[name].to_pylist() == frame[name].to_list() == results[name]
+    assert results["paths.lte.bytes_sent"][1] in (None, 0)
+    with pytest.raises(KeyError, match="no column 'goodput'; there are: world"):
+        results["goodput"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "congestion", "reason"),
+    [
+        ("fastest", "cubic", "no scheme 'fastest'; known: .*earliest"),
+        ("single:wlan", "cubic", "wlan"),
+        ("earliest", "vegas", "vegas.*known: .*cubic"),
+    ],
+)
+def test_wrong_names_list_the_known(
+    links: wl.Scenario, scheme: str, congestion: str, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        wl.run(links, scheme, congestion=congestion)
+    with pytest.raises(ValueError, match=reason):
+        wl.batch([{"scenario": links, "scheme": scheme, "congestion": congestion}])
+
+
+def test_importing_it_imports_nothing_else() -> None:
+    text = "import sys, weftline; print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    assert not {"numpy", "pandas", "polars", "pyarrow", "ray"} & set(modules.stdout.split())
