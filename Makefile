@@ -9,11 +9,12 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 PACKAGE = target/package
 
-.PHONY: help demo build tools test test-lab lint doc bench install generated deb
+.PHONY: help demo build tools test test-python test-lab lint doc bench install generated deb
 
 help:
 	@echo "make demo    two radio links at the sum of their rates, beside the kernel's TCP and MPTCP"
 	@echo "make test    every test that any machine passes; as root the lab's too"
+	@echo "make test-python  the Python package: built, tested, its types checked (needs Python 3.11)"
 	@echo "make test-lab  as root, on a quiet machine: the tests with a bound of time"
 	@echo "make lint    format, lints, documentation, licences"
 	@echo "make doc     the API documentation"
@@ -62,6 +63,9 @@ tools:
 
 test: tools
 	./scripts/test
+
+test-python:
+	./scripts/python
 
 test-lab: tools
 	./scripts/test-lab
