@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import subprocess
 
 import pytest
 
@@ -15,8 +14,6 @@ def program() -> pathlib.Path:
     path = os.environ.get("WEFTLINE")
     if not path:
         pytest.skip("WEFTLINE names no weftline program to compare with; scripts/python does")
-    version = subprocess.run([path, "--version"], check=True, capture_output=True, text=True)
-    assert wl.__version__ in version.stdout, "the program is built from other sources"
     return pathlib.Path(path)
 
 
