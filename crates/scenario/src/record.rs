@@ -1,7 +1,7 @@
 //! The record of one run, the same from both worlds; one JSON object a line in `runs.jsonl`.
 //!
-//! Units end the names. A field that does not apply is absent; a reader ignores fields it does not
-//! know.
+//! What each figure means is defined where it is computed, in `weftline-measure`. Units end the
+//! names. A field that does not apply is absent; a reader ignores fields it does not know.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ pub struct RunRecord {
     /// Bytes released in order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_delivered: Option<u64>,
-    /// The time a transfer or burst took.
+    /// The time to the end of a transfer or burst, or of a clip's playing.
     #[serde(default)]
     pub completion_s: Option<f64>,
     /// From the write of a byte to its release in order.
@@ -62,7 +62,7 @@ pub struct RunRecord {
     /// the scenario has a gateway).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet_delay_ms: Option<DelayMs>,
-    /// Goodput in each 100 ms after the warm-up: its distribution (simulator).
+    /// Goodput in each 100 ms after the warm-up: its distribution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_term_mbps: Option<ShortTermMbps>,
     /// The longest time in which nothing was released.
@@ -186,13 +186,13 @@ pub struct ShortTermMbps {
 pub struct PathRecord {
     /// The path's name.
     pub name: String,
-    /// Its share of the goodput, or what its link delivered.
+    /// TCP payload that arrived over it after the warm-up, repetitions included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goodput_mbps: Option<f64>,
     /// Payload bytes sent over it, repetitions included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_sent: Option<u64>,
-    /// Packets offered to its link in the data direction.
+    /// Packets with TCP payload offered to its link in the data direction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
     /// Packets sent again.
@@ -208,7 +208,7 @@ pub struct PathRecord {
     /// nothing though data waited (simulator).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub starved_s: Option<f64>,
-    /// Round-trip time as the sender measured it.
+    /// The sender's smoothed round-trip time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<RttMs>,
 }
@@ -261,7 +261,7 @@ pub struct FlowRecord {
 /// A distribution of round-trip times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RttMs {
-    /// Mean of the samples.
+    /// Mean of the samples, one each 100 ms.
     pub mean: f64,
     /// 95 % of the samples had at most this.
     pub p95: f64,

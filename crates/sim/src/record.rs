@@ -2,10 +2,11 @@
 
 use std::sync::atomic::AtomicBool;
 
-use hdrhistogram::Histogram;
+use weftline_core::Instant;
+use weftline_measure::{Delays, FlowMeasurement, STEP, mbps};
 use weftline_scenario::{
-    Congestion, DelayMs, FlowRecord, MessagesRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION,
-    Sample, Scenario, Scheme, ShortTermMbps, VideoRecord,
+    Congestion, FlowRecord, MessagesRecord, PathRecord, RunRecord, SCHEMA_VERSION, Sample,
+    Scenario, Scheme, VideoRecord,
 };
 use weftline_video::PlayerStats;
 
@@ -14,7 +15,7 @@ use crate::flow::{Flow, Tally, Traffic};
 use crate::net::Spreading;
 use crate::plan::Plan;
 use crate::tcp::SenderStats;
-use crate::world::{STEP, World};
+use crate::world::World;
 
 /// What came of a run.
 #[derive(Debug)]
@@ -143,11 +144,12 @@ fn run_unless(stop: &AtomicBool, plan: Plan) -> Result<Outcome, SimError> {
 
 fn outcome(world: &World) -> Outcome {
     let plan = &world.plan;
+    let now = Instant::from_nanos(world.net.now_ns());
     let flows: Vec<FlowRecord> = world.flows.iter().map(|flow| flow_record(world, flow)).collect();
-    let first = whole(world, &flows[..plan.measured]);
-    let sized = is_sized(&world.flows[0]);
-    let completed = !sized || first.completion_s.is_some();
-    let total = mbps(first.bytes_delivered.unwrap_or(0), plan.duration.as_secs_f64());
+    let parts = &world.flows[..plan.measured];
+    let measured = measured(parts);
+    let whole = whole(world, &flows[..plan.measured]);
+    let completed = !is_sized(&world.flows[0]) || measured.is_completed();
     let record = RunRecord {
         schema: SCHEMA_VERSION,
         world: "sim".to_owned(),
@@ -159,35 +161,35 @@ fn outcome(world: &World) -> Outcome {
             let unfinished = || format!("the transfer was not finished after {:?}", plan.duration);
             (!completed).then(unfinished)
         }),
-        goodput_mbps: first.goodput_mbps,
-        goodput_total_mbps: if sized { first.goodput_mbps } else { Some(total) },
-        bytes_delivered: first.bytes_delivered,
-        completion_s: first.completion_s,
-        in_order_delay_ms: first.in_order_delay_ms,
-        messages: first.messages,
-        packet_delay_ms: world.packet_delay_us.as_deref().and_then(delay_ms),
-        short_term_mbps: short_term(world, &first),
-        longest_gap_ms: first.longest_gap_ms,
-        duplicate_bytes: first.duplicate_bytes,
-        copied_bytes: first.copied_bytes,
-        paths: first.paths,
+        messages: whole.messages,
+        packet_delay_ms: world.packet_delays.as_deref().and_then(Delays::figures),
+        duplicate_bytes: whole.duplicate_bytes,
+        copied_bytes: whole.copied_bytes,
+        paths: whole.paths,
         cotag: match &world.net.spreading {
             Spreading::Coded(network) => Some(network.record()),
             _ => None,
         },
-        video: first.video,
+        video: whole.video,
         flows: if world.flows.len() > 1 { flows } else { Vec::new() },
         events: Some(world.net.queue.popped()),
         digest: Some(format!("{:016x}", world.digest())),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..RunRecord::default()
+        ..measured.figures(now).of_run()
     };
     let packets = world.flows.iter().flat_map(Flow::ends);
     let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
     Outcome { record, packets, series: series(world) }
 }
 
-/// What is measured, as one flow: the first one, or several that share out a workload.
+/// What is measured: the first flow, or several that share out a workload.
+fn measured(parts: &[Flow]) -> FlowMeasurement {
+    let mut all = parts[0].sink.measurement().clone();
+    parts[1..].iter().for_each(|part| all.add(part.sink.measurement()));
+    all
+}
+
+/// The counters of what is measured, as one flow.
 fn whole(world: &World, parts: &[FlowRecord]) -> FlowRecord {
     let [first, rest @ ..] = parts else { unreachable!("a run has a flow") };
     let mut whole = first.clone();
@@ -195,24 +197,10 @@ fn whole(world: &World, parts: &[FlowRecord]) -> FlowRecord {
         return whole;
     }
     let sum = |of: fn(&FlowRecord) -> Option<u64>| parts.iter().map(of).sum::<Option<u64>>();
-    whole.bytes_delivered = sum(|part| part.bytes_delivered);
     whole.duplicate_bytes = sum(|part| part.duplicate_bytes);
     whole.copied_bytes = sum(|part| part.copied_bytes);
-    let times: Option<Vec<f64>> = parts.iter().map(|part| part.completion_s).collect();
-    whole.completion_s = times.and_then(|times| times.into_iter().reduce(f64::max));
-    whole.goodput_mbps = match whole.completion_s {
-        Some(time) => whole.bytes_delivered.map(|bytes| mbps(bytes, time)),
-        None => parts.iter().map(|part| part.goodput_mbps).sum(),
-    };
-    let gaps = parts.iter().filter_map(|part| part.longest_gap_ms);
-    whole.longest_gap_ms = gaps.reduce(f64::max);
     // Several connections have no shares in common.
     whole.messages = None;
-    let mut delays = world.flows[0].sink.delays().clone();
-    for flow in &world.flows[1..parts.len()] {
-        delays.add(flow.sink.delays()).expect("all have the same bounds");
-    }
-    whole.in_order_delay_ms = delay_ms(&delays);
     // A flow that is spread reports what its links did, which is everybody's.
     if !world.flows[0].plan.is_spread {
         for part in rest {
@@ -236,68 +224,26 @@ fn add_path(whole: &mut PathRecord, part: &PathRecord) {
     add(&mut whole.retransmitted_packets, part.retransmitted_packets);
 }
 
-/// The goodput of what is measured in each step of time that was measured in full.
-fn short_term(world: &World, whole: &FlowRecord) -> Option<ShortTermMbps> {
-    let plan = &world.plan;
-    let until = whole.completion_s.unwrap_or(plan.duration.as_secs_f64());
-    let end = (until / STEP.as_secs_f64()) as usize;
-    let begin = (plan.warmup.as_secs_f64() / STEP.as_secs_f64()).ceil() as usize;
-    let bytes = |step: usize| {
-        let parts = world.flows[..plan.measured].iter();
-        parts.map(|flow| flow.sink.steps().get(step).copied().unwrap_or(0)).sum::<u64>()
-    };
-    let mut steps: Vec<u64> = (begin..end).map(bytes).collect();
-    steps.sort_unstable();
-    let at = |percent: usize| {
-        let place = (steps.len() * percent).div_ceil(100).saturating_sub(1);
-        mbps(steps[place], STEP.as_secs_f64())
-    };
-    (!steps.is_empty()).then(|| ShortTermMbps { p5: at(5), p50: at(50), p95: at(95) })
-}
-
 /// Whether the flow has a size and a time that it takes.
 const fn is_sized(flow: &Flow) -> bool {
     matches!(flow.plan.traffic, Traffic::Burst(_) | Traffic::Transfer(_))
 }
 
 fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
-    let plan = &world.plan;
-    let now = world.net.now_ns();
-    let sink = &flow.sink;
-    let took = |at: u64| (at - flow.source.began_ns().unwrap_or(at)) as f64 / 1e9;
-    let completion_s = sink.done_ns().filter(|_| is_sized(flow)).map(took);
-    let goodput = match completion_s {
-        Some(time) => mbps(sink.read(), time),
-        None => mbps(sink.measured(), measured_s(plan, flow)),
-    };
+    let now_ns = world.net.now_ns();
+    let figures = flow.sink.measurement().figures(Instant::from_nanos(now_ns));
     FlowRecord {
         name: flow.plan.name.clone(),
         congestion: flow.plan.congestion.name.to_owned(),
-        goodput_mbps: Some(goodput),
-        bytes_delivered: Some(sink.read()),
-        completion_s,
-        in_order_delay_ms: delay_ms(sink.delays()),
         messages: flow.tally().map(messages),
-        longest_gap_ms: Some(sink.longest_gap_ns(now) as f64 / 1e6),
         duplicate_bytes: flow.sessions().map(|[client, _]| client.duplicates),
         copied_bytes: flow
             .sessions()
             .map(|[_, server]| server.paths.values().map(|path| path.copied).sum()),
         paths: paths(world, flow),
-        video: sink.player(now).map(video),
-        ..FlowRecord::default()
+        video: flow.sink.player(now_ns).map(video),
+        ..figures.of_flow()
     }
-}
-
-/// How long the flow's bytes counted: from its start or the warm-up's end to its stop.
-fn measured_s(plan: &Plan, flow: &Flow) -> f64 {
-    let from = plan.warmup.max(flow.plan.start);
-    let until = flow.plan.stop.unwrap_or(plan.duration).min(plan.duration);
-    until.saturating_sub(from).as_secs_f64().max(1e-9)
-}
-
-fn mbps(bytes: u64, time_s: f64) -> f64 {
-    bytes as f64 * 8e-6 / time_s
 }
 
 fn video(stats: PlayerStats) -> VideoRecord {
@@ -319,18 +265,8 @@ fn messages(tally: &Tally) -> MessagesRecord {
         made_bytes: tally.made[1],
         on_time_share: share,
         on_time_bytes_share: bytes_share,
-        delay_ms: delay_ms(&tally.delay_us),
+        delay_ms: tally.delays.figures(),
     }
-}
-
-fn delay_ms(delays: &Histogram<u64>) -> Option<DelayMs> {
-    let at = |quantile| delays.value_at_quantile(quantile) as f64 / 1e3;
-    (!delays.is_empty()).then(|| DelayMs {
-        p50: at(0.50),
-        p95: at(0.95),
-        p99: at(0.99),
-        max: delays.max() as f64 / 1e3,
-    })
 }
 
 fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
@@ -340,23 +276,22 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
     }
     let mut records = Vec::new();
     let starved = flow.starved_ns();
+    let end = flow.sink.measurement().end(Instant::from_nanos(world.net.now_ns()));
     for (at, &path) in flow.plan.paths.iter().enumerate() {
         let [down, _] = world.link_stats(path);
         let ends: Vec<_> = flow.ends_of(at).map(|[_, end]| world.net.endpoint(end)).collect();
         let sum = |of: fn(&SenderStats) -> u64| ends.iter().map(|end| of(end.stats())).sum();
-        // The round-trip times of the connection that carried most.
-        let main = ends.iter().max_by_key(|end| end.stats().segments);
-        let rtt_ms = main.map(|end| end.rtt_ms());
+        let figures = flow.path(path).map(|path| path.clone().figures(end));
         records.push(PathRecord {
             name: plan.paths[path].name.clone(),
-            goodput_mbps: Some(mbps(sum(|of| of.delivered_bytes), plan.duration.as_secs_f64())),
+            goodput_mbps: figures.map(|figures| figures.goodput_mbps),
             bytes_sent: Some(sum(|of| of.bytes)),
             packets: Some(sum(|of| of.segments)),
             retransmitted_packets: Some(sum(|of| of.resent)),
             lost: Some(down.lost.packets),
             queue_drops: Some(down.queue_full.packets),
             starved_s: starved.get(at).map(|&ns| ns as f64 / 1e9),
-            rtt_ms: rtt_ms.map(|[mean, p95]| RttMs { mean, p95 }),
+            rtt_ms: figures.and_then(|figures| figures.rtt_ms),
         });
     }
     records
@@ -380,13 +315,15 @@ fn series(world: &World) -> Vec<Series> {
     if !plan.series {
         return Vec::new();
     }
-    let rate = |bytes: &u64| *bytes as f64 * 8e-6 / STEP.as_secs_f64();
+    let now = Instant::from_nanos(world.net.now_ns());
+    let rates = |bytes: &[u64]| bytes.iter().map(|&bytes| mbps(bytes, STEP)).collect();
     let mut all = Vec::new();
     let mut add = |path: &str, metric, values| {
         all.push(Series { path: path.to_owned(), metric, values });
     };
-    for (flow, bytes) in world.flows.iter().zip(&world.series.flows) {
-        add(&flow.plan.name, "goodput_mbps", bytes.iter().map(rate).collect());
+    for flow in &world.flows {
+        let figures = flow.sink.measurement().figures(now);
+        add(&flow.plan.name, "goodput_mbps", rates(&figures.series));
     }
     let first = &world.flows[0];
     if let (true, [windows, ..]) = (first.plan.is_spread, &world.series.windows[0][..]) {
@@ -395,7 +332,7 @@ fn series(world: &World) -> Vec<Series> {
     }
     for (&path, windows) in first.plan.paths.iter().zip(&world.series.windows[0]) {
         let PathPlanView { name, bytes, capacity } = path_view(world, path);
-        add(name, "goodput_mbps", bytes.iter().map(rate).collect());
+        add(name, "goodput_mbps", rates(bytes));
         add(name, "capacity_mbps", capacity);
         if first.plan.is_spread {
             continue;
@@ -420,7 +357,7 @@ fn path_view(world: &World, path: usize) -> PathPlanView<'_> {
     let trace = &world.plan.paths[links].down.rate;
     let capacity = (0..bytes.len() as u32).map(|step| {
         let bytes = trace.bytes_between(STEP * step, STEP * (step + 1)).as_u64();
-        bytes as f64 * 8e-6 / STEP.as_secs_f64()
+        mbps(bytes, STEP)
     });
     PathPlanView { name: &plan.name, bytes, capacity: capacity.collect() }
 }

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
+use weftline_core::Instant;
 use weftline_core::scheduler::RatioMemory;
 use weftline_core::time::nanos;
 use weftline_link::LinkStats;
+use weftline_measure::{Delays, STEP};
 
 use crate::SimError;
 use crate::build;
@@ -23,16 +24,10 @@ const SETUP_LIMIT: Duration = Duration::from_secs(30);
 const REST: Duration = Duration::from_millis(200);
 /// Invariants that cost a look at everything are checked once in so many events.
 const CHECK_EVERY: u64 = 1 << 14;
-/// Delays up to ten minutes are told apart, in microseconds with three digits.
-const MAX_DELAY_US: u64 = 600_000_000;
-/// A time series has a value for each of these.
-pub(crate) const STEP: Duration = Duration::from_millis(100);
 
-/// One step of the time series of a flow or a path, in bytes.
+/// What is looked at every step of the time series.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Series {
-    /// By flow: bytes released in each step.
-    pub(crate) flows: Vec<Vec<u64>>,
     /// By path: wire bytes delivered by the down link in each step.
     pub(crate) paths: Vec<Vec<u64>>,
     /// By flow and subflow: window in segments and smoothed round-trip time in ms.
@@ -49,8 +44,8 @@ pub(crate) struct World {
     pub(crate) epoch_ns: Option<u64>,
     pub(crate) series: Series,
     delivered_before: Vec<u64>,
-    /// From the server to the client's TCP by packet, in microseconds, where there is a gateway.
-    pub(crate) packet_delay_us: Option<Box<Histogram<u64>>>,
+    /// From the server to the client's TCP by packet, where there is a gateway.
+    pub(crate) packet_delays: Option<Box<Delays>>,
 }
 
 impl World {
@@ -66,16 +61,12 @@ impl World {
             flows.push(Flow::new(index, &plan, mss, openers, ratio.clone(), &mut net));
         }
         let series = Series {
-            flows: vec![Vec::new(); flows.len()],
             paths: vec![Vec::new(); plan.paths.len()],
             windows: plan.flows.iter().map(|flow| vec![Vec::new(); flow.paths.len()]).collect(),
         };
         let delivered_before = vec![0; plan.paths.len()];
-        let histogram = || Histogram::new_with_bounds(1, MAX_DELAY_US, 3);
-        let packet_delay_us = plan.gateway.is_some();
-        let packet_delay_us =
-            packet_delay_us.then(|| Box::new(histogram().expect("the bounds are in order")));
-        Self { net, flows, plan, epoch_ns: None, series, delivered_before, packet_delay_us }
+        let packet_delays = plan.gateway.is_some().then(Box::default);
+        Self { net, flows, plan, epoch_ns: None, series, delivered_before, packet_delays }
     }
 
     /// Runs it to its end.
@@ -129,12 +120,13 @@ impl World {
         if let Spreading::Coded(network) = &mut self.net.spreading {
             network.start(now);
         }
+        let epoch = Instant::from_nanos(now);
         for flow in &mut self.flows {
             if let Some(stop) = flow.plan.stop {
                 self.net.queue.push(now + nanos(stop), Event::Stop(flow.index));
             }
             if flow.plan.start.is_zero() {
-                flow.begin(&mut self.net);
+                flow.begin(epoch, &self.plan, &mut self.net);
             } else {
                 self.net.queue.push(now + nanos(flow.plan.start), Event::Start(flow.index));
             }
@@ -167,7 +159,10 @@ impl World {
                 self.changed(index);
             }
             Event::Flow(index) => self.flows[index as usize].expire(&mut self.net),
-            Event::Start(index) => self.flows[index as usize].begin(&mut self.net),
+            Event::Start(index) => {
+                let epoch = Instant::from_nanos(self.epoch_ns.expect("the workload has begun"));
+                self.flows[index as usize].begin(epoch, &self.plan, &mut self.net);
+            }
             Event::Stop(index) => self.flows[index as usize].stop(&self.net),
             Event::Sample => self.sample(),
             Event::Hop(_) | Event::Room(_) | Event::Node(_) => self.step_coded(event),
@@ -194,15 +189,8 @@ impl World {
 
     /// A segment has come to its endpoint, by a wire or from a node that codes.
     fn deliver(&mut self, segment: &Segment, wire: Option<u32>) {
-        if let Some(delays) = &mut self.packet_delay_us
-            && self.epoch_ns.is_some()
-            && segment.len > 0
-            && !self.net.place(segment.to).server
-        {
-            let us = (self.net.now_ns() - segment.sent_ns) / 1_000;
-            delays.record(us.clamp(1, MAX_DELAY_US)).expect("clamped to the bounds");
-        }
         self.net.deliver(segment);
+        self.measure(segment);
         if segment.option > 0 {
             let place = self.net.place(segment.to);
             let flow = &mut self.flows[place.flow as usize];
@@ -211,6 +199,28 @@ impl World {
         let follows = |wire| segment.len > 0 && self.net.is_followed(wire, segment.to);
         if !wire.is_some_and(follows) {
             self.changed(segment.to);
+        }
+    }
+
+    /// Notes what a segment that has come says of its path.
+    fn measure(&mut self, segment: &Segment) {
+        let now = Instant::from_nanos(self.net.now_ns());
+        let place = self.net.place(segment.to);
+        let flow = &mut self.flows[place.flow as usize];
+        let from = flow.sink.measurement().window().from;
+        let Some(path) = flow.path_mut(place.path as usize) else { return };
+        if place.server {
+            let srtt_ns = self.net.endpoint(segment.to).srtt_ns();
+            if srtt_ns > 0 {
+                path.rtt(now, Duration::from_nanos(srtt_ns));
+            }
+        } else if segment.len > 0 {
+            path.arrived(now, segment.len.into());
+            if let Some(delays) = &mut self.packet_delays
+                && now >= from
+            {
+                delays.record(now.since(Instant::from_nanos(segment.sent_ns)), 1);
+            }
         }
     }
 
@@ -224,9 +234,6 @@ impl World {
     fn sample(&mut self) {
         let at = self.net.now_ns() + nanos(STEP);
         self.net.queue.push(at, Event::Sample);
-        for (flow, series) in self.flows.iter_mut().zip(&mut self.series.flows) {
-            series.push(flow.sink.take_step());
-        }
         for (index, series) in self.series.paths.iter_mut().enumerate() {
             let delivered = match &self.net.spreading {
                 Spreading::Coded(network) => network.arrived_bytes(index),

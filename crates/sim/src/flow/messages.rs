@@ -2,17 +2,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
+use std::time::Duration;
 
-use hdrhistogram::Histogram;
 use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount};
+use weftline_measure::Delays;
 use weftline_scenario::{MESSAGE_BYTES, MESSAGE_DEADLINE_MS};
 
 use crate::tcp::MS;
-
-/// Delays up to ten minutes are told apart, in microseconds with three digits.
-const MAX_DELAY_US: u64 = 600_000_000;
 
 /// A message as made. Times are nanoseconds from the start of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,14 +23,14 @@ pub(crate) struct Made {
 }
 
 /// What has come of the messages that count.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// How many were made, and their bytes.
     pub(crate) made: [u64; 2],
     /// Of those, there by their deadline.
     pub(crate) on_time: [u64; 2],
-    /// From the making to the whole message's being there, in microseconds.
-    pub(crate) delay_us: Histogram<u64>,
+    /// From the making to the whole message's being there.
+    pub(crate) delays: Delays,
 }
 
 /// The messages of an application: one is made whenever the rate has produced those before it.
@@ -59,7 +57,6 @@ pub(crate) struct Messages {
 
 impl Messages {
     pub(crate) fn new(rate: Bitrate, rng: Rng) -> Self {
-        let delay_us = Histogram::new_with_bounds(1, MAX_DELAY_US, 3);
         let none = Made { number: 0, bytes: 0, made_ns: 0, deadline_ns: 0 };
         Self {
             rng,
@@ -72,11 +69,7 @@ impl Messages {
             ends: VecDeque::new(),
             open: BTreeMap::new(),
             counts: 0..0,
-            tally: Tally {
-                made: [0; 2],
-                on_time: [0; 2],
-                delay_us: delay_us.expect("the bounds are in order"),
-            },
+            tally: Tally::default(),
         }
     }
 
@@ -183,8 +176,7 @@ impl Messages {
         if now_ns <= made.deadline_ns {
             add(&mut self.tally.on_time, made);
         }
-        let us = ((now_ns - made.made_ns) / 1_000).clamp(1, MAX_DELAY_US);
-        self.tally.delay_us.record(us).expect("clamped to the bounds");
+        self.tally.delays.record(Duration::from_nanos(now_ns - made.made_ns), 1);
     }
 
     pub(crate) const fn tally(&self) -> &Tally {

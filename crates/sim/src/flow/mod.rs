@@ -17,8 +17,8 @@ use weftline_core::path_manager::{PathPlan, ProbeSeat};
 use weftline_core::rng::Rng;
 use weftline_core::scheduler::{self, RatioMemory, SchedulerConfig};
 use weftline_core::session::{SchedulerFault, SessionStats};
-use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant, PathId};
+use weftline_measure::{PathMeasurement, Window};
 use weftline_video::{Clip, Player, PlayerRules};
 
 use self::messages::Messages;
@@ -107,7 +107,8 @@ pub(crate) struct Flow {
     pub(crate) source: Source,
     pub(crate) sink: Sink,
     stage: Stage,
-    warmup_ns: u64,
+    /// By the number of the path in the run's plan.
+    paths: Vec<PathMeasurement>,
     armed: Option<u64>,
 }
 
@@ -173,7 +174,7 @@ impl Flow {
             source,
             sink: Sink::new(size),
             stage: Stage::Waiting,
-            warmup_ns: nanos(run.warmup),
+            paths: Vec::new(),
             armed: None,
         }
     }
@@ -201,23 +202,48 @@ impl Flow {
         }
     }
 
-    /// Begins to send, and connects if that has not been done.
-    pub(crate) fn begin(&mut self, net: &mut Net) {
+    /// Begins to send in a run whose workload began at `epoch`, and connects if that has not been
+    /// done.
+    pub(crate) fn begin(&mut self, epoch: Instant, run: &Plan, net: &mut Net) {
         if self.stage == Stage::Waiting {
             self.connect(net);
         }
         self.stage = Stage::Running;
         let now_ns = net.now_ns();
-        let end_ns = now_ns + self.plan.stop.map_or(u64::MAX / 4, nanos);
-        self.source.begin(now_ns, now_ns + self.warmup_ns..end_ns);
+        let window = self.window(epoch, Instant::from_nanos(now_ns), run);
+        self.paths = vec![PathMeasurement::new(window); run.paths.len()];
+        self.source.begin(now_ns, window.from.as_nanos()..window.until.as_nanos());
         let player = match &self.plan.traffic {
             Traffic::Video(clip, rules) => {
                 Some(Player::new(Arc::clone(clip), *rules, Instant::from_nanos(now_ns)))
             }
             _ => None,
         };
-        self.sink.begin(now_ns, now_ns + self.warmup_ns, player);
+        self.sink.begin(window, player);
         self.pump(net);
+    }
+
+    /// The flow's time, and what of it counts.
+    fn window(&self, epoch: Instant, begin: Instant, run: &Plan) -> Window {
+        let until = epoch + self.plan.stop.unwrap_or(run.duration).min(run.duration);
+        match self.plan.traffic {
+            Traffic::Burst(_) | Traffic::Transfer(_) | Traffic::Video(..) => {
+                Window::whole(epoch, begin, until)
+            }
+            Traffic::Bulk | Traffic::Cbr(_) | Traffic::Messages { .. } => {
+                Window::new(epoch, begin, until, run.warmup)
+            }
+        }
+    }
+
+    /// What the flow does on a path, by its number in the run's plan; once it has begun.
+    pub(crate) fn path(&self, path: usize) -> Option<&PathMeasurement> {
+        self.paths.get(path)
+    }
+
+    /// The same, to be told of it.
+    pub(crate) fn path_mut(&mut self, path: usize) -> Option<&mut PathMeasurement> {
+        self.paths.get_mut(path)
     }
 
     /// Stops to send; what was written still goes out.

@@ -69,11 +69,6 @@ impl Source {
         }
     }
 
-    /// When it began to send.
-    pub(crate) const fn began_ns(&self) -> Option<u64> {
-        self.began_ns
-    }
-
     pub(crate) const fn stop(&mut self, now_ns: u64) {
         self.stopped_ns = Some(now_ns);
     }

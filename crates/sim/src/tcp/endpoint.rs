@@ -183,11 +183,6 @@ impl Endpoint {
         self.tx.control().cwnd()
     }
 
-    /// Mean and 95th percentile of its round-trip times, in milliseconds.
-    pub(crate) fn rtt_ms(&self) -> [f64; 2] {
-        self.tx.rtt_ms()
-    }
-
     /// The round-trip time that the receiving half knows, in nanoseconds; 0 if none.
     pub(crate) const fn receiver_rtt_ns(&self) -> u64 {
         self.rx.rtt_ns()

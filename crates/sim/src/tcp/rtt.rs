@@ -1,7 +1,5 @@
 //! Round-trip time and the retransmission timeout (RFC 6298, with Linux's bounds).
 
-use hdrhistogram::Histogram;
-
 use super::{MS, SECOND};
 
 /// The timeout before the first sample (RFC 6298 §2.1).
@@ -68,36 +66,6 @@ impl RttEstimator {
             _ => self.srtt_ns() + self.var4_ns.max(MIN_ADDITION_NS),
         };
         base.saturating_mul(1 << backoff.min(20)).min(MAX_RTO_NS)
-    }
-}
-
-/// The distribution of round-trip times, for reports.
-#[derive(Clone, Debug)]
-pub(super) struct RttStats {
-    sum_ns: u64,
-    us: Histogram<u32>,
-}
-
-/// Round-trip times up to ten minutes are told apart, in microseconds with two digits.
-const MAX_RTT_US: u64 = 600_000_000;
-
-impl Default for RttStats {
-    fn default() -> Self {
-        let us = Histogram::new_with_bounds(1, MAX_RTT_US, 2);
-        Self { sum_ns: 0, us: us.expect("the bounds are in order") }
-    }
-}
-
-impl RttStats {
-    pub(super) fn add(&mut self, sample_ns: u64) {
-        self.sum_ns += sample_ns;
-        self.us.saturating_record((sample_ns / 1_000).max(1));
-    }
-
-    /// Mean and 95th percentile in milliseconds.
-    pub(super) fn ms(&self) -> [f64; 2] {
-        let mean = self.sum_ns as f64 / 1e6 / self.us.len().max(1) as f64;
-        [mean, self.us.value_at_quantile(0.95) as f64 / 1e3]
     }
 }
 

@@ -109,7 +109,6 @@ impl Sender {
         let youngest = youngest.or(delivery.sacked_ns.map(|sent| now_ns - sent)).or(smoothed);
         if let Some(sample) = smoothed {
             self.rtt.add(sample);
-            self.rtts.add(sample);
         }
         if let Some(sample) = youngest {
             self.rtt.add_min(sample);

@@ -14,7 +14,7 @@ use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
 
 use super::prr::Prr;
-use super::rtt::{RttEstimator, RttStats};
+use super::rtt::RttEstimator;
 use super::scoreboard::{Delivery, RateStamp, Scoreboard, Sent};
 use super::segment::Segment;
 use super::{MS, SECOND};
@@ -111,7 +111,6 @@ pub(super) struct Sender {
     /// The most outstanding since then.
     window_used: u64,
     stats: SenderStats,
-    rtts: RttStats,
 }
 
 impl Sender {
@@ -151,7 +150,6 @@ impl Sender {
             window_used_at_ns: 0,
             window_used: 0,
             stats: SenderStats::default(),
-            rtts: RttStats::default(),
         }
     }
 
@@ -199,11 +197,6 @@ impl Sender {
 
     pub(super) const fn rtt(&self) -> &RttEstimator {
         &self.rtt
-    }
-
-    /// Mean and 95th percentile of the round-trip times, in milliseconds.
-    pub(super) fn rtt_ms(&self) -> [f64; 2] {
-        self.rtts.ms()
     }
 
     pub(super) fn pipe(&self) -> u64 {
