@@ -134,7 +134,7 @@ fn self_test(program: &Path) -> Result<(), LabError> {
     let outcome = plan.run(&StopFlag::on_signals()?, &mut |_| {})?;
     let report = &outcome.emulator;
     let ms = |quantile| report.lateness.value_at_quantile(quantile) as f64 / 1e6;
-    let mbps = outcome.receiver.bytes as f64 * 8e-6 / SELF_TEST_TIME.as_secs_f64();
+    let mbps = outcome.receiver.figures.goodput_total_mbps.unwrap_or(0.0);
     let mut text = format!("{SELF_TEST}, {scheme}: {mbps:.0} Mb/s carried; packets late by ");
     let _ = write!(text, "{:.2} ms (median), {:.2} ms (99 %), ", ms(0.5), ms(0.99));
     let _ = write!(text, "{:.2} % over 1 ms", report.late_share() * 100.0);

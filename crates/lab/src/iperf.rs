@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use weftline_measure::{FlowFigures, FlowMeasurement, STEP};
 
 use crate::LabError;
 use crate::child::{Program, StopFlag};
 use crate::clock;
-use crate::emulator::{SERIES_STEP, Start};
+use crate::emulator::Start;
 use crate::endpoint::{ReceiverReport, SenderReport};
 use crate::programs::Programs;
-use crate::run::{Outcome, Plan, steps};
+use crate::run::{Outcome, Plan};
 use crate::topology::End;
 
 /// iperf3's own port.
@@ -111,27 +112,21 @@ fn read_report(
     let report: Report = serde_json::from_str(text).map_err(|error| {
         LabError::Failed(format!("iperf3's report cannot be read: {error} (iperf3 3.9 or later?)"))
     })?;
-    let length = steps(plan.scenario.duration, SERIES_STEP);
-    let warmup = steps(plan.scenario.warmup, SERIES_STEP);
-    let mut series = vec![0; length];
+    let window = plan.window(weftline_core::Instant::ZERO);
+    let mut measurement = FlowMeasurement::new(window);
     for Interval { sum } in &report.intervals {
         // Intervals begin a little late; the last one may be a sliver beyond the end.
-        let step = (sum.start / SERIES_STEP.as_secs_f64()).round() as usize;
-        if let Some(value) = series.get_mut(step) {
-            *value += sum.bytes;
-        }
+        let step = (sum.start / STEP.as_secs_f64()).round() as u32;
+        measurement.released(window.epoch + STEP * step, sum.bytes);
     }
     let received = report.end.sum_received.map_or(0, |amount| amount.bytes);
     let mut error = report.error;
     if error.is_none() && received == 0 {
         error = Some("stalled: not a byte was delivered".to_owned());
     }
-    let receiver = ReceiverReport {
-        bytes: received,
-        bytes_measured: series.iter().skip(warmup).sum(),
-        series,
-        ..ReceiverReport::default()
-    };
+    // Intervals say nothing of gaps shorter than they are.
+    let figures = FlowFigures { longest_gap_ms: None, ..measurement.figures(window.until) };
+    let receiver = ReceiverReport { figures, ..ReceiverReport::default() };
     let bytes = report.end.sum_sent.map_or(0, |amount| amount.bytes);
     Ok((receiver, SenderReport { bytes, ..SenderReport::default() }, error))
 }

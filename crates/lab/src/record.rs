@@ -1,18 +1,28 @@
 //! From what a run's parts report to the record and the series that both worlds write.
 
-use weftline_scenario::{
-    DelayMs, EmulatorRecord, PathRecord, RttMs, RunRecord, SCHEMA_VERSION, Sample, Workload,
-};
+use std::time::Duration;
 
-use crate::emulator::{PathReport, SERIES_STEP};
-use crate::endpoint::{Quantiles, SocketReport};
+use weftline_core::Instant;
+use weftline_measure::{PathFigures, PathMeasurement, STEP, mbps};
+use weftline_scenario::{EmulatorRecord, PathRecord, RunRecord, SCHEMA_VERSION, Sample, Workload};
+
+use crate::emulator::PathReport;
+use crate::endpoint::SocketReport;
 use crate::run::{Outcome, Plan, steps};
 use crate::topology::{self, End};
 
 /// The record of a run; of one that could not even begin, without an outcome.
 pub(crate) fn record(plan: &Plan<'_>, outcome: Result<&Outcome, String>) -> RunRecord {
+    match outcome {
+        Ok(outcome) => filled(plan, outcome),
+        Err(error) => named(plan, RunRecord { error: Some(error), ..RunRecord::default() }),
+    }
+}
+
+/// `record` with what was run.
+fn named(plan: &Plan<'_>, record: RunRecord) -> RunRecord {
     let scenario = plan.scenario;
-    let base = RunRecord {
+    RunRecord {
         schema: SCHEMA_VERSION,
         world: "lab".to_owned(),
         scenario: scenario.name.clone(),
@@ -23,28 +33,18 @@ pub(crate) fn record(plan: &Plan<'_>, outcome: Result<&Outcome, String>) -> RunR
         duration_s: scenario.duration.as_secs_f64(),
         warmup_s: scenario.warmup.as_secs_f64(),
         version: plan.version.to_owned(),
-        ..RunRecord::default()
-    };
-    match outcome {
-        Ok(outcome) => filled(plan, base, outcome),
-        Err(error) => RunRecord { error: Some(error), ..base },
+        ..record
     }
 }
 
-fn filled(plan: &Plan<'_>, base: RunRecord, outcome: &Outcome) -> RunRecord {
+fn filled(plan: &Plan<'_>, outcome: &Outcome) -> RunRecord {
     let Outcome { receiver, sender, emulator, usage, error, tls, video } = outcome;
-    let (goodput, total) = goodputs(plan, outcome);
-    RunRecord {
+    let record = RunRecord {
         completed: error.is_none(),
         error: error.clone(),
         tls: *tls,
-        goodput_mbps: goodput,
-        goodput_total_mbps: total,
-        bytes_delivered: Some(receiver.bytes),
-        completion_s: receiver.completion_s,
-        in_order_delay_ms: receiver.delay_ms.map(delay_ms),
-        longest_gap_ms: receiver.longest_gap_ms,
         duplicate_bytes: receiver.duplicate_bytes.or(sender.duplicate_bytes),
+        copied_bytes: sender.copied_bytes,
         cpu_seconds: Some(usage.iter().map(|usage| usage.cpu.as_secs_f64()).sum()),
         peak_memory_bytes: usage.iter().map(|usage| usage.peak_memory).max(),
         paths: emulator
@@ -58,38 +58,20 @@ fn filled(plan: &Plan<'_>, base: RunRecord, outcome: &Outcome) -> RunRecord {
             valid: emulator.valid(),
         }),
         video: *video,
-        ..base
-    }
-}
-
-/// Goodput after the warm-up and in all, in Mb/s. A transfer's is its size over its
-/// time, a played clip's too.
-fn goodputs(plan: &Plan<'_>, outcome: &Outcome) -> (Option<f64>, Option<f64>) {
-    let receiver = &outcome.receiver;
-    let mbps = |bytes: u64, time_s: f64| bytes as f64 * 8e-6 / time_s;
-    let workload = plan.scenario.workload;
-    if let Workload::Transfer(_) | Workload::Burst(_) | Workload::Player(..) = workload {
-        let goodput = receiver.completion_s.map(|time| mbps(receiver.bytes, time));
-        return (goodput, goodput);
-    }
-    let (duration, warmup) = (plan.scenario.duration, plan.scenario.warmup);
-    let measured = mbps(receiver.bytes_measured, (duration - warmup).as_secs_f64());
-    (Some(measured), Some(mbps(receiver.bytes, duration.as_secs_f64())))
-}
-
-fn delay_ms(quantiles: Quantiles) -> DelayMs {
-    let Quantiles { p50, p95, p99, max } = quantiles;
-    DelayMs { p50, p95, p99, max }
+        ..receiver.figures.of_run()
+    };
+    named(plan, record)
 }
 
 fn path_record(plan: &Plan<'_>, index: usize, path: &PathReport, outcome: &Outcome) -> PathRecord {
     let socket = socket_on(index, outcome);
     let counters = &path.down.counters;
+    let figures = path_figures(plan, path, socket, outcome);
     PathRecord {
         name: path.name.clone(),
-        goodput_mbps: Some(delivered_mbps(plan, path, outcome)),
+        goodput_mbps: Some(figures.goodput_mbps),
         bytes_sent: Some(counters.offered_payload),
-        packets: Some(counters.offered.packets),
+        packets: Some(counters.offered_data),
         // A path on which no connection stood has nothing to send again; of a program's own
         // sockets nothing is known.
         retransmitted_packets: match plan.scenario.workload {
@@ -99,7 +81,7 @@ fn path_record(plan: &Plan<'_>, index: usize, path: &PathReport, outcome: &Outco
         lost: Some(counters.lost.packets),
         queue_drops: Some(counters.queue_full.packets),
         starved_s: None,
-        rtt_ms: socket.map(|socket| RttMs { mean: socket.rtt_mean_ms, p95: socket.rtt_p95_ms }),
+        rtt_ms: figures.rtt_ms,
     }
 }
 
@@ -110,22 +92,33 @@ fn socket_on(index: usize, outcome: &Outcome) -> Option<&SocketReport> {
     outcome.sender.sockets.iter().find(|socket| own(&socket.local))
 }
 
-/// What the path's link delivered after the warm-up, over the time the workload took.
-fn delivered_mbps(plan: &Plan<'_>, path: &PathReport, outcome: &Outcome) -> f64 {
-    let from = steps(plan.scenario.warmup, SERIES_STEP);
-    let time = outcome.receiver.completion_s.unwrap_or(plan.scenario.duration.as_secs_f64());
-    let until = (time / SERIES_STEP.as_secs_f64()).ceil() as usize;
-    let series = &path.down.series[..until.min(path.down.series.len())];
-    let bytes: u64 = series.iter().skip(from).sum();
-    let time = time - from as f64 * SERIES_STEP.as_secs_f64();
-    bytes as f64 * 8e-6 / time.max(SERIES_STEP.as_secs_f64() / 100.0)
+/// What the path's link delivered and how long its connection's round trips took.
+fn path_figures(
+    plan: &Plan<'_>,
+    path: &PathReport,
+    socket: Option<&SocketReport>,
+    outcome: &Outcome,
+) -> PathFigures {
+    let window = plan.window(outcome.emulator.epoch.unwrap_or(Instant::ZERO));
+    let completion = outcome.receiver.figures.completion_s.map(Duration::from_secs_f64);
+    let end = completion.map_or(window.until, |time| window.begin + time);
+    let mut measurement = PathMeasurement::new(window);
+    for &(at_ns, rtt_ns) in socket.into_iter().flat_map(|socket| &socket.rtts) {
+        measurement.rtt(Instant::from_nanos(at_ns), Duration::from_nanos(rtt_ns));
+    }
+    // The emulator counts in steps.
+    let steps = (0..).map(|step| window.epoch + STEP * step).zip(&path.down.series);
+    for (at, &bytes) in steps.take_while(|(at, _)| *at < end) {
+        measurement.arrived(at, bytes);
+    }
+    measurement.figures(end)
 }
 
 /// The run's series: goodput of the whole (path ""), what each link delivered and what it could.
 pub(crate) fn samples<'a>(plan: &'a Plan<'a>, outcome: &'a Outcome) -> Vec<Sample<'a>> {
-    let length = steps(plan.scenario.duration, SERIES_STEP);
+    let length = steps(plan.scenario.duration, STEP);
     let paths = outcome.emulator.paths.iter().map(|p| (p.name.as_str(), &p.down.series));
-    let measured = std::iter::once(("", &outcome.receiver.series)).chain(paths);
+    let measured = std::iter::once(("", &outcome.receiver.figures.series)).chain(paths);
     let goodput = measured.flat_map(|(path, series)| {
         let row = move |(step, &bytes): (usize, &u64)| sample(step, path, "goodput_mbps", bytes);
         series.iter().take(length).enumerate().map(row)
@@ -133,8 +126,8 @@ pub(crate) fn samples<'a>(plan: &'a Plan<'a>, outcome: &'a Outcome) -> Vec<Sampl
     let capacity = plan.paths().flat_map(|path| {
         let trace = path.down_trace(plan.seed, plan.scenario.duration);
         (0..length).map(move |step| {
-            let from = SERIES_STEP * step as u32;
-            let bytes = trace.bytes_between(from, from + SERIES_STEP).as_u64();
+            let from = STEP * step as u32;
+            let bytes = trace.bytes_between(from, from + STEP).as_u64();
             sample(step, &path.name, "capacity_mbps", bytes)
         })
     });
@@ -142,7 +135,7 @@ pub(crate) fn samples<'a>(plan: &'a Plan<'a>, outcome: &'a Outcome) -> Vec<Sampl
         let socket = socket_on(index, outcome);
         let windows = socket.into_iter().flat_map(|socket| &socket.cwnd);
         windows.filter(move |(step, _)| *step < length).map(|&(step, cwnd)| Sample {
-            time_s: (SERIES_STEP * (step as u32 + 1)).as_secs_f64(),
+            time_s: (STEP * (step as u32 + 1)).as_secs_f64(),
             path: &path.name,
             metric: "cwnd_segments",
             value: cwnd.into(),
@@ -153,6 +146,6 @@ pub(crate) fn samples<'a>(plan: &'a Plan<'a>, outcome: &'a Outcome) -> Vec<Sampl
 
 /// Bytes in a step as a rate.
 fn sample<'a>(step: usize, path: &'a str, metric: &'a str, bytes: u64) -> Sample<'a> {
-    let time_s = (SERIES_STEP * (step as u32 + 1)).as_secs_f64();
-    Sample { time_s, path, metric, value: bytes as f64 * 8e-6 / SERIES_STEP.as_secs_f64() }
+    let time_s = (STEP * (step as u32 + 1)).as_secs_f64();
+    Sample { time_s, path, metric, value: mbps(bytes, STEP) }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use weftline_core::scheduler::SchedulerConfig;
 use weftline_core::time::nanos;
+use weftline_measure::Window;
 use weftline_scenario::{Congestion, Scenario, Scheme, VideoRecord, Workload};
 
 use crate::LabError;
@@ -149,6 +150,17 @@ impl Plan<'_> {
         Ok(testbed)
     }
 
+    /// What of the run counts, if its workload begins at `epoch`.
+    pub(crate) fn window(&self, epoch: weftline_core::Instant) -> Window {
+        let until = epoch + self.scenario.duration;
+        match self.scenario.workload {
+            Workload::Transfer(_) | Workload::Burst(_) | Workload::Player(..) => {
+                Window::whole(epoch, epoch, until)
+            }
+            _ => Window::new(epoch, epoch, until, self.scenario.warmup),
+        }
+    }
+
     fn traffic(&self) -> Result<Traffic, LabError> {
         let Scenario { duration, warmup, .. } = *self.scenario;
         let transfer = |size: weftline_core::ByteCount, warm| {
@@ -265,7 +277,7 @@ impl Plan<'_> {
             errors.extend(report.error.clone());
             outcome.sender = report;
         }
-        if errors.is_empty() && outcome.receiver.bytes == 0 {
+        if errors.is_empty() && outcome.receiver.figures.bytes_delivered.unwrap_or(0) == 0 {
             errors.push("stalled: not a byte was delivered".to_owned());
         }
         outcome.error = (!errors.is_empty()).then(|| errors.join("; "));

@@ -10,14 +10,12 @@ use rustix::io::Errno;
 use weftline_core::time::nanos;
 use weftline_core::{ByteCount, Instant};
 use weftline_link::{Link, Verdict};
+use weftline_measure::STEPS_MAX;
 
 use super::store::{Slot, Store};
 use super::{Counters, SERIES_STEP};
 use crate::clock;
 use crate::packet::{self, Layout, Shape, VNET_LEN};
-
-/// Longest series kept: three hours in steps of 100 ms.
-const SERIES_MAX: usize = 3 * 36_000;
 
 /// A packet (or super-packet) of which at least one segment is still on its way.
 #[derive(Clone, Copy, Debug)]
@@ -120,10 +118,14 @@ impl Direction {
         self.counters.offered_payload += payload as u64;
         let before = self.segments.len();
         match shape {
-            Shape::Whole => self.offer(now, 0, len, len.saturating_sub(VNET_LEN)),
+            Shape::Whole => {
+                self.counters.offered_data += u64::from(payload > 0);
+                self.offer(now, 0, len, len.saturating_sub(VNET_LEN));
+            }
             Shape::Super(layout) => {
                 let mut at = 0;
                 for segment in layout.segments() {
+                    self.counters.offered_data += 1;
                     self.offer(now, at, segment, layout.headers_len + segment);
                     at += segment;
                 }
@@ -232,7 +234,7 @@ impl Direction {
         self.counters.delivered_payload += payload;
         let Some(epoch) = self.epoch.filter(|&epoch| now >= epoch) else { return };
         let step = (now.since(epoch).as_nanos() / SERIES_STEP.as_nanos()) as usize;
-        if step < SERIES_MAX {
+        if step < STEPS_MAX {
             if step >= self.series.len() {
                 self.series.resize(step + 1, 0);
             }

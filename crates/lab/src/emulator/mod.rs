@@ -27,7 +27,7 @@ use crate::LabError;
 use crate::tun::{Meter, Tun};
 
 /// Step of the series of delivered bytes.
-pub const SERIES_STEP: Duration = Duration::from_millis(100);
+pub const SERIES_STEP: Duration = weftline_measure::STEP;
 
 /// A packet later than this is late: a tenth of the shortest delay experiments are about.
 const LATE: Duration = Duration::from_millis(1);
@@ -108,6 +108,8 @@ pub struct Counters {
     pub writes: u64,
     /// Sent by the near end.
     pub offered: Tally,
+    /// Those of `offered` that have UDP or TCP payload.
+    pub offered_data: u64,
     /// UDP and TCP payload of `offered`, in bytes.
     pub offered_payload: u64,
     /// Given to the far end.

@@ -207,6 +207,8 @@ pub(crate) struct ConnectionInfo {
     pub(crate) duplicates_sent: Option<u64>,
     /// Bytes received that had been received before, above the subflows.
     pub(crate) duplicates_received: Option<u64>,
+    /// Bytes that our session sent again though another path was still delivering them.
+    pub(crate) copied: Option<u64>,
 }
 
 /// One TCP socket or subflow.
@@ -247,6 +249,7 @@ impl Connection {
                     sockets: subflows.map(socket).collect(),
                     duplicates_sent: Some(info.bytes_retransmitted),
                     duplicates_received: None,
+                    copied: None,
                 })
             }
             Self::Weft(connection, paths) => Ok(weft(&connection.stats(), paths)),
@@ -277,6 +280,7 @@ fn weft(stats: &weftline::ConnectionStats, paths: &[(String, SocketAddr)]) -> Co
         sockets: stats.session.paths.iter().filter_map(socket).collect(),
         duplicates_sent: None,
         duplicates_received: Some(stats.session.duplicates),
+        copied: Some(stats.session.paths.values().map(|path| path.copied).sum()),
     }
 }
 

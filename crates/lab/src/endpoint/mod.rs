@@ -6,7 +6,6 @@
 //! the receiving application sees, in order.
 
 mod connection;
-mod meter;
 mod protocol;
 mod receiver;
 mod sender;
@@ -17,7 +16,7 @@ use std::io::{self, BufRead as _, Write as _};
 
 use tokio::sync::mpsc;
 
-pub(crate) use protocol::{Command, Event, Quantiles, ReceiverReport, SenderReport, SocketReport};
+pub(crate) use protocol::{Command, Event, ReceiverReport, SenderReport, SocketReport};
 pub use protocol::{EndpointArgs, Role, Traffic, Transport};
 
 use crate::LabError;

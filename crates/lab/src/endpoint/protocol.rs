@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use weftline_measure::FlowFigures;
 
 /// Everything an endpoint has to know, as one JSON argument.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -121,31 +122,12 @@ pub(crate) enum Event {
 /// What the receiving application saw.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ReceiverReport {
-    /// Bytes released in order, from the epoch on.
-    pub(crate) bytes: u64,
-    /// Those after the warm-up.
-    pub(crate) bytes_measured: u64,
-    /// Bytes in each 100 ms since the epoch.
-    pub(crate) series: Vec<u64>,
-    /// In-order delay of blocks released after the warm-up.
-    pub(crate) delay_ms: Option<Quantiles>,
-    /// Longest time after the warm-up without a byte.
-    pub(crate) longest_gap_ms: Option<f64>,
+    /// What was measured.
+    pub(crate) figures: FlowFigures,
     /// Bytes that arrived although they had arrived before, where the receiver can tell.
     pub(crate) duplicate_bytes: Option<u64>,
-    /// From connect (or request) to the last byte, of a transfer that got there.
-    pub(crate) completion_s: Option<f64>,
     /// What went wrong.
     pub(crate) error: Option<String>,
-}
-
-/// Quantiles of a distribution, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Quantiles {
-    pub(crate) p50: f64,
-    pub(crate) p95: f64,
-    pub(crate) p99: f64,
-    pub(crate) max: f64,
 }
 
 /// What the sending side's kernel counted.
@@ -157,6 +139,8 @@ pub(crate) struct SenderReport {
     pub(crate) sockets: Vec<SocketReport>,
     /// Bytes sent a second time above the subflows, where the kernel does that.
     pub(crate) duplicate_bytes: Option<u64>,
+    /// Bytes that the session sent again though another path was still delivering them.
+    pub(crate) copied_bytes: Option<u64>,
     /// What went wrong.
     pub(crate) error: Option<String>,
 }
@@ -168,10 +152,8 @@ pub(crate) struct SocketReport {
     pub(crate) local: IpAddr,
     /// Segments sent again.
     pub(crate) retransmitted: u64,
-    /// Smoothed round-trip time, sampled every 100 ms.
-    pub(crate) rtt_mean_ms: f64,
-    /// Its 95th percentile.
-    pub(crate) rtt_p95_ms: f64,
+    /// Smoothed round-trip times in nanoseconds, and at which nanosecond of the clock.
+    pub(crate) rtts: Vec<(u64, u64)>,
     /// Its newest congestion window in each 100 ms since the epoch, in segments: step and window.
     #[serde(default)]
     pub(crate) cwnd: Vec<(usize, u32)>,

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weftline_core::Instant;
+use weftline_measure::{FlowFigures, FlowMeasurement, Window};
 
 use super::connection::{Connection, connect};
-use super::meter::Meter;
 use super::stream::Checker;
 use super::timer::Timer;
 use super::{
-    ENDLESS, EndpointArgs, Event, Orchestrator, Traffic, WARMUP_BYTES, encode_request, tell,
+    ENDLESS, EndpointArgs, Event, Orchestrator, ReceiverReport, Traffic, WARMUP_BYTES,
+    encode_request, tell,
 };
 use crate::clock;
 
@@ -42,16 +43,16 @@ async fn stream(
     tell(&Event::Ready)?;
     let epoch = orchestrator.go().await?;
     let until = epoch + duration;
-    let mut meter = Meter::new(epoch, epoch + warmup, until);
+    let mut measurement = FlowMeasurement::new(Window::new(epoch, epoch, until, warmup));
     let mut end = Timer::at(until)?;
     let outcome = tokio::select! {
-        outcome = sink.receive(u64::MAX, &mut meter) => outcome,
+        outcome = sink.receive(u64::MAX, &mut measurement) => outcome,
         ring = end.ring() => ring.map(|_| ()),
     };
-    let mut report = meter.report(clock::now());
-    report.duplicate_bytes = sink.duplicates();
-    report.error = outcome.err().map(|error| describe(&error, report.bytes, epoch));
-    tell(&Event::Received(report))?;
+    let figures = measurement.figures(clock::now());
+    let duplicate_bytes = sink.duplicates();
+    let error = outcome.err().map(|error| describe(&error, &figures, epoch));
+    tell(&Event::Received(ReceiverReport { figures, duplicate_bytes, error }))?;
     // The connection stays until the sender has reported: a reset would spoil its counters.
     orchestrator.dismissed().await;
     Ok(())
@@ -71,7 +72,8 @@ async fn transfer(
         let mut sink = Sink::new(connection, args.seed);
         let now = clock::now();
         sink.request(WARMUP_BYTES).await?;
-        sink.receive(WARMUP_BYTES, &mut Meter::new(now, now, now)).await?;
+        let nothing = Window::whole(now, now, now);
+        sink.receive(WARMUP_BYTES, &mut FlowMeasurement::new(nothing)).await?;
         warmed = Some(sink);
     }
     tell(&Event::Ready)?;
@@ -79,31 +81,32 @@ async fn transfer(
     let mut end = Timer::at(epoch + limit)?;
     Timer::at(epoch)?.ring().await?;
     let start = clock::now();
-    let mut meter = Meter::new(start, start, start + limit);
+    let mut measurement = FlowMeasurement::new(Window::whole(start, start, start + limit));
     let work = async {
         let mut sink = match warmed {
             Some(sink) => sink,
             None => Sink::new(connect(&args.transport, &args.congestion).await?, args.seed),
         };
         sink.request(size).await?;
-        sink.receive(size, &mut meter).await?;
-        io::Result::Ok((sink, clock::now()))
+        sink.receive(size, &mut measurement).await?;
+        measurement.completed(clock::now());
+        io::Result::Ok(sink)
     };
     let outcome = tokio::select! {
         outcome = work => outcome,
         _ = end.ring() => Err(io::Error::new(io::ErrorKind::TimedOut, "the time limit was reached")),
     };
-    let mut report = meter.report(clock::now());
+    let mut report =
+        ReceiverReport { figures: measurement.figures(clock::now()), ..ReceiverReport::default() };
     let mut finished = None;
     match outcome {
-        Ok((mut sink, last_byte)) => {
-            report.completion_s = Some(last_byte.since(start).as_secs_f64());
+        Ok(mut sink) => {
             report.duplicate_bytes = sink.duplicates();
             // The sender reports when it sees the end of our requests.
             sink.connection.shutdown().await?;
             finished = Some(sink);
         }
-        Err(error) => report.error = Some(describe(&error, report.bytes, start)),
+        Err(error) => report.error = Some(describe(&error, &report.figures, start)),
     }
     tell(&Event::Received(report))?;
     orchestrator.dismissed().await;
@@ -111,7 +114,8 @@ async fn transfer(
     Ok(())
 }
 
-fn describe(error: &io::Error, bytes: u64, since: Instant) -> String {
+fn describe(error: &io::Error, figures: &FlowFigures, since: Instant) -> String {
+    let bytes = figures.bytes_delivered.unwrap_or(0);
     let after = clock::now().since(since).as_secs_f64();
     format!("receiver: {error} after {bytes} bytes in {after:.3} s")
 }
@@ -141,7 +145,7 @@ impl Sink {
     }
 
     /// Receives `size` bytes.
-    async fn receive(&mut self, size: u64, meter: &mut Meter) -> io::Result<()> {
+    async fn receive(&mut self, size: u64, measurement: &mut FlowMeasurement) -> io::Result<()> {
         let end = self.checker.position().saturating_add(size);
         while self.checker.position() < end {
             let want = (end - self.checker.position()).min(READ_MAX as u64) as usize;
@@ -150,9 +154,11 @@ impl Sink {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             let now = clock::now();
-            meter.released(now, count as u64);
+            measurement.released(now, count as u64);
             self.checker
-                .accept(&self.buffer[..count], |stamp| meter.block(now, stamp))
+                .accept(&self.buffer[..count], |stamp, bytes| {
+                    measurement.delayed(now, stamp, bytes);
+                })
                 .map_err(|damaged| io::Error::new(io::ErrorKind::InvalidData, damaged))?;
         }
         Ok(())

@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Interval, MissedTickBehavior};
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
+use weftline_measure::{STEP, STEPS_MAX};
 
 use super::connection::{Connection, ConnectionInfo, Listener};
-use super::meter::rtt_quantiles;
 use super::protocol::{SenderReport, SocketReport};
 use super::stream::{HEADER, fill_block};
 use super::timer::Timer;
@@ -25,12 +25,6 @@ const BLOCK: usize = 64 << 10;
 
 /// How often a source of constant rate produces a block: as a camera's encoder hands over slices.
 const TICK: Duration = Duration::from_millis(1);
-
-/// How often the kernel is asked about the connection.
-const SAMPLE_EVERY: Duration = Duration::from_millis(100);
-
-/// Most windows kept of a path: three hours of them.
-const STEPS_MAX: usize = 3 * 60 * 60 * 10;
 
 /// Sends until the traffic is over, then reports and waits to be dismissed.
 pub(super) async fn run(args: EndpointArgs, mut orchestrator: Orchestrator) -> io::Result<()> {
@@ -70,7 +64,7 @@ async fn time_limit(orchestrator: &mut Orchestrator, limit: Duration) -> io::Res
 }
 
 fn sample_timer() -> Interval {
-    let mut timer = tokio::time::interval(SAMPLE_EVERY);
+    let mut timer = tokio::time::interval(STEP);
     timer.set_missed_tick_behavior(MissedTickBehavior::Skip);
     timer
 }
@@ -201,8 +195,8 @@ impl Source {
             let step = self
                 .epoch
                 .filter(|epoch| now >= *epoch)
-                .map(|epoch| (nanos(now.since(epoch)) / nanos(SAMPLE_EVERY)) as usize);
-            self.samples.add(info, step);
+                .map(|epoch| (nanos(now.since(epoch)) / nanos(STEP)) as usize);
+            self.samples.add(info, now, step);
         }
     }
 }
@@ -213,26 +207,29 @@ struct Samples {
     /// By the server's address on the path.
     paths: BTreeMap<IpAddr, PathSamples>,
     duplicate_bytes: Option<u64>,
+    copied_bytes: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct PathSamples {
     /// Of each socket there was, by its number: one that is gone keeps its last count.
     retransmitted: BTreeMap<u64, u64>,
-    rtt_ns: Vec<u64>,
+    /// When, and what it was, in nanoseconds.
+    rtts: Vec<(u64, u64)>,
     /// By the step of the series.
     cwnd: BTreeMap<usize, u32>,
 }
 
 impl Samples {
-    /// Takes what is known at a `step` of the series, if those have begun.
-    fn add(&mut self, info: ConnectionInfo, step: Option<usize>) {
+    /// Takes what is known at `now`, in a `step` of the series if those have begun.
+    fn add(&mut self, info: ConnectionInfo, now: Instant, step: Option<usize>) {
+        self.copied_bytes = info.copied.or(self.copied_bytes);
         self.duplicate_bytes = info.duplicates_sent.or(self.duplicate_bytes);
         for socket in info.sockets {
             let path = self.paths.entry(socket.local).or_default();
             path.retransmitted.insert(socket.id, socket.retransmitted);
-            if !socket.rtt.is_zero() {
-                path.rtt_ns.push(nanos(socket.rtt));
+            if !socket.rtt.is_zero() && path.rtts.len() < STEPS_MAX {
+                path.rtts.push((now.as_nanos(), nanos(socket.rtt)));
             }
             if let (Some(step), Some(cwnd)) = (step.filter(|&step| step < STEPS_MAX), socket.cwnd) {
                 path.cwnd.insert(step, cwnd);
@@ -241,16 +238,16 @@ impl Samples {
     }
 
     fn report(self, bytes: u64, error: Option<String>) -> SenderReport {
-        let path = |(local, mut samples): (IpAddr, PathSamples)| {
-            let (rtt_mean_ms, rtt_p95_ms) = rtt_quantiles(&mut samples.rtt_ns);
+        let path = |(local, samples): (IpAddr, PathSamples)| {
             let retransmitted = samples.retransmitted.values().sum();
             let cwnd = samples.cwnd.into_iter().collect();
-            SocketReport { local, retransmitted, rtt_mean_ms, rtt_p95_ms, cwnd }
+            SocketReport { local, retransmitted, rtts: samples.rtts, cwnd }
         };
         SenderReport {
             bytes,
             sockets: self.paths.into_iter().map(path).collect(),
             duplicate_bytes: self.duplicate_bytes,
+            copied_bytes: self.copied_bytes,
             error,
         }
     }

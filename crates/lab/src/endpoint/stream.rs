@@ -81,21 +81,23 @@ impl Checker {
         self.position
     }
 
-    /// Checks the next `bytes` of the stream; `done` gets the stamp of each block they complete.
+    /// Checks the next `bytes` of the stream; `each` gets the stamp of every piece of a block and how
+    /// many bytes it has. A header counts when it is whole.
     pub(crate) fn accept(
         &mut self,
         mut bytes: &[u8],
-        mut done: impl FnMut(Instant),
+        mut each: impl FnMut(Instant, u64),
     ) -> Result<(), Damaged> {
         while !bytes.is_empty() {
+            let in_header = matches!(self.block, Block::Header { .. });
             let taken = self.advance(bytes)?;
             self.position += taken as u64;
             bytes = &bytes[taken..];
-            if let Block::Filling { at, len, stamp, .. } = self.block
-                && at == len
-            {
-                done(stamp);
-                self.block = Block::begin(self.position);
+            if let Block::Filling { at, len, stamp, .. } = self.block {
+                each(stamp, if in_header { HEADER } else { taken } as u64);
+                if at == len {
+                    self.block = Block::begin(self.position);
+                }
             }
         }
         Ok(())
@@ -199,18 +201,21 @@ mod tests {
         ) {
             let bytes = stream(seed, &lens);
             let mut checker = Checker::new(seed);
-            let (mut rest, mut stamps) = (&bytes[..], Vec::new());
+            let (mut rest, mut stamped) = (&bytes[..], vec![0; lens.len()]);
             for piece in pieces.iter().cycle() {
                 let (now, later) = rest.split_at(rest.len().min(*piece));
-                checker.accept(now, |stamp| stamps.push(stamp)).unwrap();
+                let mut each = |stamp: Instant, bytes| {
+                    stamped[(stamp.as_nanos() / 1_000_000) as usize] += bytes as usize;
+                };
+                checker.accept(now, &mut each).unwrap();
                 rest = later;
                 if rest.is_empty() {
                     break;
                 }
             }
             prop_assert_eq!(checker.position(), bytes.len() as u64);
-            let expected: Vec<_> = (0..lens.len() as u64).map(Instant::from_millis).collect();
-            prop_assert_eq!(stamps, expected);
+            // The k-th block is stamped with k ms.
+            prop_assert_eq!(stamped, lens);
         }
 
         #[test]
@@ -229,7 +234,7 @@ mod tests {
             let mut checker = Checker::new(9);
             let mut found = None;
             for part in bytes.chunks(piece) {
-                if let Err(damaged) = checker.accept(part, |_| {}) {
+                if let Err(damaged) = checker.accept(part, |_, _| {}) {
                     found = Some(damaged.position);
                     break;
                 }
@@ -247,7 +252,7 @@ mod tests {
         for order in [[0, 2, 1], [0, 0, 1], [1, 2, 0]] {
             let mut checker = Checker::new(1);
             let mut parts = order.iter().map(|k| &bytes[k * 100..(k + 1) * 100]);
-            assert!(parts.any(|part| checker.accept(part, |_| {}).is_err()), "{order:?}");
+            assert!(parts.any(|part| checker.accept(part, |_, _| {}).is_err()), "{order:?}");
         }
     }
 }

@@ -17,12 +17,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use weftline_measure::{FlowFigures, FlowMeasurement, STEP};
 use weftline_scenario::{PlayerProgram, RunRecord, VideoRecord, VideoSpec};
 
 use crate::LabError;
 use crate::child::StopFlag;
 use crate::clock;
-use crate::emulator::Start;
+use crate::emulator::{EmulatorReport, PathReport, Start};
 use crate::endpoint::{ReceiverReport, SenderReport};
 use crate::netns::Netns;
 use crate::programs::Programs;
@@ -152,23 +153,36 @@ pub(crate) fn run(
     };
     let (seen, usage) = watch(program, stage, &mut || progress(clock::now().since(begun)))?;
     let emulator = testbed.emulator.report()?;
-    // Web server and player do not say it alike; what the links delivered is the same for all.
-    let bytes = emulator.paths.iter().map(|path| path.down.counters.delivered_payload).sum();
+    let figures = figures(plan, &emulator, seen.ended);
     let tls = programs.tls();
     let mut all = programs.stop()?;
     all.extend([server.stop()?, usage]);
-    let receiver = ReceiverReport {
-        bytes,
-        bytes_measured: bytes,
-        completion_s: seen.ended.map(|ended| ended.as_secs_f64()),
-        ..ReceiverReport::default()
-    };
+    let receiver = ReceiverReport { figures, ..ReceiverReport::default() };
     let error = match seen.video.startup_s {
         None => Some("stalled: not a picture was shown".to_owned()),
         Some(_) => None,
     };
     let (sender, video) = (SenderReport::default(), Some(seen.video));
     Ok(Outcome { receiver, sender, emulator, usage: all, error, tls, video })
+}
+
+/// Web server and player do not say it alike; what the links delivered is the same for all.
+fn figures(plan: &Plan<'_>, emulator: &EmulatorReport, ended: Option<Duration>) -> FlowFigures {
+    let Some(epoch) = emulator.epoch else { return FlowFigures::default() };
+    let window = plan.window(epoch);
+    let mut measurement = FlowMeasurement::new(window);
+    let length = emulator.paths.iter().map(|path| path.down.series.len()).max().unwrap_or(0);
+    for step in 0..length {
+        let of = |path: &PathReport| path.down.series.get(step).copied().unwrap_or(0);
+        let bytes = emulator.paths.iter().map(of).sum();
+        measurement.released(epoch + STEP * step as u32, bytes);
+    }
+    let end = ended.map_or(window.until, |ended| epoch + ended);
+    if ended.is_some() {
+        measurement.completed(end);
+    }
+    // Steps are too coarse for gaps, and a player that has enough makes some.
+    FlowFigures { longest_gap_ms: None, ..measurement.figures(end) }
 }
 
 fn watch(
