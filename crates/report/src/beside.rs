@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use weftline_scenario::{MeanCi, RunRecord, mean_ci95, paired_ratio};
 
-use crate::format::{escape, number};
+use crate::format::{escape, number, put};
 use crate::quantity::shorten;
 use crate::sweep::exact;
-use crate::tables::put;
 
 /// The most rows.
 const MAX_ROWS: usize = 500;

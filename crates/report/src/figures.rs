@@ -1,16 +1,12 @@
 //! The figures of a comparison: goodput, delay and gap by scheme, and the goodput's distribution.
 
-use weftline_scenario::{Comparison, ComparisonRow, MeanCi};
+use weftline_scenario::{Comparison, ComparisonRow};
 
-use crate::data::{Data, Points, per_second};
-use crate::format::escape;
+use crate::data::{Data, per_second};
+use crate::figure::{figure, is_paced, of_means, steps};
 use crate::plot::{Bar, Line, Plot, XAxis, bars};
 use crate::spans::{Span, spans};
-use crate::tables::put;
 use crate::{scheme, time};
-
-/// The most points of a line: more than the page has dots across.
-pub(crate) const MAX_POINTS: usize = 600;
 
 /// The colour of each scheme of a comparison.
 pub(crate) fn colours(comparison: &Comparison) -> Vec<String> {
@@ -26,41 +22,6 @@ pub(crate) fn all(data: &Data, comparison: &Comparison, colours: &[String]) -> S
     html.push_str(&distribution(data, comparison, colours));
     html.push_str("</div>\n");
     html.push_str(&time::all(data, comparison, colours));
-    html
-}
-
-/// What a caption says of its values: an interval only where there is one.
-pub(crate) fn of_means<'a>(values: impl IntoIterator<Item = &'a MeanCi>) -> &'static str {
-    let mut values = values.into_iter().peekable();
-    match values.peek().is_some() && values.all(|value| value.count == 1) {
-        true => "one run each",
-        false => "mean with 95 % confidence interval",
-    }
-}
-
-/// A figure with its caption and legend; `entries` are classes and names.
-pub(crate) fn figure(caption: &str, entries: &[(String, String)], content: &str) -> String {
-    let mut html = format!("<figure><figcaption>{}</figcaption>\n", escape(caption));
-    if !entries.is_empty() {
-        html.push_str("<ul class=\"legend\">");
-        for (class, name) in entries {
-            let swatch = if class.contains("fill") {
-                format!("<rect class=\"area {class}\" width=\"26\" height=\"10\"/>")
-            } else {
-                format!("<path class=\"line {class}\" d=\"M0 5H26\"/>")
-            };
-            put(
-                &mut html,
-                format_args!(
-                    "<li><svg width=\"26\" height=\"10\" aria-hidden=\"true\">{swatch}</svg>{}</li>",
-                    escape(name)
-                ),
-            );
-        }
-        html.push_str("</ul>\n");
-    }
-    html.push_str(content);
-    html.push_str("</figure>\n");
     html
 }
 
@@ -117,11 +78,6 @@ fn delay(comparison: &Comparison, colours: &[String]) -> String {
         .collect();
     let caption = "In-order delay: median (filled), 95th percentile (stroke), 99th (ring)";
     figure(caption, &[], &spans(caption, &list, "ms (less is better)"))
-}
-
-/// Whether the source has times of its own, so that a delay is the network's.
-pub(crate) fn is_paced(workload: &str) -> bool {
-    workload.starts_with("cbr") || workload.starts_with("messages")
 }
 
 /// The longest gap of each scheme.
@@ -191,19 +147,4 @@ fn distribution(data: &Data, comparison: &Comparison, colours: &[String]) -> Str
         lines,
     };
     figure(caption, &legend, &plot.render())
-}
-
-/// The empirical distribution function of sorted values, thinned where it has more steps than can
-/// be seen.
-pub(crate) fn steps(sorted: &[f64]) -> Points {
-    let n = sorted.len();
-    let stride = n.div_ceil(MAX_POINTS);
-    let mut points = vec![(sorted[0], 0.0)];
-    let mut share = 0.0;
-    for index in (0..n).filter(|index| (index + 1) % stride == 0 || index + 1 == n) {
-        points.push((sorted[index], share));
-        share = (index + 1) as f64 / n as f64;
-        points.push((sorted[index], share));
-    }
-    points
 }

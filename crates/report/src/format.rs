@@ -1,5 +1,7 @@
 //! Numbers and texts for a reader.
 
+use std::fmt::Write as _;
+
 use weftline_scenario::MeanCi;
 
 /// `text` with the characters that HTML and SVG give a meaning to written as references.
@@ -55,4 +57,9 @@ pub(crate) fn mean_ci(value: &MeanCi, decimals: usize) -> String {
         Some(width) => format!("{mean}<span class=\"ci\"> ± {}</span>", number(width, decimals)),
         None => mean,
     }
+}
+
+/// Appends to a text, which cannot fail.
+pub(crate) fn put(html: &mut String, piece: std::fmt::Arguments<'_>) {
+    html.write_fmt(piece).expect("a String takes all that is written");
 }

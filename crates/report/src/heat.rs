@@ -1,8 +1,7 @@
 //! Heat maps as inline SVG: rows and columns of cells coloured by value, and the scale they share.
 
-use crate::format::escape;
+use crate::format::{escape, put};
 use crate::quantity::plain;
-use crate::tables::put;
 
 /// How many colours a scale has; the page's style defines `q0` to `q8`.
 pub(crate) const LEVELS: usize = 9;

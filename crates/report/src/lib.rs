@@ -6,6 +6,7 @@
 
 mod beside;
 mod data;
+mod figure;
 mod figures;
 mod format;
 mod heat;

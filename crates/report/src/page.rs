@@ -7,9 +7,9 @@ use weftline_scenario::{Comparison, RunRecord, Scenario};
 use crate::beside;
 use crate::data::Data;
 use crate::figures;
-use crate::format::{escape, number};
+use crate::format::{escape, number, put};
 use crate::sweep::count;
-use crate::tables::{self, put, variant};
+use crate::tables::{self, variant};
 use crate::{provenance, verdict};
 
 /// The page's style: colours for light and dark, tables, figures.

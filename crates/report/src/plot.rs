@@ -1,8 +1,6 @@
 //! Line plots and bar charts as inline SVG. Colours are classes that the page's style defines.
 
-use std::fmt::Write as _;
-
-use crate::format::{decimals, escape, number};
+use crate::format::{decimals, escape, number, put};
 
 /// Room around the plotting area, in the figure's units.
 const LEFT: f64 = 58.0;
@@ -262,10 +260,6 @@ pub(crate) fn text(svg: &mut String, class: &str, anchor: &str, (x, y): (f64, f6
             "<text class=\"{class}\" text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>\n"
         ),
     );
-}
-
-pub(crate) fn put(svg: &mut String, piece: std::fmt::Arguments<'_>) {
-    svg.write_fmt(piece).expect("a String takes all that is written");
 }
 
 /// A step of 1, 2 or 5 times a power of ten that makes at most `count` + 1 ticks up to `most`.

@@ -3,9 +3,8 @@
 use weftline_scenario::Provenance;
 
 use crate::data::Data;
-use crate::format::escape;
+use crate::format::{escape, put};
 use crate::quantity::shorten;
-use crate::tables::put;
 
 /// One line: the last day, the machine and the version.
 pub(crate) fn line(data: &Data) -> String {

@@ -1,6 +1,7 @@
 //! Delays as inline SVG: for each scheme a line from the median to the 99th percentile.
 
-use crate::plot::{self, put};
+use crate::format::put;
+use crate::plot;
 
 const WIDTH: f64 = 520.0;
 const ROW: f64 = 30.0;

@@ -1,11 +1,9 @@
 //! The tables of a report.
 
-use std::fmt::Write as _;
-
 use weftline_scenario::{Comparison, ComparisonRow, MeanCi};
 
 use crate::data::Data;
-use crate::format::{decimals, escape, mean_ci, number};
+use crate::format::{decimals, escape, mean_ci, number, put};
 
 /// A column of a comparison: its head, what it means, and its value with its scale and decimals.
 struct Column {
@@ -227,9 +225,4 @@ fn overview_cell(row: Option<&ComparisonRow>) -> String {
 pub(crate) fn variant(comparison: &Comparison) -> String {
     let tls = if comparison.tls { ", TLS" } else { "" };
     format!("{}, {}{tls}", comparison.world, comparison.workload)
-}
-
-/// Appends to a text, which cannot fail.
-pub(crate) fn put(html: &mut String, piece: std::fmt::Arguments<'_>) {
-    html.write_fmt(piece).expect("a String takes all that is written");
 }

@@ -3,10 +3,9 @@
 use weftline_scenario::{Comparison, ComparisonRow};
 
 use crate::data::{Data, Points, thin};
-use crate::figures::{MAX_POINTS, figure};
-use crate::format::escape;
+use crate::figure::{MAX_POINTS, figure};
+use crate::format::{escape, put};
 use crate::plot::{Band, Line, Plot, XAxis};
-use crate::tables::put;
 
 /// The number of path colours in the page's style.
 const PATHS: usize = 8;

@@ -19,8 +19,7 @@ mod wire;
 mod world;
 
 pub use batch::{Job, run_all, run_all_unless};
-pub use flow::{FlowPlan, Traffic};
-pub use plan::{GatewayPlan, PathPlan, Plan, Spread};
+pub use plan::{FlowPlan, GatewayPlan, PathPlan, Plan, Spread, Traffic};
 pub use record::{Outcome, run, simulate, simulate_unless};
 
 use std::time::Duration;

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weftline_core::scheduler::{self, Rule, RulesOff};
-use weftline_link::LinkConfig;
+use weftline_core::scheduler::{self, Rule, RulesOff, SchedulerConfig};
+use weftline_core::{Bitrate, ByteCount};
+use weftline_link::{LinkConfig, LossModel};
 use weftline_scenario::{Congestion, CotagSpec, Flow, PlayerProgram, Scenario, Scheme, Workload};
-use weftline_video::Clip;
+use weftline_video::{Clip, PlayerRules};
 
 use crate::SimError;
-use crate::flow::{FlowPlan, Traffic, mean_loss};
 
 /// Both directions of a path.
 #[derive(Clone, Debug)]
@@ -55,6 +55,61 @@ pub struct Plan {
     pub backend: Option<LinkConfig>,
     /// A gateway and access points, where the paths are such.
     pub gateway: Option<GatewayPlan>,
+}
+
+/// What a flow sends.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// As much as goes.
+    Bulk,
+    /// A constant rate.
+    Cbr(Bitrate),
+    /// So many bytes, on connections that stand.
+    Burst(ByteCount),
+    /// So many bytes on a new connection.
+    Transfer(ByteCount),
+    /// Messages with deadlines at that mean rate. They are handed over `whole`, each as soon as all
+    /// of it is there, by a connection of messages, and in order by one of a byte stream.
+    Messages {
+        /// The mean rate.
+        rate: Bitrate,
+        /// Whether the connection carries messages.
+        whole: bool,
+    },
+    /// A clip, downloaded by a player as it plays.
+    Video(Arc<Clip>, PlayerRules),
+}
+
+/// What a flow is.
+#[derive(Clone, Debug)]
+pub struct FlowPlan {
+    /// Its name; empty for the one flow of a plain scenario.
+    pub name: String,
+    /// How its data are spread over its paths; plain TCP on its only path if `None`.
+    pub scheduler: Option<&'static scheduler::Entry>,
+    /// Its settings, and the rules of it that are switched off.
+    pub settings: SchedulerConfig,
+    /// The share of packets that each path loses in the long run, if an oracle decides who asks.
+    pub oracle: Option<Vec<f64>>,
+    /// Its congestion control.
+    pub congestion: &'static weftline_congestion::Entry,
+    /// The paths it uses, by their numbers.
+    pub paths: Vec<usize>,
+    /// Whether it is one TCP connection whose packets a gateway spreads over them.
+    pub is_spread: bool,
+    /// What it sends.
+    pub traffic: Traffic,
+    /// When it begins, from the start of the workload.
+    pub start: Duration,
+    /// When it stops sending, from there.
+    pub stop: Option<Duration>,
+}
+
+impl FlowPlan {
+    /// How many TCP connections it is.
+    pub(crate) fn subflows(&self) -> usize {
+        if self.is_spread { 1 } else { self.paths.len() }
+    }
 }
 
 /// A gateway and access points: what the paths' links are the radios of.
@@ -185,6 +240,25 @@ fn flow_plan(scenario: &Scenario, flow: &Flow, seed: u64) -> Result<FlowPlan, Si
         start: flow.start,
         stop: Some(flow.stop),
     })
+}
+
+/// The share of packets that a loss model takes in the long run.
+fn mean_loss(loss: &LossModel) -> f64 {
+    match loss {
+        LossModel::None | LossModel::Nth(_) => 0.0,
+        LossModel::Bernoulli(share) => *share,
+        LossModel::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
+            let turns = good_to_bad + bad_to_good;
+            if turns == 0.0 {
+                *loss_good
+            } else {
+                (loss_good * bad_to_good + loss_bad * good_to_bad) / turns
+            }
+        }
+        LossModel::Schedule(changes) => {
+            changes.iter().map(|(_, share)| share).sum::<f64>() / changes.len().max(1) as f64
+        }
+    }
 }
 
 /// An oracle does not choose by estimates.

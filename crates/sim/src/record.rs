@@ -11,9 +11,9 @@ use weftline_scenario::{
 use weftline_video::PlayerStats;
 
 use crate::SimError;
-use crate::flow::{Flow, Tally, Traffic};
+use crate::flow::{Flow, Tally};
 use crate::net::Spreading;
-use crate::plan::Plan;
+use crate::plan::{Plan, Traffic};
 use crate::tcp::SenderStats;
 use crate::world::World;
 

@@ -11,9 +11,9 @@ use weftline_measure::{Delays, STEP};
 
 use crate::SimError;
 use crate::build;
-use crate::flow::{Flow, Traffic};
+use crate::flow::Flow;
 use crate::net::{Net, Spreading};
-use crate::plan::Plan;
+use crate::plan::{Plan, Traffic};
 use crate::queue::Event;
 use crate::tcp::Segment;
 

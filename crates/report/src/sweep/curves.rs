@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, table};
-use crate::figures::{figure, of_means};
-use crate::format::escape;
+use crate::figure::{figure, of_means};
+use crate::format::{escape, put};
 use crate::plot::{Band, Line, Plot, XAxis};
 use crate::quantity::{Axis, plain, shorten};
 use crate::scheme::{colour, is_single};
-use crate::tables::put;
 
 /// The most labels below an axis.
 const MAX_TICKS: usize = 8;

@@ -1,15 +1,14 @@
 //! Heat maps of schemes by congestion controls, a panel for each scenario and path.
 
 use super::{
-    Cells, Group, MAX_FIGURE, Measure, Stat, Sweeps, TOO_LARGE, exact,
+    Cells, Group, MAX_FIGURE, Measure, Stat, Sweeps, TOO_LARGE,
     measure::{compact, compact_width},
     table,
 };
-use crate::figures::figure;
-use crate::format::escape;
+use crate::figure::figure;
+use crate::format::{escape, put};
 use crate::heat::{Cell, Map, Room, Scale};
 use crate::quantity::shorten;
-use crate::tables::put;
 
 /// The size of a cell with a mean and its interval.
 const CELL: (f64, f64) = (66.0, 37.0);
@@ -181,16 +180,5 @@ pub(super) fn cell(stat: &Stat, who: &str, unit: &str, wide: bool) -> Cell {
             .map_or(String::new(), |(width, mean)| format!("± {}", compact_width(width, mean))),
         failed: stat.failed > 0,
         title: format!("{}: {}", shorten(who, 200), stat.describe(unit)),
-    }
-}
-
-/// A statistic as the cell of a table.
-pub(super) fn table_cell(stat: &Stat) -> String {
-    let Some(value) = stat.value else { return "–".to_owned() };
-    match stat.half_width() {
-        Some(width) => {
-            format!("{}<span class=\"ci\"> ± {}</span>", exact(value.mean), exact(width))
-        }
-        None => exact(value.mean),
     }
 }

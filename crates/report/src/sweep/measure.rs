@@ -3,7 +3,7 @@
 use weftline_scenario::{MeanCi, RunRecord, mean_ci95};
 
 use super::Sweeps;
-use crate::figures::is_paced;
+use crate::figure::is_paced;
 use crate::format::{decimals, number};
 
 /// A number of a run.

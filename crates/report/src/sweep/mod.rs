@@ -18,10 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weftline_scenario::{Congestion, RunRecord, Scheme, ratios};
 
-use crate::format::{escape, number};
+use crate::format::{escape, number, put};
 use crate::quantity::{Axis, shorten};
 use crate::scheme::is_single;
-use crate::tables::put;
 pub(crate) use measure::{Measure, Stat, exact};
 
 /// Figures are left out, with a word on it, when the page has grown to this many bytes.

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{Group, MAX_FIGURE, Measure, Place, Stat, Sweeps, TOO_LARGE, grid::cell, table};
-use crate::figures::figure;
-use crate::format::escape;
+use crate::figure::figure;
+use crate::format::{escape, put};
 use crate::heat::{Cell, Map, Room, Scale};
 use crate::quantity::shorten;
 use crate::scheme::is_single;
-use crate::tables::put;
 
 /// The size of a cell with a mean.
 const CELL: (f64, f64) = (50.0, 25.0);

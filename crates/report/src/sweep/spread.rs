@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{Group, MAX_FIGURE, Measure, Sweeps, TOO_LARGE, count, exact};
-use crate::figures::{figure, steps};
-use crate::format::escape;
+use crate::figure::{figure, steps};
+use crate::format::{escape, put};
 use crate::plot::{Line, Plot, XAxis};
 use crate::quantity::shorten;
 use crate::scheme::{colour, is_single};
-use crate::tables::put;
 
 /// The quantiles of the tables.
 const QUANTILES: [(f64, &str); 6] =

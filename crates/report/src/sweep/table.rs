@@ -1,9 +1,8 @@
 //! The numbers of a sweep's figures as a table.
 
-use super::{Cells, Group, Measure, Stat, Sweeps, grid::table_cell};
-use crate::format::escape;
+use super::{Cells, Group, Measure, Stat, Sweeps, exact};
+use crate::format::{escape, put};
 use crate::quantity::shorten;
-use crate::tables::put;
 
 /// The most rows; what is beyond is only counted.
 const MAX_ROWS: usize = 1000;
@@ -74,4 +73,15 @@ pub(super) fn of(
         );
     }
     html
+}
+
+/// A statistic as the cell of a table.
+fn table_cell(stat: &Stat) -> String {
+    let Some(value) = stat.value else { return "–".to_owned() };
+    match stat.half_width() {
+        Some(width) => {
+            format!("{}<span class=\"ci\"> ± {}</span>", exact(value.mean), exact(width))
+        }
+        None => exact(value.mean),
+    }
 }

@@ -8,12 +8,11 @@ use std::collections::BTreeMap;
 
 use weftline_scenario::{VR_STEPS, VrRecord, mean_ci95_crossed, vr_gains};
 
-use crate::figures::figure;
-use crate::format::{escape, mean_ci, number};
+use crate::figure::figure;
+use crate::format::{escape, mean_ci, number, put};
 use crate::heat::{Cell, Map, Room, Scale};
 use crate::plot::{Band, Line, Plot, XAxis};
 use crate::sweep::count;
-use crate::tables::put;
 
 pub(crate) use data::VrData;
 use data::{Pair, Strip};

@@ -7,9 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use weftline_scenario::{VrMoment, VrPlan, VrTile};
 
-use crate::format::{escape, number};
+use crate::format::{escape, number, put};
 use crate::heat::{Cell, Map, Room, Scale};
-use crate::tables::put;
 
 /// The most moments, and tiles of a moment that are drawn.
 const MAX_MOMENTS: usize = 12;

@@ -4,82 +4,31 @@ mod messages;
 mod multi;
 mod options;
 mod oracle;
-mod paths;
 mod pipe;
 mod plain;
 mod sink;
 mod source;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use weftline_core::path_manager::{PathPlan, ProbeSeat};
 use weftline_core::rng::Rng;
-use weftline_core::scheduler::{self, RatioMemory, SchedulerConfig};
+use weftline_core::scheduler::RatioMemory;
 use weftline_core::session::{SchedulerFault, SessionStats};
-use weftline_core::{Bitrate, ByteCount, Instant, PathId};
+use weftline_core::{ByteCount, Instant, PathId};
 use weftline_measure::{PathMeasurement, Window};
-use weftline_video::{Clip, Player, PlayerRules};
+use weftline_video::Player;
 
 use self::messages::Messages;
 pub(crate) use self::messages::Tally;
 use self::multi::Multi;
-pub(crate) use self::oracle::mean_loss;
 use self::plain::Plain;
 pub(crate) use self::sink::Sink;
 pub(crate) use self::source::Source;
 use crate::build::Opener;
 use crate::net::Net;
-use crate::plan::Plan;
+use crate::plan::{FlowPlan, Plan, Traffic};
 use crate::queue::Event;
-
-/// What a flow sends.
-#[derive(Clone, Debug)]
-pub enum Traffic {
-    /// As much as goes.
-    Bulk,
-    /// A constant rate.
-    Cbr(Bitrate),
-    /// So many bytes, on connections that stand.
-    Burst(ByteCount),
-    /// So many bytes on a new connection.
-    Transfer(ByteCount),
-    /// Messages with deadlines at that mean rate. They are handed over `whole`, each as soon as all
-    /// of it is there, by a connection of messages, and in order by one of a byte stream.
-    Messages {
-        /// The mean rate.
-        rate: Bitrate,
-        /// Whether the connection carries messages.
-        whole: bool,
-    },
-    /// A clip, downloaded by a player as it plays.
-    Video(Arc<Clip>, PlayerRules),
-}
-
-/// What a flow is.
-#[derive(Clone, Debug)]
-pub struct FlowPlan {
-    /// Its name; empty for the one flow of a plain scenario.
-    pub name: String,
-    /// How its data are spread over its paths; plain TCP on its only path if `None`.
-    pub scheduler: Option<&'static scheduler::Entry>,
-    /// Its settings, and the rules of it that are switched off.
-    pub settings: SchedulerConfig,
-    /// The share of packets that each path loses in the long run, if an oracle decides who asks.
-    pub oracle: Option<Vec<f64>>,
-    /// Its congestion control.
-    pub congestion: &'static weftline_congestion::Entry,
-    /// The paths it uses, by their numbers.
-    pub paths: Vec<usize>,
-    /// Whether it is one TCP connection whose packets a gateway spreads over them.
-    pub is_spread: bool,
-    /// What it sends.
-    pub traffic: Traffic,
-    /// When it begins, from the start of the workload.
-    pub start: Duration,
-    /// When it stops sending, from there.
-    pub stop: Option<Duration>,
-}
 
 /// How far a flow has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,13 +59,6 @@ pub(crate) struct Flow {
     /// By the number of the path in the run's plan.
     paths: Vec<PathMeasurement>,
     armed: Option<u64>,
-}
-
-impl FlowPlan {
-    /// How many TCP connections it is.
-    pub(crate) fn subflows(&self) -> usize {
-        if self.is_spread { 1 } else { self.paths.len() }
-    }
 }
 
 impl Flow {

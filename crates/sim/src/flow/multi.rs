@@ -1,6 +1,8 @@
 //! A session of the core over several TCP connections: the very state machine and framing of the
 //! daemons, on simulated sockets.
 
+mod paths;
+
 use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -15,13 +17,14 @@ use weftline_core::session::{
 };
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
+use self::paths::Paths;
 use super::options::Options;
 use super::oracle::{forecast, may_ask};
-use super::paths::Paths;
 use super::pipe::Pipe;
-use super::{FlowPlan, Sink, Source, Traffic};
+use super::{Sink, Source};
 use crate::build::Opener;
 use crate::net::Net;
+use crate::plan::{FlowPlan, Traffic};
 use crate::tcp::ReceiveBuffer;
 
 /// What the application writes; its content does not matter here.
@@ -84,7 +87,7 @@ pub(super) struct Multi {
     pub(super) sessions: [Session; 2],
     /// All that there have been.
     pub(super) subflows: Vec<Subflow>,
-    pub(super) paths: Paths,
+    paths: Paths,
     scheduler: &'static Entry,
     /// The subflows whose windows the server's scheduler wants halved.
     penalties: mpsc::Receiver<SubflowId>,

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount};
-use weftline_link::LossModel;
 
 use crate::net::Net;
 
@@ -20,25 +19,6 @@ const HEADERS: u64 = 52;
 /// Bytes over which a link's rate is looked at.
 const STRETCH: u64 = 64 << 10;
 const NS_PER_S: u128 = 1_000_000_000;
-
-/// The share of packets that a loss model takes in the long run.
-pub(crate) fn mean_loss(loss: &LossModel) -> f64 {
-    match loss {
-        LossModel::None | LossModel::Nth(_) => 0.0,
-        LossModel::Bernoulli(share) => *share,
-        LossModel::GilbertElliott { good_to_bad, bad_to_good, loss_good, loss_bad } => {
-            let turns = good_to_bad + bad_to_good;
-            if turns == 0.0 {
-                *loss_good
-            } else {
-                (loss_good * bad_to_good + loss_bad * good_to_bad) / turns
-            }
-        }
-        LossModel::Schedule(changes) => {
-            changes.iter().map(|(_, share)| share).sum::<f64>() / changes.len().max(1) as f64
-        }
-    }
-}
 
 /// What a path can do for the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

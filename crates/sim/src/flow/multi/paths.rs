@@ -12,9 +12,7 @@ use weftline_core::Instant;
 use weftline_core::path::{PathId, SubflowId};
 use weftline_core::path_manager::{Action, AttemptId, Failure, Look, PathManager, PathPlan};
 
-use super::multi::{CLIENT, Multi, SERVER, Subflow, ZEROS};
-use super::options::Options;
-use super::pipe::Pipe;
+use super::{CLIENT, Multi, Options, Pipe, SERVER, Subflow, ZEROS};
 use crate::build::Opener;
 use crate::net::Net;
 
