@@ -41,6 +41,11 @@ impl Failure {
         Self::new(message, INVALID)
     }
 
+    /// This machine cannot do it.
+    pub(crate) fn not_possible(message: impl fmt::Display) -> Self {
+        Self::new(message, NOT_POSSIBLE)
+    }
+
     /// Another part of the program has said what status its error has.
     pub(crate) fn with_status(message: impl fmt::Display, status: u8) -> Self {
         Self::new(message, status)

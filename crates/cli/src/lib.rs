@@ -20,6 +20,7 @@ mod ops;
 mod output;
 mod paths;
 mod probe;
+mod report;
 mod run_args;
 mod secrets;
 mod serve;
@@ -30,7 +31,6 @@ mod status;
 pub mod usage;
 mod vr;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -74,13 +74,7 @@ enum Command {
     #[command(subcommand)]
     Congestion(congestion::CongestionCommand),
     /// Draw the results in a directory as one HTML file
-    Report {
-        /// Where `--out` of `lab run`, `sim run`, a sweep or `vr evaluate` wrote its results
-        dir: PathBuf,
-        /// Results to lay beside them, such as the same sweep in the other world
-        #[arg(long, value_name = "DIR")]
-        beside: Vec<PathBuf>,
-    },
+    Report(report::ReportArgs),
     /// List what can be named on the command line
     List {
         /// What to list
@@ -128,10 +122,7 @@ fn obey(command: Command) -> Result<(), Failure> {
         Command::Probe(command) => probe::run(command),
         Command::Vr(command) => vr::run(command),
         Command::Congestion(command) => congestion::run(command),
-        Command::Report { dir, beside } => {
-            let page = weftline_report::write_report(&dir, &beside)?;
-            output::print(&format!("{}\n", page.display()))
-        }
+        Command::Report(args) => report::run(&args),
         Command::List { what } => list::run(what),
         Command::Generate(what) => generate::run(what, help::program()),
         Command::LabEndpoint { args } => lab::endpoint(&args),

@@ -4,6 +4,7 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -395,4 +396,44 @@ fn records_say_which_sources_the_program_is_built_from() {
     let line = failure(2, &["sim", "sweep", &file, "--out", &out]);
     let wanted = format!("were made by weftline 0.0.9+0123456789ab, and this is {version}");
     assert!(line.contains(&wanted), "{line}");
+}
+
+/// The page goes where `--out` says, and `--open` hands it to the desktop's opener, here one of ours.
+#[test]
+fn a_report_is_written_where_it_is_wanted_and_opened() {
+    let folder = folder("");
+    let (dir, small) = (path(folder.path(), "runs"), path(folder.path(), "small.toml"));
+    let made = run(&["sim", "run", &small, "--scheme", "min-rtt", "--out", &dir]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let page = path(folder.path(), "mine.html");
+    let args = ["report", &dir, "--out", &page, "--open"];
+
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let with = |opener: Option<&str>| {
+        let file = bin.join("xdg-open");
+        let _ = fs::remove_file(&file);
+        if let Some(script) = opener {
+            fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        weftline(&args).env("PATH", &bin).output().unwrap()
+    };
+    let opened = folder.path().join("opened");
+    let done = with(Some(&format!("printf %s \"$1\" > '{}'", opened.display())));
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(text(&done.stdout).trim(), page);
+    assert!(fs::read_to_string(&page).unwrap().starts_with("<!doctype html>"));
+    assert_eq!(fs::read_to_string(&opened).unwrap(), page);
+    assert!(!Path::new(&dir).join("report.html").exists());
+
+    // Where nothing opens it, it is there all the same.
+    for (opener, why) in [(None, "there is no xdg-open"), (Some("exit 3"), "found no browser")] {
+        fs::remove_file(&page).unwrap();
+        let failed = with(opener);
+        let line = text(&failed.stderr);
+        assert_eq!(failed.status.code(), Some(3), "{line}");
+        assert!(line.contains(why) && line.contains(&page), "{line}");
+        assert!(Path::new(&page).exists());
+    }
 }
