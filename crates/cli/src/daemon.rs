@@ -26,6 +26,15 @@ pub(crate) fn parse_duration(option: &str, text: &str) -> Result<std::time::Dura
     })
 }
 
+/// The same; a bare number is seconds.
+pub(crate) fn parse_seconds(option: &str, text: &str) -> Result<std::time::Duration, Failure> {
+    let seconds = text.parse().ok().map(std::time::Duration::try_from_secs_f64);
+    match seconds {
+        Some(Ok(duration)) => Ok(duration),
+        _ => parse_duration(option, text),
+    }
+}
+
 /// The daemons' runtime. Under load tokio looks at sockets and timers only once in so many turns of
 /// its tasks; ours move up to a quarter of a megabyte in a turn, so that must be often.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use weftline_scenario::{BUILTIN, BadTimes, Congestion, Scenario, Scheme};
 
-use crate::daemon::parse_duration;
+use crate::daemon::{parse_duration, parse_seconds};
 use crate::failure::Failure;
 
 /// What to run.
@@ -28,8 +28,11 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
     /// How long, instead of the scenario's duration
-    #[arg(long, value_name = "DURATION", alias = "seconds")]
+    #[arg(long, value_name = "DURATION")]
     duration: Option<String>,
+    /// The same, as a number
+    #[arg(long, value_name = "N", hide = true, conflicts_with = "duration")]
+    seconds: Option<String>,
     /// How much of that is left out of the goodput, instead of the scenario's
     #[arg(long, value_name = "DURATION", alias = "warm-up")]
     warmup: Option<String>,
@@ -62,7 +65,10 @@ impl CommonArgs {
             Some(text) => parse_duration(option, text),
             None => Ok(or),
         };
-        let duration = given("--duration", &self.duration, scenario.duration)?;
+        let duration = match &self.seconds {
+            Some(text) => parse_seconds("--seconds", text)?,
+            None => given("--duration", &self.duration, scenario.duration)?,
+        };
         let warmup = given("--warmup", &self.warmup, scenario.warmup)?;
         scenario.set_duration(duration, warmup).map_err(|error| match error {
             BadTimes::Warmup(..) => {

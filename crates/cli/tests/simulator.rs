@@ -58,6 +58,28 @@ fn what_there_is_is_listed() {
     }
 }
 
+/// Options that have been renamed are still understood, with the values that they took.
+#[test]
+fn former_names_of_options_take_what_they_took() {
+    let folder = folder("");
+    let scenario = path(folder.path(), "small.toml");
+    let record = |args: &[&str]| {
+        let args = [&["sim", "run", &scenario, "--scheme", "min-rtt", "--json"], args].concat();
+        let output = run(&args);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let now = record(&["--duration", "500ms", "--warmup", "100ms"]);
+    for seconds in ["0.5", "500ms"] {
+        assert_eq!(record(&["--seconds", seconds, "--warm-up", "100ms"]), now);
+    }
+    let written = path(folder.path(), "out");
+    record(&["--output", &written]);
+    assert!(fs::metadata(folder.path().join("out/runs.jsonl")).is_ok());
+    let refused = failure(2, &["sim", "run", &scenario, "--seconds", "soon"]);
+    assert!(refused.contains("--seconds: 'soon' is no duration"), "{refused}");
+}
+
 /// The example program registers a scheduler and a congestion control of its own.
 #[test]
 fn a_program_s_own_schedulers_and_controls_are_found_by_name() {

@@ -9,7 +9,7 @@ use weftline_vr::{FrameRate, VrError};
 
 use super::progress::Progress;
 use super::stop_on_signals;
-use crate::daemon::parse_duration;
+use crate::daemon::parse_seconds;
 use crate::failure::Failure;
 use crate::output;
 
@@ -43,12 +43,9 @@ pub(crate) struct SynthArgs {
 /// The longest scene: what moves away is far off by then.
 const MAX_SECONDS: f64 = 3600.0;
 
-/// How long that is; a bare number is seconds.
+/// How long that is.
 fn seconds(text: &str) -> Result<f64, Failure> {
-    let seconds = match text.parse::<f64>() {
-        Ok(seconds) => seconds,
-        Err(_) => parse_duration("--duration", text)?.as_secs_f64(),
-    };
+    let seconds = parse_seconds("--duration", text)?.as_secs_f64();
     if seconds > 0.0 && seconds <= MAX_SECONDS {
         return Ok(seconds);
     }
