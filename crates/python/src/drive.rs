@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -17,6 +18,9 @@ use crate::{VERSION, wrong};
 
 /// How often signals are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The most threads that runs are done on.
+const MOST_THREADS: usize = 1024;
 
 /// Outcomes that may wait for Python.
 const WAITING: usize = 64;
@@ -94,13 +98,19 @@ fn pump<T>(
     }
 }
 
-/// Does jobs on threads and hands the outcomes to `take` in their order.
+/// Does jobs on `threads` threads, one for each processor unless given, and hands the outcomes to
+/// `take` in their order.
 pub(crate) fn drive(
     py: Python<'_>,
     jobs: impl Iterator<Item = Job> + Send,
-    threads: usize,
+    threads: Option<usize>,
     take: impl FnMut(Python<'_>, Outcome) -> PyResult<()> + Send,
 ) -> PyResult<()> {
+    let threads = match threads {
+        None => available_parallelism().map_or(1, usize::from),
+        Some(threads @ 1..=MOST_THREADS) => threads,
+        Some(_) => return Err(wrong(format!("threads is a number from 1 to {MOST_THREADS}"))),
+    };
     watched(
         py,
         |stop, sender| {
@@ -150,7 +160,7 @@ type Wanted<'py> = (PyRef<'py, Scenario>, String, String, u64);
 pub(crate) fn run_all(
     py: Python<'_>,
     jobs: Vec<Wanted<'_>>,
-    threads: usize,
+    threads: Option<usize>,
     series: bool,
     take: &Bound<'_, PyAny>,
 ) -> PyResult<()> {

@@ -20,7 +20,12 @@ use weftline_scenario::{BUILTIN, Congestion, ResultsError, SWEEPS, Scheme};
 /// The version with the commit, as the records of the program have it.
 const VERSION: &str = env!("WEFTLINE_VERSION");
 
-create_exception!(_weftline, ScenarioError, PyValueError, "A scenario or sweep that is wrong.");
+create_exception!(
+    weftline._weftline,
+    ScenarioError,
+    PyValueError,
+    "A scenario or sweep that is wrong."
+);
 
 /// What a scenario or sweep gets wrong, with `file`, `line` and `reason` where these are known.
 fn scenario_error(error: &weftline_scenario::ScenarioError) -> PyErr {

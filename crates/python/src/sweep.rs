@@ -77,7 +77,7 @@ impl Sweep {
         &self,
         py: Python<'_>,
         places: Vec<usize>,
-        threads: usize,
+        threads: Option<usize>,
         series: bool,
         take: &Bound<'_, PyAny>,
     ) -> PyResult<()> {

@@ -116,7 +116,15 @@ pub struct ResultsWriter {
     /// Made with the first sample: runs without series leave no file.
     series: Option<File>,
     next_run: usize,
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for ResultsWriter {
+    /// A process that was forked meanwhile has the lock's file open, too: closing it is not enough.
+    fn drop(&mut self) {
+        // What cannot be unlocked is when the last of these processes ends.
+        let _ = self.lock.unlock();
+    }
 }
 
 impl ResultsWriter {
@@ -135,7 +143,7 @@ impl ResultsWriter {
         let (runs, next_run) = open_lines(&dir.join(RUNS))?;
         let series = dir.join(SERIES);
         let series = series.exists().then(|| open_series(&series)).transpose()?;
-        Ok(Self { dir: dir.to_owned(), runs, series, next_run, _lock: lock })
+        Ok(Self { dir: dir.to_owned(), runs, series, next_run, lock })
     }
 
     /// Says what the runs to come are made with. That is kept beside the results, and compared with

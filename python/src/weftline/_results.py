@@ -90,6 +90,9 @@ class Results:
             raise ValueError("these results are in no directory; use Sweep.run, which writes one")
         return self.directory
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_table": None}
+
     def __repr__(self) -> str:
         return f"<Results: {len(self)} runs" + (f" in {self.directory}>" if self.directory else ">")
 
@@ -111,14 +114,13 @@ class Intervals(list[dict[str, Any]]):
 def ci95(frame: Any, value: str, by: str | Sequence[str] = ()) -> Intervals:
     """Mean and half-width of its 95 % interval (Student's t) of the column `value` in each group of
     equal values in `by`. `frame` is `Results` or a data frame. One run alone has no interval:
-    `half_width` is `None` then. Rows without a value, and runs that did not complete, are left out.
+    `half_width` is `None` then. Rows without a value are left out, and runs that do not count: that
+    did not complete, have an error, or whose emulator was late.
     """
     by = [by] if isinstance(by, str) else list(by)
     values = _column(frame, value)
     keys = [_column(frame, name) for name in by]
-    counts = [True] * len(values)
-    if "completed" in _names(frame):
-        counts = [bool(completed) for completed in _column(frame, "completed")]
+    counts = _counts(frame, len(values))
     groups: dict[tuple[Any, ...], list[float]] = {}
     for place, one in enumerate(values):
         if one is not None and one == one and counts[place]:
@@ -143,6 +145,16 @@ def ratios(results: Results) -> list[dict[str, Any]]:
         {"run": run, "scheme": scheme[run], "to_sum": to_sum, "to_best": to_best}
         for run, to_sum, to_best in found
     ]
+
+
+def _counts(frame: Any, rows: int) -> list[bool]:
+    """Which rows are of runs that are results."""
+    there = set(_names(frame))
+    counts = [True] * rows
+    for name, good in (("completed", True), ("error", None), ("emulator.valid", True)):
+        if name in there:
+            counts = [c and v in (None, good) for c, v in zip(counts, _column(frame, name))]
+    return counts
 
 
 def _names(frame: Any) -> list[str]:

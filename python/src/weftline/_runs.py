@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -121,6 +120,6 @@ def batch(
         wanted.append((scenario, one["scheme"], one.get("congestion", "cubic"), one.get("seed", 1)))
     records: list[str] = []
     _weftline.run_all(
-        wanted, threads or os.cpu_count() or 1, False, lambda done: records.append(done.json)
+        wanted, threads, False, lambda done: records.append(done.json)
     )
     return Results(records)

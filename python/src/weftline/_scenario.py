@@ -99,7 +99,9 @@ class Scenario:
         `scenario.replace(duration="5s", scheduler__window="4MiB")`. A path is replaced by its name:
         `scenario.replace(path__wifi__loss=0.01)`."""
         document = tomllib.loads(self.text)
+        traces = self.traces
         for key, value in keys.items():
+            value = _with_traces(value, traces)
             *tables, last = key.split("__")
             table: Any = document
             for place, part in enumerate(tables):
@@ -107,7 +109,7 @@ class Scenario:
             if last == "workload" and isinstance(value, str):
                 value = {"kind": value}
             table[last] = value
-        return Scenario.parse(dump(document), self.traces)
+        return Scenario.parse(dump(document), traces)
 
     @property
     def name(self) -> str:
@@ -141,6 +143,9 @@ class Scenario:
 
     def __repr__(self) -> str:
         return f"<Scenario {self.name}: {', '.join(self.paths)}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Scenario.parse, (self.text, self.traces)
 
 
 ScenarioLike = Scenario | str | os.PathLike[str]
@@ -178,10 +183,10 @@ def _path(path: Path | Mapping[str, Any], traces: dict[str, str]) -> dict[str, A
 
 def _with_traces(value: Any, traces: dict[str, str]) -> Any:
     if isinstance(value, Trace):
-        name = value.file
-        if traces.setdefault(name, value.text) != value.text:
-            name = f"{len(traces)}-{name}"
-            traces[name] = value.text
+        name, number = value.file, 0
+        while traces.setdefault(name, value.text) != value.text:
+            number += 1
+            name = f"{number}-{value.file}"
         return {"file": name, "format": value.format}
     if isinstance(value, Mapping):
         return {key: _with_traces(part, traces) for key, part in value.items()}

@@ -13,6 +13,7 @@ from . import _weftline
 from ._results import Results
 from ._scenario import Scenario, ScenarioLike, portable
 from ._toml import dump
+from ._weftline import ScenarioError
 
 Progress = bool | Callable[[int, int], object]
 
@@ -74,12 +75,12 @@ class Sweep:
         document: dict[str, Any] = {
             "scenario": [_file(one, files) for one in scenarios],
             "scheme": _schemes([scheme] if isinstance(scheme, str) else scheme, scenarios),
-            "congestion": congestion if isinstance(congestion, str) else list(congestion),
-            "seed": seed if isinstance(seed, int) else list(seed),
+            "congestion": congestion,
+            "seed": seed,
             **keys,
         }
         if set:
-            document["set"] = {key: _values(values) for key, values in set.items()}
+            document["set"] = set
         self._bundle = Bundle(name, dump(document), files)
         self._inner = self._bundle.open()
 
@@ -119,10 +120,11 @@ class Sweep:
         there and count are not done again; those of another sweep are refused. What is written is a
         prefix, in the same bytes wherever the runs were made, and `weftline sim sweep` goes on with
         it as this does. `progress` is a function of how many are done and how many there are, or
-        `True` for a line on standard error.
+        `True` for a line on standard error. A run that failed is a result: its `error` says why, and
+        it is made again the next time.
 
-        Raises `ValueError` for a directory with other results, `RuntimeError` when cases could not be
-        built or runs failed, after all others are done.
+        Raises `ValueError` for a directory with other results, and `ScenarioError`, after all others
+        are done, for cases that could not be built.
         """
         series = self._inner.series if series is None else series
         writer = self._inner.writer(directory, series)
@@ -135,7 +137,6 @@ class Sweep:
                 told.one()
 
             if on is None:
-                threads = threads or os.cpu_count() or 1
                 self._inner.run(
                     places, threads, series,
                     lambda run: add(run.json, run.samples() if series else []))
@@ -150,14 +151,18 @@ class Sweep:
         finally:
             writer.finish()
         results = Results.load(directory)
-        failed = [run for run in results if run.get("error")]
-        wrong = [f"{run['scheme']}: {run['error']}" for run in failed] + refused
-        if wrong:
-            raise RuntimeError(f"{len(wrong)} of {len(self)} runs failed, the first: {wrong[0]}")
+        if refused:
+            raise ScenarioError(f"{len(refused)} cases cannot be built, the first: {refused[0]}")
         return results
 
     def __repr__(self) -> str:
         return f"<Sweep {self.name}: {len(self)} runs>"
+
+    def __getstate__(self) -> Bundle:
+        return self._bundle
+
+    def __setstate__(self, bundle: Bundle) -> None:
+        self._bundle, self._inner = bundle, bundle.open()
 
 
 def run_part(bundle: Bundle, places: Sequence[int], series: bool) -> Part:
@@ -227,7 +232,14 @@ def _read(name: str, text: str, files: Mapping[str, str]) -> _weftline.Sweep:
                                  "into it")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
-        return _weftline.Sweep.find(str(root / f"{name}.toml"))
+        try:
+            return _weftline.Sweep.find(str(root / f"{name}.toml"))
+        except ScenarioError as error:
+            # The folder is nobody's.
+            wrong = ScenarioError(str(error).replace(f"{root}/", ""))
+            wrong.file = error.file and error.file.replace(f"{root}/", "")
+            wrong.line, wrong.reason = error.line, error.reason
+            raise wrong from None
 
 
 def _file(scenario: ScenarioLike, files: dict[str, str]) -> str:
@@ -236,9 +248,11 @@ def _file(scenario: ScenarioLike, files: dict[str, str]) -> str:
         return scenario
     one = scenario if isinstance(scenario, Scenario) else Scenario.load(scenario)
     text, traces = portable(one)
-    files[f"{one.name}.toml"] = text
-    files.update(traces)
-    return f"{one.name}.toml"
+    # A folder for each: scenarios may have traces of one name.
+    file = f"{one.name}/{one.name}.toml"
+    files[file] = text
+    files.update({f"{one.name}/{trace}": content for trace, content in traces.items()})
+    return file
 
 
 def _schemes(schemes: Sequence[str], scenarios: Sequence[ScenarioLike]) -> list[str]:
@@ -253,8 +267,3 @@ def _schemes(schemes: Sequence[str], scenarios: Sequence[ScenarioLike]) -> list[
             named += [f"single:{path}" for path in one.paths]
     return list(dict.fromkeys(named))
 
-
-def _values(values: Any) -> Any:
-    if isinstance(values, Mapping | str | int | float):
-        return values
-    return list(values)

@@ -1,6 +1,6 @@
 """Python values as TOML, for the one parser that checks them: Rust's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
@@ -23,15 +23,18 @@ def _text(text: str) -> str:
 def _value(value: Any, key: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
+    # Numbers of numpy are subclasses with another repr.
+    if isinstance(value, float):
+        return float.__repr__(value)
+    if isinstance(value, int):
+        return int.__repr__(value)
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(k)} = {_value(v, k)}" for k, v in value.items()) + " }"
-    if isinstance(value, Sequence):
+    plain = getattr(value, "tolist", None)  # a scalar or an array of numpy
+    if plain is not None:
+        return _value(plain(), key)
+    if isinstance(value, Iterable):
         return "[" + ", ".join(_value(item, key) for item in value) + "]"
-    number = getattr(value, "item", None)  # a scalar of numpy
-    if number is not None:
-        return _value(number(), key)
     raise TypeError(f"key '{key}': a {type(value).__name__} is no text, number, list or table")

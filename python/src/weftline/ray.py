@@ -21,7 +21,7 @@ class Ray:
 
     Starts Ray on this machine, or connects to the cluster that it is part of. The driver alone
     writes, so no file system need be shared. A worker that dies, with its node or without, has its
-    part done again, up to `retries` times. Needs `pip install 'weftline[ray]'` on all nodes, in the
+    part done again, up to `retries` times. Needs `pip install './python[ray]'` on all nodes, in the
     same version.
     """
 
@@ -77,6 +77,6 @@ def _import() -> Any:
         import ray
     except ImportError as error:
         raise ImportError(
-            f"Ray is not installed; pip install 'weftline[ray]' (weftline {_weftline.__version__})"
+            f"Ray is not installed; pip install './python[ray]' in the sources (weftline {_weftline.__version__})"
         ) from error
     return ray

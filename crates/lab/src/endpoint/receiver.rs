@@ -49,7 +49,8 @@ async fn stream(
         outcome = sink.receive(u64::MAX, &mut measurement) => outcome,
         ring = end.ring() => ring.map(|_| ()),
     };
-    let figures = measurement.figures(clock::now());
+    // A stream that broke off has nothing for the rest of its time.
+    let figures = measurement.figures(until.max(clock::now()));
     let duplicate_bytes = sink.duplicates();
     let error = outcome.err().map(|error| describe(&error, &figures, epoch));
     tell(&Event::Received(ReceiverReport { figures, duplicate_bytes, error }))?;
@@ -96,8 +97,9 @@ async fn transfer(
         outcome = work => outcome,
         _ = end.ring() => Err(io::Error::new(io::ErrorKind::TimedOut, "the time limit was reached")),
     };
-    let mut report =
-        ReceiverReport { figures: measurement.figures(clock::now()), ..ReceiverReport::default() };
+    let end = if outcome.is_ok() { clock::now() } else { clock::now().max(start + limit) };
+    let figures = measurement.figures(end);
+    let mut report = ReceiverReport { figures, ..ReceiverReport::default() };
     let mut finished = None;
     match outcome {
         Ok(mut sink) => {

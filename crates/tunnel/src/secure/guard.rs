@@ -264,12 +264,12 @@ impl Guard {
     ) -> Result<usize, Refused> {
         let index = slot(receiver);
         let channel = self.channels.get_mut(index).ok_or(Refused::Unknown)?;
-        let ours = channel.opening.take_if(|opening| opening.index == receiver);
-        let mut opening = ours.ok_or(Refused::Unknown)?;
-        if opening.noise.read_message(message, &mut []).is_err() {
-            // The handshake state is spoiled; the next opening is a new one.
-            return Err(Refused::Forged);
-        }
+        let ours = channel.opening.as_mut().filter(|opening| opening.index == receiver);
+        let opening = ours.ok_or(Refused::Unknown)?;
+        // A message that fails leaves the state as it was, so whoever can only guess an answer does not
+        // keep the right one out.
+        opening.noise.read_message(message, &mut []).map_err(|_| Refused::Forged)?;
+        let opening = channel.opening.take().ok_or(Refused::Unknown)?;
         let transport = opening.noise.into_stateless_transport_mode();
         let transport = transport.map_err(|_| Refused::Forged)?;
         let session = Session::new(transport, receiver, sender, now, self.local.plaintext);

@@ -130,6 +130,20 @@ fn keys_are_made_anew_while_frames_pass() {
 }
 
 #[test]
+fn a_forged_answer_does_not_keep_the_right_one_out() {
+    let mut pair = pair();
+    let first = opening(&mut pair.opener, at(0));
+    let (_, answer) = take(&mut pair.answerer, &first, at(0)).unwrap();
+    let mut forged = answer[..answer.len() - MAC].to_vec();
+    *forged.last_mut().unwrap() ^= 1;
+    seal_mac(&secret(1).public(), &mut forged);
+    for _ in 0..3 {
+        assert_eq!(take(&mut pair.opener, &forged, at(1)), Err(Refused::Forged));
+    }
+    assert_eq!(take(&mut pair.opener, &answer, at(1)).unwrap().0, Taken::Begun(0));
+}
+
+#[test]
 fn an_opening_that_comes_again_changes_nothing() {
     let mut pair = pair();
     let first = opening(&mut pair.opener, at(0));
