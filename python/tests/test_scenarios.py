@@ -1,6 +1,7 @@
 """Scenarios from code, from files and by name, and what they get wrong."""
 
 import pathlib
+import pickle
 
 import pytest
 
@@ -46,6 +47,36 @@ def test_traces_go_with_the_scenario(tmp_path: pathlib.Path) -> None:
     results = wl.Sweep(scenario, scheme=["single:*"]).run(tmp_path / "out")
     slow, fast = results["goodput_mbps"]
     assert slow < 10 < fast < 20
+    # Two scenarios may have traces of one name.
+    one = [
+        wl.Scenario(f"one-{rate}", duration="1s", paths=[
+            wl.Path("a", trace=wl.csv(tmp_path / rate / "lte.csv"), delay="1ms")])
+        for rate in ("a", "b")
+    ]
+    slow, fast = wl.Sweep(one, scheme="single:a").run(tmp_path / "two")["goodput_mbps"]
+    assert slow < 10 < fast < 20
+    other = scenario.replace(path__a__trace=wl.csv(tmp_path / "b" / "lte.csv"))
+    assert wl.run(other, "single:a").goodput_mbps > 10
+
+
+def test_scenarios_sweeps_and_errors_can_be_sent_elsewhere(
+    links: wl.Scenario, sweep: wl.Sweep
+) -> None:
+    again = pickle.loads(pickle.dumps(links))
+    assert wl.run(again, "earliest").json == wl.run(links, "earliest").json
+    assert pickle.loads(pickle.dumps(sweep)).text == sweep.text
+    with pytest.raises(wl.ScenarioError) as raised:
+        wl.Scenario("x", paths=[])
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_numbers_may_be_numpys(links: wl.Scenario) -> None:
+    numpy = pytest.importorskip("numpy")
+    lossy = links.replace(path__wifi__loss=numpy.float64(0.1))
+    assert "loss = 0.1" in lossy.text
+    swept = wl.Sweep(lossy, scheme="earliest", seed=numpy.arange(3),
+                     set={"path.lte.loss": numpy.linspace(0, 0.1, 3)})
+    assert len(swept) == 9
 
 
 @pytest.mark.parametrize(

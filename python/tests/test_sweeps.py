@@ -21,7 +21,8 @@ def lines(directory: pathlib.Path) -> str:
 def test_the_program_and_python_write_and_resume_the_same(
     program: pathlib.Path, sweep: wl.Sweep, links: wl.Scenario, tmp_path: pathlib.Path
 ) -> None:
-    (tmp_path / "two-links.toml").write_text(links.text)
+    (tmp_path / "two-links").mkdir()
+    (tmp_path / "two-links" / "two-links.toml").write_text(links.text)
     (tmp_path / "sweep.toml").write_text(sweep.text)
     sweep.run(tmp_path / "python")
     command = [program, "sim", "sweep", tmp_path / "sweep.toml", "--out"]
@@ -130,6 +131,7 @@ def test_statistics_are_the_reports(sweep: wl.Sweep, tmp_path: pathlib.Path) -> 
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
+        ({"scheme": "earliest", "set": {"path.wifi.rate": ["fast"]}}, "^sweep.toml:5: .*is no rate"),
         ({"scheme": "fastest"}, "no scheme 'fastest'"),
         ({"scheme": "earliest", "seed": [1, 1]}, "seed twice"),
         ({"scheme": "earliest", "set": {"path.wlan.rate": ["1Mbps"]}}, "wlan"),
