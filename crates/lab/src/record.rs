@@ -69,7 +69,7 @@ fn path_record(plan: &Plan<'_>, index: usize, path: &PathReport, outcome: &Outco
     let figures = path_figures(plan, path, socket, outcome);
     PathRecord {
         name: path.name.clone(),
-        goodput_mbps: Some(figures.goodput_mbps),
+        goodput_mbps: figures.goodput_mbps,
         bytes_sent: Some(counters.offered_payload),
         packets: Some(counters.offered_data),
         // A path on which no connection stood has nothing to send again; of a program's own

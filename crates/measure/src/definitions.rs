@@ -21,7 +21,8 @@ const fn of(key: &'static str, unit: &'static str, text: &'static str) -> Defini
 ///
 /// *Measured time* is from the end of the warm-up to the end of the workload. Workloads with an end
 /// of their own (transfer, burst, clip) have no warm-up: they are measured from their beginning to
-/// that end, or to the run's if it does not come.
+/// that end, or to the run's if it does not come. Parallel connections share one measured time: from
+/// the first that begins to the last that ends.
 pub const DEFINITIONS: &[Definition] = &[
     of("schema", "", "version of these keys"),
     of("world", "", "`lab` or `sim`"),
@@ -38,7 +39,7 @@ pub const DEFINITIONS: &[Definition] = &[
     of(
         "goodput_mbps",
         "Mb/s",
-        "bytes released to the application, in order, in the measured time, ÷ that time",
+        "bytes released to the application, in order, in the measured time, ÷ that time; none where there was no such time",
     ),
     of("goodput_total_mbps", "Mb/s", "the same with the warm-up"),
     of(
@@ -74,7 +75,7 @@ pub const DEFINITIONS: &[Definition] = &[
     of(
         "longest_gap_ms",
         "ms",
-        "longest time without a released byte that ended in the measured time, or not at all; before the first byte it counts from the beginning, after the last of a sized workload it does not",
+        "longest time without a released byte that ended in the measured time, or not at all; before the first byte it counts from the beginning, after the last of a sized workload it does not; of parallel connections that of the one that waited longest",
     ),
     of(
         "duplicate_bytes",

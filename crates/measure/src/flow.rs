@@ -7,7 +7,7 @@ use weftline_core::Instant;
 use weftline_scenario::{DelayMs, FlowRecord, RunRecord, ShortTermMbps};
 
 use crate::delay::Delays;
-use crate::window::{STEP, Window, mbps};
+use crate::window::{STEP, Window, goodput_mbps, mbps};
 
 /// Measures a flow as its receiving application gets it, in order.
 #[derive(Clone, Debug)]
@@ -101,30 +101,12 @@ impl FlowMeasurement {
     }
 
     /// The flow has come to the end that it has of itself: a transfer to its last byte, a clip to
-    /// its last picture.
+    /// its last picture. Where its time was over before, it has not come to it.
     pub fn completed(&mut self, now: Instant) {
-        self.over();
-        self.completed = Some(now);
-    }
-
-    /// Takes in another part of the same workload.
-    pub fn add(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.counted += other.counted;
-        if self.series.len() < other.series.len() {
-            self.series.resize(other.series.len(), 0);
+        if now < self.window.until {
+            self.over();
+            self.completed = Some(now);
         }
-        self.series.iter_mut().zip(&other.series).for_each(|(all, part)| *all += part);
-        self.delays.add(&other.delays);
-        // The longest gap that is still open, of those that wait for bytes.
-        self.last = match (self.is_over, other.is_over) {
-            (true, false) => other.last,
-            (false, true) => self.last,
-            _ => self.last.min(other.last),
-        };
-        self.longest_gap = self.longest_gap.max(other.longest_gap);
-        self.is_over &= other.is_over;
-        self.completed = self.completed.zip(other.completed).map(|(one, two)| one.max(two));
     }
 
     fn gap_until(&mut self, now: Instant) {
@@ -141,37 +123,64 @@ impl FlowMeasurement {
         self.completed.is_some()
     }
 
+    /// The longest gap, that which is open at `now` too.
+    fn gap(&self, now: Instant) -> Duration {
+        let open = now.min(self.window.until).since(self.last);
+        if self.is_over { self.longest_gap } else { self.longest_gap.max(open) }
+    }
+
     /// The figures of a run that ends at `now`.
     pub fn figures(&self, now: Instant) -> FlowFigures {
-        let Window { begin, from, until, .. } = self.window;
-        let end = self.end(now);
-        let gap = if self.is_over { Duration::ZERO } else { now.min(until).since(self.last) };
-        let mut series = self.series.clone();
-        series.resize(self.window.steps_until(now.min(until)).min(crate::STEPS_MAX), 0);
+        Self::figures_of(&[self], now)
+    }
+
+    /// The figures of flows that share out one workload, in a run that ends at `now`: bytes of all
+    /// over the time from the first that counts to the last that ends. All have one epoch.
+    pub fn figures_of(parts: &[&Self], now: Instant) -> FlowFigures {
+        let Some(window) = Window::around(parts.iter().map(|part| part.window)) else {
+            return FlowFigures::default();
+        };
+        let end = parts.iter().map(|part| part.end(now)).fold(window.from, Instant::max);
+        let sum = |of: fn(&Self) -> u64| parts.iter().map(|part| of(part)).sum::<u64>();
+        let length = window.steps_until(now.min(window.until)).min(crate::STEPS_MAX);
+        let mut series = vec![0; length];
+        let mut delays = Delays::default();
+        for part in parts {
+            series.iter_mut().zip(&part.series).for_each(|(all, bytes)| *all += bytes);
+            delays.add(&part.delays);
+        }
+        let completed = Self::completion_of(parts);
+        let gap = parts.iter().map(|part| part.gap(now)).max().unwrap_or_default();
         FlowFigures {
-            goodput_mbps: Some(mbps(self.counted, end.since(from))),
-            goodput_total_mbps: Some(mbps(self.bytes, end.since(begin))),
-            bytes_delivered: Some(self.bytes),
-            completion_s: self.completed.map(|at| at.since(begin).as_secs_f64()),
-            in_order_delay_ms: self.delays.figures(),
-            short_term_mbps: self.short_term(end),
-            longest_gap_ms: Some(self.longest_gap.max(gap).as_secs_f64() * 1e3),
+            goodput_mbps: goodput_mbps(sum(|part| part.counted), end.since(window.from)),
+            goodput_total_mbps: goodput_mbps(sum(|part| part.bytes), end.since(window.begin)),
+            bytes_delivered: Some(sum(|part| part.bytes)),
+            completion_s: completed.map(|at| at.since(window.begin).as_secs_f64()),
+            in_order_delay_ms: delays.figures(),
+            short_term_mbps: short_term(&window, end, &series),
+            longest_gap_ms: Some(gap.as_secs_f64() * 1e3),
             series,
         }
     }
 
-    /// The distribution over the steps that count in full.
-    fn short_term(&self, end: Instant) -> Option<ShortTermMbps> {
-        let steps = self.window.first_step()..self.window.steps_until(end).min(crate::STEPS_MAX);
-        let bytes = |step: usize| self.series.get(step).copied().unwrap_or(0);
-        let mut steps: Vec<u64> = steps.map(bytes).collect();
-        steps.sort_unstable();
-        let at = |percent: usize| {
-            let place = (steps.len() * percent).div_ceil(100).saturating_sub(1);
-            mbps(steps[place], STEP)
-        };
-        (!steps.is_empty()).then(|| ShortTermMbps { p5: at(5), p50: at(50), p95: at(95) })
+    /// When the last of them came to its own end, if all did.
+    fn completion_of(parts: &[&Self]) -> Option<Instant> {
+        let all: Option<Vec<Instant>> = parts.iter().map(|part| part.completed).collect();
+        all?.into_iter().max()
     }
+}
+
+/// The distribution over the steps that count in full.
+fn short_term(window: &Window, end: Instant, series: &[u64]) -> Option<ShortTermMbps> {
+    let steps = window.first_step()..window.steps_until(end).min(crate::STEPS_MAX);
+    let bytes = |step: usize| series.get(step).copied().unwrap_or(0);
+    let mut steps: Vec<u64> = steps.map(bytes).collect();
+    steps.sort_unstable();
+    let at = |percent: usize| {
+        let place = (steps.len() * percent).div_ceil(100).saturating_sub(1);
+        mbps(steps[place], STEP)
+    };
+    (!steps.is_empty()).then(|| ShortTermMbps { p5: at(5), p50: at(50), p95: at(95) })
 }
 
 impl FlowFigures {
@@ -273,6 +282,25 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_comes_too_late_is_none() {
+        let mut flow = FlowMeasurement::new(Window::whole(ms(0), ms(0), ms(1000)));
+        flow.released(ms(500), 500_000);
+        flow.completed(ms(1000));
+        let figures = flow.figures(ms(1000));
+        assert_eq!((flow.is_completed(), figures.completion_s), (false, None));
+        assert_eq!((figures.goodput_mbps, figures.longest_gap_ms), (Some(4.0), Some(500.0)));
+    }
+
+    #[test]
+    fn what_had_no_time_has_no_goodput() {
+        let warmup = Duration::from_secs(1);
+        let mut flow = FlowMeasurement::new(Window::new(ms(0), ms(0), ms(3000), warmup));
+        flow.released(ms(500), 500_000);
+        let figures = flow.figures(ms(1000));
+        assert_eq!((figures.goodput_mbps, figures.goodput_total_mbps), (None, Some(4.0)));
+    }
+
+    #[test]
     fn parts_of_a_workload_are_measured_together() {
         let part = |at: u64, bytes| {
             let mut part = FlowMeasurement::new(Window::whole(ms(0), ms(0), ms(2000)));
@@ -281,12 +309,40 @@ mod tests {
             part.completed(ms(at));
             part
         };
-        let mut all = part(1000, 500_000);
-        all.add(&part(800, 500_000));
-        let figures = all.figures(ms(1000));
+        let [one, two] = [part(1000, 500_000), part(800, 500_000)];
+        let figures = FlowMeasurement::figures_of(&[&one, &two], ms(1500));
         assert_eq!((figures.goodput_mbps, figures.completion_s), (Some(8.0), Some(1.0)));
         assert_eq!((figures.series[8], figures.longest_gap_ms), (500_000, Some(1000.0)));
-        all.add(&FlowMeasurement::new(Window::whole(ms(0), ms(0), ms(2000))));
-        assert_eq!(all.figures(ms(2000)).completion_s, None, "one is not there");
+        let nothing = FlowMeasurement::new(Window::whole(ms(0), ms(0), ms(2000)));
+        let figures = FlowMeasurement::figures_of(&[&one, &two, &nothing], ms(2000));
+        assert_eq!(figures.completion_s, None, "one is not there");
+    }
+
+    #[test]
+    fn parts_that_do_not_run_together_share_all_their_time() {
+        let part = |begin: u64, until: u64, released: &[u64]| {
+            let window = Window::new(ms(0), ms(begin), ms(until), Duration::ZERO);
+            let mut part = FlowMeasurement::new(window);
+            released.iter().for_each(|&at| part.released(ms(at), 500_000));
+            part
+        };
+        // Second by second 4 Mb/s, one after the other, and the later one first.
+        let [late, early] = [part(1000, 2000, &[1050]), part(0, 1000, &[900])];
+        let figures = FlowMeasurement::figures_of(&[&late, &early], ms(2000));
+        assert_eq!((figures.goodput_mbps, figures.goodput_total_mbps), (Some(4.0), Some(4.0)));
+        // No byte came for 950 ms to one of them; what is over when it stops waits no longer.
+        assert_eq!(figures.longest_gap_ms, Some(950.0));
+        assert_eq!((figures.series.len(), figures.series[9]), (20, 500_000));
+        // Of transfers, the time is from the first that begins.
+        let transfer = |begin: u64, at: u64| {
+            let mut part = FlowMeasurement::new(Window::whole(ms(0), ms(begin), ms(5000)));
+            part.released(ms(at), 500_000);
+            part.completed(ms(at));
+            part
+        };
+        let [late, early] = [transfer(1000, 2000), transfer(0, 500)];
+        let figures = FlowMeasurement::figures_of(&[&late, &early], ms(2000));
+        assert_eq!((figures.completion_s, figures.goodput_mbps), (Some(2.0), Some(4.0)));
+        assert_eq!(FlowMeasurement::figures_of(&[], ms(1)), FlowFigures::default());
     }
 }

@@ -6,7 +6,7 @@ use weftline_core::Instant;
 use weftline_core::time::nanos;
 use weftline_scenario::RttMs;
 
-use crate::window::{STEP, STEPS_MAX, Window, mbps};
+use crate::window::{STEP, STEPS_MAX, Window, goodput_mbps};
 
 /// Measures what a flow does on one of its paths.
 ///
@@ -26,8 +26,8 @@ pub struct PathMeasurement {
 /// The figures of a path: see [`DEFINITIONS`](crate::DEFINITIONS).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PathFigures {
-    /// Mb/s that arrived.
-    pub goodput_mbps: f64,
+    /// Mb/s that arrived; `None` of no time.
+    pub goodput_mbps: Option<f64>,
     /// Smoothed round-trip times.
     pub rtt_ms: Option<RttMs>,
 }
@@ -59,15 +59,34 @@ impl PathMeasurement {
         }
     }
 
-    /// The figures of a run whose part that counts ended at `end`.
-    pub fn figures(mut self, end: Instant) -> PathFigures {
+    /// The samples up to `end`; of less than a step, how it ended.
+    fn samples_until(mut self, end: Instant) -> Vec<u64> {
         self.sample(end);
         if self.samples_ns.is_empty() {
-            // Shorter than a step: how it ended.
             self.samples_ns.extend(self.rtt.map(nanos));
         }
-        let time = end.min(self.window.until).since(self.window.from);
-        PathFigures { goodput_mbps: mbps(self.arrived, time), rtt_ms: rtt_ms(self.samples_ns) }
+        self.samples_ns
+    }
+
+    /// The figures of a flow whose part that counts ended at `end`.
+    pub fn figures(self, end: Instant) -> PathFigures {
+        Self::figures_of([(self, end)])
+    }
+
+    /// The figures of flows that share out one workload, each with the end of its part that counts:
+    /// as those of [`FlowMeasurement::figures_of`](crate::FlowMeasurement::figures_of).
+    pub fn figures_of(parts: impl IntoIterator<Item = (Self, Instant)>) -> PathFigures {
+        let (parts, ends): (Vec<Self>, Vec<Instant>) = parts.into_iter().unzip();
+        let Some(window) = Window::around(parts.iter().map(|part| part.window)) else {
+            return PathFigures::default();
+        };
+        let end = ends.iter().copied().fold(window.from, Instant::max).min(window.until);
+        let arrived = parts.iter().map(|part| part.arrived).sum();
+        let samples = parts.into_iter().zip(ends).flat_map(|(part, end)| part.samples_until(end));
+        PathFigures {
+            goodput_mbps: goodput_mbps(arrived, end.since(window.from)),
+            rtt_ms: rtt_ms(samples.collect()),
+        }
     }
 }
 
@@ -110,7 +129,7 @@ mod tests {
         path.arrived(ms(40), 50_000);
         let figures = path.figures(ms(50));
         assert_eq!(figures.rtt_ms, Some(RttMs { mean: 20.0, p95: 20.0 }));
-        assert!((figures.goodput_mbps - 8.0).abs() < 1e-9);
+        assert!((figures.goodput_mbps.unwrap() - 8.0).abs() < 1e-9);
     }
 
     #[test]
@@ -120,6 +139,23 @@ mod tests {
         for (at, bytes) in [(999, 7), (1000, 1000), (1999, 1000), (2000, 7)] {
             path.arrived(ms(at), bytes);
         }
-        assert!((path.figures(ms(2100)).goodput_mbps - 0.016).abs() < 1e-9);
+        assert!((path.figures(ms(2100)).goodput_mbps.unwrap() - 0.016).abs() < 1e-9);
+    }
+
+    #[test]
+    fn flows_on_a_path_share_all_their_time() {
+        let part = |begin: u64, until: u64, rtt: u64| {
+            let window = Window::new(ms(0), ms(begin), ms(until), Duration::ZERO);
+            let mut path = PathMeasurement::new(window);
+            path.rtt(ms(begin), Duration::from_millis(rtt));
+            path.arrived(ms(begin + 10), 500_000);
+            (path, ms(until))
+        };
+        let figures = PathMeasurement::figures_of([part(1000, 2000, 30), part(0, 1000, 10)]);
+        assert_eq!(figures.goodput_mbps, Some(4.0));
+        assert_eq!(figures.rtt_ms, Some(RttMs { mean: 20.0, p95: 30.0 }));
+        assert_eq!(PathMeasurement::figures_of([]), PathFigures::default());
+        let (path, _) = part(1000, 2000, 30);
+        assert_eq!(path.figures(ms(1000)).goodput_mbps, None, "no time, no goodput");
     }
 }

@@ -36,7 +36,18 @@ impl Window {
         Self::new(epoch, begin, until, Duration::ZERO)
     }
 
-    pub(crate) fn counts(&self, now: Instant) -> bool {
+    /// The time of several flows of one epoch: from the first that counts to the last that ends.
+    pub(crate) fn around(parts: impl Iterator<Item = Self>) -> Option<Self> {
+        parts.reduce(|one, other| Self {
+            epoch: one.epoch.min(other.epoch),
+            begin: one.begin.min(other.begin),
+            from: one.from.min(other.from),
+            until: one.until.max(other.until),
+        })
+    }
+
+    /// Whether what happens at `now` counts.
+    pub fn counts(&self, now: Instant) -> bool {
         self.from <= now && now < self.until
     }
 
@@ -57,7 +68,12 @@ impl Window {
     }
 }
 
-/// Bytes in a time as Mb/s; 0 in no time.
+/// Bytes in a time, which is not none, as Mb/s.
 pub fn mbps(bytes: u64, time: Duration) -> f64 {
-    if time.is_zero() { 0.0 } else { bytes as f64 * 8e-6 / time.as_secs_f64() }
+    bytes as f64 * 8e-6 / time.as_secs_f64()
+}
+
+/// The same of a time that may be none: then there is no goodput, rather than one of 0.
+pub(crate) fn goodput_mbps(bytes: u64, time: Duration) -> Option<f64> {
+    (!time.is_zero()).then(|| mbps(bytes, time))
 }

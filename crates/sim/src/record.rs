@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use weftline_core::Instant;
-use weftline_measure::{Delays, FlowMeasurement, STEP, mbps};
+use weftline_measure::{Delays, FlowMeasurement, PathFigures, PathMeasurement, STEP, mbps};
 use weftline_scenario::{
     Congestion, FlowRecord, MessagesRecord, PathRecord, RunRecord, SCHEMA_VERSION, Sample,
     Scenario, Scheme, VideoRecord,
@@ -147,9 +147,11 @@ fn outcome(world: &World) -> Outcome {
     let now = Instant::from_nanos(world.net.now_ns());
     let flows: Vec<FlowRecord> = world.flows.iter().map(|flow| flow_record(world, flow)).collect();
     let parts = &world.flows[..plan.measured];
-    let measured = measured(parts);
+    let measured: Vec<&FlowMeasurement> =
+        parts.iter().map(|flow| flow.sink.measurement()).collect();
+    let figures = FlowMeasurement::figures_of(&measured, now);
     let whole = whole(world, &flows[..plan.measured]);
-    let completed = !is_sized(&world.flows[0]) || measured.is_completed();
+    let completed = !is_sized(&world.flows[0]) || figures.completion_s.is_some();
     let record = RunRecord {
         schema: SCHEMA_VERSION,
         world: "sim".to_owned(),
@@ -175,18 +177,11 @@ fn outcome(world: &World) -> Outcome {
         events: Some(world.net.queue.popped()),
         digest: Some(format!("{:016x}", world.digest())),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..measured.figures(now).of_run()
+        ..figures.of_run()
     };
     let packets = world.flows.iter().flat_map(Flow::ends);
     let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
     Outcome { record, packets, series: series(world) }
-}
-
-/// What is measured: the first flow, or several that share out a workload.
-fn measured(parts: &[Flow]) -> FlowMeasurement {
-    let mut all = parts[0].sink.measurement().clone();
-    parts[1..].iter().for_each(|part| all.add(part.sink.measurement()));
-    all
 }
 
 /// The counters of what is measured, as one flow.
@@ -211,17 +206,35 @@ fn whole(world: &World, parts: &[FlowRecord]) -> FlowRecord {
                 }
             }
         }
+        for path in &mut whole.paths {
+            let PathFigures { goodput_mbps, rtt_ms } = together(world, parts.len(), &path.name);
+            *path = PathRecord { goodput_mbps, rtt_ms, ..path.clone() };
+        }
     }
     whole
 }
 
-/// Adds what another flow did on the same path; what the path's link did is in both.
+/// What the first `count` flows did together on a path.
+fn together(world: &World, count: usize, name: &str) -> PathFigures {
+    let now = Instant::from_nanos(world.net.now_ns());
+    let paths = &world.plan.paths;
+    let on = |flow: &Flow, &path: &usize| {
+        let measured = flow.path(path).filter(|_| paths[path].name == name)?;
+        Some((measured.clone(), flow.sink.measurement().end(now)))
+    };
+    let flows = world.flows[..count].iter();
+    PathMeasurement::figures_of(
+        flows.flat_map(|flow| flow.plan.paths.iter().filter_map(move |path| on(flow, path))),
+    )
+}
+
+/// Adds what another flow counted on the same path; what the path's link did is in both.
 fn add_path(whole: &mut PathRecord, part: &PathRecord) {
     let add = |one: &mut Option<u64>, other: Option<u64>| *one = one.zip(other).map(|(a, b)| a + b);
-    whole.goodput_mbps = whole.goodput_mbps.zip(part.goodput_mbps).map(|(a, b)| a + b);
     add(&mut whole.bytes_sent, part.bytes_sent);
     add(&mut whole.packets, part.packets);
     add(&mut whole.retransmitted_packets, part.retransmitted_packets);
+    whole.starved_s = whole.starved_s.zip(part.starved_s).map(|(a, b)| a + b);
 }
 
 /// Whether the flow has a size and a time that it takes.
@@ -284,7 +297,7 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
         let figures = flow.path(path).map(|path| path.clone().figures(end));
         records.push(PathRecord {
             name: plan.paths[path].name.clone(),
-            goodput_mbps: figures.map(|figures| figures.goodput_mbps),
+            goodput_mbps: figures.and_then(|figures| figures.goodput_mbps),
             bytes_sent: Some(sum(|of| of.bytes)),
             packets: Some(sum(|of| of.segments)),
             retransmitted_packets: Some(sum(|of| of.resent)),

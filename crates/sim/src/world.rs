@@ -207,7 +207,7 @@ impl World {
         let now = Instant::from_nanos(self.net.now_ns());
         let place = self.net.place(segment.to);
         let flow = &mut self.flows[place.flow as usize];
-        let from = flow.sink.measurement().window().from;
+        let window = flow.sink.measurement().window();
         let Some(path) = flow.path_mut(place.path as usize) else { return };
         if place.server {
             let srtt_ns = self.net.endpoint(segment.to).srtt_ns();
@@ -217,7 +217,7 @@ impl World {
         } else if segment.len > 0 {
             path.arrived(now, segment.len.into());
             if let Some(delays) = &mut self.packet_delays
-                && now >= from
+                && window.counts(now)
             {
                 delays.record(now.since(Instant::from_nanos(segment.sent_ns)), 1);
             }

@@ -146,6 +146,34 @@ fn parallel_connections_share_out_a_burst_and_are_counted_as_one() {
 }
 
 #[test]
+fn parallel_connections_carry_no_more_on_a_link_than_it_has() {
+    // Their parts end one after the other: their goodputs do not add up.
+    let text = "kind = \"transfer:4MB\"\nparallel = 4";
+    let lossy = "rate = \"100Mbps\"\nloss = 0.01";
+    let record = run(&scenario(lossy, "", text), "single:mmwave");
+    let [path] = &record.paths[..] else { panic!("{:?}", record.paths) };
+    let all = 8.0 * 4.0 / record.completion_s.unwrap();
+    let goodput = path.goodput_mbps.unwrap();
+    assert!((all..all * 1.05).contains(&goodput), "{goodput} of {all} Mb/s");
+    let alone: f64 = record.flows.iter().map(|flow| flow.goodput_mbps.unwrap()).sum();
+    assert!(alone > all * 1.1, "{alone}: they would end together, and this were no test");
+}
+
+#[test]
+fn packets_that_come_after_the_stop_do_not_count() {
+    // The link goes away when the flow stops: what is on its way then takes half a second more.
+    let away = AWAY.replace("\"400ms\", \"500ms\"", "\"1s\", \"1s\"").replace("200ms", "500ms");
+    let stopped = "flow = [{ name = \"a\", stop = \"1s\" }]";
+    let delay = |more: &str| {
+        let record = run(&scenario(&away, more, CBR), "single:mmwave");
+        record.packet_delay_ms.unwrap()
+    };
+    let (stops, goes_on) = (delay(stopped), delay(""));
+    assert!(stops.max < WAY_MS + SLACK_MS, "{stops:?}");
+    assert!(goes_on.max > 500.0, "{goes_on:?}: nothing was on its way");
+}
+
+#[test]
 fn a_gateway_is_needed_and_serves_one_scheme() {
     let error = |scenario: &Scenario, scheme: &str| {
         let scheme: Scheme = scheme.parse().unwrap();

@@ -79,9 +79,9 @@ async fn transfer(
     }
     tell(&Event::Ready)?;
     let epoch = orchestrator.go().await?;
-    let mut end = Timer::at(epoch + limit)?;
     Timer::at(epoch)?.ring().await?;
     let start = clock::now();
+    let mut end = Timer::at(start + limit)?;
     let mut measurement = FlowMeasurement::new(Window::whole(start, start, start + limit));
     let work = async {
         let mut sink = match warmed {
@@ -95,8 +95,10 @@ async fn transfer(
     };
     let outcome = tokio::select! {
         outcome = work => outcome,
-        _ = end.ring() => Err(io::Error::new(io::ErrorKind::TimedOut, "the time limit was reached")),
+        _ = end.ring() => Err(too_late()),
     };
+    let in_time = measurement.is_completed();
+    let outcome = outcome.and_then(|sink| if in_time { Ok(sink) } else { Err(too_late()) });
     let end = if outcome.is_ok() { clock::now() } else { clock::now().max(start + limit) };
     let figures = measurement.figures(end);
     let mut report = ReceiverReport { figures, ..ReceiverReport::default() };
@@ -114,6 +116,10 @@ async fn transfer(
     orchestrator.dismissed().await;
     drop(finished);
     Ok(())
+}
+
+fn too_late() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "the time limit was reached")
 }
 
 fn describe(error: &io::Error, figures: &FlowFigures, since: Instant) -> String {

@@ -99,7 +99,7 @@ impl Sink {
     pub(crate) fn is_done(&self) -> bool {
         match &self.player {
             Some(player) => player.is_finished(),
-            None => self.measurement.is_completed(),
+            None => self.size == Some(self.read),
         }
     }
 
