@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weftline_coding::node::{AccessPoint, Delivery, Device, Gateway, Mode, NodeConfig};
+use weftline_coding::node::{AccessPoint, Delivery, Device, Gateway, Mode, NodeConfig, Place};
 use weftline_coding::{Label, Limits};
 use weftline_core::Instant;
 
@@ -150,7 +150,9 @@ impl World {
             (self.restarts, self.honest) = (restarts, false);
         }
         let mut out = Vec::new();
-        while let Some(Delivery { flow, .. }) = self.device.poll_delivery(&mut out) {
+        while let Some(Delivery { place: Place { flow, .. }, .. }) =
+            self.device.poll_delivery(&mut out)
+        {
             if self.honest {
                 let number = u32::from_be_bytes(out[..4].try_into().expect("four bytes"));
                 assert!(number.to_be_bytes().starts_with(&out[4..]), "right bytes");

@@ -72,11 +72,12 @@ fn what_makes_no_sense_is_one_line() {
     };
     let long = "--tun=a-name-that-is-too-long";
     for (more, part) in [
-        (&["--link-mtu", "1300"][..], "give a --link-mtu of 1440 or more"),
+        (&["--link-mtu", "1300"][..], "give a --link-mtu of 1436 or more"),
         (&["--interval", "1s"], "give 200us to 200ms"),
         (&["--interval", "soon"], "is no duration"),
         (&["--generation", "0"], "give 1 to 255"),
         (&["--buffer", "0"], "--buffer 0"),
+        (&["--plain", "--buffer", "8193"], "give at most 8192"),
         (&["--plain", "--dense"], "cannot be used with"),
         (&["--ap", "b=public:12"], "is no public key"),
         (&["--address", "10.9.0.1"], "is no address with a prefix"),
@@ -125,7 +126,7 @@ fn a_taken_device_and_missing_rights_are_one_line() {
     let mut daemon = Daemon::spawn(ns.command(&program).args(&args));
     daemon.says("listening on");
     let mtu = daemon.says("device cgtaken with packets of up to");
-    assert!(mtu.starts_with("1340"), "{mtu}");
+    assert!(mtu.starts_with("1344"), "{mtu}");
     let second = ns.command(&program).args(&args).output().unwrap();
     let said = one_line(2, &second, &args);
     assert!(said.contains("there is an interface 'cgtaken' already"), "{said}");

@@ -16,7 +16,8 @@
 //!
 //! The tag is the gateway's, over what names the generation ([`named`]): an access point hands it on
 //! with whatever it makes of the generation's packets, and cannot name one that is not. A driver
-//! that does not authenticate leaves zeros. A marker has the names of a packet of its label.
+//! that does not authenticate leaves zeros. A marker has the names of a packet of its label, or of
+//! nothing ([`Name::of_nothing`]): these are no packet's.
 //!
 //! Numbers are big endian. Decoding is total: any bytes give a packet or an error, and nothing is
 //! copied or allocated.
@@ -39,6 +40,9 @@ const TAG: std::ops::Range<usize> = 16..20;
 
 /// Bytes of what a tag is over.
 pub const NAMED_BYTES: usize = 13;
+
+/// The number of a generation that is none: a cohort has fewer.
+const NO_GENERATION: u16 = u16::MAX;
 
 const LOW_PRIORITY: u8 = 0x08;
 const KIND: u8 = 0x07;
@@ -73,6 +77,9 @@ pub enum WireError {
     /// An unknown kind of packet.
     #[error("an unknown kind of packet, {0}; use one version of weftline at all nodes")]
     Kind(u8),
+    /// A packet with the name of nothing.
+    #[error("a packet of no generation")]
+    Nothing,
     /// A marker with a priority, a number of packets or with bytes after its tag.
     #[error("a marker that is more than a name")]
     Marker,
@@ -147,6 +154,12 @@ pub struct Name {
 }
 
 impl Name {
+    /// The name in a gateway's own marker, of a cohort that may have no packets. With its tag nothing
+    /// else can be named.
+    pub fn of_nothing(label: Label) -> Self {
+        Self { label, generation: NO_GENERATION, ..Self::default() }
+    }
+
     fn encode(&self, first_byte: u8, cohort_packets: u16, out: &mut Vec<u8>) {
         out.push(first_byte);
         out.extend_from_slice(&self.label.0.to_be_bytes());
@@ -285,6 +298,9 @@ impl<'a> Packet<'a> {
             let name = Name { label, flow, generation, size, first, tag };
             return if bare { Ok(Self::Marker(name)) } else { Err(WireError::Marker) };
         }
+        if generation == NO_GENERATION {
+            return Err(WireError::Nothing);
+        }
         if cohort_packets != 0 && cohort_packets < u16::from(size) {
             return Err(WireError::Cohort { cohort_packets, size });
         }
@@ -414,6 +430,15 @@ mod tests {
         assert_eq!(marker, bare);
         let of = [1, 2, 3, 4, 5, 6, 7, 8, 3, 11, 12, 13, 14];
         assert_eq!(named(&marker), Some(of));
+        // The name of nothing is in markers only.
+        let nothing = Name::of_nothing(Label(7));
+        let mut marker_of_nothing = encoded(Packet::Marker(nothing));
+        assert_eq!(Packet::decode(&marker_of_nothing), Ok(Packet::Marker(nothing)));
+        for kind in [0x20, 0x21, 0x22] {
+            marker_of_nothing[0] = kind;
+            let packet = [&marker_of_nothing[..], &[0; 20]].concat();
+            assert_eq!(Packet::decode(&packet), Err(WireError::Nothing));
+        }
         let mut other = marker.clone();
         set_tag(&mut other, [9; 4]);
         assert_eq!((tag(&other), named(&other)), (Some([9; 4]), Some(of)));

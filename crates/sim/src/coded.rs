@@ -25,11 +25,10 @@ use crate::tcp::Segment;
 use crate::wire::{Packet, Wire};
 
 /// What the tunnel adds to each datagram besides the coding header: IPv4, UDP, the datagram's own
-/// header, and the tag of its encryption.
-const TUNNEL_BYTES: u64 = 20 + 8 + 16 + 16;
-/// What it adds to each packet before it is coded: its number, and the tag of its encryption from
-/// gateway to device.
-const SEALED_BYTES: u64 = 4 + 16;
+/// header, the frame's, and the tag of its encryption.
+const TUNNEL_BYTES: u64 = 20 + 8 + 13 + 5 + 16;
+/// What it adds to each packet before it is coded: the tag of its encryption from gateway to device.
+const SEALED_BYTES: u64 = 16;
 /// Bytes of a packet's number.
 const NUMBER_BYTES: usize = 8;
 /// The most redundant packets where their share is learned, in percent.
@@ -278,7 +277,7 @@ impl CodedNetwork {
     /// The next packet that the device hands to its TCP.
     pub(crate) fn poll_delivery(&mut self) -> Option<Segment> {
         self.delivery.clear();
-        let flow = self.device.poll_delivery(&mut self.delivery)?.flow;
+        let flow = self.device.poll_delivery(&mut self.delivery)?.place.flow;
         let number = self.delivery.as_slice().try_into().expect("what comes out is what went in");
         let number = u64::from_le_bytes(number);
         let flow = &mut self.flows[usize::from(flow)];

@@ -173,8 +173,8 @@ impl AccessPoint {
                     // What is dropped is counted there.
                     let _ = node.receive(0, packet, now);
                 }
-                (Frame::Down { packet, .. }, Downlink::Plain(fifo, _)) => {
-                    fifo.push(packet);
+                (Frame::Down { number, packet, .. }, Downlink::Plain(fifo, _)) => {
+                    fifo.push(number, packet);
                 }
                 _ => return Use::Unexpected,
             }
@@ -211,8 +211,8 @@ impl AccessPoint {
                     node.poll_transmit(now, &mut self.packet).is_some()
                 }
                 Downlink::Plain(fifo, sent) => {
-                    let any = fifo.pop(|packet| {
-                        frame::begin_down(run, &mut self.packet);
+                    let any = fifo.pop(|number, packet| {
+                        frame::begin_down(run, number, &mut self.packet);
                         self.packet.extend_from_slice(packet);
                     });
                     *sent += u64::from(any);

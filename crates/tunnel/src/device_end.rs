@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weftline_coding::node::{self, DeviceStats, LinkSet};
+use weftline_coding::node::{self, DeviceStats, LinkSet, NodeConfig, Place};
 use weftline_coding::wire::Packet;
 use weftline_coding::{Coding as Coefficients, Limits};
 use weftline_core::Instant;
@@ -14,7 +14,7 @@ use crate::key::PublicKey;
 use crate::order::Order;
 use crate::port::Use;
 use crate::runs::Runs;
-use crate::secure::{Local, Refused, Role};
+use crate::secure::{Local, Nonce, Role};
 use crate::settings::PATIENCE;
 use crate::status::{Counter, Past};
 use crate::trust::Trust;
@@ -48,7 +48,6 @@ struct Way {
 struct Doubted {
     misnamed: u64,
     polluted: u64,
-    repeated: u64,
     shut_out: u64,
 }
 
@@ -70,6 +69,8 @@ pub(crate) struct DeviceEnd {
     sealed: Vec<u8>,
     now: Instant,
     doubted: Doubted,
+    /// Packets that were handed out.
+    delivered: u64,
 }
 
 impl DeviceEnd {
@@ -91,6 +92,7 @@ impl DeviceEnd {
             sealed: Vec::new(),
             now: Instant::ZERO,
             doubted: Doubted::default(),
+            delivered: 0,
         }
     }
 
@@ -104,7 +106,7 @@ impl DeviceEnd {
                 Use::Stale
             }
             Frame::Coded { packet, .. } => self.coded(link, packet),
-            Frame::Down { packet, .. } => self.plain(link, packet),
+            Frame::Down { number, packet, .. } => self.plain(link, number, packet),
             _ => Use::Unexpected,
         }
     }
@@ -121,7 +123,7 @@ impl DeviceEnd {
             }
             Came::Answer | Came::Dropped => return Use::Taken,
         };
-        let Said { frame: Frame::Terms(terms), current } = said else { return Use::Unexpected };
+        let Said { frame: Frame::Terms(terms), current, .. } = said else { return Use::Unexpected };
         if !current {
             return Use::Stale;
         }
@@ -138,6 +140,8 @@ impl DeviceEnd {
     fn follow(&mut self, terms: &Terms) {
         let Some(settings) = self.runs.follow(terms.run, terms.settings) else { return };
         self.past.add(self.downlink.counters(), self.downlink.held());
+        // What access points have kept of the runs before opens nowhere.
+        self.end.forget_previous();
         self.downlink = Downlink::new(&settings, self.names.len());
         self.tagger = Some(Tagger::new(&terms.tag_key));
     }
@@ -155,24 +159,26 @@ impl DeviceEnd {
             self.blame(LinkSet::of(link));
             return Use::Taken;
         }
-        let Ok(Packet::Coded { header, payload }) = Packet::decode(packet) else {
-            // A marker, or no packet, which is counted there.
-            let _ = node.receive(link, packet, self.now);
-            return Use::Taken;
+        let (header, payload) = match Packet::decode(packet) {
+            Ok(Packet::Coded { header, payload }) => (header, payload),
+            Ok(Packet::Marker(_)) => {
+                let _ = node.receive(link, packet, self.now);
+                return Use::Taken;
+            }
+            // The name is the gateway's, the rest is not.
+            Err(_) => {
+                self.doubted.polluted += 1;
+                self.blame(LinkSet::of(link));
+                return Use::Taken;
+            }
         };
-        if let Coefficients::Systematic(_) = header.coding {
-            match self.end.check_packet(payload) {
-                Ok(()) => {}
-                // It was computed before it came.
-                Err(Refused::Replayed) => {
-                    self.doubted.repeated += 1;
-                    return Use::Taken;
-                }
-                Err(_) => {
-                    self.doubted.polluted += 1;
-                    self.blame(LinkSet::of(link));
-                    return Use::Taken;
-                }
+        if let Coefficients::Systematic(index) = header.coding {
+            let arrival = header.first.plus(index.into());
+            let place = Nonce::of_place(Place { flow: header.flow, arrival });
+            if self.end.check_packet(place, payload).is_err() {
+                self.doubted.polluted += 1;
+                self.blame(LinkSet::of(link));
+                return Use::Taken;
             }
         } else if !self.trust.admits(link, true, self.now) {
             self.doubted.shut_out += 1;
@@ -184,19 +190,14 @@ impl DeviceEnd {
     }
 
     /// A packet that is not coded.
-    fn plain(&mut self, link: usize, sealed: &[u8]) -> Use {
+    fn plain(&mut self, link: usize, number: u32, sealed: &[u8]) -> Use {
         let Downlink::Plain(order) = &mut self.downlink else { return Use::Unexpected };
         if !self.trust.admits(link, false, self.now) {
             self.doubted.shut_out += 1;
             return Use::Taken;
         }
-        match self.end.open_packet(sealed) {
-            Ok(content) => {
-                if let Some((number, packet)) = content.split_first_chunk() {
-                    order.receive(u32::from_be_bytes(*number), packet, self.now);
-                }
-            }
-            Err(Refused::Replayed) => self.doubted.repeated += 1,
+        match self.end.open_packet(Nonce::of_number(number), sealed) {
+            Ok(packet) => order.receive(number, packet, self.now),
             Err(_) => {
                 self.doubted.polluted += 1;
                 self.blame(LinkSet::of(link));
@@ -234,6 +235,7 @@ impl DeviceEnd {
                 Downlink::Plain(order) => {
                     let Some(packet) = order.poll() else { return };
                     each(&packet);
+                    self.delivered += 1;
                     order.recycle(packet);
                     continue;
                 }
@@ -246,12 +248,12 @@ impl DeviceEnd {
             }
             self.sealed.clear();
             let Some(delivery) = node.poll_delivery(&mut self.sealed) else { return };
-            match self.end.open_packet(&self.sealed) {
+            match self.end.open_packet(Nonce::of_place(delivery.place), &self.sealed) {
                 Ok(packet) => {
                     each(packet);
+                    self.delivered += 1;
                     self.trust.right(delivery.combined);
                 }
-                Err(Refused::Replayed) => self.doubted.repeated += 1,
                 Err(_) => {
                     self.doubted.polluted += 1;
                     // What came as it was has been checked.
@@ -326,11 +328,11 @@ impl DeviceEnd {
 
     pub(crate) fn counters(&self) -> Vec<Counter> {
         let mut counters = self.past.plus(self.downlink.counters());
-        let Doubted { misnamed, polluted, repeated, shut_out } = self.doubted;
+        let Doubted { misnamed, polluted, shut_out } = self.doubted;
         counters.extend([
+            Counter::new("packets_delivered", "handed to the kernel", self.delivered),
             Counter::new("packets_misnamed", "of a generation that is not the gateway's", misnamed),
             Counter::new("packets_polluted", "not what the gateway sent", polluted),
-            Counter::new("packets_repeated", "that came before", repeated),
             Counter::new("packets_shut_out", "of an access point that is left out", shut_out),
         ]);
         counters
@@ -347,7 +349,8 @@ impl Downlink {
         match settings.coding {
             Coding::Plain => Self::Plain(Order::new(PATIENCE)),
             Coding::Coded(mode) => {
-                Self::Coded(Box::new(node::Device::new(settings.node(mode, 100), links)))
+                let node = NodeConfig { names_proven: true, ..settings.node(mode, 100) };
+                Self::Coded(Box::new(node::Device::new(node, links)))
             }
         }
     }
@@ -377,7 +380,6 @@ fn coded_counters(stats: &DeviceStats) -> Vec<Counter> {
     vec![
         Counter::new("packets_received", "taken from access points", stats.received),
         Counter::new("packets_redundant", "combinations of what was there", stats.redundant),
-        Counter::new("packets_delivered", "handed out by the decoder", stats.delivered),
         Counter::new("packets_recovered", "of those, computed from combinations", stats.recovered),
         Counter::new("packets_lost", "given up", stats.lost),
         Counter::new("packets_full", "dropped because the buffer was full", stats.full),

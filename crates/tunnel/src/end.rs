@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use ring::hmac;
+use weftline_coding::node::{Place, Seal};
 use weftline_coding::wire::{self, Tag};
 use weftline_core::Instant;
 
@@ -12,7 +13,7 @@ use crate::complaint::Complaints;
 use crate::frame::{self, Frame};
 use crate::key::PublicKey;
 use crate::port::Dropped;
-use crate::secure::{Guard, Link, Local, Refused, Role, Taken};
+use crate::secure::{Guard, Link, Local, Nonce, Refused, Role, Taken, is_mac};
 
 /// The longest datagram that is taken.
 const DATAGRAM_BYTES: usize = 65_536;
@@ -21,7 +22,7 @@ const DATAGRAM_BYTES: usize = 65_536;
 pub(crate) struct End {
     guard: Guard,
     frame: Vec<u8>,
-    sealed: Vec<u8>,
+    packet_overhead: usize,
     complaints: Complaints,
     pub(crate) dropped: Dropped,
 }
@@ -31,6 +32,8 @@ pub(crate) struct Said<'a> {
     pub(crate) frame: Frame<'a>,
     /// Whether it said so in the newest session.
     pub(crate) current: bool,
+    /// Whether also no packet was sealed in that.
+    pub(crate) fresh: bool,
 }
 
 /// What came of a datagram.
@@ -48,9 +51,9 @@ impl End {
     /// `role` is [`Role::Opener`] at the device.
     pub(crate) fn new(local: Local, role: Role, peer: PublicKey) -> Self {
         Self {
+            packet_overhead: local.packet_overhead(),
             guard: Guard::new(local, Link::EndToEnd, role, &[peer]),
             frame: vec![0; DATAGRAM_BYTES],
-            sealed: Vec::new(),
             complaints: Complaints::default(),
             dropped: Dropped::default(),
         }
@@ -72,8 +75,10 @@ impl End {
                 return Came::Dropped;
             }
         };
+        let current = opened.current;
+        let fresh = current && !self.guard.channel(0).has_packets();
         match Frame::decode(&self.frame[..opened.length]) {
-            Some(frame) => Came::Said(Said { frame, current: opened.current }),
+            Some(frame) => Came::Said(Said { frame, current, fresh }),
             None => {
                 self.dropped.malformed += 1;
                 Came::Dropped
@@ -87,21 +92,31 @@ impl End {
         self.guard.channel(0).seal(frame, out).is_some()
     }
 
-    /// Seals a packet that is to be coded; `None` without a session.
-    pub(crate) fn seal_packet(&mut self, packet: &[u8]) -> Option<&[u8]> {
-        self.sealed.clear();
-        self.guard.channel(0).seal_packet(packet, &mut self.sealed).then_some(&self.sealed)
+    /// Whether there is a session.
+    pub(crate) fn is_open(&mut self) -> bool {
+        self.guard.channel(0).is_open()
     }
 
-    /// The packet in a sealed one, once.
-    pub(crate) fn open_packet(&mut self, sealed: &[u8]) -> Result<&[u8], Refused> {
-        let length = self.guard.channel(0).open_packet(sealed, &mut self.frame)?;
+    /// Appends a packet's ciphertext to `out`; whether there is a session. A number, or a place, is
+    /// given once.
+    pub(crate) fn seal_packet(&mut self, nonce: Nonce, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        self.guard.channel(0).seal_packet(nonce, packet, out)
+    }
+
+    /// The packet in a sealed one, if it is of this place.
+    pub(crate) fn open_packet(&mut self, nonce: Nonce, sealed: &[u8]) -> Result<&[u8], Refused> {
+        let length = self.guard.channel(0).open_packet(nonce, sealed, &mut self.frame)?;
         Ok(&self.frame[..length])
     }
 
-    /// Whether a sealed packet is the other end's, and has not been opened.
-    pub(crate) fn check_packet(&mut self, sealed: &[u8]) -> Result<(), Refused> {
-        self.guard.channel(0).check_packet(sealed, &mut self.frame)
+    /// Whether a sealed packet is the other end's, and of this place.
+    pub(crate) fn check_packet(&mut self, nonce: Nonce, sealed: &[u8]) -> Result<(), Refused> {
+        self.guard.channel(0).check_packet(nonce, sealed, &mut self.frame)
+    }
+
+    /// What was sealed in the session before is no longer taken.
+    pub(crate) fn forget_previous(&mut self) {
+        self.guard.channel(0).forget_previous();
     }
 
     /// Appends the opening that is to be sent now to `out`, as a frame for an access point.
@@ -113,6 +128,17 @@ impl End {
     /// When an opening is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.guard.poll_timeout()
+    }
+}
+
+/// Packets are sealed for their places: an access point cannot put one into another's.
+impl Seal for End {
+    fn overhead(&self) -> usize {
+        self.packet_overhead
+    }
+
+    fn seal(&mut self, place: Place, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        self.seal_packet(Nonce::of_place(place), packet, out)
     }
 }
 
@@ -136,20 +162,18 @@ impl Tagger {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 
-    fn tag(&self, packet: &[u8]) -> Option<Tag> {
-        let whole = hmac::sign(&self.0, &wire::named(packet)?);
-        whole.as_ref().first_chunk().copied()
-    }
-
     /// Sets the tag of a packet that the gateway's node has made.
     pub(crate) fn set(&self, packet: &mut [u8]) {
-        let tag = self.tag(packet).expect("a node makes whole packets");
+        let named = wire::named(packet).expect("a node makes whole packets");
+        let whole = hmac::sign(&self.0, &named);
+        let tag: Tag = *whole.as_ref().first_chunk().expect("it is longer");
         wire::set_tag(packet, tag);
     }
 
     /// Whether a packet has the name of one of the gateway's generations. Who guesses has one try in
     /// 2^32, and is shut out after a few.
     pub(crate) fn is_named(&self, packet: &[u8]) -> bool {
-        self.tag(packet).is_some_and(|tag| wire::tag(packet) == Some(tag))
+        let named = wire::named(packet).zip(wire::tag(packet));
+        named.is_some_and(|(named, tag)| is_mac(&self.0, &named, &tag))
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// Packets that wait, the oldest first.
+/// Packets that wait, each with its number, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Fifo {
-    packets: VecDeque<Vec<u8>>,
+    packets: VecDeque<(u32, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     most: usize,
     /// Packets taken, and those for which there was no room.
@@ -29,7 +29,7 @@ impl Fifo {
     }
 
     /// Takes a packet; whether there was room.
-    pub(crate) fn push(&mut self, packet: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, number: u32, packet: &[u8]) -> bool {
         if self.packets.len() >= self.most {
             self.full += 1;
             return false;
@@ -38,14 +38,14 @@ impl Fifo {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(packet);
-        self.packets.push_back(copy);
+        self.packets.push_back((number, copy));
         true
     }
 
     /// Hands the oldest out; whether there was one.
-    pub(crate) fn pop(&mut self, each: impl FnOnce(&[u8])) -> bool {
-        let Some(packet) = self.packets.pop_front() else { return false };
-        each(&packet);
+    pub(crate) fn pop(&mut self, each: impl FnOnce(u32, &[u8])) -> bool {
+        let Some((number, packet)) = self.packets.pop_front() else { return false };
+        each(number, &packet);
         self.spare.push(packet);
         true
     }
@@ -58,10 +58,10 @@ mod tests {
     #[test]
     fn first_in_first_out_and_bounded() {
         let mut fifo = Fifo::new(2);
-        assert!(fifo.push(b"a") && fifo.push(b"bb") && !fifo.push(b"c"));
+        assert!(fifo.push(3, b"a") && fifo.push(5, b"bb") && !fifo.push(6, b"c"));
         let mut out = Vec::new();
-        while fifo.pop(|packet| out.push(packet.to_vec())) {}
-        assert_eq!(out, [b"a".to_vec(), b"bb".to_vec()]);
+        while fifo.pop(|number, packet| out.push((number, packet.to_vec()))) {}
+        assert_eq!(out, [(3, b"a".to_vec()), (5, b"bb".to_vec())]);
         assert_eq!((fifo.taken, fifo.full, fifo.is_empty()), (2, 1, true));
     }
 }

@@ -4,7 +4,7 @@
 //! greeting   byte 0: 1 | run, 4 | sender's time, 8 | time heard last, 8 | its age, 4 |
 //!            delay to the gateway, 4 | settings, 16 (all zero where they are not known)
 //! coded      byte 0: 2 | run, 4 | COTAG packet
-//! down       byte 0: 3 | run, 4 | sealed number, 4, and IP packet
+//! down       byte 0: 3 | run, 4 | number, 4 | sealed IP packet
 //! padding    byte 0: 5 | anything
 //! mark       byte 0: 6 | measurement, 4 | first counter, 8 | train's header of the probe, 22
 //! report     byte 0: 7 | measurement, 4 | report of the probe
@@ -115,6 +115,7 @@ pub(crate) enum Frame<'a> {
     /// A sealed packet that is not coded, on its way to the device.
     Down {
         run: u32,
+        number: u32,
         packet: &'a [u8],
     },
     /// An IP packet on its way to the gateway.
@@ -262,7 +263,9 @@ impl<'a> Frame<'a> {
         match first {
             kind::GREETING => Greeting::decode(rest).map(Self::Greeting),
             kind::CODED => Some(Self::Coded { run: u32_at(rest, 0)?, packet: rest.get(4..)? }),
-            kind::DOWN => Some(Self::Down { run: u32_at(rest, 0)?, packet: rest.get(4..)? }),
+            kind::DOWN => {
+                numbered().map(|(run, number, packet)| Self::Down { run, number, packet })
+            }
             kind::UP => numbered().map(|(run, number, packet)| Self::Up { run, number, packet }),
             kind::PADDING => Some(Self::Padding),
             kind::MARK => Some(Self::Mark { body: rest }),
@@ -320,9 +323,10 @@ pub(crate) fn begin_coded(run: u32, out: &mut Vec<u8>) {
 }
 
 /// Begins a frame down; the sealed packet follows.
-pub(crate) fn begin_down(run: u32, out: &mut Vec<u8>) {
+pub(crate) fn begin_down(run: u32, number: u32, out: &mut Vec<u8>) {
     out.push(kind::DOWN);
     out.extend_from_slice(&run.to_be_bytes());
+    out.extend_from_slice(&number.to_be_bytes());
 }
 
 /// Begins a frame up; the IP packet follows.

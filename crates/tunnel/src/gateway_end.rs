@@ -14,7 +14,7 @@ use crate::key::PublicKey;
 use crate::order::Order;
 use crate::port::{About, Use};
 use crate::run::draw_run;
-use crate::secure::{Local, Role};
+use crate::secure::{Local, Nonce, Role};
 use crate::settings::{PATIENCE, Sending};
 use crate::status::{Counter, Past};
 
@@ -41,7 +41,7 @@ pub(crate) struct GatewayEnd {
     device_run: Option<u32>,
     /// Frames to go back on links.
     replies: VecDeque<(usize, Vec<u8>)>,
-    /// The number of the next packet that is not coded.
+    /// The number of the next packet that is not coded; it goes on from run to run.
     next_number: u32,
     scratch: Vec<u8>,
     no_device: u64,
@@ -101,7 +101,7 @@ impl GatewayEnd {
 
     fn relayed(&mut self, link: usize, datagram: &[u8], now: Instant) -> Use {
         let mut answer = Vec::new();
-        let Said { frame, current } = match self.end.take(datagram, now, &mut answer) {
+        let Said { frame, fresh, .. } = match self.end.take(datagram, now, &mut answer) {
             Came::Answer => {
                 self.replies.push_back((link, answer));
                 return Use::Taken;
@@ -109,26 +109,29 @@ impl GatewayEnd {
             Came::Begun | Came::Dropped => return Use::Taken,
             Came::Said(said) => said,
         };
-        match frame {
-            Frame::Up { run, number, packet } => {
-                if self.device_run != Some(run) {
-                    // Greetings come first, and tell of a new run.
-                    return Use::Stale;
-                }
+        let (run, hello) = match frame {
+            Frame::Up { run, number, packet } if self.device_run == Some(run) => {
                 self.uplink.receive(number, packet, now);
+                return Use::Taken;
             }
-            Frame::Hello { run, time_us } => {
-                if self.device_run != Some(run) {
-                    if !current {
-                        return Use::Stale;
-                    }
-                    if let Err(error) = self.restart(run, now) {
-                        self.failed = Some(error);
-                    }
-                }
-                self.reply(link, time_us);
-            }
+            Frame::Up { run, .. } => (run, None),
+            Frame::Hello { run, time_us } => (run, Some(time_us)),
             _ => return Use::Unexpected,
+        };
+        if self.device_run != Some(run) {
+            // Whatever a device that was started anew says first begins its session, in which nothing
+            // has been sealed then: each place is given once in a session.
+            if !fresh {
+                return Use::Stale;
+            }
+            if let Err(error) = self.restart(run, now) {
+                self.failed = Some(error);
+            }
+        }
+        match hello {
+            Some(time_us) => self.reply(link, time_us),
+            // The device said it before this end knew its run.
+            None => return Use::Stale,
         }
         Use::Taken
     }
@@ -165,24 +168,17 @@ impl GatewayEnd {
 
     /// Takes a packet of `flow` for the device.
     pub(crate) fn push(&mut self, flow: u16, packet: &[u8], now: Instant) {
-        let numbered = matches!(self.downlink, Downlink::Plain(_));
-        self.scratch.clear();
-        if numbered {
-            self.scratch.extend_from_slice(&self.next_number.to_be_bytes());
-            self.scratch.extend_from_slice(packet);
-        }
-        let content = if numbered { &self.scratch } else { packet };
-        let Some(sealed) = self.end.seal_packet(content) else {
+        if !self.end.is_open() {
             self.no_device += 1;
             return;
-        };
+        }
         match &mut self.downlink {
-            // A cohort that is full drops, and counts that.
+            // What is dropped is counted there.
             Downlink::Coded(node) => {
-                let _ = node.receive(flow, sealed, now);
+                let _ = node.sealing(&mut self.end).receive(flow, packet, now);
             }
             Downlink::Plain(fifo) => {
-                let taken = fifo.push(sealed);
+                let taken = fifo.push(self.next_number, packet);
                 self.next_number = self.next_number.wrapping_add(taken.into());
             }
         }
@@ -190,20 +186,26 @@ impl GatewayEnd {
 
     /// Appends the frame that goes out next on a link with room to `out`.
     pub(crate) fn poll_transmit(&mut self, link: usize, now: Instant, out: &mut Vec<u8>) -> bool {
+        let Self { end, run, tagger, no_device, .. } = self;
         let start = out.len();
         match &mut self.downlink {
             Downlink::Coded(node) => {
-                frame::begin_coded(self.run, out);
-                let any = node.poll_transmit(link, now, out).is_some();
+                frame::begin_coded(*run, out);
+                let any = node.sealing(end).poll_transmit(link, now, out).is_some();
                 if any {
-                    self.tagger.set(&mut out[start + CODED_HEADER..]);
+                    tagger.set(&mut out[start + CODED_HEADER..]);
                 }
                 any
             }
-            Downlink::Plain(fifo) => fifo.pop(|packet| {
-                frame::begin_down(self.run, out);
-                out.extend_from_slice(packet);
-            }),
+            Downlink::Plain(fifo) => {
+                let mut sealed = false;
+                let any = fifo.pop(|number, packet| {
+                    frame::begin_down(*run, number, out);
+                    sealed = end.seal_packet(Nonce::of_number(number), packet, out);
+                });
+                *no_device += u64::from(any && !sealed);
+                sealed
+            }
         }
     }
 
@@ -219,7 +221,7 @@ impl GatewayEnd {
     /// Gives away what is too old.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if let Downlink::Coded(node) = &mut self.downlink {
-            node.handle_timeout(now);
+            node.sealing(&mut self.end).handle_timeout(now);
         }
     }
 
@@ -300,6 +302,7 @@ fn coded_counters(stats: &GatewayStats) -> Vec<Counter> {
         Counter::new("packets_low", "redundant packets sent", stats.low),
         Counter::new("packets_given", "not sent in their cohort's time", stats.given),
         Counter::new("packets_full", "dropped because the cohort was full", stats.refused),
+        Counter::new("packets_unsealed", "dropped because no keys were left", stats.unsealed),
         Counter::new("packets_delayed", "dropped because they waited too long", stats.delayed),
         Counter::new("packets_overflowed", "dropped because the queue was full", stats.overflowed),
     ]

@@ -9,7 +9,7 @@ use weftline_coding::Arrival;
 use weftline_core::Instant;
 
 /// How far ahead of the next one a number may be, and how many packets wait at most.
-const WINDOW: u32 = 8192;
+pub(crate) const WINDOW: u32 = 8192;
 
 /// Consecutive numbers far from what is awaited after which the sender is believed.
 const STRAYS: u32 = 4;

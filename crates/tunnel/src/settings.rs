@@ -10,6 +10,7 @@ use crate::TunnelError;
 use crate::frame::{
     CODED_HEADER, Coding, INTERVALS, MAX_BUFFER, PACKET_BYTES, PACKET_HEADER, Settings,
 };
+use crate::order;
 use crate::secure::Local;
 
 /// Bytes of the headers below a datagram: IPv6's, so that IPv4 fits as well, and UDP's.
@@ -121,6 +122,13 @@ impl Sending {
                 self.buffer_packets
             ));
         }
+        if self.scheme == Scheme::Plain && self.buffer_packets > order::WINDOW {
+            return usage(format!(
+                "--plain --buffer {}: give at most {} packets, as many as the device puts in order",
+                self.buffer_packets,
+                order::WINDOW
+            ));
+        }
         if self.redundancy_percent > 1000 {
             return usage(format!(
                 "--redundancy {}: give 0 to 1000 percent",
@@ -170,22 +178,23 @@ mod tests {
     fn what_fits_is_computed_and_what_does_not_is_told() {
         let sending = Sending::default();
         let local = Local::new(SecretKey::from_bytes([1; 32]), false);
-        // 1500 - 48 - 29 - 9 - 20 - 32 - 2 - 20
-        assert_eq!(sending.tunnel_mtu(&local, true).unwrap(), 1340);
+        // 1500 - 48 - 29 - 9 - 20 - 32 - 2 - 16
+        assert_eq!(sending.tunnel_mtu(&local, true).unwrap(), 1344);
         let small = Sending { link_mtu: 1400, ..sending };
-        assert_eq!(small.tunnel_mtu(&local, false).unwrap(), 1240);
+        assert_eq!(small.tunnel_mtu(&local, false).unwrap(), 1244);
         let error = small.tunnel_mtu(&local, true).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "links of 1400 bytes leave packets of 1240 bytes in the tunnel, fewer than 1280 (IPv6 \
-             needs them); give a --link-mtu of 1440 or more, or a smaller --generation"
+            "links of 1400 bytes leave packets of 1244 bytes in the tunnel, fewer than 1280 (IPv6 \
+             needs them); give a --link-mtu of 1436 or more, or a smaller --generation"
         );
-        let enough = Sending { link_mtu: 1440, ..sending };
+        let enough = Sending { link_mtu: 1436, ..sending };
         assert_eq!(enough.tunnel_mtu(&local, true).unwrap(), 1280);
         for bad in [
             Sending { generation: 0, ..sending },
             Sending { interval: Duration::ZERO, ..sending },
             Sending { buffer_packets: 0, ..sending },
+            Sending { scheme: Scheme::Plain, buffer_packets: order::WINDOW + 1, ..sending },
             Sending { redundancy_percent: 1001, ..sending },
         ] {
             assert_eq!(bad.settings(&local, true).unwrap_err().exit_code(), 2);

@@ -40,8 +40,9 @@ struct World {
     lies: u64,
     next: u32,
     got: Vec<u32>,
-    /// What was relayed to the device.
+    /// What was relayed to the device, and what the second access point sent.
     relayed: Vec<Vec<u8>>,
+    sent: Vec<Vec<u8>>,
     mtu: usize,
 }
 
@@ -84,6 +85,7 @@ impl World {
             next: 0,
             got: Vec::new(),
             relayed: Vec::new(),
+            sent: Vec::new(),
             mtu: usize::from(sending.tunnel_mtu(&local(1), true).unwrap()),
         }
     }
@@ -140,6 +142,7 @@ impl World {
                         continue;
                     }
                     out.extend_from_slice(&packet);
+                    self.sent.push(out.clone());
                 }
                 self.device.receive(link, Frame::decode(&out).unwrap(), now);
             }
@@ -235,6 +238,24 @@ fn pollute_combinations(_: u64, packet: &mut [u8]) -> bool {
     true
 }
 
+/// Combinations in which packets have each other's coefficients, or none that are known.
+fn swap_coefficients(_: u64, packet: &mut [u8]) -> bool {
+    match packet[0] & 7 {
+        1 => packet[23] ^= 1,
+        2 if packet[9] > 1 => packet.swap(20, 21),
+        _ => {}
+    }
+    true
+}
+
+/// A packet in the place of the one beside it.
+fn move_packets(_: u64, packet: &mut [u8]) -> bool {
+    if packet[0] & 7 == 0 {
+        packet[20] ^= 1;
+    }
+    true
+}
+
 fn pollute_all(_: u64, packet: &mut [u8]) -> bool {
     if packet[0] & 7 != 3
         && let Some(last) = packet.last_mut()
@@ -264,25 +285,53 @@ fn forge_the_rank(_: u64, packet: &mut [u8]) -> bool {
 
 #[test]
 fn combinations_that_are_none_are_found_out_and_then_harm_nobody() {
-    let mut world = World::joined(Sending::default(), pollute_combinations);
     // Something has to be missing for combinations to be used: the link loses a tenth, too.
-    world.lie = |n, packet| pollute_combinations(n, packet) && n % 10 != 0;
-    world.run(400);
-    assert!(world.device.wrong(1) >= 8, "{}", world.device.wrong(1));
-    let first = world.next;
-    world.run(200);
-    for _ in 0..20 {
-        world.step(0);
+    let lies: [Lie; 2] = [
+        |n, packet| pollute_combinations(n, packet) && n % 10 != 0,
+        |n, packet| swap_coefficients(n, packet) && n % 10 != 0,
+    ];
+    for lie in lies {
+        let mut world = World::joined(Sending::default(), lie);
+        world.run(400);
+        assert!(world.device.wrong(1) >= 8, "{}", world.device.wrong(1));
+        let first = world.next;
+        world.run(200);
+        for _ in 0..20 {
+            world.step(0);
+        }
+        assert!(world.counter("packets_shut_out") > 0);
+        let (came, sent) = (world.check(first), world.next - first);
+        // Half goes over the honest link.
+        assert!(came as u32 * 100 >= sent * 49, "{came} of {sent}");
+        assert_eq!(world.counter("packets_delivered"), world.got.len() as u64);
     }
-    assert!(world.counter("packets_shut_out") > 0);
-    let (came, sent) = (world.check(first), world.next - first);
-    // Half goes over the honest link.
-    assert!(came as u32 * 100 >= sent * 49, "{came} of {sent}");
+}
+
+/// What an access point has kept, and says again after a pause.
+#[test]
+fn names_that_are_over_do_not_turn_the_device_back() {
+    let mut world = World::joined(Sending::default(), honest);
+    world.run(100);
+    let kept = std::mem::take(&mut world.sent);
+    for pause in [1_500, 10_000] {
+        for _ in 0..pause {
+            world.step(0);
+        }
+        let first = world.next;
+        for old in &kept {
+            world.device.receive(1, Frame::decode(old).unwrap(), world.now);
+        }
+        world.run(100);
+        for _ in 0..20 {
+            world.step(0);
+        }
+        assert_eq!(world.check(first), (world.next - first) as usize);
+    }
 }
 
 #[test]
 fn lies_are_not_believed_and_the_honest_link_carries_what_it_gets() {
-    for lie in [pollute_all, push_the_window, fill_the_table, forge_the_rank] {
+    for lie in [pollute_all, move_packets, push_the_window, fill_the_table, forge_the_rank] {
         let mut world = World::joined(Sending::default(), lie);
         world.run(100);
         assert!(world.device.wrong(1) >= 8, "found out");

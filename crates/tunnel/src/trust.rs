@@ -4,7 +4,9 @@
 //! A packet that comes as it is, and a header, show by themselves whether the gateway made them. A
 //! combination shows it only when packets have been computed: then one of several access points may
 //! have lied. The one with the most such packets is the first whose combinations are left out; if
-//! that was wrong, what is still wrong afterwards can only be the others', and it is taken back.
+//! that was wrong, what is still wrong afterwards can only be the others', and it is taken back. A liar
+//! that is honest while another one is left out for it gets its turn: of those with as many such
+//! packets the one goes that has been left out less often.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -27,6 +29,8 @@ const PROBATION: Duration = Duration::from_secs(10);
 struct Record {
     score: u32,
     out: Option<Out>,
+    /// How often it was shut out though it may have been another one.
+    suspected: u32,
     wrong: u64,
 }
 
@@ -74,7 +78,7 @@ impl Trust {
             record.score += WRONG;
         }
         let (worst, record) = members(&mut self.records, links)
-            .max_by_key(|(link, record)| (record.score, Reverse(*link)))?;
+            .max_by_key(|(link, record)| (record.score, Reverse((record.suspected, *link))))?;
         if record.score < LIMIT {
             return None;
         }
@@ -85,7 +89,9 @@ impl Trust {
                 record.out = None;
             }
         }
-        self.records[worst].out = Some(Out { until: now + PROBATION, shared });
+        let record = &mut self.records[worst];
+        record.out = Some(Out { until: now + PROBATION, shared });
+        record.suspected = record.suspected.saturating_add(shared.into());
         Some(worst)
     }
 
@@ -141,6 +147,24 @@ mod tests {
                 assert!(trust.admits(1 - liar, false, at(n)), "what is as it is always passes");
             }
             assert!(trust.admits(1 - liar, true, at(41)) && !trust.admits(liar, true, at(41)));
+        }
+    }
+
+    /// It lies only while both are heard, so that nothing shows which of them it is.
+    #[test]
+    fn who_hides_behind_another_is_left_out_as_often() {
+        for liar in [0, 1] {
+            let (mut trust, mut left_out) = (Trust::new(2), [0_usize; 2]);
+            for n in 0..400 {
+                let now = at(500 * n);
+                let used = [0, 1].into_iter().filter(|&link| trust.admits(link, true, now));
+                let used: LinkSet = used.collect();
+                (0..2).for_each(|link| left_out[link] += usize::from(!used.has(link)));
+                if used.has(liar) && used.len() > 1 {
+                    trust.wrong(used, now);
+                }
+            }
+            assert!(left_out[0].abs_diff(left_out[1]) <= 20, "{left_out:?} of 400");
         }
     }
 

@@ -72,7 +72,7 @@ pub(crate) struct Tun {
     joiner: GROTable,
     outgoing: Vec<Vec<u8>>,
     waiting: usize,
-    /// Batches of packets of which the kernel refused some.
+    /// Packets that the kernel refused, and those that left with them: it does not say which.
     pub(crate) refused: u64,
     /// Packets that could not be read: of a form that cannot be.
     pub(crate) unread: u64,
@@ -165,6 +165,11 @@ impl Tun {
 
     /// Queues a packet to be written.
     pub(crate) fn write(&mut self, packet: &[u8]) {
+        if !matches!(packet.first().map(|first| first >> 4), Some(4 | 6)) {
+            // The kernel would refuse it, and not say which it was.
+            self.refused += 1;
+            return;
+        }
         if self.waiting == self.outgoing.len() {
             // Segments are joined in the memory of the first of them.
             self.outgoing.push(Vec::with_capacity(VIRTIO_NET_HDR_LEN + 65_536));
@@ -188,7 +193,7 @@ impl Tun {
         self.waiting = 0;
         let sent = self.device.send_multiple(&mut self.joiner, buffers, VIRTIO_NET_HDR_LEN);
         if let Err(error) = sent {
-            self.refused += 1;
+            self.refused += buffers.len() as u64;
             tracing::debug!(device = self.name, %error, "the kernel did not take a packet");
         }
     }

@@ -122,7 +122,29 @@ impl Cohort {
         self.order.len() - self.sent
     }
 
-    /// Adds a packet of a flow whose `first`-th packet it is.
+    /// Whether a packet of so many bytes can be added.
+    pub(super) fn check(
+        &self,
+        flow: u16,
+        bytes: usize,
+        config: &NodeConfig,
+    ) -> Result<(), NodeError> {
+        let part = self.flows.get(&flow).map_or(0, |part| part.packets);
+        if self.order.len() >= config.buffer_packets || part == u16::MAX {
+            return Err(NodeError::Full(self.order.len()));
+        }
+        let max = usize::from(config.limits.packet_bytes);
+        if bytes > max {
+            return Err(GenerationError::Long { bytes, max }.into());
+        }
+        Ok(())
+    }
+
+    /// Adds a packet of a flow, whose place there is `arrival`.
+    ///
+    /// # Panics
+    ///
+    /// If [`Self::check`] refuses it.
     pub(super) fn push(
         &mut self,
         flow: u16,
@@ -130,14 +152,7 @@ impl Cohort {
         packet: &[u8],
         config: &NodeConfig,
         spare: &mut Pool<Coder>,
-    ) -> Result<(), NodeError> {
-        if self.order.len() >= config.buffer_packets {
-            return Err(NodeError::Full(self.order.len()));
-        }
-        let max = usize::from(config.limits.packet_bytes);
-        if packet.len() > max {
-            return Err(GenerationError::Long { bytes: packet.len(), max }.into());
-        }
+    ) {
         let new = self.generations.len();
         let part = self.flows.entry(flow).or_insert(FlowPart {
             packets: 0,
@@ -146,9 +161,6 @@ impl Cohort {
             turn: new,
             round: 0,
         });
-        if part.packets == u16::MAX {
-            return Err(NodeError::Full(self.order.len()));
-        }
         let last = self.generations.get(part.last);
         if last.is_none_or(|last| last.coder.encoder.is_full()) {
             let mut coder = spare.take(|| Coder::new(config));
@@ -160,10 +172,9 @@ impl Cohort {
             part.last = new;
             self.generations.push(Generation { flow, number, first: arrival, coder, next: None });
         }
-        let at = self.generations[part.last].coder.encoder.push(packet)?;
+        let at = self.generations[part.last].coder.encoder.push(packet);
         part.packets += 1;
-        self.order.push((part.last, at));
-        Ok(())
+        self.order.push((part.last, at.expect("it was checked")));
     }
 
     /// Appends the next packet of the first pass to `out`; whether there was one, here and below.

@@ -13,6 +13,7 @@ use super::links::{Links, MAX_LAG};
 use super::pool::Pool;
 use super::redundancy::LossReport;
 use super::release::Release;
+use super::seal::Place;
 use super::{NodeConfig, NodeError};
 use crate::coefficients::Coding;
 use crate::decoder::Decoder;
@@ -96,8 +97,8 @@ impl FromIterator<usize> for LinkSet {
 /// A packet that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The flow it belongs to.
-    pub flow: u16,
+    /// Its place in what the gateway sends.
+    pub place: Place,
     /// The links whose combinations it may have been computed from; none if it came as it is.
     pub combined: LinkSet,
 }
@@ -176,7 +177,7 @@ impl Device {
     /// If it is wrong, late, or there is no room for it; it is dropped.
     pub fn receive(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let mut taken = self.take(link, bytes, now);
-        if self.links.is_lost(taken, now, &self.config) {
+        if !self.config.names_proven && self.links.is_lost(taken, now, &self.config) {
             self.stats.restarts += 1;
             self.restart();
             taken = self.take(link, bytes, now);
@@ -259,6 +260,7 @@ impl Device {
         }
         let decoder = entry.decoder.as_mut().expect("it was there above");
         self.held += 1;
+        self.links.was_of_use(link, now);
         if decoder.is_complete() {
             recover(entry, &mut self.stats, &mut self.corrupt);
         }
@@ -422,7 +424,8 @@ impl Device {
                     release.advance_to(arrival.plus(1), cohort.label);
                     let combined = decoder.is_computed(index).then_some(generation.combined);
                     let combined = combined.unwrap_or_default();
-                    let delivery = Delivery { flow: generation.flow, combined };
+                    let place = Place { flow: generation.flow, arrival };
+                    let delivery = Delivery { place, combined };
                     hand_out(&mut self.ready, &mut self.buffers, delivery, packet);
                 }
             }
@@ -479,7 +482,8 @@ impl Device {
                 let packet = decoder.packet(index).filter(|_| release.is_due(at));
                 let Some(packet) = packet else { break };
                 let combined = decoder.is_computed(index).then_some(generation.combined);
-                let delivery = Delivery { flow, combined: combined.unwrap_or_default() };
+                let (place, combined) = (Place { flow, arrival: at }, combined.unwrap_or_default());
+                let delivery = Delivery { place, combined };
                 hand_out(ready, buffers, delivery, packet);
                 release.advance_to(at.plus(1), label);
                 index += 1;

@@ -20,6 +20,7 @@ use super::pace::Pacer;
 use super::pool::Pool;
 use super::queue::Queue;
 use super::redundancy::{LossReport, Losses, Redundancy};
+use super::seal::{Bare, Place, Seal};
 use super::{NodeConfig, NodeError};
 use crate::generation::GenerationError;
 use crate::serial::{Arrival, Label};
@@ -28,6 +29,10 @@ use crate::wire::{Name, Packet, Priority};
 /// Intervals after a cohort in which links show their label even with nothing to send: an access
 /// point sends a cohort when it sees the next label, and ends when it sees the one after.
 const MARKED: u32 = 2;
+
+/// Intervals without anything to send after which links are shown the label nevertheless, when they
+/// ask: half of the circle of labels must not pass between two that a device sees.
+const REMINDED: u32 = 1 << 24;
 
 /// Without cut-through an interval is filled to that part of what links carried of late: what does
 /// not fit then is given away.
@@ -52,6 +57,8 @@ pub struct GatewayStats {
     pub delayed: u64,
     /// Dropped because the queue was full.
     pub overflowed: u64,
+    /// Dropped because they could not be sealed.
+    pub unsealed: u64,
 }
 
 /// The gateway's state.
@@ -79,7 +86,46 @@ pub struct Gateway {
     shown: Vec<Option<Label>>,
     /// The last cohort that was not empty.
     last: Option<Label>,
+    /// A packet as it is coded.
+    sealed: Vec<u8>,
     stats: GatewayStats,
+}
+
+/// A gateway that codes what packets become when they are sealed.
+pub struct Sealing<'a> {
+    gateway: &'a mut Gateway,
+    seal: &'a mut dyn Seal,
+}
+
+impl Sealing<'_> {
+    /// As [`Gateway::receive`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn receive(&mut self, flow: u16, packet: &[u8], now: Instant) -> Result<(), NodeError> {
+        let bytes = packet.len() as u32;
+        self.gateway.receive_sealing(flow, packet, bytes, now, self.seal)
+    }
+
+    /// As [`Gateway::poll_transmit`].
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn poll_transmit(
+        &mut self,
+        link: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<Priority> {
+        self.gateway.transmit_sealing(link, now, self.seal, out)
+    }
+
+    /// As [`Gateway::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.gateway.advance(now, self.seal);
+    }
 }
 
 impl Gateway {
@@ -106,8 +152,15 @@ impl Gateway {
             losses: Losses::default(),
             shown: vec![None; links],
             last: None,
+            sealed: Vec::new(),
             stats: GatewayStats::default(),
         }
+    }
+
+    /// The same gateway for a call, whose packets are sealed with `seal` when they are taken into a
+    /// cohort. What it makes of a packet must not be longer than the limit either.
+    pub fn sealing<'a>(&'a mut self, seal: &'a mut dyn Seal) -> Sealing<'a> {
+        Sealing { gateway: self, seal }
     }
 
     /// The same gateway, whose first interval has this label instead of 0: a random one, so that
@@ -142,42 +195,61 @@ impl Gateway {
         bytes: u32,
         now: Instant,
     ) -> Result<(), NodeError> {
-        self.advance(now);
-        let max = usize::from(self.config.limits.packet_bytes);
-        if packet.len() > max {
+        self.receive_sealing(flow, packet, bytes, now, &mut Bare)
+    }
+
+    fn receive_sealing(
+        &mut self,
+        flow: u16,
+        packet: &[u8],
+        bytes: u32,
+        now: Instant,
+        seal: &mut dyn Seal,
+    ) -> Result<(), NodeError> {
+        self.advance(now, seal);
+        let (sealed, max) =
+            (packet.len() + seal.overhead(), usize::from(self.config.limits.packet_bytes));
+        if sealed > max {
             self.stats.refused += 1;
-            return Err(GenerationError::Long { bytes: packet.len(), max }.into());
+            return Err(GenerationError::Long { bytes: sealed, max }.into());
         }
         if let Some(queue) = &mut self.queue {
             queue.push(flow, packet, bytes, now);
             return Ok(());
         }
-        self.take_in(flow, packet)
+        self.take_in(flow, packet, seal)
     }
 
     /// Takes a packet into the cohort that forms.
-    fn take_in(&mut self, flow: u16, packet: &[u8]) -> Result<(), NodeError> {
-        let arrival = self.flows.entry(flow).or_default();
-        let pushed = self.forming.push(flow, *arrival, packet, &self.config, &mut self.spare);
-        match pushed {
-            Ok(()) => {
-                *arrival = arrival.plus(1);
-                self.stats.received += 1;
-            }
-            Err(_) => self.stats.refused += 1,
+    fn take_in(&mut self, flow: u16, packet: &[u8], seal: &mut dyn Seal) -> Result<(), NodeError> {
+        let Self { flows, forming, sealed, config, spare, stats, .. } = self;
+        // Once it is sealed it has to have its place: a place is given once.
+        let checked = forming.check(flow, packet.len() + seal.overhead(), config);
+        if checked.is_err() {
+            stats.refused += 1;
+            return checked;
         }
-        pushed
+        let arrival = flows.entry(flow).or_default();
+        sealed.clear();
+        if !seal.seal(Place { flow, arrival: *arrival }, packet, sealed) {
+            stats.unsealed += 1;
+            return Err(NodeError::Unsealed);
+        }
+        forming.push(flow, *arrival, sealed, config, spare);
+        *arrival = arrival.plus(1);
+        stats.received += 1;
+        Ok(())
     }
 
     /// Takes the packet that is next in the queue into the cohort that forms: its bytes, or `None`
     /// if none waits or the cohort is full.
-    fn admit(&mut self, now: Instant) -> Option<u64> {
+    fn admit(&mut self, now: Instant, seal: &mut dyn Seal) -> Option<u64> {
         if self.forming.len() >= self.config.buffer_packets {
             return None;
         }
         let (flow, waiting) = self.queue.as_mut()?.pop(now)?;
         // What was short enough to wait is short enough here; what is refused is counted.
-        let _ = self.take_in(flow, &waiting.packet);
+        let _ = self.take_in(flow, &waiting.packet, seal);
         if let Some(queue) = &mut self.queue {
             queue.recycle(waiting.packet);
         }
@@ -186,7 +258,7 @@ impl Gateway {
 
     /// Without cut-through: takes in what the links carry in the interval that begins, or everything
     /// if the rate of one is not known.
-    fn admit_for_interval(&mut self, now: Instant) {
+    fn admit_for_interval(&mut self, now: Instant, seal: &mut dyn Seal) {
         let rates = self.paces.iter().map(|pace| pace.as_ref().map(Pacer::rate));
         let rate: Option<u64> = rates.map(|rate| rate.map(Bitrate::as_bps)).sum();
         let bits =
@@ -194,7 +266,7 @@ impl Gateway {
         let mut room = bits.map_or(u64::MAX, |bits| (bits / 8 * FILLED.0 / FILLED.1) as u64);
         let overhead = u64::from(self.config.overhead_bytes);
         while room > 0
-            && let Some(bytes) = self.admit(now)
+            && let Some(bytes) = self.admit(now, seal)
         {
             room = room.saturating_sub(bytes + overhead);
         }
@@ -237,7 +309,17 @@ impl Gateway {
         now: Instant,
         out: &mut Vec<u8>,
     ) -> Option<Priority> {
-        self.advance(now);
+        self.transmit_sealing(link, now, &mut Bare, out)
+    }
+
+    fn transmit_sealing(
+        &mut self,
+        link: usize,
+        now: Instant,
+        seal: &mut dyn Seal,
+        out: &mut Vec<u8>,
+    ) -> Option<Priority> {
+        self.advance(now, seal);
         if self.paces[link].as_ref().is_some_and(|pace| !pace.has_room(now)) {
             return None;
         }
@@ -258,7 +340,7 @@ impl Gateway {
                 return Some(Priority::High);
             }
             if self.forming.unsent() == 0 {
-                self.admit(now);
+                self.admit(now, seal);
             }
             if self.forming.send_early(out) {
                 self.stats.high += 1;
@@ -289,11 +371,13 @@ impl Gateway {
     /// Appends a marker if the link has not shown the present label and somebody may wait for it.
     fn mark(&mut self, link: usize, out: &mut Vec<u8>) -> bool {
         let label = self.sending.label;
-        let wanted = self.last.is_some_and(|last| label.since(last) <= MARKED);
-        if !wanted || self.shown[link] == Some(label) {
+        let awaited = self.last.is_some_and(|last| label.since(last) <= MARKED);
+        let shown = self.shown[link];
+        let forgotten = shown.is_some_and(|shown| label.since(shown) >= REMINDED);
+        if !(awaited || forgotten) || shown == Some(label) {
             return false;
         }
-        Packet::Marker(Name { label, ..Name::default() }).encode(out);
+        Packet::Marker(Name::of_nothing(label)).encode(out);
         self.stats.markers += 1;
         self.shown[link] = Some(label);
         true
@@ -301,7 +385,7 @@ impl Gateway {
 
     /// Does what is due by `now`: links may have something to send again.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.advance(now);
+        self.advance(now, &mut Bare);
     }
 
     /// When something changes: the end of this interval, or when a link that has something to send
@@ -330,7 +414,7 @@ impl Gateway {
     }
 
     /// Begins the interval that `now` is in. `epoch` is the beginning of the present one.
-    fn advance(&mut self, now: Instant) {
+    fn advance(&mut self, now: Instant, seal: &mut dyn Seal) {
         self.now = now;
         let interval = nanos(self.config.interval);
         let passed = nanos(now.since(self.epoch)) / interval;
@@ -344,7 +428,7 @@ impl Gateway {
         if by_interval {
             // It begins only now: the driver may have been late.
             self.forming.restart(label, &mut self.spare);
-            self.admit_for_interval(now);
+            self.admit_for_interval(now, seal);
         }
         std::mem::swap(&mut self.sending, &mut self.forming);
         if !self.sending.is_empty() {

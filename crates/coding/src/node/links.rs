@@ -27,10 +27,23 @@ pub(super) const MAX_LAG: u32 = 64;
 struct Link {
     /// The newest label that it has shown, in a packet of this name.
     shown: Option<Name>,
-    /// When something last came on it.
+    /// The newest label of anything that came on it.
+    reached: Option<Label>,
+    /// When something of use, or of a newer label, last came on it.
     heard: Option<Instant>,
     /// Labels by which it is behind the newest.
     lag: u32,
+}
+
+impl Link {
+    /// It lives: something new came on it.
+    fn hear(&mut self, newest: Option<(Label, Instant)>, now: Instant) {
+        self.heard = Some(now);
+        let ahead = newest.zip(self.reached);
+        let behind = ahead.map_or(0, |((newest, _), reached)| newest.since(reached));
+        // Up at once, down slowly.
+        self.lag = behind.min(MAX_LAG).max(self.lag - self.lag.div_ceil(16));
+    }
 }
 
 /// The links into a node.
@@ -77,14 +90,22 @@ impl Links {
         if self.newest.is_none_or(|(newest, _)| newest.is_before(label)) {
             self.newest = Some((label, now));
         }
-        link.heard = Some(now);
-        let behind = self.newest.map_or(0, |(newest, _)| newest.since(label)).min(MAX_LAG);
-        // Up at once, down slowly.
-        link.lag = behind.max(link.lag - link.lag.div_ceil(16));
+        // What comes again says nothing of where the link is.
+        if link.reached.is_none_or(|reached| reached.is_before(label)) {
+            link.reached = Some(label);
+            link.hear(self.newest, now);
+        }
         if packet.shows_label() && link.shown.is_none_or(|shown| shown.label.is_before(label)) {
             link.shown = Some(packet.name());
         }
         Ok(())
+    }
+
+    /// Something of use came on a link.
+    pub(super) fn was_of_use(&mut self, link: usize, now: Instant) {
+        if let Some(link) = self.links.get_mut(link) {
+            link.hear(self.newest, now);
+        }
     }
 
     /// The label that every link has come to, L of COTAG Algorithms 2 and 3; `None` while a link

@@ -32,6 +32,7 @@ mod queue;
 mod radio;
 mod redundancy;
 mod release;
+mod seal;
 mod served;
 #[cfg(test)]
 mod tests;
@@ -40,11 +41,12 @@ use std::time::Duration;
 
 pub use access_point::{AccessPoint, AccessPointStats};
 pub use device::{Delivery, Device, DeviceStats, LinkSet};
-pub use gateway::{Gateway, GatewayStats};
+pub use gateway::{Gateway, GatewayStats, Sealing};
 pub use pace::Pacer;
 pub use queue::QueueConfig;
 pub use radio::{MEASURE_EVERY, RadioMeter, admissible};
 pub use redundancy::{LossReport, Redundancy};
+pub use seal::{Place, Seal};
 
 use crate::generation::{GenerationError, Limits};
 use crate::kernels::Kernel;
@@ -95,6 +97,9 @@ pub struct NodeConfig {
     /// Bytes that the driver adds to each packet on a link: they count where packets are held back to
     /// a link's rate.
     pub overhead_bytes: u32,
+    /// Whether the driver hands a device only what its gateway has named, of this run: then no label
+    /// is taken for a new start of the gateway's.
+    pub names_proven: bool,
     /// The arithmetic.
     pub kernel: Kernel,
 }
@@ -115,6 +120,7 @@ impl Default for NodeConfig {
             silent_intervals: 2,
             queue: None,
             overhead_bytes: 0,
+            names_proven: false,
             kernel: Kernel::best(),
         }
     }
@@ -160,6 +166,9 @@ pub enum NodeError {
         /// Links there are.
         links: usize,
     },
+    /// The driver could not seal it.
+    #[error("a packet that could not be sealed")]
+    Unsealed,
     /// It is no packet.
     #[error(transparent)]
     Wire(#[from] WireError),

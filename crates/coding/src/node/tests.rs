@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 
-use super::{AccessPoint, Delivery, Device, Gateway, Mode, NodeConfig, NodeError};
+use super::{
+    AccessPoint, Delivery, Device, Gateway, Mode, NodeConfig, NodeError, Place, QueueConfig, Seal,
+};
 use crate::coefficients::Coding;
 use crate::serial::Label;
 use crate::wire::{Name, Packet, Priority};
@@ -155,6 +157,67 @@ fn a_gateway_with_cut_through_sends_packets_as_they_come() {
     ];
     assert_eq!(log, wanted);
     assert_eq!((gateway.stats().high, gateway.stats().given), (4, 0));
+}
+
+/// Writes the place before each packet, and refuses some.
+struct Stamp;
+
+impl Seal for Stamp {
+    fn overhead(&self) -> usize {
+        6
+    }
+
+    fn seal(&mut self, place: Place, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(&place.flow.to_be_bytes());
+        out.extend_from_slice(&place.arrival.0.to_be_bytes());
+        out.extend_from_slice(packet);
+        packet != b"refused"
+    }
+}
+
+/// The place for which a packet was sealed is the one that the device finds it in, whether it came as
+/// it was or was computed; and no two have the same.
+#[test]
+fn packets_are_sealed_for_the_places_in_which_they_are_found() {
+    let limits = crate::Limits { packets: 4, packet_bytes: 20 };
+    for (mode, cut_through, queue) in [
+        (Mode::Systematic, false, None),
+        (Mode::Dense, false, None),
+        (Mode::Systematic, true, Some(QueueConfig::default())),
+        (Mode::Systematic, false, Some(QueueConfig::default())),
+    ] {
+        let config = NodeConfig { mode, cut_through, queue, limits, ..config() };
+        let (mut gateway, mut device) = (Gateway::new(config, 1, 1, at(0)), Device::new(config, 1));
+        let (mut places, mut out) = (Vec::new(), Vec::new());
+        for n in 0..300_u64 {
+            let mut stamp = Stamp;
+            let mut sealing = gateway.sealing(&mut stamp);
+            assert!(sealing.receive(1, &[9; 15], at(n)).is_err(), "longer than the limit");
+            for flow in 0..3_u16 {
+                let packet: &[u8] = if n % 7 == 3 { b"refused" } else { &n.to_be_bytes() };
+                let _ = sealing.receive(flow, packet, at(n));
+            }
+            sealing.handle_timeout(at(n));
+            let mut sent = 0;
+            while sealing.poll_transmit(0, at(n), &mut out).is_some() {
+                sent += 1;
+                if mode == Mode::Dense || (n + sent) % 5 != 0 {
+                    let _ = device.receive(0, &out, at(n));
+                }
+                out.clear();
+            }
+            device.handle_timeout(at(n));
+            while let Some(Delivery { place, .. }) = device.poll_delivery(&mut out) {
+                let stamp = (place.flow.to_be_bytes(), place.arrival.0.to_be_bytes());
+                assert_eq!(out[..6], [&stamp.0[..], &stamp.1].concat());
+                assert!(!places.contains(&place));
+                places.push(place);
+                out.clear();
+            }
+        }
+        let stats = gateway.stats();
+        assert!(places.len() > 600 && stats.unsealed > 100, "{} {stats:?}", places.len());
+    }
 }
 
 /// A flow's generations share what redundancy there is.
@@ -345,7 +408,7 @@ fn what_is_early_closes_nothing() {
 fn delivered(device: &mut Device) -> Vec<u8> {
     let mut numbers = Vec::new();
     let mut out = Vec::new();
-    while let Some(Delivery { flow, .. }) = device.poll_delivery(&mut out) {
+    while let Some(Delivery { place: Place { flow, .. }, .. }) = device.poll_delivery(&mut out) {
         assert_eq!((flow, out.len()), (0, 50));
         assert!(out.iter().all(|&b| b == out[0]));
         numbers.push(out[0]);

@@ -13,7 +13,7 @@ use weftline_core::Instant;
 
 use super::Refused;
 use super::rising::{Allowance, Rising};
-use super::session::{RENEW_AFTER, Session};
+use super::session::{Nonce, RENEW_AFTER, Session};
 use crate::key::PublicKey;
 
 /// Silence after which the opener tries another handshake; nodes greet each other six times in it.
@@ -191,7 +191,12 @@ impl Channel {
     pub(super) fn begin(&mut self, session: Session, now: Instant) {
         self.opening = None;
         self.heard = Some(now);
-        self.previous = self.current.replace(session);
+        let before = self.current.replace(session);
+        // The other side goes over to a session when it is spoken to in it: one in which nothing
+        // came was never used there, and what is on its way is of the one before that.
+        if self.previous.is_none() || before.as_ref().is_some_and(Session::was_heard) {
+            self.previous = before;
+        }
     }
 
     /// Keeps a session that this side answered for until it is used.
@@ -235,34 +240,59 @@ impl Channel {
         self.current.as_mut()?.seal(frame, out)
     }
 
-    /// Appends a sealed packet to `out` that is to be coded; whether there is a session.
-    pub(crate) fn seal_packet(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
-        self.current.as_mut().is_some_and(|session| session.seal_packet(packet, out))
+    /// Appends a packet's ciphertext to `out`; whether there is a session.
+    pub(crate) fn seal_packet(&mut self, nonce: Nonce, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        self.current.as_mut().is_some_and(|session| session.seal_packet(nonce, packet, out))
     }
 
-    /// Decrypts a sealed packet into `out`, of this session or the one before; its length.
-    pub(crate) fn open_packet(&mut self, sealed: &[u8], out: &mut [u8]) -> Result<usize, Refused> {
+    /// Decrypts a packet into `out`, of this session or the one before; its length.
+    pub(crate) fn open_packet(
+        &mut self,
+        nonce: Nonce,
+        sealed: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, Refused> {
         let mut refused = Refused::Unknown;
         for session in [&mut self.current, &mut self.previous].into_iter().flatten() {
-            match session.open_packet(sealed, out) {
-                // Both sessions have the same numbers: only the keys tell them apart.
-                Err(error @ (Refused::Forged | Refused::Malformed)) => refused = error,
-                authentic => return authentic,
+            match session.open_packet(nonce, sealed, out) {
+                // Only the keys tell the sessions apart.
+                Err(error) => refused = error,
+                opened => return opened,
             }
         }
         Err(refused)
     }
 
-    /// Whether the other side has sealed a packet, which has not been taken.
-    pub(crate) fn check_packet(&self, sealed: &[u8], out: &mut [u8]) -> Result<(), Refused> {
+    /// Whether the other side has sealed a packet for this place.
+    pub(crate) fn check_packet(
+        &self,
+        nonce: Nonce,
+        sealed: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), Refused> {
         let mut refused = Refused::Unknown;
         for session in [&self.current, &self.previous].into_iter().flatten() {
-            match session.check_packet(sealed, out) {
-                Err(error @ (Refused::Forged | Refused::Malformed)) => refused = error,
-                authentic => return authentic,
+            match session.check_packet(nonce, sealed, out) {
+                Err(error) => refused = error,
+                Ok(()) => return Ok(()),
             }
         }
         Err(refused)
+    }
+
+    /// Whether there is a session.
+    pub(crate) fn is_open(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Whether a packet was sealed in this session.
+    pub(crate) fn has_packets(&self) -> bool {
+        self.current.as_ref().is_some_and(Session::has_packets)
+    }
+
+    /// What comes in the session before is no longer taken.
+    pub(crate) fn forget_previous(&mut self) {
+        self.previous = None;
     }
 
     /// The counter of the next datagram to send in this session.

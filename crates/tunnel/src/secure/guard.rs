@@ -6,6 +6,7 @@ use ring::hmac;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use snow::params::NoiseParams;
 use snow::{Builder, HandshakeState};
+use subtle::ConstantTimeEq as _;
 use weftline_core::Instant;
 
 use super::Refused;
@@ -97,7 +98,7 @@ impl Guard {
             Link::EndToEnd => "end to end",
         };
         let secrecy = if local.plaintext { "plaintext" } else { "encrypted" };
-        let prologue = format!("weftline cotag 2 {kind} {secrecy}").into_bytes();
+        let prologue = format!("weftline cotag 3 {kind} {secrecy}").into_bytes();
         let mac_key = mac_key(&local.secret.public());
         let channels = peers.iter().map(|&peer| Channel::new(role, peer)).collect();
         let proof_keys = peers.iter().map(|peer| proof_key(&local.secret, peer)).collect();
@@ -148,7 +149,7 @@ impl Guard {
             }
             Datagram::Opening { sender, time, noise, covered, mac, proven, proof } => {
                 self.check_mac(covered, mac)?;
-                let proves = |key: &hmac::Key| hmac::sign(key, proven).as_ref()[..MAC] == *proof;
+                let proves = |key: &hmac::Key| is_mac(key, proven, proof);
                 let Some(index) = self.proof_keys.iter().position(proves) else {
                     return Err(self.look_at_stranger(noise, now));
                 };
@@ -170,9 +171,7 @@ impl Guard {
     }
 
     fn check_mac(&self, covered: &[u8], mac: &[u8]) -> Result<(), Refused> {
-        let whole = hmac::sign(&self.mac_key, covered);
-        // What is compared is no secret that would be worth timing: it only spares work.
-        if whole.as_ref()[..MAC] == *mac { Ok(()) } else { Err(Refused::OtherKey) }
+        if is_mac(&self.mac_key, covered, mac) { Ok(()) } else { Err(Refused::OtherKey) }
     }
 
     fn builder(&self) -> Builder<'_> {
@@ -290,6 +289,13 @@ fn proof_key(own: &SecretKey, peer: &PublicKey) -> hmac::Key {
 
 fn mac_key(receiver: &PublicKey) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, &[b"weftline cotag mac", &receiver.0[..]].concat())
+}
+
+/// Whether `mac` begins the HMAC of `covered`, found out in a time that does not tell how much of it
+/// is right.
+pub(crate) fn is_mac(key: &hmac::Key, covered: &[u8], mac: &[u8]) -> bool {
+    let whole = hmac::sign(key, covered);
+    whole.as_ref().get(..mac.len()).is_some_and(|right| right.ct_eq(mac).into())
 }
 
 /// Appends the MAC with which a node reads a handshake.

@@ -17,8 +17,8 @@ mod tests;
 
 pub(crate) use channel::Role;
 pub(crate) use datagram::MAC;
-pub(crate) use guard::{Guard, Link, Local, Taken, seal_mac};
-pub(crate) use session::{DATA_OVERHEAD, PACKET_OVERHEAD};
+pub(crate) use guard::{Guard, Link, Local, Taken, is_mac, seal_mac};
+pub(crate) use session::{DATA_OVERHEAD, Nonce, PACKET_OVERHEAD};
 
 use crate::key::PublicKey;
 

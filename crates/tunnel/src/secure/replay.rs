@@ -3,8 +3,7 @@
 /// Words of the window; one is being cleared while the others count. 8 KiB for each session.
 const WORDS: u64 = 1024;
 
-/// How far behind the newest a counter may be. A kernel's queue or a driver reorders by less, and a
-/// device by the packets that it holds.
+/// How far behind the newest a counter may be. A kernel's queue or a driver reorders by less.
 pub(crate) const WINDOW: u64 = (WORDS - 1) * 64;
 
 /// The counters that have come, down to [`WINDOW`] behind the newest.

@@ -1,12 +1,14 @@
 //! Two sides and whoever is between them.
 
 use proptest::prelude::*;
+use weftline_coding::Arrival;
+use weftline_coding::node::Place;
 use weftline_core::Instant;
 
 use super::channel::SILENCE;
 use super::datagram::{Datagram, MAC};
 use super::guard::{Guard, Link, Local, Taken, seal_mac};
-use super::{DATA_OVERHEAD, Refused, Role};
+use super::{DATA_OVERHEAD, Nonce, PACKET_OVERHEAD, Refused, Role};
 use crate::key::SecretKey;
 
 fn secret(byte: u8) -> SecretKey {
@@ -127,6 +129,42 @@ fn keys_are_made_anew_while_frames_pass() {
     let old = pair.down(b"before");
     pair.join(now);
     assert_eq!(take(&mut pair.opener, &old, now).unwrap().1, b"before", "the session before");
+}
+
+/// The other side goes on in the session that it knows, and it is heard.
+#[test]
+fn sessions_that_were_never_used_do_not_push_out_the_one_that_is() {
+    let mut pair = Pair::joined();
+    for step in 1..4 {
+        let now = at(step * 2_000);
+        let first = opening(&mut pair.opener, now);
+        let (_, answer) = take(&mut pair.answerer, &first, now).unwrap();
+        assert_eq!(take(&mut pair.opener, &answer, now).unwrap().0, Taken::Begun(0));
+        // What is said in the new session is lost.
+        pair.up(b"lost");
+        let down = pair.down(b"down");
+        assert_eq!(take(&mut pair.opener, &down, now).unwrap().1, b"down");
+    }
+}
+
+/// A packet opens in its place only, and beside datagrams.
+#[test]
+fn packets_are_sealed_for_their_places() {
+    let mut pair = Pair::joined();
+    let place = |flow, arrival| Nonce::of_place(Place { flow, arrival: Arrival(arrival) });
+    let mut sealed = Vec::new();
+    assert!(pair.answerer.channel(1).seal_packet(place(3, 7), b"packet", &mut sealed));
+    assert_eq!(sealed.len(), b"packet".len() + PACKET_OVERHEAD);
+    let mut out = [0; 100];
+    let device = pair.opener.channel(0);
+    for wrong in [place(3, 6), place(2, 7), place(7, 3), Nonce::of_number(7)] {
+        assert_eq!(device.check_packet(wrong, &sealed, &mut out), Err(Refused::Forged));
+        assert_eq!(device.open_packet(wrong, &sealed, &mut out), Err(Refused::Forged));
+    }
+    assert_eq!(device.check_packet(place(3, 7), &sealed, &mut out), Ok(()));
+    assert_eq!(device.open_packet(place(3, 7), &sealed, &mut out), Ok(6));
+    let down = pair.down(b"a frame");
+    assert_eq!(take(&mut pair.opener, &down, at(1)).unwrap().1, b"a frame");
 }
 
 #[test]

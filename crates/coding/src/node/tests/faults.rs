@@ -90,6 +90,58 @@ fn nodes_find_out_that_the_gateway_is_another() {
     }
 }
 
+/// Where names are proven, labels that do not fit are never a new start.
+#[test]
+fn a_device_that_knows_whose_names_they_are_does_not_go_back() {
+    let config = NodeConfig { names_proven: true, ..config() };
+    let mut gateway = Gateway::new(config, 1, 1, at(0));
+    let mut device = Device::new(config, 2);
+    let old = sent_of(&mut gateway, 0, at(0), config.interval);
+    for packet in &old {
+        device.receive(0, packet, at(12)).unwrap();
+    }
+    device.receive(0, &marker(9_000), at(108_000)).unwrap();
+    for (n, ms) in [(1, 108_012), (2, 110_000), (3, 200_000)] {
+        for packet in old.iter().cycle().take(20) {
+            assert!(device.receive(1, packet, at(ms)).is_err());
+        }
+        for packet in sent_of(&mut gateway, n, at(ms), config.interval) {
+            device.receive(0, &packet, at(ms + 12)).unwrap();
+        }
+        device.handle_timeout(at(ms + 100));
+    }
+    assert_eq!((delivered(&mut device), device.stats().restarts), (vec![0, 1, 2, 3], 0));
+}
+
+/// What comes again does not make a device wait for its link.
+#[test]
+fn a_link_that_repeats_itself_is_not_waited_for() {
+    let config = config();
+    let mut device = Device::new(config, 2);
+    let mut gateway = Gateway::new(config, 1, 1, at(0)).with_first_label(Label(99));
+    for label in [40, 99] {
+        for link in 0..2 {
+            device.receive(link, &marker(label), at(0)).unwrap();
+        }
+    }
+    // Of two packets the second comes, and the first is waited for.
+    for packet in [0, 1] {
+        gateway.receive(0, &[packet; 50], at(1)).unwrap();
+    }
+    let mut out = [Vec::new(), Vec::new()];
+    for out in &mut out {
+        gateway.poll_transmit(0, at(12), out).unwrap();
+    }
+    device.receive(0, &out[1], at(12)).unwrap();
+    let due = device.poll_timeout().unwrap();
+    for ms in 12..30 {
+        let _ = device.receive(1, &marker(40), at(ms));
+        let _ = device.receive(1, &marker(99), at(ms));
+    }
+    assert_eq!(device.poll_timeout(), Some(due));
+    assert!(due <= at(12) + config.silence(), "{due:?}");
+}
+
 /// One packet of nonsense does not turn a node away from what comes on time.
 #[test]
 fn a_lie_about_labels_passes() {

@@ -8,7 +8,8 @@ use weftline_core::Instant;
 use weftline_core::rng::Rng;
 
 use super::super::{
-    AccessPoint, Delivery, Device, Gateway, GatewayStats, Mode, NodeConfig, QueueConfig, Redundancy,
+    AccessPoint, Delivery, Device, Gateway, GatewayStats, Mode, NodeConfig, Place, QueueConfig,
+    Redundancy,
 };
 use super::config;
 use crate::serial::Label;
@@ -138,7 +139,8 @@ fn world(
         assert!(is_done(device.poll_timeout()), "what is due was done");
         device.poll_report().into_iter().for_each(|report| gateway.learn(report));
         out.clear();
-        while let Some(Delivery { flow, .. }) = device.poll_delivery(&mut out) {
+        while let Some(Delivery { place: Place { flow, .. }, .. }) = device.poll_delivery(&mut out)
+        {
             let number = u32::from_be_bytes(out[..4].try_into().unwrap());
             assert!(out[4..].iter().all(|&b| b == number as u8), "the bytes are right");
             got.entry(flow).or_default().push(number);

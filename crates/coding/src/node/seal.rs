@@ -1,0 +1,37 @@
+//! What becomes of a packet when its place is known: a driver seals it for the device, so that
+//! nobody on the way can read it, or put it into another place.
+
+use crate::serial::Arrival;
+
+/// Where a packet is in what a gateway sends. No two packets of a gateway have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The flow, a number that the driver gives.
+    pub flow: u16,
+    /// Which of the flow's packets it is.
+    pub arrival: Arrival,
+}
+
+/// Makes of packets what is coded.
+pub trait Seal {
+    /// Bytes that what is coded has more than the packet.
+    fn overhead(&self) -> usize;
+
+    /// Appends what is coded instead of `packet` to `out`; whether it could. A packet that cannot be
+    /// sealed is dropped, and has no place.
+    fn seal(&mut self, place: Place, packet: &[u8], out: &mut Vec<u8>) -> bool;
+}
+
+/// Packets are coded as they are.
+pub(super) struct Bare;
+
+impl Seal for Bare {
+    fn overhead(&self) -> usize {
+        0
+    }
+
+    fn seal(&mut self, _: Place, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        out.extend_from_slice(packet);
+        true
+    }
+}
