@@ -2,6 +2,7 @@
 //! the acknowledgements due.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,14 +11,12 @@ use super::messages::inbox::Inbox;
 use super::{Incoming, MAX_OPEN_MESSAGES, SessionConfig, SessionError};
 use crate::Instant;
 use crate::path::SubflowId;
+use crate::ranges::RangeSet;
 use crate::reassembly::{MAX_PIECES, Reassembly};
 use crate::wire::{
     Ack, Bounds, Cancel, Data, Echo, Fate, INITIAL_CREDIT, MAX_ACK_ECHOES, MAX_ACK_RANGES,
 };
 
-/// At most one acknowledgement per subflow in this time, unless [`ACK_BYTES`] have come: a quarter
-/// of the round-trip time of a nearby access point.
-const ACK_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes received that are acknowledged at once.
 const ACK_BYTES: u64 = 256 << 10;
 /// The window grows to so many times what it was at once, as in TCP's receivers (Linux's dynamic
@@ -47,11 +46,22 @@ pub(super) struct RecvHalf {
     /// The credit the peer knows of.
     advertised: u64,
     final_offset: Option<u64>,
-    /// Payload bytes received on each live subflow.
-    received: BTreeMap<SubflowId, u64>,
+    subflows: BTreeMap<SubflowId, Received>,
     unacked: u64,
     last_ack: Instant,
     ack_at: Option<Instant>,
+    /// The least time between two acknowledgements, unless [`ACK_BYTES`] have come.
+    ack_interval: Duration,
+}
+
+/// What the receiving half knows of a live subflow.
+#[derive(Debug, Default)]
+struct Received {
+    /// Payload bytes that came on it.
+    bytes: u64,
+    /// What came above the in-order point, on whatever subflow, since this one last told of it. A
+    /// subflow loses nothing and keeps the order, so that nothing is told on it twice.
+    untold: RangeSet,
 }
 
 impl RecvHalf {
@@ -72,24 +82,25 @@ impl RecvHalf {
             limit: u64::MAX,
             advertised: INITIAL_CREDIT,
             final_offset: None,
-            received: BTreeMap::new(),
+            subflows: BTreeMap::new(),
             unacked: 0,
             last_ack: Instant::ZERO,
             ack_at: None,
+            ack_interval: Duration::ZERO,
         }
     }
 
     pub(super) fn subflow_up(&mut self, id: SubflowId) {
-        self.received.insert(id, 0);
+        self.subflows.insert(id, Received { bytes: 0, untold: self.stream.above().clone() });
     }
 
     pub(super) fn subflow_down(&mut self, id: SubflowId) {
-        self.received.remove(&id);
+        self.subflows.remove(&id);
     }
 
     /// Payload bytes received on a live subflow.
     pub(super) fn received_on(&self, id: SubflowId) -> u64 {
-        self.received.get(&id).copied().unwrap_or(0)
+        self.subflows.get(&id).map_or(0, |subflow| subflow.bytes)
     }
 
     /// Takes a data record. Returns whether the in-order point moved.
@@ -107,8 +118,8 @@ impl RecvHalf {
         if self.final_offset.is_some_and(|last| end > last) {
             return Err(SessionError::BeyondEnd(end));
         }
-        if let Some(received) = self.received.get_mut(&id) {
-            *received += len;
+        if let Some(subflow) = self.subflows.get_mut(&id) {
+            subflow.bytes += len;
         }
         let before = self.stream.in_order();
         match &mut self.inbox {
@@ -120,10 +131,22 @@ impl RecvHalf {
         if self.stream.above().len() > MAX_PIECES {
             return Err(SessionError::TooFragmented(MAX_PIECES));
         }
+        self.note_untold(data.offset..end);
         self.grant(now);
         self.unacked += len;
         self.schedule_ack(self.unacked >= ACK_BYTES || self.is_complete(), now);
         Ok(self.stream.in_order() > before)
+    }
+
+    /// The range has been received: each subflow has to tell of what of it is above the in-order
+    /// point.
+    fn note_untold(&mut self, range: Range<u64>) {
+        let in_order = self.stream.in_order();
+        let above = range.start.max(in_order)..range.end.max(in_order);
+        for subflow in self.subflows.values_mut() {
+            subflow.untold.insert(above.clone());
+            subflow.untold.remove_below(in_order);
+        }
     }
 
     pub(super) fn handle_fin(&mut self, offset: u64, now: Instant) -> Result<(), SessionError> {
@@ -242,6 +265,9 @@ impl RecvHalf {
         if self.stream.above().len() > MAX_PIECES {
             return Err(SessionError::TooFragmented(MAX_PIECES));
         }
+        if fate.is_some_and(|fate| !fate.delivered) {
+            self.note_untold(cancel.message.offset..cancel.message.end());
+        }
         self.schedule_ack(self.is_complete(), now);
         Ok(fate)
     }
@@ -289,7 +315,7 @@ impl RecvHalf {
     }
 
     fn schedule_ack(&mut self, at_once: bool, now: Instant) {
-        let at = if at_once { now } else { (self.last_ack + ACK_INTERVAL).max(now) };
+        let at = if at_once { now } else { (self.last_ack + self.ack_interval).max(now) };
         self.ack_at = Some(self.ack_at.map_or(at, |planned| planned.min(at)));
     }
 
@@ -297,8 +323,10 @@ impl RecvHalf {
         self.ack_at
     }
 
-    /// Whether an acknowledgement is due; if so it counts as given on every subflow.
-    pub(super) fn take_due_ack(&mut self, now: Instant) -> bool {
+    /// Whether an acknowledgement is due; if so it counts as given on every subflow, and the next
+    /// one is due after `interval` at the earliest.
+    pub(super) fn take_due_ack(&mut self, interval: Duration, now: Instant) -> bool {
+        self.ack_interval = interval;
         let due = self.ack_at.is_some_and(|at| at <= now);
         if due {
             self.ack_at = None;
@@ -308,18 +336,20 @@ impl RecvHalf {
         due
     }
 
-    /// The state to acknowledge.
-    pub(super) fn ack(&mut self) -> Ack {
+    /// What is acknowledged on subflow `id`: all that is known but the ranges that it has told of.
+    pub(super) fn ack(&mut self, id: SubflowId) -> Ack {
         self.advertised = self.credit();
         let taken = self.inbox.as_ref().map_or(0, |inbox| inbox.taken());
         self.told_taken = taken;
-        let echoes = self.received.iter().rev().take(MAX_ACK_ECHOES);
+        let in_order = self.stream.in_order();
+        let ranges = self.subflows.get_mut(&id).map(|subflow| subflow.take_untold(in_order));
+        let echoes = self.subflows.iter().rev().take(MAX_ACK_ECHOES);
         Ack {
-            in_order: self.stream.in_order(),
+            in_order,
             credit: self.advertised,
             fin: self.final_offset.is_some(),
-            ranges: self.stream.above().iter().take(MAX_ACK_RANGES).collect(),
-            echoes: echoes.map(|(id, &received)| Echo { subflow: id.0, received }).collect(),
+            ranges: ranges.unwrap_or_default(),
+            echoes: echoes.map(|(id, it)| Echo { subflow: id.0, received: it.bytes }).collect(),
             taken,
         }
     }
@@ -327,5 +357,19 @@ impl RecvHalf {
     /// Whether the peer has ended its stream and all of it is here.
     pub(super) fn is_complete(&self) -> bool {
         self.final_offset == Some(self.stream.in_order())
+    }
+}
+
+impl Received {
+    /// The lowest ranges that have not been told, as many as an acknowledgement holds. The others
+    /// are told by the next ones.
+    fn take_untold(&mut self, in_order: u64) -> Vec<Range<u64>> {
+        self.untold.remove_below(in_order);
+        let ranges: Vec<_> = self.untold.iter().take(MAX_ACK_RANGES).collect();
+        match self.untold.len() > ranges.len() {
+            true => self.untold.remove_below(ranges.last().map_or(0, |range| range.end)),
+            false => self.untold = RangeSet::new(),
+        }
+        ranges
     }
 }

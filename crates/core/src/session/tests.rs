@@ -640,3 +640,41 @@ fn a_peer_that_pings_and_does_not_read_costs_no_memory() {
     let pongs = records.iter().filter(|record| matches!(record, Record::Pong(_))).count();
     assert_eq!(pongs, input::MAX_PONGS);
 }
+
+#[test]
+fn a_range_is_told_once_on_each_subflow() {
+    let other = SubflowId(1);
+    let mut session = Session::new(&SessionConfig::default(), Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
+    session.subflow_up(other, PathId(1), Instant::ZERO).unwrap();
+    let receive = |session: &mut Session, offset: u64, now: Instant| {
+        let mut input = BytesMut::new();
+        Record::Data(Data { offset, payload: Bytes::from_static(&[7; 10]) }).encode(&mut input);
+        session.handle_input(PEER, &mut input, now).expect("data");
+        session.handle_timeout(now + ms(25));
+    };
+    let told = |session: &mut Session, id: SubflowId, now: Instant| {
+        let mut out = VecDeque::new();
+        let _ = session.poll_transmit(id, &mut out, now);
+        let mut bytes: BytesMut = out.iter().flatten().copied().collect();
+        let records = std::iter::from_fn(|| Record::decode(&mut bytes).expect("our own"));
+        let acks = records.filter_map(|record| match record {
+            Record::Ack(ack) => Some((ack.in_order, ack.ranges)),
+            _ => None,
+        });
+        acks.last()
+    };
+    let at = Instant::from_millis;
+    receive(&mut session, 20, at(100));
+    assert_eq!(told(&mut session, PEER, at(130)), Some((0, vec![20..30])));
+    receive(&mut session, 40, at(200));
+    assert_eq!(told(&mut session, PEER, at(230)), Some((0, vec![40..50])), "20..30 is known there");
+    assert_eq!(told(&mut session, other, at(230)), Some((0, vec![20..30, 40..50])));
+    // One that comes up knows nothing; what has come into order needs no range.
+    let late = SubflowId(2);
+    session.subflow_up(late, PathId(2), at(250)).unwrap();
+    assert_eq!(told(&mut session, late, at(250)), Some((0, vec![20..30, 40..50])));
+    receive(&mut session, 0, at(300));
+    receive(&mut session, 10, at(400));
+    assert_eq!(told(&mut session, other, at(430)), Some((30, vec![])));
+}

@@ -113,7 +113,7 @@ impl Session {
         }
         if std::mem::take(&mut control.ack) {
             self.end_acked |= self.recv.is_complete();
-            Record::Ack(self.recv.ack()).encode(&mut block);
+            Record::Ack(self.recv.ack(id)).encode(&mut block);
         }
         for number in control.pongs.drain(..) {
             Record::Pong(number).encode(&mut block);

@@ -523,7 +523,12 @@ impl Subflow {
         self.stale[end] = false;
         let Some(id) = self.id else { return };
         let endpoint = net.endpoint(self.ends[end]);
-        let info = endpoint.info(mss);
+        let mut info = endpoint.info(mss);
+        if kernel.is_some() && end == CLIENT {
+            // Its acknowledgements ride on segments, and are as frequent: no round trip is to make
+            // the session spare of them.
+            info.min_rtt = Duration::ZERO;
+        }
         session.handle_path_info(id, info);
         let holds = kernel.is_some() && endpoint.waits_for_burst(net.now_ns());
         self.room[end] = if holds { 0 } else { room(kernel, mss, &info) };
