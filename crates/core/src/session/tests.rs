@@ -190,6 +190,39 @@ fn what_another_subflow_is_given_waits_for_its_writer() {
     assert_eq!(data(&mut session, PEER), 1, "all that was on its way");
 }
 
+/// The peer has used all its credit and waits: nothing but our reading makes us say more.
+#[test]
+fn what_is_read_is_credit_again() {
+    let mut session = session();
+    static PIECE: [u8; 16 << 10] = [7; 16 << 10];
+    let mut credit = INITIAL_CREDIT;
+    let mut now = Instant::from_millis(1);
+    let told = |session: &mut Session, now| {
+        let acks = sent(session, now).into_iter();
+        acks.filter_map(|r| if let Record::Ack(ack) = r { Some(ack.credit) } else { None }).last()
+    };
+    let mut offset = 0;
+    loop {
+        while offset < credit {
+            give(&mut session, &data(offset, &PIECE)).unwrap();
+            offset += PIECE.len() as u64;
+        }
+        now += Duration::from_millis(50);
+        match told(&mut session, now).expect("what came is acknowledged") {
+            same if same == credit => break,
+            more => credit = more,
+        }
+    }
+    now += Duration::from_millis(50);
+    assert_eq!(told(&mut session, now), None, "there is nothing to say");
+    while !session.read_chunk().is_empty() {
+        let read = session.read_chunk().len();
+        session.consume(read, now).unwrap();
+    }
+    now += Duration::from_millis(50);
+    assert_eq!(told(&mut session, now), Some(credit + offset), "all of it is free");
+}
+
 #[test]
 fn half_close_leaves_the_other_direction_open() {
     let mut session = session();

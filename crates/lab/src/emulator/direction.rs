@@ -283,3 +283,97 @@ fn write_segments(
     let payload = &packet[start..start + len];
     rustix::io::writev(device, &[IoSlice::new(headers.as_slice()), IoSlice::new(payload)])
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd as _, OwnedFd};
+    use std::time::Duration;
+
+    use etherparse::PacketBuilder;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use weftline_core::Bitrate;
+    use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
+
+    use super::*;
+
+    /// IPv4 and TCP headers.
+    const HEADERS: u64 = 40;
+
+    /// A direction that takes 20 ms, and what stands for its two devices: what is written to one end
+    /// of a pair is a packet, as with a TUN device.
+    struct Bench {
+        direction: Direction,
+        near: (OwnedFd, OwnedFd),
+        far: (OwnedFd, OwnedFd),
+        lateness: Histogram<u64>,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let config = LinkConfig {
+                rate: RateTrace::constant(Bitrate::mbps(1000)),
+                delay: Duration::from_millis(20),
+                jitter: Duration::ZERO,
+                queue: QueueLimit::Packets(1000),
+                loss: LossModel::None,
+            };
+            let mut link = Link::new(config, 1, "test");
+            link.start(clock::now());
+            let device = || {
+                let flags = SocketFlags::NONBLOCK;
+                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+            };
+            let lateness = Histogram::new(3).unwrap();
+            Self { direction: Direction::new(link), near: device(), far: device(), lateness }
+        }
+
+        /// The near end sends a super-packet of 2 1/2 segments of 1000 bytes.
+        fn send(&mut self) {
+            let mut packet = vec![1, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+            for (at, word) in [(2, HEADERS as u16), (4, 1000), (6, 20), (8, 16)] {
+                packet[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+            }
+            let ip = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+            ip.tcp(1, 2, 3, 65_535).write(&mut packet, &[7; 2500]).unwrap();
+            rustix::io::write(&self.near.0, &packet).unwrap();
+            let read = self.direction.ingress(self.near.1.as_fd()).unwrap();
+            assert_eq!(read, Ingress::Packet { payload: 2500 });
+        }
+
+        /// Everything that is on its way arrives; how many bytes the far end gets.
+        fn arrive(&mut self) -> usize {
+            let now = clock::now() + Duration::from_secs(60);
+            self.direction.egress(self.far.1.as_fd(), now, &mut self.lateness);
+            let mut packet = [0; 4096];
+            let read = std::iter::from_fn(|| rustix::io::read(&self.far.0, &mut packet).ok());
+            read.sum()
+        }
+    }
+
+    #[test]
+    fn segments_count_with_the_headers_that_each_has_on_the_wire() {
+        let mut bench = Bench::new();
+        bench.send();
+        assert_eq!(bench.arrive(), VNET_LEN + HEADERS as usize + 2500, "joined again");
+        let Counters { offered, delivered, .. } = bench.direction.counters;
+        assert_eq!((offered.packets, offered.bytes), (3, 3 * HEADERS + 2500));
+        assert_eq!(delivered, offered);
+        // The link serves so much.
+        let served = bench.direction.link.stats().offered;
+        assert_eq!((served.packets, served.bytes.as_u64()), (offered.packets, offered.bytes));
+    }
+
+    #[test]
+    fn a_cut_takes_what_is_on_its_way_too() {
+        let mut bench = Bench::new();
+        bench.send();
+        bench.direction.cut = true;
+        bench.send();
+        assert_eq!(bench.arrive(), 0);
+        let Counters { offered, delivered, cut, .. } = bench.direction.counters;
+        assert_eq!((offered.packets, delivered.packets, cut), (6, 0, offered));
+        bench.direction.cut = false;
+        bench.send();
+        assert_eq!(bench.arrive(), VNET_LEN + HEADERS as usize + 2500);
+    }
+}

@@ -2,6 +2,7 @@
 
 mod bond;
 mod builder;
+mod copies;
 mod properties;
 mod rules;
 mod window;
