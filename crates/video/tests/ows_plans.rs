@@ -96,27 +96,46 @@ fn eight_tiles(seed: u64) -> Case {
     case
 }
 
-#[test]
-fn orders_of_eight_tiles_are_within_one_percent_of_the_best_of_all() {
-    for delivery in TRANSPORTS {
-        let (mut sum, mut worst, mut fixed) = (0.0, 0.0_f64, 0.0);
-        const CASES: u64 = 100;
-        for seed in 0..CASES {
-            let case = eight_tiles(seed);
-            let miss = if seed % 2 == 0 { &case.grey } else { &case.last };
-            let unbounded = Some(ByteCount::mib(1 << 10));
-            let inputs = Inputs { budget: unbounded, ..inputs(&case, miss, delivery) };
-            let best = best_order(&inputs);
-            let gap = |scheme| plan(scheme, inputs).expected_loss / best - 1.0;
-            let ows = gap("ows");
-            (sum, worst, fixed) = (sum + ows.max(0.0), worst.max(ows), fixed + gap("fix"));
-        }
-        let mean = sum / CASES as f64;
-        let fixed = fixed / CASES as f64;
-        println!("{delivery:?}: mean {mean:.5}, worst {worst:.5}; raster order {fixed:.3}");
-        assert!(mean <= 0.01, "{delivery:?}: {mean}");
-        assert!(fixed > 0.02, "the order matters on these cases, or they are no test");
+/// By how much the plans of 100 cases lose more than the best of all orders, as shares of its loss.
+/// Those that leave tiles out may lose less.
+fn gaps(delivery: &dyn Delivery) -> Vec<f64> {
+    const CASES: u64 = 100;
+    let (mut gaps, mut fixed) = (Vec::new(), 0.0);
+    for seed in 0..CASES {
+        let case = eight_tiles(seed);
+        let miss = if seed % 2 == 0 { &case.grey } else { &case.last };
+        let unbounded = Some(ByteCount::mib(1 << 10));
+        let inputs = Inputs { budget: unbounded, ..inputs(&case, miss, delivery) };
+        let best = best_order(&inputs);
+        let gap = |scheme| plan(scheme, inputs).expected_loss / best - 1.0;
+        gaps.push(gap("ows").max(0.0));
+        fixed += gap("fix") / CASES as f64;
     }
+    assert!(fixed > 0.02, "the order matters on these cases, or they are no test");
+    let worst = gaps.iter().copied().fold(f64::MIN, f64::max);
+    println!("{delivery:?}: mean {:.5}, worst {worst:.5}; raster order {fixed:.3}", mean(&gaps));
+    gaps
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[test]
+fn every_order_of_eight_tiles_is_within_one_percent_of_the_best_of_all() {
+    for delivery in &TRANSPORTS[..3] {
+        let gaps = gaps(*delivery);
+        assert!(gaps.iter().all(|gap| *gap <= 0.01), "{delivery:?}: {gaps:?}");
+    }
+}
+
+/// Where one window is the whole GoP the search, a heuristic, misses by more in a few cases.
+#[test]
+fn with_one_window_orders_are_within_one_percent_on_average_and_one_in_ten_is_not() {
+    let gaps = gaps(&FbdtMessages(WHOLE));
+    let missed: Vec<f64> = gaps.iter().copied().filter(|gap| *gap > 0.01).collect();
+    assert!(mean(&gaps) <= 0.005, "{}", mean(&gaps));
+    assert!(missed.len() <= 10 && missed.iter().all(|gap| *gap < 0.11), "{missed:?}");
 }
 
 #[test]
