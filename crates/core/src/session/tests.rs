@@ -697,11 +697,11 @@ fn a_range_is_told_once_on_each_subflow() {
         });
         acks.last()
     };
-    let at = Instant::from_millis;
+    let (at, one) = (Instant::from_millis, |range: Range<u64>| vec![range]);
     receive(&mut session, 20, at(100));
-    assert_eq!(told(&mut session, PEER, at(130)), Some((0, vec![20..30])));
+    assert_eq!(told(&mut session, PEER, at(130)), Some((0, one(20..30))));
     receive(&mut session, 40, at(200));
-    assert_eq!(told(&mut session, PEER, at(230)), Some((0, vec![40..50])), "20..30 is known there");
+    assert_eq!(told(&mut session, PEER, at(230)), Some((0, one(40..50))), "20..30 is known there");
     assert_eq!(told(&mut session, other, at(230)), Some((0, vec![20..30, 40..50])));
     // One that comes up knows nothing; what has come into order needs no range.
     let late = SubflowId(2);
