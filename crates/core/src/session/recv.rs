@@ -17,6 +17,9 @@ use crate::wire::{
     Ack, Bounds, Cancel, Data, Echo, Fate, INITIAL_CREDIT, MAX_ACK_ECHOES, MAX_ACK_RANGES,
 };
 
+/// The same time where the last hole has been filled: a sender that works in windows, as FBDT is
+/// printed, waits for just that.
+const FILLED_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes received that are acknowledged at once.
 const ACK_BYTES: u64 = 256 << 10;
 /// The window grows to so many times what it was at once, as in TCP's receivers (Linux's dynamic
@@ -122,6 +125,7 @@ impl RecvHalf {
             subflow.bytes += len;
         }
         let before = self.stream.in_order();
+        let had_holes = !self.stream.above().is_empty();
         match &mut self.inbox {
             None => {
                 self.stream.insert(data.offset, &data.payload);
@@ -135,6 +139,9 @@ impl RecvHalf {
         self.grant(now);
         self.unacked += len;
         self.schedule_ack(self.unacked >= ACK_BYTES || self.is_complete(), now);
+        if had_holes && self.stream.above().is_empty() {
+            self.schedule_ack_in(FILLED_INTERVAL, now);
+        }
         Ok(self.stream.in_order() > before)
     }
 
@@ -315,7 +322,13 @@ impl RecvHalf {
     }
 
     fn schedule_ack(&mut self, at_once: bool, now: Instant) {
-        let at = if at_once { now } else { (self.last_ack + self.ack_interval).max(now) };
+        let interval = if at_once { Duration::ZERO } else { self.ack_interval };
+        self.schedule_ack_in(interval, now);
+    }
+
+    /// Has an acknowledgement given `interval` after the last one at the latest.
+    fn schedule_ack_in(&mut self, interval: Duration, now: Instant) {
+        let at = (self.last_ack + interval).max(now);
         self.ack_at = Some(self.ack_at.map_or(at, |planned| planned.min(at)));
     }
 

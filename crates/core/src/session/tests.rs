@@ -711,3 +711,37 @@ fn a_range_is_told_once_on_each_subflow() {
     receive(&mut session, 10, at(400));
     assert_eq!(told(&mut session, other, at(430)), Some((30, vec![])));
 }
+
+#[test]
+fn a_filled_hole_is_told_at_once_and_anything_else_within_a_quarter_of_the_round_trip() {
+    let mut session = Session::new(&SessionConfig::default(), Instant::ZERO);
+    session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
+    let far = PathInfo { srtt: ms(80), min_rtt: ms(80), ..PathInfo::default() };
+    session.handle_path_info(PEER, far);
+    let in_order = |session: &mut Session, now: Instant| {
+        let records = sent(session, now);
+        let acks = records.iter().filter_map(|record| match record {
+            Record::Ack(ack) => Some(ack.in_order),
+            _ => None,
+        });
+        acks.last()
+    };
+    let at = Instant::from_millis;
+    let _ = in_order(&mut session, at(0));
+    // (when, what comes, what is told then)
+    let told_at_once = [(100, 10, Some(0)), (101, 30, None), (102, 0, None), (103, 20, Some(40))];
+    for (when, offset, told) in told_at_once {
+        let payload = Bytes::from_static(&[7; 10]);
+        let mut input = BytesMut::new();
+        Record::Data(Data { offset, payload }).encode(&mut input);
+        session.handle_input(PEER, &mut input, at(when)).expect("data");
+        assert_eq!(in_order(&mut session, at(when)), told, "{when} ms");
+    }
+    let mut input = BytesMut::new();
+    Record::Data(Data { offset: 50, payload: Bytes::from_static(&[7; 10]) }).encode(&mut input);
+    session.handle_input(PEER, &mut input, at(104)).expect("data");
+    session.handle_timeout(at(122));
+    assert_eq!(in_order(&mut session, at(122)), None);
+    session.handle_timeout(at(123));
+    assert_eq!(in_order(&mut session, at(123)), Some(40));
+}
