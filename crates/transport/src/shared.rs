@@ -385,6 +385,11 @@ impl Shared {
         })
     }
 
+    /// How long a subflow on which everything has been said waits for the peer to close it, too.
+    pub(crate) fn close_time(&self) -> Duration {
+        self.see(|inner| inner.life.close_time())
+    }
+
     /// Whether a new subflow would be of use.
     pub(crate) fn wants_path(&self) -> bool {
         self.see(|inner| inner.life.wants_subflow())

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::events::PathEventKind;
 use crate::gather::Gather;
 use crate::handshake::Awaited;
-use crate::shared::{End, Shared, path_event};
+use crate::shared::{Shared, path_event};
 use crate::socket::{LowWater, TcpInfo, is_writable};
 use crate::stats::COUNTERS;
 use crate::tls;
@@ -40,11 +40,6 @@ const READ_MOST: usize = 256 << 10;
 const WRITE_SLICES: usize = 64;
 /// The kernel is asked about a subflow at most this often.
 const INFO_INTERVAL: Duration = Duration::from_millis(1);
-/// How long a closing subflow waits for the peer to close too, so that what this side sent last
-/// is not destroyed by a reset.
-const CLOSE_TIME: Duration = Duration::from_secs(5);
-/// The same after a failure, when only the reason of the reset is at stake.
-const RESET_TIME: Duration = Duration::from_secs(2);
 
 /// Why a subflow ended.
 #[derive(Debug)]
@@ -293,8 +288,7 @@ async fn run(
     };
     let overdue = async {
         shared.ended().await;
-        let failed = matches!(shared.end(), Some(End::Failed(_)));
-        tokio::time::sleep(if failed { RESET_TIME } else { CLOSE_TIME }).await;
+        tokio::time::sleep(shared.close_time()).await;
     };
     let both = async {
         tokio::select! {

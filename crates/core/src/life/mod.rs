@@ -18,6 +18,15 @@ use crate::session::{Event, RESET_ABANDONED, Session, SessionConfig};
 
 /// How long a connection that the application has let go of may take to deliver the rest.
 const LINGER_TIME: Duration = Duration::from_secs(30);
+/// How long a subflow on which everything has been said waits for the peer to close it, too, so that
+/// what was said last is not destroyed by a reset: at most, and at least.
+const CLOSE_TIME: Duration = Duration::from_secs(5);
+const CLOSE_LEAST: Duration = Duration::from_secs(1);
+/// The same after a failure, when only the reason of the reset is at stake.
+const RESET_TIME: Duration = Duration::from_secs(2);
+/// On how many subflows, one after another, the last word is said at least while the peer, which may
+/// be without any, still waits for it.
+const LAST_WORDS: u32 = 3;
 
 /// How far a connection's life has come. It only goes forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +122,7 @@ pub struct Life {
     dark_since: Option<Instant>,
     left: Option<Left>,
     is_over: bool,
+    has_failed: bool,
     /// Whether the peer knows that it is over: it closed a subflow after everything had been said,
     /// or has forgotten the connection.
     is_answered: bool,
@@ -134,6 +144,7 @@ impl Life {
             dark_since: None,
             left: None,
             is_over: false,
+            has_failed: false,
             is_answered: false,
             drains: false,
             ending: None,
@@ -160,6 +171,17 @@ impl Life {
     /// Whether it was let in before it ended.
     pub const fn was_open(&self) -> bool {
         self.is_accepted
+    }
+
+    /// How long a subflow of a connection that is over, on which everything has been said, waits for
+    /// the peer to close it, too. Whatever is on the way may swallow what was said last.
+    pub fn close_time(&self) -> Duration {
+        if self.has_failed {
+            return RESET_TIME;
+        }
+        let timeout = Some(self.peer_timeout).filter(|timeout| !timeout.is_zero());
+        let waits = self.grace.min(timeout.unwrap_or(self.grace));
+        (waits / LAST_WORDS).clamp(CLOSE_LEAST, CLOSE_TIME)
     }
 
     /// Whether a new subflow would be of use. One that has closed while its last subflow was lost
@@ -314,6 +336,7 @@ impl Life {
 
     fn note(&mut self, ending: Ending) {
         self.is_over = true;
+        self.has_failed = matches!(ending, Ending::Failed(_));
         self.drains = ending == Ending::Closed && !self.is_answered;
         self.ending = Some(ending);
     }

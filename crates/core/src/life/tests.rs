@@ -134,6 +134,30 @@ fn a_closed_connection_waits_for_a_subflow_to_drain() {
 }
 
 #[test]
+fn the_last_word_is_said_on_several_subflows_while_the_peer_waits() {
+    for (grace, peer_timeout) in [(5, Some(30)), (30, Some(6)), (30, None), (45, Some(45))] {
+        let peer_timeout = peer_timeout.map(Duration::from_secs);
+        let config = SessionConfig { peer_timeout, ..SessionConfig::default() };
+        let grace = Duration::from_secs(grace);
+        let mut end =
+            End { session: Session::new(&config, at(0)), life: Life::new(&config, grace) };
+        end.up(at(0));
+        end.life.accepted(at(0));
+        end.close(at(1));
+        let waits = end.life.close_time();
+        assert!(waits <= grace.min(peer_timeout.unwrap_or(grace)) / 3, "{waits:?} of {grace:?}");
+        assert!(waits >= Duration::from_secs(1), "a long round trip");
+    }
+    let mut end = End::open();
+    let still = end.life.close_time();
+    assert!(end.life.fail(1, "for the test", &mut end.session, at(1)));
+    assert!(
+        end.life.close_time() <= Duration::from_secs(2).min(still),
+        "only a reason is at stake"
+    );
+}
+
+#[test]
 fn a_peer_that_knows_that_it_is_over_is_not_waited_for() {
     let mut end = End::open();
     end.close(at(1));

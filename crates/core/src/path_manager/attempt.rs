@@ -69,6 +69,14 @@ impl Attempt {
         (self.stage, self.limit, self.deadline) = (stage, limit, Some(now + limit));
     }
 
+    /// What it has begun may take no longer than on a dark path, from now on.
+    pub(super) fn hasten(&mut self, most: Duration, now: Instant) {
+        if self.is_entering() {
+            self.limit = self.limit.min(self.quick(most));
+            self.deadline = self.deadline.map(|deadline| deadline.min(now + self.limit));
+        }
+    }
+
     /// Waits for others.
     pub(super) const fn wait(&mut self) {
         (self.stage, self.deadline) = (Stage::Waiting, None);

@@ -232,6 +232,7 @@ impl PathManager {
         for path in &mut self.paths {
             path.down(subflow, now);
         }
+        self.hasten(now);
     }
 
     /// Something may have changed about the subflow: it was written to, or the session judges it
@@ -277,6 +278,7 @@ impl PathManager {
                 self.paths.push(Path::new(PathPlan { reserve: false, ..plan }, now));
             }
         }
+        self.hasten(now);
     }
 
     /// What is still on the subflows of a path that drains; `None` if it has none.
@@ -320,12 +322,24 @@ impl PathManager {
                 self.actions.push_back(Action::Dial { attempt, path: path.plan.id, first });
             }
         }
+        self.hasten(now);
     }
 
     // ---- inside ----
 
     fn attempt_mut(&mut self, attempt: AttemptId) -> Option<&mut Attempt> {
         self.paths.iter_mut().find_map(|path| path.attempt_mut(attempt))
+    }
+
+    /// A path that comes up for the first time has the time of a server that is busy, as another one
+    /// carries meanwhile. Without any subflow an open connection has no such time: the path counts as
+    /// dark.
+    fn hasten(&mut self, now: Instant) {
+        let is_without = self.paths.iter().all(|path| path.subflow().is_none());
+        if self.opening == Opening::Open && self.wanted && is_without {
+            let most = self.handshake_timeout;
+            self.paths.iter_mut().for_each(|path| path.hasten(most, now));
+        }
     }
 
     /// Lets those that are secured say hello, one at a time, or join.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::attempt::{Attempt, Stage};
 use super::monitor::{LOOK_INTERVAL, Look, Monitor, Verdict};
-use super::pace::{Backoff, Pace};
+use super::pace::{Backoff, Pace, RACE_INTERVAL};
 use super::{Action, AttemptId, FAILURES, Failure, PathPlan};
 use crate::{Instant, SubflowId};
 
@@ -229,7 +229,7 @@ impl Path {
     ) {
         self.attempts.retain(|attempt| attempt.id != id);
         match &mut self.state {
-            State::Trying if is_open => self.go_dark(None, now),
+            State::Trying if is_open => self.go_dark(None, now, now),
             State::Trying => {
                 self.failures += if failure == Failure::Permanent { FAILURES } else { 1 };
                 self.state = State::Waiting { until: now + self.backoff.next() };
@@ -251,13 +251,23 @@ impl Path {
         }
         match &mut self.state {
             State::Dark(dark) => dark.old = None,
-            _ => self.go_dark(None, now),
+            _ => self.go_dark(None, now, now),
         }
     }
 
-    fn go_dark(&mut self, old: Option<(Watched, Stall)>, now: Instant) {
+    /// Its first attempt is not waited for any longer than one on a dark path: others are begun beside
+    /// it, and what it has begun has little time.
+    pub(super) fn hasten(&mut self, most: Duration, now: Instant) {
+        if matches!(self.state, State::Trying) {
+            self.attempts.iter_mut().for_each(|attempt| attempt.hasten(most, now));
+            self.go_dark(None, now + RACE_INTERVAL, now);
+        }
+    }
+
+    /// It is dialled at `next`, and again and again.
+    fn go_dark(&mut self, old: Option<(Watched, Stall)>, next: Instant, now: Instant) {
         let pace = Pace::new(Backoff::new(self.plan.rng.clone()), now);
-        self.state = State::Dark(Box::new(Dark { old, pace, last: None, next: now }));
+        self.state = State::Dark(Box::new(Dark { old, pace, last: None, next }));
     }
 
     /// Something has happened to its subflow, which may have been written to.
@@ -290,7 +300,7 @@ impl Path {
                 let State::Up(watched) = std::mem::replace(&mut self.state, State::Trying) else {
                     unreachable!("it was up a moment ago");
                 };
-                self.go_dark(Some((watched, Stall { began: now, recovered: None })), now);
+                self.go_dark(Some((watched, Stall { began: now, recovered: None })), now, now);
             }
             State::Dark(dark) => {
                 let Some((watched, stall)) = &mut dark.old else { return };

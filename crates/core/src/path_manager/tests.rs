@@ -346,6 +346,42 @@ fn one_that_is_over_wants_nothing_until_it_needs_a_path_to_drain() {
     assert!(world.manager.dark().eq([PathId(0)]));
 }
 
+#[test]
+fn a_first_handshake_has_a_second_once_there_is_no_subflow() {
+    let up_at = |lost: bool| {
+        let mut paths = bright(2);
+        // Its TCP connection stands; what secures it is lost.
+        paths[1].dark = vec![(30, 50)];
+        let mut world = World::new(paths, &[]);
+        world.run(at(300));
+        if lost {
+            // The other path's subflow is gone, and the path as well.
+            world.paths[0].dark = vec![(300, 60_000)];
+            world.manager.handle_down(SubflowId(0), at(300));
+        }
+        world.run(at(20_000));
+        let (_, since) = world.paths[1].subflow.expect("it is tried again");
+        since
+    };
+    // A server that is busy is waited for as long as there is another path.
+    assert!(up_at(false) > at(5000), "{}", up_at(false));
+    assert!(up_at(true) <= at(300 + 1000 + 200 + 80), "{}", up_at(true));
+}
+
+#[test]
+fn a_first_dial_is_not_waited_for_once_there_is_no_subflow() {
+    let mut paths = bright(2);
+    // Nobody answers its dial.
+    paths[1].dark = vec![(0, 290)];
+    paths[0].dark = vec![(300, 60_000)];
+    let mut world = World::with(60 * DIAL_TIMEOUT, paths, &[]);
+    world.run(at(300));
+    world.manager.handle_down(SubflowId(0), at(300));
+    world.run(at(20_000));
+    let (_, since) = world.paths[1].subflow.expect("it is dialled beside the first dial");
+    assert!(since <= at(300 + 200 + 80), "{since}");
+}
+
 /// Drivers that do not give a dial up for long.
 #[test]
 fn dials_that_nobody_answers_are_bounded() {

@@ -118,6 +118,43 @@ fn a_writer_without_credit_behind_a_relay_that_swallows_everything_dials_anew() 
     run(&plan, 0, FAULT_AT);
 }
 
+/// What answers TCP's handshake and swallows TLS's is on a path that was never up. It has the time of
+/// a slow server as long as there is another path, and no longer.
+#[test]
+fn a_first_handshake_that_is_swallowed_does_not_outlast_the_connection() {
+    // Both handshakes are under way at 100 ms; the other path comes up and is lost for good.
+    let plan = Plan {
+        grace: Duration::from_secs(5),
+        faults: vec![
+            (Instant::from_millis(100), Fault::Swallow(1)),
+            (Instant::from_millis(300), Fault::Cut(0)),
+            (Instant::from_millis(301), Fault::Unplug(0, ms(60_000))),
+        ],
+        ..download("earliest", &[40, 40], Fault::Cut(0))
+    };
+    // A second for the handshake, then a dial, TLS and the join.
+    let (_, back) = run(&plan, 1, Instant::from_millis(300));
+    assert!(back.expect("the other path comes up") <= ms(1_000 + 200 + 3 * 80), "{back:?}");
+}
+
+/// An end that has closed says so on its last subflow, where a relay swallows it and goes on
+/// acknowledging. It tries another one while the peer, that may be without any, still waits.
+#[test]
+fn a_last_acknowledgement_that_is_swallowed_is_said_again_in_time() {
+    // The links are cut as the client closes, at 60 ms. It says its last word again at 120 ms.
+    for at in (66..132).step_by(2) {
+        let plan = Plan {
+            bytes: [1, 0],
+            grace: Duration::from_secs(5),
+            faults: vec![(Instant::from_millis(at), Fault::Swallow(0))],
+            cut_at_ending: Some(CLIENT),
+            ..download("earliest", &[10], Fault::Cut(0))
+        };
+        let outcome = World::new(&plan).run();
+        assert!(matches!(outcome, Ok(Outcome::Closed)), "swallowed from {at} ms on: {outcome:?}");
+    }
+}
+
 /// Whoever has closed may be the only one that knows. The other end may come back as late as it may
 /// after any other failure, and is then told.
 #[test]

@@ -23,8 +23,6 @@ mod sockets;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long an end that has said all waits for the other to close, too.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After everything is mended a connection has come to its end within this time: pings, backoff,
 /// grace, what lingers, and a slow link for what is left.
 const PATIENCE: Duration = Duration::from_secs(240);

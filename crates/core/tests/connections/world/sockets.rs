@@ -20,6 +20,7 @@ impl World<'_> {
 
     /// An end has said all on the connection, and waits for the other to do so.
     pub(super) fn shut_down(&mut self, id: u64, end: usize) {
+        let Some(waits) = self.node(end).map(|node| node.life.close_time()) else { return };
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if std::mem::replace(&mut conn.is_shut[end], true) {
             return;
@@ -28,7 +29,7 @@ impl World<'_> {
         self.say(id, end, Packet::End);
         match was_heard {
             true => self.lose(id, end, true),
-            false => _ = self.due.insert((self.now + CLOSE_TIMEOUT, Due::Overdue(id, end))),
+            false => _ = self.due.insert((self.now + waits, Due::Overdue(id, end))),
         }
     }
 
