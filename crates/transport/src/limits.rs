@@ -245,27 +245,22 @@ impl Admission {
         source: Source,
         client: &ClientId,
     ) -> Result<SessionPlace, Full> {
-        let mut counts = self.counts();
-        if counts.sessions >= self.limits.sessions {
-            return Err(Full::Sessions);
+        let (mut counts, client) = (self.counts(), client.counted());
+        if let Some(full) = counts.reached(&self.limits, source, client.as_ref()).last() {
+            return Err(full);
         }
-        if counts.sources.get(&source).map_or(0, |of| of.sessions)
-            >= self.limits.sessions_per_source
-        {
-            return Err(Full::SourceSessions);
-        }
-        let client = client.counted();
         if let Some(client) = &client {
-            let of_client = counts.clients.entry(client.clone()).or_default();
-            if *of_client >= self.limits.sessions_per_client {
-                return Err(Full::ClientSessions);
-            }
-            *of_client += 1;
+            *counts.clients.entry(client.clone()).or_default() += 1;
         }
         counts.sessions += 1;
         counts.sources.entry(source).or_default().sessions += 1;
         drop(counts);
         Ok(SessionPlace { admission: Arc::clone(self), source, client })
+    }
+
+    /// The limits that keep a connection of `client` at `source` out, the narrowest first.
+    pub(crate) fn reached(&self, source: Source, client: &ClientId) -> Vec<Full> {
+        self.counts().reached(&self.limits, source, client.counted().as_ref()).collect()
     }
 
     /// Notes that at `now` somebody at `source` has shown the token of `client`, or a wrong one.
@@ -301,6 +296,23 @@ impl Admission {
 }
 
 impl Counts {
+    /// As [`Admission::reached`].
+    fn reached(
+        &self,
+        limits: &Limits,
+        source: Source,
+        client: Option<&Counted>,
+    ) -> impl Iterator<Item = Full> + use<> {
+        let of_client = client.and_then(|client| self.clients.get(client)).copied().unwrap_or(0);
+        let of_source = self.sources.get(&source).map_or(0, |of| of.sessions);
+        let reached = [
+            (of_client, limits.sessions_per_client, Full::ClientSessions),
+            (of_source, limits.sessions_per_source, Full::SourceSessions),
+            (self.sessions, limits.sessions, Full::Sessions),
+        ];
+        reached.into_iter().filter(|(count, most, _)| count >= most).map(|(.., full)| full)
+    }
+
     /// Somebody at `source` has shown the token of `client`.
     fn note_known(
         &mut self,

@@ -103,7 +103,8 @@ impl MemoryBudget {
         ByteCount::new(self.0.reserved.load(Ordering::Relaxed))
     }
 
-    fn error(&self) -> Error {
+    /// What is told where there is too little.
+    pub(crate) fn error(&self) -> Error {
         Error::MemoryUsedUp { total: self.total() }
     }
 

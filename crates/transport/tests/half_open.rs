@@ -132,27 +132,33 @@ fn data(offset: u64, len: usize) -> Record {
     Record::Data(Data { offset, payload: Bytes::from(vec![7; len]) })
 }
 
+/// A peer that is let in and has uploaded more than it may before it has read anything.
+async fn uploads(source: &str, server: &mut Server) -> (TcpStream, Connection) {
+    let mut slow = tcp_from(source, server.local_addrs()[0]).await;
+    slow.write_all(&said(&[Record::Hello(hello())])).await.unwrap();
+    let mut heard = Heard::default();
+    assert!(matches!(heard.next(&mut slow).await, Some(Record::HelloReply(_))));
+    let connection = server.accept().await;
+    let piece = 32 << 10;
+    let preamble = said(&[]).len();
+    for offset in (0..=INITIAL_CREDIT).step_by(piece) {
+        if offset == INITIAL_CREDIT {
+            // More it may not send before it has read what credit there is.
+            acknowledged(&mut slow, &mut heard, offset).await;
+        }
+        slow.write_all(&said(&[data(offset, piece)])[preamble..]).await.unwrap();
+    }
+    acknowledged(&mut slow, &mut heard, INITIAL_CREDIT + piece as u64).await;
+    (slow, connection)
+}
+
 /// A client whose answers to pings wait behind all that it uploads.
 #[tokio::test]
 async fn whoever_uses_the_credit_it_was_given_has_answered() {
     let (mut server, _) = serve(1, ByteCount::mib(64), Duration::ZERO);
     let address = server.local_addrs()[0];
     patiently(async {
-        let mut slow = tcp_from("127.0.0.3", address).await;
-        slow.write_all(&said(&[Record::Hello(hello())])).await.unwrap();
-        let mut heard = Heard::default();
-        assert!(matches!(heard.next(&mut slow).await, Some(Record::HelloReply(_))));
-        let connection = server.accept().await;
-        let piece = 32 << 10;
-        let preamble = said(&[]).len();
-        for offset in (0..=INITIAL_CREDIT).step_by(piece) {
-            if offset == INITIAL_CREDIT {
-                // More it may not send before it has read what credit there is.
-                acknowledged(&mut slow, &mut heard, offset).await;
-            }
-            slow.write_all(&said(&[data(offset, piece)])[preamble..]).await.unwrap();
-        }
-        acknowledged(&mut slow, &mut heard, INITIAL_CREDIT + piece as u64).await;
+        let (_slow, connection) = uploads("127.0.0.3", &mut server).await;
         let refused = say("127.0.0.4", address, hello()).await.unwrap_err();
         assert_eq!(refused.code, refusal::BUSY, "{refused:?}");
         assert!(connection.error().is_none());
@@ -183,9 +189,16 @@ async fn whoever_joins_has_answered() {
 /// One that cannot be let in whoever makes room is refused before anybody does.
 #[tokio::test]
 async fn nobody_is_put_out_for_a_connection_that_is_too_large() {
-    let (mut server, budget) = serve(100, ByteCount::mib(16), Duration::ZERO);
+    // Where only memory is missing, and where a place is missing as well.
+    for sessions in [100, 10] {
+        patiently(too_large_puts_nobody_out(sessions)).await;
+    }
+}
+
+async fn too_large_puts_nobody_out(sessions: usize) {
+    let (mut server, budget) = serve(sessions, ByteCount::mib(16), Duration::ZERO);
     let address = server.local_addrs()[0];
-    patiently(async {
+    {
         let (mut peers, mut connections): (Vec<TcpStream>, Vec<Connection>) = Default::default();
         for _ in 0..10 {
             peers.push(say("127.0.0.3", address, hello()).await.unwrap());
@@ -207,6 +220,27 @@ async fn nobody_is_put_out_for_a_connection_that_is_too_large() {
             assert!(matches!(&*error, Error::PeerLost { .. }), "{error}");
         }
         assert!(budget.reserved() <= budget.total(), "{}", budget.reserved());
+    }
+}
+
+/// Every limit is looked at before anybody is put out for one of them.
+#[tokio::test]
+async fn nobody_is_put_out_where_another_limit_keeps_the_newcomer_out() {
+    let (server, _) = pair(Security::Plain);
+    let (sessions, sessions_per_source, answer_time) = (2, 1, Duration::ZERO);
+    let limits = Limits { sessions, sessions_per_source, answer_time, ..Limits::default() };
+    let mut server = server.limits(limits).bind(&[LOOPBACK.parse().unwrap()]).unwrap();
+    let address = server.local_addrs()[0];
+    patiently(async {
+        let (_slow, _answered) = uploads("127.0.0.3", &mut server).await;
+        let _idle = say("127.0.0.4", address, hello()).await.unwrap();
+        let idle = server.accept().await;
+        // There would be a place, but none for its address.
+        let refused = say("127.0.0.3", address, hello()).await.unwrap_err();
+        assert_eq!(refused.code, refusal::BUSY, "{refused:?}");
+        assert!(idle.error().is_none(), "{:?}", idle.error());
+        say("127.0.0.5", address, hello()).await.unwrap();
+        assert!(idle.error().is_some(), "one from elsewhere has its place");
     })
     .await;
 }

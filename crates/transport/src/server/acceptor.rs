@@ -14,7 +14,6 @@ use weftline_core::session::{MessageLimits, RESET_REVOKED, SessionConfig};
 use weftline_core::wire::{Hello, Join, JoinReply, Record, WireError};
 use weftline_core::{PathId, SubflowId};
 
-use super::half_open::Need;
 use super::sessions::{Session, Tables, use_number};
 use super::{Live, State};
 use crate::channel::Channel;
@@ -25,7 +24,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, Full, Handshake, SessionPlace, Source};
-use crate::memory::{Lease, SUBFLOW, connection_takes, unasked};
+use crate::memory::{Lease, connection_takes, unasked};
 use crate::refusal::{self, printable};
 use crate::shared::Shared;
 use crate::socket;
@@ -290,13 +289,11 @@ impl State {
                 let lease = self.memory.connection(unasked).map_err(Full::Memory)?;
                 Ok((place, lease))
             });
-            let full = match room {
-                Ok(room) => break room,
-                Err(full) => full,
-            };
-            if !self.make_room(&full, source, &client, connection_takes(unasked)) {
-                return Err(Refused::busy(full));
+            if let Ok(room) = room {
+                break room;
             }
+            let room = self.make_room(source, &client, connection_takes(unasked));
+            room.map_err(Refused::busy)?;
         };
         let keys = match hello.nonce.is_some() {
             true => SessionKeys::of(self.numbering.id(&hello.nonce)),
@@ -387,36 +384,27 @@ impl State {
         number: u64,
         path: PathId,
     ) -> Result<Joining, Refused> {
-        // A connection that is under way is not to end because others, half-open, have the memory.
+        // A connection that is under way is not to end because others, half-open, have the memory. None
+        // of these is put out for a subflow that is refused all the same.
         while let Err(error) = self.memory.check_subflow() {
-            let source = self.tables().sessions.get(&keys.id).map(|session| session.source);
-            let need = Need::memory(source.ok_or_else(wrong_join)?, SUBFLOW, &self.memory);
-            if !self.end_unanswered(&need, |session| session.keys.id != keys.id) {
+            let mut tables = self.tables();
+            let session = tables.sessions.get_mut(&keys.id).ok_or_else(wrong_join)?;
+            check_place(session, number, path)?;
+            let source = session.source;
+            drop(tables);
+            if !self.make_subflow_room(source, keys.id) {
                 return Err(Refused::busy(error));
             }
         }
         let mut tables = self.tables();
         let session = tables.sessions.get_mut(&keys.id).ok_or_else(wrong_join)?;
-        if session.used.contains(&(number..number + 1)) {
-            let reason = format!("subflow number {number} was used before");
-            return Err(Refused::new(refusal::SUBFLOW, reason));
-        }
-        let full = || Refused::busy("too many subflows in this connection");
-        let fresh_path = !session.paths.contains_key(&path);
-        if fresh_path && session.paths.len() >= MAX_PATHS {
-            return Err(full());
-        }
+        check_place(session, number, path)?;
         use_number(&mut session.used, number);
         session.paths.entry(path).or_default();
         session.joining += 1;
-        let (waiting, shared) = (session.joining, Arc::clone(&session.shared));
+        let shared = Arc::clone(&session.shared);
         drop(tables);
-        let joining = Joining { state: Arc::clone(self), keys, shared };
-        // One that goes live between the two counts is in both, never in none.
-        if joining.shared.subflow_count() + waiting > MAX_SUBFLOWS {
-            return Err(full());
-        }
-        Ok(joining)
+        Ok(Joining { state: Arc::clone(self), keys, shared })
     }
 
     /// Brings a subflow into its connection, with `reply`, if it was not said yet, in front of all
@@ -469,6 +457,27 @@ fn set_congestion(
 /// The longest message that a connection takes, 0 if it carries a byte stream.
 fn longest_received(config: &SessionConfig) -> u64 {
     config.messages.map_or(0, |limits| limits.longest_received)
+}
+
+/// Whether the connection takes a subflow of that number on the path.
+fn check_place(session: &Session, number: u64, path: PathId) -> Result<(), Refused> {
+    if session.used.contains(&(number..number + 1)) {
+        let reason = format!("subflow number {number} was used before");
+        return Err(Refused::new(refusal::SUBFLOW, reason));
+    }
+    let is_fresh = !session.paths.contains_key(&path);
+    if is_fresh && session.paths.len() >= MAX_PATHS {
+        return Err(too_many_subflows());
+    }
+    // One that goes live meanwhile is in both counts until the tables are free, never in none.
+    if session.shared.subflow_count() + session.joining >= MAX_SUBFLOWS {
+        return Err(too_many_subflows());
+    }
+    Ok(())
+}
+
+fn too_many_subflows() -> Refused {
+    Refused::busy("too many subflows in this connection")
 }
 
 fn wrong_join() -> Refused {

@@ -6,6 +6,7 @@
 //! newcomer's own: whoever opens many displaces itself.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use weftline_core::Instant;
@@ -15,7 +16,7 @@ use super::sessions::{Session, Tables};
 use crate::clock;
 use crate::handshake::SessionId;
 use crate::limits::{ClientId, Full, Source};
-use crate::memory::MemoryBudget;
+use crate::memory::{MemoryBudget, SUBFLOW};
 use crate::subflow::SubflowEnd;
 
 /// Networks in which connections are counted together, by the bits of an IPv6 prefix, and the part,
@@ -25,8 +26,9 @@ use crate::subflow::SubflowEnd;
 const NETWORKS: [(u8, u64); 3] = [(64, 256), (56, 128), (48, 64)];
 
 /// What somebody needs who comes from `source`: places, or bytes of memory.
-pub(super) struct Need {
+pub(super) struct Need<'a> {
     source: Source,
+    among: Among<'a>,
     is_memory: bool,
     /// What it takes, and how much of that is missing.
     takes: u64,
@@ -35,25 +37,52 @@ pub(super) struct Need {
     total: u64,
 }
 
-impl Need {
+/// Whose end would give it.
+#[derive(Clone, Copy)]
+enum Among<'a> {
+    All,
+    Source(Source),
+    Client(&'a ClientId),
+    /// All but the connection that it is for.
+    Others(SessionId),
+}
+
+impl<'a> Need<'a> {
     /// A place within a limit.
-    pub(super) fn place(source: Source, limit: usize) -> Self {
-        Self { source, is_memory: false, takes: 1, missing: 1, total: limit as u64 }
+    fn place(source: Source, limit: usize, among: Among<'a>) -> Self {
+        Self { source, among, is_memory: false, takes: 1, missing: 1, total: limit as u64 }
     }
 
     /// So many bytes.
-    pub(super) fn memory(source: Source, takes: u64, budget: &MemoryBudget) -> Self {
-        let missing = budget.missing(takes);
-        Self { source, is_memory: true, takes, missing, total: budget.total().as_u64() }
+    fn memory(source: Source, takes: u64, among: Among<'a>, budget: &MemoryBudget) -> Self {
+        let (missing, total) = (budget.missing(takes), budget.total().as_u64());
+        Self { source, among, is_memory: true, takes, missing, total }
     }
 
-    /// What one that is unanswered has of what is needed.
-    fn of(&self, memory: u64) -> u64 {
-        if self.is_memory { memory } else { 1 }
+    /// What the end of one that is unanswered gives of it.
+    fn of(&self, one: &Candidate<'_>) -> u64 {
+        let counts = match self.among {
+            Among::All => true,
+            Among::Source(source) => one.session.source == source,
+            Among::Client(client) => one.session.client.is_counted_as(client),
+            Among::Others(id) => one.session.keys.id != id,
+        };
+        match (counts, self.is_memory) {
+            (false, _) => 0,
+            (true, true) => one.memory,
+            (true, false) => 1,
+        }
     }
 }
 
 /// A connection whose client has not answered.
+struct Candidate<'a> {
+    session: &'a Session,
+    heard_at: Instant,
+    memory: u64,
+}
+
+/// The same, as one who has a part of what is needed.
 struct Unanswered {
     id: SessionId,
     source: Source,
@@ -64,77 +93,115 @@ struct Unanswered {
 }
 
 impl State {
-    /// Makes room, where `full` says, for a connection of `client` at `source` that takes `memory`.
-    /// Returns whether there is some to be had.
+    /// Makes room for a connection of `client` at `source` that takes `memory`, within every limit
+    /// that is reached. Nobody is put out for one that cannot be let in.
+    ///
+    /// # Errors
+    /// The limit, or the memory, in which there is none to be had.
     pub(super) fn make_room(
         &self,
-        full: &Full,
         source: Source,
         client: &ClientId,
         memory: u64,
-    ) -> bool {
+    ) -> Result<(), Full> {
         let limits = self.admission.limits();
-        match full {
-            Full::Sessions => self.end_unanswered(&Need::place(source, limits.sessions), |_| true),
+        let mut full = self.admission.reached(source, client);
+        full.push(Full::Memory(self.memory.error()));
+        let needs = full.iter().filter_map(|full| match full {
+            Full::Sessions => Some(Need::place(source, limits.sessions, Among::All)),
             Full::SourceSessions => {
-                let need = Need::place(source, limits.sessions_per_source);
-                self.end_unanswered(&need, |session| session.source == source)
+                Some(Need::place(source, limits.sessions_per_source, Among::Source(source)))
             }
             Full::ClientSessions => {
-                let need = Need::place(source, limits.sessions_per_client);
-                self.end_unanswered(&need, |session| session.client.is_counted_as(client))
+                Some(Need::place(source, limits.sessions_per_client, Among::Client(client)))
             }
-            Full::Memory(_) => {
-                self.end_unanswered(&Need::memory(source, memory, &self.memory), |_| true)
-            }
-            Full::Failures => false,
-        }
+            Full::Memory(_) => Some(Need::memory(source, memory, Among::All, &self.memory)),
+            Full::Failures => None,
+        });
+        let needs: Vec<Need<'_>> = needs.collect();
+        self.end_unanswered(&needs).map_err(|at| full.swap_remove(at))
     }
 
-    /// Ends as many of the unanswered connections that `is_among` says as it takes to give what is
-    /// needed. Returns false, and ends none, if all of them are too few.
-    pub(super) fn end_unanswered(&self, need: &Need, is_among: impl Fn(&Session) -> bool) -> bool {
+    /// Makes room for one more subflow of a connection that is under way, whose first one came from
+    /// `source`, at the cost of others.
+    pub(super) fn make_subflow_room(&self, source: Source, id: SessionId) -> bool {
+        let need = Need::memory(source, SUBFLOW, Among::Others(id), &self.memory);
+        self.end_unanswered(&[need]).is_ok()
+    }
+
+    /// Ends as many unanswered connections as it takes to give all that is needed; none if that cannot
+    /// be, and then says which of the needs is not met.
+    fn end_unanswered(&self, needs: &[Need<'_>]) -> Result<(), usize> {
         let answer_time = self.admission.limits().answer_time;
-        let taken = self.tables().take_unanswered(need, is_among, answer_time);
-        let is_enough = taken.is_some();
-        for mut session in taken.into_iter().flatten() {
+        let taken = self.tables().take_unanswered(needs, answer_time)?;
+        for mut session in taken {
             session.shared.give_way();
             let subflows = session.paths.values_mut().flatten();
             subflows.for_each(|running| running.stop(SubflowEnd::GaveWay));
         }
-        is_enough
+        Ok(())
     }
 }
 
 impl Tables {
     fn take_unanswered(
         &mut self,
-        need: &Need,
-        is_among: impl Fn(&Session) -> bool,
+        needs: &[Need<'_>],
         answer_time: Duration,
-    ) -> Option<Vec<Session>> {
-        let unanswered = self.sessions.iter().filter(|(_, session)| is_among(session));
-        let unanswered = unanswered.filter_map(|(&id, session)| {
+    ) -> Result<Vec<Session>, usize> {
+        let unanswered = self.sessions.values().filter_map(|session| {
             let (heard_at, memory) = session.shared.unanswered()?;
-            Some(Unanswered { id, source: session.source, heard_at, has: need.of(memory) })
+            Some(Candidate { session, heard_at, memory })
         });
+        let unanswered: Vec<Candidate<'_>> = unanswered.collect();
         let now = clock::now();
-        let is_old = |one: &Unanswered| now.since(one.heard_at) >= answer_time;
-        let chosen = choose(unanswered.collect(), need, is_old)?;
-        Some(chosen.into_iter().filter_map(|id| self.fail(id)).collect())
+        let chosen = choose_all(&unanswered, needs, |one| now.since(one.heard_at) >= answer_time)?;
+        Ok(chosen.into_iter().filter_map(|id| self.fail(id)).collect())
     }
 }
 
-/// Which of the unanswered connections make room; `None` if all that may be ended are too few.
+/// Which of the unanswered connections make room for all that is needed. One that is ended for one
+/// need counts for the next.
+///
+/// # Errors
+/// Which of the needs is not met, though all are ended that may be.
+fn choose_all(
+    unanswered: &[Candidate<'_>],
+    needs: &[Need<'_>],
+    is_old: impl Fn(&Unanswered) -> bool,
+) -> Result<BTreeSet<SessionId>, usize> {
+    let mut chosen = BTreeSet::new();
+    for (at, need) in needs.iter().enumerate() {
+        let (mut left, mut freed) = (Vec::new(), 0);
+        for one in unanswered {
+            let (id, has) = (one.session.keys.id, need.of(one));
+            match chosen.contains(&id) {
+                true => freed += has,
+                false if has == 0 => {}
+                false => {
+                    let (source, heard_at) = (one.session.source, one.heard_at);
+                    left.push(Unanswered { id, source, heard_at, has });
+                }
+            }
+        }
+        let missing = need.missing.saturating_sub(freed);
+        chosen.extend(choose(left, need, missing, &is_old).ok_or(at)?);
+    }
+    Ok(chosen)
+}
+
+/// Which of the unanswered connections give what is missing of a need; `None` if all that may be ended
+/// are too few.
 fn choose(
     mut all: Vec<Unanswered>,
-    need: &Need,
+    need: &Need<'_>,
+    missing: u64,
     is_old: impl Fn(&Unanswered) -> bool,
 ) -> Option<Vec<SessionId>> {
     // Networks are runs of addresses in order, whatever their size.
     all.sort_unstable_by_key(|one| (one.source, one.heard_at));
     let (mut chosen, mut freed) = (Vec::new(), 0);
-    while freed < need.missing {
+    while freed < missing {
         let old = oldest_of_most(&all, NETWORKS[0].0, &is_old, None).map(|(_, at)| at);
         let one = all.remove(old.or_else(|| first_of_too_many(&all, need))?);
         freed += one.has;
@@ -144,7 +211,7 @@ fn choose(
 }
 
 /// The oldest of a network that has more than its part, and would have more than the newcomer's.
-fn first_of_too_many(all: &[Unanswered], need: &Need) -> Option<usize> {
+fn first_of_too_many(all: &[Unanswered], need: &Need<'_>) -> Option<usize> {
     NETWORKS.into_iter().find_map(|(bits, part)| {
         let own = need.source.network(bits);
         let of_own = all.iter().filter(|one| one.source.network(bits) == own);
@@ -206,8 +273,8 @@ mod tests {
     /// The number of the one that makes room for somebody `from` a source, where those heard before
     /// `old_ms` are old and there are `total` places.
     fn chosen(all: Vec<Unanswered>, from: &str, old_ms: u64, total: usize) -> Option<u128> {
-        let need = Need::place(source(from), total);
-        let ids = choose(all, &need, |one| one.heard_at < Instant::from_millis(old_ms))?;
+        let need = Need::place(source(from), total, Among::All);
+        let ids = choose(all, &need, 1, |one| one.heard_at < Instant::from_millis(old_ms))?;
         assert_eq!(ids.len(), 1);
         Some(u128::from_be_bytes(ids[0].0))
     }
@@ -259,20 +326,20 @@ mod tests {
 
     #[test]
     fn as_many_as_are_needed_or_none() {
-        let need = |missing| {
-            let (source, total) = (source("192.0.2.9"), 1000);
-            Need { source, is_memory: true, takes: 90, missing, total }
-        };
+        let (source, total, among) = (source("192.0.2.9"), 1000, Among::All);
+        let need = Need { source, among, is_memory: true, takes: 90, missing: 0, total };
         let all = || {
             let mut all = unanswered((0..5).map(|n| ("192.0.2.1".to_owned(), n)));
             all.iter_mut().for_each(|one| one.has = 30);
             all
         };
-        assert_eq!(choose(all(), &need(0), |_| true).map(|ids| ids.len()), Some(0));
-        assert_eq!(choose(all(), &need(61), |_| true).map(|ids| ids.len()), Some(3));
-        assert!(choose(all(), &need(151), |_| true).is_none());
+        let chosen =
+            |missing, is_old: bool| choose(all(), &need, missing, |_| is_old).map(|ids| ids.len());
+        assert_eq!(chosen(0, true), Some(0));
+        assert_eq!(chosen(61, true), Some(3));
+        assert_eq!(chosen(151, true), None);
         // Young ones are ended only while they have more than the newcomer will have.
-        assert_eq!(choose(all(), &need(60), |_| false).map(|ids| ids.len()), Some(2));
-        assert!(choose(all(), &need(61), |_| false).is_none());
+        assert_eq!(chosen(60, false), Some(2));
+        assert_eq!(chosen(61, false), None);
     }
 }
