@@ -19,7 +19,7 @@ mod wire;
 mod world;
 
 pub use batch::{Job, run_all, run_all_unless};
-pub use plan::{FlowPlan, GatewayPlan, PathPlan, Plan, Spread, Traffic};
+pub use plan::{FlowPlan, GatewayPlan, LiveOutcome, LivePlan, PathPlan, Plan, Spread, Traffic};
 pub use record::{Outcome, run, simulate, simulate_unless};
 
 use std::time::Duration;

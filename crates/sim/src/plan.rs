@@ -7,6 +7,8 @@ use weftline_core::scheduler::{self, Rule, RulesOff, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel};
 use weftline_scenario::{Congestion, CotagSpec, Flow, PlayerProgram, Scenario, Scheme, Workload};
+use weftline_video::head::Trace;
+use weftline_video::live::{ClientSettings, Content, GopReport, PlannedGop, ServerSettings};
 use weftline_video::{Clip, PlayerRules};
 
 use crate::SimError;
@@ -78,6 +80,32 @@ pub enum Traffic {
     },
     /// A clip, downloaded by a player as it plays.
     Video(Arc<Clip>, PlayerRules),
+    /// 360° video, planned and sent GoP by GoP as its viewer looks around.
+    Live(Arc<LivePlan>),
+}
+
+/// A live stream of tiles, from a server to one player.
+#[derive(Clone, Debug)]
+pub struct LivePlan {
+    /// What is streamed.
+    pub content: Arc<Content>,
+    /// How the server plans.
+    pub settings: ServerSettings,
+    /// How the player plays.
+    pub player: ClientSettings,
+    /// How its head turns.
+    pub head: Trace,
+    /// The length of what a tile's decoder is set up from, bytes.
+    pub init: usize,
+}
+
+/// What came of a live stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveOutcome {
+    /// What the server planned, GoP by GoP.
+    pub planned: Vec<PlannedGop>,
+    /// What the player showed.
+    pub gops: Vec<GopReport>,
 }
 
 /// What a flow is.

@@ -13,7 +13,7 @@ use weftline_video::PlayerStats;
 use crate::SimError;
 use crate::flow::{Flow, Tally};
 use crate::net::Spreading;
-use crate::plan::{Plan, Traffic};
+use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic};
 use crate::tcp::SenderStats;
 use crate::world::World;
 
@@ -24,6 +24,8 @@ pub struct Outcome {
     pub record: RunRecord,
     /// Data segments sent, repetitions included.
     pub packets: u64,
+    /// What came of each flow that is a live stream, in the plan's order.
+    pub live: Vec<LiveOutcome>,
     series: Vec<Series>,
 }
 
@@ -38,7 +40,7 @@ struct Series {
 impl Outcome {
     /// The outcome of a run that did not take place.
     pub(crate) const fn without_run(record: RunRecord) -> Self {
-        Self { record, packets: 0, series: Vec::new() }
+        Self { record, packets: 0, live: Vec::new(), series: Vec::new() }
     }
 
     /// Events that happened.
@@ -137,9 +139,23 @@ pub fn run(plan: Plan) -> Result<Outcome, SimError> {
 }
 
 fn run_unless(stop: &AtomicBool, plan: Plan) -> Result<Outcome, SimError> {
+    check_live(&plan)?;
     let mut world = World::new(plan);
     world.run(stop)?;
     Ok(outcome(&world))
+}
+
+/// Live streams need our own transport: messages, and a player that sends.
+fn check_live(plan: &Plan) -> Result<(), SimError> {
+    let is_live = |flow: &&FlowPlan| matches!(flow.traffic, Traffic::Live(_));
+    match plan.flows.iter().filter(is_live).all(|f| f.scheduler.is_some() && f.oracle.is_none()) {
+        true => Ok(()),
+        false => Err(SimError::WrongUse(
+            "a live stream is carried by a scheduler of ours, not by plain TCP or the oracle; \
+             choose fbdt or another of `weftline list`"
+                .to_owned(),
+        )),
+    }
 }
 
 fn outcome(world: &World) -> Outcome {
@@ -181,7 +197,8 @@ fn outcome(world: &World) -> Outcome {
     };
     let packets = world.flows.iter().flat_map(Flow::ends);
     let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
-    Outcome { record, packets, series: series(world) }
+    let live = world.flows.iter().filter_map(Flow::live).cloned().collect();
+    Outcome { record, packets, live, series: series(world) }
 }
 
 /// The counters of what is measured, as one flow.

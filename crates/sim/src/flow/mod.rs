@@ -1,5 +1,6 @@
 //! A flow: an application that sends, a transport, an application that receives.
 
+mod live;
 mod messages;
 mod multi;
 mod options;
@@ -27,7 +28,7 @@ pub(crate) use self::sink::Sink;
 pub(crate) use self::source::Source;
 use crate::build::Opener;
 use crate::net::Net;
-use crate::plan::{FlowPlan, Plan, Traffic};
+use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic};
 use crate::queue::Event;
 
 /// How far a flow has come.
@@ -75,7 +76,8 @@ impl Flow {
         let (plan, seed) = (run.flows[index as usize].clone(), run.seed);
         let rng = |purpose: &str| Rng::stream(seed, &format!("flow/{index}/{purpose}"));
         let (source, size) = match &plan.traffic {
-            Traffic::Bulk => (Source::bulk(), None),
+            // What a live stream carries is its own affair.
+            Traffic::Bulk | Traffic::Live(_) => (Source::bulk(), None),
             Traffic::Cbr(rate) => (Source::cbr(*rate), None),
             Traffic::Messages { rate, .. } => {
                 (Source::messages(Messages::new(*rate, rng("messages"))), None)
@@ -162,6 +164,9 @@ impl Flow {
             _ => None,
         };
         self.sink.begin(window, player);
+        if let Carrier::Multi(multi) = &mut self.carrier {
+            multi.begin(Instant::from_nanos(now_ns));
+        }
         self.pump(net);
     }
 
@@ -172,7 +177,7 @@ impl Flow {
             Traffic::Burst(_) | Traffic::Transfer(_) | Traffic::Video(..) => {
                 Window::whole(epoch, begin, until)
             }
-            Traffic::Bulk | Traffic::Cbr(_) | Traffic::Messages { .. } => {
+            Traffic::Bulk | Traffic::Cbr(_) | Traffic::Messages { .. } | Traffic::Live(_) => {
                 Window::new(epoch, begin, until, run.warmup)
             }
         }
@@ -257,7 +262,19 @@ impl Flow {
 
     /// Whether nothing more will happen.
     pub(crate) fn is_done(&self) -> bool {
-        self.sink.is_done()
+        self.sink.is_done() || self.multi().is_some_and(Multi::is_done)
+    }
+
+    fn multi(&self) -> Option<&Multi> {
+        match &self.carrier {
+            Carrier::Plain(_) => None,
+            Carrier::Multi(multi) => Some(multi),
+        }
+    }
+
+    /// What has come of its live stream.
+    pub(crate) fn live(&self) -> Option<&LiveOutcome> {
+        self.multi()?.live()
     }
 
     /// The endpoints of each connection there has been over the `k`-th of its paths, the client's and

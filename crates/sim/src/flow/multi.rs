@@ -18,13 +18,14 @@ use weftline_core::session::{
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
 use self::paths::Paths;
+use super::live::Live;
 use super::options::Options;
 use super::oracle::{forecast, may_ask};
 use super::pipe::Pipe;
 use super::{Sink, Source};
 use crate::build::Opener;
 use crate::net::Net;
-use crate::plan::{FlowPlan, Traffic};
+use crate::plan::{FlowPlan, LiveOutcome, Traffic};
 use crate::tcp::ReceiveBuffer;
 
 /// What the application writes; its content does not matter here.
@@ -105,6 +106,8 @@ pub(super) struct Multi {
     starved_until_ns: u64,
     /// How a scheduler broke its contract, if one did.
     fault: Option<SchedulerFault>,
+    /// The live stream, if it carries one.
+    live: Option<Box<Live>>,
     /// When the sessions have something to do.
     due_ns: [Option<u64>; 2],
 }
@@ -120,7 +123,12 @@ impl Multi {
         receive_buffer: u64,
     ) -> Self {
         let (penalise, penalties) = mpsc::channel();
-        let by_segment = plan.oracle.is_some() || entry.is_by_segment();
+        let live = match &plan.traffic {
+            Traffic::Live(live) => Some(Box::new(Live::new(live))),
+            _ => None,
+        };
+        // A live stream is the daemons', whichever scheduler they have been given.
+        let by_segment = live.is_none() && (plan.oracle.is_some() || entry.is_by_segment());
         let mut config = SessionConfig {
             scheduler: entry,
             scheduler_config: SchedulerConfig {
@@ -130,7 +138,7 @@ impl Multi {
             },
             ..SessionConfig::default()
         };
-        if matches!(plan.traffic, Traffic::Messages { whole: true, .. }) {
+        if live.is_some() || matches!(plan.traffic, Traffic::Messages { whole: true, .. }) {
             config.messages = Some(MessageLimits {
                 longest_sent: DEFAULT_LONGEST_MESSAGE,
                 longest_received: DEFAULT_LONGEST_MESSAGE,
@@ -166,6 +174,7 @@ impl Multi {
             out: VecDeque::new(),
             starved_until_ns: 0,
             fault: None,
+            live,
             due_ns: [None; 2],
         }
     }
@@ -191,6 +200,23 @@ impl Multi {
 
     pub(super) fn stats(&self) -> [SessionStats; 2] {
         [self.sessions[CLIENT].stats(), self.sessions[SERVER].stats()]
+    }
+
+    /// The workload begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if let Some(live) = &mut self.live {
+            live.begin(now);
+        }
+    }
+
+    /// Whether its live stream is over.
+    pub(super) fn is_done(&self) -> bool {
+        self.live.as_ref().is_some_and(|live| live.is_done())
+    }
+
+    /// What has come of its live stream.
+    pub(super) fn live(&self) -> Option<&LiveOutcome> {
+        self.live.as_deref().map(Live::outcome)
     }
 
     /// All paths are dialled at once; the first connection that stands opens the session, the others
@@ -267,14 +293,19 @@ impl Multi {
     /// Application and subflows of one end, until nothing moves.
     fn serve(&mut self, end: usize, source: &mut Source, sink: &mut Sink, net: &mut Net) {
         let now = Instant::from_nanos(net.now_ns());
-        if end == CLIENT {
+        if let Some(live) = &mut self.live {
+            live.receive(end, &mut self.sessions[end], now);
+            live.send(end, &mut self.sessions[end], now);
+        } else if end == CLIENT {
             self.read(source, sink, now);
             self.size_buffer(sink.read(), net);
         } else {
             self.write(source, now);
         }
         while self.feed_subflows(end, net, now) {
-            if end == SERVER {
+            if let Some(live) = &mut self.live {
+                live.send(end, &mut self.sessions[end], now);
+            } else if end == SERVER {
                 self.write(source, now);
             }
         }
@@ -416,12 +447,14 @@ impl Multi {
     /// Offers every subflow of one end what room it has. Returns whether any took something.
     ///
     /// The server is asked whenever a subflow has room: what a kernel's scheduler answers may change
-    /// with every acknowledgement. The client sends only control records, and asks when the session
-    /// says so.
+    /// with every acknowledgement. A client that sends only control records asks when the session says
+    /// so; the player of a live stream has messages, too.
     fn feed_subflows(&mut self, end: usize, net: &mut Net, now: Instant) -> bool {
         let allowed = self.oracles_choice(end, net);
-        let Self { sessions, subflows, paths, scheduler, oracle, by_segment, mss, out, .. } = self;
-        let (mss, by_segment) = (*mss, *by_segment);
+        let Self {
+            sessions, subflows, paths, scheduler, oracle, by_segment, mss, out, live, ..
+        } = self;
+        let (mss, by_segment, has_data) = (*mss, *by_segment, end == SERVER || live.is_some());
         let session = &mut sessions[end];
         while let Some(id) = session.poll_wake() {
             // One may have ended since.
@@ -442,7 +475,7 @@ impl Multi {
         }
         let mut moved = false;
         for subflow in subflows.iter_mut().filter(|subflow| subflow.up[end]) {
-            let spare = end == SERVER && subflow.room[end] > 0;
+            let spare = has_data && subflow.room[end] > 0;
             if !(std::mem::take(&mut subflow.woken[end]) || spare) {
                 continue;
             }
@@ -487,7 +520,8 @@ impl Multi {
 
     pub(super) fn next_ns(&self) -> Option<u64> {
         let paths = self.paths.next().map(Instant::as_nanos);
-        self.due_ns.into_iter().flatten().chain(paths).min()
+        let live = self.live.as_ref().and_then(|live| live.next()).map(Instant::as_nanos);
+        self.due_ns.into_iter().flatten().chain(paths).chain(live).min()
     }
 
     /// Does what is due. Returns whether anything was.
@@ -497,6 +531,9 @@ impl Multi {
         if self.paths.next().is_some_and(|at| at <= now) {
             self.expire_paths(net);
             any = true;
+        }
+        if let Some(live) = &mut self.live {
+            any |= live.handle_timeout(&self.sessions, now);
         }
         for (session, due) in self.sessions.iter_mut().zip(self.due_ns) {
             if due.is_some_and(|at| at <= now.as_nanos()) {

@@ -1,0 +1,190 @@
+//! Live streams of generated content over thin links.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "test code; each binary that includes it uses its own part"
+)]
+
+use std::f64::consts::PI;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weftline_core::rng::Rng;
+use weftline_core::scheduler::{Entry, SchedulerConfig};
+use weftline_core::{Bitrate, ByteCount};
+use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
+use weftline_sim::{FlowPlan, LiveOutcome, LivePlan, PathPlan, Plan, Traffic};
+use weftline_video::evaluate::Concealment;
+use weftline_video::geometry::{FrameSize, Grid};
+use weftline_video::head::SyntheticViewers;
+use weftline_video::live::{ClientSettings, Content, ServerSettings};
+use weftline_video::ows::{Effort, Recency};
+use weftline_video::rd::{GopTable, RdTable, Rung, TileTable};
+
+pub const TILES: usize = 24;
+const QPS: [u8; 7] = [12, 17, 22, 27, 32, 37, 42];
+/// GoPs of the package; a longer stream begins again.
+const PACKAGED: usize = 8;
+/// What the first GoPs find out counts for nothing.
+pub const START: usize = 2;
+
+/// A stream over links, and what happens to them.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The rate of each link.
+    pub kbps: Vec<u64>,
+    /// Without queues.
+    pub rtt_ms: u64,
+    /// In packets; `None` is one bandwidth-delay product.
+    pub queue: Option<u64>,
+    /// Of each packet, on the way to the player.
+    pub loss: f64,
+    /// Links that are gone from one second to another.
+    pub cuts: Vec<(usize, u64, u64)>,
+    pub scheduler: &'static str,
+    pub congestion: &'static str,
+    pub gops: u32,
+    /// What a GoP of all tiles takes at QP 32, bytes.
+    pub bytes_at_32: u64,
+    pub seed: u64,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            kbps: vec![1_200, 800],
+            rtt_ms: 40,
+            queue: Some(100),
+            loss: 0.0,
+            cuts: Vec::new(),
+            scheduler: "fbdt",
+            congestion: "cubic",
+            gops: 22,
+            bytes_at_32: 100_000,
+            seed: 1,
+        }
+    }
+}
+
+impl Case {
+    pub fn run(&self) -> LiveOutcome {
+        weftline_sim::run(self.plan()).unwrap().live.remove(0)
+    }
+
+    pub fn plan(&self) -> Plan {
+        let length = Duration::from_secs(u64::from(self.gops));
+        let settings = ServerSettings {
+            scheme: weftline_video::ows::Entry::find("ows").unwrap(),
+            concealment: Concealment::LastReceived,
+            start: Bitrate::mbps(10),
+            recency: Recency::default(),
+            effort_units: Effort::DEFAULT_UNITS,
+        };
+        let live = LivePlan {
+            content: content(self.seed, self.bytes_at_32, self.gops),
+            settings,
+            player: ClientSettings::default(),
+            head: SyntheticViewers::new(self.seed, "live").trace(0, length).unwrap(),
+            init: 700,
+        };
+        let flow = FlowPlan {
+            name: String::new(),
+            scheduler: Some(Entry::find(self.scheduler).unwrap()),
+            settings: SchedulerConfig::default(),
+            oracle: None,
+            congestion: weftline_congestion::Entry::find(self.congestion).unwrap(),
+            paths: (0..self.kbps.len()).collect(),
+            is_spread: false,
+            traffic: Traffic::Live(Arc::new(live)),
+            start: Duration::ZERO,
+            stop: None,
+        };
+        Plan {
+            paths: (0..self.kbps.len()).map(|index| self.path(index)).collect(),
+            flows: vec![flow],
+            duration: length + Duration::from_secs(20),
+            warmup: Duration::ZERO,
+            seed: self.seed,
+            series: false,
+            measured: 1,
+            packet_bytes: 1500,
+            sender_pacing: false,
+            receive_buffer: 32 << 20,
+            ratio: None,
+            backend: None,
+            gateway: None,
+        }
+    }
+
+    fn path(&self, index: usize) -> PathPlan {
+        let rate = Bitrate::kbps(self.kbps[index]);
+        let bdp = rate.bytes_in(Duration::from_millis(self.rtt_ms)).as_u64().div_ceil(1500);
+        let queue = QueueLimit::Packets(self.queue.unwrap_or(bdp.max(2)));
+        let second = Duration::from_secs(1);
+        let mut steps = vec![(Duration::ZERO, rate)];
+        for &(_, from, until) in self.cuts.iter().filter(|(cut, ..)| *cut == index) {
+            steps.push((second * from as u32, Bitrate::ZERO));
+            steps.push((second * until as u32, rate));
+        }
+        let link = |rate, loss| LinkConfig {
+            rate,
+            delay: Duration::from_micros(self.rtt_ms * 500),
+            jitter: Duration::ZERO,
+            queue,
+            loss,
+        };
+        let trace = RateTrace::from_steps(steps, Duration::from_secs(3_600)).unwrap();
+        let loss = if self.loss > 0.0 { LossModel::Bernoulli(self.loss) } else { LossModel::None };
+        PathPlan {
+            name: format!("path{index}"),
+            down: link(trace.clone(), loss),
+            up: link(trace, LossModel::None),
+            shares: None,
+            congestion: None,
+        }
+    }
+}
+
+/// After what encoders do: bytes halve about every six QPs and distortion doubles about every four;
+/// tiles differ by an order of magnitude.
+fn content(seed: u64, bytes_at_32: u64, gops: u32) -> Arc<Content> {
+    let rng = &mut Rng::stream(seed, "live/content");
+    let grid = Grid::new(6, 4).unwrap();
+    let busy: Vec<f64> = (0..TILES).map(|_| (0.7 * rng.normal_f64()).exp()).collect();
+    let all: f64 = busy.iter().sum();
+    let mut tile = |tile: usize| {
+        let part = grid.solid_angle(tile) / (4.0 * PI);
+        let moves = (0.2 * rng.normal_f64()).exp();
+        let rungs = QPS.map(|qp| {
+            let steps = f64::from(qp) - 32.0;
+            let bytes = bytes_at_32 as f64 * busy[tile] / all * moves * (-steps / 6.0).exp2();
+            let mse = 25.0 * busy[tile].sqrt() * (steps / 4.0).exp2();
+            let bytes = ByteCount::new(bytes as u64 + 700);
+            Rung { qp, bytes, ws_mse: part * mse, mixed_mse: None }
+        });
+        TileTable::new(rungs.to_vec()).unwrap()
+    };
+    let gop = |_| GopTable::new((0..TILES).map(&mut tile).collect()).unwrap();
+    let tables = (0..PACKAGED).map(gop).collect();
+    let table = RdTable::new(6, 4, Duration::from_secs(1), tables).unwrap();
+    let frame = FrameSize::new(1440, 720).unwrap();
+    Arc::new(Content::new(frame, 25, table, None, None, Some(gops)).unwrap())
+}
+
+/// Late tiles after the start, and all that there were.
+pub fn late(outcome: &LiveOutcome) -> (usize, usize) {
+    let counted = || outcome.gops.iter().skip(START);
+    (counted().map(|gop| gop.late).sum(), counted().count() * TILES)
+}
+
+/// Whether each GoP was shown in its turn, and each of its tiles counted once.
+pub fn check(outcome: &LiveOutcome, gops: u32) {
+    assert_eq!(
+        outcome.gops.iter().map(|gop| gop.gop).collect::<Vec<_>>(),
+        (0..gops).collect::<Vec<_>>()
+    );
+    for gop in &outcome.gops {
+        assert_eq!(gop.arrived + gop.late + gop.dropped, TILES, "{gop:?}");
+    }
+}
