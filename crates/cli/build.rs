@@ -17,6 +17,8 @@ fn main() {
         None => version,
     };
     println!("cargo:rustc-env=WEFTLINE_VERSION={version}");
+    let made = git(root, &["show", "--no-patch", "--format=%ct", "HEAD"]);
+    println!("cargo:rustc-env=WEFTLINE_MADE={}", made.unwrap_or_else(|| "0".to_owned()));
     watch(root);
 }
 

@@ -164,6 +164,19 @@ struct ForwardTable {
     ready: Option<usize>,
 }
 
+/// What a client is made of, each part with what is wrong with it.
+pub(crate) struct ClientParts {
+    pub(crate) servers: Vec<ServerAddr>,
+    pub(crate) paths: Vec<Result<PathConfig, Failure>>,
+    /// The files it reads, and what they are.
+    pub(crate) files: Vec<(&'static str, PathBuf)>,
+    /// Where it takes connections.
+    pub(crate) places: Vec<Place>,
+    pub(crate) plaintext: bool,
+    /// All but servers and paths.
+    pub(crate) settings: Result<ClientBuilder, Failure>,
+}
+
 impl ConnectArgs {
     /// The options, completed from the configuration file, and checked.
     fn complete(self) -> Result<Self, Failure> {
@@ -263,17 +276,65 @@ impl ConnectArgs {
                 "no path given; give them like {example}, or --path auto"
             )));
         }
-        let mut builder = Client::builder();
-        for server in &self.server {
-            let server: ServerAddr = server.parse().map_err(Failure::wrong_use)?;
+        let mut builder = self.settings()?;
+        for server in self.servers()? {
             builder = builder.server(server);
         }
-        for path in paths::parse_all(&self.path)? {
-            builder = builder.path(provided(path)?);
+        for path in self.paths() {
+            builder = builder.path(path?);
         }
-        for path in &self.paths {
-            builder = builder.path(provided(path.path()?)?);
+        Ok(builder)
+    }
+
+    fn servers(&self) -> Result<Vec<ServerAddr>, Failure> {
+        self.server.iter().map(|server| server.parse().map_err(Failure::wrong_use)).collect()
+    }
+
+    /// The paths in their order, each checked to be there.
+    fn paths(&self) -> Vec<Result<PathConfig, Failure>> {
+        let parsed = |texts: &[String]| match paths::parse_all(texts) {
+            Ok(paths) => paths.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        let mut named = parsed(&self.path);
+        if named.iter().any(Result::is_err) {
+            // Each for itself: others may be right.
+            named = self.path.iter().flat_map(|text| parsed(std::slice::from_ref(text))).collect();
         }
+        let tables = self.paths.iter().map(PathTable::path);
+        let all = named.into_iter().chain(tables);
+        all.map(|path| path.and_then(provided)).collect()
+    }
+
+    /// What `weftline doctor` looks at, part by part.
+    ///
+    /// # Errors
+    /// When the options do not fit together.
+    pub(crate) fn parts(self) -> Result<ClientParts, Failure> {
+        let all = self.complete()?;
+        let named = [
+            ("token file", &all.token_file),
+            ("authority file", &all.ca),
+            ("certificate", &all.cert),
+            ("key", &all.key),
+            ("users file", &all.socks_users),
+        ];
+        let file = |(what, file): (&'static str, &Option<PathBuf>)| Some((what, file.clone()?));
+        let of_tables = all.forwards.iter().flat_map(|table| [&table.listen, &table.socks]);
+        let places = [&all.listen, &all.socks].into_iter().chain(of_tables);
+        Ok(ClientParts {
+            servers: all.servers()?,
+            paths: all.paths(),
+            files: named.into_iter().filter_map(file).collect(),
+            places: places.flatten().cloned().collect(),
+            plaintext: all.insecure_plaintext,
+            settings: all.settings(),
+        })
+    }
+
+    /// All of the client but its servers and paths.
+    fn settings(&self) -> Result<ClientBuilder, Failure> {
+        let mut builder = Client::builder();
         if let Some(name) = &self.scheduler {
             builder = builder.scheduler(name);
         }

@@ -3,9 +3,10 @@
 use clap::{Command, CommandFactory as _};
 
 use crate::Cli;
+use crate::doctor::OWN_OPTIONS;
 
 /// An example for the long help of each command. The tests hold them to the parser.
-pub(crate) const EXAMPLES: [(&str, &str); 31] = [
+pub(crate) const EXAMPLES: [(&str, &str); 33] = [
     ("serve", "weftline serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token"),
     (
         "connect",
@@ -13,6 +14,15 @@ pub(crate) const EXAMPLES: [(&str, &str); 31] = [
       --token-file token --path wifi=wlan0 lte=wwan0,role=metered --listen 127.0.0.1:8080",
     ),
     ("status", "weftline status --watch"),
+    (
+        "doctor connect",
+        "weftline doctor connect --server server.example:4433 --fingerprint sha256:5ef17016… \\
+      --token-file token --path wifi=wlan0 lte=wwan0",
+    ),
+    (
+        "doctor serve",
+        "weftline doctor serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token",
+    ),
     ("lab list", "weftline lab list"),
     (
         "lab run",
@@ -69,7 +79,18 @@ pub(crate) const EXAMPLES: [(&str, &str); 31] = [
 
 /// The program's commands and options, each command with its example.
 pub(crate) fn program() -> Command {
-    with_examples(Cli::command(), "")
+    let program = Cli::command().mut_subcommand("doctor", |doctor| {
+        ["connect", "serve"].into_iter().fold(doctor, |doctor, daemon| {
+            doctor.mut_subcommand(daemon, |command| {
+                // They stand with the daemon whose they are.
+                command.mut_args(|arg| match OWN_OPTIONS.contains(&arg.get_id().as_str()) {
+                    true => arg,
+                    false => arg.hide(true),
+                })
+            })
+        })
+    });
+    with_examples(program, "")
 }
 
 /// `command`, which is called by the words of `path`, and those below it.

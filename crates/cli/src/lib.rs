@@ -7,7 +7,7 @@ mod congestion;
 mod connect;
 mod cotag;
 mod daemon;
-mod default_routes;
+mod doctor;
 mod failure;
 #[doc(hidden)]
 pub mod fuzz;
@@ -21,6 +21,7 @@ mod output;
 mod paths;
 mod probe;
 mod report;
+mod routes;
 mod run_args;
 mod secrets;
 mod serve;
@@ -55,6 +56,9 @@ enum Command {
     Connect(Box<connect::ConnectArgs>),
     /// Show what a running daemon does: its connections, and each one's paths
     Status(status::StatusArgs),
+    /// Check a client or a server that does not work, and say what to do
+    #[command(subcommand)]
+    Doctor(doctor::DoctorCommand),
     /// Run schemes and programs over emulated links on the real kernel (needs root)
     #[command(subcommand)]
     Lab(lab::LabCommand),
@@ -116,6 +120,7 @@ fn obey(command: Command) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(*args),
         Command::Connect(args) => connect::run(*args),
         Command::Status(args) => status::run(&args),
+        Command::Doctor(command) => doctor::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Cotag(command) => cotag::run(command),

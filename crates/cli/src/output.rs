@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::Failure;
 
@@ -20,9 +21,19 @@ pub(crate) fn tell(line: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "weftline: {line}");
 }
 
+/// Whether warnings are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on warns of nothing.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
 /// Warns on standard error.
 pub(crate) fn warn(what: impl fmt::Display) {
-    tell(format_args!("warning: {what}"));
+    if !QUIET.load(Ordering::Relaxed) {
+        tell(format_args!("warning: {what}"));
+    }
 }
 
 /// Lines of two columns, the second aligned.

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use weftline::{Bind, PathConfig, Role};
 use weftline_core::{Bitrate, RateCap};
 
-use crate::default_routes;
 use crate::failure::Failure;
+use crate::routes;
 
 /// A path as a table of a configuration file.
 #[derive(Clone, Debug, Deserialize)]
@@ -44,7 +44,7 @@ pub(crate) fn parse_all(texts: &[String]) -> Result<Vec<PathConfig>, Failure> {
     let named = texts.iter().filter(|text| *text != AUTO);
     let mut paths = named.map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     if paths.len() < texts.len() {
-        add_interfaces(&mut paths, default_routes::interfaces());
+        add_interfaces(&mut paths, routes::interfaces());
     }
     if paths.is_empty() && !texts.is_empty() {
         let message = "no interface has a default route for --path auto; name the paths, such as \

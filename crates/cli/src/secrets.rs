@@ -63,14 +63,19 @@ fn read_text(file: &Path) -> io::Result<String> {
 
 /// Says on standard error that a secret is none.
 pub(crate) fn warn_if_others_can_read(file: &Path) {
-    // systemd lets one user read its credentials by an access list, which looks like a group here.
-    if std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|dir| file.starts_with(dir)) {
-        return;
-    }
-    if std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o044 != 0) {
+    if others_can_read(file) {
         let file = file.display();
         output::warn(format_args!("others can read the secret in {file}; chmod 600 {file}"));
     }
+}
+
+/// Whether a secret in `file` is none.
+pub(crate) fn others_can_read(file: &Path) -> bool {
+    // systemd lets one user read its credentials by an access list, which looks like a group here.
+    if std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|dir| file.starts_with(dir)) {
+        return false;
+    }
+    std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o044 != 0)
 }
 
 /// Lets the process have as many sockets as the system permits: the usual 1,024 are soon used up,

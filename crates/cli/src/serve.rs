@@ -119,6 +119,28 @@ pub(crate) struct ServeArgs {
     config: Option<PathBuf>,
 }
 
+/// What a server is made of, each part with what is wrong with it.
+pub(crate) struct ServerParts {
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) target: Target,
+    /// The files it reads, and what they are.
+    pub(crate) files: Vec<(&'static str, PathBuf)>,
+    pub(crate) identity: Kept,
+    pub(crate) client_ca: Option<PathBuf>,
+    pub(crate) token_file: Option<PathBuf>,
+    /// What came of the congestion controls named.
+    pub(crate) congestion: Vec<Result<(), Failure>>,
+}
+
+/// Where a server's certificate and key are.
+pub(crate) enum Kept {
+    /// It speaks plaintext.
+    Nothing,
+    Files(PathBuf, PathBuf),
+    /// In a directory, where it makes them at first start.
+    In(PathBuf),
+}
+
 impl ServeArgs {
     /// The options, completed from the configuration file, and checked.
     fn complete(self) -> Result<Self, Failure> {
@@ -208,6 +230,36 @@ impl ServeArgs {
         tls(files, self.state_dir.as_deref(), self.client_ca.as_deref())
     }
 
+    /// What `weftline doctor` looks at, part by part.
+    ///
+    /// # Errors
+    /// When the options do not fit together.
+    pub(crate) fn parts(self) -> Result<ServerParts, Failure> {
+        let all = self.complete()?;
+        let named = [
+            ("token file", &all.token_file),
+            ("authority file", &all.client_ca),
+            ("certificate", &all.cert),
+            ("key", &all.key),
+        ];
+        let file = |(what, file): (&'static str, &Option<PathBuf>)| Some((what, file.clone()?));
+        let allowed = all.allow_congestion.as_deref().map(allowed_congestion).transpose();
+        let wanted = all.congestion.iter().map(|name| congestion::provide(name));
+        Ok(ServerParts {
+            target: all.target()?,
+            files: named.into_iter().filter_map(file).collect(),
+            listen: all.listen,
+            identity: match (all.insecure_plaintext, all.cert, all.key) {
+                (true, ..) => Kept::Nothing,
+                (false, Some(cert), Some(key)) => Kept::Files(cert, key),
+                (false, ..) => Kept::In(identity_dir(all.state_dir.as_deref())?),
+            },
+            client_ca: all.client_ca,
+            token_file: all.token_file,
+            congestion: wanted.map(|name| name.map(drop)).chain([allowed.map(drop)]).collect(),
+        })
+    }
+
     /// All but the addresses, and what to say of the certificate.
     fn builder(&self) -> Result<(ServerBuilder, String), Failure> {
         let security = self.security()?;
@@ -279,17 +331,19 @@ pub(crate) fn tls(
             secrets::warn_if_others_can_read(key);
             identity
         }
-        (None, None) => match state_dir {
-            Some(dir) => Identity::from_state_dir(dir)?,
-            None => {
-                let dir = weftline::default_state_dir();
-                let dir = dir.map_err(|error| Failure::wrong_use(format!("{error} (--state-dir)")));
-                Identity::from_state_dir(&dir?)?
-            }
-        },
+        (None, None) => Identity::from_state_dir(&identity_dir(state_dir)?)?,
         _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
     };
     Ok(ServerSecurity::Tls(ServerTls::new(&identity, client_ca)?))
+}
+
+/// Where the self-made certificate is kept.
+fn identity_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    match given {
+        Some(dir) => Ok(dir.to_owned()),
+        None => weftline::default_state_dir()
+            .map_err(|error| Failure::wrong_use(format!("{error} (--state-dir)"))),
+    }
 }
 
 /// The kernel's names of the congestion controls that clients may choose.

@@ -35,6 +35,18 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// By the clock of this machine, the peer's certificate is not valid yet, or no longer.
+    #[error(
+        "{peer} has a certificate that {} by the clock of this machine: set the clock, or renew the \
+         certificate",
+        if *is_early { "is not valid yet" } else { "has expired" }
+    )]
+    CertificateDates {
+        /// The other end.
+        peer: SocketAddr,
+        /// Whether its validity begins later, rather than being over.
+        is_early: bool,
+    },
     /// The peer closed the subflow in the middle of the handshake.
     #[error("{peer} closed the connection during the handshake")]
     ClosedInHandshake {

@@ -85,6 +85,7 @@ mod paths;
 mod policy;
 mod race;
 mod random;
+mod reach;
 mod server;
 mod settings;
 mod shared;
@@ -112,6 +113,7 @@ pub use forward::{Forwarder, LocalService, Relayed, SocksUsers, Target, relay, s
 pub use limits::Limits;
 pub use memory::MemoryBudget;
 pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};
+pub use reach::{LinkState, Reach, check_listen, reach};
 pub use server::{Server, ServerBuilder, ServerControl};
 pub use settings::PathConfig;
 pub use stats::{ProcessStats, process_stats, refusals};

@@ -38,11 +38,11 @@ struct Entry {
 
 /// What there is at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Links(Vec<Entry>);
+pub(crate) struct Links(Vec<Entry>);
 
 impl Links {
     /// Asks the system.
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let all = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
         Self(
             all.map(|interface| Entry {
@@ -64,6 +64,24 @@ impl Links {
             };
             fits && entry.address == local && entry.running
         })
+    }
+
+    /// Whether an interface that `bind` stands for is up; `None` if it stands for no address here.
+    pub(crate) fn any_running(&self, bind: &Bind) -> Option<bool> {
+        let fits = |entry: &&Entry| match bind {
+            Bind::Any => true,
+            Bind::Interface(name) => entry.interface == *name,
+            Bind::Address(address) => entry.address == *address,
+        };
+        let mut found = self.0.iter().filter(fits).map(|entry| entry.running).peekable();
+        found.peek()?;
+        Some(found.any(|running| running))
+    }
+
+    /// The interface that has `address`.
+    pub(crate) fn interface_of(&self, address: IpAddr) -> Option<String> {
+        let found = self.0.iter().find(|entry| entry.address == address);
+        found.map(|entry| entry.interface.clone())
     }
 }
 

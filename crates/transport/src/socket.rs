@@ -124,23 +124,39 @@ pub(crate) async fn connect_any(
 /// # Errors
 /// [`Error::PortInUse`] and [`Error::Listen`], naming the address.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    let socket = bind_listener(address)?;
     let listen = || {
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    };
+    listen().map_err(|source| not_listening(address, source))
+}
+
+/// A socket on `address` that does not listen yet.
+///
+/// # Errors
+/// As for [`listen`].
+pub(crate) fn bind_listener(address: SocketAddr) -> Result<Socket, Error> {
+    let bind = || {
         let socket = new_socket(address)?;
         socket.set_reuse_address(true)?;
         if address.is_ipv6() && !address.ip().is_unspecified() {
             socket.set_only_v6(true)?;
         }
         socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        TcpListener::from_std(socket.into())
+        Ok(socket)
     };
-    listen().map_err(|source: io::Error| match source.kind() {
+    bind().map_err(|source| not_listening(address, source))
+}
+
+fn not_listening(address: SocketAddr, source: io::Error) -> Error {
+    match source.kind() {
         io::ErrorKind::AddrInUse => Error::PortInUse { address },
         io::ErrorKind::AddrNotAvailable => {
             Error::UnknownAddress { address: address.ip(), known: addresses() }
         }
         _ => Error::Listen { address, source },
-    })
+    }
 }
 
 /// A listener that somebody else has made.

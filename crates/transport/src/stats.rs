@@ -83,7 +83,10 @@ fn reason(error: &Error) -> &'static str {
         Error::GivenUp { .. } => "flood",
         Error::HandshakeTimeout { .. } => "timeout",
         Error::OtherProtocol { .. } | Error::Protocol { .. } => "protocol",
-        Error::PlaintextClient { .. } | Error::Tls { .. } | Error::TlsClient { .. } => "tls",
+        Error::CertificateDates { .. }
+        | Error::PlaintextClient { .. }
+        | Error::Tls { .. }
+        | Error::TlsClient { .. } => "tls",
         _ => "other",
     }
 }

@@ -263,6 +263,17 @@ impl Identity {
         Self::from_files(&path, &path)
     }
 
+    /// The one kept in the directory `state_dir`, if there is one: nothing is made.
+    ///
+    /// # Errors
+    /// When it cannot be read, or holds no certificate and key.
+    pub fn kept_in(state_dir: &Path) -> Result<Option<Self>, Error> {
+        let path = state_dir.join(IDENTITY_FILE);
+        let there = path.try_exists();
+        let there = there.map_err(|error| certificate(&path, error))?;
+        there.then(|| Self::from_files(&path, &path)).transpose()
+    }
+
     /// The fingerprint of the first certificate.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.chain[0])
@@ -357,6 +368,12 @@ pub(crate) fn handshake_error(peer: SocketAddr, error: &io::Error) -> Error {
                 None => Error::Tls { peer, reason: inner.to_string() },
             }
         }
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
+        )) => Error::CertificateDates { peer, is_early: true },
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        )) => Error::CertificateDates { peer, is_early: false },
         Some(other) => Error::Tls { peer, reason: other.to_string() },
     }
 }

@@ -6,6 +6,7 @@
     reason = "test code; each test binary uses its own part"
 )]
 
+pub mod pair;
 pub mod vr;
 
 use std::fs::File;

@@ -1,27 +1,16 @@
-//! Two machines for the documents: a client with two links, `wlan0` and `wwan0`, and a server that
-//! both lead to, each a network namespace of its own. They share a directory.
+//! Two machines for the documents, a client and a server. They share a directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use weftline_lab::netns::Netns;
-
 use crate::common::Daemon;
+use crate::common::pair::{Pair, SERVER};
 use crate::shell;
-
-/// The server's address, which both links lead to, as the documents have it.
-const SERVER: &str = "203.0.113.5";
-/// Each link's interface, the client's address on it, the server's, and the metric of its route.
-const LINKS: [(&str, &str, &str, &str); 2] = [
-    ("wlan0", "192.168.1.20/24", "192.168.1.1/24", "600"),
-    ("wwan0", "10.64.3.9/30", "10.64.3.10/30", "700"),
-];
 
 pub(crate) struct Machines {
     directory: PathBuf,
-    client: Netns,
-    server: Netns,
+    pair: Pair,
     /// Daemons and other servers; killed with us.
     running: Vec<Daemon>,
     /// Commands in the background that are to end well.
@@ -33,11 +22,9 @@ pub(crate) struct Machines {
 impl Machines {
     /// Sets both up; their programs run in `directory`.
     pub(crate) fn set_up(directory: &Path) -> Self {
-        let (client, server) = (Netns::create().unwrap(), Netns::create().unwrap());
         let machines = Self {
             directory: directory.to_owned(),
-            client,
-            server,
+            pair: Pair::set_up(),
             running: Vec::new(),
             ending: Vec::new(),
             fingerprint: None,
@@ -47,40 +34,7 @@ impl Machines {
             format!("127.0.0.1 localhost\n{SERVER} server.example\n"),
         )
         .unwrap();
-        // A process in the server's namespace, by which `ip` finds it.
-        let mut there = machines.server.command("cat").stdin(Stdio::piped()).spawn().unwrap();
-        for (link, near, far, metric) in LINKS {
-            let gateway = far.split('/').next().unwrap();
-            let id = there.id();
-            machines
-                .ip("client", &format!("link add {link} type veth peer name {link} netns {id}"));
-            machines.ip("client", &format!("addr add {near} dev {link}"));
-            machines.ip("client", &format!("link set {link} up"));
-            machines.ip("server", &format!("addr add {far} dev {link}"));
-            machines.ip("server", &format!("link set {link} up"));
-            let route = format!("route add default via {gateway} dev {link} metric {metric}");
-            machines.ip("client", &route);
-        }
-        for machine in ["client", "server"] {
-            machines.ip(machine, "link set lo up");
-        }
-        machines.ip("server", &format!("addr add {SERVER}/32 dev lo"));
-        there.kill().unwrap();
-        there.wait().unwrap();
         machines
-    }
-
-    fn ip(&self, machine: &str, args: &str) {
-        let output = self.namespace(machine).command("ip").args(args.split(' ')).output().unwrap();
-        assert!(output.status.success(), "ip {args}: {output:?}");
-    }
-
-    fn namespace(&self, machine: &str) -> &Netns {
-        match machine {
-            "client" => &self.client,
-            "server" => &self.server,
-            _ => panic!("'{machine}' is no machine; there are client and server"),
-        }
     }
 
     /// Runs a command there. A daemon goes on, and so does what is in the background and shows
@@ -144,7 +98,7 @@ impl Machines {
     /// The command in a shell of the machine, which has an `/etc/hosts` of its own.
     fn command(&self, machine: &str, text: &str) -> Command {
         let own_hosts = "mount --bind hosts /etc/hosts && exec bash -euc \"$1\"";
-        let mut command = self.namespace(machine).command("unshare");
+        let mut command = self.pair.namespace(machine).command("unshare");
         command.args(["--mount", "bash", "-euc", own_hosts, "bash", text]);
         command.current_dir(&self.directory).stdin(Stdio::null());
         crate::environment(&mut command, &self.directory.join(machine));

@@ -1,0 +1,173 @@
+//! Looks at a client: dials the server on each path as `weftline connect` does.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use weftline::{ClientBuilder, Error, LinkState, PathConfig, Reach, ServerAddr};
+
+use super::finding::{Check, Finding, Findings};
+use super::verdict::{self, Place};
+use super::{machine, ports};
+use crate::connect::ClientParts;
+use crate::failure::Failure;
+use crate::ops::sockets;
+use crate::routes;
+
+/// How long packets of full size may take to arrive: lost ones are sent again after 0.2 s, 0.4 s, …
+/// (RFC 6298), so that loss alone is not taken for a path that drops them all.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// All that can be found.
+pub(super) async fn examine(parts: ClientParts) -> Findings {
+    let mut findings = Findings::default();
+    findings.extend(machine::clock());
+    findings.extend(machine::files(&parts.files));
+    findings.extend(machine::congestion());
+    for place in &parts.places {
+        if let sockets::Place::Address(address) = place {
+            findings.add(ports::look(*address));
+        }
+    }
+    if parts.plaintext {
+        findings.add(verdict::plaintext());
+    }
+    let paths = good_paths(parts.paths, &mut findings);
+    let servers = match_servers(&parts.servers, paths.len(), &mut findings);
+    let settings = match parts.settings {
+        Ok(settings) => settings,
+        Err(failure) => {
+            findings.add(configuration(&failure));
+            return findings;
+        }
+    };
+    let seen = dial_all(settings, paths, servers).await;
+    let any = seen.iter().any(|seen| seen.dialled.is_ok());
+    for seen in seen {
+        findings.extend(seen.judge(any));
+    }
+    findings
+}
+
+/// Those paths that are there; what is wrong with the others.
+fn good_paths(paths: Vec<Result<PathConfig, Failure>>, findings: &mut Findings) -> Vec<PathConfig> {
+    if paths.len() == 1 {
+        let found = "there is one path only, nothing to add it to";
+        let remedy = "give a --path for each interface, or --path auto";
+        findings.add(Finding::warning(Check::Path, "paths", found, remedy));
+    }
+    if paths.is_empty() {
+        let remedy = "give them like --path wifi=wlan0 lte=wwan0, or --path auto";
+        findings.add(Finding::error(Check::Path, "paths", "no path is given", remedy));
+    }
+    let mut good = Vec::new();
+    for path in paths {
+        match path {
+            Ok(path) => good.push(path),
+            Err(failure) => {
+                let remedy = "see 'ip address' for what is there; it may have to be set up or named \
+                              in another way";
+                findings.add(Finding::error(Check::Link, "paths", failure, remedy));
+            }
+        }
+    }
+    good
+}
+
+/// A server for each path.
+fn match_servers(servers: &[ServerAddr], paths: usize, findings: &mut Findings) -> Vec<ServerAddr> {
+    match servers {
+        [] => {
+            let remedy = "give --server HOST:PORT";
+            let finding =
+                Finding::error(Check::Configuration, "server", "no server is given", remedy);
+            findings.add(finding);
+            Vec::new()
+        }
+        [one] => vec![one.clone(); paths],
+        many => many.to_vec(),
+    }
+}
+
+fn configuration(failure: &Failure) -> Finding {
+    let remedy = "correct that option, or its line in the file";
+    Finding::error(Check::Configuration, "options", failure, remedy)
+}
+
+/// What was seen on a path.
+struct Seen {
+    path: PathConfig,
+    server: ServerAddr,
+    dialled: Result<(), Error>,
+    reach: Option<Result<Reach, Error>>,
+}
+
+/// Dials on all paths at once; a path that cannot be reached takes some seconds.
+async fn dial_all(
+    settings: ClientBuilder,
+    paths: Vec<PathConfig>,
+    servers: Vec<ServerAddr>,
+) -> Vec<Seen> {
+    let mut dials = JoinSet::new();
+    for (index, (path, server)) in paths.into_iter().zip(servers).enumerate() {
+        let settings = settings.clone();
+        dials.spawn(async move { (index, dial(settings, path, server).await) });
+    }
+    let mut seen = dials.join_all().await;
+    seen.sort_by_key(|(index, _)| *index);
+    seen.into_iter().map(|(_, seen)| seen).collect()
+}
+
+async fn dial(settings: ClientBuilder, path: PathConfig, server: ServerAddr) -> Seen {
+    let client = settings.server(server.clone()).path(path.clone()).build();
+    let dialled = match client {
+        Ok(client) => client.connect().await.map(drop),
+        Err(error) => Err(error),
+    };
+    let reaches = matches!(&dialled, Ok(()) | Err(Error::HandshakeTimeout { .. }));
+    let reach = match reaches {
+        true => Some(weftline::reach(&path.bind, &server, PATIENCE).await),
+        false => None,
+    };
+    Seen { path, server, dialled, reach }
+}
+
+impl Seen {
+    /// What it means, if `others_reach` the server on their paths.
+    fn judge(self, others_reach: bool) -> Vec<Finding> {
+        let interface = self.path.bind.interface();
+        let place = Place {
+            path: self.path.name.clone(),
+            link: self.path.bind.link(),
+            leads: leads(&self.path, &self.dialled, interface.as_deref()),
+            is_strict: interface.as_deref().is_some_and(machine::filters_strictly),
+            interface,
+            server: self.server.to_string(),
+            others_reach,
+        };
+        let mtu = match &self.reach {
+            Some(Ok(reach)) => place.mtu(reach),
+            Some(Err(_)) | None => None,
+        };
+        match (self.dialled, mtu) {
+            (Ok(()), mtu) => {
+                let up = place.up(self.reach.and_then(Result::ok).as_ref());
+                [up].into_iter().chain(mtu).collect()
+            }
+            (Err(_), Some(mtu)) => vec![mtu],
+            (Err(error), None) => vec![place.failed(error)],
+        }
+    }
+}
+
+/// Whether the routing table leads to the server through the path's interface, if that could be why
+/// it was not reached.
+fn leads(path: &PathConfig, dialled: &Result<(), Error>, interface: Option<&str>) -> bool {
+    match (dialled, &path.bind, interface) {
+        (Err(Error::Unreachable { server, .. }), weftline::Bind::Interface(_), Some(interface))
+            if path.bind.link() == LinkState::Up =>
+        {
+            routes::leads(interface, server.ip())
+        }
+        _ => true,
+    }
+}

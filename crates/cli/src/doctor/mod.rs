@@ -1,0 +1,80 @@
+//! `weftline doctor`: whether a client or a server that is set up so can work on this machine, and
+//! what to do where it cannot.
+//!
+//! `client.rs`, `server.rs` and `machine.rs` look; `verdict.rs`, `firewall.rs` and `ports.rs` judge
+//! what was seen, without looking at anything themselves.
+
+mod client;
+mod finding;
+mod firewall;
+mod machine;
+mod ports;
+mod server;
+mod verdict;
+
+use clap::{Args, Subcommand};
+
+use crate::connect::ConnectArgs;
+use crate::daemon::runtime;
+use crate::failure::Failure;
+use crate::output;
+use crate::serve::ServeArgs;
+use finding::Level;
+
+/// Whom to look at.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DoctorCommand {
+    /// Check a client, with the options of `weftline connect`
+    Connect(Box<Client>),
+    /// Check a server, with the options of `weftline serve`
+    Serve(Box<Server>),
+}
+
+/// Options of `doctor connect`.
+#[derive(Debug, Args)]
+pub(crate) struct Client {
+    /// One JSON object on standard output and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+/// Options of `doctor serve`.
+#[derive(Debug, Args)]
+pub(crate) struct Server {
+    /// One JSON object on standard output and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// The options that are the doctor's own; all others have their description elsewhere.
+pub(crate) const OWN_OPTIONS: [&str; 2] = ["json", "config"];
+
+/// Looks, and shows what was found. Fails if anything is wrong.
+pub(crate) fn run(command: DoctorCommand) -> Result<(), Failure> {
+    // What others warn of is among the findings.
+    output::be_quiet();
+    let runtime = runtime()?;
+    let (of, json, findings) = match command {
+        DoctorCommand::Connect(args) => {
+            let parts = args.connect.parts()?;
+            ("connect", args.json, runtime.block_on(client::examine(parts)))
+        }
+        DoctorCommand::Serve(args) => {
+            let parts = args.serve.parts()?;
+            ("serve", args.json, runtime.block_on(server::examine(parts)))
+        }
+    };
+    crate::daemon::end(runtime);
+    output::print(&if json { findings.json(of) } else { findings.text() })?;
+    match findings.count(Level::Error) {
+        0 => Ok(()),
+        1 => Err(Failure::failed("1 thing is wrong; do what stands below it, then ask again")),
+        n => Err(Failure::failed(format!(
+            "{n} things are wrong; do what stands below the first, then ask again"
+        ))),
+    }
+}

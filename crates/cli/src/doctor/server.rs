@@ -1,0 +1,116 @@
+//! Looks at a server: what it reads, where it listens, and where it forwards to.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::Access;
+use weftline::{Identity, ServerTls, Target};
+
+use super::finding::{Check, Finding, Findings};
+use super::{firewall, machine, ports, verdict};
+use crate::secrets;
+use crate::serve::{Kept, ServerParts};
+
+/// How long the service behind the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// All that can be found.
+pub(super) async fn examine(parts: ServerParts) -> Findings {
+    let mut findings = Findings::default();
+    findings.extend(machine::clock());
+    findings.extend(machine::files(&parts.files));
+    findings.extend(machine::congestion());
+    for named in parts.congestion {
+        if let Err(failure) = named {
+            let remedy = "load it ('modprobe'), or leave it out";
+            findings.add(Finding::error(Check::Congestion, "congestion control", failure, remedy));
+        }
+    }
+    if parts.listen.is_empty() {
+        let (found, remedy) =
+            ("no address is given", "give --listen 0.0.0.0:4433, or a socket unit");
+        findings.add(Finding::warning(Check::Configuration, "listen", found, remedy));
+    }
+    for address in &parts.listen {
+        findings.add(ports::look(*address));
+        if !address.ip().is_loopback() {
+            findings.extend(firewall::look(address.port()));
+        }
+    }
+    findings.extend(parts.token_file.as_deref().and_then(tokens));
+    findings.add(identity(&parts.identity, parts.client_ca.as_deref()));
+    if let Target::Fixed(target) = &parts.target {
+        findings.add(forward(&target.to_string()).await);
+    }
+    findings
+}
+
+/// The secrets of the clients; what cannot be opened was told of with the other files.
+fn tokens(file: &Path) -> Option<Finding> {
+    std::fs::File::open(file).ok()?;
+    Some(match secrets::tokens(file) {
+        Ok(tokens) => {
+            let clients = if tokens.len() == 1 { "client" } else { "clients" };
+            let found = format!("{} has secrets of {} {clients}", file.display(), tokens.len());
+            Finding::ok(Check::Token, "token file", found)
+        }
+        Err(failure) => {
+            let remedy = "a secret has 16 characters or more, one a line: 'openssl rand -hex 16'";
+            Finding::error(Check::Token, "token file", failure, remedy)
+        }
+    })
+}
+
+/// What the server shows its clients.
+fn identity(kept: &Kept, client_ca: Option<&Path>) -> Finding {
+    let subject = "certificate";
+    let loaded = match kept {
+        Kept::Nothing => return verdict::plaintext(),
+        Kept::Files(cert, key) => Identity::from_files(cert, key).map(Some),
+        Kept::In(dir) => Identity::kept_in(dir),
+    };
+    let tls = |identity: Identity| ServerTls::new(&identity, client_ca);
+    match (loaded.and_then(|identity| identity.map(tls).transpose()), kept) {
+        (Ok(Some(tls)), _) => {
+            let found = format!("clients pin --fingerprint {}", tls.fingerprint());
+            Finding::ok(Check::Certificate, subject, found)
+        }
+        (Ok(None), Kept::In(dir)) if can_be_made(dir) => {
+            let found = format!("it will be made at first start, in {}", dir.display());
+            Finding::ok(Check::Certificate, subject, found)
+        }
+        (Ok(None), Kept::In(dir)) => {
+            let found =
+                format!("there is none, and this user cannot make one in {}", dir.display());
+            let remedy = "run as the owner of that directory, or give another --state-dir";
+            Finding::error(Check::Permission, subject, found, remedy)
+        }
+        (Ok(None), _) => unreachable!("files are read or they are an error"),
+        (Err(error), _) => {
+            let remedy = "give --cert the chain and --key its key, both PEM; or leave both out";
+            Finding::error(Check::Certificate, subject, error, remedy)
+        }
+    }
+}
+
+/// Whether files can be made in `dir`, or in what is there of it.
+fn can_be_made(dir: &Path) -> bool {
+    let there = dir.ancestors().find(|part| part.exists());
+    there.is_some_and(|part| rustix::fs::access(part, Access::WRITE_OK | Access::EXEC_OK).is_ok())
+}
+
+/// Whether the service behind the server answers.
+async fn forward(target: &str) -> Finding {
+    let subject = format!("forward {target}");
+    let connecting = tokio::net::TcpStream::connect(target);
+    let connected = tokio::time::timeout(PATIENCE, connecting).await;
+    match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+        Ok(_) => Finding::ok(Check::Forward, subject, "the service answers"),
+        Err(error) => {
+            let remedy =
+                "start the service, or correct --forward; clients are turned away until then";
+            Finding::error(Check::Forward, subject, error, remedy)
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! What it means how dialling went on a path.
+
+use std::io;
+use std::time::Duration;
+
+use weftline::{Error, LinkState, Reach, refusal};
+use weftline_core::session::SessionError;
+use weftline_core::wire::WireError;
+
+use super::finding::{Check, Finding};
+use crate::failure::Failure;
+
+/// The least that every link of IPv6 carries in a packet (RFC 8200 §5), bytes: with less, TCP works
+/// and pays more for headers, and tunnels and IPv6 do not.
+const LEAST_PACKET: u32 = 1280;
+
+/// A path, and what is known around it.
+pub(super) struct Place {
+    pub(super) path: String,
+    pub(super) interface: Option<String>,
+    pub(super) link: LinkState,
+    /// Whether the routing table leads to the server through the interface.
+    pub(super) leads: bool,
+    /// Whether the kernel drops what does not come in where it would go out.
+    pub(super) is_strict: bool,
+    pub(super) server: String,
+    /// Whether the server is reached on any path.
+    pub(super) others_reach: bool,
+}
+
+/// What plaintext means.
+pub(super) fn plaintext() -> Finding {
+    let found =
+        "no encryption and no authentication: anybody on the way can read and change the data";
+    let remedy = "for anything but measurements leave out --insecure-plaintext at both ends";
+    Finding::warning(Check::Tls, "security", found, remedy)
+}
+
+impl Place {
+    fn subject(&self) -> String {
+        format!("path {}", self.path)
+    }
+
+    fn through(&self) -> &str {
+        self.interface.as_deref().unwrap_or("this machine's default route")
+    }
+
+    /// The server has let the client in.
+    pub(super) fn up(&self, reach: Option<&Reach>) -> Finding {
+        let (server, through) = (&self.server, self.through());
+        let mut found = format!("{server} accepts this client through {through}");
+        if let Some(reach) = reach {
+            let (rtt, packet) = (in_ms(reach.rtt), reach.packet);
+            found += &format!(", round trip {rtt}, packets of {packet} bytes");
+        }
+        Finding::ok(Check::Path, self.subject(), found)
+    }
+
+    /// What is wrong with the size of packets, if anything is.
+    pub(super) fn mtu(&self, reach: &Reach) -> Option<Finding> {
+        let (packet, through) = (reach.packet, self.through());
+        if !reach.full_size {
+            let found = format!(
+                "packets of {packet} bytes do not arrive, and nobody on the way says so; small ones do"
+            );
+            let ip = reach.server.ip();
+            let remedy = format!(
+                "find the largest that passes with 'ping -M do -s 1200 {ip}' (28 bytes are headers) \
+                 and set it: 'ip link set dev {through} mtu 1228'"
+            );
+            return Some(Finding::error(Check::Mtu, self.subject(), found, remedy));
+        }
+        if packet >= LEAST_PACKET {
+            return None;
+        }
+        let found = format!("packets have {packet} bytes at most; 1500 is usual");
+        let remedy = format!(
+            "look at the MTU of {through}, of the server's interface ('ip link'), and of tunnels on \
+             the way"
+        );
+        Some(Finding::warning(Check::Mtu, self.subject(), found, remedy))
+    }
+
+    /// The server was not reached, or has not let the client in.
+    pub(super) fn failed(&self, error: Error) -> Finding {
+        let (check, remedy) = match &error {
+            Error::Unreachable { source, .. } => self.unreachable(source),
+            other => self.cause(other),
+        };
+        // What the server says it says on every path alike.
+        let of_server = matches!(
+            check,
+            Check::Certificate
+                | Check::Clock
+                | Check::Limits
+                | Check::Name
+                | Check::Port
+                | Check::Tls
+                | Check::Token
+                | Check::Version
+        );
+        let subject = match of_server {
+            true => format!("server {}", self.server),
+            false => self.subject(),
+        };
+        let found = match &error {
+            // The path is not the cause.
+            Error::Unreachable { source, .. } if of_server => {
+                format!("refuses connections: {source}")
+            }
+            _ => Failure::from(error).to_string(),
+        };
+        Finding::error(check, subject, found, remedy)
+    }
+
+    fn unreachable(&self, source: &io::Error) -> (Check, String) {
+        let through = self.through();
+        let server = &self.server;
+        match (self.link, self.leads, source.kind()) {
+            (LinkState::Down, ..) => (
+                Check::Link,
+                format!("{through} is down or has no carrier: connect it, or 'ip link set {through} up'"),
+            ),
+            (LinkState::NoAddress, ..) => (
+                Check::Link,
+                format!("{through} has no address: wait for DHCP, or 'ip address add … dev {through}'"),
+            ),
+            (_, _, io::ErrorKind::ConnectionRefused) => (Check::Port, nobody_listens(server)),
+            (_, false, _) | (_, _, io::ErrorKind::NetworkUnreachable) => (
+                Check::Route,
+                format!(
+                    "no route leads there through {through}: 'ip route add default via GATEWAY dev \
+                     {through} metric 700', or let DHCP set one"
+                ),
+            ),
+            (_, _, io::ErrorKind::PermissionDenied) => (
+                Check::Blocked,
+                "this machine refuses to send it: look at 'nft list ruleset' (chain output) and for \
+                 routes that prohibit ('ip route', 'ip rule')"
+                    .to_owned(),
+            ),
+            _ => (Check::Blocked, self.nothing_comes()),
+        }
+    }
+
+    fn nothing_comes(&self) -> String {
+        let through = self.through();
+        if self.others_reach && self.is_strict {
+            return format!(
+                "the server answers on another path. This kernel may drop the answers: 'sysctl -w \
+                 net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{through}.rp_filter=2'; else a firewall \
+                 blocks this link"
+            );
+        }
+        if self.others_reach {
+            return format!(
+                "the server answers on another path: something blocks this one. Try 'ping -I \
+                 {through}' to the server; look for a firewall, a captive portal, or an operator that \
+                 blocks the port"
+            );
+        }
+        "no path reaches the server: is its address right, does it run, and do its firewall and its \
+         router let the TCP port in? 'weftline doctor serve' there says more"
+            .to_owned()
+    }
+
+    fn cause(&self, error: &Error) -> (Check, String) {
+        let (check, remedy) = match error {
+            Error::Resolve { name, .. } => {
+                return (Check::Name, format!("check the spelling, and 'getent hosts {name}'"));
+            }
+            Error::UnknownInterface { .. } | Error::UnknownAddress { .. } => {
+                (Check::Link, "name one that is there, see 'ip address'")
+            }
+            Error::NoInterfaceAddress { .. } => (
+                Check::Permission,
+                "give the interface an address of that family, or the program CAP_NET_RAW ('setcap \
+                 cap_net_raw+ep', AmbientCapabilities= in a unit)",
+            ),
+            Error::CongestionNotPermitted { .. } => (
+                Check::Permission,
+                "run as root, or allow it with 'sysctl net.ipv4.tcp_allowed_congestion_control'",
+            ),
+            Error::UnknownCongestion { name, .. } => {
+                return (Check::Congestion, format!("'modprobe tcp_{name}', or choose another"));
+            }
+            Error::PeerNotTls { .. } | Error::OtherProtocol { .. } => {
+                return (Check::Port, nobody_listens(&self.server));
+            }
+            Error::WantsTls { .. } => {
+                (Check::Tls, "leave out --insecure-plaintext here, or give it to the server, too")
+            }
+            Error::WrongFingerprint { .. } => (
+                Check::Certificate,
+                "if the server was set up anew, give --fingerprint what 'weftline doctor serve' shows \
+                 there; if it was not, somebody else answers: do not connect",
+            ),
+            Error::CertificateDates { is_early, .. } => return (Check::Clock, clock(*is_early)),
+            Error::Tls { .. } => (
+                Check::Certificate,
+                "give --ca the authority that has issued the server's certificate, --server-name the \
+                 name in it, and --cert and --key if the server asks for one",
+            ),
+            Error::HandshakeTimeout { .. } | Error::ClosedInHandshake { .. } => (
+                Check::Blocked,
+                "TCP is let through and then nothing more: a filter on the way that knows no such \
+                 traffic, or a server that is too busy; try another port, such as 443",
+            ),
+            Error::Refused { code, .. } => refused(*code),
+            Error::Protocol { source, .. } => return protocol(source, &self.server),
+            _ => (Check::Configuration, "correct what the message names"),
+        };
+        (check, remedy.to_owned())
+    }
+}
+
+fn nobody_listens(server: &str) -> String {
+    format!(
+        "no weftline server listens at {server}: compare the address and the port with what 'weftline \
+         serve' prints at start, and look whether it runs"
+    )
+}
+
+fn clock(is_early: bool) -> String {
+    let by_clock = match is_early {
+        true => "this clock is behind, or the certificate is dated ahead",
+        false => "the certificate has to be renewed at the server, or this clock is ahead",
+    };
+    format!("{by_clock}: compare 'date' here with the right time, and 'timedatectl set-ntp true'")
+}
+
+fn refused(code: u64) -> (Check, &'static str) {
+    match code {
+        refusal::TOKEN => (
+            Check::Token,
+            "put the same secret into the token files of both ends, then reload the server",
+        ),
+        refusal::BUSY => (Check::Limits, "wait a minute; or see 'weftline status' at the server"),
+        refusal::CONGESTION => (
+            Check::Congestion,
+            "load it at the server ('modprobe tcp_NAME', --allow-congestion), or choose another",
+        ),
+        refusal::SCHEDULER | refusal::PROTOCOL | refusal::MESSAGES => {
+            (Check::Version, "install the same version at both ends ('weftline --version')")
+        }
+        refusal::TLS_WANTED => (Check::Tls, "leave out --insecure-plaintext"),
+        _ => (Check::Configuration, "see the server's log"),
+    }
+}
+
+fn protocol(source: &SessionError, server: &str) -> (Check, String) {
+    match source {
+        SessionError::Wire(WireError::NotWeftline(_)) => (Check::Port, nobody_listens(server)),
+        _ => {
+            let remedy = "install the same version at both ends ('weftline --version')";
+            (Check::Version, remedy.to_owned())
+        }
+    }
+}
+
+fn in_ms(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    fn place() -> Place {
+        Place {
+            path: "lte".to_owned(),
+            interface: Some("wwan0".to_owned()),
+            link: LinkState::Up,
+            leads: true,
+            is_strict: false,
+            server: "192.0.2.1:7000".to_owned(),
+            others_reach: true,
+        }
+    }
+
+    fn unreachable(kind: io::ErrorKind) -> Error {
+        let via = weftline::Bind::Interface("wwan0".to_owned());
+        let server = "192.0.2.1:7000".parse().unwrap();
+        Error::Unreachable { server, via, source: kind.into() }
+    }
+
+    #[test]
+    fn why_a_path_does_not_reach_the_server() {
+        let timeout = || unreachable(io::ErrorKind::TimedOut);
+        let judged = |place: Place, error| {
+            let finding = place.failed(error);
+            assert_eq!(finding.level, Level::Error);
+            (finding.check, finding.remedy.unwrap())
+        };
+        let (check, remedy) = judged(place(), timeout());
+        assert_eq!(check, Check::Blocked);
+        assert!(remedy.contains("ping -I wwan0"), "{remedy}");
+        let (check, remedy) = judged(Place { is_strict: true, ..place() }, timeout());
+        assert_eq!(check, Check::Blocked);
+        assert!(remedy.contains("net.ipv4.conf.wwan0.rp_filter=2"), "{remedy}");
+        let (check, remedy) = judged(Place { others_reach: false, ..place() }, timeout());
+        assert_eq!(check, Check::Blocked);
+        assert!(remedy.contains("no path reaches"), "{remedy}");
+        assert_eq!(judged(Place { leads: false, ..place() }, timeout()).0, Check::Route);
+        for link in [LinkState::Down, LinkState::NoAddress] {
+            assert_eq!(judged(Place { link, ..place() }, timeout()).0, Check::Link);
+        }
+        let refused = || unreachable(io::ErrorKind::ConnectionRefused);
+        let finding = place().failed(refused());
+        assert_eq!((finding.check, &*finding.subject), (Check::Port, "server 192.0.2.1:7000"));
+        let none = unreachable(io::ErrorKind::NetworkUnreachable);
+        assert_eq!(judged(place(), none).0, Check::Route);
+    }
+
+    #[test]
+    fn packets_that_are_small_are_a_warning_and_those_that_vanish_an_error() {
+        let reach = |packet, full_size| Reach {
+            server: "192.0.2.1:7000".parse().unwrap(),
+            rtt: Duration::from_millis(20),
+            packet,
+            full_size,
+        };
+        let level = |reach| place().mtu(&reach).map(|finding| finding.level);
+        assert_eq!(level(reach(1500, true)), None);
+        assert_eq!(level(reach(1280, true)), None);
+        assert_eq!(level(reach(750, true)), Some(Level::Warning));
+        assert_eq!(level(reach(1500, false)), Some(Level::Error));
+    }
+}
