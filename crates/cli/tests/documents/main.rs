@@ -9,6 +9,7 @@
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
+mod keys;
 mod machines;
 mod markdown;
 mod reference;
