@@ -2,6 +2,11 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::LazyLock;
+
+use toml::{Table, Value};
+
+use crate::sweep::set_key;
 
 /// A built-in scenario, or a sweep: [`Builtin::scenario`] and [`Sweep::find`](crate::Sweep::find)
 /// read it.
@@ -37,8 +42,8 @@ macro_rules! trace {
     };
 }
 
-/// All built-in scenarios.
-pub const BUILTIN: &[Builtin] = &[
+/// The files of `scenarios/`.
+const FILES: &[Builtin] = &[
     builtin!("demo"),
     builtin!("bond"),
     builtin!("fbdt-3b-normal"),
@@ -60,29 +65,52 @@ pub const BUILTIN: &[Builtin] = &[
     builtin!("two-path"),
     builtin!("four-path"),
     builtin!("four-path-20mib"),
-    builtin!("cotag-fig5-d0"),
-    builtin!("cotag-fig5-d0-per"),
-    builtin!("cotag-fig5-d5"),
-    builtin!("cotag-fig5-d5-per"),
-    builtin!("cotag-fig5-d10"),
-    builtin!("cotag-fig5-d10-per"),
-    builtin!("cotag-fig5-d20"),
-    builtin!("cotag-fig5-d20-per"),
-    builtin!("cotag-fig5-d40"),
-    builtin!("cotag-fig5-d40-per"),
-    builtin!("cotag-fig6-d0"),
-    builtin!("cotag-fig6-d0-per"),
-    builtin!("cotag-fig6-d5"),
-    builtin!("cotag-fig6-d5-per"),
-    builtin!("cotag-fig6-d10"),
-    builtin!("cotag-fig6-d10-per"),
-    builtin!("cotag-fig6-d20"),
-    builtin!("cotag-fig6-d20-per"),
-    builtin!("cotag-fig6-d40"),
-    builtin!("cotag-fig6-d40-per"),
+    builtin!("cotag-fig5"),
+    builtin!("cotag-fig6"),
     builtin!("trace-csv"),
     builtin!("trace-mahimahi"),
 ];
+
+/// All built-in scenarios: the files of `scenarios/`, and points of the curves that two of them are.
+pub static BUILTIN: LazyLock<Vec<Builtin>> = LazyLock::new(|| {
+    let curves = FILES.iter().filter(|file| ["cotag-fig5", "cotag-fig6"].contains(&file.name));
+    let points = curves.flat_map(|curve| {
+        let cases = BACKEND_DELAYS_MS.iter().flat_map(|&delay| [(delay, false), (delay, true)]);
+        cases.map(move |(delay_ms, errors)| point(curve, delay_ms, errors))
+    });
+    FILES.iter().copied().chain(points).collect()
+});
+
+/// Delays of the back end in COTAG's Fig. 5 and 6, in milliseconds.
+const BACKEND_DELAYS_MS: [u32; 5] = [0, 5, 10, 20, 40];
+
+/// Their packet error rate, where there is one.
+const PACKET_ERRORS: f64 = 0.00001;
+
+/// A point of COTAG's Fig. 5 or 6 under a name of its own, such as `cotag-fig5-d10-per`: the
+/// scenario of the figure with `backend.delay` and `loss` set.
+fn point(curve: &Builtin, delay_ms: u32, errors: bool) -> Builtin {
+    let mut table: Table = curve.text.parse().expect("a built-in scenario is TOML");
+    let (suffix, errors_told, part, loss) = match errors {
+        true => ("-per", ", 0.001 % packet errors", "b", PACKET_ERRORS),
+        false => ("", "", "a", 0.0),
+    };
+    let text = |key: &str| table.get(key).and_then(Value::as_str).unwrap_or_default();
+    let name = format!("{}-d{delay_ms}{suffix}", curve.name);
+    let about = format!("{}; back end {delay_ms} ms away{errors_told}", text("about"));
+    let source = format!("{}{part}", text("source"));
+    let settings = [
+        ("name", Value::String(name.clone())),
+        ("about", Value::String(about)),
+        ("source", Value::String(source)),
+        ("backend.delay", Value::String(format!("{delay_ms}ms"))),
+        ("loss", Value::Float(loss)),
+    ];
+    for (key, value) in settings {
+        set_key(&mut table, key, value).expect("these keys can be set in every scenario");
+    }
+    Builtin { name: name.leak(), text: table.to_string().leak() }
+}
 
 /// All built-in sweeps.
 pub const SWEEPS: &[Builtin] = &[
@@ -100,13 +128,15 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("random-wan"),
     sweep!("random-wan-far"),
     sweep!("cotag-fig5"),
-    sweep!("cotag-fig5-warm"),
     sweep!("cotag-fig6"),
-    sweep!("cotag-fig6-warm"),
+    sweep!("cotag-warm"),
+    sweep!("cotag-bare"),
+    sweep!("cotag-ablation"),
     sweep!("cotag-others"),
     sweep!("cotag-small"),
     sweep!("cotag-generation"),
     sweep!("cotag-bbr"),
+    sweep!("cotag-bbr-warm"),
     sweep!("cotag-paced"),
     sweep!("cotag-interval"),
 ];

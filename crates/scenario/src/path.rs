@@ -137,10 +137,12 @@ impl PathSpec {
         self.shares.as_deref().unwrap_or(&self.name)
     }
 
-    /// Reads a `[[path]]` table, which comes after those of `earlier` paths.
+    /// Reads a `[[path]]` table, which comes after those of `earlier` paths. Without a `loss` of its
+    /// own the path has `usual_loss`.
     pub(crate) fn read(
         mut table: Table<'_>,
         earlier: &[Self],
+        usual_loss: &LossModel,
         load: Load,
     ) -> Result<Self, ScenarioError> {
         let name = table.need("name", "name = \"wifi\"")?;
@@ -162,7 +164,7 @@ impl PathSpec {
             delay,
             jitter: table.duration_or("jitter", Duration::ZERO)?,
             queue: read_queue(&mut table)?,
-            loss: read_loss(&mut table)?,
+            loss: read_loss(&mut table)?.unwrap_or_else(|| usual_loss.clone()),
             congestion: read_congestion(&mut table)?,
             up: match table.take("up") {
                 Some(up) => UpSpec::read(up.table()?, delay, load)?,
@@ -217,7 +219,7 @@ impl UpSpec {
             delay: table.duration_or("delay", delay)?,
             jitter: table.duration_or("jitter", Duration::ZERO)?,
             queue: read_queue(&mut table)?,
-            loss: read_loss(&mut table)?,
+            loss: read_loss(&mut table)?.unwrap_or(LossModel::None),
         };
         table.finish()?;
         Ok(up)
@@ -250,20 +252,20 @@ fn read_queue(table: &mut Table<'_>) -> Result<QueueSpec, ScenarioError> {
     table.take("queue").map_or(Ok(QueueSpec::Bdp(1.0)), |value| value.parse())
 }
 
-/// Reads a probability, a schedule of them, or a table: a list of packet numbers or the four
-/// numbers of a Gilbert–Elliott chain.
-fn read_loss(table: &mut Table<'_>) -> Result<LossModel, ScenarioError> {
-    let Some(value) = table.take("loss") else { return Ok(LossModel::None) };
+/// Reads `loss`: a probability, a schedule of them, or a table: a list of packet numbers or the four
+/// numbers of a Gilbert–Elliott chain. `None` if the table does not say.
+pub(crate) fn read_loss(table: &mut Table<'_>) -> Result<Option<LossModel>, ScenarioError> {
+    let Some(value) = table.take("loss") else { return Ok(None) };
     if value.is_table() {
-        return read_loss_table(value.table()?);
+        return read_loss_table(value.table()?).map(Some);
     }
     if value.is_array() {
-        return read_schedule(value);
+        return read_schedule(value).map(Some);
     }
-    Ok(match value.number(0.0, 1.0)? {
+    Ok(Some(match value.number(0.0, 1.0)? {
         0.0 => LossModel::None,
         probability => LossModel::Bernoulli(probability),
-    })
+    }))
 }
 
 fn read_loss_table(mut table: Table<'_>) -> Result<LossModel, ScenarioError> {

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use weftline_core::scheduler::{RulesOff, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount};
-use weftline_link::LinkConfig;
+use weftline_link::{LinkConfig, LossModel};
 
 use crate::builtin::{self, BUILTIN};
 use crate::document::{MAX_DURATION, Source, Table, Value};
 use crate::flow::MAX_FLOWS;
-use crate::path::check_name;
+use crate::path::{check_name, read_loss};
 use crate::rate::{Load, RateSpec};
 use crate::{
     Congestion, Flow, FlowSpec, GatewayAps, PathSpec, ScenarioError, Scheme, TraceFile,
@@ -250,13 +250,14 @@ fn read_receive_buffer(value: &Value<'_>) -> Result<ByteCount, ScenarioError> {
 
 fn read_paths(table: &mut Table<'_>, load: Load) -> Result<Vec<PathSpec>, ScenarioError> {
     let example = "[[path]] with name = \"wifi\" and rate = \"476Mbps\"";
+    let usual_loss = read_loss(table)?.unwrap_or(LossModel::None);
     let mut paths: Vec<PathSpec> = Vec::new();
     for value in table.need("path", example)?.array()? {
         if paths.len() == MAX_PATHS {
             return Err(value.error(format!("a scenario has at most {MAX_PATHS} paths")));
         }
         let twice = value.error("has the name of another path; give it one of its own");
-        let path = PathSpec::read(value.table()?, &paths, load)?;
+        let path = PathSpec::read(value.table()?, &paths, &usual_loss, load)?;
         if paths.iter().any(|other| other.name == path.name) {
             return Err(twice);
         }

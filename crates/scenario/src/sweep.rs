@@ -21,6 +21,8 @@ use crate::{Congestion, RunRecord, Scenario, ScenarioError, Scheme, Workload};
 mod edit;
 mod values;
 
+pub(crate) use edit::set as set_key;
+
 use values::Drawn;
 
 /// The most cases of a sweep.

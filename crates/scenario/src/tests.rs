@@ -406,7 +406,7 @@ fn wrong_flows_and_videos_name_file_line_key_and_remedy() {
 
 #[test]
 fn every_builtin_scenario_reads_and_runs() {
-    for builtin in BUILTIN {
+    for builtin in BUILTIN.iter() {
         let scenario = builtin.scenario().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(scenario.name, builtin.name);
         assert!(!scenario.about.is_empty() && !scenario.source.is_empty(), "{}", builtin.name);
@@ -431,9 +431,55 @@ fn every_scenario_file_is_built_in() {
         .map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
     files.sort();
-    let mut names: Vec<_> = BUILTIN.iter().map(|builtin| builtin.name).collect();
+    let (mut points, mut names): (Vec<_>, Vec<_>) = BUILTIN
+        .iter()
+        .map(|builtin| builtin.name)
+        .partition(|name| name.starts_with("cotag-fig5-") || name.starts_with("cotag-fig6-"));
     names.sort_unstable();
     assert_eq!(files, names);
+    // The points of COTAG's figures have names, and no files.
+    points.dedup();
+    assert_eq!(points.len(), 20, "{points:?}");
+}
+
+#[test]
+fn a_point_of_a_figure_is_the_figure_with_two_keys_set() {
+    for (figure, part) in [("cotag-fig5", "5"), ("cotag-fig6", "6")] {
+        let figure_text = BUILTIN.iter().find(|builtin| builtin.name == figure).unwrap().text;
+        let mut expected = parse(figure_text).unwrap();
+        for (delay_ms, suffix, letter, told) in [
+            (0, "", "a", ""),
+            (5, "-per", "b", ", 0.001 % packet errors"),
+            (40, "-per", "b", ", 0.001 % packet errors"),
+        ] {
+            let name = format!("{figure}-d{delay_ms}{suffix}");
+            let found = Scenario::find(&name).unwrap();
+            expected.name = name;
+            expected.source = format!("COTAG §IV-B, Fig. {part}{letter}");
+            let (about, _) = expected.about.split_once(';').unwrap_or((&expected.about, ""));
+            expected.about = format!("{about}; back end {delay_ms} ms away{told}");
+            expected.backend.as_mut().unwrap().delay = Duration::from_millis(delay_ms);
+            for path in &mut expected.paths {
+                path.loss = match suffix {
+                    "" => LossModel::None,
+                    _ => LossModel::Bernoulli(0.00001),
+                };
+            }
+            assert_eq!(found, expected);
+        }
+    }
+}
+
+#[test]
+fn a_loss_of_the_scenario_is_that_of_paths_without_one() {
+    let text = "name = 'x'\nduration = '1s'\nloss = 0.25\n[[path]]\nname = 'a'\nrate = '1Mbps'\n\
+                [[path]]\nname = 'b'\nrate = '1Mbps'\nloss = 0.0\n";
+    let scenario = parse(text).unwrap();
+    let losses = scenario.paths.iter().map(|path| (&path.loss, &path.up.loss));
+    let expected =
+        [(&LossModel::Bernoulli(0.25), &LossModel::None), (&LossModel::None, &LossModel::None)];
+    assert_eq!(losses.collect::<Vec<_>>(), expected);
+    assert_eq!(parse(&scenario.to_string()).unwrap(), scenario);
 }
 
 #[test]

@@ -56,6 +56,12 @@ pub struct CotagSpec {
     pub uplink: Option<String>,
     /// Whether headers, coefficients and the tunnel's own bytes count on the links.
     pub overhead: bool,
+    /// Whether access points combine anew what they received.
+    pub recoding: bool,
+    /// Whether access points drop what they could not send in its cohort's time.
+    pub giving: bool,
+    /// Whether the gateway holds each link to what its access point tells that the radio carries.
+    pub pacing: bool,
     /// Whether packets wait in a queue at the gateway until the links have room for them.
     pub queue: bool,
     /// The target of that queue's CoDel.
@@ -146,6 +152,9 @@ impl Default for CotagSpec {
             cut_through: true,
             uplink: None,
             overhead: true,
+            recoding: true,
+            giving: true,
+            pacing: true,
             queue: true,
             queue_target: Duration::from_millis(10),
             queue_interval: Duration::from_millis(300),
@@ -183,7 +192,11 @@ impl CotagSpec {
             |value: Option<Value<'_>>, usual| value.map_or(Ok(usual), |value| value.boolean());
         let cut_through = boolean(table.take("cut_through"), usual.cut_through)?;
         let overhead = boolean(table.take("overhead"), usual.overhead)?;
+        let recoding = boolean(table.take("recoding"), usual.recoding)?;
+        let giving = boolean(table.take("giving"), usual.giving)?;
         let queue = boolean(table.take("queue"), usual.queue)?;
+        // The paper's gateway has neither.
+        let pacing = boolean(table.take("pacing"), queue)?;
         let queue_target = table.duration_or("queue_target", usual.queue_target)?;
         let queue_interval = table.duration_or("queue_interval", usual.queue_interval)?;
         let queue_packets =
@@ -198,6 +211,9 @@ impl CotagSpec {
             cut_through,
             uplink,
             overhead,
+            recoding,
+            giving,
+            pacing,
             queue,
             queue_target,
             queue_interval,
@@ -230,6 +246,8 @@ impl fmt::Display for GatewayAps {
         }
         writeln!(f, "buffer = {buffer_packets}\ncut_through = {cut_through}")?;
         writeln!(f, "overhead = {overhead}")?;
+        let CotagSpec { recoding, giving, pacing, .. } = &self.cotag;
+        writeln!(f, "recoding = {recoding}\ngiving = {giving}\npacing = {pacing}")?;
         let CotagSpec { queue, queue_target, queue_interval, queue_packets, .. } = &self.cotag;
         let queue_target = humantime::format_duration(*queue_target);
         writeln!(f, "queue = {queue}\nqueue_target = \"{queue_target}\"")?;

@@ -136,6 +136,8 @@ impl CodedNetwork {
                 None => Redundancy::Learned,
             },
             buffer_packets: spec.buffer_packets,
+            recoding: spec.recoding,
+            giving: spec.giving,
             queue: spec.queue.then_some(QueueConfig {
                 target: spec.queue_target,
                 limit_packets: spec.queue_packets,
@@ -166,7 +168,7 @@ impl CodedNetwork {
             armed: vec![None; count + 2],
             flows: (0..flows).map(|_| flow()).collect(),
             overhead: spec.overhead,
-            measures: spec.queue,
+            measures: spec.pacing,
             reported_ns: 0,
             spare: Vec::new(),
             delivery: Vec::new(),

@@ -214,7 +214,7 @@ fn gateway_plan(scenario: &Scenario, flows: &[Flow]) -> Result<Option<GatewayPla
             let (scheme, name) = (&flow.scheme, &scenario.name);
             Err(SimError::WrongUse(format!(
                 "scheme '{scheme}' wants a gateway and access points, which scenario '{name}' does \
-                 not have; take one of cotag-fig5-d0 and its like, or add topology = \"gateway-aps\""
+                 not have; take cotag-fig5 or cotag-fig6, or add topology = \"gateway-aps\""
             )))
         });
     };

@@ -224,3 +224,31 @@ fn the_paper_s_gateway_gives_away_what_a_queue_would_keep() {
     let (queue, none) = (goodput(""), goodput("cotag.queue = false"));
     assert!(queue > 2.0 * none, "{queue} {none}");
 }
+
+#[test]
+fn each_part_can_be_left_out() {
+    let run = |more: &str| {
+        let more = format!("sender_pacing = false\n{more}");
+        run(&scenario(AWAY, &more, BULK), "cotag")
+    };
+    let given =
+        |record: &RunRecord| record.cotag.as_ref().unwrap().given_access_points.iter().sum::<u64>();
+    let whole = run("");
+    assert!(given(&whole) > 0, "{:?}", whole.cotag);
+    let no_giving = run("cotag.giving = false");
+    assert_eq!(given(&no_giving), 0, "{:?}", no_giving.cotag);
+    // Without pacing the queue never fills: links to access points take everything at once.
+    let no_pacing = run("cotag.pacing = false");
+    assert_eq!(no_pacing.cotag.as_ref().unwrap().dropped_queue, 0, "{:?}", no_pacing.cotag);
+    assert!(given(&no_pacing) > given(&whole), "{:?} {:?}", no_pacing.cotag, whole.cotag);
+    // What access points recode goes where there is room, beyond what the gateway has sent.
+    let beyond = |more: &str| {
+        let more = format!("cotag = {{ redundancy = 50, {more} }}");
+        let record = self::run(&scenario(AWAY, &more, CBR), "cotag");
+        let cotag = record.cotag.unwrap();
+        let sent: u64 = record.paths.iter().map(|path| path.packets.unwrap()).sum();
+        sent as i64 - (cotag.received + cotag.taken_gateway) as i64
+    };
+    let (with, without) = (beyond("recoding = true"), beyond("recoding = false"));
+    assert!(with > without, "{with} {without}");
+}

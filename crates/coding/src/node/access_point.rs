@@ -251,6 +251,9 @@ impl AccessPoint {
                 return self.sent(Priority::Low, cohort_packets);
             }
         }
+        if !self.config.recoding {
+            return None;
+        }
         let limited = self.config.no_more_than_received;
         for served in &mut self.served {
             let shows = shows(served);
@@ -291,6 +294,7 @@ impl AccessPoint {
         let turn = self.waiting.front().map(|waiting| waiting.last + interval);
         let takings = self.served.iter().filter(|served| !served.taking);
         let end = self.served.front().map(|served| served.last + 2 * interval);
+        let (turn, end) = if self.keeps_oldest() { (None, None) } else { (turn, end) };
         takings.map(|served| served.last + interval).chain(turn).chain(end).min()
     }
 
@@ -319,6 +323,11 @@ impl AccessPoint {
         self.served.iter().map(Served::generations).sum()
     }
 
+    /// Whether the oldest cohort goes on after its time, since what it has is not given away.
+    fn keeps_oldest(&self) -> bool {
+        !self.config.giving && self.served.front().is_some_and(|oldest| oldest.unsent() > 0)
+    }
+
     /// Begins and ends cohorts whose time it is: all links have passed it, or nothing of it has come
     /// for an interval, or two.
     fn advance(&mut self, now: Instant) {
@@ -326,18 +335,18 @@ impl AccessPoint {
         let at = self.links.all_at();
         let passed = |label: Label| at.is_some_and(|at| label.is_before(at));
         while let Some(next) = self.waiting.front()
-            && (passed(next.name.label)
-                || self.waiting.len() > MAX_WAITING
-                || now >= next.last + interval)
+            && (self.waiting.len() > MAX_WAITING
+                || !self.keeps_oldest() && (passed(next.name.label) || now >= next.last + interval))
         {
             let next = self.waiting.pop_front().expect("seen above");
             self.begin(next, now);
         }
         let cut_through = self.config.cut_through;
         while let Some(oldest) = self.served.front()
-            && (now >= oldest.last + 2 * interval
-                || self.served.len() > MAX_WAITING
-                || (cut_through && passed(oldest.label.plus(1))))
+            && (self.served.len() > MAX_WAITING
+                || !self.keeps_oldest()
+                    && (now >= oldest.last + 2 * interval
+                        || (cut_through && passed(oldest.label.plus(1)))))
         {
             self.end();
         }
@@ -380,6 +389,7 @@ impl AccessPoint {
             return;
         }
         while let Some(at) = self.links.all_at()
+            && !self.keeps_oldest()
             && self.served.front().is_some_and(|oldest| oldest.label.is_before(at))
         {
             self.end();

@@ -88,6 +88,12 @@ pub struct NodeConfig {
     /// Whether an access point sends at most as many packets of a cohort as it received
     /// (COTAG Algorithm 2).
     pub no_more_than_received: bool,
+    /// Whether an access point makes new combinations of what it received of a cohort: without, it
+    /// sends on what came, and what is redundant is the gateway's alone.
+    pub recoding: bool,
+    /// Whether an access point drops what it could not send in its cohort's time (COTAG Algorithm 2).
+    /// Without, that is sent late, and what comes after it waits, up to `buffer_packets`.
+    pub giving: bool,
     /// A device gives a link up that has shown nothing after a cohort for so many intervals since
     /// the cohort's last packet.
     pub silent_intervals: u32,
@@ -117,6 +123,8 @@ impl Default for NodeConfig {
             redundancy: Redundancy::Limit,
             buffer_packets: 4096,
             no_more_than_received: true,
+            recoding: true,
+            giving: true,
             silent_intervals: 2,
             queue: None,
             overhead_bytes: 0,

@@ -4,7 +4,7 @@ use toml::{Table, Value};
 
 /// Sets `key`. A path or flow is named, not numbered: `path.wifi.rate`. A table is merged into one
 /// that is there. A rate takes the place of a trace, and a trace that of a rate.
-pub(super) fn set(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
+pub(crate) fn set(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
     let parts: Vec<&str> = key.split('.').collect();
     let (mut at, rest) = match parts[..] {
         ["path" | "flow", name, ref rest @ ..] => (entry(table, parts[0], name)?, rest),
