@@ -113,6 +113,7 @@ fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
         out: out.clone(),
         jobs: args.jobs,
         json: args.json,
+        quiet: output::is_quiet(),
         version: VERSION.to_owned(),
         program,
         sweep,
@@ -147,6 +148,7 @@ impl RunArgs {
             cuts: cuts.map_err(Failure::wrong_use)?,
             out: common.out.clone(),
             json: common.json,
+            quiet: output::is_quiet(),
             version: VERSION.to_owned(),
             ..LabOptions::new(scenario, schemes)?
         })

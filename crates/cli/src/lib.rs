@@ -39,11 +39,13 @@ use clap::{FromArgMatches as _, Parser, Subcommand};
 
 use failure::Failure;
 
-/// Carries TCP over several network paths at once, at the sum of their rates, and compares ways to
-/// do so.
+/// Bonds network links into connections at the sum of their rates, and compares ways to do so
 #[derive(Debug, Parser)]
 #[command(name = "weftline", version)]
+#[command(after_help = "Every command takes --quiet (errors only) and --color auto|always|never.")]
 struct Cli {
+    #[command(flatten)]
+    screen: output::ScreenArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -74,7 +76,7 @@ enum Command {
     /// 360° video: scenes, packages of encoded tiles, live streams, evaluations
     #[command(subcommand)]
     Vr(vr::VrCommand),
-    /// Congestion controls for Linux TCP and MPTCP, loaded into the running kernel (needs root)
+    /// Congestion controls for Linux TCP and MPTCP, loaded into the kernel (needs root)
     #[command(subcommand)]
     Congestion(congestion::CongestionCommand),
     /// Draw the results in a directory as one HTML file
@@ -101,9 +103,14 @@ const VERSION: &str = env!("WEFTLINE_VERSION");
 /// Does what the process's arguments say. Returns its exit status: 0 done, 1 failed, 2 wrong use,
 /// 3 not possible here, 4 done with runs that do not count.
 pub fn run() -> ExitCode {
-    let parsed = help::program().try_get_matches();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = help::program().color(output::color_among(words));
+    let parsed = program.try_get_matches();
     let command = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
-        Ok(cli) => cli.command,
+        Ok(cli) => {
+            output::set(cli.screen);
+            cli.command
+        }
         Err(error) => return usage(&error),
     };
     match obey(command) {

@@ -1,8 +1,12 @@
-//! Standard output, whose reader may leave before the end.
+//! Standard output, whose reader may leave before the end, and standard error; what `--quiet` and
+//! `--color` leave out there.
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal, Write as _};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args, ColorChoice};
 
 use crate::failure::Failure;
 
@@ -21,18 +25,76 @@ pub(crate) fn tell(line: impl fmt::Display) {
     let _ = writeln!(io::stderr().lock(), "weftline: {line}");
 }
 
-/// Whether warnings are left out.
-static QUIET: AtomicBool = AtomicBool::new(false);
+/// Options of every command. The help of the program has them, not that of each command.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ScreenArgs {
+    /// Nothing but errors on standard error: no warnings, no progress; daemons log errors only
+    #[arg(long, short, global = true, hide = true)]
+    quiet: bool,
+    /// Whether help and logs have colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_name = "WHEN", global = true, hide = true, default_value = "auto")]
+    color: ColorChoice,
+}
 
-/// From now on warns of nothing.
+/// Whether warnings and progress are left out.
+static QUIET: AtomicBool = AtomicBool::new(false);
+/// What `--color` says.
+static COLOR: OnceLock<ColorChoice> = OnceLock::new();
+
+/// Keeps to these options from now on.
+pub(crate) fn set(args: ScreenArgs) {
+    if args.quiet {
+        be_quiet();
+    }
+    // It is called once.
+    let _ = COLOR.set(args.color);
+}
+
+/// From now on shows no warnings and no progress.
 pub(crate) fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
+/// Whether nothing but errors is to be on standard error.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Whether what goes to `stream` has colours.
+pub(crate) fn has_color(stream: &impl IsTerminal) -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    match COLOR.get().unwrap_or(&ColorChoice::Auto) {
+        ColorChoice::Always => true,
+        ColorChoice::Never => false,
+        ColorChoice::Auto => {
+            let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+            stream.is_terminal() && !is_dumb && !is_set("NO_COLOR")
+        }
+    }
+}
+
+/// What `--color` says among `words`, for the parser's own help: it is not parsed yet.
+pub(crate) fn color_among(words: impl Iterator<Item = String>) -> ColorChoice {
+    let mut words = words.skip_while(|word| word != "--color" && !word.starts_with("--color="));
+    let value = match words.next() {
+        Some(word) if word == "--color" => words.next(),
+        Some(word) => word.split_once('=').map(|(_, value)| value.to_owned()),
+        None => None,
+    };
+    value.and_then(|value| value.parse().ok()).unwrap_or_default()
+}
+
 /// Warns on standard error.
 pub(crate) fn warn(what: impl fmt::Display) {
-    if !QUIET.load(Ordering::Relaxed) {
+    if !is_quiet() {
         tell(format_args!("warning: {what}"));
+    }
+}
+
+/// Says on standard error how far something is, or what else is good to know.
+pub(crate) fn note(line: impl fmt::Display) {
+    if !is_quiet() {
+        let _ = writeln!(io::stderr().lock(), "{line}");
     }
 }
 

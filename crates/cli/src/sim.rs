@@ -168,10 +168,12 @@ fn resume(
     let done = writer.done()?;
     let again = read_runs(out)?.len() - done.len();
     if done.len() + again > 0 {
-        eprintln!("{}: {} of {} runs are there already", out.display(), done.len(), sweep.len());
+        let (out, done) = (out.display(), done.len());
+        output::note(format_args!("{out}: {done} of {} runs are there already", sweep.len()));
     }
     if again > 0 {
-        eprintln!("{}: {again} more failed or are invalid and are done again", out.display());
+        let out = out.display();
+        output::note(format_args!("{out}: {again} more failed or are invalid and are done again"));
     }
     Ok((writer, done))
 }
@@ -197,7 +199,8 @@ struct Runs {
 
 impl Runs {
     fn new(total: usize, writer: Option<ResultsWriter>, json: bool) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let is_shown = std::io::stderr().is_terminal() && !output::is_quiet();
+        let bar = is_shown.then(|| {
             let target = ProgressDrawTarget::stderr();
             let bar = ProgressBar::with_draw_target(Some(total as u64), target);
             let style = "{wide_bar} {pos}/{len} runs, {eta} left";
@@ -240,7 +243,7 @@ impl Runs {
             self.told = Instant::now();
             let left =
                 self.began.elapsed().as_secs_f64() / done as f64 * (self.total - done) as f64;
-            eprintln!("{done}/{} runs, {left:.0} s left", self.total);
+            output::note(format_args!("{done}/{} runs, {left:.0} s left", self.total));
         }
     }
 

@@ -10,18 +10,20 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     runs: usize,
+    quiet: bool,
 }
 
 impl Progress {
-    /// For `runs` runs.
-    pub(crate) fn new(runs: usize) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+    /// For `runs` runs; shows nothing if it is to be `quiet`.
+    pub(crate) fn new(runs: usize, quiet: bool) -> Self {
+        let is_shown = std::io::stderr().is_terminal() && !quiet;
+        let bar = is_shown.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg} {eta}");
             bar.set_style(style.expect("the template is well formed"));
             bar
         });
-        Self { bar, runs }
+        Self { bar, runs, quiet }
     }
 
     /// Run number `run` (from 0) of `name` begins; it takes about `duration`.
@@ -33,7 +35,7 @@ impl Progress {
                 bar.set_prefix(prefix);
                 bar.set_length(duration.as_millis() as u64);
             }
-            None => eprintln!("{prefix}: started"),
+            None => self.line(&format!("{prefix}: started")),
         }
     }
 
@@ -48,6 +50,7 @@ impl Progress {
     pub(crate) fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
+            None if self.quiet => {}
             None => eprintln!("{text}"),
         }
     }

@@ -44,6 +44,8 @@ pub struct LabOptions {
     pub out: Option<PathBuf>,
     /// One JSON object per run on standard output, and no table.
     pub json: bool,
+    /// No progress on standard error.
+    pub quiet: bool,
     /// The program's version, for the records and what is kept beside them.
     pub version: String,
     /// The program started as the lab's endpoints (with
@@ -69,6 +71,7 @@ impl LabOptions {
             cuts: Vec::new(),
             out: None,
             json: false,
+            quiet: false,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             program,
         })
@@ -115,7 +118,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     let provided = control::provide(options.congestion)?;
     let stop = StopFlag::on_signals()?;
     let mut writer = options.writer().map_err(cannot_write)?;
-    let progress = Progress::new(options.schemes.len() * options.repeat as usize);
+    let progress = Progress::new(options.schemes.len() * options.repeat as usize, options.quiet);
     let control = play_control(&options.scenario.workload, &stop, &progress)?;
     let mut records = Vec::new();
     for repeat in 0..options.repeat {

@@ -43,6 +43,8 @@ pub struct SweepOptions {
     pub jobs: usize,
     /// One JSON object per run on standard output.
     pub json: bool,
+    /// No progress on standard error.
+    pub quiet: bool,
     /// The program's version, for the records and what is kept beside them.
     pub version: String,
     /// The program started as the lab's endpoints and daemons.
@@ -74,7 +76,7 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
     cases.retain(|case| !done.contains(&case.id()));
     privilege::ensure()?;
     let stop = StopFlag::on_signals()?;
-    let progress = Progress::new(cases.len());
+    let progress = Progress::new(cases.len(), options.quiet);
     if cases.len() < before {
         let (there, out) = (before - cases.len(), out.display());
         progress.line(&format!("{out}: {there} of {before} runs are there already"));

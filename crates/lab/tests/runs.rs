@@ -104,6 +104,7 @@ fn a_sweep_makes_invalid_runs_again() {
         out: dir.path().join("out"),
         jobs: 1,
         json: false,
+        quiet: false,
         version: "0.1.0+0123456789ab".to_owned(),
         program: PathBuf::from(env!("CARGO_BIN_EXE_weftline-lab-test")),
     };

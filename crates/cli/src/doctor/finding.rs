@@ -110,17 +110,19 @@ impl Findings {
         self.0.iter().filter(|finding| finding.level == level).count()
     }
 
-    /// A line each, and another with what to do.
-    pub(super) fn text(&self) -> String {
+    /// A line each, and another with what to do; the level in `color`.
+    pub(super) fn text(&self, color: bool) -> String {
         let mut text = String::new();
         for finding in &self.0 {
-            let level = match finding.level {
-                Level::Ok => "ok",
-                Level::Warning => "warning",
-                Level::Error => "ERROR",
+            let (level, code) = match finding.level {
+                Level::Ok => ("ok", 32),
+                Level::Warning => ("warning", 33),
+                Level::Error => ("ERROR", 31),
             };
+            let level = format!("{level:<8}");
+            let level = if color { format!("\x1b[{code}m{level}\x1b[0m") } else { level };
             let (subject, found, check) = (&finding.subject, &finding.found, finding.check.name());
-            text += &format!("{level:<8} {subject}: {found} [{check}]\n");
+            text += &format!("{level} {subject}: {found} [{check}]\n");
             if let Some(remedy) = &finding.remedy {
                 text += &format!("{:<8} → {remedy}\n", "");
             }
@@ -159,7 +161,8 @@ mod tests {
             let fault = Finding::error(Check::Token, "server s:1", "refused", "give another");
             findings.add(fault);
         }
-        let text = findings.text();
+        assert!(findings.text(true).contains("\x1b[31mERROR   \x1b[0m server s:1"));
+        let text = findings.text(false);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "ok       path wifi: wlan0 is up [link]");
         assert_eq!(lines[1], "ERROR    server s:1: refused [token]");

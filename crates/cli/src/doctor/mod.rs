@@ -69,7 +69,8 @@ pub(crate) fn run(command: DoctorCommand) -> Result<(), Failure> {
         }
     };
     crate::daemon::end(runtime);
-    output::print(&if json { findings.json(of) } else { findings.text() })?;
+    let color = output::has_color(&std::io::stdout());
+    output::print(&if json { findings.json(of) } else { findings.text(color) })?;
     match findings.count(Level::Error) {
         0 => Ok(()),
         1 => Err(Failure::failed("1 thing is wrong; do what stands below it, then ask again")),

@@ -1,6 +1,6 @@
 //! The daemons' log, on standard error.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 
 use clap::ValueEnum;
 use serde::Deserialize;
@@ -9,6 +9,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::Failure;
+use crate::output;
 
 /// What a line of the log looks like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -21,7 +22,8 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Starts logging: what `level` says, else RUST_LOG, else from "info" on.
+/// Starts logging: what `level` says, else with `--quiet` errors, else what RUST_LOG says, else from
+/// "info" on.
 ///
 /// What cannot be written, because the disk is full or nobody reads any more, is lost: no daemon
 /// ends for its log.
@@ -31,6 +33,7 @@ pub(crate) enum Format {
 pub(crate) fn start(format: Option<Format>, level: Option<&str>) -> Result<(), Failure> {
     let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
     let filter = match level {
+        None if output::is_quiet() => EnvFilter::new("error"),
         None => builder.from_env_lossy(),
         Some(level) => {
             let filter = directives(level).and_then(|level| builder.parse(level).ok());
@@ -48,7 +51,7 @@ pub(crate) fn start(format: Option<Format>, level: Option<&str>) -> Result<(), F
     let result = match format.unwrap_or_default() {
         Format::Json => registry.with(layer.json().flatten_event(true)).try_init(),
         Format::Text => {
-            let layer = layer.with_target(false).with_ansi(io::stderr().is_terminal());
+            let layer = layer.with_target(false).with_ansi(output::has_color(&io::stderr()));
             registry.with(layer.without_time()).try_init()
         }
     };

@@ -294,7 +294,7 @@ impl Screen {
             }
         }
         match self.json {
-            true => text.lines().for_each(output::tell),
+            true => text.lines().for_each(output::note),
             false => output::print(&text)?,
         }
         Ok(())

@@ -25,7 +25,8 @@ pub(super) struct Progress {
 impl Progress {
     /// Nothing but `before` of `total` things, called `what`, is done yet.
     pub(super) fn new(what: &'static str, total: u64, before: u64) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
+        let is_shown = std::io::stderr().is_terminal() && !output::is_quiet();
+        let bar = is_shown.then(|| {
             let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
             let style = format!("{{wide_bar}} {{pos}}/{{len}} {what}, {{eta}} left");
             bar.set_position(before);
@@ -43,7 +44,7 @@ impl Progress {
             self.told = Instant::now();
             let each = self.began.elapsed().as_secs_f64() / (done - self.before) as f64;
             let left = each * self.total.saturating_sub(done) as f64;
-            output::tell(format_args!("{done}/{} {}, {left:.0} s left", self.total, self.what));
+            output::note(format_args!("{done}/{} {}, {left:.0} s left", self.total, self.what));
         }
     }
 }
