@@ -41,6 +41,14 @@ fn uncapped(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Duration {
     one_way + time.unwrap_or(Duration::MAX / 4)
 }
 
+/// The rate of delivery, or what the congestion window lets through where that is more: a path that was
+/// given little has delivered little, and one that was slow may have come back.
+pub(super) fn rate_within_reach(view: &SendView<'_>, subflow: &Subflow) -> Bitrate {
+    let window = Bitrate::from_transfer(subflow.info().cwnd, subflow.present_rtt());
+    let rate = view.rate(subflow).max(window);
+    subflow.cap().map_or(rate, |cap| cap.min(rate))
+}
+
 /// How long a segment takes that leaves now. Round-trip time above the minimum is taken for a queue
 /// on the way there.
 fn way(subflow: &Subflow) -> Duration {

@@ -21,6 +21,10 @@ use crate::{Bitrate, Instant};
 /// a peer that hides what has arrived would have us walk through.
 const LOOKED_AT: usize = 256;
 
+/// Other paths' bytes may wait for a path's as long as it takes them to be as many as it brings in this
+/// time: for one with a hundredth of their rate 0.3 s. One with less adds nothing but delay.
+const WORTH_WAITING: Duration = Duration::from_secs(30);
+
 /// Where a subflow's next new bytes are taken from.
 pub(super) trait Placement: std::fmt::Debug + Send {
     /// Of what is unassigned and may be sent, of which there is something, a chunk for
@@ -124,11 +128,13 @@ impl<P: Placement> Bond<P> {
         best.is_none_or(|best| view.arrival(&view.subflows[me], bytes) <= best)
     }
 
-    /// Whether the paths that are sooner there would fill all that may be on its way before `bytes` on
-    /// the subflow are there, and stand still then: it would take more from the stream than it gives.
-    /// The soonest never does, so that bytes do not wait for ever.
+    /// Whether `bytes` on the subflow would take more from the stream than they give: before they are
+    /// there, the paths that are sooner there would fill all that may be on its way, and stand still
+    /// then, or bring more than is worth waiting with. The soonest never does, so that bytes do not
+    /// wait for ever.
     fn would_block(&self, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
-        let mine = view.arrival(&view.subflows[me], bytes);
+        let subflow = &view.subflows[me];
+        let mine = view.arrival(subflow, bytes);
         let is_sooner = |&(index, other): &(usize, &Subflow)| {
             index != me
                 && other.is_usable()
@@ -137,7 +143,9 @@ impl<P: Placement> Bond<P> {
         };
         let sooner = view.subflows.iter().enumerate().filter(is_sooner);
         let rate: Bitrate = sooner.map(|(_, other)| view.rate(other)).sum();
-        rate.bytes_in(mine).as_u64() > view.memory.min(view.credit_window)
+        let worth = estimate::rate_within_reach(view, subflow).bytes_in(WORTH_WAITING);
+        let most = view.memory.min(view.credit_window).min(worth.as_u64());
+        rate.bytes_in(mine).as_u64() > most
     }
 
     /// Whether `bytes` on the subflow would be there within the aim `latency`, or no other subflow is

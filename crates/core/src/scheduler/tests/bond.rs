@@ -91,6 +91,22 @@ fn a_far_path_is_spared_unless_it_brings_the_end_forward() {
 }
 
 #[test]
+fn a_path_that_adds_nothing_does_not_hold_the_others_up() {
+    // 20 segments in 0.4 s are 0.58 Mb/s, 2.2 MB in half a minute.
+    let takes = |rate: Bitrate, without: &str| {
+        benches(without, 10, &[NEAR, FAR]).map(|mut bench| {
+            bench.expected = 1 << 30;
+            bench.set_info(0, PathInfo { delivery_rate: rate, ..NEAR.info() });
+            bench.ask(1).is_some()
+        })
+    };
+    // The near path brings 2.1 and 2.3 MB in the 0.2 s that the far one's bytes take.
+    assert_eq!(takes(Bitrate::mbps(84), ""), [true; 2]);
+    assert_eq!(takes(Bitrate::mbps(90), ""), [false; 2]);
+    assert_eq!(takes(Bitrate::mbps(90), "spare-far"), [true; 2]);
+}
+
+#[test]
 fn what_a_stalled_path_holds_is_reinjected_lowest_first_and_free_of_charge() {
     for mut bench in benches("", 2000, &[NEAR, NEAR]) {
         (0..200).for_each(|_| assert!(bench.ask(0).is_some()));
