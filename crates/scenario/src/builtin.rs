@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
-use crate::sweep::set_key;
+use crate::edit::set as set_key;
 
 /// A built-in scenario, or a sweep: [`Builtin::scenario`] and [`Sweep::find`](crate::Sweep::find)
 /// read it.

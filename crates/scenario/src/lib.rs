@@ -8,6 +8,7 @@
 
 mod builtin;
 mod document;
+mod edit;
 mod error;
 mod flow;
 mod generator;

@@ -15,13 +15,11 @@ use weftline_core::rng::Rng;
 
 use crate::builtin::{self, BUILTIN, Builtin, SWEEPS};
 use crate::document::{Source, Table, Value};
+use crate::edit;
 use crate::scenario::read_bounded;
 use crate::{Congestion, RunRecord, Scenario, ScenarioError, Scheme, Workload};
 
-mod edit;
 mod values;
-
-pub(crate) use edit::set as set_key;
 
 use values::Drawn;
 

@@ -11,7 +11,7 @@ use weftline_core::{Instant, PathId, Session};
 use weftline_video::live::wire::{Message, Tile};
 use weftline_video::live::{Client, Outgoing, Server, TileOrder, Traffic};
 
-use super::multi::{CLIENT, SERVER, ZEROS};
+use super::ends::{CLIENT, SERVER, ZEROS};
 use crate::plan::{LiveOutcome, LivePlan};
 
 /// How often counters are read, and heads are looked at (the same as in the programs).

@@ -1,5 +1,6 @@
 //! A flow: an application that sends, a transport, an application that receives.
 
+mod ends;
 mod live;
 mod messages;
 mod multi;

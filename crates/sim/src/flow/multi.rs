@@ -18,6 +18,7 @@ use weftline_core::session::{
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
 use self::paths::Paths;
+use super::ends::{CLIENT, SERVER, ZEROS};
 use super::live::Live;
 use super::options::Options;
 use super::oracle::{forecast, may_ask};
@@ -28,8 +29,6 @@ use crate::net::Net;
 use crate::plan::{FlowPlan, LiveOutcome, Traffic};
 use crate::tcp::ReceiveBuffer;
 
-/// What the application writes; its content does not matter here.
-pub(super) static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 /// How much it writes to a byte stream at once.
 const WRITE: usize = 64 << 10;
 /// The longest header of a record: what a record that fits a segment leaves of it.
@@ -40,9 +39,6 @@ const LINUX: &str = "linux";
 /// (the same as in the daemons).
 const LOW_WATER: (u64, u64) = (16 << 10, 256 << 10);
 const LOW_WATER_TIME: Duration = Duration::from_millis(5);
-
-pub(super) const CLIENT: usize = 0;
-pub(super) const SERVER: usize = 1;
 
 /// A TCP connection and what travels in it: a subflow, once it has joined.
 #[derive(Debug)]

@@ -12,8 +12,9 @@ use weftline_core::Instant;
 use weftline_core::path::{PathId, SubflowId};
 use weftline_core::path_manager::{Action, AttemptId, Failure, Look, PathManager, PathPlan};
 
-use super::{CLIENT, Multi, Options, Pipe, SERVER, Subflow, ZEROS};
+use super::{Multi, Options, Pipe, Subflow};
 use crate::build::Opener;
+use crate::flow::ends::{CLIENT, SERVER, ZEROS};
 use crate::net::Net;
 
 /// Bytes of the record that opens a subflow, and of its answer: a hello or a join with its token.
