@@ -97,7 +97,7 @@ fn load(controls: &[Control]) -> Result<(), Failure> {
     }
     systemd::ready("the controls are loaded");
     if hold(&loaded, &signalled)? == End::Unloaded {
-        output::note("all controls have been unloaded");
+        output::remark("all controls have been unloaded");
     }
     drop(loaded);
     warn_of_default(controls);

@@ -91,6 +91,13 @@ pub(crate) fn warn(what: impl fmt::Display) {
     }
 }
 
+/// Says under the program's name what else is good to know.
+pub(crate) fn remark(line: impl fmt::Display) {
+    if !is_quiet() {
+        tell(line);
+    }
+}
+
 /// Says on standard error how far something is, or what else is good to know.
 pub(crate) fn note(line: impl fmt::Display) {
     if !is_quiet() {

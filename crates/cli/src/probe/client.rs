@@ -294,7 +294,7 @@ impl Screen {
             }
         }
         match self.json {
-            true => text.lines().for_each(output::note),
+            true => text.lines().for_each(output::remark),
             false => output::print(&text)?,
         }
         Ok(())

@@ -61,7 +61,7 @@ pub(super) fn run(args: &PackageArgs) -> Result<(), Failure> {
         let bar = progress.get_or_insert_with(|| {
             if before > 0 {
                 let (dir, total) = (args.out.display(), packaged.total);
-                output::note(format_args!("{dir}: {before} of {total} GoPs are there already"));
+                output::remark(format_args!("{dir}: {before} of {total} GoPs are there already"));
             }
             Progress::new("GoPs", u64::from(packaged.total), before)
         });

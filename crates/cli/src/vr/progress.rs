@@ -44,7 +44,7 @@ impl Progress {
             self.told = Instant::now();
             let each = self.began.elapsed().as_secs_f64() / (done - self.before) as f64;
             let left = each * self.total.saturating_sub(done) as f64;
-            output::note(format_args!("{done}/{} {}, {left:.0} s left", self.total, self.what));
+            output::remark(format_args!("{done}/{} {}, {left:.0} s left", self.total, self.what));
         }
     }
 }
