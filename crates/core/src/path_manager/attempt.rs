@@ -18,7 +18,7 @@ pub struct AttemptId(pub u64);
 pub enum Failure {
     /// The path may be down, or the server.
     Temporary,
-    /// The server has answered, and refuses for now.
+    /// The server has answered and refused this attempt; a later one may be taken.
     Busy,
     /// No further attempt will do better.
     Permanent,
