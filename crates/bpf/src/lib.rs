@@ -1,10 +1,24 @@
 //! Congestion controls that Linux does not have (Compound, LIA, OLIA, BALIA) as BPF programs
 //! (`struct_ops`), which any TCP or MPTCP socket of the machine can use while they are loaded.
 //!
-//! The programs are in `bpf/`. What is loaded belongs to the process that did it: when that ends,
-//! whatever the way, the kernel takes the controls out, and connections that use them go on with
-//! them to their end. Without the feature `bpf` everything here says
-//! [`NotBuilt`](BpfError::NotBuilt).
+//! The programs are in `bpf/`. Loaded controls belong to the process that has loaded them. When it ends,
+//! however it ends, the kernel unloads them; connections that use them keep them to their end.
+//!
+//! | feature | |
+//! |---|---|
+//! | `bpf` | compiles the programs with clang and links libbpf, which needs libelf and zlib. Without it every function that loads or unloads returns [`NotBuilt`](BpfError::NotBuilt) |
+//!
+//! ```no_run
+//! use weftline_bpf::{Control, Loaded};
+//!
+//! // Needs root and the feature `bpf`.
+//! let lia = Control::find("lia").expect("it is built in");
+//! let loaded = Loaded::load(&[lia])?;
+//! // From now on TCP_CONGESTION takes this name.
+//! assert_eq!(lia.kernel_name, "weft_lia");
+//! drop(loaded); // The kernel unloads it.
+//! # Ok::<(), weftline_bpf::BpfError>(())
+//! ```
 
 mod controls;
 mod error;

@@ -1,10 +1,29 @@
-//! Congestion controls, one file each behind one trait, and the coupling between the subflows of
-//! a connection.
+//! Congestion controls, one file each behind one trait, and the coupling between the subflows of a
+//! connection.
 //!
-//! A control is a state machine of one subflow: it is told of acknowledgements and losses and says
-//! how large the window is and how fast to pace. Loss recovery itself (SACK, RACK, PRR, timers) is
-//! the endpoint's. Windows are in segments, as `f64`: only + − × ÷ and square roots, which IEEE 754
-//! makes the same on every machine.
+//! A [`CongestionControl`] is a state machine of one subflow. The endpoint tells it of acknowledgements
+//! and losses; it says how large the window is and how fast to pace. Loss recovery itself (SACK, RACK,
+//! PRR, timers) is the endpoint's. Windows are in segments, as `f64`. Only + − × ÷ and square roots are
+//! used, which IEEE 754 makes the same on every machine.
+//!
+//! [`all`] lists the controls; [`register`] adds one of yours.
+//!
+//! ```
+//! use weftline_congestion::{AckSample, Config, Coupling, Entry, LossEvent};
+//!
+//! let mut reno = Entry::find("reno").expect("it is built in").make(&Config::default());
+//! // A connection of one subflow has nothing to couple.
+//! let members = [reno.member(Default::default())];
+//! let alone = Coupling { members: &members, me: 0 };
+//!
+//! // Slow start: a segment more for each one that is acknowledged.
+//! let ack = AckSample { delivered: 2, cwnd_limited: true, ..AckSample::default() };
+//! reno.on_ack(&ack, &alone);
+//! assert_eq!(reno.cwnd(), 12.0);
+//! // A loss halves the window.
+//! reno.on_congestion(&LossEvent { in_flight: 12, ..LossEvent::default() }, &alone);
+//! assert_eq!(reno.cwnd(), 6.0);
+//! ```
 
 #![forbid(unsafe_code)]
 

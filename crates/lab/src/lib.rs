@@ -1,12 +1,26 @@
 //! The lab: real programs over emulated links, on the real kernel.
 //!
-//! Two network namespaces, a client and a server, are joined by the paths of a scenario. Each path
-//! is a pair of TUN devices between which the [`emulator`] carries packets as the link model says,
-//! the same model the simulator runs on. Over these links the lab runs the kernel's TCP and MPTCP,
-//! our transport, or unmodified programs, and writes the same records as the simulator.
+//! Two network namespaces, a client and a server, are joined by the paths of a scenario. Each path is a
+//! pair of TUN devices, between which the [`emulator`] carries packets by the link model that the
+//! simulator uses, too. Over these links the lab runs the kernel's TCP and MPTCP, our transport, or
+//! unmodified programs, and writes the same records as the simulator.
 //!
-//! It needs root, or a user namespace in which `/dev/net/tun` is accessible. Nothing can be left
-//! behind: namespaces and devices are held by file descriptors only, and children die with us.
+//! It needs root, or a user namespace in which `/dev/net/tun` is accessible. Nothing is left behind:
+//! namespaces and devices are held by file descriptors only, and child processes die with their parent.
+//!
+//! ```no_run
+//! use weftline_lab::{LabOptions, run_many};
+//! use weftline_scenario::Scenario;
+//!
+//! // A program that does this answers to `ENDPOINT_COMMAND` with `run_endpoint`: the lab starts it again
+//! // as the two ends of each run.
+//! let scenario = Scenario::find("bond")?;
+//! let schemes = vec!["linux-mptcp".parse()?, "earliest".parse()?];
+//! for record in run_many(&LabOptions::new(scenario, schemes)?)? {
+//!     println!("{}: {:?} Mb/s", record.scheme, record.goodput_mbps);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod check;
 mod child;

@@ -1,8 +1,30 @@
 //! The report: a results directory as one HTML page with tables and figures.
 //!
-//! The page needs nothing else: no script, no font, no picture from elsewhere. Figures are inline
-//! SVG in colours that follow the reader's light or dark mode. Experiments with time series get
-//! tables and lines over time; sweeps are summed up, however many runs they have.
+//! The page needs nothing else: no script, no font, no picture from elsewhere. Figures are inline SVG in
+//! colours that follow the reader's light or dark mode. Runs with time series get tables and lines over
+//! time; sweeps are summed up, however many runs they have.
+//!
+//! ```
+//! use weftline_report::write_report;
+//! use weftline_scenario::{ResultsWriter, RunRecord};
+//!
+//! // `weftline sim run bond --scheme earliest --out DIR` makes such a directory, with real runs.
+//! let directory = tempfile::tempdir()?;
+//! let mut results = ResultsWriter::open(directory.path())?;
+//! let run = RunRecord {
+//!     scenario: "bond".to_owned(),
+//!     scheme: "earliest".to_owned(),
+//!     completed: true,
+//!     goodput_mbps: Some(75.1),
+//!     ..RunRecord::default()
+//! };
+//! results.write_run(&run, &[])?;
+//! results.finish()?;
+//!
+//! let page = write_report(directory.path(), &[])?;
+//! assert!(std::fs::read_to_string(page)?.contains("earliest"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod beside;
 mod data;

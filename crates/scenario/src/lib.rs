@@ -1,10 +1,42 @@
 //! What is run, and what a run has to say: scenarios, schemes, workloads and the results schema.
 //!
 //! A [`Scenario`] is read from a TOML file and means the same in the lab and in the simulator:
-//! [`PathSpec::down_link`] turns a path into the link model that both drive. A run of a
-//! [`Scheme`] over it ends as a [`RunRecord`] and, with an output directory, as lines of
-//! `runs.jsonl` and `series.csv` ([`ResultsWriter`]), beside which the directory keeps what made them
-//! ([`Bundle`]). [`Comparison`] lays the records of several schemes side by side.
+//! [`PathSpec::down_link`] turns a path into the link model that both drive. A [`Sweep`] varies
+//! scenarios. A run of a [`Scheme`] over a scenario ends as a [`RunRecord`] and, with an output
+//! directory, as lines of `runs.jsonl` and `series.csv` ([`ResultsWriter`]); the directory also keeps
+//! what made them ([`Bundle`]). [`Comparison`] puts the records of several schemes side by side.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use weftline_scenario::Scenario;
+//!
+//! let text = r#"
+//!     name = "two-links"
+//!     duration = "30s"
+//!
+//!     [[path]]
+//!     name = "wifi"
+//!     rate = "50Mbps"
+//!     delay = "5ms"
+//!
+//!     [[path]]
+//!     name = "lte"
+//!     rate = "30Mbps"
+//!     delay = "25ms"
+//! "#;
+//! // It names no trace files; those would be read by the last argument.
+//! let scenario = Scenario::parse("two-links.toml", text, &|_| unreachable!())?;
+//! assert_eq!(scenario.paths[1].base_rtt(), Duration::from_millis(50));
+//!
+//! // What is wrong is said with its line and the remedy.
+//! let error = Scenario::parse("mine.toml", "name = \"x\"", &|_| unreachable!()).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "mine.toml:1: key 'duration' is missing; write for example duration = \"20s\"",
+//! );
+//! # Ok::<(), weftline_scenario::ScenarioError>(())
+//! ```
 
 mod builtin;
 mod document;

@@ -1,8 +1,29 @@
 //! A deterministic, packet-level, discrete-event simulator of multipath transport.
 //!
-//! TCP endpoints with pluggable congestion control, the sessions and schedulers of the core on top
-//! of them, trace-driven links, a video player. Time is in whole nanoseconds, events have a total
-//! order, every random draw has its own named stream: a run is a function of its plan.
+//! It has TCP endpoints with any congestion control of `weftline-congestion`, the sessions and
+//! schedulers of `weftline-core` above them, links with rate traces, and a video player. Time is in
+//! whole nanoseconds, events have a total order, and every random draw has its own named stream, so the
+//! same plan gives the same run, event by event.
+//!
+//! [`simulate`] runs a scheme over a scenario; [`run`] runs a [`Plan`] of your own; [`run_all`] does
+//! many runs on several threads and gives them back in order.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use weftline_scenario::{Congestion, Scenario};
+//! use weftline_sim::simulate;
+//!
+//! let mut scenario = Scenario::find("bond")?;
+//! scenario.set_duration(Duration::from_secs(2), Duration::from_millis(500))?;
+//! let mut goodput = |scheme: &str| -> Result<f64, Box<dyn std::error::Error>> {
+//!     let outcome = simulate(&scenario, &scheme.parse()?, "bbr".parse::<Congestion>()?, 1, false)?;
+//!     Ok(outcome.record.goodput_mbps.unwrap_or_default())
+//! };
+//! let (alone, both) = (goodput("single:dsl")?, goodput("earliest")?);
+//! assert!(both > 1.3 * alone, "DSL alone {alone} Mb/s, with LTE {both} Mb/s");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 

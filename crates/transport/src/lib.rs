@@ -2,13 +2,23 @@
 //! connections, each on a path of its own, at the sum of their rates.
 //!
 //! A [`Server`] accepts [`Connection`]s and a [`Client`] opens them; a connection reads and writes
-//! like a TCP stream. What goes where is decided by a scheduler of [`weftline_core::scheduler`],
-//! by default FBDT, which sends each window of the stream from both of its ends at once.
+//! like a TCP stream. A scheduler of [`weftline_core::scheduler`], by default `earliest`, decides which
+//! bytes go over which path.
 //!
-//! Paths come and go: the first one that is up opens the connection, the others join when they
-//! can. A path that goes silent is rescued by the others and replaced by a fresh TCP connection. A
-//! connection fails only when it has had no path at all for 30 s, and the error says how much had
-//! been delivered.
+//! Paths come and go. The first one that is up opens the connection, and the others join when they
+//! can. When a path stalls, the others send its bytes again, and a fresh TCP connection replaces it. A
+//! connection fails only when it has had no path for 30 s, and the error says how much had been
+//! delivered.
+//!
+//! | to | use |
+//! |---|---|
+//! | carry a byte stream | [`Connection`]: `AsyncRead + AsyncWrite` |
+//! | carry messages with deadlines | [`Connection::into_messages`] |
+//! | forward TCP ports, or offer SOCKS 5 | [`Forwarder`] at the client, [`serve`] at the server |
+//! | see what goes on | [`Control`], [`status`](crate::status) |
+//! | find out why a path does not work | [`reach`](crate::reach()), [`Error`] |
+//!
+//! A client and a server in one program, where two addresses stand for two paths:
 //!
 //! ```
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};

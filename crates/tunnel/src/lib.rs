@@ -1,10 +1,23 @@
 //! Network coding on a real network: the nodes of COTAG as programs (`weftline cotag`), and the
 //! measuring of what a link carries, by packet trains (`weftline probe`).
 //!
-//! The state machines are those of `weftline-coding`, which the simulator drives as well; here are
-//! the sockets, the TUN devices, the clock and the encryption between nodes. Each node is one
-//! thread with one epoll loop: [`Gateway`], [`AccessPoint`] and [`Device`] are opened with their
-//! configuration and run until [`Stop`].
+//! The state machines are those of `weftline-coding`, which the simulator drives as well. This crate has
+//! the sockets, the TUN devices, the clock and the encryption between nodes. Each node is one thread
+//! with one epoll loop: open a [`Gateway`], an [`AccessPoint`] or a [`Device`] with its configuration
+//! and run it until [`Stop`]. [`probe`] has the measurement by itself:
+//!
+//! ```
+//! use weftline_core::Bitrate;
+//! use weftline_tunnel::probe::Estimator;
+//!
+//! // A rate to pace by, from the rates that trains have measured.
+//! let mut estimator = Estimator::default();
+//! for mbps in [100, 100, 100, 20, 20] {
+//!     estimator.on_sample(Bitrate::mbps(mbps));
+//! }
+//! // It follows a collapse after two trains.
+//! assert_eq!(estimator.rate(), Some(Bitrate::mbps(20)));
+//! ```
 
 mod access_point;
 mod clock;
