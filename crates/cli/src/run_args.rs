@@ -20,8 +20,8 @@ pub(crate) struct CommonArgs {
     /// The congestion control of every connection
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
-    /// Rules that are switched off: of earliest and fbdt reinject, copy-late, spare-far, copy-last; of
-    /// fbdt-strict wait-acks, wait-round-trip, send-again
+    /// Rules that are switched off: of earliest and fbdt reinject, copy-late, copy-slow, spare-far,
+    /// copy-last; of fbdt-strict wait-acks, wait-round-trip, send-again
     #[arg(long, value_name = "RULE,…", hide_short_help = true)]
     without: Option<String>,
     /// What is sent, instead of the scenario's workload: bulk, cbr:20Mbps, cbr:80%, transfer:1MiB, …

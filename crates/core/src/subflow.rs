@@ -309,6 +309,11 @@ impl Subflow {
         (end > offset).then_some(at)
     }
 
+    /// The ranges on their way, oldest first.
+    pub fn in_flight_from_first(&self) -> impl Iterator<Item = Range<u64>> {
+        self.in_flight.iter().map(|sent| sent.range.clone())
+    }
+
     /// The ranges on their way, youngest first, each with the bytes up to its end that have not been
     /// acknowledged, and when it was given to the subflow.
     pub fn in_flight_from_last(&self) -> impl Iterator<Item = (Range<u64>, u64, Instant)> {

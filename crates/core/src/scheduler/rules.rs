@@ -20,11 +20,14 @@ pub enum Rule {
     WaitRoundTrip,
     /// `fbdt-strict`: then it sends what the others have outstanding.
     SendAgain,
+    /// What waits for a path that has become slow is copied.
+    CopySlow,
 }
 
 impl Rule {
-    /// All of them, with their names and what they do.
-    pub const ALL: [(Self, &'static str, &'static str); 7] = [
+    /// All of them, with their names and what they do. A rule's place is its bit where sets are stored
+    /// or sent: a new one comes last.
+    pub const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Reinject, "reinject", "what a stalled path carries is sent again at once"),
         (Self::CopyLate, "copy-late", "the byte at the in-order point is copied when it is late"),
         (Self::SpareFar, "spare-far", "new data only where it brings the end forward"),
@@ -32,6 +35,7 @@ impl Rule {
         (Self::WaitAcks, "wait-acks", "fbdt-strict: a window's end waits for acknowledgements"),
         (Self::WaitRoundTrip, "wait-round-trip", "fbdt-strict: and a round trip of the others"),
         (Self::SendAgain, "send-again", "fbdt-strict: then what others have outstanding is sent"),
+        (Self::CopySlow, "copy-slow", "what waits for a path that has become slow is copied"),
     ];
 }
 

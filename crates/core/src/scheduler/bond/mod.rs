@@ -17,13 +17,17 @@ use crate::path::PathId;
 use crate::subflow::Subflow;
 use crate::{Bitrate, Instant};
 
-/// Of what a subflow carries at the end of all data, so many of the last ranges are looked at: more only
-/// a peer that hides what has arrived would have us walk through.
+/// Of what a subflow carries, so many of the first or the last ranges are looked at: more only a peer
+/// that hides what has arrived would have us walk through.
 const LOOKED_AT: usize = 256;
 
 /// Other paths' bytes may wait for a path's as long as it takes them to be as many as it brings in this
 /// time: for one with a hundredth of their rate 0.3 s. One with less adds nothing but delay.
 const WORTH_WAITING: Duration = Duration::from_secs(30);
+
+/// A path has become slow when what it carries takes so many times its least round trip, and so many
+/// times as long as on another path: a full queue makes it five, a radio that is blocked ten and more.
+const TIMES_SLOWER: u32 = 8;
 
 /// Where a subflow's next new bytes are taken from.
 pub(super) trait Placement: std::fmt::Debug + Send {
@@ -77,6 +81,33 @@ impl<P: Placement> Bond<P> {
         }
         let head = view.foreign_head(subflow)?;
         Some(head.start..head.end.min(head.start + chunk))
+    }
+
+    /// When the byte at the in-order point is on a path that has become slow: the lowest that it
+    /// carries alone. This path would have all of it there in a fraction of the time.
+    fn copy_slow(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+        let subflow = &view.subflows[me];
+        let chunk = self.budget.clip(view.chunk(me))?;
+        if !self.without.keeps(Rule::CopySlow) {
+            return None;
+        }
+        let (_, holder) = view.latest_holder(subflow, view.una)?;
+        let carried = holder.outstanding();
+        // One of which nothing is known has not become anything.
+        let least = Some(holder.info().min_rtt).filter(|least| !least.is_zero())?;
+        let left = estimate::remaining(view, holder, carried, Duration::ZERO);
+        let mine = view.arrival(subflow, carried);
+        if left < mine.max(least).saturating_mul(TIMES_SLOWER) {
+            return None;
+        }
+        let others = [subflow.id(), holder.id()];
+        let alone = |range: Range<u64>| {
+            let open = view.lowest_foreign(subflow, &range)?;
+            let mut thirds = view.subflows.iter().filter(|third| !others.contains(&third.id()));
+            thirds.all(|third| third.on().first_in(&open).is_none()).then_some(open)
+        };
+        let open = holder.in_flight_from_first().take(LOOKED_AT).find_map(alone)?;
+        Some(open.start..open.end.min(open.start + chunk))
     }
 
     /// At the end of all data: the range that another subflow will deliver last, if this one has
@@ -160,7 +191,7 @@ impl<P: Placement> Bond<P> {
 
     /// What the subflow `me` sends next.
     fn next(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
-        let late = self.copy_late(me, view);
+        let late = self.copy_late(me, view).or_else(|| self.copy_slow(me, view));
         if late.is_none() && view.next_unsent().is_some() {
             let range = self.takes(me, view).then(|| self.place.place(me, view));
             return range.flatten();

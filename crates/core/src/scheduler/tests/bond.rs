@@ -156,6 +156,26 @@ fn the_lowest_byte_is_copied_when_it_is_late_one_copy_at_a_time() {
 }
 
 #[test]
+fn what_waits_for_a_path_that_has_become_slow_is_copied_lowest_first() {
+    // 20 segments take 232 ms at 1 Mb/s and 116 at 2; on the other path 10 ms.
+    let next = |rate: Bitrate, without: &str| {
+        benches(without, 1000, &[NEAR, NEAR]).map(|mut bench| {
+            bench.expected = 1 << 30;
+            bench.set_info(0, PathInfo { delivery_rate: Bitrate::mbps(20), ..NEAR.info() });
+            let held = [(); 20].map(|()| bench.ask(0).expect("new data").range);
+            bench.set_info(0, PathInfo { delivery_rate: rate, ..NEAR.info() });
+            let given = [0, 1].map(|_| bench.ask(1).expect("something"));
+            given.map(|given| (given.kind, held.iter().position(|range| *range == given.range)))
+        })
+    };
+    let copies = [(Kind::Copy, Some(0)), (Kind::Copy, Some(1))];
+    assert_eq!(next(Bitrate::mbps(1), ""), [copies; 2]);
+    // Eight times the round trip of 20 ms is more than 116.
+    assert_eq!(next(Bitrate::mbps(2), ""), [[(Kind::New, None); 2]; 2]);
+    assert_eq!(next(Bitrate::mbps(1), "copy-slow"), [[(Kind::New, None); 2]; 2]);
+}
+
+#[test]
 fn what_will_come_last_is_copied_at_the_end() {
     let end = |without| {
         benches(without, 10, &[FAR, NEAR]).map(|mut bench| {
