@@ -1,74 +1,77 @@
 //! Late tiles of live streams over thin links, by scheduler.
 //!
-//! `cargo run --release -p weftline-sim --example live -- [SEEDS [SCHEDULER[,SCHEDULER] [CONTROL]]]`
-//! prints for each case and scheduler the tiles that were late after the first two GoPs, the GoPs
-//! with any, and the mean over the GoPs of the viewport's PSNR.
+//! `cargo run --release -p weftline-sim --example live -- [SEEDS [SCHEDULER,… [CONTROL,… [WORD,…]]]]`
+//! prints for each case whose name has all the words, and for each scheduler, the tiles that were
+//! late after the first two GoPs, the GoPs with any, and the mean over the GoPs of the viewport's
+//! PSNR.
 #![allow(clippy::print_stdout, reason = "an example prints")]
 
 #[path = "../tests/common/live.rs"]
 mod live;
 
-use live::{Case, START, late};
+use std::collections::BTreeMap;
 
-const LINKS: [[u64; 2]; 4] = [[1_200, 800], [2_500, 2_000], [8_000, 4_000], [30_000, 20_000]];
+use live::{Case, START, cases, late};
 
-fn cases() -> Vec<(String, Case)> {
-    let mut cases = Vec::new();
-    for kbps in LINKS {
-        for (queue, queue_name) in [(Some(100), "100 packets"), (None, "1 BDP")] {
-            for loss in [0.0, 0.01] {
-                let events = [
-                    ("", vec![]),
-                    (", one cut", vec![(0, 8, 3_000)]),
-                    (", both cut 3 s", vec![(0, 8, 11), (1, 8, 11)]),
-                ];
-                for (event, cuts) in events {
-                    let [one, two] = kbps.map(|kbps| kbps as f64 / 1e3);
-                    let name = format!("{one}+{two} Mb/s, {queue_name}, loss {loss}{event}");
-                    // Content that the links do not carry at its finest.
-                    let bytes_at_32 = 50 * kbps.iter().sum::<u64>();
-                    cases.push((
-                        name,
-                        Case {
-                            kbps: kbps.to_vec(),
-                            queue,
-                            loss,
-                            cuts,
-                            bytes_at_32,
-                            ..Case::default()
-                        },
-                    ));
-                }
-            }
-        }
+/// What became of some streams.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    late: usize,
+    tiles: usize,
+    gops: usize,
+    hit: usize,
+    db: f64,
+}
+
+impl Sum {
+    fn add(&mut self, other: Self) {
+        self.late += other.late;
+        self.tiles += other.tiles;
+        self.gops += other.gops;
+        self.hit += other.hit;
+        self.db += other.db;
     }
-    cases
+
+    fn text(&self) -> String {
+        let Self { late, tiles, gops, hit, db } = *self;
+        format!("{late:4} of {tiles} in {hit:3} GoPs {:5.2} dB", db / gops as f64)
+    }
 }
 
 fn main() {
     let mut args = std::env::args().skip(1);
     let seeds: u64 = args.next().map_or(1, |seeds| seeds.parse().expect("a number of seeds"));
     let names = args.next().unwrap_or_else(|| "fbdt,earliest,min-rtt".to_owned());
-    let congestion = if args.next().as_deref() == Some("bbr") { "bbr" } else { "cubic" };
-    let only = args.next().unwrap_or_default();
-    let known = ["fbdt", "earliest", "min-rtt"];
-    let schedulers = || known.iter().filter(|name| names.split(',').any(|n| n == **name));
-    for (name, case) in cases().into_iter().filter(|(name, _)| name.contains(&only)) {
-        let mut line = format!("{name:48}");
-        for scheduler in schedulers() {
-            let (mut tiles, mut of, mut hit, mut db, mut gops) = (0, 0, 0, 0.0, 0);
-            for seed in 1..=seeds {
-                let outcome = Case { seed, scheduler, congestion, ..case.clone() }.run();
-                let (one, all) = late(&outcome);
-                (tiles, of) = (tiles + one, of + all);
-                let shown = outcome.gops.iter().skip(START);
-                hit += shown.clone().filter(|gop| gop.late > 0).count();
-                db += shown.clone().filter_map(|gop| gop.psnr_db()).sum::<f64>();
-                gops += shown.count();
+    let controls = args.next().unwrap_or_else(|| "cubic".to_owned());
+    let words = args.next().unwrap_or_default();
+    let schedulers: Vec<&str> = names.split(',').collect();
+    let is_asked = |name: &str| words.split(',').all(|word| name.contains(word));
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    for (name, case) in cases().into_iter().filter(|(name, _)| is_asked(name)) {
+        for congestion in controls.split(',') {
+            let mut line = format!("{:50}", format!("{name}, {congestion}"));
+            for scheduler in &schedulers {
+                let mut sum = Sum::default();
+                for seed in 1..=seeds {
+                    sum.add(run(&case, scheduler, congestion, seed));
+                }
+                line += &format!("  {scheduler} {}", sum.text());
+                sums.entry((*scheduler).to_owned()).or_default().add(sum);
             }
-            let db = db / gops as f64;
-            line += &format!("  {scheduler} {tiles:4} of {of} in {hit:3} GoPs {db:5.2} dB");
+            println!("{line}");
         }
-        println!("{line}");
     }
+    for (scheduler, sum) in &sums {
+        println!("all: {scheduler} {}", sum.text());
+    }
+}
+
+fn run(case: &Case, scheduler: &str, congestion: &str, seed: u64) -> Sum {
+    let (scheduler, congestion) = (scheduler.to_owned(), congestion.to_owned());
+    let outcome = Case { seed, scheduler, congestion, ..case.clone() }.run();
+    let (late, tiles) = late(&outcome);
+    let shown = || outcome.gops.iter().skip(START);
+    let hit = shown().filter(|gop| gop.late > 0).count();
+    let db = shown().filter_map(|gop| gop.psnr_db()).sum();
+    Sum { late, tiles, gops: shown().count(), hit, db }
 }

@@ -29,6 +29,14 @@ const PACKAGED: usize = 8;
 /// What the first GoPs find out counts for nothing.
 pub const START: usize = 2;
 
+/// How long a queue is.
+#[derive(Clone, Copy, Debug)]
+pub enum Queue {
+    Packets(u64),
+    /// In bandwidth-delay products, two packets at least.
+    Bdps(f64),
+}
+
 /// A stream over links, and what happens to them.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -36,14 +44,14 @@ pub struct Case {
     pub kbps: Vec<u64>,
     /// Without queues.
     pub rtt_ms: u64,
-    /// In packets; `None` is one bandwidth-delay product.
-    pub queue: Option<u64>,
+    /// Before each link.
+    pub queue: Queue,
     /// Of each packet, on the way to the player.
     pub loss: f64,
     /// Links that are gone from one second to another.
     pub cuts: Vec<(usize, u64, u64)>,
-    pub scheduler: &'static str,
-    pub congestion: &'static str,
+    pub scheduler: String,
+    pub congestion: String,
     pub gops: u32,
     /// What a GoP of all tiles takes at QP 32, bytes.
     pub bytes_at_32: u64,
@@ -55,11 +63,11 @@ impl Default for Case {
         Self {
             kbps: vec![1_200, 800],
             rtt_ms: 40,
-            queue: Some(100),
+            queue: Queue::Packets(100),
             loss: 0.0,
             cuts: Vec::new(),
-            scheduler: "fbdt",
-            congestion: "cubic",
+            scheduler: "fbdt".to_owned(),
+            congestion: "cubic".to_owned(),
             gops: 22,
             bytes_at_32: 100_000,
             seed: 1,
@@ -90,10 +98,10 @@ impl Case {
         };
         let flow = FlowPlan {
             name: String::new(),
-            scheduler: Some(Entry::find(self.scheduler).unwrap()),
+            scheduler: Some(Entry::find(&self.scheduler).unwrap()),
             settings: SchedulerConfig::default(),
             oracle: None,
-            congestion: weftline_congestion::Entry::find(self.congestion).unwrap(),
+            congestion: weftline_congestion::Entry::find(&self.congestion).unwrap(),
             paths: (0..self.kbps.len()).collect(),
             is_spread: false,
             traffic: Traffic::Live(Arc::new(live)),
@@ -119,8 +127,12 @@ impl Case {
 
     fn path(&self, index: usize) -> PathPlan {
         let rate = Bitrate::kbps(self.kbps[index]);
-        let bdp = rate.bytes_in(Duration::from_millis(self.rtt_ms)).as_u64().div_ceil(1500);
-        let queue = QueueLimit::Packets(self.queue.unwrap_or(bdp.max(2)));
+        let bdp = rate.bytes_in(Duration::from_millis(self.rtt_ms)).as_u64() as f64 / 1500.0;
+        let packets = match self.queue {
+            Queue::Packets(packets) => packets,
+            Queue::Bdps(bdps) => ((bdp * bdps).ceil() as u64).max(2),
+        };
+        let queue = QueueLimit::Packets(packets);
         let second = Duration::from_secs(1);
         let mut steps = vec![(Duration::ZERO, rate)];
         for &(_, from, until) in self.cuts.iter().filter(|(cut, ..)| *cut == index) {
@@ -187,4 +199,44 @@ pub fn check(outcome: &LiveOutcome, gops: u32) {
     for gop in &outcome.gops {
         assert_eq!(gop.arrived + gop.late + gop.dropped, TILES, "{gop:?}");
     }
+}
+
+const LINKS: [[u64; 2]; 4] = [[1_200, 800], [2_500, 2_000], [8_000, 4_000], [30_000, 20_000]];
+
+/// The cases that a forecast or a scheduler is judged by, with their names.
+pub fn cases() -> Vec<(String, Case)> {
+    let queues = [
+        ("100 packets", Queue::Packets(100)),
+        ("0.5 BDP", Queue::Bdps(0.5)),
+        ("1 BDP", Queue::Bdps(1.0)),
+        ("2 BDP", Queue::Bdps(2.0)),
+        ("4 BDP", Queue::Bdps(4.0)),
+    ];
+    let events = [
+        ("steady", vec![]),
+        ("one cut", vec![(0, 8, 3_000)]),
+        ("both cut 3 s", vec![(0, 8, 11), (1, 8, 11)]),
+    ];
+    let mut cases = Vec::new();
+    for kbps in LINKS {
+        for (queue_name, queue) in queues {
+            for loss in [0.0, 0.01] {
+                for (event, cuts) in &events {
+                    let [one, two] = kbps.map(|kbps| kbps as f64 / 1e3);
+                    let name = format!("{one}+{two} Mb/s, {queue_name}, loss {loss}, {event}");
+                    let case = Case {
+                        kbps: kbps.to_vec(),
+                        queue,
+                        loss,
+                        cuts: cuts.clone(),
+                        // Content that the links do not carry at its finest.
+                        bytes_at_32: 50 * kbps.iter().sum::<u64>(),
+                        ..Case::default()
+                    };
+                    cases.push((name, case));
+                }
+            }
+        }
+    }
+    cases
 }
