@@ -10,7 +10,8 @@ use weftline_video::evaluate::Concealment;
 use weftline_video::geometry::{FrameSize, Orientation};
 use weftline_video::live::wire::{Message, Tile};
 use weftline_video::live::{
-    Client, ClientSettings, Content, LiveError, Outgoing, Server, ServerSettings, Traffic,
+    Client, ClientSettings, Content, LiveError, Outgoing, PathReading, Server, ServerSettings,
+    Traffic,
 };
 use weftline_video::ows::{Entry, Recency};
 use weftline_video::rd::RdTable;
@@ -130,10 +131,16 @@ impl World {
                 .poll_transmit()
                 .map_or(Ok(()), |bytes| self.server.handle_message(&bytes, self.now)),
             _ => {
-                let delivered = [number, number / 3];
+                let path = |delivered| PathReading {
+                    delivered,
+                    outstanding: number % 100_000,
+                    min_rtt: Duration::from_millis(number % 500),
+                    is_up: step & 32 == 0,
+                };
+                let paths = [path(number), path(number / 3)];
+                let paths = (step < 128).then_some(&paths[..]);
                 let forward = Some(usize::from(step / 8 % 3));
-                let delivered = (step < 128).then_some(&delivered[..]);
-                let traffic = Traffic { delivered, forward, backlog: step & 64 != 0 };
+                let traffic = Traffic { paths, forward, backlog: step & 64 != 0 };
                 self.server.handle_traffic(traffic, self.now);
                 Ok(())
             }

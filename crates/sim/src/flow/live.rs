@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weftline_core::session::{Incoming, MessageOptions, SendError};
-use weftline_core::{Instant, PathId, Session};
+use weftline_core::{Instant, Session};
 use weftline_video::live::wire::{Message, Tile};
-use weftline_video::live::{Client, Outgoing, Server, TileOrder, Traffic};
+use weftline_video::live::{Client, Outgoing, Server, TileOrder};
 
 use super::ends::{CLIENT, SERVER, ZEROS};
 use crate::plan::{LiveOutcome, LivePlan};
@@ -25,8 +25,6 @@ pub(super) struct Live {
     player: Client,
     /// What the server wants sent, and what the player does, until the connection takes it.
     queues: [VecDeque<Outgoing>; 2],
-    /// The paths in the order in which they came up.
-    paths: Vec<PathId>,
     /// When the next tick is, once the stream has begun.
     tick: Option<Instant>,
     outcome: LiveOutcome,
@@ -39,7 +37,6 @@ impl Live {
             server: Server::new(Arc::clone(&plan.content), plan.settings.clone()),
             player: Client::new(plan.player),
             queues: [VecDeque::new(), VecDeque::new()],
-            paths: Vec::new(),
             tick: None,
             outcome: LiveOutcome::default(),
         }
@@ -81,18 +78,8 @@ impl Live {
 
     /// Gives the server what the connection has carried so far.
     fn read_counters(&mut self, session: &Session, now: Instant) {
-        let stats = session.stats();
-        for path in stats.paths.keys() {
-            if !self.paths.contains(path) {
-                self.paths.push(*path);
-            }
-        }
-        let delivered = |path| stats.paths.get(path).map_or(0, |path| path.delivered);
-        let delivered: Vec<u64> = self.paths.iter().map(delivered).collect();
-        let forward = self.paths.iter().position(|path| Some(*path) == stats.forward);
         let backlog = !self.queues[SERVER].is_empty() || session.unsent() > 0;
-        let traffic = Traffic { delivered: Some(&delivered), forward, backlog };
-        self.server.handle_traffic(traffic, now);
+        self.server.handle_stats(&session.stats(), backlog, now);
     }
 
     /// Takes what has come to one end.

@@ -26,6 +26,8 @@ pub const TILES: usize = 24;
 const QPS: [u8; 7] = [12, 17, 22, 27, 32, 37, 42];
 /// GoPs of the package; a longer stream begins again.
 const PACKAGED: usize = 8;
+/// What a decoder is set up from.
+const INIT: ByteCount = ByteCount::new(700);
 /// What the first GoPs find out counts for nothing.
 pub const START: usize = 2;
 
@@ -94,7 +96,7 @@ impl Case {
             settings,
             player: ClientSettings::default(),
             head: SyntheticViewers::new(self.seed, "live").trace(0, length).unwrap(),
-            init: 700,
+            init: INIT.as_u64() as usize,
         };
         let flow = FlowPlan {
             name: String::new(),
@@ -181,7 +183,7 @@ fn content(seed: u64, bytes_at_32: u64, gops: u32) -> Arc<Content> {
     let tables = (0..PACKAGED).map(gop).collect();
     let table = RdTable::new(6, 4, Duration::from_secs(1), tables).unwrap();
     let frame = FrameSize::new(1440, 720).unwrap();
-    Arc::new(Content::new(frame, 25, table, None, None, Some(gops)).unwrap())
+    Arc::new(Content::new(frame, 25, table, None, None, Some(gops)).unwrap().with_init(INIT))
 }
 
 /// Late tiles after the start, and all that there were.

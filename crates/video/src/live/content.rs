@@ -2,8 +2,10 @@
 
 use std::f64::consts::PI;
 
+use weftline_core::ByteCount;
+
 use super::LiveError;
-use super::wire::{GOP_LENGTHS, MAX_TO_PLAYER};
+use super::wire::{GOP_LENGTHS, MAX_INIT, MAX_TO_PLAYER};
 use crate::evaluate::MissTable;
 use crate::geometry::{FrameSize, Grid};
 use crate::head::TileProbabilities;
@@ -28,6 +30,7 @@ pub struct Content {
     misses_measured: bool,
     prior: Option<TileProbabilities>,
     gops: u32,
+    init: ByteCount,
 }
 
 impl Content {
@@ -80,7 +83,20 @@ impl Content {
         if !(1..=MAX_GOPS as u32).contains(&gops) {
             return wrong(format!("a stream has 1 to {MAX_GOPS} GoPs, not {gops}"));
         }
-        Ok(Self { frame, grid, gop_frames, table, misses, misses_measured, prior, gops })
+        let init = ByteCount::ZERO;
+        Ok(Self { frame, grid, gop_frames, table, misses, misses_measured, prior, gops, init })
+    }
+
+    /// The same, whose decoders are set up from so many bytes each: what a tile takes besides its
+    /// segment until the player has them.
+    #[must_use]
+    pub fn with_init(self, init: ByteCount) -> Self {
+        Self { init: init.min(ByteCount::new(MAX_INIT as u64)), ..self }
+    }
+
+    /// What a decoder is set up from, bytes.
+    pub(super) const fn init(&self) -> ByteCount {
+        self.init
     }
 
     /// The size of its frame.

@@ -2,7 +2,7 @@
 //!
 //! The [`Server`] sends one GoP after another in real time. For each it plans with a tile scheme,
 //! knowing where its player looks ([`crate::head::Predictor`]) and what the paths carried
-//! ([`Meter`]), says what it sends, and sends it in the plan's order with the GoP's time as the
+//! ([`Forecast`]), says what it sends, and sends it in the plan's order with the GoP's time as the
 //! deadline. The [`Client`] plays one GoP behind: what is not whole when its GoP's time comes is
 //! late, is concealed and will not be waited for. It reports where it looks and what arrived, and
 //! judges what its viewport shows from the losses that the server tells.
@@ -16,7 +16,7 @@
 
 mod client;
 mod content;
-mod meter;
+mod forecast;
 mod quality;
 mod server;
 pub mod wire;
@@ -26,7 +26,7 @@ mod tests;
 
 pub use client::{Client, ClientSettings, GopReport, Handled};
 pub use content::Content;
-pub use meter::Meter;
+pub use forecast::{Forecast, PathReading};
 pub use server::{Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic};
 pub use wire::WireError;
 

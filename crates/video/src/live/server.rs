@@ -4,12 +4,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use weftline_core::{Bitrate, ByteCount, Instant};
+use weftline_core::session::SessionStats;
+use weftline_core::{Bitrate, ByteCount, Instant, PathId};
 
 use super::wire::{
     GopNotice, Hello, MAX_AGES, Manifest, Message, Report, RungNotice, TileId, TileNotice,
 };
-use super::{Content, LiveError, Meter};
+use super::{Content, Forecast, LiveError, PathReading};
 use crate::evaluate::{Concealment, base_layer, with_base, without};
 use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::head::{Pose, Predictor, PredictorSettings};
@@ -17,7 +18,11 @@ use crate::ows::{
     Delivery, Effort, Entry, FbdtMessages, InOrder, Inputs, Piece, Plan, Problem, Recency,
     Throughput, TwoEnded,
 };
-use crate::rd::{GopTable, Rung};
+use crate::rd::{GopTable, Rung, TileTable};
+
+/// What goes with a segment: the message's head, the tile's part of the GoP's notice, and the heads
+/// of the records that carry it, a record of at least 4 KiB each (docs/protocol.md).
+const BESIDE: ByteCount = ByteCount::new(96);
 
 /// How a server plans.
 #[derive(Clone, Debug)]
@@ -34,12 +39,12 @@ pub struct ServerSettings {
     pub effort_units: u64,
 }
 
-/// What the driver knows of the connection.
+/// What is known of the connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic<'a> {
-    /// The bytes that each path has delivered so far, new paths last; `None` where the driver
-    /// cannot know: then what the player reports is taken, for all paths together.
-    pub delivered: Option<&'a [u64]>,
+    /// Each path, new ones last; `None` where nobody can know: then what the player reports is
+    /// taken, for all paths together.
+    pub paths: Option<&'a [PathReading]>,
     /// The path that sends forward, as an index into these, where FBDT carries messages; `None`
     /// where everything arrives in order.
     pub forward: Option<usize>,
@@ -78,11 +83,13 @@ pub struct PlannedGop {
     pub gop: u32,
     /// Tiles that are sent, a base layer not counted.
     pub sent: usize,
+    /// Of these, how many are expected to be on time: the sum of their probabilities.
+    pub on_time: f64,
     /// Tiles that are left out.
     pub dropped: usize,
     /// What is sent, a base layer included.
     pub bytes: ByteCount,
-    /// What the paths are expected to carry in its time.
+    /// What the paths are expected to bring in its time, beyond what is on its way already.
     pub expected: ByteCount,
     /// What all tiles take at least.
     pub least: ByteCount,
@@ -106,7 +113,9 @@ pub struct Server {
     content: Arc<Content>,
     settings: ServerSettings,
     player: Option<Player>,
-    meter: Meter,
+    forecast: Forecast,
+    /// The paths of the connection in the order in which they came up.
+    paths: Vec<PathId>,
     forward: Option<usize>,
     backlog: bool,
     by_reports: bool,
@@ -118,13 +127,14 @@ pub struct Server {
 impl Server {
     /// A server that waits for its player's greeting.
     pub fn new(content: Arc<Content>, settings: ServerSettings) -> Self {
-        let meter = Meter::new(settings.start);
+        let forecast = Forecast::new(settings.start);
         let (outgoing, planned) = (VecDeque::new(), VecDeque::new());
         Self {
             content,
             settings,
             player: None,
-            meter,
+            forecast,
+            paths: Vec::new(),
             forward: None,
             backlog: false,
             by_reports: true,
@@ -158,13 +168,27 @@ impl Server {
         self.outgoing.push_back(Outgoing::Message(Message::Refusal { reason }.to_bytes()));
     }
 
+    /// Takes the counters of a connection that sends its messages by several paths, and whether
+    /// anything waits for it; twenty times a second will do.
+    pub fn handle_stats(&mut self, stats: &SessionStats, backlog: bool, now: Instant) {
+        for path in stats.paths.keys() {
+            if !self.paths.contains(path) {
+                self.paths.push(*path);
+            }
+        }
+        let reading = |path| stats.paths.get(path).map(PathReading::from).unwrap_or_default();
+        let paths: Vec<PathReading> = self.paths.iter().map(reading).collect();
+        let forward = self.paths.iter().position(|path| Some(*path) == stats.forward);
+        self.handle_traffic(Traffic { paths: Some(&paths), forward, backlog }, now);
+    }
+
     /// Takes a reading of the connection's counters; twenty a second will do.
     pub fn handle_traffic(&mut self, traffic: Traffic<'_>, now: Instant) {
-        self.by_reports = traffic.delivered.is_none();
+        self.by_reports = traffic.paths.is_none();
         self.forward = traffic.forward;
         self.backlog = traffic.backlog;
-        if let Some(delivered) = traffic.delivered {
-            self.meter.handle_reading(delivered, traffic.backlog, now);
+        if let Some(paths) = traffic.paths {
+            self.forecast.handle_reading(paths, traffic.backlog, now);
         }
     }
 
@@ -214,8 +238,8 @@ impl Server {
     }
 
     /// What the paths are known to carry.
-    pub fn meter(&self) -> &Meter {
-        &self.meter
+    pub fn forecast(&self) -> &Forecast {
+        &self.forecast
     }
 
     fn start_of(&self, epoch: Instant, gop: u32) -> Instant {
@@ -274,7 +298,9 @@ impl Server {
         // The player has the manifest: messages may overtake each other.
         player.epoch.get_or_insert(now);
         if self.by_reports {
-            self.meter.handle_reading(&[report.received], self.backlog, now);
+            let delivered = report.received;
+            let all = PathReading { delivered, is_up: true, ..PathReading::default() };
+            self.forecast.handle_reading(&[all], self.backlog, now);
         }
         self.handle_timeout(now)
     }
@@ -286,9 +312,10 @@ impl Server {
         };
         let deadline = self.start_of(epoch, gop + 1);
         let left = deadline.since(now);
-        let tiles = &self.content.table().gops()[self.content.packaged(gop) as usize];
+        let tiles = self.on_the_way(player, gop);
         let wrong = |reason: String| LiveError::Plan { gop, reason };
-        let expected = self.expected(left).map_err(wrong)?;
+        let expected = self.forecast.expected(left, &self.settings.recency);
+        let expected = expected.map_err(|error| wrong(error.to_string()))?;
         let plan = if left.is_zero() {
             // Its time was over before it began: the player is told of it, and that is all.
             let dropped = (0..tiles.tiles().len()).collect();
@@ -296,8 +323,10 @@ impl Server {
             let plan = Plan { sent: Vec::new(), dropped, bytes, expected_loss };
             Sending { plan, base: 0 }
         } else {
-            self.scheme_plan(player, gop, tiles, &expected, left).map_err(wrong)?
+            self.scheme_plan(player, gop, &tiles, &expected, left).map_err(wrong)?
         };
+        let plan = self.as_packaged(gop, plan);
+        let tiles = &self.content.table().gops()[self.content.packaged(gop) as usize];
         let order = |piece: &Piece| {
             let id = TileId { gop, tile: piece.tile as u16, qp: piece.rung.qp };
             let with_init = !player.known.contains(&(id.tile, id.qp));
@@ -310,9 +339,12 @@ impl Server {
             tile.rungs().iter().map(|rung| rung.bytes).min().unwrap_or(ByteCount::ZERO)
         });
         let dropped = plan.plan.dropped.len();
+        let sent = tiles.tiles().len() - dropped;
+        let late: f64 = plan.plan.sent[plan.base..].iter().map(|piece| piece.miss_chance).sum();
         self.planned.push_back(PlannedGop {
             gop,
-            sent: tiles.tiles().len() - dropped,
+            sent,
+            on_time: sent as f64 - late,
             dropped,
             bytes: plan.plan.bytes,
             expected: expected.mean(),
@@ -323,14 +355,30 @@ impl Server {
         Ok(())
     }
 
-    /// What the paths may carry in the time that is left.
-    fn expected(&self, left: Duration) -> Result<Throughput, String> {
-        let history = self.meter.history();
-        let expected = match history.is_empty() {
-            true => Throughput::certain(&self.meter.ahead(left)),
-            false => Throughput::forecast(history, left, &self.settings.recency),
-        };
-        expected.map_err(|error| error.to_string())
+    /// What each encoding of a GoP takes of the paths: the segment, and what goes with it.
+    fn on_the_way(&self, player: &Player, gop: u32) -> GopTable {
+        let gop = &self.content.table().gops()[self.content.packaged(gop) as usize];
+        let tiles = gop.tiles().iter().enumerate().map(|(tile, table)| {
+            let cost = |rung: &Rung| {
+                let is_known = player.known.contains(&(tile as u16, rung.qp));
+                let init = if is_known { ByteCount::ZERO } else { self.content.init() };
+                Rung { bytes: rung.bytes + BESIDE + init, ..*rung }
+            };
+            let rungs = table.rungs().iter().map(cost).collect();
+            TileTable::new(rungs).expect("a tile fits a message with all that goes with it")
+        });
+        GopTable::new(tiles.collect()).expect("as many tiles as the package has")
+    }
+
+    /// A plan with the lengths of its segments, in place of what they take of the paths.
+    fn as_packaged(&self, gop: u32, mut sending: Sending) -> Sending {
+        let tiles = self.content.table().gops()[self.content.packaged(gop) as usize].tiles();
+        for piece in &mut sending.plan.sent {
+            let rung = tiles[piece.tile].at_qp(piece.rung.qp);
+            piece.rung = *rung.expect("it was planned with the package's rungs");
+        }
+        sending.plan.bytes = sending.plan.sent.iter().map(|piece| piece.rung.bytes).sum();
+        sending
     }
 
     /// What the scheme sends, behind its base layer if there is one.

@@ -165,9 +165,9 @@ impl World {
                 let what = entry.remove();
                 self.arrive(what);
             }
-            let delivered = [self.carried];
-            let forward = Some(0);
-            let traffic = Traffic { delivered: Some(&delivered), forward, backlog: false };
+            let delivered = self.carried;
+            let paths = [PathReading { delivered, is_up: true, ..PathReading::default() }];
+            let traffic = Traffic { paths: Some(&paths), forward: Some(0), backlog: false };
             self.server.handle_traffic(traffic, self.now);
             self.server.handle_timeout(self.now).unwrap();
             self.client.handle_pose(Orientation::from_degrees(30.0, 10.0, 0.0), self.now);
@@ -229,14 +229,14 @@ fn what_a_decoder_is_set_up_from_is_sent_until_it_is_known() {
 #[test]
 fn below_the_lowest_rungs_tiles_are_dropped_and_said() {
     let mut settings = settings(Concealment::Grey);
-    settings.start = Bitrate::kbps(16);
+    settings.start = Bitrate::kbps(23);
     let mut world = World::new(1, Concealment::Grey);
     world.server = Server::new(content(1), settings);
     world.run(&mut || MS, &mut || Fate::Arrives(20 * MS));
-    // 16 kb/s for half a second are 1,000 bytes: four tiles of 250.
+    // 23 kb/s for half a second are 1,437 bytes: four tiles of 250 and of what goes with each.
     whole(&world.reports, 1);
     let (planned, report) = (world.planned[0], world.reports[0]);
-    assert_eq!((planned.least.as_u64(), planned.expected.as_u64()), (2_000, 1_000));
+    assert_eq!((planned.least.as_u64(), planned.expected.as_u64()), (2_000, 1_437));
     assert_eq!((planned.sent, planned.dropped), (4, 4));
     assert_eq!((report.arrived, report.dropped, report.late), (4, 4, 0));
 }

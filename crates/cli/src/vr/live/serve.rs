@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use weftline::{Connection, Limits, Server, ServerSecurity, refusal};
-use weftline_core::Bitrate;
+use weftline_core::{Bitrate, ByteCount};
 use weftline_video::evaluate::{Concealment, MissTable};
 use weftline_video::head::Format as HeadFormat;
 use weftline_video::live::wire::MAX_TO_SERVER;
@@ -178,7 +178,8 @@ impl ServeArgs {
             Some(gops),
         );
         let content = content
-            .map_err(|error| Failure::wrong_use(format!("{}: {error}", self.package.display())))?;
+            .map_err(|error| Failure::wrong_use(format!("{}: {error}", self.package.display())))?
+            .with_init(init(&package));
         if !content.misses_measured() {
             tracing::warn!(
                 "{} has no {MISSES}: what concealments lose is taken as usual; package it anew",
@@ -194,6 +195,14 @@ impl ServeArgs {
         };
         Ok(Served { content: Arc::new(content), package, settings })
     }
+}
+
+/// What a decoder is set up from takes at most so much, by its first tile: they differ by little.
+fn init(package: &Package) -> ByteCount {
+    let rungs = package.table().gops()[0].tiles()[0].rungs().iter();
+    let length = |path| std::fs::metadata(path).map_or(0, |file| file.len());
+    let longest = rungs.map(|rung| length(package.init(0, rung.qp))).max();
+    ByteCount::new(longest.unwrap_or(0))
 }
 
 /// The table of concealments of a package, if it has one.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weftline::Control;
-use weftline_core::{Instant, PathId};
+use weftline_core::Instant;
 use weftline_video::live::wire::{Message, Tile};
 use weftline_video::live::{
     Content, Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic,
@@ -52,11 +52,11 @@ pub(super) async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<Tally, String> {
     let server = Server::new(Arc::clone(&served.content), served.settings.clone());
-    let (queue, head, paths) = (VecDeque::new(), None, Vec::new());
+    let (queue, head) = (VecDeque::new(), None);
     let control = link.control.clone();
     let clock = Clock::start();
     let tally = Tally::default();
-    let session = Session { served, server, queue, head, control, paths, clock, who, tally };
+    let session = Session { served, server, queue, head, control, clock, who, tally };
     session.run(link, stop).await
 }
 
@@ -67,8 +67,6 @@ struct Session<'a> {
     /// The first of the queue, as a message.
     head: Option<Bytes>,
     control: Option<Control>,
-    /// The paths in the order in which they came up.
-    paths: Vec<PathId>,
     clock: Clock,
     who: &'a str,
     tally: Tally,
@@ -230,21 +228,12 @@ impl Session<'_> {
     fn read_counters(&mut self, sender: &Sender) {
         let now = self.clock.now();
         let backlog = !self.queue.is_empty() || sender.unsent() > 0;
-        let Some(control) = &self.control else {
-            let traffic = Traffic { delivered: None, forward: None, backlog };
-            return self.server.handle_traffic(traffic, now);
-        };
-        let stats = control.stats().session;
-        for path in stats.paths.keys() {
-            if !self.paths.contains(path) {
-                self.paths.push(*path);
-            }
+        if let Some(control) = &self.control {
+            self.server.handle_stats(&control.stats().session, backlog, now);
+        } else {
+            let traffic = Traffic { paths: None, forward: None, backlog };
+            self.server.handle_traffic(traffic, now);
         }
-        let delivered = |path| stats.paths.get(path).map_or(0, |path| path.delivered);
-        let delivered: Vec<u64> = self.paths.iter().map(delivered).collect();
-        let forward = self.paths.iter().position(|path| Some(*path) == stats.forward);
-        let traffic = Traffic { delivered: Some(&delivered), forward, backlog };
-        self.server.handle_traffic(traffic, now);
     }
 
     /// Sends what is still queued: a refusal.
@@ -319,7 +308,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Logs what is sent of a GoP.
 fn tell(who: &str, planned: &PlannedGop) {
-    let PlannedGop { gop, sent, dropped, bytes, expected, least } = *planned;
+    let PlannedGop { gop, sent, dropped, bytes, expected, least, .. } = *planned;
     if dropped > 0 && expected < least {
         tracing::warn!(
             "{who}: GoP {gop}: {expected} are expected in its time, less than the {least} of the \
