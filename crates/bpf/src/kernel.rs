@@ -51,6 +51,9 @@ impl Loaded {
 
     /// The same, registering without a link as before Linux 6.4 unless `linked`: then a process
     /// that is killed leaves the control behind, for [`unload`] to take out.
+    ///
+    /// # Errors
+    /// When the kernel refuses a control.
     #[doc(hidden)]
     pub fn load_as(controls: &[Control], linked: bool) -> Result<Self, BpfError> {
         let mut held: Vec<Held> = Vec::new();

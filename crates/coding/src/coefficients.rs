@@ -18,6 +18,9 @@ pub enum Coding<'a> {
 
 impl Coding<'_> {
     /// Writes the coefficients, one for each packet of the generation, to `vector`.
+    ///
+    /// # Errors
+    /// When the index, or the number of coefficients, does not fit the generation.
     pub fn expand(self, vector: &mut [u8]) -> Result<(), GenerationError> {
         let size = u8::try_from(vector.len()).unwrap_or(u8::MAX);
         match self {

@@ -153,7 +153,10 @@ impl Reassembly {
         Bytes::from_owner(block).slice(..n)
     }
 
-    /// Frees the next `n` bytes, which must have been readable.
+    /// Frees the next `n` bytes.
+    ///
+    /// # Panics
+    /// When fewer than `n` bytes can be read.
     pub fn consume(&mut self, n: u64) {
         assert!(n <= self.in_order - self.read, "only in-order bytes are read");
         self.read += n;

@@ -39,7 +39,10 @@ impl Rng {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A uniform integer in [0, `bound`); `bound` must not be zero.
+    /// A uniform integer in [0, `bound`).
+    ///
+    /// # Panics
+    /// When `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "an empty range has no numbers");
         // Lemire's multiply-shift; the bias is below 2^-64 × bound, nothing for our bounds.

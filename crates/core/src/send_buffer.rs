@@ -96,7 +96,10 @@ impl SendBuffer {
         }
     }
 
-    /// Appends the bytes of `range` to `out`, in order; `range` must be held.
+    /// Appends the bytes of `range` to `out`, in order.
+    ///
+    /// # Panics
+    /// When bytes of `range` are not held.
     pub fn slice(&mut self, range: &Range<u64>, out: &mut VecDeque<Bytes>) {
         assert!(self.start <= range.start && range.end <= self.end(), "only held bytes are sent");
         if range.end > self.sealed_end {
@@ -115,6 +118,9 @@ impl SendBuffer {
     }
 
     /// Frees the bytes below `offset`.
+    ///
+    /// # Panics
+    /// When `offset` is beyond what was written.
     pub fn release(&mut self, offset: u64) {
         assert!(offset <= self.end(), "only written bytes are acknowledged");
         if offset > self.sealed_end {

@@ -24,7 +24,10 @@ pub struct Address {
     pub v6: Ipv6Addr,
 }
 
-/// The addresses of `end` on the path of index `path` (from 0, at most [`PATHS_MAX`]).
+/// The addresses of `end` on the path of index `path`.
+///
+/// # Panics
+/// When `path` is not below [`PATHS_MAX`].
 pub fn address(path: usize, end: End) -> Address {
     assert!(path < PATHS_MAX, "the number of paths is checked when a testbed is made");
     let host = match end {

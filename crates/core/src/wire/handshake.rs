@@ -43,8 +43,10 @@ impl Preamble {
 
     /// Reads the peer's preamble off the front of what it sent so far.
     ///
-    /// `Ok(None)` while more bytes are needed; an error as soon as the bytes cannot become a
-    /// preamble of our major version.
+    /// `Ok(None)` while more bytes are needed.
+    ///
+    /// # Errors
+    /// As soon as the bytes cannot become a preamble of our major version.
     pub fn decode(input: &mut BytesMut) -> Result<Option<Self>, WireError> {
         let seen = &input[..input.len().min(MAGIC.len())];
         if !MAGIC.starts_with(seen) {

@@ -126,11 +126,17 @@ impl Record {
     ///
     /// Unknown optional records are skipped. A record longer than [`MAX_BODY`] is refused as soon
     /// as its length is known, so that `input` need never hold more than one such record.
+    ///
+    /// # Errors
+    /// When the bytes are no record, or one that is too long or that must be understood and is not.
     pub fn decode(input: &mut BytesMut) -> Result<Option<Self>, WireError> {
         Self::decode_limited(input, MAX_BODY)
     }
 
     /// As [`Record::decode`], with the limit that holds before a connection exists.
+    ///
+    /// # Errors
+    /// As [`Record::decode`].
     pub fn decode_handshake(input: &mut BytesMut) -> Result<Option<Self>, WireError> {
         Self::decode_limited(input, MAX_HANDSHAKE_BODY)
     }
