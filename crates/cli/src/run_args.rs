@@ -13,8 +13,8 @@ use crate::failure::Failure;
 pub(crate) struct CommonArgs {
     /// A built-in scenario or a TOML file
     scenario: String,
-    /// What to compare, see `weftline list schemes` [default: each path alone, linux-mptcp and
-    /// fbdt]
+    /// What to compare, see `weftline list schemes` [default: each path alone, linux-mptcp, earliest
+    /// and fbdt]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     scheme: Vec<String>,
     /// The congestion control of every connection
@@ -96,7 +96,9 @@ impl CommonArgs {
     pub(crate) fn schemes(&self, scenario: &Scenario) -> Result<Vec<Scheme>, Failure> {
         if self.scheme.is_empty() {
             let alone = scenario.paths.iter().map(|path| Scheme::Single(path.name.clone()));
-            return Ok(alone.chain([Scheme::LinuxMptcp, Scheme::FBDT]).collect());
+            return Ok(alone
+                .chain([Scheme::LinuxMptcp, Scheme::default_scheduler(), Scheme::FBDT])
+                .collect());
         }
         let mut schemes: Vec<Scheme> = Vec::new();
         for name in &self.scheme {

@@ -210,6 +210,8 @@ fn a_run_that_fails_leaves_the_others() {
     assert!(said.contains("2 of 8 runs failed"), "{said}");
     let runs = fs::read_to_string(Path::new(&out).join("runs.jsonl")).unwrap();
     assert_eq!(runs.lines().count(), 8, "those that failed are records too");
+    let why = "no connection within 30s over one: lower its loss or delay";
+    assert_eq!(runs.matches(why).count(), 2, "{runs}");
 }
 
 #[test]

@@ -58,6 +58,11 @@ impl Scheme {
     /// FBDT: each window of the stream from both ends at once (FBDT §3).
     pub const FBDT: Self = Self::Weft("fbdt");
 
+    /// Our transport with the scheduler that daemons and library have by default.
+    pub fn default_scheduler() -> Self {
+        Self::Weft(scheduler::DEFAULT.name)
+    }
+
     /// All schemes.
     pub fn all() -> impl Iterator<Item = SchemeInfo> {
         let others = [

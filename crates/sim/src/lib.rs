@@ -51,11 +51,14 @@ use std::time::Duration;
 pub enum SimError {
     /// A connection could not be set up.
     #[error(
-        "no connection within {limit:?}: a path loses or delays too much; lower its loss or delay"
+        "no connection within {limit:?} over {}: lower its loss or delay, or raise its rate",
+        paths.join(", ")
     )]
     NotConnected {
         /// How long was tried.
         limit: Duration,
+        /// The names of the paths that carry nothing yet.
+        paths: Vec<String>,
     },
     /// It was ended early.
     #[error("the run was ended early")]

@@ -113,14 +113,14 @@ pub fn simulate_unless(
             Ok(outcome)
         }
         // A scheme that fails is a result.
-        Err(SimError::NotConnected { limit }) => {
+        Err(error @ SimError::NotConnected { .. }) => {
             let record = RunRecord {
                 schema: SCHEMA_VERSION,
                 world: "sim".to_owned(),
                 seed,
                 duration_s: scenario.duration.as_secs_f64(),
                 warmup_s: scenario.warmup.as_secs_f64(),
-                error: Some(SimError::NotConnected { limit }.to_string()),
+                error: Some(error.to_string()),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 ..named
             };

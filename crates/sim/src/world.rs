@@ -1,5 +1,6 @@
 //! The world of one run: what is in it, and the loop that makes it happen.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -82,7 +83,8 @@ impl World {
             let limit = nanos(SETUP_LIMIT);
             while !self.is_set_up() {
                 if !self.step(limit) {
-                    return Err(SimError::NotConnected { limit: SETUP_LIMIT });
+                    let paths = self.paths_not_up();
+                    return Err(SimError::NotConnected { limit: SETUP_LIMIT, paths });
                 }
             }
             let ready = self.net.now_ns() + nanos(REST);
@@ -104,6 +106,14 @@ impl World {
         }
         self.check();
         Ok(())
+    }
+
+    /// The names of the paths that flows wait for.
+    fn paths_not_up(&self) -> Vec<String> {
+        let waiting = self.flows.iter().filter(|flow| flow.is_warm());
+        let numbers: BTreeSet<usize> =
+            waiting.flat_map(|flow| flow.paths_not_up(&self.net)).collect();
+        numbers.into_iter().map(|number| self.plan.paths[number].name.clone()).collect()
     }
 
     fn is_set_up(&self) -> bool {

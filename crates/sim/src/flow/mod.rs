@@ -147,6 +147,18 @@ impl Flow {
         }
     }
 
+    /// The numbers of its paths that carry nothing yet.
+    pub(crate) fn paths_not_up(&self, net: &Net) -> Vec<usize> {
+        match &self.carrier {
+            Carrier::Plain(plain) if plain.is_up(net) => Vec::new(),
+            Carrier::Plain(_) => self.plan.paths.clone(),
+            Carrier::Multi(multi) => {
+                let numbered = self.plan.paths.iter().enumerate();
+                numbered.filter(|&(k, _)| !multi.is_path_up(k)).map(|(_, &path)| path).collect()
+            }
+        }
+    }
+
     /// Begins to send in a run whose workload began at `epoch`, and connects if that has not been
     /// done.
     pub(crate) fn begin(&mut self, epoch: Instant, run: &Plan, net: &mut Net) {

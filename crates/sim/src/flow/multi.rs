@@ -223,8 +223,12 @@ impl Multi {
 
     /// Whether each of `paths` paths carries data.
     pub(super) fn is_up(&self, paths: usize) -> bool {
-        let is_up = |k| self.subflows.iter().any(|one| one.k == k && one.up == [true; 2]);
-        (0..paths).all(is_up)
+        (0..paths).all(|k| self.is_path_up(k))
+    }
+
+    /// Whether the path with that number among the connection's carries data.
+    pub(super) fn is_path_up(&self, k: usize) -> bool {
+        self.subflows.iter().any(|one| one.k == k && one.up == [true; 2])
     }
 
     // ---- what arrives ----
