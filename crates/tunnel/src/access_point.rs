@@ -8,9 +8,10 @@ use weftline_coding::node::{self, AccessPointStats};
 use weftline_core::Instant;
 
 use crate::TunnelError;
+use crate::class::{self, Class, Classes};
 use crate::clock;
 use crate::fifo::Fifo;
-use crate::frame::{self, Coding, Frame, Settings};
+use crate::frame::{self, CODED_HEADER, Coding, Frame, Settings};
 use crate::key::{PublicKey, SecretKey};
 use crate::lane::{Neighbour, Pace};
 use crate::poll::{Poller, Stop};
@@ -63,6 +64,8 @@ pub struct AccessPoint {
     past: Past,
     seed: u64,
     packet: Vec<u8>,
+    /// Of packets that it holds.
+    classes: Classes,
 }
 
 impl AccessPoint {
@@ -93,7 +96,16 @@ impl AccessPoint {
         }
         let seed = u64::from(draw_run()?);
         let (downlink, runs) = (Downlink::Unknown, Runs::default());
-        Ok(Self { up, down, downlink, runs, past: Past::default(), seed, packet: Vec::new() })
+        Ok(Self {
+            up,
+            down,
+            downlink,
+            runs,
+            past: Past::default(),
+            seed,
+            packet: Vec::new(),
+            classes: Classes::default(),
+        })
     }
 
     /// Where the device reaches it.
@@ -148,14 +160,15 @@ impl AccessPoint {
 
     /// What comes from the gateway.
     fn receive_down(&mut self, inbox: &mut Inbox, now: Instant) {
-        let Self { up, down, downlink, runs, seed, past, packet, .. } = self;
-        up.receive(inbox, now, |_, frame| {
+        let Self { up, down, downlink, runs, seed, past, packet, classes } = self;
+        up.receive(inbox, now, |_, frame, class| {
             match (frame, &mut *downlink) {
                 (Frame::Greeting(greeting), _) => {
                     let Some(settings) = greeting.settings else { return Use::Taken };
                     if let Some(settings) = runs.follow(greeting.run, settings) {
                         past.add(downlink.counters(), downlink.held());
                         *downlink = Downlink::new(&settings, *seed);
+                        *classes = Classes::default();
                     }
                 }
                 (Frame::Relay(datagram), _) => {
@@ -170,11 +183,16 @@ impl AccessPoint {
                     return Use::Stale;
                 }
                 (Frame::Coded { packet, .. }, Downlink::Coded(node)) => {
+                    if class != Class::NONE
+                        && let Some(at) = class::place_of(packet)
+                    {
+                        classes.insert(at, class);
+                    }
                     // What is dropped is counted there.
                     let _ = node.receive(0, packet, now);
                 }
                 (Frame::Down { number, packet, .. }, Downlink::Plain(fifo, _)) => {
-                    fifo.push(number, packet);
+                    fifo.push(number, class, packet);
                 }
                 _ => return Use::Unexpected,
             }
@@ -185,12 +203,12 @@ impl AccessPoint {
     /// What comes from the device.
     fn receive_up(&mut self, inbox: &mut Inbox, now: Instant) {
         let Self { up, down, packet: scratch, .. } = self;
-        down.receive(inbox, now, |_, frame| match frame {
+        down.receive(inbox, now, |_, frame, class| match frame {
             Frame::Relay(datagram) => {
                 scratch.clear();
                 frame::begin_relay(scratch);
                 scratch.extend_from_slice(datagram);
-                up.send(0, scratch, now);
+                up.send_classed(0, scratch, class, now);
                 Use::Taken
             }
             Frame::Greeting(_) => Use::Taken,
@@ -204,25 +222,24 @@ impl AccessPoint {
         let run = self.runs.current();
         while self.down.has_room(0, now) {
             self.packet.clear();
-            let any = match &mut self.downlink {
-                Downlink::Unknown => false,
+            let class = match &mut self.downlink {
+                Downlink::Unknown => None,
                 Downlink::Coded(node) => {
                     frame::begin_coded(run, &mut self.packet);
-                    node.poll_transmit(now, &mut self.packet).is_some()
+                    let any = node.poll_transmit(now, &mut self.packet);
+                    any.map(|_| self.classes.of_coded(&self.packet[CODED_HEADER..]))
                 }
                 Downlink::Plain(fifo, sent) => {
-                    let any = fifo.pop(|number, packet| {
+                    let class = fifo.pop(|number, packet| {
                         frame::begin_down(run, number, &mut self.packet);
                         self.packet.extend_from_slice(packet);
                     });
-                    *sent += u64::from(any);
-                    any
+                    *sent += u64::from(class.is_some());
+                    class
                 }
             };
-            if !any {
-                break;
-            }
-            self.down.send(0, &self.packet, now);
+            let Some(class) = class else { break };
+            self.down.send_classed(0, &self.packet, class, now);
         }
         self.due(now)
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use weftline_core::Instant;
 
 use crate::TunnelError;
+use crate::class::Class;
 use crate::clock;
 use crate::device_end::DeviceEnd;
 use crate::gateway::MAX_LINKS;
@@ -180,7 +181,7 @@ impl Device {
 
     fn receive(&mut self, inbox: &mut Inbox, now: Instant) {
         for (index, path) in self.paths.iter_mut().enumerate() {
-            path.receive(inbox, now, |_, frame| self.end.receive(index, frame, now));
+            path.receive(inbox, now, |_, frame, class| self.end.receive(index, frame, class, now));
         }
         if let Some(mtu) = self.end.mtu().filter(|&mtu| mtu != self.mtu) {
             self.mtu = mtu;
@@ -256,13 +257,16 @@ impl Device {
                     no_way += 1;
                     return;
                 }
+                let class = Class::of(packet);
                 match (uplink, best) {
                     (Uplink::Both, _) => {
                         for path in paths.iter_mut() {
-                            path.send(0, frame, now);
+                            path.send_classed(0, frame, class, now);
                         }
                     }
-                    (Uplink::Lowest, Some(best)) => paths[best].send(0, frame, now),
+                    (Uplink::Lowest, Some(best)) => {
+                        paths[best].send_classed(0, frame, class, now);
+                    }
                     (Uplink::Lowest, None) => no_way += 1,
                 }
             });

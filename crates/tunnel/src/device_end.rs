@@ -8,8 +8,10 @@ use weftline_coding::wire::Packet;
 use weftline_coding::{Coding as Coefficients, Limits};
 use weftline_core::Instant;
 
+use crate::class::{self, Class, Classes};
 use crate::end::{Came, End, Said, Tagger};
 use crate::frame::{self, Coding, Frame, Settings, Terms};
+use crate::gateway_end::ECN_DROPPED;
 use crate::key::PublicKey;
 use crate::order::Order;
 use crate::port::Use;
@@ -69,6 +71,9 @@ pub(crate) struct DeviceEnd {
     sealed: Vec<u8>,
     now: Instant,
     doubted: Doubted,
+    /// What outer headers have said of packets that are not handed out yet.
+    classes: Classes,
+    ecn_dropped: u64,
     /// Packets that were handed out.
     delivered: u64,
 }
@@ -92,12 +97,20 @@ impl DeviceEnd {
             sealed: Vec::new(),
             now: Instant::ZERO,
             doubted: Doubted::default(),
+            classes: Classes::default(),
+            ecn_dropped: 0,
             delivered: 0,
         }
     }
 
-    /// Takes what came on a link. Afterwards packets may be due.
-    pub(crate) fn receive(&mut self, link: usize, frame: Frame<'_>, now: Instant) -> Use {
+    /// Takes what came on a link, with the class of what is in it. Afterwards packets may be due.
+    pub(crate) fn receive(
+        &mut self,
+        link: usize,
+        frame: Frame<'_>,
+        class: Class,
+        now: Instant,
+    ) -> Use {
         self.now = now;
         match frame {
             Frame::Greeting(_) => Use::Taken,
@@ -105,8 +118,8 @@ impl DeviceEnd {
             Frame::Coded { run, .. } | Frame::Down { run, .. } if !self.runs.is_current(run) => {
                 Use::Stale
             }
-            Frame::Coded { packet, .. } => self.coded(link, packet),
-            Frame::Down { number, packet, .. } => self.plain(link, number, packet),
+            Frame::Coded { packet, .. } => self.coded(link, packet, class),
+            Frame::Down { number, packet, .. } => self.plain(link, number, packet, class),
             _ => Use::Unexpected,
         }
     }
@@ -142,12 +155,13 @@ impl DeviceEnd {
         self.past.add(self.downlink.counters(), self.downlink.held());
         // What access points have kept of the runs before opens nowhere.
         self.end.forget_previous();
+        self.classes = Classes::default();
         self.downlink = Downlink::new(&settings, self.names.len());
         self.tagger = Some(Tagger::new(&terms.tag_key));
     }
 
     /// A packet of the coding layer.
-    fn coded(&mut self, link: usize, packet: &[u8]) -> Use {
+    fn coded(&mut self, link: usize, packet: &[u8], class: Class) -> Use {
         let Downlink::Coded(node) = &mut self.downlink else { return Use::Unexpected };
         let is_named = self.tagger.as_ref().is_some_and(|tagger| tagger.is_named(packet));
         if !self.trust.admits(link, false, self.now) {
@@ -184,20 +198,28 @@ impl DeviceEnd {
             self.doubted.shut_out += 1;
             return Use::Taken;
         }
+        if class.matters()
+            && let Some(at) = class::place_of(packet)
+        {
+            self.classes.insert(at, class);
+        }
         // What is dropped is counted there.
         let _ = node.receive(link, packet, self.now);
         Use::Taken
     }
 
     /// A packet that is not coded.
-    fn plain(&mut self, link: usize, number: u32, sealed: &[u8]) -> Use {
+    fn plain(&mut self, link: usize, number: u32, sealed: &[u8], class: Class) -> Use {
         let Downlink::Plain(order) = &mut self.downlink else { return Use::Unexpected };
         if !self.trust.admits(link, false, self.now) {
             self.doubted.shut_out += 1;
             return Use::Taken;
         }
         match self.end.open_packet(Nonce::of_number(number), sealed) {
-            Ok(packet) => order.receive(number, packet, self.now),
+            Ok(packet) if class::decapsulate(packet, class) => {
+                order.receive(number, packet, self.now);
+            }
+            Ok(_) => self.ecn_dropped += 1,
             Err(_) => {
                 self.doubted.polluted += 1;
                 self.blame(LinkSet::of(link));
@@ -250,8 +272,13 @@ impl DeviceEnd {
             let Some(delivery) = node.poll_delivery(&mut self.sealed) else { return };
             match self.end.open_packet(Nonce::of_place(delivery.place), &self.sealed) {
                 Ok(packet) => {
-                    each(packet);
-                    self.delivered += 1;
+                    let Place { flow, arrival } = delivery.place;
+                    if class::decapsulate(packet, self.classes.get((flow, arrival.0))) {
+                        each(packet);
+                        self.delivered += 1;
+                    } else {
+                        self.ecn_dropped += 1;
+                    }
                     self.trust.right(delivery.combined);
                 }
                 Err(_) => {
@@ -331,6 +358,7 @@ impl DeviceEnd {
         let Doubted { misnamed, polluted, shut_out } = self.doubted;
         counters.extend([
             Counter::new("packets_delivered", "handed to the kernel", self.delivered),
+            Counter::new("packets_ecn_dropped", ECN_DROPPED, self.ecn_dropped),
             Counter::new("packets_misnamed", "of a generation that is not the gateway's", misnamed),
             Counter::new("packets_polluted", "not what the gateway sent", polluted),
             Counter::new("packets_shut_out", "of an access point that is left out", shut_out),

@@ -9,6 +9,7 @@ use weftline_coding::wire::{self, Tag};
 use weftline_core::Instant;
 
 use crate::TunnelError;
+use crate::class::{self, Class, Classes};
 use crate::complaint::Complaints;
 use crate::frame::{self, Frame};
 use crate::key::PublicKey;
@@ -23,6 +24,8 @@ pub(crate) struct End {
     guard: Guard,
     frame: Vec<u8>,
     packet_overhead: usize,
+    /// The classes of packets that were sealed for their places.
+    pub(crate) classes: Classes,
     complaints: Complaints,
     pub(crate) dropped: Dropped,
 }
@@ -54,6 +57,7 @@ impl End {
             packet_overhead: local.packet_overhead(),
             guard: Guard::new(local, Link::EndToEnd, role, &[peer]),
             frame: vec![0; DATAGRAM_BYTES],
+            classes: Classes::default(),
             complaints: Complaints::default(),
             dropped: Dropped::default(),
         }
@@ -104,9 +108,13 @@ impl End {
     }
 
     /// The packet in a sealed one, if it is of this place.
-    pub(crate) fn open_packet(&mut self, nonce: Nonce, sealed: &[u8]) -> Result<&[u8], Refused> {
+    pub(crate) fn open_packet(
+        &mut self,
+        nonce: Nonce,
+        sealed: &[u8],
+    ) -> Result<&mut [u8], Refused> {
         let length = self.guard.channel(0).open_packet(nonce, sealed, &mut self.frame)?;
-        Ok(&self.frame[..length])
+        Ok(&mut self.frame[..length])
     }
 
     /// Whether a sealed packet is the other end's, and of this place.
@@ -138,7 +146,12 @@ impl Seal for End {
     }
 
     fn seal(&mut self, place: Place, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        self.classes.insert((place.flow, place.arrival.0), Class::of(packet));
         self.seal_packet(Nonce::of_place(place), packet, out)
+    }
+
+    fn mark(&mut self, packet: &mut [u8]) -> bool {
+        class::mark(packet)
     }
 }
 

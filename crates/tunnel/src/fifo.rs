@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
-/// Packets that wait, each with its number, the oldest first.
+use crate::class::Class;
+
+/// Packets that wait, each with its number and class, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Fifo {
-    packets: VecDeque<(u32, Vec<u8>)>,
+    packets: VecDeque<(u32, Class, Vec<u8>)>,
     spare: Vec<Vec<u8>>,
     most: usize,
     /// Packets taken, and those for which there was no room.
@@ -29,7 +31,7 @@ impl Fifo {
     }
 
     /// Takes a packet; whether there was room.
-    pub(crate) fn push(&mut self, number: u32, packet: &[u8]) -> bool {
+    pub(crate) fn push(&mut self, number: u32, class: Class, packet: &[u8]) -> bool {
         if self.packets.len() >= self.most {
             self.full += 1;
             return false;
@@ -38,16 +40,16 @@ impl Fifo {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(packet);
-        self.packets.push_back((number, copy));
+        self.packets.push_back((number, class, copy));
         true
     }
 
-    /// Hands the oldest out; whether there was one.
-    pub(crate) fn pop(&mut self, each: impl FnOnce(u32, &[u8])) -> bool {
-        let Some((number, packet)) = self.packets.pop_front() else { return false };
+    /// Hands the oldest out; its class, if there was one.
+    pub(crate) fn pop(&mut self, each: impl FnOnce(u32, &[u8])) -> Option<Class> {
+        let (number, class, packet) = self.packets.pop_front()?;
         each(number, &packet);
         self.spare.push(packet);
-        true
+        Some(class)
     }
 }
 
@@ -58,10 +60,14 @@ mod tests {
     #[test]
     fn first_in_first_out_and_bounded() {
         let mut fifo = Fifo::new(2);
-        assert!(fifo.push(3, b"a") && fifo.push(5, b"bb") && !fifo.push(6, b"c"));
-        let mut out = Vec::new();
-        while fifo.pop(|number, packet| out.push((number, packet.to_vec()))) {}
+        assert!(fifo.push(3, Class(2), b"a") && fifo.push(5, Class::NONE, b"bb"));
+        assert!(!fifo.push(6, Class::NONE, b"c"));
+        let (mut out, mut classes) = (Vec::new(), Vec::new());
+        while let Some(class) = fifo.pop(|number, packet| out.push((number, packet.to_vec()))) {
+            classes.push(class.0);
+        }
         assert_eq!(out, [(3, b"a".to_vec()), (5, b"bb".to_vec())]);
+        assert_eq!(classes, [2, 0]);
         assert_eq!((fifo.taken, fifo.full, fifo.is_empty()), (2, 1, true));
     }
 }

@@ -10,6 +10,7 @@
 //! report     byte 0: 7 | measurement, 4 | report of the probe
 //! rate       byte 0: 8 | what the access point's link to the device carries, bit/s, 8
 //! relay      byte 0: 9 | datagram between gateway and device
+//! classed    byte 0: 12 | class of the IP packet in it, 1 | a frame of one that is not classed
 //! ```
 //!
 //! Within such a datagram gateway and device say:
@@ -28,6 +29,8 @@ use std::time::Duration;
 use weftline_coding::Limits;
 use weftline_coding::node::Mode;
 use weftline_core::Bitrate;
+
+use crate::class::Class;
 
 /// Bytes of a coded frame before its COTAG packet.
 pub(crate) const CODED_HEADER: usize = 5;
@@ -51,6 +54,7 @@ mod kind {
     pub(super) const RELAY: u8 = 9;
     pub(super) const HELLO: u8 = 10;
     pub(super) const TERMS: u8 = 11;
+    pub(super) const CLASSED: u8 = 12;
 }
 
 /// How packets are sent down. The gateway's choice, which it tells the others.
@@ -281,6 +285,20 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// Begins a classed frame; the frame follows. It has two bytes more: packets that go as they are have
+/// room for them where combinations have coefficients.
+pub(crate) fn begin_classed(class: Class, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[kind::CLASSED, class.0]);
+}
+
+/// The class that is said with a frame, and the frame.
+pub(crate) fn class(bytes: &[u8]) -> (Class, &[u8]) {
+    match bytes {
+        [kind::CLASSED, class, frame @ ..] => (Class(*class), frame),
+        frame => (Class::NONE, frame),
+    }
+}
+
 /// Begins a relayed frame; the datagram between gateway and device follows.
 pub(crate) fn begin_relay(out: &mut Vec<u8>) {
     out.push(kind::RELAY);
@@ -399,6 +417,13 @@ mod tests {
         assert_eq!(bytes, [8, 0, 0, 0, 0, 17, 225, 163, 0]);
         assert_eq!(Frame::decode(&bytes), Some(Frame::Rate(Bitrate::mbps(300))));
         assert_eq!(Frame::decode(&bytes[..8]), None);
+        bytes.clear();
+        begin_classed(Class(0xb9), &mut bytes);
+        encode_hello(7, 9, &mut bytes);
+        assert_eq!((bytes.len(), &bytes[..3]), (15, &[12, 0xb9, 10][..]));
+        assert_eq!(class(&bytes), (Class(0xb9), &bytes[2..]));
+        assert_eq!(class(&bytes[2..]), (Class::NONE, &bytes[2..]));
+        assert_eq!(Frame::decode(&bytes), None, "what is classed is read as such, once");
         bytes.clear();
         begin_coded(7, &mut bytes);
         assert_eq!((bytes.len(), bytes[0]), (CODED_HEADER, 2));

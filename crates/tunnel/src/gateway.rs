@@ -163,7 +163,7 @@ impl Gateway {
 
     fn receive(&mut self, inbox: &mut Inbox, now: Instant) {
         let Self { port, end, .. } = self;
-        port.receive(inbox, now, |link, frame| end.receive(link, frame, now));
+        port.receive(inbox, now, |link, frame, class| end.receive(link, frame, class, now));
         while let Some((link, frame)) = end.poll_reply() {
             port.send(link, &frame, now);
         }
@@ -200,9 +200,9 @@ impl Gateway {
                 continue;
             }
             self.packet.clear();
-            let any = self.end.poll_transmit(link, now, &mut self.packet);
-            if any {
-                self.port.send(link, &self.packet, now);
+            let class = self.end.poll_transmit(link, now, &mut self.packet);
+            if let Some(class) = class {
+                self.port.send_classed(link, &self.packet, class, now);
                 idle = 0;
             } else {
                 idle += 1;

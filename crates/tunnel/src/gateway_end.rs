@@ -7,6 +7,7 @@ use weftline_coding::node::{self, GatewayStats, Mode, NodeConfig};
 use weftline_core::Instant;
 
 use crate::TunnelError;
+use crate::class::{self, Class};
 use crate::end::{Came, End, Said, Tagger, draw_key};
 use crate::fifo::Fifo;
 use crate::frame::{self, CODED_HEADER, Coding, Frame, Settings, TAG_KEY, Terms};
@@ -45,6 +46,8 @@ pub(crate) struct GatewayEnd {
     next_number: u32,
     scratch: Vec<u8>,
     no_device: u64,
+    /// Packets that were marked on the way up and do not understand it.
+    ecn_dropped: u64,
     /// Why it cannot go on.
     failed: Option<TunnelError>,
 }
@@ -76,6 +79,7 @@ impl GatewayEnd {
             next_number: 0,
             scratch: Vec::new(),
             no_device: 0,
+            ecn_dropped: 0,
             failed: None,
         })
     }
@@ -89,17 +93,23 @@ impl GatewayEnd {
         }
     }
 
-    /// Takes what came on a link; whether access points are to be told something new is seen in
-    /// [`Self::about`].
-    pub(crate) fn receive(&mut self, link: usize, frame: Frame<'_>, now: Instant) -> Use {
+    /// Takes what came on a link, with the class of what is in it; whether access points are to be
+    /// told something new is seen in [`Self::about`].
+    pub(crate) fn receive(
+        &mut self,
+        link: usize,
+        frame: Frame<'_>,
+        class: Class,
+        now: Instant,
+    ) -> Use {
         match frame {
             Frame::Greeting(_) => Use::Taken,
-            Frame::Relay(datagram) => self.relayed(link, datagram, now),
+            Frame::Relay(datagram) => self.relayed(link, datagram, class, now),
             _ => Use::Unexpected,
         }
     }
 
-    fn relayed(&mut self, link: usize, datagram: &[u8], now: Instant) -> Use {
+    fn relayed(&mut self, link: usize, datagram: &[u8], class: Class, now: Instant) -> Use {
         let mut answer = Vec::new();
         let Said { frame, fresh, .. } = match self.end.take(datagram, now, &mut answer) {
             Came::Answer => {
@@ -111,7 +121,16 @@ impl GatewayEnd {
         };
         let (run, hello) = match frame {
             Frame::Up { run, number, packet } if self.device_run == Some(run) => {
-                self.uplink.receive(number, packet, now);
+                if !class.matters() {
+                    self.uplink.receive(number, packet, now);
+                    return Use::Taken;
+                }
+                self.scratch.clear();
+                self.scratch.extend_from_slice(packet);
+                match class::decapsulate(&mut self.scratch, class) {
+                    true => self.uplink.receive(number, &self.scratch, now),
+                    false => self.ecn_dropped += 1,
+                }
                 return Use::Taken;
             }
             Frame::Up { run, .. } => (run, None),
@@ -178,33 +197,37 @@ impl GatewayEnd {
                 let _ = node.sealing(&mut self.end).receive(flow, packet, now);
             }
             Downlink::Plain(fifo) => {
-                let taken = fifo.push(self.next_number, packet);
+                let taken = fifo.push(self.next_number, Class::of(packet), packet);
                 self.next_number = self.next_number.wrapping_add(taken.into());
             }
         }
     }
 
-    /// Appends the frame that goes out next on a link with room to `out`.
-    pub(crate) fn poll_transmit(&mut self, link: usize, now: Instant, out: &mut Vec<u8>) -> bool {
+    /// Appends the frame that goes out next on a link with room to `out`; the class of what is in it.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        link: usize,
+        now: Instant,
+        out: &mut Vec<u8>,
+    ) -> Option<Class> {
         let Self { end, run, tagger, no_device, .. } = self;
         let start = out.len();
         match &mut self.downlink {
             Downlink::Coded(node) => {
                 frame::begin_coded(*run, out);
-                let any = node.sealing(end).poll_transmit(link, now, out).is_some();
-                if any {
-                    tagger.set(&mut out[start + CODED_HEADER..]);
-                }
-                any
+                node.sealing(end).poll_transmit(link, now, out)?;
+                let packet = &mut out[start + CODED_HEADER..];
+                tagger.set(packet);
+                Some(end.classes.of_coded(packet))
             }
             Downlink::Plain(fifo) => {
                 let mut sealed = false;
-                let any = fifo.pop(|number, packet| {
+                let class = fifo.pop(|number, packet| {
                     frame::begin_down(*run, number, out);
                     sealed = end.seal_packet(Nonce::of_number(number), packet, out);
-                });
-                *no_device += u64::from(any && !sealed);
-                sealed
+                })?;
+                *no_device += u64::from(!sealed);
+                sealed.then_some(class)
             }
         }
     }
@@ -249,6 +272,7 @@ impl GatewayEnd {
             Counter::new("uplink_lost", "packets of the device that did not come", lost),
             Counter::new("uplink_duplicate", "packets of the device that came twice", duplicate),
             Counter::new("packets_no_device", "dropped: the device was not there", self.no_device),
+            Counter::new("packets_ecn_dropped", ECN_DROPPED, self.ecn_dropped),
         ]);
         counters
     }
@@ -295,6 +319,9 @@ impl Downlink {
     }
 }
 
+/// What both ends say of packets that RFC 6040 lets nobody have.
+pub(crate) const ECN_DROPPED: &str = "dropped: met congestion, and not ECN-capable";
+
 fn coded_counters(stats: &GatewayStats) -> Vec<Counter> {
     vec![
         Counter::new("packets_received", "taken from the TUN device", stats.received),
@@ -305,5 +332,6 @@ fn coded_counters(stats: &GatewayStats) -> Vec<Counter> {
         Counter::new("packets_unsealed", "dropped because no keys were left", stats.unsealed),
         Counter::new("packets_delayed", "dropped because they waited too long", stats.delayed),
         Counter::new("packets_overflowed", "dropped because the queue was full", stats.overflowed),
+        Counter::new("packets_marked", "of ECN, marked because they waited", stats.marked),
     ]
 }

@@ -20,6 +20,7 @@
 //! ```
 
 mod access_point;
+mod class;
 mod clock;
 mod complaint;
 mod device;

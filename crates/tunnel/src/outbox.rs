@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
+use crate::class::Class;
+
 /// Most bytes that leave in one system call: the kernel's 64 KiB with all headers.
 const BATCH_BYTES: usize = 60_000;
 
@@ -15,8 +17,15 @@ pub(crate) const OUTBOX_BYTES: usize = 2 * 65_536;
 
 /// What datagrams are handed to.
 pub(crate) trait Kernel {
-    /// Takes datagrams, each of `segment` bytes but the last, or one if that is `None`.
-    fn transmit(&self, to: SocketAddr, contents: &[u8], segment: Option<usize>) -> io::Result<()>;
+    /// Takes datagrams, each of `segment` bytes but the last, or one if that is `None`, with `class`
+    /// in their IP headers.
+    fn transmit(
+        &self,
+        to: SocketAddr,
+        contents: &[u8],
+        segment: Option<usize>,
+        class: Class,
+    ) -> io::Result<()>;
 
     /// The most datagrams of one length that it takes in a call.
     fn most_segments(&self) -> usize;
@@ -52,6 +61,7 @@ struct Batch {
     /// The length of each but the last.
     segment: usize,
     count: usize,
+    class: Class,
     /// Whether the last is shorter: nothing can follow it in the same call.
     closed: bool,
 }
@@ -66,12 +76,13 @@ impl Outbox {
         self.bytes < OUTBOX_BYTES
     }
 
-    /// Lets `write` append a datagram, or nothing; if it does not fit to those that wait, these
-    /// leave first.
+    /// Lets `write` append a datagram of a class, or nothing; if it does not fit to those that wait,
+    /// these leave first.
     pub(crate) fn push(
         &mut self,
         kernel: &impl Kernel,
         to: SocketAddr,
+        class: Class,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Sent {
         if self.batches.is_empty() {
@@ -89,14 +100,14 @@ impl Outbox {
             }
             return Sent::default();
         }
-        if batch.fits(start, length, kernel.most_segments()) {
-            batch.note(length);
+        if batch.fits(start, length, class, kernel.most_segments()) {
+            batch.note(length, class);
             return Sent::default();
         }
         let mut next = self.new_batch();
         let batch = self.batches.back_mut().expect("there is one");
         next.bytes.extend_from_slice(&batch.bytes[start..]);
-        next.note(length);
+        next.note(length, class);
         batch.bytes.truncate(start);
         // With several, the kernel has had no room for the first.
         let blocked = self.batches.len() > 1;
@@ -128,17 +139,18 @@ impl Outbox {
 
 impl Batch {
     /// Whether a datagram of `length` bytes, appended after `start`, can leave with the others.
-    fn fits(&self, start: usize, length: usize, most: usize) -> bool {
+    fn fits(&self, start: usize, length: usize, class: Class, most: usize) -> bool {
         start == 0
             || (!self.closed
+                && class == self.class
                 && length <= self.segment
                 && self.bytes.len() <= BATCH_BYTES
                 && self.count < most)
     }
 
-    fn note(&mut self, length: usize) {
+    fn note(&mut self, length: usize, class: Class) {
         if self.count == 0 {
-            self.segment = length;
+            (self.segment, self.class) = (length, class);
         }
         self.count += 1;
         self.closed = length < self.segment;
@@ -147,13 +159,13 @@ impl Batch {
     /// Hands it to the kernel; bytes that need not be kept.
     fn send(&mut self, kernel: &impl Kernel, to: SocketAddr, all: &mut Sent) -> usize {
         let several = self.bytes.len() > self.segment;
-        let sent = kernel.transmit(to, &self.bytes, several.then_some(self.segment));
+        let sent = kernel.transmit(to, &self.bytes, several.then_some(self.segment), self.class);
         let mut done = 0;
         match sent {
             // The driver has no segmentation after all: one by one.
             Err(error) if several && is_unsupported(&error) => {
                 for datagram in self.bytes.chunks(self.segment) {
-                    let sent = kernel.transmit(to, datagram, None);
+                    let sent = kernel.transmit(to, datagram, None, self.class);
                     all.count(sent, 1, datagram.len());
                     if all.blocked {
                         break;
@@ -211,6 +223,7 @@ mod tests {
         room: Cell<usize>,
         segments: bool,
         got: RefCell<Vec<Vec<u8>>>,
+        classes: RefCell<Vec<Class>>,
     }
 
     impl Kernel for Fake {
@@ -219,6 +232,7 @@ mod tests {
             _: SocketAddr,
             contents: &[u8],
             segment: Option<usize>,
+            class: Class,
         ) -> io::Result<()> {
             if segment.is_some() && !self.segments {
                 return Err(io::Error::from_raw_os_error(libc::EIO));
@@ -230,6 +244,7 @@ mod tests {
             self.room.set(room.ok_or(io::Error::from_raw_os_error(libc::EAGAIN))?);
             let datagrams = contents.chunks(segment.unwrap_or(contents.len()));
             self.got.borrow_mut().extend(datagrams.map(<[u8]>::to_vec));
+            self.classes.borrow_mut().resize(self.got.borrow().len(), class);
             Ok(())
         }
 
@@ -246,7 +261,7 @@ mod tests {
     fn what_the_kernel_has_no_room_for_waits_and_goes_first() {
         let (kernel, mut outbox) = (Fake { segments: true, ..Fake::default() }, Outbox::default());
         let push = |outbox: &mut Outbox, bytes: &[u8]| {
-            outbox.push(&kernel, to(), |out| out.extend_from_slice(bytes))
+            outbox.push(&kernel, to(), Class::NONE, |out| out.extend_from_slice(bytes))
         };
         assert!(!push(&mut outbox, &[1; 100]).blocked);
         assert!(push(&mut outbox, &[2; 200]).blocked, "the first has to leave before");
@@ -269,10 +284,24 @@ mod tests {
         let (kernel, mut outbox) = (Fake { segments: true, ..Fake::default() }, Outbox::default());
         kernel.room.set(9);
         for _ in 0..3 {
-            outbox.push(&kernel, to(), |out| out.extend_from_slice(&[0xff; 10]));
+            outbox.push(&kernel, to(), Class::NONE, |out| out.extend_from_slice(&[0xff; 10]));
         }
         let sent = outbox.flush(&kernel, to());
         assert_eq!((sent.too_long, sent.taken, outbox.is_empty()), (3, 0, true));
+    }
+
+    #[test]
+    fn each_datagram_leaves_with_its_class_and_in_order() {
+        let kernel = Fake { segments: true, room: Cell::new(99), ..Fake::default() };
+        let mut outbox = Outbox::default();
+        let classes = [0, 0, 2, 2, 0xb8, 0, 3].map(Class);
+        for (number, class) in (0_u8..).zip(classes) {
+            outbox.push(&kernel, to(), class, |out| out.extend_from_slice(&[number; 10]));
+        }
+        outbox.flush(&kernel, to());
+        assert_eq!(*kernel.classes.borrow(), classes);
+        assert!(kernel.got.borrow().iter().map(|datagram| datagram[0]).eq(0..7));
+        assert_eq!(kernel.room.get(), 99 - 5, "those of one class together");
     }
 
     proptest! {
@@ -297,7 +326,7 @@ mod tests {
                     add(outbox.flush(&kernel, to()));
                 } else if outbox.has_room() {
                     let datagram = vec![(number % 251) as u8; length];
-                    add(outbox.push(&kernel, to(), |out| out.extend_from_slice(&datagram)));
+                    add(outbox.push(&kernel, to(), Class::NONE, |out| out.extend_from_slice(&datagram)));
                     pushed.push(datagram);
                 }
                 prop_assert!(outbox.bytes < OUTBOX_BYTES + 2000);

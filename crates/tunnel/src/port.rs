@@ -8,6 +8,7 @@ use std::time::Duration;
 use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
+use crate::class::Class;
 use crate::complaint::Complaints;
 use crate::frame::{self, Frame, Greeting, Settings};
 use crate::gauge::PADDING;
@@ -57,6 +58,8 @@ pub(crate) struct Port {
     opens: bool,
     frame: Vec<u8>,
     scratch: Vec<u8>,
+    /// A frame with its class.
+    classed: Vec<u8>,
     complaints: Complaints,
     /// Of the kernel's receive stamps.
     clock: Translator,
@@ -89,6 +92,7 @@ impl Port {
             opens: role == Role::Opener,
             frame: vec![0; DATAGRAM_BYTES],
             scratch: Vec::new(),
+            classed: Vec::new(),
             complaints: Complaints::default(),
             clock: Translator::new(),
             dropped: Dropped::default(),
@@ -114,18 +118,19 @@ impl Port {
     }
 
     /// Reads what has come; each frame but those of the link itself is handed to `each` with its
-    /// lane, and `each` says what it is to the node. Greetings are handed on, too.
+    /// lane and the class of what is in it, and `each` says what it is to the node. Greetings are
+    /// handed on, too.
     pub(crate) fn receive(
         &mut self,
         inbox: &mut Inbox,
         now: Instant,
-        mut each: impl FnMut(usize, Frame<'_>) -> Use,
+        mut each: impl FnMut(usize, Frame<'_>, Class) -> Use,
     ) {
         for _ in 0..ROUNDS {
             let Self { socket, guard, lanes, frame, scratch, complaints, clock, dropped, .. } =
                 self;
             let mut answers = Vec::new();
-            let more = inbox.read(socket, |from, datagram, stamp| {
+            let more = inbox.read(socket, |from, datagram, stamp, ecn| {
                 scratch.clear();
                 match guard.take(datagram, now, frame, scratch) {
                     Ok(Taken::Frame(index, opened)) => {
@@ -140,7 +145,8 @@ impl Port {
                         if opened.current {
                             lane.receiver.see(opened.counter, datagram.len() + IP_UDP, stamp, now);
                         }
-                        let well = match Frame::decode(&frame[..opened.length]) {
+                        let (class, frame) = frame::class(&frame[..opened.length]);
+                        let well = match Frame::decode(frame) {
                             Some(Frame::Padding) => true,
                             Some(Frame::Mark { body }) => {
                                 clock.look();
@@ -156,7 +162,7 @@ impl Port {
                                 if let Frame::Greeting(greeting) = said {
                                     lane.greeted(greeting, now);
                                 }
-                                match each(index, said) {
+                                match each(index, said, class.came_with(ecn)) {
                                     Use::Taken => {}
                                     Use::Stale => dropped.stale += 1,
                                     Use::Unexpected => dropped.unexpected += 1,
@@ -178,7 +184,7 @@ impl Port {
             for (to, answer) in answers {
                 // One that does not leave is asked for again.
                 let mut single = Outbox::default();
-                single.push(&self.socket, to, |out| out.extend_from_slice(&answer));
+                single.push(&self.socket, to, Class::NONE, |out| out.extend_from_slice(&answer));
                 let sent = single.flush(&self.socket, to);
                 self.dropped.unanswered += u64::from(sent.taken == 0);
             }
@@ -200,7 +206,7 @@ impl Port {
             {
                 let mut single = Outbox::default();
                 let scratch = &self.scratch;
-                single.push(&self.socket, to, |out| out.extend_from_slice(scratch));
+                single.push(&self.socket, to, Class::NONE, |out| out.extend_from_slice(scratch));
                 let sent = single.flush(&self.socket, to);
                 self.dropped.unanswered += u64::from(sent.taken == 0);
                 if sent.refused > 0 {
@@ -222,7 +228,7 @@ impl Port {
         frame.clear();
         frame::begin_report(&mut frame);
         if self.lanes[index].receiver.poll(now, &mut frame) {
-            self.put(index, &frame, now);
+            self.put(index, &frame, Class::NONE, now);
         }
         let lane = &mut self.lanes[index];
         if let Some(burst) = lane.gauge().and_then(|gauge| gauge.poll(now)) {
@@ -240,7 +246,7 @@ impl Port {
         frame.clear();
         frame::pad(PADDING, &mut frame);
         for _ in 0..missing {
-            self.put(index, &frame, now);
+            self.put(index, &frame, Class::NONE, now);
         }
         let lane = &mut self.lanes[index];
         if let Some(Train { burst, first, packets }) = lane.end_train()
@@ -249,7 +255,7 @@ impl Port {
             frame.clear();
             frame::begin_mark(&mut frame);
             gauge.mark(&burst, first, packets, &mut frame);
-            self.put(index, &frame, now);
+            self.put(index, &frame, Class::NONE, now);
         }
         self.scratch = frame;
     }
@@ -279,7 +285,7 @@ impl Port {
         frame.clear();
         greeting.encode(&mut frame);
         if self.guard.channel(index).sent() > 0 || self.guard.channel(index).is_up(now) {
-            self.put(index, &frame, now);
+            self.put(index, &frame, Class::NONE, now);
         }
         self.scratch = frame;
     }
@@ -317,14 +323,28 @@ impl Port {
 
     /// Encrypts a frame and queues it; [`Self::flush`] sends.
     pub(crate) fn send(&mut self, index: usize, frame: &[u8], now: Instant) {
+        self.send_classed(index, frame, Class::NONE, now);
+    }
+
+    /// As [`Self::send`], a frame with a packet of that class, which its datagram is given, too.
+    pub(crate) fn send_classed(&mut self, index: usize, frame: &[u8], class: Class, now: Instant) {
         if let Some(gauge) = self.lanes[index].gauge() {
             gauge.wake();
         }
-        self.put(index, frame, now);
+        if class == Class::NONE {
+            self.put(index, frame, class, now);
+            return;
+        }
+        let mut classed = std::mem::take(&mut self.classed);
+        classed.clear();
+        frame::begin_classed(class, &mut classed);
+        classed.extend_from_slice(frame);
+        self.put(index, &classed, class, now);
+        self.classed = classed;
     }
 
     /// As [`Self::send`], for what is sent though nobody wants anything.
-    fn put(&mut self, index: usize, frame: &[u8], now: Instant) {
+    fn put(&mut self, index: usize, frame: &[u8], class: Class, now: Instant) {
         let lane = &mut self.lanes[index];
         let channel = self.guard.channel(index);
         let Some(to) = lane.address else {
@@ -336,7 +356,7 @@ impl Port {
             return;
         }
         let mut sealed = None;
-        let sent = lane.outbox.push(&self.socket, to, |out| {
+        let sent = lane.outbox.push(&self.socket, to, class, |out| {
             let before = out.len();
             sealed = channel.seal(frame, out).map(|counter| (counter, out.len() - before));
         });

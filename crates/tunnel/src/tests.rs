@@ -7,6 +7,7 @@ use weftline_coding::node;
 use weftline_coding::wire::{self, Packet};
 use weftline_core::Instant;
 
+use crate::class::Class;
 use crate::device_end::DeviceEnd;
 use crate::frame::{self, CODED_HEADER, Coding, Frame, Greeting};
 use crate::gateway_end::GatewayEnd;
@@ -119,7 +120,7 @@ impl World {
         for _ in 0..CARRIED {
             for link in 0..2 {
                 out.clear();
-                if self.gateway.poll_transmit(link, now, &mut out) {
+                if self.gateway.poll_transmit(link, now, &mut out).is_some() {
                     let Some(Frame::Coded { packet, .. }) = Frame::decode(&out) else {
                         panic!("coded");
                     };
@@ -144,7 +145,7 @@ impl World {
                     out.extend_from_slice(&packet);
                     self.sent.push(out.clone());
                 }
-                self.device.receive(link, Frame::decode(&out).unwrap(), now);
+                self.device.receive(link, Frame::decode(&out).unwrap(), Class::NONE, now);
             }
         }
         self.speak();
@@ -169,10 +170,10 @@ impl World {
                     self.device.poll_hello(link, now, &mut out)
                 };
                 if any {
-                    self.gateway.receive(link, Frame::decode(&out).unwrap(), now);
+                    self.gateway.receive(link, Frame::decode(&out).unwrap(), Class::NONE, now);
                 }
                 while let Some((link, frame)) = self.gateway.poll_reply() {
-                    self.device.receive(link, Frame::decode(&frame).unwrap(), now);
+                    self.device.receive(link, Frame::decode(&frame).unwrap(), Class::NONE, now);
                     self.relayed.push(frame);
                 }
             }
@@ -213,7 +214,7 @@ fn everything_comes_and_access_points_read_nothing() {
         world.gateway.push(0, &[0x5a; 64], world.now);
         let mut out = Vec::new();
         let mut now = world.now;
-        while !world.gateway.poll_transmit(0, now, &mut out) || out.len() < 64 {
+        while world.gateway.poll_transmit(0, now, &mut out).is_none() || out.len() < 64 {
             out.clear();
             now += Duration::from_millis(1);
         }
@@ -319,7 +320,7 @@ fn names_that_are_over_do_not_turn_the_device_back() {
         }
         let first = world.next;
         for old in &kept {
-            world.device.receive(1, Frame::decode(old).unwrap(), world.now);
+            world.device.receive(1, Frame::decode(old).unwrap(), Class::NONE, world.now);
         }
         world.run(100);
         for _ in 0..20 {
@@ -362,14 +363,17 @@ fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
         gateway_rtt_us: 0,
         settings: Some(settings),
     };
-    world.device.receive(1, Frame::Greeting(forged), world.now);
+    world.device.receive(1, Frame::Greeting(forged), Class::NONE, world.now);
     let coded = Frame::Coded { run: 99, packet: &[0x20; 40] };
-    assert_eq!(world.device.receive(1, coded, world.now), Use::Stale);
+    assert_eq!(world.device.receive(1, coded, Class::NONE, world.now), Use::Stale);
     // In the clear, and what was said before.
     let terms = frame::Terms { heard_us: 0, run: 99, settings, tag_key: [0; 32] };
-    assert_eq!(world.device.receive(1, Frame::Terms(terms), world.now), Use::Unexpected);
+    assert_eq!(
+        world.device.receive(1, Frame::Terms(terms), Class::NONE, world.now),
+        Use::Unexpected
+    );
     for old in std::mem::take(&mut world.relayed) {
-        world.device.receive(1, Frame::decode(&old).unwrap(), world.now);
+        world.device.receive(1, Frame::decode(&old).unwrap(), Class::NONE, world.now);
     }
     assert!(world.device.end.dropped.replayed > 0);
     world.run(50);
@@ -410,13 +414,13 @@ fn packets_of_all_lengths_pass_and_longer_ones_are_refused() {
             let (now, run) = (world.now, world.gateway.about().run);
             for link in 0..2 {
                 let mut out = Vec::new();
-                while world.gateway.poll_transmit(link, now, &mut out) {
+                while world.gateway.poll_transmit(link, now, &mut out).is_some() {
                     let Some(Frame::Coded { run: of, packet }) = Frame::decode(&out) else {
                         panic!("coded");
                     };
                     assert!(of == run && Packet::decode(packet).is_ok());
                     assert_eq!(wire::tag(packet).map(|tag| tag.len()), Some(4));
-                    world.device.receive(link, Frame::decode(&out).unwrap(), now);
+                    world.device.receive(link, Frame::decode(&out).unwrap(), Class::NONE, now);
                     out.clear();
                 }
             }
@@ -430,4 +434,125 @@ fn packets_of_all_lengths_pass_and_longer_ones_are_refused() {
     let counters = world.gateway.counters();
     let refused = counters.iter().find(|counter| counter.name == "packets_full").unwrap();
     assert_eq!(refused.value, 8);
+}
+
+/// A UDP packet of IPv4 with this in its second byte.
+fn ip_packet(class: u8) -> Vec<u8> {
+    let builder = etherparse::PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
+    let mut packet = Vec::new();
+    builder.udp(1, 2).write(&mut packet, &[7; 600]).unwrap();
+    packet[1] = class;
+    let mut header = etherparse::Ipv4Header::from_slice(&packet).unwrap().0;
+    header.header_checksum = header.calc_header_checksum();
+    packet[..20].copy_from_slice(&header.to_bytes());
+    packet
+}
+
+/// Packets of every class down, each of whose datagrams comes with `outer` in its IP header: what the
+/// device hands out.
+fn through_the_network(scheme: Scheme, outer: Option<u8>) -> (Vec<Vec<u8>>, u64) {
+    let mut world = World::new(Sending { scheme, ..Sending::default() }, honest);
+    for _ in 0..5 {
+        world.now += Duration::from_millis(20);
+        world.speak();
+    }
+    let mut got = Vec::new();
+    for class in 0..=255 {
+        world.gateway.push(0, &ip_packet(class), world.now);
+        let mut out = Vec::new();
+        let sent = world.gateway.poll_transmit(0, world.now, &mut out).unwrap();
+        assert_eq!(sent, Class(class), "the outer header has what the inner one has");
+        let came = outer.map_or(sent, |outer| sent.came_with(outer));
+        world.device.receive(0, Frame::decode(&out).unwrap(), came, world.now);
+        world.device.deliver(|packet| got.push(packet.to_vec()));
+        world.now += Duration::from_millis(5);
+        // Markers and what is redundant.
+        for link in 0..2 {
+            out.clear();
+            while let Some(class) = world.gateway.poll_transmit(link, world.now, &mut out) {
+                assert_eq!(class, Class::NONE, "combinations are of many packets");
+                world.device.receive(link, Frame::decode(&out).unwrap(), class, world.now);
+                out.clear();
+            }
+        }
+        world.device.handle_timeout(world.now);
+    }
+    world.device.deliver(|packet| got.push(packet.to_vec()));
+    (got, world.counter("packets_ecn_dropped"))
+}
+
+#[test]
+fn dscp_and_ecn_pass_and_marks_are_put_into_packets() {
+    for scheme in [Scheme::Systematic, Scheme::Plain] {
+        let (got, dropped) = through_the_network(scheme, None);
+        assert_eq!((got, dropped), ((0..=255).map(ip_packet).collect::<Vec<_>>(), 0), "{scheme:?}");
+        // A router that marks everything.
+        let (got, dropped) = through_the_network(scheme, Some(3));
+        let capable = (0..=255).filter(|class| class & 3 != 0);
+        assert_eq!(
+            got,
+            capable.map(|class| ip_packet(class | 3)).collect::<Vec<_>>(),
+            "{scheme:?}"
+        );
+        assert_eq!(
+            dropped, 64,
+            "the others may not be marked, and must not pass as if they were not"
+        );
+    }
+}
+
+#[test]
+fn marks_on_the_way_up_are_put_into_packets_too() {
+    let mut world = World::joined(Sending::default(), honest);
+    let mut got = Vec::new();
+    for class in [0, 1, 2, 3, 0xb8, 0xb9] {
+        for outer in [0, 3] {
+            let mut out = Vec::new();
+            assert!(world.device.seal(&ip_packet(class), &mut out));
+            let came = Class(class).came_with(outer);
+            world.gateway.receive(0, Frame::decode(&out).unwrap(), came, world.now);
+            world.gateway.deliver(world.now, |packet| got.push(packet.to_vec()));
+        }
+    }
+    world.now += Duration::from_secs(1);
+    world.gateway.deliver(world.now, |packet| got.push(packet.to_vec()));
+    let classes: Vec<u8> = got.iter().map(|packet| packet[1]).collect();
+    assert_eq!(classes, [0, 1, 3, 2, 3, 3, 3, 0xb8, 0xb9, 0xbb]);
+    assert!(got.iter().all(|packet| *packet == ip_packet(packet[1])));
+    let counters = world.gateway.counters();
+    let dropped = counters.iter().find(|counter| counter.name == "packets_ecn_dropped").unwrap();
+    assert_eq!(dropped.value, 2);
+}
+
+#[test]
+fn the_queue_marks_packets_that_understand_it() {
+    let run = |class: u8| {
+        let mut world = World::joined(Sending::default(), honest);
+        let (mut came, mut marked, mut out) = (0, 0, Vec::new());
+        for n in 0..20_000_u64 {
+            world.now += Duration::from_micros(100);
+            // Half as many again come as go.
+            for _ in 0..1 + n % 2 {
+                world.gateway.push(0, &ip_packet(class), world.now);
+            }
+            out.clear();
+            if let Some(class) = world.gateway.poll_transmit(0, world.now, &mut out) {
+                world.device.receive(0, Frame::decode(&out).unwrap(), class, world.now);
+            }
+            world.device.handle_timeout(world.now);
+            world.device.deliver(|packet| {
+                came += 1;
+                marked += u32::from(packet[1] & 3 == 3);
+            });
+        }
+        let counters = world.gateway.counters();
+        let value = |name| counters.iter().find(|counter| counter.name == name).unwrap().value;
+        assert!(came > 10_000, "{came}");
+        (marked, value("packets_marked"), value("packets_delayed"))
+    };
+    let (marked, counted, dropped) = run(2);
+    assert!(marked > 10 && u64::from(marked).abs_diff(counted) <= 1, "{marked} of {counted}");
+    assert_eq!(dropped, 0);
+    let (marked, counted, dropped) = run(0);
+    assert!((marked, counted) == (0, 0) && dropped > 10, "{dropped}");
 }

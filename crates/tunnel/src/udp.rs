@@ -1,15 +1,16 @@
 //! Sockets: many datagrams in a system call, each way, by the kernel's segmentation (UDP GSO and
 //! GRO).
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
-use socket2::{Domain, Protocol, Socket as RawSocket, Type};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use socket2::{Domain, MsgHdr, Protocol, SockAddr, SockRef, Socket as RawSocket, Type};
 
 use crate::TunnelError;
+use crate::class::Class;
 use crate::outbox::Kernel;
 
 /// Reads in one system call, and the bytes of each: a GRO super-packet.
@@ -129,8 +130,14 @@ impl Kernel for Socket {
         destination: SocketAddr,
         contents: &[u8],
         segment_size: Option<usize>,
+        class: Class,
     ) -> io::Result<()> {
-        let transmit = Transmit { destination, ecn: None, contents, segment_size, src_ip: None };
+        if class.dscp() != 0 {
+            // The crate sets ECN only.
+            return send_with_dscp(&self.socket, destination, contents, segment_size, class);
+        }
+        let ecn = EcnCodepoint::from_bits(class.ecn());
+        let transmit = Transmit { destination, ecn, contents, segment_size, src_ip: None };
         self.state.try_send((&self.socket).into(), &transmit)
     }
 
@@ -143,6 +150,40 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Sends with a class in the IP header, both of DSCP and ECN.
+fn send_with_dscp(
+    socket: &UdpSocket,
+    destination: SocketAddr,
+    contents: &[u8],
+    segment_size: Option<usize>,
+    class: Class,
+) -> io::Result<()> {
+    let mut control = Vec::new();
+    let (level, kind) = match destination.ip().to_canonical() {
+        IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+        IpAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    };
+    push_control(level, kind, &i32::from(class.0).to_ne_bytes(), &mut control);
+    if let Some(segment) = segment_size {
+        let segment = u16::try_from(segment).map_err(|_| io::ErrorKind::InvalidInput)?;
+        push_control(libc::SOL_UDP, libc::UDP_SEGMENT, &segment.to_ne_bytes(), &mut control);
+    }
+    let (address, parts) = (SockAddr::from(destination), [IoSlice::new(contents)]);
+    let message = MsgHdr::new().with_addr(&address).with_buffers(&parts).with_control(&control);
+    SockRef::from(socket).sendmsg(&message, 0).map(drop)
+}
+
+/// Appends a control message, aligned as `CMSG_NXTHDR` (cmsg(3)) wants it.
+fn push_control(level: i32, kind: i32, data: &[u8], out: &mut Vec<u8>) {
+    const ALIGNMENT: usize = size_of::<usize>();
+    let length = ALIGNMENT + 2 * size_of::<i32>() + data.len();
+    out.extend_from_slice(&length.to_ne_bytes());
+    out.extend_from_slice(&level.to_ne_bytes());
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(data);
+    out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
 }
 
 fn open(v4: bool) -> io::Result<RawSocket> {
@@ -161,12 +202,12 @@ impl Inbox {
         Self { bytes: vec![0; READS * READ_BYTES], meta: [RecvMeta::default(); READS] }
     }
 
-    /// Reads once; each datagram is handed to `each` with where it is from and when the kernel got
-    /// it, by the time of day. Whether there may be more.
+    /// Reads once; each datagram is handed to `each` with where it is from, when the kernel got it, by
+    /// the time of day, and the ECN of its IP header. Whether there may be more.
     pub(crate) fn read(
         &mut self,
         socket: &Socket,
-        mut each: impl FnMut(SocketAddr, &[u8], Option<Duration>),
+        mut each: impl FnMut(SocketAddr, &[u8], Option<Duration>, u8),
     ) -> bool {
         let mut parts = self.bytes.chunks_exact_mut(READ_BYTES).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; READS] =
@@ -180,8 +221,9 @@ impl Inbox {
             }
         };
         for (meta, bytes) in self.meta[..count].iter().zip(self.bytes.chunks_exact(READ_BYTES)) {
+            let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
             for datagram in bytes[..meta.len].chunks(meta.stride.max(1)) {
-                each(meta.addr, datagram, meta.timestamp);
+                each(meta.addr, datagram, meta.timestamp, ecn);
             }
         }
         count == READS

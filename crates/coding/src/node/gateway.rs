@@ -55,6 +55,8 @@ pub struct GatewayStats {
     pub refused: u64,
     /// Dropped in the queue because they had waited for too long (CoDel).
     pub delayed: u64,
+    /// Marked in the queue instead of dropped: their ends understand ECN.
+    pub marked: u64,
     /// Dropped because the queue was full.
     pub overflowed: u64,
     /// Dropped because they could not be sealed.
@@ -247,7 +249,7 @@ impl Gateway {
         if self.forming.len() >= self.config.buffer_packets {
             return None;
         }
-        let (flow, waiting) = self.queue.as_mut()?.pop(now)?;
+        let (flow, waiting) = self.queue.as_mut()?.pop(now, &mut |packet| seal.mark(packet))?;
         // What was short enough to wait is short enough here; what is refused is counted.
         let _ = self.take_in(flow, &waiting.packet, seal);
         if let Some(queue) = &mut self.queue {
@@ -410,7 +412,8 @@ impl Gateway {
     pub fn stats(&self) -> GatewayStats {
         let dropped = |of: fn(&Queue) -> u64| self.queue.as_ref().map_or(0, of);
         let (delayed, overflowed) = (dropped(|queue| queue.dropped), dropped(|queue| queue.full));
-        GatewayStats { delayed, overflowed, ..self.stats }
+        let marked = dropped(|queue| queue.marked);
+        GatewayStats { delayed, marked, overflowed, ..self.stats }
     }
 
     /// Begins the interval that `now` is in. `epoch` is the beginning of the present one.

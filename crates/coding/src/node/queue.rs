@@ -1,5 +1,6 @@
 //! The queue in front of a gateway's cohorts: FQ-CoDel (RFC 8290), deficit round robin over the
-//! flows with CoDel (RFC 8289) for each.
+//! flows with CoDel (RFC 8289) for each. Packets that understand ECN are marked where others are
+//! dropped.
 //!
 //! The paper's gateway has none: what a cohort cannot send within T is given away. TCP sends windows
 //! in bursts that are longer than what radios carry in T, and needs an ordinary queue before them.
@@ -77,8 +78,9 @@ pub(super) struct Queue {
     packets: usize,
     bytes: u64,
     spare: Vec<Vec<u8>>,
-    /// Packets that CoDel dropped, and those dropped because the queue was full.
+    /// Packets that CoDel dropped or marked, and those dropped because the queue was full.
     pub(super) dropped: u64,
+    pub(super) marked: u64,
     pub(super) full: u64,
 }
 
@@ -93,6 +95,7 @@ impl Queue {
             bytes: 0,
             spare: Vec::new(),
             dropped: 0,
+            marked: 0,
             full: 0,
         }
     }
@@ -146,8 +149,9 @@ impl Queue {
         }
     }
 
-    /// The packet whose turn it is, and its flow.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<(u16, Waiting)> {
+    /// The packet whose turn it is, and its flow. `mark` marks a packet that would be dropped; whether
+    /// it could.
+    pub(super) fn pop(&mut self, now: Instant, mark: Mark<'_>) -> Option<(u16, Waiting)> {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
@@ -159,7 +163,8 @@ impl Queue {
                 self.old.push_back(number);
                 continue;
             }
-            let popped = flow.dequeue(&self.config, now);
+            let popped = flow.dequeue(&self.config, now, mark);
+            self.marked += u64::from(popped.marked);
             for dropped in popped.dropped {
                 self.dropped += 1;
                 self.forget(dropped);
@@ -184,10 +189,15 @@ impl Queue {
     }
 }
 
+/// Marks a packet instead of dropping it; whether that is possible.
+pub(super) type Mark<'a> = &'a mut dyn FnMut(&mut [u8]) -> bool;
+
 /// What a flow's turn gave.
 #[derive(Default)]
 struct Popped {
     packet: Option<Waiting>,
+    /// Whether that one was marked.
+    marked: bool,
     dropped: Vec<Waiting>,
 }
 
@@ -212,16 +222,25 @@ impl Flow {
         (Some(packet), now >= above)
     }
 
-    /// CoDel's dequeue (RFC 8289 §5.5): packets are dropped at growing rate while they have waited
-    /// for too long.
-    fn dequeue(&mut self, config: &QueueConfig, now: Instant) -> Popped {
+    /// CoDel's dequeue (RFC 8289 §5.5): packets are dropped, or marked (RFC 8290 §4.2), at growing
+    /// rate while they have waited for too long.
+    fn dequeue(&mut self, config: &QueueConfig, now: Instant, mark: Mark<'_>) -> Popped {
         let mut popped = Popped::default();
         let (mut packet, mut late) = self.oldest(config, now);
+        let mut marks = |packet: &mut Option<Waiting>| {
+            packet.as_mut().is_some_and(|waiting| mark(&mut waiting.packet))
+        };
         if self.codel.dropping {
             self.codel.dropping = late;
             while self.codel.dropping && now >= self.codel.drop_next {
-                popped.dropped.extend(packet.take());
                 self.codel.count += 1;
+                if marks(&mut packet) {
+                    popped.marked = true;
+                    self.codel.drop_next =
+                        next_drop(self.codel.drop_next, self.codel.count, config);
+                    break;
+                }
+                popped.dropped.extend(packet.take());
                 (packet, late) = self.oldest(config, now);
                 self.codel.dropping = late;
                 if late {
@@ -230,8 +249,11 @@ impl Flow {
                 }
             }
         } else if late {
-            popped.dropped.extend(packet.take());
-            (packet, _) = self.oldest(config, now);
+            popped.marked = marks(&mut packet);
+            if !popped.marked {
+                popped.dropped.extend(packet.take());
+                (packet, _) = self.oldest(config, now);
+            }
             self.codel.begin(config, now);
         }
         popped.packet = packet;
@@ -266,6 +288,10 @@ mod tests {
         limit_packets: 1000,
     };
 
+    fn never(_: &mut [u8]) -> bool {
+        false
+    }
+
     fn at(us: u64) -> Instant {
         Instant::from_nanos(us * 1000)
     }
@@ -279,12 +305,12 @@ mod tests {
         }
         let mut bytes = [0; 3];
         for _ in 0..40 {
-            let (flow, waiting) = queue.pop(at(1)).unwrap();
+            let (flow, waiting) = queue.pop(at(1), &mut never).unwrap();
             bytes[usize::from(flow)] += i64::from(waiting.bytes);
         }
         assert!((bytes[1] - bytes[2]).abs() <= 2 * QUANTUM, "{bytes:?}");
         queue.push(7, b"new", 100, at(2));
-        assert_eq!(queue.pop(at(2)).unwrap().0, 7);
+        assert_eq!(queue.pop(at(2), &mut never).unwrap().0, 7);
     }
 
     #[test]
@@ -298,7 +324,7 @@ mod tests {
             }
             // It drains at 0.8 of what comes.
             if us % 25 < 2
-                && let Some((flow, waiting)) = queue.pop(at(us))
+                && let Some((flow, waiting)) = queue.pop(at(us), &mut never)
             {
                 let number = u32::from_be_bytes(waiting.packet[..].try_into().unwrap());
                 let last = &mut last[usize::from(flow)];
@@ -318,7 +344,7 @@ mod tests {
         let mut queue = Queue::new(CONFIG);
         // A burst that is gone within 50 ms.
         (0..500).for_each(|_| queue.push(0, &[0], 1500, at(0)));
-        (0..500).for_each(|n| assert!(queue.pop(at(100 * n)).is_some()));
+        (0..500).for_each(|n| assert!(queue.pop(at(100 * n), &mut never).is_some()));
         assert_eq!((queue.dropped, queue.len()), (0, 0));
         // A sender that, like TCP, halves its window when it sees a loss and grows it else: the queue
         // drains a packet in 100 us.
@@ -330,7 +356,7 @@ mod tests {
                 flight += 1;
             }
             let before = queue.dropped;
-            if let Some((_, waiting)) = queue.pop(now) {
+            if let Some((_, waiting)) = queue.pop(now, &mut never) {
                 flight -= 1;
                 waits.push(now.since(waiting.came));
                 window += 1.0 / window;
@@ -343,5 +369,30 @@ mod tests {
         }
         waits.sort();
         assert!(waits[waits.len() / 2] < Duration::from_millis(20), "{:?}", waits[waits.len() / 2]);
+    }
+
+    #[test]
+    fn what_understands_ecn_is_marked_as_often_as_others_are_dropped() {
+        // Packets come half as fast again as they go, of one flow whose packets all understand, or
+        // none do.
+        let run = |understands: bool| {
+            let mut queue = Queue::new(QueueConfig { limit_packets: 1 << 20, ..CONFIG });
+            let mut marked = 0;
+            for n in 0..20_000_u64 {
+                let now = at(100 * n);
+                (0..1 + n % 2).for_each(|_| queue.push(0, &[0], 1500, now));
+                let popped = queue.pop(now, &mut |packet| {
+                    packet[0] = u8::from(understands);
+                    understands
+                });
+                marked += u64::from(popped.is_some_and(|(_, waiting)| waiting.packet[0] == 1));
+            }
+            assert_eq!(marked, queue.marked, "what is marked goes on");
+            (queue.dropped, queue.marked)
+        };
+        let ((dropped, none), (nothing, marked)) = (run(false), run(true));
+        assert_eq!((none, nothing), (0, 0));
+        assert!(dropped > 50 && marked > 50, "{dropped} dropped, {marked} marked");
+        assert!(dropped.abs_diff(marked) * 4 <= dropped, "{dropped} dropped, {marked} marked");
     }
 }

@@ -20,6 +20,12 @@ pub trait Seal {
     /// Appends what is coded instead of `packet` to `out`; whether it could. A packet that cannot be
     /// sealed is dropped, and has no place.
     fn seal(&mut self, place: Place, packet: &[u8], out: &mut Vec<u8>) -> bool;
+
+    /// Says in a packet that it has met congestion, instead of dropping it (RFC 3168); whether its
+    /// ends understand that.
+    fn mark(&mut self, _packet: &mut [u8]) -> bool {
+        false
+    }
 }
 
 /// Packets are coded as they are.
