@@ -7,7 +7,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN};
+use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN, VirtioNetHdr};
 
 use crate::TunnelError;
 
@@ -72,7 +72,7 @@ pub(crate) struct Tun {
     joiner: GROTable,
     outgoing: Vec<Vec<u8>>,
     waiting: usize,
-    /// Packets that the kernel refused, and those that left with them: it does not say which.
+    /// Packets that the kernel refused.
     pub(crate) refused: u64,
     /// Packets that could not be read: of a form that cannot be.
     pub(crate) unread: u64,
@@ -176,7 +176,7 @@ impl Tun {
         }
         let buffer = &mut self.outgoing[self.waiting];
         buffer.clear();
-        buffer.resize(VIRTIO_NET_HDR_LEN, 0);
+        buffer.extend_from_slice(&NOT_WRITTEN);
         buffer.extend_from_slice(packet);
         self.waiting += 1;
         if self.waiting == BATCH {
@@ -191,11 +191,39 @@ impl Tun {
         }
         let buffers = &mut self.outgoing[..self.waiting];
         self.waiting = 0;
-        let sent = self.device.send_multiple(&mut self.joiner, buffers, VIRTIO_NET_HDR_LEN);
-        if let Err(error) = sent {
+        let udp = self.device.udp_gso();
+        if let Err(error) = self.joiner.apply_gro(buffers, VIRTIO_NET_HDR_LEN, udp) {
             self.refused += buffers.len() as u64;
-            tracing::debug!(device = self.name, %error, "the kernel did not take a packet");
+            tracing::debug!(device = self.name, %error, "packets were not joined");
+            return;
         }
+        for buffer in buffers {
+            let packets = joined(buffer);
+            if packets == 0 {
+                continue;
+            }
+            if let Err(error) = self.device.send(buffer) {
+                self.refused += packets;
+                tracing::debug!(device = self.name, %error, "the kernel did not take a packet");
+            }
+        }
+    }
+}
+
+/// What stands before a packet until packets are joined, and then before those that are part of
+/// another one: no header of the kernel's.
+const NOT_WRITTEN: [u8; VIRTIO_NET_HDR_LEN] = [0xff; VIRTIO_NET_HDR_LEN];
+
+/// How many packets a buffer has that packets were joined in; 0 if it is part of another one.
+fn joined(buffer: &[u8]) -> u64 {
+    let Some((header, packet)) = buffer.split_first_chunk::<VIRTIO_NET_HDR_LEN>() else { return 0 };
+    if *header == NOT_WRITTEN {
+        return 0;
+    }
+    let Ok(header) = VirtioNetHdr::decode(header) else { return 0 };
+    match usize::from(header.gso_size) {
+        0 => 1,
+        size => packet.len().saturating_sub(header.hdr_len.into()).div_ceil(size).max(1) as u64,
     }
 }
 
@@ -257,5 +285,35 @@ mod tests {
         for bad in ["10.9.0.1", "10.9.0.1/33", "10.9.0/24", "fd09::1/129", "/", ""] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
         }
+    }
+
+    fn segment(number: u8, v6: bool, length: usize) -> Vec<u8> {
+        use etherparse::PacketBuilder;
+        let builder = if v6 {
+            PacketBuilder::ipv6([1; 16], [2; 16], 64)
+        } else {
+            PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        };
+        let builder = builder.tcp(1, 2, 1000 * u32::from(number), 1000).ack(1);
+        let mut buffer = NOT_WRITTEN.to_vec();
+        builder.write(&mut buffer, &vec![number; length]).unwrap();
+        buffer
+    }
+
+    #[test]
+    fn each_packet_counts_once_however_they_are_joined() {
+        let mut joiner = GROTable::default();
+        // Five segments of a flow, of which the last is shorter, two of another, and one alone.
+        let mut buffers: Vec<_> = (0..4).map(|number| segment(number, false, 1000)).collect();
+        buffers.push(segment(4, false, 500));
+        buffers.extend((0..2).map(|number| segment(number, true, 1000)));
+        let other = etherparse::PacketBuilder::ipv4([9; 4], [8; 4], 64).icmpv4_echo_request(1, 2);
+        let mut alone = NOT_WRITTEN.to_vec();
+        other.write(&mut alone, b"ping").unwrap();
+        buffers.push(alone);
+        joiner.apply_gro(&mut buffers, VIRTIO_NET_HDR_LEN, true).unwrap();
+        let counts: Vec<_> = buffers.iter().map(|buffer| joined(buffer)).collect();
+        assert_eq!(counts.iter().sum::<u64>(), 8, "{counts:?}");
+        assert_eq!(counts.iter().filter(|&&count| count > 0).count(), 3, "{counts:?}");
     }
 }
