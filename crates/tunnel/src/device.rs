@@ -210,6 +210,14 @@ impl Device {
                 path.send(0, &self.packet, now);
             }
         }
+        // By the way that packets go up: if it is lost, the next report has it, too.
+        self.packet.clear();
+        if let Some(best) = self.best
+            && let Some((_, path)) = up.iter_mut().find(|(index, _)| *index == best)
+            && self.end.poll_losses(now, &mut self.packet)
+        {
+            path.send(0, &self.packet, now);
+        }
         for (index, path) in up {
             self.packet.clear();
             if self.end.poll_hello(index, now, &mut self.packet) {

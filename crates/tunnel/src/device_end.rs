@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
-use weftline_coding::node::{self, DeviceStats, LinkSet, NodeConfig, Place};
+use weftline_coding::node::{
+    self, DeviceStats, LinkSet, LossReport, MEASURE_EVERY, NodeConfig, Place,
+};
 use weftline_coding::wire::Packet;
 use weftline_coding::{Coding as Coefficients, Limits};
 use weftline_core::Instant;
 
 use crate::class::{self, Class, Classes};
 use crate::end::{Came, End, Said, Tagger};
-use crate::frame::{self, Coding, Frame, Settings, Terms};
+use crate::frame::{self, Coding, Frame, Losses, Settings, Terms};
 use crate::gateway_end::ECN_DROPPED;
 use crate::key::PublicKey;
 use crate::order::Order;
@@ -74,6 +76,9 @@ pub(crate) struct DeviceEnd {
     /// What outer headers have said of packets that are not handed out yet.
     classes: Classes,
     ecn_dropped: u64,
+    /// What came of the packets of the gateway's run, and when it is to be told next.
+    losses: LossReport,
+    next_losses: Instant,
     /// Packets that were handed out.
     delivered: u64,
 }
@@ -99,6 +104,8 @@ impl DeviceEnd {
             doubted: Doubted::default(),
             classes: Classes::default(),
             ecn_dropped: 0,
+            losses: LossReport::default(),
+            next_losses: Instant::ZERO,
             delivered: 0,
         }
     }
@@ -156,6 +163,7 @@ impl DeviceEnd {
         // What access points have kept of the runs before opens nowhere.
         self.end.forget_previous();
         self.classes = Classes::default();
+        self.losses = LossReport::default();
         self.downlink = Downlink::new(&settings, self.names.len());
         self.tagger = Some(Tagger::new(&terms.tag_key));
     }
@@ -319,6 +327,23 @@ impl DeviceEnd {
             self.ways[link].next_hello = now + HELLO_INTERVAL;
         }
         said
+    }
+
+    /// Appends what came of the gateway's packets to `out`, if it is time to tell it.
+    pub(crate) fn poll_losses(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let Downlink::Coded(node) = &mut self.downlink else { return false };
+        if now < self.next_losses {
+            return false;
+        }
+        let Some(report) = node.poll_report() else { return false };
+        self.losses.packets += report.packets;
+        self.losses.missing += report.missing;
+        self.next_losses = now + MEASURE_EVERY;
+        let LossReport { packets, missing } = self.losses;
+        self.sealed.clear();
+        Losses { run: self.run, of: self.runs.current(), packets, missing }
+            .encode(&mut self.sealed);
+        self.end.say(&self.sealed, out)
     }
 
     /// When something is due: what is given up, a session that is to be opened or a hello.

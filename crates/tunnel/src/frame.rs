@@ -18,6 +18,7 @@
 //! ```text
 //! up         byte 0: 4 | run, 4 | number, 4 | IP packet
 //! hello      byte 0: 10 | device's run, 4 | device's time, 8
+//! losses     byte 0: 13 | device's run, 4 | gateway's run, 4 | packets, 8 | of these missing, 8
 //! terms      byte 0: 11 | the hello's time, 8 | run, 4 | settings, 16 | key of tags, 32
 //! ```
 //!
@@ -55,6 +56,7 @@ mod kind {
     pub(super) const HELLO: u8 = 10;
     pub(super) const TERMS: u8 = 11;
     pub(super) const CLASSED: u8 = 12;
+    pub(super) const LOSSES: u8 = 13;
 }
 
 /// How packets are sent down. The gateway's choice, which it tells the others.
@@ -147,8 +149,41 @@ pub(crate) enum Frame<'a> {
         run: u32,
         time_us: u64,
     },
+    /// A device reports what came of a gateway's packets.
+    Losses(Losses),
     /// What the gateway answers.
     Terms(Terms),
+}
+
+/// What a device has counted in the gateway's run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Losses {
+    /// The device's run, and the gateway's.
+    pub(crate) run: u32,
+    pub(crate) of: u32,
+    /// Packets handed out or given up, and of these those that did not come as they were.
+    pub(crate) packets: u64,
+    pub(crate) missing: u64,
+}
+
+impl Losses {
+    /// Appends the frame to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(kind::LOSSES);
+        out.extend_from_slice(&self.run.to_be_bytes());
+        out.extend_from_slice(&self.of.to_be_bytes());
+        out.extend_from_slice(&self.packets.to_be_bytes());
+        out.extend_from_slice(&self.missing.to_be_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let whole = bytes.len() == 24;
+        let read = || {
+            let (run, of) = (u32_at(bytes, 0)?, u32_at(bytes, 4)?);
+            Some(Self { run, of, packets: u64_at(bytes, 8)?, missing: u64_at(bytes, 16)? })
+        };
+        whole.then(read).flatten()
+    }
 }
 
 /// How a gateway sends to a device: what it says to the device alone.
@@ -280,6 +315,7 @@ impl<'a> Frame<'a> {
                 Some(Self::Hello { run: u32_at(rest, 0)?, time_us: u64_at(rest, 4)? })
             }
             kind::TERMS => Terms::decode(rest).map(Self::Terms),
+            kind::LOSSES => Losses::decode(rest).map(Self::Losses),
             _ => None,
         }
     }
@@ -413,6 +449,13 @@ mod tests {
         assert_eq!(bytes, [10, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
         assert_eq!(Frame::decode(&bytes), Some(Frame::Hello { run: 7, time_us: 9 }));
         bytes.clear();
+        let losses = Losses { run: 1, of: 2, packets: 3, missing: 4 };
+        losses.encode(&mut bytes);
+        let counts = [0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4];
+        assert_eq!(bytes, [&[13, 0, 0, 0, 1, 0, 0, 0, 2][..], &counts].concat());
+        assert_eq!(Frame::decode(&bytes), Some(Frame::Losses(losses)));
+        assert_eq!(Frame::decode(&bytes[..24]), None);
+        bytes.clear();
         encode_rate(Bitrate::mbps(300), &mut bytes);
         assert_eq!(bytes, [8, 0, 0, 0, 0, 17, 225, 163, 0]);
         assert_eq!(Frame::decode(&bytes), Some(Frame::Rate(Bitrate::mbps(300))));
@@ -452,7 +495,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_frame_or_none(
-            kind in 0_u8..13, rest in prop::collection::vec(any::<u8>(), 0..80),
+            kind in 0_u8..15, rest in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let bytes = [&[kind][..], &rest].concat();
             match Frame::decode(&bytes) {

@@ -104,6 +104,7 @@ pub fn frames(bytes: &[u8]) {
                 | Frame::Rate(_)
                 | Frame::Relay(_)
                 | Frame::Hello { .. }
+                | Frame::Losses(_)
                 | Frame::Down { .. },
             )
             | None => {}

@@ -145,6 +145,9 @@ impl Gateway {
                 self.port.greet_soon();
             }
             self.port.tend(now, &about);
+            for link in 0..self.links {
+                self.end.set_rate(link, self.port.rate(link));
+            }
             let Self { end, tun, .. } = &mut self;
             end.deliver(now, |packet| tun.write(packet));
             self.tun.flush();

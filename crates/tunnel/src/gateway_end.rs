@@ -3,15 +3,16 @@
 
 use std::collections::VecDeque;
 
-use weftline_coding::node::{self, GatewayStats, Mode, NodeConfig};
-use weftline_core::Instant;
+use weftline_coding::node::{self, GatewayStats, LossReport, NodeConfig};
+use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
 use crate::class::{self, Class};
 use crate::end::{Came, End, Said, Tagger, draw_key};
 use crate::fifo::Fifo;
-use crate::frame::{self, CODED_HEADER, Coding, Frame, Settings, TAG_KEY, Terms};
+use crate::frame::{self, CODED_HEADER, Coding, Frame, Losses, Settings, TAG_KEY, Terms};
 use crate::key::PublicKey;
+use crate::lane::IP_UDP;
 use crate::order::Order;
 use crate::port::{About, Use};
 use crate::run::draw_run;
@@ -30,6 +31,8 @@ pub(crate) struct GatewayEnd {
     pub(crate) end: End,
     settings: Settings,
     sending: Sending,
+    /// Bytes that encryption adds, on a link and end to end.
+    overhead: usize,
     links: usize,
     run: u32,
     tag_key: [u8; TAG_KEY],
@@ -40,6 +43,8 @@ pub(crate) struct GatewayEnd {
     uplink: Order,
     /// The device's run.
     device_run: Option<u32>,
+    /// What the device has said of this run's packets.
+    losses: LossReport,
     /// Frames to go back on links.
     replies: VecDeque<(usize, Vec<u8>)>,
     /// The number of the next packet that is not coded; it goes on from run to run.
@@ -63,6 +68,7 @@ impl GatewayEnd {
         now: Instant,
     ) -> Result<Self, TunnelError> {
         let tag_key = draw_key()?;
+        let overhead = local.overhead() + local.packet_overhead();
         Ok(Self {
             end: End::new(local, Role::Answerer, device),
             settings,
@@ -71,10 +77,12 @@ impl GatewayEnd {
             run: draw_run()?,
             tag_key,
             tagger: Tagger::new(&tag_key),
-            downlink: Downlink::new(&settings, &sending, links, now)?,
+            downlink: Downlink::new(&settings, &sending, overhead, links, now)?,
+            overhead,
             past: Past::default(),
             uplink: Order::new(PATIENCE),
             device_run: None,
+            losses: LossReport::default(),
             replies: VecDeque::new(),
             next_number: 0,
             scratch: Vec::new(),
@@ -135,6 +143,7 @@ impl GatewayEnd {
             }
             Frame::Up { run, .. } => (run, None),
             Frame::Hello { run, time_us } => (run, Some(time_us)),
+            Frame::Losses(losses) => return self.learn(losses),
             _ => return Use::Unexpected,
         };
         if self.device_run != Some(run) {
@@ -155,14 +164,42 @@ impl GatewayEnd {
         Use::Taken
     }
 
+    /// The device says what came of the packets. Datagrams may overtake each other.
+    fn learn(&mut self, said: Losses) -> Use {
+        if Some(said.run) != self.device_run || said.of != self.run {
+            return Use::Stale;
+        }
+        let LossReport { packets, missing } = self.losses;
+        if let Downlink::Coded(node) = &mut self.downlink
+            && said.packets > packets
+            && said.missing >= missing
+        {
+            let new =
+                LossReport { packets: said.packets - packets, missing: said.missing - missing };
+            node.learn(new);
+            self.losses = LossReport { packets: said.packets, missing: said.missing };
+        }
+        Use::Taken
+    }
+
+    /// What a link carries as it is known now. Links are paced by their lanes, which ask for packets
+    /// when they have room; where cohorts are sent whole, this is what an interval is filled by.
+    pub(crate) fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
+        if let Downlink::Coded(node) = &mut self.downlink {
+            node.set_rate(link, rate);
+        }
+    }
+
     /// The device was started anew: it cannot read what was sealed for it before. Labels and
     /// numbers begin anew.
     fn restart(&mut self, device_run: u32, now: Instant) -> Result<(), TunnelError> {
         self.uplink.restart();
         if self.device_run.replace(device_run).is_some() {
             self.past.add(self.downlink.counters(), self.downlink.held());
-            self.downlink = Downlink::new(&self.settings, &self.sending, self.links, now)?;
+            let Self { settings, sending, overhead, links, .. } = self;
+            self.downlink = Downlink::new(settings, sending, *overhead, *links, now)?;
             self.run = draw_run()?;
+            self.losses = LossReport::default();
             self.tag_key = draw_key()?;
             self.tagger = Tagger::new(&self.tag_key);
         }
@@ -282,18 +319,18 @@ impl Downlink {
     fn new(
         settings: &Settings,
         sending: &Sending,
+        overhead: usize,
         links: usize,
         now: Instant,
     ) -> Result<Self, TunnelError> {
         Ok(match settings.coding {
             Coding::Plain => Self::Plain(Fifo::new(settings.buffer_packets as usize)),
             Coding::Coded(mode) => {
-                // Links are paced by their lanes, which ask for packets when they have room; where
-                // cohorts are sent whole they are formed by time alone, as rates are not known here.
-                let queue = sending.queue.filter(|_| settings.cut_through);
-                let queue = queue.filter(|_| mode == Mode::Systematic);
+                let Sending { queue, redundancy, .. } = *sending;
                 let node = settings.node(mode, sending.redundancy_percent);
-                let node = NodeConfig { queue, ..node };
+                // Around each packet that is coded: frame, encryption, UDP and IP.
+                let overhead_bytes = (CODED_HEADER + overhead + IP_UDP) as u32;
+                let node = NodeConfig { queue, redundancy, overhead_bytes, ..node };
                 let seed = u64::from(draw_run()?);
                 Self::Coded(Box::new(node::Gateway::new(node, links, seed, now)))
             }

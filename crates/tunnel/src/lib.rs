@@ -65,3 +65,4 @@ pub use settings::{IPV6_MTU, Scheme, Sending};
 pub use status::{Counter, Publish, Status};
 pub use tun::{ParsePrefixError, Prefix, TunConfig};
 pub use udp::Via;
+pub use weftline_coding::node::{QueueConfig, Redundancy};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weftline_coding::Limits;
 use weftline_coding::generation::LENGTH_BYTES;
-use weftline_coding::node::{Mode, NodeConfig, QueueConfig};
+use weftline_coding::node::{Mode, NodeConfig, QueueConfig, Redundancy};
 
 use crate::TunnelError;
 use crate::frame::{
@@ -45,6 +45,8 @@ pub struct Sending {
     pub generation: u8,
     /// The most redundant packets, in percent of the others.
     pub redundancy_percent: u32,
+    /// Whether there are so many where links have room, or as many as the device's losses call for.
+    pub redundancy: Redundancy,
     /// The most packets that a node holds.
     pub buffer_packets: u32,
     /// The least MTU of all links between nodes.
@@ -58,7 +60,7 @@ pub struct Sending {
 }
 
 impl Default for Sending {
-    /// Systematic, T of 2 ms, G of 32, as many redundant packets as others, 4096 packets held,
+    /// Systematic, T of 2 ms, G of 32, redundancy as losses call for, 4096 packets held,
     /// links of 1500 bytes, a queue, cut-through: with it TCP has more of what the links carry, and packets
     /// wait less (docs/performance.md).
     fn default() -> Self {
@@ -67,6 +69,7 @@ impl Default for Sending {
             interval: Duration::from_millis(2),
             generation: 32,
             redundancy_percent: 100,
+            redundancy: Redundancy::Learned,
             buffer_packets: 4096,
             link_mtu: 1500,
             cut_through: true,
@@ -129,6 +132,9 @@ impl Sending {
                 order::WINDOW
             ));
         }
+        if let Some(queue) = &self.queue {
+            check_queue(queue)?;
+        }
         if self.redundancy_percent > 1000 {
             return usage(format!(
                 "--redundancy {}: give 0 to 1000 percent",
@@ -151,6 +157,24 @@ impl Sending {
             cut_through: self.cut_through,
         })
     }
+}
+
+/// What CoDel's target and interval may be: from less than a packet takes to more than any way.
+const QUEUE_TIMES: std::ops::RangeInclusive<Duration> =
+    Duration::from_micros(100)..=Duration::from_secs(10);
+
+fn check_queue(queue: &QueueConfig) -> Result<(), TunnelError> {
+    let QueueConfig { target, interval, limit_packets } = *queue;
+    let times = [("--queue-target", target), ("--queue-interval", interval)];
+    if let Some((option, time)) = times.iter().find(|(_, time)| !QUEUE_TIMES.contains(time)) {
+        return Err(TunnelError::Usage(format!("{option} {time:?}: give 100us to 10s")));
+    }
+    if !(1..=MAX_BUFFER as usize).contains(&limit_packets) {
+        return Err(TunnelError::Usage(format!(
+            "--queue-packets {limit_packets}: give 1 to {MAX_BUFFER} packets"
+        )));
+    }
+    Ok(())
 }
 
 impl Settings {
@@ -190,12 +214,15 @@ mod tests {
         );
         let enough = Sending { link_mtu: 1436, ..sending };
         assert_eq!(enough.tunnel_mtu(&local, true).unwrap(), 1280);
+        let queue = QueueConfig::default();
         for bad in [
             Sending { generation: 0, ..sending },
             Sending { interval: Duration::ZERO, ..sending },
             Sending { buffer_packets: 0, ..sending },
             Sending { scheme: Scheme::Plain, buffer_packets: order::WINDOW + 1, ..sending },
             Sending { redundancy_percent: 1001, ..sending },
+            Sending { queue: Some(QueueConfig { target: Duration::ZERO, ..queue }), ..sending },
+            Sending { queue: Some(QueueConfig { limit_packets: 0, ..queue }), ..sending },
         ] {
             assert_eq!(bad.settings(&local, true).unwrap_err().exit_code(), 2);
         }

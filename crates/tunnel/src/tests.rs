@@ -161,6 +161,10 @@ impl World {
     /// What both ends say to each other.
     fn speak(&mut self) {
         let now = self.now;
+        let mut out = Vec::new();
+        if self.device.poll_losses(now, &mut out) {
+            self.gateway.receive(0, Frame::decode(&out).unwrap(), Class::NONE, now);
+        }
         for link in 0..2 {
             for opening in [true, false] {
                 let mut out = Vec::new();
@@ -555,4 +559,54 @@ fn the_queue_marks_packets_that_understand_it() {
     assert_eq!(dropped, 0);
     let (marked, counted, dropped) = run(0);
     assert!((marked, counted) == (0, 0) && dropped > 10, "{dropped}");
+}
+
+#[test]
+fn the_gateway_takes_what_losses_call_for() {
+    let low = |world: &World| {
+        let counters = world.gateway.counters();
+        counters.iter().find(|counter| counter.name == "packets_low").unwrap().value
+    };
+    // The second access point loses one packet in twenty.
+    let lies: [(Lie, std::ops::Range<u64>); 2] = [(honest, 0..1), (|n, _| n % 20 != 0, 3..40)];
+    for (lie, percent) in lies {
+        let mut world = World::joined(Sending::default(), lie);
+        // A gateway begins as if it knew of losses.
+        world.run(2_000);
+        let (taken, sent) = (low(&world), world.next);
+        world.run(2_000);
+        let taken = 100 * (low(&world) - taken) / u64::from(world.next - sent);
+        assert!(percent.contains(&taken), "{taken} %");
+        for _ in 0..50 {
+            world.step(0);
+        }
+        let lost = world.next as usize - world.check(0);
+        assert!(lost * 500 <= world.next as usize, "{lost} of {} lost", world.next);
+    }
+}
+
+#[test]
+fn reports_of_losses_are_of_this_run_and_go_forward() {
+    let mut world = World::joined(Sending::default(), honest);
+    world.run(50);
+    let mut reports = Vec::new();
+    for _ in 0..4 {
+        world.run(12);
+        let mut out = Vec::new();
+        world.now += Duration::from_millis(10);
+        if world.device.poll_losses(world.now, &mut out) {
+            reports.push(out);
+        }
+    }
+    assert!(reports.len() > 1, "{}", reports.len());
+    // The last before the first: what is old is nothing new.
+    for report in reports.iter().rev() {
+        let frame = Frame::decode(report).unwrap();
+        assert_eq!(world.gateway.receive(1, frame, Class::NONE, world.now), Use::Taken);
+    }
+    world.run(50);
+    for _ in 0..20 {
+        world.step(0);
+    }
+    assert_eq!(world.check(0), world.next as usize);
 }

@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use weftline_tunnel::{
     AccessPoint, AccessPointConfig, Device, DeviceConfig, Gateway, GatewayConfig, Prefix,
-    PublicKey, Scheme, SecretKey, Sending, TunConfig, TunnelError, Uplink, Via,
+    PublicKey, QueueConfig, Redundancy, Scheme, SecretKey, Sending, TunConfig, TunnelError, Uplink,
+    Via,
 };
 
 use super::peers::{DeviceAp, GatewayAp, parse_pace, resolve};
@@ -64,9 +65,23 @@ pub(crate) struct GatewayArgs {
     /// The most packets of a generation, G; each costs a byte in every packet [default: 32]
     #[arg(long, value_name = "PACKETS", hide_short_help = true)]
     generation: Option<u8>,
-    /// The most redundant packets, in percent of the others [default: 100]
+    /// The redundant packets: learned (as many as the device's losses call for, and no more than the
+    /// others), or the most of them in percent of the others, sent where there is room
+    /// [default: learned]
     #[arg(long, value_name = "PERCENT", hide_short_help = true)]
-    redundancy: Option<u32>,
+    redundancy: Option<RedundancyArg>,
+    /// How long packets may wait in the gateway's queue for long: CoDel's target [default: 10ms]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
+    queue_target: Option<String>,
+    /// The time within which they must have come below it: CoDel's interval [default: 300ms]
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
+    queue_interval: Option<String>,
+    /// The most packets that wait in it [default: 10240]
+    #[arg(long, value_name = "PACKETS", hide_short_help = true)]
+    queue_packets: Option<usize>,
+    /// No queue, as COTAG has it: what links cannot carry within an interval is given away
+    #[arg(long, hide_short_help = true)]
+    no_queue: bool,
     /// The most packets that each node holds [default: 4096]
     #[arg(long, value_name = "PACKETS", hide_short_help = true)]
     buffer: Option<u32>,
@@ -94,6 +109,39 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     config: Option<PathBuf>,
+}
+
+/// A share of redundant packets: `learned`, or a percentage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "toml::Value")]
+pub(crate) enum RedundancyArg {
+    Learned,
+    Percent(u32),
+}
+
+impl std::str::FromStr for RedundancyArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "learned" => Ok(Self::Learned),
+            percent => percent.parse().map(Self::Percent).map_err(|_| {
+                format!("'{text}' is no share of redundant packets; give learned, or a percentage")
+            }),
+        }
+    }
+}
+
+/// As in a file: a number, or a text.
+impl TryFrom<toml::Value> for RedundancyArg {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        match value {
+            toml::Value::String(text) => text.parse(),
+            other => other.to_string().parse(),
+        }
+    }
 }
 
 /// Options of `cotag ap`, and the keys of its configuration file.
@@ -226,9 +274,9 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
             (from.dense, from.plain) = (false, false);
         }
         complete!(args from from;
-            options key listen device_key tun interval generation redundancy buffer link_mtu metrics
-                log_format log_level;
-            flags plain dense store_and_forward insecure_plaintext stats;
+            options key listen device_key tun interval generation redundancy queue_target
+                queue_interval queue_packets buffer link_mtu metrics log_format log_level;
+            flags plain dense store_and_forward no_queue insecure_plaintext stats;
             lists address aps);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
@@ -332,16 +380,34 @@ impl GatewayArgs {
             (false, true) => Scheme::Dense,
             (false, false) => Scheme::Systematic,
         };
+        let (redundancy, redundancy_percent) = match self.redundancy {
+            Some(RedundancyArg::Percent(percent)) => (Redundancy::Limit, percent),
+            Some(RedundancyArg::Learned) | None => (default.redundancy, default.redundancy_percent),
+        };
         Ok(Sending {
             scheme,
             interval: interval.transpose()?.unwrap_or(default.interval),
             generation: self.generation.unwrap_or(default.generation),
-            redundancy_percent: self.redundancy.unwrap_or(default.redundancy_percent),
+            redundancy,
+            redundancy_percent,
             buffer_packets: self.buffer.unwrap_or(default.buffer_packets),
             link_mtu: self.link_mtu.unwrap_or(default.link_mtu),
             cut_through: !self.store_and_forward,
-            queue: default.queue,
+            queue: self.queue()?,
         })
+    }
+
+    fn queue(&self) -> Result<Option<QueueConfig>, Failure> {
+        let default = QueueConfig::default();
+        let time = |option, text: &Option<String>, default| {
+            text.as_ref().map_or(Ok(default), |text| parse_duration(option, text))
+        };
+        let queue = QueueConfig {
+            target: time("--queue-target", &self.queue_target, default.target)?,
+            interval: time("--queue-interval", &self.queue_interval, default.interval)?,
+            limit_packets: self.queue_packets.unwrap_or(default.limit_packets),
+        };
+        Ok(Some(queue).filter(|_| !self.no_queue))
     }
 }
 
