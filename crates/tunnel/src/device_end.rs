@@ -1,6 +1,7 @@
 //! The device towards its gateway: what access points bring is checked, decoded and opened; the
 //! gateway is asked for its terms through each of them. No socket and no clock.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weftline_coding::node::{
@@ -10,7 +11,7 @@ use weftline_coding::wire::Packet;
 use weftline_coding::{Coding as Coefficients, Limits};
 use weftline_core::Instant;
 
-use crate::class::{self, Class, Classes};
+use crate::class::{self, At, Class, Classes};
 use crate::end::{Came, End, Said, Tagger};
 use crate::frame::{self, Coding, Frame, Losses, Settings, Terms};
 use crate::gateway_end::ECN_DROPPED;
@@ -47,6 +48,39 @@ struct Way {
     rtt: Option<Duration>,
 }
 
+/// So many packets are kept open: as many as a node holds unless it is told otherwise.
+const KEPT_OPEN: usize = 4096;
+
+/// Packets that came as they are and wait for their turn, opened when they were checked.
+#[derive(Debug, Default)]
+struct Opened {
+    packets: BTreeMap<At, Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Opened {
+    fn insert(&mut self, at: At, packet: &[u8]) {
+        if self.packets.len() >= KEPT_OPEN {
+            // Some were never handed out. What is missing is opened again.
+            self.packets.clear();
+        }
+        let mut copy = self.spare.pop().unwrap_or_default();
+        copy.clear();
+        copy.extend_from_slice(packet);
+        self.packets.insert(at, copy);
+    }
+
+    fn take(&mut self, at: At) -> Option<Vec<u8>> {
+        self.packets.remove(&at)
+    }
+
+    fn recycle(&mut self, packet: Vec<u8>) {
+        if self.spare.len() < KEPT_OPEN {
+            self.spare.push(packet);
+        }
+    }
+}
+
 /// What was dropped because somebody may have lied.
 #[derive(Clone, Copy, Debug, Default)]
 struct Doubted {
@@ -71,6 +105,9 @@ pub(crate) struct DeviceEnd {
     run: u32,
     number: u32,
     sealed: Vec<u8>,
+    /// A packet that was computed, opened.
+    plain: Vec<u8>,
+    opened: Opened,
     now: Instant,
     doubted: Doubted,
     /// What outer headers have said of packets that are not handed out yet.
@@ -100,6 +137,8 @@ impl DeviceEnd {
             run,
             number: 0,
             sealed: Vec::new(),
+            plain: Vec::new(),
+            opened: Opened::default(),
             now: Instant::ZERO,
             doubted: Doubted::default(),
             classes: Classes::default(),
@@ -163,6 +202,7 @@ impl DeviceEnd {
         // What access points have kept of the runs before opens nowhere.
         self.end.forget_previous();
         self.classes = Classes::default();
+        self.opened = Opened::default();
         self.losses = LossReport::default();
         self.downlink = Downlink::new(&settings, self.names.len());
         self.tagger = Some(Tagger::new(&terms.tag_key));
@@ -195,21 +235,25 @@ impl DeviceEnd {
             }
         };
         if let Coefficients::Systematic(index) = header.coding {
-            let arrival = header.first.plus(index.into());
-            let place = Nonce::of_place(Place { flow: header.flow, arrival });
-            if self.end.check_packet(place, payload).is_err() {
+            let place = Place { flow: header.flow, arrival: header.first.plus(index.into()) };
+            let Ok(opened) = self.end.open_packet(Nonce::of_place(place), payload) else {
                 self.doubted.polluted += 1;
                 self.blame(LinkSet::of(link));
                 return Use::Taken;
+            };
+            let at = (place.flow, place.arrival.0);
+            if class.matters() {
+                self.classes.insert(at, class);
             }
-        } else if !self.trust.admits(link, true, self.now) {
-            self.doubted.shut_out += 1;
+            // What is dropped is counted there.
+            if node.receive(link, packet, self.now).is_ok() {
+                self.opened.insert(at, opened);
+            }
             return Use::Taken;
         }
-        if class.matters()
-            && let Some(at) = class::place_of(packet)
-        {
-            self.classes.insert(at, class);
+        if !self.trust.admits(link, true, self.now) {
+            self.doubted.shut_out += 1;
+            return Use::Taken;
         }
         // What is dropped is counted there.
         let _ = node.receive(link, packet, self.now);
@@ -224,10 +268,14 @@ impl DeviceEnd {
             return Use::Taken;
         }
         match self.end.open_packet(Nonce::of_number(number), sealed) {
-            Ok(packet) if class::decapsulate(packet, class) => {
-                order.receive(number, packet, self.now);
-            }
-            Ok(_) => self.ecn_dropped += 1,
+            Ok(packet) => match class::decapsulate(packet, class) {
+                true => order.receive(number, packet, self.now),
+                false => {
+                    self.ecn_dropped += 1;
+                    // Nothing in its place: those after it need not wait.
+                    order.receive(number, &[], self.now);
+                }
+            },
             Err(_) => {
                 self.doubted.polluted += 1;
                 self.blame(LinkSet::of(link));
@@ -264,8 +312,10 @@ impl DeviceEnd {
                 Downlink::Unknown => return,
                 Downlink::Plain(order) => {
                     let Some(packet) = order.poll() else { return };
-                    each(&packet);
-                    self.delivered += 1;
+                    if !packet.is_empty() {
+                        each(&packet);
+                        self.delivered += 1;
+                    }
                     order.recycle(packet);
                     continue;
                 }
@@ -278,25 +328,33 @@ impl DeviceEnd {
             }
             self.sealed.clear();
             let Some(delivery) = node.poll_delivery(&mut self.sealed) else { return };
-            match self.end.open_packet(Nonce::of_place(delivery.place), &self.sealed) {
-                Ok(packet) => {
-                    let Place { flow, arrival } = delivery.place;
-                    if class::decapsulate(packet, self.classes.get((flow, arrival.0))) {
-                        each(packet);
-                        self.delivered += 1;
-                    } else {
-                        self.ecn_dropped += 1;
-                    }
-                    self.trust.right(delivery.combined);
+            let at = (delivery.place.flow, delivery.place.arrival.0);
+            if let Some(mut packet) = self.opened.take(at) {
+                self.hand_out(&mut packet, at, &mut each);
+                self.opened.recycle(packet);
+            } else if self.end.open_packet_into(delivery.place, &self.sealed, &mut self.plain) {
+                let mut packet = std::mem::take(&mut self.plain);
+                self.hand_out(&mut packet, at, &mut each);
+                self.plain = packet;
+            } else {
+                self.doubted.polluted += 1;
+                // What came as it was has been checked.
+                if !delivery.combined.is_empty() {
+                    self.blame(delivery.combined);
                 }
-                Err(_) => {
-                    self.doubted.polluted += 1;
-                    // What came as it was has been checked.
-                    if !delivery.combined.is_empty() {
-                        self.blame(delivery.combined);
-                    }
-                }
+                continue;
             }
+            self.trust.right(delivery.combined);
+        }
+    }
+
+    /// Hands a packet out with what outer headers have said of it.
+    fn hand_out(&mut self, packet: &mut [u8], at: At, each: &mut impl FnMut(&[u8])) {
+        if class::decapsulate(packet, self.classes.get(at)) {
+            each(packet);
+            self.delivered += 1;
+        } else {
+            self.ecn_dropped += 1;
         }
     }
 

@@ -135,10 +135,12 @@ impl GatewayEnd {
                 }
                 self.scratch.clear();
                 self.scratch.extend_from_slice(packet);
-                match class::decapsulate(&mut self.scratch, class) {
-                    true => self.uplink.receive(number, &self.scratch, now),
-                    false => self.ecn_dropped += 1,
+                if !class::decapsulate(&mut self.scratch, class) {
+                    self.ecn_dropped += 1;
+                    // Nothing in its place: those after it need not wait.
+                    self.scratch.clear();
                 }
+                self.uplink.receive(number, &self.scratch, now);
                 return Use::Taken;
             }
             Frame::Up { run, .. } => (run, None),
@@ -273,7 +275,9 @@ impl GatewayEnd {
     pub(crate) fn deliver(&mut self, now: Instant, mut each: impl FnMut(&[u8])) {
         self.uplink.handle_timeout(now);
         while let Some(packet) = self.uplink.poll() {
-            each(&packet);
+            if !packet.is_empty() {
+                each(&packet);
+            }
             self.uplink.recycle(packet);
         }
     }

@@ -295,7 +295,9 @@ mod tests {
             PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
         };
         let builder = builder.tcp(1, 2, 1000 * u32::from(number), 1000).ack(1);
-        let mut buffer = NOT_WRITTEN.to_vec();
+        // Segments are joined in the memory of the first of them.
+        let mut buffer = Vec::with_capacity(VIRTIO_NET_HDR_LEN + 65_536);
+        buffer.extend_from_slice(&NOT_WRITTEN);
         builder.write(&mut buffer, &vec![number; length]).unwrap();
         buffer
     }

@@ -263,23 +263,6 @@ impl Channel {
         Err(refused)
     }
 
-    /// Whether the other side has sealed a packet for this place.
-    pub(crate) fn check_packet(
-        &self,
-        nonce: Nonce,
-        sealed: &[u8],
-        out: &mut [u8],
-    ) -> Result<(), Refused> {
-        let mut refused = Refused::Unknown;
-        for session in [&self.current, &self.previous].into_iter().flatten() {
-            match session.check_packet(nonce, sealed, out) {
-                Err(error) => refused = error,
-                Ok(()) => return Ok(()),
-            }
-        }
-        Err(refused)
-    }
-
     /// Whether there is a session.
     pub(crate) fn is_open(&self) -> bool {
         self.current.is_some()

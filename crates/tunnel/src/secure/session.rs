@@ -164,16 +164,6 @@ impl Session {
         Ok(length)
     }
 
-    /// Whether a packet is the other side's, and of this place.
-    pub(super) fn check_packet(
-        &self,
-        nonce: Nonce,
-        sealed: &[u8],
-        out: &mut [u8],
-    ) -> Result<(), Refused> {
-        self.decrypt(nonce.0, sealed, out).map(|_| ())
-    }
-
     fn decrypt(&self, nonce: u64, sealed: &[u8], out: &mut [u8]) -> Result<usize, Refused> {
         let out = out.get_mut(..sealed.len()).ok_or(Refused::Malformed)?;
         if self.plaintext {
