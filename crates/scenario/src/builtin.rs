@@ -135,11 +135,8 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("cotag-ablation"),
     sweep!("cotag-others"),
     sweep!("cotag-small"),
-    sweep!("cotag-generation"),
     sweep!("cotag-bbr"),
     sweep!("cotag-bbr-warm"),
-    sweep!("cotag-paced"),
-    sweep!("cotag-interval"),
 ];
 
 /// The trace files that they name.
