@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 PACKAGE = target/package
 
-.PHONY: help demo build tools test test-python test-lab lint doc bench install generated deb
+.PHONY: help demo build tools test test-python test-lab lint doc bench install generated deb dist dist-test
 
 help:
 	@echo "make demo    two radio links at the sum of their rates, beside the kernel's TCP and MPTCP"
@@ -20,7 +20,9 @@ help:
 	@echo "make doc     the API documentation"
 	@echo "make bench   what the hot paths cost"
 	@echo "make install program, manual pages, completions, units (PREFIX=$(PREFIX), DESTDIR)"
-	@echo "make deb     a Debian package in target/debian (needs cargo-deb)"
+	@echo "make dist    what a release consists of, in target/dist: static programs, packages, images"
+	@echo "make dist-test  as root: those packages installed, started, upgraded and removed"
+	@echo "make deb     a Debian package of this machine's build, in target/debian (needs cargo-deb)"
 
 demo: build
 	./scripts/demo $(OUT)
@@ -56,6 +58,13 @@ deb: generated
 	@command -v cargo-deb >/dev/null || { \
 	    echo "cargo-deb is not installed: cargo install --locked cargo-deb"; exit 1; }
 	$(CARGO) deb -p weftline-cli --no-build --strip --output target/debian/
+
+# Reproducible: the packages of a release, for each processor whose standard library is installed.
+dist:
+	./scripts/dist
+
+dist-test:
+	./scripts/dist-test
 
 # Programs that the lab runs, installed where apt can, named where not.
 tools:
