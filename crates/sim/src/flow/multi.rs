@@ -1,6 +1,7 @@
 //! A session of the core over several TCP connections: the very state machine and framing of the
 //! daemons, on simulated sockets.
 
+mod options;
 mod paths;
 
 use std::collections::VecDeque;
@@ -270,17 +271,6 @@ impl Multi {
         taken.expect("both ends are ours and keep to the protocol");
     }
 
-    /// A segment from the client has come to the server with an option.
-    pub(super) fn take_option(&mut self, index: usize, serial: u32, now_ns: u64) {
-        let subflow = &mut self.subflows[index];
-        let Some(mut records) = subflow.options.take(serial) else { return };
-        if let Some(id) = subflow.id.filter(|_| subflow.up[SERVER]) {
-            let now = Instant::from_nanos(now_ns);
-            let taken = self.sessions[SERVER].handle_input(id, &mut records, now);
-            taken.expect("both ends are ours and keep to the protocol");
-        }
-    }
-
     // ---- what goes out ----
 
     /// Moves what can be moved at both ends.
@@ -490,7 +480,7 @@ impl Multi {
             }
             if end == CLIENT && by_segment {
                 let endpoint = net.endpoint_mut(subflow.ends[end]);
-                let number = subflow.options.add(out, endpoint.has_option());
+                let number = subflow.options.add(out, endpoint.has_option(), now.as_nanos());
                 endpoint.set_option(number);
             } else {
                 subflow.pipes[end].write(out);
@@ -521,7 +511,8 @@ impl Multi {
     pub(super) fn next_ns(&self) -> Option<u64> {
         let paths = self.paths.next().map(Instant::as_nanos);
         let live = self.live.as_ref().and_then(|live| live.next()).map(Instant::as_nanos);
-        self.due_ns.into_iter().flatten().chain(paths).chain(live).min()
+        let options = self.subflows.iter().filter_map(Subflow::option_due_ns);
+        self.due_ns.into_iter().flatten().chain(paths).chain(live).chain(options).min()
     }
 
     /// Does what is due. Returns whether anything was.
@@ -541,7 +532,7 @@ impl Multi {
                 any = true;
             }
         }
-        any
+        any | self.say_options_again(net)
     }
 }
 

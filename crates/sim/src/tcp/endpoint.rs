@@ -47,8 +47,9 @@ pub(crate) struct Endpoint {
     state: State,
     syn_due: bool,
     rst_due: bool,
-    /// The option for the next segment.
+    /// The option of each segment from now on, and whether none has carried it yet.
     option: u32,
+    is_option_new: bool,
     tx: Sender,
     rx: Receiver,
 }
@@ -66,6 +67,7 @@ impl Endpoint {
             syn_due: false,
             rst_due: false,
             option: 0,
+            is_option_new: false,
             tx,
             rx: Receiver::new(config.mss, config.receive_buffer),
         }
@@ -126,10 +128,10 @@ impl Endpoint {
         self.rx.set_read(offset, now_ns);
     }
 
-    /// The next segment is to carry the option of that number, in place of one that still waits. It goes
+    /// Each segment is to carry the option of that number from now on, in place of an older one. It goes
     /// with the acknowledgement of what has come, and at once where nothing has.
     pub(crate) fn set_option(&mut self, option: u32) {
-        self.option = option;
+        (self.option, self.is_option_new) = (option, true);
         if !self.rx.is_ack_scheduled() {
             self.rx.force_ack();
         }
@@ -137,7 +139,7 @@ impl Endpoint {
 
     /// Whether an option waits for a segment.
     pub(crate) const fn has_option(&self) -> bool {
-        self.option > 0
+        self.is_option_new
     }
 
     /// The application has no more to send at the moment.
@@ -352,7 +354,7 @@ impl Endpoint {
                     None => return None,
                 };
                 segment.to = self.peer;
-                segment.option = std::mem::take(&mut self.option);
+                (segment.option, self.is_option_new) = (self.option, false);
                 self.rx.acknowledge(&mut segment);
                 Some(segment)
             }
