@@ -93,17 +93,17 @@ pub const DEFINITIONS: &[Definition] = &[
     of(
         "paths.goodput_mbps",
         "Mb/s",
-        "TCP payload that arrived at the client in the measured time, repetitions too, ÷ that time",
+        "TCP payload that arrived at the client in the measured time, repetitions too, ÷ that time; where a gateway spreads packets over the paths, the packets' bytes with headers, redundant packets too",
     ),
     of(
         "paths.bytes_sent",
         "B",
-        "TCP payload sent towards the client, repetitions and the warm-up too",
+        "TCP payload sent towards the client, repetitions and the warm-up too; behind a gateway that spreads packets, their bytes with headers",
     ),
     of(
         "paths.packets",
         "",
-        "packets with TCP payload sent towards the client, repetitions and the warm-up too",
+        "packets with TCP payload sent towards the client, repetitions and the warm-up too; behind a gateway that spreads packets, all packets",
     ),
     of("paths.retransmitted_packets", "", "of these, sent again by TCP"),
     of("paths.lost", "", "packets that the link's loss model took, of all towards the client"),

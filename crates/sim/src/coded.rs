@@ -195,8 +195,9 @@ impl CodedNetwork {
     }
 
     /// The packet at the head of a hop arrives. Packets may be due to the device's TCP afterwards.
-    pub(crate) fn arrive(&mut self, hop: u32, queue: &mut Queue) {
-        let Coded { bytes, .. } = self.hops[hop as usize].wire.arrive(queue);
+    /// Returns the path and the packet's bytes on the wire, if it came over a radio.
+    pub(crate) fn arrive(&mut self, hop: u32, queue: &mut Queue) -> Option<(usize, u64)> {
+        let Coded { bytes, wire_bytes } = self.hops[hop as usize].wire.arrive(queue);
         let now = Instant::from_nanos(queue.now_ns());
         let k = hop as usize / 2;
         // What a node refuses it has counted.
@@ -210,6 +211,7 @@ impl CodedNetwork {
             self.arm(self.armed.len() - 1, self.device.poll_timeout(), queue);
         }
         self.spare.push(bytes);
+        (!hop.is_multiple_of(2)).then_some((k, wire_bytes))
     }
 
     /// A hop has room again.

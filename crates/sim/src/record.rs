@@ -302,7 +302,7 @@ fn messages(tally: &Tally) -> MessagesRecord {
 fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
     let plan = &world.plan;
     if flow.plan.is_spread {
-        return flow.plan.paths.iter().map(|&path| radio(world, path)).collect();
+        return flow.plan.paths.iter().map(|&path| radio(world, flow, path)).collect();
     }
     let mut records = Vec::new();
     let starved = flow.starved_ns();
@@ -328,10 +328,12 @@ fn paths(world: &World, flow: &Flow) -> Vec<PathRecord> {
 }
 
 /// What the radio of a path did, for flows whose packets are spread over the paths.
-fn radio(world: &World, path: usize) -> PathRecord {
+fn radio(world: &World, flow: &Flow, path: usize) -> PathRecord {
     let [down, _] = world.link_stats(path);
+    let end = flow.sink.measurement().end(Instant::from_nanos(world.net.now_ns()));
     PathRecord {
         name: world.plan.paths[path].name.clone(),
+        goodput_mbps: flow.path(path).and_then(|path| path.clone().figures(end).goodput_mbps),
         bytes_sent: Some(down.offered.bytes.as_u64()),
         packets: Some(down.offered.packets),
         lost: Some(down.lost.packets),

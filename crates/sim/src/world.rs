@@ -161,6 +161,7 @@ impl World {
         match event {
             Event::Arrival(wire) => {
                 if let Some(segment) = self.net.arrive(wire) {
+                    self.note_spread(wire, &segment);
                     self.deliver(&segment, Some(wire));
                 }
             }
@@ -185,7 +186,11 @@ impl World {
         let Net { queue, spreading, .. } = &mut self.net;
         let Spreading::Coded(network) = spreading else { return };
         match event {
-            Event::Hop(hop) => network.arrive(hop, queue),
+            Event::Hop(hop) => {
+                if let Some((path, bytes)) = network.arrive(hop, queue) {
+                    self.note_radio(path, bytes);
+                }
+            }
             Event::Room(hop) => network.room(hop, queue),
             Event::Node(node) => network.expire(node, queue),
             _ => {}
@@ -212,12 +217,31 @@ impl World {
         }
     }
 
+    /// A segment has come by a wire, over the radio of a path if a gateway chose that for it.
+    fn note_spread(&mut self, wire: u32, segment: &Segment) {
+        let (path, is_up) = (wire as usize / 2, !wire.is_multiple_of(2));
+        if matches!(self.net.spreading, Spreading::RoundRobin { .. }) && !is_up {
+            self.note_radio(path, segment.wire_bytes());
+        }
+    }
+
+    /// A packet has come over the radio of a path: of whichever flow, as nobody sees that where packets
+    /// are combined.
+    fn note_radio(&mut self, path: usize, bytes: u64) {
+        let now = Instant::from_nanos(self.net.now_ns());
+        for flow in self.flows.iter_mut().filter(|flow| flow.plan.is_spread) {
+            if let Some(path) = flow.path_mut(path) {
+                path.arrived(now, bytes);
+            }
+        }
+    }
+
     /// Notes what a segment that has come says of its path.
     fn measure(&mut self, segment: &Segment) {
         let now = Instant::from_nanos(self.net.now_ns());
         let place = self.net.place(segment.to);
         let flow = &mut self.flows[place.flow as usize];
-        let window = flow.sink.measurement().window();
+        let (window, is_spread) = (flow.sink.measurement().window(), flow.plan.is_spread);
         let Some(path) = flow.path_mut(place.path as usize) else { return };
         if place.server {
             let srtt_ns = self.net.endpoint(segment.to).srtt_ns();
@@ -225,7 +249,9 @@ impl World {
                 path.rtt(now, Duration::from_nanos(srtt_ns));
             }
         } else if segment.len > 0 {
-            path.arrived(now, segment.len.into());
+            if !is_spread {
+                path.arrived(now, segment.len.into());
+            }
             if let Some(delays) = &mut self.packet_delays
                 && window.counts(now)
             {

@@ -123,6 +123,28 @@ fn what_coding_adds_counts_on_the_links() {
 }
 
 #[test]
+fn what_each_radio_carries_is_measured() {
+    let carried = |more: &str, scheme: &str| {
+        let record = run(&scenario(STEADY, more, CBR), scheme);
+        let radios = record.paths.iter().map(|path| path.goodput_mbps.unwrap());
+        (radios.collect::<Vec<_>>(), record.goodput_mbps.unwrap())
+    };
+    let share = |percent: u32| format!("cotag = {{ redundancy = {percent}, overhead = false }}");
+    // A packet of 1448 bytes of payload has 52 of headers; hardly any is smaller.
+    let packets = |goodput: f64| goodput * 1500.0 / 1448.0;
+    let is = |mbps: f64, wanted: f64| (mbps - wanted).abs() < 0.01 * wanted;
+    let (turns, goodput) = carried("", "packet-round-robin");
+    assert!(is(turns.iter().sum(), packets(goodput)), "{turns:?}, {goodput}");
+    assert!(turns.iter().all(|&mbps| mbps > 0.4 * packets(goodput)), "{turns:?}, {goodput}");
+    // The share of redundant packets is rounded up, generation by generation.
+    for (percent, least, most) in [(0, 1.0, 1.01), (50, 1.5, 1.6)] {
+        let (radios, goodput) = carried(&share(percent), "cotag");
+        let times = radios.iter().sum::<f64>() / packets(goodput);
+        assert!((least..=most).contains(&times), "{percent} %: {radios:?}, {goodput}");
+    }
+}
+
+#[test]
 fn packets_in_turns_come_out_of_order_and_tcp_suffers() {
     let scenario = scenario(STEADY, "", "kind = \"bulk\"");
     let turns = run(&scenario, "packet-round-robin");
