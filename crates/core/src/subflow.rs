@@ -1,11 +1,13 @@
 //! The sender's view of one subflow: what was given to it, what of that has arrived, and how long
 //! that takes.
 
-use std::collections::{BTreeMap, VecDeque};
+mod flight;
+
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::path::{PathId, PathInfo, SubflowId, TimeEstimate};
+use self::flight::Flight;
+use crate::path::{PathId, PathInfo, SubflowId};
 use crate::policy::Role;
 use crate::ranges::RangeSet;
 use crate::{Bitrate, ByteCount, Instant};
@@ -43,15 +45,33 @@ pub enum Kind {
     Reinjection,
 }
 
-/// A range given to a subflow.
-#[derive(Clone, Debug)]
-struct Sent {
-    range: Range<u64>,
-    /// The subflow's payload bytes up to the end of this range: matched against the echo.
-    cumulative: u64,
-    /// What it takes of the congestion window: whole segments.
-    window: u64,
-    at: Instant,
+/// What the path's policy lets a subflow do.
+#[derive(Debug)]
+struct Share {
+    role: Role,
+    /// The role keeps it from new data at this moment.
+    stands_by: bool,
+    /// The most that the path may carry.
+    cap: Option<Bitrate>,
+    /// The cap let nothing through when it was last looked at.
+    is_used_up: bool,
+}
+
+/// Whether what it carries arrives.
+#[derive(Debug)]
+struct Stall {
+    is_silent: bool,
+    /// Whether it is so while TCP recovers from a timeout, whatever progress there is.
+    is_by_timeout: bool,
+    last_progress: Instant,
+}
+
+/// Payload bytes that were on another subflow already.
+#[derive(Debug, Default)]
+struct Repeated {
+    all: u64,
+    /// Of these, those that a subflow had that made progress.
+    copies: u64,
 }
 
 /// The sending side of one subflow.
@@ -59,70 +79,40 @@ struct Sent {
 pub struct Subflow {
     id: SubflowId,
     path: PathId,
-    role: Role,
-    /// Its role keeps it from new data at this moment.
-    standby: bool,
-    /// The most its path may carry.
-    cap: Option<Bitrate>,
-    /// The cap let nothing through when it was last looked at.
-    capped: bool,
+    share: Share,
     /// What its socket has room for.
     room: u64,
     info: PathInfo,
     /// Payload bytes given to the subflow since `info` was taken.
     given: u64,
-    /// In the order sent, which is the order of delivery: a subflow is one TCP connection.
-    in_flight: VecDeque<Sent>,
-    /// start → (end, when) of `in_flight`, to look a range up by its offset.
-    by_offset: BTreeMap<u64, (u64, Instant)>,
+    flight: Flight,
     /// Every offset sent on this subflow and not yet below the in-order acknowledgement.
     on: RangeSet,
-    sent: u64,
-    echoed: u64,
-    /// What the ranges on their way take of the congestion window, in whole segments.
-    window_used: u64,
-    rescued: u64,
-    copied: u64,
-    delivery: TimeEstimate,
-    last_progress: Instant,
+    repeated: Repeated,
+    stall: Stall,
     /// When a ping was answered with nothing else on its way, and the time that took, if nothing has
     /// been delivered since.
     pinged: Option<(Instant, Duration)>,
-    silent: bool,
-    /// Whether it is so while TCP recovers from a timeout, whatever progress there is.
-    stalls_by_timeout: bool,
-    min_chunk: u64,
-    max_chunk: u64,
+    /// The least and the most that is given to it at once.
+    chunk: (u64, u64),
 }
 
 impl Subflow {
-    /// A subflow that has just come up. Chunks stay within `min_chunk` and `max_chunk` bytes.
+    /// A subflow that has just come up. Chunks stay within so many bytes.
     pub fn new(id: SubflowId, path: PathId, chunk: (u64, u64), now: Instant) -> Self {
         Self {
             id,
             path,
-            role: Role::Active,
-            standby: false,
-            cap: None,
-            capped: false,
+            share: Share { role: Role::Active, stands_by: false, cap: None, is_used_up: false },
             room: 0,
             info: PathInfo::default(),
             given: 0,
-            in_flight: VecDeque::new(),
-            by_offset: BTreeMap::new(),
+            flight: Flight::default(),
             on: RangeSet::new(),
-            sent: 0,
-            echoed: 0,
-            window_used: 0,
-            rescued: 0,
-            copied: 0,
-            delivery: TimeEstimate::default(),
-            last_progress: now,
+            repeated: Repeated::default(),
+            stall: Stall { is_silent: false, is_by_timeout: false, last_progress: now },
             pinged: None,
-            silent: false,
-            stalls_by_timeout: false,
-            min_chunk: chunk.0,
-            max_chunk: chunk.1,
+            chunk,
         }
     }
 
@@ -151,7 +141,7 @@ impl Subflow {
     /// Takes whether it is stalled while TCP recovers from a retransmission timeout, and at no other
     /// time.
     pub const fn set_stalls_by_timeout(&mut self, by_timeout: bool) {
-        self.stalls_by_timeout = by_timeout;
+        self.stall.is_by_timeout = by_timeout;
     }
 
     /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: the kernel's
@@ -159,7 +149,7 @@ impl Subflow {
     /// ranges count as the segments that they are.
     pub const fn queued(&self) -> u64 {
         let known = self.info.queued().as_u64().saturating_add(self.given);
-        if known < self.window_used { known } else { self.window_used }
+        if known < self.flight.window() { known } else { self.flight.window() }
     }
 
     /// Bytes that the congestion window has room for.
@@ -179,84 +169,84 @@ impl Subflow {
 
     /// Payload bytes given to the subflow.
     pub const fn sent(&self) -> u64 {
-        self.sent
+        self.flight.sent()
     }
 
     /// Payload bytes that have arrived.
     pub const fn echoed(&self) -> u64 {
-        self.echoed
+        self.flight.echoed()
     }
 
     /// Payload bytes that were on another subflow already.
     pub const fn rescued(&self) -> u64 {
-        self.rescued
+        self.repeated.all
     }
 
     /// Payload bytes of these that a subflow had that made progress.
     pub const fn copied(&self) -> u64 {
-        self.copied
+        self.repeated.copies
     }
 
     /// Ranges on their way: sent, and not known to have arrived on this subflow.
     pub fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.flight.ranges()
     }
 
     /// Payload bytes on their way.
     pub const fn outstanding(&self) -> u64 {
-        self.sent - self.echoed
+        self.flight.sent() - self.flight.echoed()
     }
 
     /// Whether it has data outstanding and makes no progress.
     pub const fn is_silent(&self) -> bool {
-        self.silent
+        self.stall.is_silent
     }
 
     /// What its path is for.
     pub const fn role(&self) -> Role {
-        self.role
+        self.share.role
     }
 
     /// Whether its role keeps it from new data at this moment. The scheduler is not asked for it.
     pub const fn is_standby(&self) -> bool {
-        self.standby
+        self.share.stands_by
     }
 
     /// Whether new data may be counted on to go here: neither silent nor standing by.
     pub const fn is_usable(&self) -> bool {
-        !self.silent && !self.standby
+        !self.stall.is_silent && !self.share.stands_by
     }
 
     /// The most its path may carry.
     pub const fn cap(&self) -> Option<Bitrate> {
-        self.cap
+        self.share.cap
     }
 
     /// Whether its path's cap lets nothing through: for some milliseconds it is as if its socket were
     /// full.
     pub const fn is_capped(&self) -> bool {
-        self.capped
+        self.share.is_used_up
     }
 
     /// Takes its path's policy.
     pub const fn set_policy(&mut self, role: Role, cap: Option<Bitrate>) {
-        self.role = role;
-        self.cap = cap;
+        self.share.role = role;
+        self.share.cap = cap;
     }
 
     /// Notes whether its role keeps it from new data.
     pub const fn set_standby(&mut self, standby: bool) {
-        self.standby = standby;
+        self.share.stands_by = standby;
     }
 
     /// Notes whether its path's cap lets nothing through.
     pub const fn set_capped(&mut self, capped: bool) {
-        self.capped = capped;
+        self.share.is_used_up = capped;
     }
 
     /// Whether it could send more than it was given.
     pub const fn is_idle(&self) -> bool {
-        self.room > 0 && !self.capped
+        self.room > 0 && !self.share.is_used_up
     }
 
     /// Offsets sent on this subflow and not yet below the in-order acknowledgement.
@@ -295,30 +285,28 @@ impl Subflow {
 
     /// From assignment to our acknowledgement, on average.
     pub fn delivery_time(&self) -> Duration {
-        self.delivery.mean().unwrap_or_else(|| self.info.srtt.max(FIRST_RTT))
+        self.flight.delivery().mean().unwrap_or_else(|| self.info.srtt.max(FIRST_RTT))
     }
 
     /// The age at which a range is late: mean plus four deviations of the delivery time.
     pub fn late_after(&self) -> Duration {
-        self.delivery.late().map_or(FIRST_DELIVERY, |late| late + LATE_FLOOR)
+        self.flight.delivery().late().map_or(FIRST_DELIVERY, |late| late + LATE_FLOOR)
     }
 
     /// When `offset` was given to this subflow, if it is on its way.
     pub fn sent_at(&self, offset: u64) -> Option<Instant> {
-        let (_, &(end, at)) = self.by_offset.range(..=offset).next_back()?;
-        (end > offset).then_some(at)
+        self.flight.sent_at(offset)
     }
 
     /// The ranges on their way, oldest first.
     pub fn in_flight_from_first(&self) -> impl Iterator<Item = Range<u64>> {
-        self.in_flight.iter().map(|sent| sent.range.clone())
+        self.flight.oldest_first()
     }
 
     /// The ranges on their way, youngest first, each with the bytes up to its end that have not been
     /// acknowledged, and when it was given to the subflow.
     pub fn in_flight_from_last(&self) -> impl Iterator<Item = (Range<u64>, u64, Instant)> {
-        let sent = self.in_flight.iter().rev();
-        sent.map(|sent| (sent.range.clone(), sent.cumulative - self.echoed, sent.at))
+        self.flight.youngest_first()
     }
 
     /// The rate that the congestion window allows, or will allow by the time that credit asked for
@@ -331,63 +319,43 @@ impl Subflow {
         let cwnd =
             if self.info.is_in_slow_start() { cwnd.saturating_mul(SLOW_START_AHEAD) } else { cwnd };
         let rate = Bitrate::from_transfer(ByteCount::new(cwnd), self.info.srtt);
-        self.cap.map_or(rate, |cap| cap.min(rate))
+        self.share.cap.map_or(rate, |cap| cap.min(rate))
     }
 
     /// How many bytes to assign at once: a millisecond's worth, so that the end of a window is
     /// met within little, in few system calls.
     pub fn chunk(&self, rate: Option<Bitrate>) -> u64 {
         let rate = rate.unwrap_or(self.info.delivery_rate);
-        rate.bytes_in(CHUNK_TIME).as_u64().clamp(self.min_chunk, self.max_chunk)
+        let (least, most) = self.chunk;
+        rate.bytes_in(CHUNK_TIME).as_u64().clamp(least, most)
     }
 
     /// Notes that `range` is given to the subflow.
     pub fn assign(&mut self, range: Range<u64>, kind: Kind, now: Instant) {
         let len = range.end - range.start;
-        if self.in_flight.is_empty() {
-            self.last_progress = now;
+        if self.flight.is_empty() {
+            self.stall.last_progress = now;
         }
-        self.sent += len;
         self.given += len;
         self.room = self.room.saturating_sub(len);
         if kind != Kind::New {
-            self.rescued += len;
+            self.repeated.all += len;
         }
         if kind == Kind::Copy {
-            self.copied += len;
+            self.repeated.copies += len;
         }
         let added = self.on.insert(range.clone());
         debug_assert_eq!(added, len, "a byte goes once on one subflow");
-        self.by_offset.insert(range.start, (range.end, now));
-        let window = len.next_multiple_of(SEGMENT);
-        self.window_used += window;
-        self.in_flight.push_back(Sent { range, cumulative: self.sent, window, at: now });
+        self.flight.add(range, now);
     }
 
     /// Takes the peer's count of payload bytes received on this subflow. Returns how many are
     /// new, or `None` if it claims more than was sent.
     pub fn echo(&mut self, received: u64, now: Instant) -> Option<u64> {
-        if received > self.sent {
-            return None;
-        }
-        if received <= self.echoed {
-            return Some(0);
-        }
-        let new = received - self.echoed;
-        self.echoed = received;
-        self.pinged = None;
-        self.last_progress = now;
-        let mut oldest = None;
-        while let Some(front) = self.in_flight.front()
-            && front.cumulative <= received
-        {
-            oldest = oldest.or(Some(front.at));
-            self.by_offset.remove(&front.range.start);
-            self.window_used -= front.window;
-            self.in_flight.pop_front();
-        }
-        if let Some(at) = oldest {
-            self.delivery.add(now.since(at));
+        let new = self.flight.echo(received, now)?;
+        if new > 0 {
+            self.pinged = None;
+            self.stall.last_progress = now;
         }
         Some(new)
     }
@@ -399,26 +367,26 @@ impl Subflow {
 
     /// When the subflow will count as silent if it makes no progress until then.
     pub fn silent_at(&self) -> Option<Instant> {
-        if self.in_flight.is_empty() || self.silent || self.stalls_by_timeout {
+        if self.flight.is_empty() || self.stall.is_silent || self.stall.is_by_timeout {
             return None;
         }
         let kernel = self.info.srtt + self.info.srtt / 2 + 4 * self.info.rttvar;
-        let ours = self.delivery.late().unwrap_or(FIRST_DELIVERY);
-        Some(self.last_progress + SILENCE_FLOOR.max(kernel).max(ours))
+        let ours = self.flight.delivery().late().unwrap_or(FIRST_DELIVERY);
+        Some(self.stall.last_progress + SILENCE_FLOOR.max(kernel).max(ours))
     }
 
     /// Re-judges silence at `now`; `Some(silent)` when the judgement changed.
     pub fn judge(&mut self, now: Instant) -> Option<bool> {
-        let silent = if self.stalls_by_timeout {
-            self.info.timed_out && !self.in_flight.is_empty()
-        } else if self.silent {
+        let silent = if self.stall.is_by_timeout {
+            self.info.timed_out && !self.flight.is_empty()
+        } else if self.stall.is_silent {
             // Progress, or nothing left to wait for, ends silence.
-            !self.in_flight.is_empty() && now.since(self.last_progress) >= SILENCE_FLOOR
+            !self.flight.is_empty() && now.since(self.stall.last_progress) >= SILENCE_FLOOR
         } else {
             self.silent_at().is_some_and(|at| at <= now)
         };
-        (silent != self.silent).then(|| {
-            self.silent = silent;
+        (silent != self.stall.is_silent).then(|| {
+            self.stall.is_silent = silent;
             silent
         })
     }

@@ -44,16 +44,8 @@ pub(super) struct SendHalf {
     /// Written and never given to any subflow: what the peer cannot have.
     fresh: RangeSet,
     pub(super) credit: Credit,
-    /// Whether credit is not wished for: the peer's driver says how much there is.
-    wishes_nothing: bool,
-    stalls_by_timeout: bool,
-    max_memory: u64,
-    /// What of that the driver has memory for.
-    memory_limit: u64,
-    /// Ranges on their way on a subflow beyond which its peer counts as hostile.
-    max_in_flight: usize,
-    /// Whether the application was refused room for something it last offered.
-    refused: bool,
+    rules: Rules,
+    memory: Memory,
     pub(super) subflows: Vec<Subflow>,
     pub(super) policies: Policies,
     /// Our messages, in a connection that carries them.
@@ -68,10 +60,39 @@ pub(super) struct SendHalf {
     scheduler_name: &'static str,
     /// How the scheduler broke its contract, until it is told.
     pub(super) fault: Option<SchedulerFault>,
-    chunk: (u64, u64),
     headers: BytesMut,
-    finished: bool,
-    fin_acked: bool,
+    end: End,
+}
+
+/// What the configuration says, once and for all.
+#[derive(Debug)]
+struct Rules {
+    /// Credit is not wished for: the peer's driver says how much there is.
+    wishes_nothing: bool,
+    stalls_by_timeout: bool,
+    /// Ranges on their way on a subflow beyond which its peer counts as hostile.
+    max_in_flight: usize,
+    chunk: (u64, u64),
+}
+
+/// Memory for what is written and not acknowledged in order.
+#[derive(Debug)]
+struct Memory {
+    most: u64,
+    /// What of that the driver has memory for.
+    limit: u64,
+    /// The application was refused room for something it last offered.
+    was_refused: bool,
+}
+
+/// How far the stream's end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// More may be written.
+    Open,
+    Finished,
+    /// The peer knows of it.
+    Acknowledged,
 }
 
 impl SendHalf {
@@ -83,13 +104,14 @@ impl SendHalf {
             unassigned: RangeSet::new(),
             fresh: RangeSet::new(),
             credit: Credit::new(),
-            wishes_nothing: config.driver_sizes_window,
-            stalls_by_timeout: config.stalls_by_timeout,
-            max_memory: config.memory(),
-            memory_limit: u64::MAX,
-            max_in_flight: usize::try_from(config.memory() / 1024)
-                .map_or(1 << 18, |n| n.max(1 << 18)),
-            refused: false,
+            rules: Rules {
+                wishes_nothing: config.driver_sizes_window,
+                stalls_by_timeout: config.stalls_by_timeout,
+                max_in_flight: usize::try_from(config.memory() / 1024)
+                    .map_or(1 << 18, |n| n.max(1 << 18)),
+                chunk: config.chunk.unwrap_or(config.scheduler.chunk()),
+            },
+            memory: Memory { most: config.memory(), limit: u64::MAX, was_refused: false },
             subflows: Vec::new(),
             policies: Policies::default(),
             outbox: config.messages.map(|limits| Box::new(Outbox::new(limits))),
@@ -99,10 +121,8 @@ impl SendHalf {
             reinjected: 0,
             scheduler_name: config.scheduler.name,
             fault: None,
-            chunk: config.chunk.unwrap_or(config.scheduler.chunk()),
             headers: BytesMut::new(),
-            finished: false,
-            fin_acked: false,
+            end: End::Open,
         }
     }
 
@@ -110,7 +130,7 @@ impl SendHalf {
 
     /// Whether bytes may be written.
     pub(super) const fn check_stream(&self) -> Result<(), Misuse> {
-        if self.finished {
+        if self.is_finished() {
             return Err(Misuse::Finished);
         }
         if self.outbox.is_some() { Err(Misuse::CarriesMessages) } else { Ok(()) }
@@ -123,15 +143,15 @@ impl SendHalf {
         self.buffer.write(&data[..n]);
         self.unassigned.insert(start..start + n as u64);
         self.fresh.insert(start..start + n as u64);
-        self.refused = n < data.len();
+        self.memory.was_refused = n < data.len();
         n
     }
 
     /// Memory to be filled, and how many bytes of it; nothing while there is little room.
     pub(super) fn reserve(&mut self) -> Option<(BytesMut, usize)> {
         let room = usize::try_from(self.room()).unwrap_or(usize::MAX);
-        self.refused = room < LEAST_RESERVED;
-        if self.refused {
+        self.memory.was_refused = room < LEAST_RESERVED;
+        if self.memory.was_refused {
             return None;
         }
         let reserved = self.buffer.reserve();
@@ -158,7 +178,7 @@ impl SendHalf {
 
     /// Whether the application seems to have more than it was let write.
     fn is_kept_full(&self) -> bool {
-        !self.finished && (self.refused || self.unassigned.bytes() > SEND_AHEAD / 2)
+        !self.is_finished() && (self.memory.was_refused || self.unassigned.bytes() > SEND_AHEAD / 2)
     }
 
     /// Takes a whole message, for which there is room, and returns where it lies.
@@ -209,12 +229,12 @@ impl SendHalf {
 
     /// The most that may be in memory, by the configuration and by the driver.
     pub(super) const fn memory_limits(&self) -> (u64, u64) {
-        (self.max_memory, self.memory_limit)
+        (self.memory.most, self.memory.limit)
     }
 
     /// The most memory there is for bytes that are written and not acknowledged in order.
     fn memory(&self) -> u64 {
-        self.max_memory.min(self.memory_limit)
+        self.memory.most.min(self.memory.limit)
     }
 
     /// Bytes of the peer's credit that nothing has been written for.
@@ -232,30 +252,32 @@ impl SendHalf {
 
     /// The driver has memory for this much to send; what is held already stays.
     pub(super) const fn set_memory_limit(&mut self, limit: u64) {
-        self.memory_limit = limit;
+        self.memory.limit = limit;
     }
 
     pub(super) const fn finish(&mut self) {
-        self.finished = true;
+        if matches!(self.end, End::Open) {
+            self.end = End::Finished;
+        }
     }
 
     pub(super) const fn is_finished(&self) -> bool {
-        self.finished
+        !matches!(self.end, End::Open)
     }
 
     /// The stream's length, once it is known.
     pub(super) fn final_offset(&self) -> Option<u64> {
-        self.finished.then(|| self.buffer.end())
+        self.is_finished().then(|| self.buffer.end())
     }
 
     /// Whether the peer has everything and knows that it is everything.
     pub(super) fn is_done(&self) -> bool {
         let waits = self.outbox.as_ref().is_some_and(|outbox| outbox.awaits_fate());
-        self.finished && self.fin_acked && self.una == self.buffer.end() && !waits
+        self.fin_acked() && self.una == self.buffer.end() && !waits
     }
 
     pub(super) const fn fin_acked(&self) -> bool {
-        self.fin_acked
+        matches!(self.end, End::Acknowledged)
     }
 
     pub(super) const fn acknowledged(&self) -> u64 {
@@ -269,8 +291,8 @@ impl SendHalf {
     // ---- subflows ----
 
     pub(super) fn subflow_up(&mut self, id: SubflowId, path: PathId, now: Instant) {
-        let mut subflow = Subflow::new(id, path, self.chunk, now);
-        subflow.set_stalls_by_timeout(self.stalls_by_timeout);
+        let mut subflow = Subflow::new(id, path, self.rules.chunk, now);
+        subflow.set_stalls_by_timeout(self.rules.stalls_by_timeout);
         self.adopt_policy(&mut subflow);
         self.subflows.push(subflow);
         self.meters.entry(path).or_default();
@@ -306,7 +328,7 @@ impl SendHalf {
     pub(super) fn set_info(&mut self, index: usize, info: PathInfo, unwritten: u64) -> bool {
         let subflow = &mut self.subflows[index];
         subflow.set_info(info, unwritten);
-        self.stalls_by_timeout && info.timed_out != subflow.is_silent()
+        self.rules.stalls_by_timeout && info.timed_out != subflow.is_silent()
     }
 
     // ---- the peer's side ----
@@ -353,7 +375,9 @@ impl SendHalf {
             outbox.settle(ack, self.una, &self.acked);
         }
         self.credit.handle(ack.credit, self.una);
-        self.fin_acked |= ack.fin && self.finished;
+        if ack.fin && self.is_finished() {
+            self.end = End::Acknowledged;
+        }
         self.update_wish(now);
         Ok(moved)
     }
@@ -376,7 +400,7 @@ impl SendHalf {
         }
         // A subflow that is not echoed at all counts, too.
         let mut all = self.subflows.iter();
-        match all.find(|subflow| subflow.in_flight() > self.max_in_flight) {
+        match all.find(|subflow| subflow.in_flight() > self.rules.max_in_flight) {
             Some(subflow) => Err(SessionError::EchoMissing(subflow.id().0)),
             None => Ok(()),
         }
@@ -386,7 +410,7 @@ impl SendHalf {
     /// longest delivery time, and two windows. A rate is the measured one, or that which a growing
     /// congestion window is about to reach: credit that followed the past would end slow start.
     fn update_wish(&mut self, now: Instant) {
-        if self.wishes_nothing || !self.credit.is_wish_due(now) {
+        if self.rules.wishes_nothing || !self.credit.is_wish_due(now) {
             return;
         }
         let view = self.view(now);
@@ -402,7 +426,7 @@ impl SendHalf {
         let bytes = rate.bytes_in(slowest).as_u64();
         let windows = self.scheduler_window().saturating_mul(2);
         let wanted = (bytes + bytes / 4).saturating_add(windows);
-        self.credit.wish_for(wanted, self.max_memory, now);
+        self.credit.wish_for(wanted, self.memory.most, now);
     }
 
     // ---- sending ----
@@ -437,7 +461,7 @@ impl SendHalf {
     fn memory_left(&self) -> Option<u64> {
         let memory = self.memory();
         let left = memory.saturating_sub(self.held());
-        (self.refused && left < memory / 3).then_some(left)
+        (self.memory.was_refused && left < memory / 3).then_some(left)
     }
 
     /// Which subflow sends which range next; `None` if all wait.
