@@ -1,5 +1,7 @@
 //! Gateway and device with two access points between them, of which one may lie; in virtual time.
 
+mod devices;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -571,8 +573,8 @@ fn the_gateway_takes_what_losses_call_for() {
         let counters = world.gateway.counters();
         counters.iter().find(|counter| counter.name == "packets_low").unwrap().value
     };
-    // The second access point loses one packet in twenty.
-    let lies: [(Lie, std::ops::Range<u64>); 2] = [(honest, 0..1), (|n, _| n % 20 != 0, 3..40)];
+    // The second access point loses one packet in twenty: never two of a generation.
+    let lies: [(Lie, std::ops::Range<u64>); 2] = [(honest, 0..1), (|n, _| n % 20 != 0, 3..100)];
     for (lie, percent) in lies {
         let mut world = World::joined(Sending::default(), lie);
         // A gateway begins as if it knew of losses.
@@ -584,10 +586,7 @@ fn the_gateway_takes_what_losses_call_for() {
         for _ in 0..50 {
             world.step(0);
         }
-        let lost = world.next as usize - world.check(0);
-        let dropped = world.lies / 20;
-        let recovered = world.counter("packets_recovered");
-        assert!(lost == 0 || recovered * 3 >= dropped, "{recovered} of {dropped}, {lost} lost");
+        assert_eq!(world.check(0), world.next as usize, "everything comes");
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::pool::Pool;
+use super::redundancy::Losses;
 use super::{Mode, NodeConfig, NodeError};
 use crate::coefficients::{self, Coding};
 use crate::encoder::Encoder;
@@ -90,12 +91,15 @@ pub(super) struct Cohort {
     /// The redundant packets that are wanted, and the most where there is time left.
     quota: usize,
     spare: usize,
+    /// The generations that they are of; without, it is by the order of the first pass.
+    plan: Vec<usize>,
 }
 
 impl Cohort {
     pub(super) fn new(label: Label) -> Self {
         let (generations, flows, order) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Self { label, generations, flows, order, sent: 0, taken: 0, quota: 0, spare: 0 }
+        let plan = Vec::new();
+        Self { label, generations, flows, order, sent: 0, taken: 0, quota: 0, spare: 0, plan }
     }
 
     /// Becomes the cohort `label`, empty; its encoders are used again.
@@ -106,6 +110,7 @@ impl Cohort {
         self.order.clear();
         (self.sent, self.taken) = (0, 0);
         (self.quota, self.spare) = (0, 0);
+        self.plan.clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -208,22 +213,28 @@ impl Cohort {
         true
     }
 
-    /// Sets how many redundant packets are wanted, and how many there may be where there is time
-    /// left; at most that percentage of the others.
-    pub(super) fn set_quota(&mut self, quota: usize, spare: usize, percent: u32) {
-        let most = self.order.len() as u64 * u64::from(percent) / 100;
-        self.quota = quota.min(most as usize);
-        self.spare = spare.max(quota).min(most as usize);
+    /// Redundant packets fill what time is left, up to that percentage of the others: of the flows in
+    /// the order of the first pass (COTAG Fig. 2), of each flow's generations in turns.
+    pub(super) fn take_up_to(&mut self, percent: u32) {
+        (self.quota, self.spare) = (self.most(percent), self.most(percent));
     }
 
-    /// The sizes of its generations.
-    pub(super) fn sizes(&self) -> impl Iterator<Item = u8> {
-        self.generations.iter().map(|generation| generation.coder.encoder.size())
+    /// Each generation gets as many redundant packets as losses call for, in turns, and together at most
+    /// that percentage of the others: few ones in the order of the first pass would all be of the flows
+    /// that came first.
+    pub(super) fn take_as_needed(&mut self, losses: &mut Losses, percent: u32) {
+        let (most, sizes) = (self.most(percent), self.generations.iter());
+        let sizes = sizes.map(|generation| generation.coder.encoder.size());
+        self.quota = losses.plan(sizes, most, &mut self.plan);
+        self.spare = self.plan.len();
+    }
+
+    fn most(&self, percent: u32) -> usize {
+        (self.order.len() as u64 * u64::from(percent) / 100) as usize
     }
 
     /// Appends a redundant packet to `out`, as many as are wanted or, with time left, as there may
-    /// be: of the flows in the order of the first
-    /// pass (COTAG Fig. 2), of each flow's generations in turns.
+    /// be.
     pub(super) fn send_redundant(
         &mut self,
         time_left: bool,
@@ -233,10 +244,11 @@ impl Cohort {
         if self.taken >= if time_left { self.spare } else { self.quota } {
             return false;
         }
-        let packets = self.order.len();
-        let (generation, _) = self.order[self.taken % packets];
+        let generation = self.plan.get(self.taken).copied().unwrap_or_else(|| {
+            let (generation, _) = self.order[self.taken % self.order.len()];
+            self.take_turn(generation)
+        });
         self.taken += 1;
-        let generation = self.take_turn(generation);
         self.append_combined(generation, Priority::Low, rng, out);
         true
     }

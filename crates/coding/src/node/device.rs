@@ -40,6 +40,8 @@ pub struct DeviceStats {
     pub delivered: u64,
     /// Of those, computed from combinations.
     pub recovered: u64,
+    /// Packets that came as they are when they had been computed: a combination was faster.
+    pub overtaken: u64,
     /// Given up: packets of the gateway that are known to have been, and did not get through.
     pub lost: u64,
     /// Dropped because the buffer was full.
@@ -54,6 +56,14 @@ pub struct DeviceStats {
     pub timeouts: u64,
     /// Times that it began anew: the gateway was another, or somebody lied about labels.
     pub restarts: u64,
+}
+
+impl DeviceStats {
+    fn add_redundant(&mut self, coding: Coding<'_>) {
+        self.redundant += 1;
+        // A gateway sends each packet as it is once.
+        self.overtaken += u64::from(matches!(coding, Coding::Systematic(_)));
+    }
 }
 
 /// A set of a device's links, by their numbers; links from 63 on count as one.
@@ -238,7 +248,7 @@ impl Device {
         let (cohort, generation) = (cohort, self.generation(cohort, header));
         let entry = &mut self.open[cohort].generations[generation];
         let Some(decoder) = &mut entry.decoder else {
-            self.stats.redundant += 1;
+            self.stats.add_redundant(header.coding);
             return Ok(());
         };
         let taken = decoder.receive(header.size, header.coding, payload);
@@ -251,7 +261,7 @@ impl Device {
             unused.decoder.into_iter().for_each(|decoder| self.decoders.put(decoder));
         }
         if taken? == Verdict::Redundant {
-            self.stats.redundant += 1;
+            self.stats.add_redundant(header.coding);
             return Ok(());
         }
         let entry = &mut self.open[cohort].generations[generation];
@@ -338,15 +348,18 @@ impl Device {
         self.stats
     }
 
-    /// What it has to report to the gateway since it was asked last; `None` if nothing.
+    /// What it has to report to the gateway since it was asked last; `None` if nothing. What was
+    /// computed and came nevertheless is not missing: otherwise combinations that are faster than what
+    /// they stand for would call for more of them.
     pub fn poll_report(&mut self) -> Option<LossReport> {
-        let DeviceStats { delivered, recovered, lost, .. } = self.stats;
-        // What waits to be handed out counts as well.
+        let DeviceStats { delivered, recovered, overtaken, lost, .. } = self.stats;
+        let before = self.reported;
         let known = LossReport {
+            // What waits to be handed out counts as well.
             packets: delivered + self.ready.len() as u64 + lost,
-            missing: recovered + lost,
+            missing: (recovered + lost).saturating_sub(overtaken).max(before.missing),
         };
-        let before = std::mem::replace(&mut self.reported, known);
+        self.reported = known;
         let report = LossReport {
             packets: known.packets - before.packets,
             missing: known.missing - before.missing,

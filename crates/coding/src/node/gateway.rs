@@ -437,14 +437,11 @@ impl Gateway {
         if !self.sending.is_empty() {
             self.last = Some(self.sending.label);
         }
-        let (quota, spare) = match self.config.redundancy {
-            Redundancy::Limit => (usize::MAX, usize::MAX),
-            Redundancy::Learned => {
-                let spare = self.losses.spare(self.sending.sizes().count());
-                (self.losses.quota(self.sending.sizes()), spare)
-            }
-        };
-        self.sending.set_quota(quota, spare, self.config.redundancy_percent);
+        let percent = self.config.redundancy_percent;
+        match self.config.redundancy {
+            Redundancy::Limit => self.sending.take_up_to(percent),
+            Redundancy::Learned => self.sending.take_as_needed(&mut self.losses, percent),
+        }
         if passed > 1 && !by_interval {
             // Nobody asked in its whole time.
             self.stats.given += self.sending.unsent() as u64;
