@@ -125,7 +125,7 @@ pub const DEFINITIONS: &[Definition] = &[
     of(
         "cotag",
         "",
-        "packets that the nodes `received`, `refused`, gave up (`given_gateway`, `given_access_points`), found `redundant`, `delivered`, `recovered` from combinations, `lost`; `timeouts` of silent links; `dropped_queue` in the gateway's queue, `taken_gateway` redundant packets that it sent",
+        "packets that the nodes `received`, `refused`, gave up (`given_gateway`, `given_access_points`), found `redundant`, `delivered`, `recovered` from combinations, `lost`; `timeouts` of silent links; `dropped_queue` in the gateway's queue, `taken_gateway` redundant packets that it sent; `dropped_full` by access points and the device for lack of room",
     ),
     of(
         "video",

@@ -168,6 +168,9 @@ pub struct CotagRecord {
     /// Redundant packets that the gateway sent.
     #[serde(default)]
     pub taken_gateway: u64,
+    /// Dropped by access points and the device because they were full.
+    #[serde(default)]
+    pub dropped_full: u64,
 }
 
 /// The distribution of the goodput of short times.

@@ -26,7 +26,7 @@ const MAX_PATHS: usize = 8;
 const MIN_DURATION: Duration = Duration::from_millis(100);
 
 /// An IP packet of full size, in bytes, unless the scenario says otherwise.
-const PACKET_BYTES: u64 = 1500;
+pub(crate) const PACKET_BYTES: u64 = 1500;
 
 /// The sizes that a full packet may have: headers and options take up to 88 bytes of it.
 const MIN_PACKET_BYTES: u64 = 128;
@@ -149,21 +149,23 @@ impl Scenario {
         let backend =
             backend.map(|value| WideLink::read(Some(value), Duration::ZERO)).transpose()?;
         let (scheduler, ratio) = read_scheduler(&mut table)?;
+        let flows = read_flows(&mut table, &paths, duration)?;
+        let packet_bytes = match table.take("packet_size") {
+            None => PACKET_BYTES,
+            Some(value) => value.whole(MIN_PACKET_BYTES, MAX_PACKET_BYTES)?,
+        };
         let scenario = Self {
             name: name.text()?.to_owned(),
             about,
             source,
             duration,
             warmup,
-            flows: read_flows(&mut table, &paths, duration)?,
+            flows,
             workload,
             scheduler,
             ratio,
             parallel,
-            packet_bytes: match table.take("packet_size") {
-                None => PACKET_BYTES,
-                Some(value) => value.whole(MIN_PACKET_BYTES, MAX_PACKET_BYTES)?,
-            },
+            packet_bytes,
             sender_pacing: table
                 .take("sender_pacing")
                 .map_or(Ok(false), |value| value.boolean())?,
@@ -172,7 +174,7 @@ impl Scenario {
                 Some(value) => read_receive_buffer(&value)?,
             },
             backend,
-            gateway_aps: GatewayAps::read(&mut table, &paths)?,
+            gateway_aps: GatewayAps::read(&mut table, &paths, packet_bytes)?,
             paths,
         };
         table.finish()?;

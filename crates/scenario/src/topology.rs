@@ -7,6 +7,7 @@ use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 
 use crate::document::{Table, Value};
+use crate::scenario::PACKET_BYTES;
 use crate::{PathSpec, ScenarioError, UnknownName};
 
 /// The room before a link that is not meant to bind, in bytes.
@@ -17,6 +18,10 @@ const WIDE_RATE: Bitrate = Bitrate::mbps(10_000);
 
 /// From the gateway to an access point, and back.
 const ACCESS_POINT_DELAY: Duration = Duration::from_micros(100);
+
+/// What a node of COTAG holds unless the scenario says otherwise: four cohorts of 10 ms at 1.2 Gb/s, in
+/// packets of any size. As many packets of 128 bytes as of 1500 would be a third of one cohort.
+const BUFFER_BYTES: u64 = 4096 * PACKET_BYTES;
 
 /// A link that carries everything in both directions: `[backend]` before all paths, and the one
 /// between gateway and access point.
@@ -115,6 +120,7 @@ impl GatewayAps {
     pub(crate) fn read(
         table: &mut Table<'_>,
         paths: &[PathSpec],
+        packet_bytes: u64,
     ) -> Result<Option<Self>, ScenarioError> {
         let topology = table.take("topology");
         let (gateway, cotag) = (table.take("gateway"), table.take("cotag"));
@@ -126,7 +132,7 @@ impl GatewayAps {
                         format!("path '{}' shares links, as no access point does", path.name);
                     return Err(topology.error(message));
                 }
-                Ok(Some(Self { link, cotag: CotagSpec::read(cotag, paths)? }))
+                Ok(Some(Self { link, cotag: CotagSpec::read(cotag, paths, packet_bytes)? }))
             }
             Some(topology) => {
                 let text = topology.text()?;
@@ -141,14 +147,14 @@ impl GatewayAps {
 }
 
 impl Default for CotagSpec {
-    /// T of 10 ms, generations of 32, learned redundancy, 4096 packets; a queue with a target of 10 ms,
+    /// T of 10 ms, generations of 32, learned redundancy, room for 4096 packets of 1500 bytes; a queue with a target of 10 ms,
     /// and cut-through.
     fn default() -> Self {
         Self {
             interval: Duration::from_millis(10),
             generation: 32,
             redundancy_percent: None,
-            buffer_packets: 4096,
+            buffer_packets: (BUFFER_BYTES / PACKET_BYTES) as usize,
             cut_through: true,
             uplink: None,
             overhead: true,
@@ -164,8 +170,13 @@ impl Default for CotagSpec {
 }
 
 impl CotagSpec {
-    fn read(value: Option<Value<'_>>, paths: &[PathSpec]) -> Result<Self, ScenarioError> {
-        let usual = Self::default();
+    fn read(
+        value: Option<Value<'_>>,
+        paths: &[PathSpec],
+        packet_bytes: u64,
+    ) -> Result<Self, ScenarioError> {
+        let buffer_packets = (BUFFER_BYTES / packet_bytes) as usize;
+        let usual = Self { buffer_packets, ..Self::default() };
         let Some(value) = value else { return Ok(usual) };
         let mut table = value.table()?;
         let whole = |value: Option<Value<'_>>, low, high, usual: u64| {

@@ -401,6 +401,7 @@ impl CodedNetwork {
         let gateway = self.gateway.stats();
         let device = self.device.stats();
         let points = self.access_points.iter().map(AccessPoint::stats);
+        let full: u64 = points.clone().map(|stats| stats.full).sum();
         CotagRecord {
             received: gateway.received,
             refused: gateway.refused,
@@ -413,6 +414,7 @@ impl CodedNetwork {
             timeouts: device.timeouts,
             dropped_queue: gateway.delayed + gateway.overflowed,
             taken_gateway: gateway.low,
+            dropped_full: full + device.full,
         }
     }
 

@@ -228,6 +228,17 @@ fn a_queue_at_the_gateway_fills_steady_links_at_no_cost() {
 }
 
 #[test]
+fn small_packets_fill_the_links_as_well() {
+    let more = "packet_size = 128\nsender_pacing = false";
+    let record = run(&scenario(STEADY, more, "kind = \"burst:10MB\"\nparallel = 4"), "cotag");
+    let cotag = record.cotag.as_ref().unwrap();
+    assert_eq!((cotag.lost, cotag.dropped_full), (0, 0), "{cotag:?}");
+    // 76 bytes of each packet are the application's, and 99 come to it.
+    let least = 10.0 * 8.0 * (128.0 + 99.0) / 76.0 / SUM_MBPS;
+    assert!(record.completion_s.unwrap() < 2.0 * least, "{:?} {least}", record.completion_s);
+}
+
+#[test]
 fn codel_keeps_the_delay_short() {
     let more = "warmup = \"1s\"\nsender_pacing = false\n\
                 cotag = { queue_target = \"5ms\", queue_interval = \"100ms\" }";

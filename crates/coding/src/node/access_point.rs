@@ -130,13 +130,13 @@ impl AccessPoint {
         let packet = Packet::decode(bytes)?;
         let label = packet.label();
         self.links.show(link, &packet, now, self.config.interval)?;
-        let serving = self.served.iter().rposition(|served| served.label == label);
         if self.is_over(label) {
             return Err(NodeError::Late(label));
         }
+        let is_served = |served: &Served| served.label == label;
         let Packet::Coded { header, payload } = packet else {
             // A cohort without packets has its turn as well: the next node waits for its label.
-            if !self.config.cut_through && serving.is_none() {
+            if !self.config.cut_through && !self.served.iter().any(is_served) {
                 self.waiting(packet.name(), now);
             }
             return Ok(());
@@ -145,6 +145,7 @@ impl AccessPoint {
         if self.held >= self.config.buffer_packets {
             self.make_room(header.priority)?;
         }
+        let serving = self.served.iter().rposition(is_served);
         if serving.is_some() || self.config.cut_through {
             let serving = serving.unwrap_or_else(|| self.serve(header.name(), now));
             return self.feed(serving, &header, payload, now);
@@ -168,7 +169,8 @@ impl AccessPoint {
         (self.held, self.begun, self.shown) = (0, None, None);
     }
 
-    /// Drops the latest packet of low priority for one of high priority.
+    /// Drops the latest packet of low priority for one of high priority. With cut-through what has gone
+    /// out and is kept for combinations makes way as well, the oldest cohort first.
     fn make_room(&mut self, arriving: Priority) -> Result<(), NodeError> {
         let full = Err(NodeError::Full(self.held));
         if arriving == Priority::Low {
@@ -181,11 +183,20 @@ impl AccessPoint {
         if let Some(stored) = waiting {
             self.buffers.push(stored.bytes);
         } else if !self.served.iter_mut().rev().any(Served::give_low) {
-            return full;
+            return if self.forget_sent() { Ok(()) } else { full };
         }
         self.held -= 1;
         self.stats.full += 1;
         Ok(())
+    }
+
+    /// With cut-through: ends the oldest cohort of which everything has gone out; whether there is one.
+    fn forget_sent(&mut self) -> bool {
+        let sent = |served: &Served| served.unsent() == 0 && served.rank() > 0;
+        let at = self.served.iter().position(sent).filter(|_| self.config.cut_through);
+        let Some(ended) = at.and_then(|at| self.served.remove(at)) else { return false };
+        self.held -= ended.end(&mut self.recoders);
+        true
     }
 
     /// The cohort of this name's label among those that wait.

@@ -248,9 +248,14 @@ impl Served {
         self.high.len()
     }
 
+    /// Packets that are kept.
+    pub(super) fn rank(&self) -> usize {
+        self.generations.iter().map(|generation| generation.recoder.rank()).sum()
+    }
+
     /// Ends it; packets that were kept. Its memory goes to `spare`.
     pub(super) fn end(self, spare: &mut Pool<Recoder>) -> usize {
-        let ranks = self.generations.iter().map(|generation| generation.recoder.rank()).sum();
+        let ranks = self.rank();
         self.generations.into_iter().for_each(|generation| spare.put(generation.recoder));
         ranks
     }

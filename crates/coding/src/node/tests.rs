@@ -12,7 +12,8 @@ use std::time::Duration;
 use weftline_core::Instant;
 
 use super::{
-    AccessPoint, Delivery, Device, Gateway, Mode, NodeConfig, NodeError, Place, QueueConfig, Seal,
+    AccessPoint, Delivery, Device, Gateway, LossReport, Mode, NodeConfig, NodeError, Place,
+    QueueConfig, Seal,
 };
 use crate::coefficients::Coding;
 use crate::serial::Label;
@@ -390,6 +391,42 @@ fn early(packet: &[u8]) -> Vec<u8> {
     let mut early = Vec::new();
     Packet::Coded { header, payload }.encode(&mut early);
     early
+}
+
+#[test]
+fn what_has_gone_out_makes_way_for_what_comes() {
+    let config =
+        NodeConfig { buffer_packets: 4, cut_through: true, redundancy_percent: 0, ..config() };
+    let cohorts = cohorts(&[7, 7, 7], NodeConfig { buffer_packets: 100, ..config });
+    let mut ap = AccessPoint::new(config, 1, 1);
+    let mut sent = 0;
+    for packet in cohorts[..2].iter().flatten() {
+        ap.receive(0, packet, at(13)).unwrap();
+        sent += sent_by(&mut ap, at(13)).iter().filter(|sent| sent.contains("packet")).count();
+        assert!(ap.held() <= 4);
+    }
+    assert_eq!((sent, ap.stats().full), (14, 0));
+    // What has not gone out stays.
+    let taken = cohorts[2].iter().map(|packet| ap.receive(0, packet, at(14)));
+    let taken = taken.filter(Result::is_ok).count();
+    assert_eq!((taken, ap.stats().full), (4, 3));
+    assert_eq!(sent_by(&mut ap, at(14)).iter().filter(|sent| sent.contains("packet")).count(), 4);
+}
+
+#[test]
+fn what_comes_after_its_combination_was_not_missing() {
+    let config = NodeConfig { redundancy_percent: 100, ..config() };
+    let cohorts = cohorts(&[4, 4], config);
+    let mut device = Device::new(config, 2);
+    // Of the first cohort one packet comes late, of the second it does not come.
+    for packet in cohorts[0][1..5].iter().chain(&cohorts[0][..1]).chain(&cohorts[1][1..5]) {
+        device.receive(0, packet, at(20)).unwrap();
+    }
+    assert_eq!(delivered(&mut device), [0, 1, 2, 3, 4, 5, 6, 7]);
+    let stats = device.stats();
+    assert_eq!((stats.recovered, stats.overtaken), (2, 1));
+    assert_eq!(device.poll_report(), Some(LossReport { packets: 8, missing: 1 }));
+    assert_eq!(device.poll_report(), None);
 }
 
 #[test]
