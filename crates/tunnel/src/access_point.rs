@@ -121,9 +121,8 @@ impl AccessPoint {
     /// # Errors
     /// If the system has no descriptor left.
     pub fn run(mut self, stop: &Stop, publish: &Publish) -> Result<(), TunnelError> {
-        let poller = Poller::new(stop)?;
-        poller.add(self.up.fd())?;
-        poller.add(self.down.fd())?;
+        let mut poller = Poller::new(stop)?;
+        let sources = [poller.add(self.up.fd())?, poller.add(self.down.fd())?];
         let mut inbox = Inbox::new();
         let mut blocked = [false; 2];
         while !stop.is_wanted() {
@@ -132,8 +131,12 @@ impl AccessPoint {
             if let Downlink::Coded(node) = &mut self.downlink {
                 node.handle_timeout(now);
             }
-            self.receive_down(&mut inbox, now);
-            self.receive_up(&mut inbox, now);
+            if poller.is_ready(sources[0]) {
+                self.receive_down(&mut inbox, now);
+            }
+            if poller.is_ready(sources[1]) {
+                self.receive_up(&mut inbox, now);
+            }
             let gateway_rtt = self.up.rtt(0, now);
             let about =
                 About { run: self.runs.current(), settings: self.runs.settings(), gateway_rtt };
@@ -146,10 +149,11 @@ impl AccessPoint {
             let due = self.transmit();
             self.up.flush(now);
             self.down.flush(now);
-            for (port, blocked) in [&self.up, &self.down].into_iter().zip(&mut blocked) {
+            let ports = [&self.up, &self.down].into_iter().zip(sources);
+            for ((port, source), blocked) in ports.zip(&mut blocked) {
                 if port.is_blocked() != *blocked {
                     *blocked = !*blocked;
-                    poller.watch(port.fd(), true, *blocked);
+                    poller.watch(source, port.fd(), true, *blocked);
                 }
             }
             publish.update(now, || self.status(now));

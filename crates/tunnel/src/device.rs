@@ -145,33 +145,36 @@ impl Device {
     /// # Errors
     /// If the system has no descriptor left.
     pub fn run(mut self, stop: &Stop, publish: &Publish) -> Result<(), TunnelError> {
-        let poller = Poller::new(stop)?;
-        poller.add(self.tun.as_fd())?;
-        for path in &self.paths {
-            poller.add(path.fd())?;
-        }
+        let mut poller = Poller::new(stop)?;
+        let tun = poller.add(self.tun.as_fd())?;
+        let sources: Result<Vec<_>, _> =
+            self.paths.iter().map(|path| poller.add(path.fd())).collect();
+        let sources = sources?;
         let mut inbox = Inbox::new();
         let mut blocked = vec![false; self.paths.len()];
         let mut reads = true;
         while !stop.is_wanted() {
             let now = clock::now();
-            self.receive(&mut inbox, now);
+            self.receive(&mut inbox, now, |index| poller.is_ready(sources[index]));
             self.deliver(now);
             self.speak(now);
             self.choose(now);
-            self.read_tun(now);
+            if poller.is_ready(tun) {
+                self.read_tun(now);
+            }
             self.tun.check()?;
-            for (path, blocked) in self.paths.iter_mut().zip(&mut blocked) {
+            let paths = self.paths.iter_mut().zip(&sources);
+            for ((path, &source), blocked) in paths.zip(&mut blocked) {
                 path.tend(now, &About::default());
                 path.flush(now);
                 if path.is_blocked() != *blocked {
                     *blocked = !*blocked;
-                    poller.watch(path.fd(), true, *blocked);
+                    poller.watch(source, path.fd(), true, *blocked);
                 }
             }
             if self.wants_packets() != reads {
                 reads = !reads;
-                poller.watch(self.tun.as_fd(), reads, false);
+                poller.watch(tun, self.tun.as_fd(), reads, false);
             }
             publish.update(now, || self.status(now));
             poller.wait(self.due(now).min(now + IDLE));
@@ -179,8 +182,9 @@ impl Device {
         Ok(())
     }
 
-    fn receive(&mut self, inbox: &mut Inbox, now: Instant) {
-        for (index, path) in self.paths.iter_mut().enumerate() {
+    /// Reads the paths that are ready.
+    fn receive(&mut self, inbox: &mut Inbox, now: Instant, is_ready: impl Fn(usize) -> bool) {
+        for (index, path) in self.paths.iter_mut().enumerate().filter(|(k, _)| is_ready(*k)) {
             path.receive(inbox, now, |_, frame, class| self.end.receive(index, frame, class, now));
         }
         if let Some(mtu) = self.end.mtu().filter(|&mtu| mtu != self.mtu) {

@@ -126,18 +126,21 @@ impl Gateway {
     /// # Errors
     /// If the system has no descriptor left.
     pub fn run(mut self, stop: &Stop, publish: &Publish) -> Result<(), TunnelError> {
-        let poller = Poller::new(stop)?;
-        poller.add(self.port.fd())?;
-        poller.add(self.tun.as_fd())?;
+        let mut poller = Poller::new(stop)?;
+        let (port, tun) = (poller.add(self.port.fd())?, poller.add(self.tun.as_fd())?);
         let mut inbox = Inbox::new();
         let mut blocked = false;
         while !stop.is_wanted() {
             let now = clock::now();
             // Also while no link has room: what is too old is given away in its time.
             self.end.handle_timeout(now);
-            self.receive(&mut inbox, now);
+            if poller.is_ready(port) {
+                self.receive(&mut inbox, now);
+            }
             self.end.check()?;
-            self.read_tun(now);
+            if poller.is_ready(tun) {
+                self.read_tun(now);
+            }
             self.tun.check()?;
             let about = self.end.about();
             if about.run != self.told_run {
@@ -156,7 +159,7 @@ impl Gateway {
             self.port.flush(now);
             if self.port.is_blocked() != blocked {
                 blocked = !blocked;
-                poller.watch(self.port.fd(), true, blocked);
+                poller.watch(port, self.port.fd(), true, blocked);
             }
             publish.update(now, || self.status(now));
             poller.wait(due.min(now + IDLE));
