@@ -199,7 +199,9 @@ impl ConnectArgs {
         config::exclude(plaintext, &[fingerprint, ca, own[0], own[1]])?;
         config::exclude(fingerprint, &[ca])?;
         if self.server_name.is_some() && self.ca.is_none() {
-            return Err(Failure::wrong_use("--server-name is for --ca, which is not given"));
+            return Err(Failure::wrong_use(
+                "--server-name is for --ca, which is not given; add --ca FILE, or leave it out",
+            ));
         }
         Ok(())
     }
@@ -420,7 +422,9 @@ impl ConnectArgs {
             listeners.push(Listener { address, service, users, client, ready });
         }
         if users.is_some() && listeners.iter().all(|one| one.service == LocalService::Forward) {
-            return Err(Failure::wrong_use("--socks-users is for --socks, which is not given"));
+            return Err(Failure::wrong_use(
+                "--socks-users is for --socks, which is not given; add --socks ADDR, or leave it out",
+            ));
         }
         for (index, one) in listeners.iter().enumerate() {
             if listeners[..index].iter().any(|other| other.address == one.address) {
@@ -480,8 +484,12 @@ fn place(
     match (listen, socks) {
         (Some(place), None) => Ok((place.clone(), LocalService::Forward)),
         (None, Some(place)) => Ok((place.clone(), LocalService::Socks)),
-        (Some(_), Some(_)) => Err(Failure::wrong_use(format!("{both} exclude each other"))),
-        (None, None) => Err(Failure::wrong_use(format!("{both}: give one of them"))),
+        (Some(_), Some(_)) => {
+            Err(Failure::wrong_use(format!("{both} exclude each other; give one of them")))
+        }
+        (None, None) => {
+            Err(Failure::wrong_use(format!("{both}: neither is given; give one of them")))
+        }
     }
 }
 

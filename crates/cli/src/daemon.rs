@@ -22,7 +22,9 @@ pub(crate) fn parse_size(option: &str, text: &str) -> Result<ByteCount, Failure>
 /// Reads a duration such as 30s.
 pub(crate) fn parse_duration(option: &str, text: &str) -> Result<std::time::Duration, Failure> {
     humantime::parse_duration(text).map_err(|error| {
-        Failure::wrong_use(format!("{option}: '{text}' is no duration such as 30s: {error}"))
+        Failure::wrong_use(format!(
+            "{option}: '{text}' is no duration ({error}); write it like 30s or 500ms"
+        ))
     })
 }
 

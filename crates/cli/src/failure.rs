@@ -9,6 +9,8 @@ use weftline_lab::LabError;
 use weftline_report::ReportError;
 use weftline_scenario::{ResultsError, ScenarioError, UnknownName};
 
+use crate::remedy;
+
 /// Why the program fails.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -55,7 +57,12 @@ impl Failure {
         // One line, whatever the parts of the message contain.
         let message = message.to_string();
         let lines: Vec<&str> = message.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
-        Self { message: lines.join(" "), status }
+        let message = lines.join(" ");
+        let message = match remedy::of(&message) {
+            Some(remedy) => format!("{message}; {remedy}"),
+            None => message,
+        };
+        Self { message, status }
     }
 
     /// The program's exit status.

@@ -16,10 +16,13 @@ mod help;
 mod lab;
 mod list;
 mod listeners;
+#[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+mod names;
 mod ops;
 mod output;
 mod paths;
 mod probe;
+mod remedy;
 mod report;
 mod routes;
 mod run_args;
@@ -41,7 +44,7 @@ use failure::Failure;
 
 /// Bonds network links into connections at the sum of their rates, and compares ways to do so
 #[derive(Debug, Parser)]
-#[command(name = "weftline", version)]
+#[command(name = "weftline", version = VERSION)]
 #[command(after_help = "Every command takes --quiet (errors only) and --color auto|always|never.")]
 struct Cli {
     #[command(flatten)]
@@ -103,6 +106,8 @@ const VERSION: &str = env!("WEFTLINE_VERSION");
 /// Does what the process's arguments say. Returns its exit status: 0 done, 1 failed, 2 wrong use,
 /// 3 not possible here, 4 done with runs that do not count.
 pub fn run() -> ExitCode {
+    #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
+    names::resolve_without_plugins();
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     let program = help::program().color(output::color_among(words));
     let parsed = program.try_get_matches();

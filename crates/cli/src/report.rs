@@ -30,9 +30,20 @@ pub(crate) struct ReportArgs {
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let ReportArgs { dir, beside, out, open } = args;
     let page = match out {
-        Some(file) => weftline_report::write_report_to(dir, beside, file)?,
-        None => weftline_report::write_report(dir, beside)?,
+        Some(file) => weftline_report::write_report_to(dir, beside, file),
+        None => weftline_report::write_report(dir, beside),
     };
+    let page = page.map_err(|error| {
+        let is_empty = |results: &&PathBuf| !results.join("runs.jsonl").exists();
+        match std::iter::once(dir).chain(beside).find(is_empty) {
+            Some(results) => Failure::failed(format_args!(
+                "there are no results (no runs.jsonl) in {}; give the directory that --out of \
+                 sim run, lab run, a sweep or vr evaluate wrote to",
+                results.display()
+            )),
+            None => error.into(),
+        }
+    })?;
     output::print(&format!("{}\n", page.display()))?;
     if *open { show(&page) } else { Ok(()) }
 }

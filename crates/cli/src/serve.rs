@@ -215,7 +215,9 @@ impl ServeArgs {
             };
         };
         if self.socks {
-            return Err(Failure::wrong_use("--forward and --socks exclude each other"));
+            return Err(Failure::wrong_use(
+                "--forward and --socks exclude each other; give one of them",
+            ));
         }
         let target = target.parse();
         target.map(Target::Fixed).map_err(|error| Failure::wrong_use(format!("--forward: {error}")))

@@ -85,10 +85,10 @@ fn the_units_are_valid_and_tight() {
 
     for service in services {
         let mut command = Command::new("systemd-analyze");
-        command.args(["security", "--offline=yes", "--no-pager", "--threshold=25"]).arg(&service);
+        command.args(["security", "--offline=yes", "--no-pager", "--threshold=20"]).arg(&service);
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "exposed more than 2.5: {text}");
+        assert!(output.status.success(), "exposed more than 2.0: {text}");
     }
 }
 

@@ -32,7 +32,7 @@ fn connect<'a>(args: &[&'a str]) -> Vec<&'a str> {
 fn version_and_help_are_answers() {
     let version = run(&["--version"]);
     assert!(version.status.success());
-    assert_eq!(version.stdout, format!("weftline {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
+    assert_eq!(version.stdout, format!("weftline {}\n", env!("WEFTLINE_VERSION")).as_bytes());
     for args in [&["--help"][..], &["serve", "--help"], &["connect", "--help"], &["lab", "--help"]]
     {
         let help = run(args);

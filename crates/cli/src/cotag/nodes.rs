@@ -374,7 +374,9 @@ impl GatewayArgs {
         let interval = self.interval.as_ref().map(|text| parse_duration("--interval", text));
         let scheme = match (self.plain, self.dense) {
             (true, true) => {
-                return Err(Failure::wrong_use("plain and dense exclude each other"));
+                return Err(Failure::wrong_use(
+                    "plain and dense exclude each other; give one of them",
+                ));
             }
             (true, false) => Scheme::Plain,
             (false, true) => Scheme::Dense,

@@ -40,7 +40,7 @@ pub(crate) fn start(format: Option<Format>, level: Option<&str>) -> Result<(), F
             filter.ok_or_else(|| {
                 Failure::wrong_use(format!(
                     "--log-level: '{level}' is neither off, error, warn, info, debug, trace nor \
-                     directives like those of RUST_LOG, such as weftline=debug"
+                     directives like those of RUST_LOG; write it like debug or weftline=debug"
                 ))
             })?
         }

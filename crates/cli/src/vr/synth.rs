@@ -50,7 +50,7 @@ fn seconds(text: &str) -> Result<f64, Failure> {
         return Ok(seconds);
     }
     Err(Failure::wrong_use(format!(
-        "--duration {text}: a scene lasts more than 0 s and at most {MAX_SECONDS} s"
+        "--duration {text} is no length of a scene; give more than 0 s and at most {MAX_SECONDS} s"
     )))
 }
 
