@@ -15,6 +15,7 @@ use crate::document::{MAX_DURATION, Source, Table, Value};
 use crate::flow::MAX_FLOWS;
 use crate::path::{check_name, read_loss};
 use crate::rate::{Load, RateSpec};
+use crate::topology::PACKET_BYTES;
 use crate::{
     Congestion, Flow, FlowSpec, GatewayAps, PathSpec, ScenarioError, Scheme, TraceFile,
     UnknownName, VideoSpec, WideLink, Workload,
@@ -24,9 +25,6 @@ use crate::{
 const MAX_PATHS: usize = 8;
 /// The shortest run.
 const MIN_DURATION: Duration = Duration::from_millis(100);
-
-/// An IP packet of full size, in bytes, unless the scenario says otherwise.
-pub(crate) const PACKET_BYTES: u64 = 1500;
 
 /// The sizes that a full packet may have: headers and options take up to 88 bytes of it.
 const MIN_PACKET_BYTES: u64 = 128;

@@ -7,8 +7,10 @@ use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 
 use crate::document::{Table, Value};
-use crate::scenario::PACKET_BYTES;
 use crate::{PathSpec, ScenarioError, UnknownName};
+
+/// An IP packet of full size, in bytes, unless the scenario says otherwise.
+pub(crate) const PACKET_BYTES: u64 = 1500;
 
 /// The room before a link that is not meant to bind, in bytes.
 const WIDE_QUEUE: ByteCount = ByteCount::mib(32);
