@@ -298,9 +298,10 @@ impl Subflow {
         self.flight.sent_at(offset)
     }
 
-    /// The ranges on their way, oldest first.
-    pub fn in_flight_from_first(&self) -> impl Iterator<Item = Range<u64>> {
-        self.flight.oldest_first()
+    /// The ranges on their way that end above the first `bytes` sent, oldest first, each with the bytes
+    /// sent up to its end.
+    pub fn in_flight_after(&self, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
+        self.flight.oldest_first(bytes)
     }
 
     /// The ranges on their way, youngest first, each with the bytes up to its end that have not been

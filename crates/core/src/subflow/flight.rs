@@ -98,9 +98,11 @@ impl Flight {
         (end > offset).then_some(at)
     }
 
-    /// The ranges, oldest first.
-    pub(super) fn oldest_first(&self) -> impl Iterator<Item = Range<u64>> {
-        self.ranges.iter().map(|sent| sent.range.clone())
+    /// The ranges that end above the first `bytes` sent, oldest first, each with the bytes sent up to
+    /// its end.
+    pub(super) fn oldest_first(&self, bytes: u64) -> impl Iterator<Item = (Range<u64>, u64)> {
+        let first = self.ranges.partition_point(|sent| sent.cumulative <= bytes);
+        self.ranges.range(first..).map(|sent| (sent.range.clone(), sent.cumulative))
     }
 
     /// The ranges, youngest first, each with the bytes up to its end that have not been acknowledged, and

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use self::budget::Budget;
 use super::{Assignment, Rule, RulesOff, Scheduler, SchedulerConfig, SendView, estimate, reinject};
-use crate::path::PathId;
+use crate::path::{PathId, SubflowId};
 use crate::subflow::Subflow;
 use crate::{Bitrate, Instant};
 
-/// Of what a subflow carries, so many of the first or the last ranges are looked at: more only a peer
-/// that hides what has arrived would have us walk through.
+/// Of what a subflow carries, so many ranges are looked at: more only a peer that hides what has arrived
+/// would have us walk through.
 const LOOKED_AT: usize = 256;
 
 /// Other paths' bytes may wait for a path's as long as it takes them to be as many as it brings in this
@@ -53,6 +53,8 @@ pub(super) struct Bond<P> {
     budget: Budget,
     without: RulesOff,
     latency: Option<Duration>,
+    /// What has been looked at of a subflow that has become slow: its first so many bytes.
+    looked_at: Option<(SubflowId, u64)>,
 }
 
 impl<P: Placement> Bond<P> {
@@ -62,6 +64,7 @@ impl<P: Placement> Bond<P> {
             budget: Budget::new(config.copies_permille),
             without: config.without,
             latency: config.latency,
+            looked_at: None,
         }
     }
 
@@ -85,7 +88,7 @@ impl<P: Placement> Bond<P> {
 
     /// When the byte at the in-order point is on a path that has become slow: the lowest that it
     /// carries alone. This path would have all of it there in a fraction of the time.
-    fn copy_slow(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+    fn copy_slow(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
         let chunk = self.budget.clip(view.chunk(me))?;
         if !self.without.keeps(Rule::CopySlow) {
@@ -106,8 +109,15 @@ impl<P: Placement> Bond<P> {
             let mut thirds = view.subflows.iter().filter(|third| !others.contains(&third.id()));
             thirds.all(|third| third.on().first_in(&open).is_none()).then_some(open)
         };
-        let open = holder.in_flight_from_first().take(LOOKED_AT).find_map(alone)?;
-        Some(open.start..open.end.min(open.start + chunk))
+        let from = self.looked_at.filter(|(slow, _)| *slow == holder.id()).map_or(0, |(_, at)| at);
+        for (range, end) in holder.in_flight_after(from).take(LOOKED_AT) {
+            if let Some(open) = alone(range) {
+                return Some(open.start..open.end.min(open.start + chunk));
+            }
+            // It has come, or another path has it: it need not be looked at for each chunk.
+            self.looked_at = Some((holder.id(), end));
+        }
+        None
     }
 
     /// At the end of all data: the range that another subflow will deliver last, if this one has
