@@ -97,6 +97,9 @@ pub struct LivePlan {
     pub head: Trace,
     /// The length of what a tile's decoder is set up from, bytes.
     pub init: usize,
+    /// When the player's program is stopped, from one time of the run to another: it neither reads
+    /// nor acknowledges, while its kernel does.
+    pub stops: Vec<[Duration; 2]>,
 }
 
 /// What came of a live stream.

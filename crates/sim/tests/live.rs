@@ -4,8 +4,9 @@
 #[path = "common/live.rs"]
 mod live;
 
-use live::{Case, check, late};
-use weftline_sim::Plan;
+use live::{Case, Queue, START, TILES, check, late};
+use weftline_sim::{LiveOutcome, Plan};
+use weftline_video::live::GopReport;
 
 #[test]
 fn a_stream_over_wide_links_has_every_tile_in_time() {
@@ -17,6 +18,34 @@ fn a_stream_over_wide_links_has_every_tile_in_time() {
     let last = outcome.gops[7];
     assert_eq!((last.dropped, last.bytes), (0, last.planned));
     assert!(outcome.planned[7].bytes.as_u64() > 900_000, "{:?}", outcome.planned[7]);
+}
+
+#[test]
+fn over_thin_links_tiles_are_in_time_and_as_many_as_the_server_expects() {
+    let (mut expected, mut sent, mut arrived) = (0.0, 0, 0);
+    for (kbps, bytes_at_32) in [([1_200, 800], 100_000), ([2_500, 2_000], 225_000)] {
+        for (congestion, bdps) in [("cubic", 2.0), ("cubic", 4.0), ("bbr", 2.0)] {
+            let case = Case {
+                kbps: kbps.to_vec(),
+                bytes_at_32,
+                queue: Queue::Bdps(bdps),
+                scheduler: "earliest".to_owned(),
+                congestion: congestion.to_owned(),
+                ..Case::default()
+            };
+            let outcome = case.run();
+            check(&outcome, case.gops);
+            let (late, tiles) = late(&outcome);
+            assert!(late * 50 <= tiles, "{case:?}: {late} of {tiles} late");
+            for (planned, shown) in outcome.planned.iter().zip(&outcome.gops).skip(START) {
+                expected += planned.on_time;
+                sent += planned.sent;
+                arrived += shown.arrived;
+            }
+        }
+    }
+    let [expected, observed] = [expected, arrived as f64].map(|tiles| tiles / sent as f64);
+    assert!((expected - observed).abs() < 0.02, "{expected} expected, {observed} in time");
 }
 
 #[test]
@@ -40,6 +69,48 @@ fn a_path_that_is_cut_costs_tiles_and_not_the_stream() {
     };
     assert!(carried(6..9) < 3 * 160_000, "{:?}", outcome.gops);
     assert!(carried(11..14) > carried(6..9), "{:?}", outcome.gops);
+}
+
+/// GoPs of which more than one tile in twelve was late, which begins to be seen.
+fn damaged(outcome: &LiveOutcome) -> Vec<u32> {
+    let is_damaged = |gop: &&GopReport| gop.late > TILES / 12;
+    outcome.gops.iter().skip(START).filter(is_damaged).map(|gop| gop.gop).collect()
+}
+
+/// Plays over 8 + 4 Mb/s, of which the content's finest takes more, with several schedulers and
+/// seeds. At most so many GoPs may be damaged, and none from second `until` on.
+fn disturbed(case: &Case, most: usize, until: u32) {
+    for (scheduler, seed) in [("earliest", 1), ("earliest", 2), ("earliest", 3), ("fbdt", 1)] {
+        let (kbps, scheduler) = (vec![8_000, 4_000], scheduler.to_owned());
+        let case = Case { kbps, scheduler, seed, bytes_at_32: 600_000, gops: 20, ..case.clone() };
+        let outcome = case.run();
+        check(&outcome, 20);
+        let damaged = damaged(&outcome);
+        assert!(
+            damaged.len() <= most && damaged.iter().all(|gop| *gop < until),
+            "{}, seed {seed}: {damaged:?}: {:#?}",
+            case.scheduler,
+            outcome.gops.iter().zip(&outcome.planned).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn one_path_that_is_cut_damages_two_gops_at_most() {
+    disturbed(&Case { cuts: vec![(0, 8, 3_000)], ..Case::default() }, 2, 10);
+    disturbed(&Case { cuts: vec![(1, 8, 3_000)], ..Case::default() }, 2, 10);
+}
+
+#[test]
+fn three_seconds_without_any_path_cost_four_at_most() {
+    disturbed(&Case { cuts: vec![(0, 8, 11), (1, 8, 11)], ..Case::default() }, 4, 12);
+}
+
+#[test]
+fn a_player_that_is_stopped_loses_no_more_than_that_time() {
+    // From 8 s to 11 s it shows nothing; the GoPs of that time, and the one that was to be shown
+    // when it goes on, are the most that can be late.
+    disturbed(&Case { stops: vec![[8, 11]], ..Case::default() }, 4, 12);
 }
 
 #[test]

@@ -47,10 +47,17 @@ impl Live {
         self.tick = Some(now);
     }
 
+    /// Whether the player's program is stopped.
+    pub(super) fn is_stopped(&self, now: Instant) -> bool {
+        let at = now.since(Instant::ZERO);
+        self.plan.stops.iter().any(|[from, until]| (*from..*until).contains(&at))
+    }
+
     /// When something is due.
-    pub(super) fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let tick = self.tick.filter(|_| !self.is_done())?;
-        [self.server.poll_timeout(), self.player.poll_timeout()]
+        let player = self.player.poll_timeout().filter(|_| !self.is_stopped(now));
+        [self.server.poll_timeout(), player]
             .into_iter()
             .flatten()
             .min()
@@ -60,7 +67,7 @@ impl Live {
     /// Does what is due. Returns whether anything was.
     pub(super) fn handle_timeout(&mut self, sessions: &[Session; 2], now: Instant) -> bool {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        if !is_due(self.next()) {
+        if !is_due(self.next(now)) {
             return false;
         }
         if is_due(self.tick) {
@@ -69,9 +76,11 @@ impl Live {
         self.read_counters(&sessions[SERVER], now);
         let planned = self.server.handle_timeout(now);
         planned.expect("what is streamed can be planned");
-        let at = self.player.position(now).unwrap_or(Duration::ZERO);
-        self.player.handle_pose(self.plan.head.at(at), now);
-        self.player.handle_timeout(now);
+        if !self.is_stopped(now) {
+            let at = self.player.position(now).unwrap_or(Duration::ZERO);
+            self.player.handle_pose(self.plan.head.at(at), now);
+            self.player.handle_timeout(now);
+        }
         self.note_events();
         true
     }

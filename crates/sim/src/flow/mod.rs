@@ -262,7 +262,7 @@ impl Flow {
         let now_ns = net.now_ns();
         let session = match &self.carrier {
             Carrier::Plain(_) => None,
-            Carrier::Multi(multi) => multi.next_ns(),
+            Carrier::Multi(multi) => multi.next_ns(now_ns),
         };
         let own = self.source.next_ns(now_ns).into_iter().chain(self.sink.next_ns());
         let Some(at) = own.chain(session).min() else { return };

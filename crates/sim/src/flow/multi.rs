@@ -105,6 +105,8 @@ pub(super) struct Multi {
     fault: Option<SchedulerFault>,
     /// The live stream, if it carries one.
     live: Option<Box<Live>>,
+    /// Whether the client's program is stopped.
+    is_stopped: bool,
     /// When the sessions have something to do.
     due_ns: [Option<u64>; 2],
 }
@@ -172,6 +174,7 @@ impl Multi {
             starved_until_ns: 0,
             fault: None,
             live,
+            is_stopped: false,
             due_ns: [None; 2],
         }
     }
@@ -244,6 +247,16 @@ impl Multi {
         net: &mut Net,
     ) {
         let end = usize::from(server);
+        if end == CLIENT && self.is_stopped {
+            return;
+        }
+        self.read_socket(index, end, net);
+        self.serve(end, source, sink, net);
+        net.transmit(self.subflows[index].ends[end]);
+    }
+
+    /// Takes what has come to one end of a subflow.
+    fn read_socket(&mut self, index: usize, end: usize, net: &mut Net) {
         self.note_endpoint(index, end, net);
         let subflow = &mut self.subflows[index];
         subflow.stale[end] = true;
@@ -256,8 +269,6 @@ impl Multi {
             endpoint.set_read(arrived, now_ns);
             self.take_input(index, end, net);
         }
-        self.serve(end, source, sink, net);
-        net.transmit(self.subflows[index].ends[end]);
     }
 
     fn take_input(&mut self, index: usize, end: usize, net: &mut Net) {
@@ -282,6 +293,9 @@ impl Multi {
 
     /// Application and subflows of one end, until nothing moves.
     fn serve(&mut self, end: usize, source: &mut Source, sink: &mut Sink, net: &mut Net) {
+        if end == CLIENT && self.is_stopped {
+            return;
+        }
         let now = Instant::from_nanos(net.now_ns());
         if let Some(live) = &mut self.live {
             live.receive(end, &mut self.sessions[end], now);
@@ -508,31 +522,50 @@ impl Multi {
 
     // ---- timers ----
 
-    pub(super) fn next_ns(&self) -> Option<u64> {
+    pub(super) fn next_ns(&self, now_ns: u64) -> Option<u64> {
+        let now = Instant::from_nanos(now_ns);
+        let live = self.live.as_ref().and_then(|live| live.next(now)).map(Instant::as_nanos);
+        let server = self.due_ns[SERVER].into_iter().chain(live);
+        if self.is_stopped {
+            return server.min();
+        }
         let paths = self.paths.next().map(Instant::as_nanos);
-        let live = self.live.as_ref().and_then(|live| live.next()).map(Instant::as_nanos);
         let options = self.subflows.iter().filter_map(Subflow::option_due_ns);
-        self.due_ns.into_iter().flatten().chain(paths).chain(live).chain(options).min()
+        server.chain(self.due_ns[CLIENT]).chain(paths).chain(options).min()
     }
 
     /// Does what is due. Returns whether anything was.
     pub(super) fn expire(&mut self, net: &mut Net) -> bool {
         let now = Instant::from_nanos(net.now_ns());
-        let mut any = false;
-        if self.paths.next().is_some_and(|at| at <= now) {
+        let mut any = self.stop_or_go_on(net, now);
+        if !self.is_stopped && self.paths.next().is_some_and(|at| at <= now) {
             self.expire_paths(net);
             any = true;
         }
         if let Some(live) = &mut self.live {
             any |= live.handle_timeout(&self.sessions, now);
         }
-        for (session, due) in self.sessions.iter_mut().zip(self.due_ns) {
-            if due.is_some_and(|at| at <= now.as_nanos()) {
+        for (end, session) in self.sessions.iter_mut().enumerate() {
+            let is_due = self.due_ns[end].is_some_and(|at| at <= now.as_nanos());
+            if is_due && !(end == CLIENT && self.is_stopped) {
                 session.handle_timeout(now);
                 any = true;
             }
         }
         any | self.say_options_again(net)
+    }
+
+    /// The client's program stops, or goes on with what has come meanwhile.
+    fn stop_or_go_on(&mut self, net: &mut Net, now: Instant) -> bool {
+        let was_stopped = self.is_stopped;
+        self.is_stopped = self.live.as_ref().is_some_and(|live| live.is_stopped(now));
+        if !was_stopped || self.is_stopped {
+            return false;
+        }
+        for index in 0..self.subflows.len() {
+            self.read_socket(index, CLIENT, net);
+        }
+        true
     }
 }
 

@@ -15,9 +15,9 @@ use weftline_core::scheduler::{Entry, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 use weftline_sim::{FlowPlan, LiveOutcome, LivePlan, PathPlan, Plan, Traffic};
-use weftline_video::evaluate::Concealment;
-use weftline_video::geometry::{FrameSize, Grid};
-use weftline_video::head::SyntheticViewers;
+use weftline_video::evaluate::{Concealment, MissTable};
+use weftline_video::geometry::{FieldOfView, FrameSize, Grid, Orientation, Viewport};
+use weftline_video::head::{Pose, SyntheticViewers, TileProbabilities, Trace};
 use weftline_video::live::{ClientSettings, Content, ServerSettings};
 use weftline_video::ows::{Effort, Recency};
 use weftline_video::rd::{GopTable, RdTable, Rung, TileTable};
@@ -50,8 +50,15 @@ pub struct Case {
     pub queue: Queue,
     /// Of each packet, on the way to the player.
     pub loss: f64,
+    /// What the links carry in each second, kb/s, in place of the first rates; after the last the
+    /// first again.
+    pub recorded: Vec<Vec<u64>>,
+    /// Whether the head keeps still, and the server knows where it looks.
+    pub still: bool,
     /// Links that are gone from one second to another.
     pub cuts: Vec<(usize, u64, u64)>,
+    /// The player's program is stopped from one second to another.
+    pub stops: Vec<[u64; 2]>,
     pub scheduler: String,
     pub congestion: String,
     pub gops: u32,
@@ -67,7 +74,10 @@ impl Default for Case {
             rtt_ms: 40,
             queue: Queue::Packets(100),
             loss: 0.0,
+            recorded: Vec::new(),
+            still: false,
             cuts: Vec::new(),
+            stops: Vec::new(),
             scheduler: "fbdt".to_owned(),
             congestion: "cubic".to_owned(),
             gops: 22,
@@ -84,6 +94,7 @@ impl Case {
 
     pub fn plan(&self) -> Plan {
         let length = Duration::from_secs(u64::from(self.gops));
+        let content = self.content();
         let settings = ServerSettings {
             scheme: weftline_video::ows::Entry::find("ows").unwrap(),
             concealment: Concealment::LastReceived,
@@ -92,11 +103,12 @@ impl Case {
             effort_units: Effort::DEFAULT_UNITS,
         };
         let live = LivePlan {
-            content: content(self.seed, self.bytes_at_32, self.gops),
+            content: Arc::new(content),
             settings,
             player: ClientSettings::default(),
-            head: SyntheticViewers::new(self.seed, "live").trace(0, length).unwrap(),
+            head: self.head(),
             init: INIT.as_u64() as usize,
+            stops: self.stops.iter().map(|stop| stop.map(Duration::from_secs)).collect(),
         };
         let flow = FlowPlan {
             name: String::new(),
@@ -137,6 +149,10 @@ impl Case {
         let queue = QueueLimit::Packets(packets);
         let second = Duration::from_secs(1);
         let mut steps = vec![(Duration::ZERO, rate)];
+        if let Some(recorded) = self.recorded.get(index) {
+            let seconds = (0_u32..).zip(recorded.iter().cycle()).take(self.gops as usize + 20);
+            steps = seconds.map(|(at, kbps)| (second * at, Bitrate::kbps(*kbps))).collect();
+        }
         for &(_, from, until) in self.cuts.iter().filter(|(cut, ..)| *cut == index) {
             steps.push((second * from as u32, Bitrate::ZERO));
             steps.push((second * until as u32, rate));
@@ -162,7 +178,7 @@ impl Case {
 
 /// After what encoders do: bytes halve about every six QPs and distortion doubles about every four;
 /// tiles differ by an order of magnitude.
-fn content(seed: u64, bytes_at_32: u64, gops: u32) -> Arc<Content> {
+fn table(seed: u64, bytes_at_32: u64) -> Vec<GopTable> {
     let rng = &mut Rng::stream(seed, "live/content");
     let grid = Grid::new(6, 4).unwrap();
     let busy: Vec<f64> = (0..TILES).map(|_| (0.7 * rng.normal_f64()).exp()).collect();
@@ -180,10 +196,48 @@ fn content(seed: u64, bytes_at_32: u64, gops: u32) -> Arc<Content> {
         TileTable::new(rungs.to_vec()).unwrap()
     };
     let gop = |_| GopTable::new((0..TILES).map(&mut tile).collect()).unwrap();
-    let tables = (0..PACKAGED).map(gop).collect();
-    let table = RdTable::new(6, 4, Duration::from_secs(1), tables).unwrap();
-    let frame = FrameSize::new(1440, 720).unwrap();
-    Arc::new(Content::new(frame, 25, table, None, None, Some(gops)).unwrap().with_init(INIT))
+    (0..PACKAGED).map(gop).collect()
+}
+
+/// What concealments usually lose: grey, and the last picture of one to four GoPs before.
+fn misses(gops: usize) -> MissTable {
+    let grid = Grid::new(6, 4).unwrap();
+    let part = |tile: usize, mse: f64| mse * grid.solid_angle(tile) / (4.0 * PI);
+    let grey = (0..TILES).map(|tile| part(tile, 3_000.0)).collect();
+    let stale = |tile: usize| [200.0, 300.0, 400.0, 500.0].map(|mse| part(tile, mse)).to_vec();
+    let stale = (0..TILES).map(stale).collect();
+    MissTable::new(vec![grey; gops], vec![stale; gops]).unwrap()
+}
+
+impl Case {
+    fn head(&self) -> Trace {
+        let length = Duration::from_secs(u64::from(self.gops));
+        if !self.still {
+            return SyntheticViewers::new(self.seed, "live").trace(0, length).unwrap();
+        }
+        let poses = (0..=self.gops * 2).map(|half| {
+            let orientation = Orientation::from_degrees(20.0, 10.0, 0.0);
+            Pose { at: Duration::from_millis(500) * half, orientation }
+        });
+        Trace::new("still", "live", poses.collect()).unwrap()
+    }
+
+    fn content(&self) -> Content {
+        let grid = Grid::new(6, 4).unwrap();
+        let table =
+            RdTable::new(6, 4, Duration::from_secs(1), table(self.seed, self.bytes_at_32)).unwrap();
+        let frame = FrameSize::new(1440, 720).unwrap();
+        let prior = self.still.then(|| self.seen(grid));
+        let misses = Some(misses(PACKAGED));
+        let content = Content::new(frame, 25, table, misses, prior, Some(self.gops)).unwrap();
+        content.with_init(INIT)
+    }
+
+    fn seen(&self, grid: Grid) -> TileProbabilities {
+        let viewport = Viewport::new(FieldOfView::default());
+        let trace = self.head();
+        TileProbabilities::measure([&trace], grid, &viewport, Duration::from_secs(1)).unwrap()
+    }
 }
 
 /// Late tiles after the start, and all that there were.
