@@ -15,7 +15,7 @@
 //! | carry a byte stream | [`Connection`]: `AsyncRead + AsyncWrite` |
 //! | carry messages with deadlines | [`Connection::into_messages`] |
 //! | forward TCP ports, or offer SOCKS 5 | [`Forwarder`] at the client, [`serve`] at the server |
-//! | see what goes on | [`Control`], [`status`](crate::status) |
+//! | see what goes on | [`Control`], [`status`] |
 //! | find out why a path does not work | [`reach`](crate::reach()), [`Error`] |
 //!
 //! A client and a server in one program, where two addresses stand for two paths:
