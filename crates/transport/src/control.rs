@@ -60,6 +60,13 @@ impl Control {
         self.shared.subscribe()
     }
 
+    /// How each subflow that is there came up, the oldest first: what [`events`](Self::events) told
+    /// before anybody listened. Whoever listens first and asks this afterwards misses none, and may
+    /// hear of one twice.
+    pub fn paths_up(&self) -> Vec<PathEvent> {
+        self.shared.paths_up()
+    }
+
     /// Waits until the server has let the connection in that [`Client::open`](crate::Client::open)
     /// began; on any other it has.
     ///

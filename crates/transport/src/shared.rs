@@ -11,7 +11,7 @@ mod stream;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     phase: watch::Sender<Phase>,
     /// Made when somebody first asks for them: it has memory for all that it may hold.
     events: OnceLock<broadcast::Sender<PathEvent>>,
+    /// How the subflows that are there came up, by their numbers.
+    ups: Mutex<BTreeMap<u64, PathEvent>>,
     /// Which connection of the process this is.
     pub(crate) number: u64,
     scheduler: &'static str,
@@ -193,6 +195,7 @@ impl Shared {
             path_news: Arc::default(),
             phase: watch::Sender::new(Phase::Opening),
             events: OnceLock::new(),
+            ups: Mutex::default(),
             number: COUNTERS.number(),
             scheduler: config.scheduler.name,
             opened_at: now,
@@ -279,10 +282,28 @@ impl Shared {
     /// Tells subscribers and the log what happened to a path.
     pub(crate) fn publish(&self, event: PathEvent) {
         tracing::debug!("{event}");
+        match event.kind {
+            PathEventKind::Up { subflow, .. } => {
+                self.ups().insert(subflow, event.clone());
+            }
+            PathEventKind::Down { subflow, .. } => {
+                self.ups().remove(&subflow);
+            }
+            _ => {}
+        }
         if let Some(events) = self.events.get() {
             // Nobody need be listening any more.
             let _ = events.send(event);
         }
+    }
+
+    fn ups(&self) -> MutexGuard<'_, BTreeMap<u64, PathEvent>> {
+        self.ups.lock().expect("events are cloned without panics")
+    }
+
+    /// How each subflow that is there came up.
+    pub(crate) fn paths_up(&self) -> Vec<PathEvent> {
+        self.ups().values().cloned().collect()
     }
 
     /// The events from here on.

@@ -26,6 +26,30 @@ fn delivered(connection: &Connection, path: &str) -> u64 {
     found.map_or(0, |(id, _)| stats.session.paths[id].delivered)
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_up_before_anybody_listened_is_known() {
+    let (mut server, client, relay) = behind_relay(Security::Plain).await;
+    patiently(async {
+        let mut connection = client.connect().await.unwrap();
+        let mut peer = server.accept().await;
+        while delivered(&connection, "two") == 0 {
+            transfer(&mut connection, &mut peer, &pattern(1_000_000, 1)).await;
+        }
+        let up = |connection: &Connection| {
+            let events = connection.paths_up().into_iter();
+            let mut names: Vec<_> = events.map(|event| event.name.to_string()).collect();
+            names.sort();
+            names
+        };
+        assert_eq!(up(&connection), ["one", "two"]);
+        let mut events = connection.events();
+        relay.cut();
+        event(&mut events, "two", |k| matches!(k, PathEventKind::Down { .. })).await;
+        assert_eq!(up(&connection), ["one"]);
+    })
+    .await;
+}
+
 async fn a_path_that_is_dead_at_start_joins_later(security: Security) {
     let (mut server, client, relay) = behind_relay(security).await;
     relay.cut();

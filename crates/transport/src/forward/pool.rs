@@ -95,7 +95,10 @@ impl Pool {
     }
 
     fn follow(&self, connection: Connection) -> Connection {
-        tokio::spawn(Arc::clone(&self.paths).follow(connection.events()));
+        let events = connection.events();
+        // Its first path, and maybe others, came up before anybody could listen.
+        connection.paths_up().iter().for_each(|up| self.paths.note(up));
+        tokio::spawn(Arc::clone(&self.paths).follow(events));
         connection
     }
 
