@@ -9,7 +9,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 PACKAGE = target/package
 
-.PHONY: help demo build tools test test-python test-lab lint doc bench install generated deb dist dist-test
+.PHONY: help demo build tools test test-python test-lab lint semver doc bench install generated deb dist dist-test
 
 help:
 	@echo "make demo    two radio links at the sum of their rates, beside the kernel's TCP and MPTCP"
@@ -17,9 +17,10 @@ help:
 	@echo "make test-python  the Python package: built, tested, its types checked (needs Python 3.11)"
 	@echo "make test-lab  as root, on a quiet machine: the tests with a bound of time"
 	@echo "make lint    format, lints, documentation, licences"
-	@echo "make doc     the API documentation"
+	@echo "make doc     one site in target/site: the documents, and the libraries' pages"
 	@echo "make bench   what the hot paths cost"
 	@echo "make install program, manual pages, completions, units (PREFIX=$(PREFIX), DESTDIR)"
+	@echo "make semver  whether the libraries' interfaces have changed in a way that breaks their users"
 	@echo "make dist    what a release consists of, in target/dist: static programs, packages, images"
 	@echo "make dist-test  as root: those packages installed, started, upgraded and removed"
 	@echo "make deb     a Debian package of this machine's build, in target/debian (needs cargo-deb)"
@@ -57,6 +58,7 @@ install: generated
 deb: generated
 	@command -v cargo-deb >/dev/null || { \
 	    echo "cargo-deb is not installed: cargo install --locked cargo-deb"; exit 1; }
+	./scripts/packaged-docs $(PACKAGE)
 	$(CARGO) deb -p weftline-cli --no-build --strip --output target/debian/
 
 # Reproducible: the packages of a release, for each processor whose standard library is installed.
@@ -88,8 +90,12 @@ lint:
 	@if command -v cargo-deny >/dev/null; then cargo deny check; \
 	else echo "cargo-deny is not installed: licences not checked (cargo install cargo-deny)"; fi
 
+semver:
+	./scripts/semver
+
 doc:
 	$(CARGO) doc --workspace --no-deps --locked
+	./scripts/book
 
 bench:
 	$(CARGO) bench --workspace --locked

@@ -18,6 +18,9 @@ use crate::secure::{Guard, Link, Local, MAC, Role, seal_mac};
 /// of the length, bit 7 sets the MAC right, so that handshakes are read to their end. Nothing is
 /// believed that nobody made with a key, no answer is longer than what it answers, and both sides
 /// carry on.
+///
+/// # Panics
+/// If one of these does not hold.
 pub fn datagrams(bytes: &[u8]) {
     let secrets = [1, 2].map(|byte| SecretKey::from_bytes([byte; KEY_BYTES]));
     let guard = |own: usize, role| {
@@ -56,6 +59,9 @@ pub fn datagrams(bytes: &[u8]) {
 /// What an authentic neighbour may say: frames, each after its length (2 bytes). Whatever it is, it
 /// is a frame of this version or none, greetings come back as they were, and what waits for order
 /// is bounded.
+///
+/// # Panics
+/// If one of these does not hold.
 pub fn frames(bytes: &[u8]) {
     let mut runs = Runs::default();
     let mut order = Order::new(Duration::from_millis(30));

@@ -192,6 +192,9 @@ impl Decoded<'_> {
 
 impl Packet {
     /// Appends the packet, signed by `key` where its kind has a tag.
+    ///
+    /// # Panics
+    /// If the kind has a tag and there is no key.
     pub fn encode(&self, session: u64, key: Option<&Key>, out: &mut Vec<u8>) {
         let start = out.len();
         let kind = match self {
