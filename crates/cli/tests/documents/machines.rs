@@ -1,4 +1,5 @@
-//! Two machines for the documents, a client and a server. They share a directory.
+//! Two machines for the documents, a client and a server. They share a directory. The nodes of a coded
+//! tunnel and several servers are on them, too: the device with the client, all others with the server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,19 @@ use crate::common::Daemon;
 use crate::common::pair::{Pair, SERVER};
 use crate::shell;
 
+/// Addresses of several servers behind one name, which are all on the one machine.
+const SERVERS: [&str; 2] = ["198.51.100.1", "198.51.100.2"];
+/// The names that the documents use.
+const NAMES: [(&str, &str); 4] = [
+    (SERVER, "server.example"),
+    (SERVER, "gateway.example"),
+    (SERVERS[0], "relay.example"),
+    (SERVERS[1], "relay.example"),
+];
+/// What goes on until it is ended.
+const DAEMONS: [&str; 7] =
+    ["serve", "connect", "cotag ap", "cotag device", "cotag gateway", "probe serve", "vr serve"];
+
 pub(crate) struct Machines {
     directory: PathBuf,
     pair: Pair,
@@ -15,8 +29,8 @@ pub(crate) struct Machines {
     running: Vec<Daemon>,
     /// Commands in the background that are to end well.
     ending: Vec<(String, Daemon)>,
-    /// What the last server printed.
-    fingerprint: Option<String>,
+    /// What the documents show shortened (`sha256:5ef1…`), and what was printed there.
+    learnt: Vec<(String, String)>,
 }
 
 impl Machines {
@@ -27,13 +41,13 @@ impl Machines {
             pair: Pair::set_up(),
             running: Vec::new(),
             ending: Vec::new(),
-            fingerprint: None,
+            learnt: Vec::new(),
         };
-        fs::write(
-            directory.join("hosts"),
-            format!("127.0.0.1 localhost\n{SERVER} server.example\n"),
-        )
-        .unwrap();
+        let names = NAMES.map(|(address, name)| format!("{address} {name}\n")).concat();
+        fs::write(directory.join("hosts"), format!("127.0.0.1 localhost\n{names}")).unwrap();
+        for address in SERVERS {
+            machines.pair.ip("server", &format!("addr add {address}/32 dev lo"));
+        }
         machines
     }
 
@@ -42,24 +56,22 @@ impl Machines {
     /// the same word. What watches is ended after its first line. Everything else must end well,
     /// at once or, in the background, when the document is over.
     pub(crate) fn run(&mut self, command: &shell::Command) {
-        let text = self.with_fingerprint(&command.text);
+        let text = self.with_learnt(&command.text);
         let (text, behind) = match text.trim_end().strip_suffix('&') {
             Some(text) => (text, true),
             None => (&*text, false),
         };
         let calls = shell::simple_commands(text);
         let is_daemon = calls.iter().any(|words| {
-            words[0] == "weftline" && ["serve", "connect"].contains(&words[1].as_str())
+            let begins = |name: &&str| words[1..].join(" ").starts_with(*name);
+            words[0] == "weftline" && DAEMONS.iter().any(begins)
         });
         let mut start = self.command(&command.machine, text);
         if is_daemon || behind && !command.output.is_empty() {
             let mut daemon = Daemon::spawn(&mut start);
             for shown in &command.output {
                 let word = shown.split(' ').next().unwrap();
-                let said = daemon.says(word);
-                if word == "fingerprint" {
-                    self.fingerprint = Some(said);
-                }
+                self.learn(shown, &format!("{word} {}", daemon.says(word)));
             }
             self.running.push(daemon);
         } else if behind {
@@ -71,12 +83,15 @@ impl Machines {
             let (out, err) = (&output.stdout, &output.stderr);
             let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
             assert!(output.status.success(), "{text}: {}\n{out}{err}", output.status);
+            for (shown, printed) in command.output.iter().zip(out.lines()) {
+                self.learn(shown, printed);
+            }
         }
     }
 
     /// Writes a file that a document shows.
     pub(crate) fn write(&self, name: &str, text: &str) {
-        fs::write(self.directory.join(name), self.with_fingerprint(text)).unwrap();
+        fs::write(self.directory.join(name), self.with_learnt(text)).unwrap();
     }
 
     /// Waits for the commands in the background that are to end well.
@@ -86,19 +101,33 @@ impl Machines {
         }
     }
 
-    /// A document shows the fingerprint of another server, or none.
-    fn with_fingerprint(&self, text: &str) -> String {
-        let (Some(fingerprint), Some(at)) = (&self.fingerprint, text.find("sha256:")) else {
-            return text.to_owned();
+    /// What stands for a shortened word of a line shown.
+    fn learn(&mut self, shown: &str, printed: &str) {
+        for (shown, printed) in shown.split_whitespace().zip(printed.split_whitespace()) {
+            if shown.ends_with('…') && shown != "…" {
+                self.learnt.retain(|(known, _)| known != shown);
+                self.learnt.push((shown.to_owned(), printed.to_owned()));
+            }
+        }
+    }
+
+    /// A document shows another server's fingerprint, and other keys.
+    fn with_learnt(&self, text: &str) -> String {
+        let replace = |text: String, (shown, printed): &(String, String)| {
+            text.replace(shown.as_str(), printed)
         };
-        let rest = text[at..].trim_start_matches(|c: char| !(c.is_whitespace() || c == '"'));
-        format!("{}{fingerprint}{rest}", &text[..at])
+        self.learnt.iter().fold(text.to_owned(), replace)
     }
 
     /// The command in a shell of the machine, which has an `/etc/hosts` of its own.
     fn command(&self, machine: &str, text: &str) -> Command {
         let own_hosts = "mount --bind hosts /etc/hosts && exec bash -euc \"$1\"";
-        let mut command = self.pair.namespace(machine).command("unshare");
+        let on = match machine {
+            "device" => "client",
+            "server a" | "server b" | "gateway" | "ap1" | "ap2" => "server",
+            other => other,
+        };
+        let mut command = self.pair.namespace(on).command("unshare");
         command.args(["--mount", "bash", "-euc", own_hosts, "bash", text]);
         command.current_dir(&self.directory).stdin(Stdio::null());
         crate::environment(&mut command, &self.directory.join(machine));

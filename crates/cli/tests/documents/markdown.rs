@@ -29,28 +29,61 @@ pub(crate) struct Block {
 /// What the HTML comment on the line before a block says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// No comment: the commands that we know are checked.
     None,
-    /// `<!-- run -->`: in the document's own directory.
-    Run,
-    /// `<!-- run: two machines -->`: each command on the machine that its prompt names.
-    TwoMachines,
+    /// `<!-- run … -->`
+    Run(Run),
     /// `<!-- file: NAME -->`: written to the document's directory before what follows is run.
     File(String),
     /// `<!-- not run: REASON -->`.
     NotRun,
 }
 
+/// How a block is run: where, and with what in place of what it shows. `20s => 1s` after a semicolon
+/// makes a long run a short one; there may be several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) place: Place,
+    pub(crate) replaced: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `run`: in the document's own directory.
+    Own,
+    /// `run: as root`: there, too, but only if the tests are root's.
+    Root,
+    /// `run: from the sources`: there, too; the repository's files are found in it.
+    Sources,
+    /// `run: two machines`: each command on the machine that its prompt names.
+    Machines,
+}
+
 impl Mark {
     fn parse(comment: &str) -> Option<Self> {
         let said = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?.trim();
         match said.split_once(": ") {
-            None if said == "run" => Some(Self::Run),
-            Some(("run", "two machines")) => Some(Self::TwoMachines),
-            Some(("file", name)) => Some(Self::File(name.to_owned())),
-            Some(("not run", reason)) if reason.len() > 3 => Some(Self::NotRun),
-            _ => None,
+            Some(("file", name)) => return Some(Self::File(name.to_owned())),
+            Some(("not run", reason)) => return (reason.len() > 3).then_some(Self::NotRun),
+            _ => {}
         }
+        let mut parts = said.split("; ");
+        let place = match parts.next()? {
+            "run" => Place::Own,
+            "run: as root" => Place::Root,
+            "run: from the sources" => Place::Sources,
+            "run: two machines" => Place::Machines,
+            _ => return None,
+        };
+        let replaced = parts.map(|part| {
+            let (shown, run) = part.split_once(" => ")?;
+            Some((shown.to_owned(), run.to_owned()))
+        });
+        Some(Self::Run(Run { place, replaced: replaced.collect::<Option<_>>()? }))
+    }
+
+    /// Where the block is run, if it is.
+    pub(crate) fn place(&self) -> Option<Place> {
+        if let Self::Run(run) = self { Some(run.place) } else { None }
     }
 }
 
@@ -94,7 +127,9 @@ impl Document {
                         mark = found.unwrap_or_else(|| {
                             panic!(
                                 "{name}:{line}: unknown comment; there are 'run', 'run: two \
-                                 machines', 'file: NAME' and 'not run: REASON'"
+                                 machines', 'run: as root', 'run: from the sources', each with \
+                                 '; SHOWN => RUN' after it or without, 'file: NAME' and 'not \
+                                 run: REASON'"
                             )
                         });
                     } else {
