@@ -18,7 +18,8 @@ pub(crate) fn attach(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
         ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags as i16 },
     };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-        *to = from.cast_signed();
+        // Signed on x86, unsigned on ARM.
+        *to = libc::c_char::from_ne_bytes([from]);
     }
     // SAFETY: TUNSETIFF reads and writes one `ifreq`, which lives across the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })
