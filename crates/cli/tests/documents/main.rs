@@ -42,7 +42,7 @@ fn environment(command: &mut Command, own: &Path) {
     command
         .env("PATH", format!("{}:{path}", program.parent().unwrap().display()))
         .env("BASH_FUNC_sudo%%", SUDO)
-        .env("WEFTLINE", &program)
+        .env("WEFTLINE", program)
         .env("MAKEFLAGS", format!("CARGO=true BUILT={built} DESTDIR={}", root.display()))
         .env("PYTHONUNBUFFERED", "1")
         .env_remove("RUST_LOG");
