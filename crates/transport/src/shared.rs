@@ -532,12 +532,16 @@ impl Shared {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the peer has shown that.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.has_answered.load(Ordering::Relaxed)
+    }
+
     /// When something last came from a peer that has never answered, and the memory promised to the
     /// connection.
     pub(crate) fn unanswered(&self) -> Option<(Instant, u64)> {
-        let has_answered = self.has_answered.load(Ordering::Relaxed);
         let look = |inner: &Inner| (inner.session.heard_at(), inner.lease.held());
-        (!has_answered).then(|| self.see(look))
+        (!self.has_answered()).then(|| self.see(look))
     }
 
     /// Ends the connection, whose peer has not answered anything, so that another has its place and

@@ -329,7 +329,7 @@ impl State {
             // The same hello, twice at once.
             return Err(Refused::busy("this connection is being opened"));
         }
-        tables.sessions.insert(id, session);
+        tables.open(session);
         drop(tables);
         let state = Arc::clone(self);
         tokio::spawn(async move {

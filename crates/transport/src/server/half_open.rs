@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weftline_core::Instant;
@@ -17,6 +18,7 @@ use crate::clock;
 use crate::handshake::SessionId;
 use crate::limits::{ClientId, Full, Source};
 use crate::memory::{MemoryBudget, SUBFLOW};
+use crate::shared::Shared;
 use crate::subflow::SubflowEnd;
 
 /// Networks in which connections are counted together, by the bits of an IPv6 prefix, and the part,
@@ -24,6 +26,10 @@ use crate::subflow::SubflowEnd;
 /// the first or the second; the third may be a site with many, so its part is larger. An IPv4 address
 /// is a network of its own.
 const NETWORKS: [(u8, u64); 3] = [(64, 256), (56, 128), (48, 64)];
+/// How long what was seen of all unanswered connections is gone by: short beside any
+/// [`answer_time`](crate::Limits::answer_time), and a flood of thousands a second has them looked at
+/// ten times.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// What somebody needs who comes from `source`: places, or bytes of memory.
 pub(super) struct Need<'a> {
@@ -60,12 +66,12 @@ impl<'a> Need<'a> {
     }
 
     /// What the end of one that is unanswered gives of it.
-    fn of(&self, one: &Candidate<'_>) -> u64 {
+    fn of(&self, one: &Unanswered) -> u64 {
         let counts = match self.among {
             Among::All => true,
-            Among::Source(source) => one.session.source == source,
-            Among::Client(client) => one.session.client.is_counted_as(client),
-            Among::Others(id) => one.session.keys.id != id,
+            Among::Source(source) => one.source == source,
+            Among::Client(client) => one.client.is_counted_as(client),
+            Among::Others(id) => one.id != id,
         };
         match (counts, self.is_memory) {
             (false, _) => 0,
@@ -76,20 +82,70 @@ impl<'a> Need<'a> {
 }
 
 /// A connection whose client has not answered.
-struct Candidate<'a> {
-    session: &'a Session,
-    heard_at: Instant,
-    memory: u64,
-}
-
-/// The same, as one who has a part of what is needed.
 struct Unanswered {
-    id: SessionId,
     source: Source,
     /// When something last came from it.
     heard_at: Instant,
-    /// What it has of what is needed.
-    has: u64,
+    id: SessionId,
+    client: ClientId,
+    /// What is promised to it, bytes.
+    memory: u64,
+}
+
+impl Unanswered {
+    /// Unless it was answered.
+    fn of(session: &Session) -> Option<Self> {
+        let (heard_at, memory) = session.shared.unanswered()?;
+        let (source, client) = (session.source, session.client.clone());
+        Some(Self { source, heard_at, id: session.keys.id, client, memory })
+    }
+
+    /// Networks are runs of addresses in this order, whatever their size.
+    fn order(&self) -> (Source, Instant, SessionId) {
+        (self.source, self.heard_at, self.id)
+    }
+}
+
+/// The connections that were unanswered when all were last looked at, in order, with those opened and
+/// without those closed since.
+///
+/// A flood makes for thousands of newcomers a second. To look at every connection, each behind a
+/// lock of its own, for each of these would cost several times what their handshakes do.
+#[derive(Default)]
+pub(super) struct HalfOpen {
+    looked_at: Option<Instant>,
+    all: Vec<(Unanswered, Arc<Shared>)>,
+}
+
+impl HalfOpen {
+    fn is_current(&self, now: Instant) -> bool {
+        self.looked_at.is_some_and(|at| now.since(at) < LOOK_AGAIN)
+    }
+
+    fn look<'a>(&mut self, sessions: impl Iterator<Item = &'a Session>, now: Instant) {
+        self.looked_at = Some(now);
+        self.all.clear();
+        self.all.extend(sessions.filter_map(|session| {
+            Some((Unanswered::of(session)?, Arc::clone(&session.shared)))
+        }));
+        self.all.sort_unstable_by_key(|(one, _)| one.order());
+    }
+
+    /// A connection has been opened.
+    pub(super) fn opened(&mut self, session: &Session) {
+        if !self.is_current(clock::now()) {
+            // Room is not short now. Nothing is kept of those that have gone meanwhile.
+            *self = Self::default();
+        } else if let Some(one) = Unanswered::of(session) {
+            let at = self.all.partition_point(|(other, _)| other.order() < one.order());
+            self.all.insert(at, (one, Arc::clone(&session.shared)));
+        }
+    }
+
+    /// A connection is gone.
+    pub(super) fn closed(&mut self, session: &Session) {
+        self.all.retain(|(_, shared)| !Arc::ptr_eq(shared, &session.shared));
+    }
 }
 
 impl State {
@@ -149,39 +205,36 @@ impl Tables {
         needs: &[Need<'_>],
         answer_time: Duration,
     ) -> Result<Vec<Session>, usize> {
-        let unanswered = self.sessions.values().filter_map(|session| {
-            let (heard_at, memory) = session.shared.unanswered()?;
-            Some(Candidate { session, heard_at, memory })
-        });
-        let unanswered: Vec<Candidate<'_>> = unanswered.collect();
         let now = clock::now();
+        if !self.half_open.is_current(now) {
+            self.half_open.look(self.sessions.values(), now);
+        }
+        self.half_open.all.retain(|(_, shared)| !shared.has_answered());
+        let unanswered: Vec<&Unanswered> = self.half_open.all.iter().map(|(one, _)| one).collect();
         let chosen = choose_all(&unanswered, needs, |one| now.since(one.heard_at) >= answer_time)?;
         Ok(chosen.into_iter().filter_map(|id| self.fail(id)).collect())
     }
 }
 
-/// Which of the unanswered connections make room for all that is needed. One that is ended for one
-/// need counts for the next.
+/// Which of the unanswered connections, in order, make room for all that is needed. One that is ended
+/// for one need counts for the next.
 ///
 /// # Errors
 /// Which of the needs is not met, though all are ended that may be.
 fn choose_all(
-    unanswered: &[Candidate<'_>],
+    unanswered: &[&Unanswered],
     needs: &[Need<'_>],
     is_old: impl Fn(&Unanswered) -> bool,
 ) -> Result<BTreeSet<SessionId>, usize> {
     let mut chosen = BTreeSet::new();
     for (at, need) in needs.iter().enumerate() {
-        let (mut left, mut freed) = (Vec::new(), 0);
-        for one in unanswered {
-            let (id, has) = (one.session.keys.id, need.of(one));
-            match chosen.contains(&id) {
+        let (mut left, mut freed) = (Vec::with_capacity(unanswered.len()), 0);
+        for &one in unanswered {
+            let has = need.of(one);
+            match chosen.contains(&one.id) {
                 true => freed += has,
                 false if has == 0 => {}
-                false => {
-                    let (source, heard_at) = (one.session.source, one.heard_at);
-                    left.push(Unanswered { id, source, heard_at, has });
-                }
+                false => left.push(Part { one, has }),
             }
         }
         let missing = need.missing.saturating_sub(freed);
@@ -190,32 +243,36 @@ fn choose_all(
     Ok(chosen)
 }
 
-/// Which of the unanswered connections give what is missing of a need; `None` if all that may be ended
-/// are too few.
+/// What an unanswered connection has of what is needed.
+struct Part<'a> {
+    one: &'a Unanswered,
+    has: u64,
+}
+
+/// Which of the unanswered connections, in order, give what is missing of a need; `None` if all that may
+/// be ended are too few.
 fn choose(
-    mut all: Vec<Unanswered>,
+    mut all: Vec<Part<'_>>,
     need: &Need<'_>,
     missing: u64,
     is_old: impl Fn(&Unanswered) -> bool,
 ) -> Option<Vec<SessionId>> {
-    // Networks are runs of addresses in order, whatever their size.
-    all.sort_unstable_by_key(|one| (one.source, one.heard_at));
     let (mut chosen, mut freed) = (Vec::new(), 0);
     while freed < missing {
         let old = oldest_of_most(&all, NETWORKS[0].0, &is_old, None).map(|(_, at)| at);
-        let one = all.remove(old.or_else(|| first_of_too_many(&all, need))?);
-        freed += one.has;
-        chosen.push(one.id);
+        let part = all.remove(old.or_else(|| first_of_too_many(&all, need))?);
+        freed += part.has;
+        chosen.push(part.one.id);
     }
     Some(chosen)
 }
 
 /// The oldest of a network that has more than its part, and would have more than the newcomer's.
-fn first_of_too_many(all: &[Unanswered], need: &Need<'_>) -> Option<usize> {
+fn first_of_too_many(all: &[Part<'_>], need: &Need<'_>) -> Option<usize> {
     NETWORKS.into_iter().find_map(|(bits, part)| {
         let own = need.source.network(bits);
-        let of_own = all.iter().filter(|one| one.source.network(bits) == own);
-        let of_own: u64 = of_own.map(|one| one.has).sum();
+        let of_own = all.iter().filter(|part| part.one.source.network(bits) == own);
+        let of_own: u64 = of_own.map(|part| part.has).sum();
         let (has, at) = oldest_of_most(all, bits, |_| true, Some(own))?;
         (has > (need.total / part).max(of_own + need.takes)).then_some(at)
     })
@@ -224,12 +281,12 @@ fn first_of_too_many(all: &[Unanswered], need: &Need<'_>) -> Option<usize> {
 /// What the network has that has most in connections that `counts` says, and the place of the oldest
 /// of these; networks but `not` are looked at.
 fn oldest_of_most(
-    all: &[Unanswered],
+    all: &[Part<'_>],
     bits: u8,
     counts: impl Fn(&Unanswered) -> bool,
     not: Option<Source>,
 ) -> Option<(u64, usize)> {
-    let network = |one: &Unanswered| one.source.network(bits);
+    let network = |part: &Part<'_>| part.one.source.network(bits);
     let mut begin = 0;
     let networks = all.chunk_by(|a, b| network(a) == network(b)).map(|of| {
         let places = begin..begin + of.len();
@@ -238,10 +295,10 @@ fn oldest_of_most(
     });
     let most = networks.filter(|places| Some(network(&all[places.start])) != not);
     let most = most.filter_map(|places| {
-        let counted = places.filter(|&at| counts(&all[at]));
+        let counted = places.filter(|&at| counts(all[at].one));
         let has: u64 = counted.clone().map(|at| all[at].has).sum();
-        let oldest = counted.min_by_key(|&at| all[at].heard_at)?;
-        Some((has, Reverse(all[oldest].heard_at), oldest))
+        let oldest = counted.min_by_key(|&at| all[at].one.heard_at)?;
+        Some((has, Reverse(all[oldest].one.heard_at), oldest))
     });
     most.max().map(|(has, _, oldest)| (has, oldest))
 }
@@ -258,23 +315,37 @@ mod tests {
         text.parse::<IpAddr>().unwrap().into()
     }
 
-    /// Unanswered connections of one place each, by source and when they were heard, ms.
+    /// Unanswered connections of 30 bytes each, by source and when they were heard, ms.
     fn unanswered(all: impl IntoIterator<Item = (String, u64)>) -> Vec<Unanswered> {
         let all = all.into_iter().enumerate();
-        all.map(|(number, (from, ms))| Unanswered {
-            id: SessionId((number as u128).to_be_bytes()),
+        let all = all.map(|(number, (from, ms))| Unanswered {
             source: source(&from),
             heard_at: Instant::from_millis(ms),
-            has: 1,
-        })
-        .collect()
+            id: SessionId((number as u128).to_be_bytes()),
+            client: ClientId::Anybody,
+            memory: 30,
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(Unanswered::order);
+        all
+    }
+
+    /// Who makes room for one need.
+    fn choose_for(
+        all: &[Unanswered],
+        need: Need<'_>,
+        is_old: impl Fn(&Unanswered) -> bool,
+    ) -> Option<Vec<SessionId>> {
+        let all: Vec<_> = all.iter().collect();
+        let chosen = choose_all(&all, &[need], is_old).ok()?;
+        Some(chosen.into_iter().collect())
     }
 
     /// The number of the one that makes room for somebody `from` a source, where those heard before
     /// `old_ms` are old and there are `total` places.
     fn chosen(all: Vec<Unanswered>, from: &str, old_ms: u64, total: usize) -> Option<u128> {
         let need = Need::place(source(from), total, Among::All);
-        let ids = choose(all, &need, 1, |one| one.heard_at < Instant::from_millis(old_ms))?;
+        let ids = choose_for(&all, need, |one| one.heard_at < Instant::from_millis(old_ms))?;
         assert_eq!(ids.len(), 1);
         Some(u128::from_be_bytes(ids[0].0))
     }
@@ -326,15 +397,12 @@ mod tests {
 
     #[test]
     fn as_many_as_are_needed_or_none() {
-        let (source, total, among) = (source("192.0.2.9"), 1000, Among::All);
-        let need = Need { source, among, is_memory: true, takes: 90, missing: 0, total };
-        let all = || {
-            let mut all = unanswered((0..5).map(|n| ("192.0.2.1".to_owned(), n)));
-            all.iter_mut().for_each(|one| one.has = 30);
-            all
+        let all = unanswered((0..5).map(|n| ("192.0.2.1".to_owned(), n)));
+        let chosen = |missing, is_old: bool| {
+            let (source, total, among) = (source("192.0.2.9"), 1000, Among::All);
+            let need = Need { source, among, is_memory: true, takes: 90, missing, total };
+            choose_for(&all, need, |_| is_old).map(|ids| ids.len())
         };
-        let chosen =
-            |missing, is_old: bool| choose(all(), &need, missing, |_| is_old).map(|ids| ids.len());
         assert_eq!(chosen(0, true), Some(0));
         assert_eq!(chosen(61, true), Some(3));
         assert_eq!(chosen(151, true), None);

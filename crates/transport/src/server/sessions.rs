@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weftline_core::PathId;
 use weftline_core::ranges::RangeSet;
 
+use super::half_open::HalfOpen;
 use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, SessionPlace, Source};
 use crate::shared::{End, Shared};
@@ -26,12 +27,25 @@ pub(super) struct Tables {
     failed: VecDeque<SessionId>,
     /// Whoever has one of these is let in; whoever comes, if there are none.
     pub(super) tokens: Arc<[Token]>,
+    /// Those that would make room.
+    pub(super) half_open: HalfOpen,
 }
 
 impl Tables {
     pub(super) fn new(tokens: Vec<Token>) -> Self {
         let (sessions, failed) = (BTreeMap::new(), VecDeque::new());
-        Self { sessions, failed, tokens: tokens.into() }
+        Self { sessions, failed, tokens: tokens.into(), half_open: HalfOpen::default() }
+    }
+
+    pub(super) fn open(&mut self, session: Session) {
+        self.half_open.opened(&session);
+        self.sessions.insert(session.keys.id, session);
+    }
+
+    fn remove(&mut self, id: SessionId) -> Option<Session> {
+        let session = self.sessions.remove(&id)?;
+        self.half_open.closed(&session);
+        Some(session)
     }
 
     /// A connection is over, if it is still here: it is closed once, and one that has its number since
@@ -44,7 +58,7 @@ impl Tables {
         if matches!(shared.end(), Some(End::Failed(_))) {
             self.note_failed(id);
         }
-        self.sessions.remove(&id)
+        self.remove(id)
     }
 
     fn note_failed(&mut self, id: SessionId) {
@@ -59,7 +73,7 @@ impl Tables {
 
     /// Takes out a connection that is to fail.
     pub(super) fn fail(&mut self, id: SessionId) -> Option<Session> {
-        let session = self.sessions.remove(&id)?;
+        let session = self.remove(id)?;
         self.note_failed(id);
         Some(session)
     }
