@@ -84,9 +84,11 @@ impl Outcome {
 pub fn check_scenario(scenario: &Scenario) -> Result<(), LabError> {
     let shares = scenario.paths.iter().find(|path| path.shares.is_some());
     let own = scenario.paths.iter().find(|path| path.congestion.is_some());
-    let what = match (shares, own) {
-        (Some(path), _) => format!("path '{}' shares another path's links", path.name),
-        (_, Some(path)) => format!("path '{}' has a congestion control of its own", path.name),
+    let unplugged = scenario.paths.iter().find(|path| !path.unplugged.is_empty());
+    let what = match (shares, own, unplugged) {
+        (Some(path), ..) => format!("path '{}' shares another path's links", path.name),
+        (_, Some(path), _) => format!("path '{}' has a congestion control of its own", path.name),
+        (.., Some(path)) => format!("path '{}' is unplugged at times", path.name),
         _ => match not_of_the_lab(scenario) {
             Some(what) => what.to_owned(),
             None => return Ok(()),

@@ -60,6 +60,7 @@ mod table;
 mod tests;
 mod topology;
 mod trace_file;
+mod unplugged;
 mod video;
 mod vr;
 mod workload;
@@ -88,6 +89,7 @@ pub use sweep::{Case, Sweep};
 pub use table::render_table;
 pub use topology::{CotagSpec, GatewayAps, WideLink};
 pub use trace_file::TraceFormat;
+pub use unplugged::Unplugged;
 pub use video::VideoSpec;
 pub use vr::{
     VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_SESSIONS, VR_STEPS, VrGain, VrMoment, VrPlan, VrRecord,

@@ -9,7 +9,7 @@ use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 
 use crate::document::{Table, Value};
 use crate::rate::{Load, RateSpec};
-use crate::{Congestion, ScenarioError};
+use crate::{Congestion, ScenarioError, Unplugged};
 
 /// The least a queue sized by the bandwidth-delay product holds: two full packets.
 const MIN_BDP_QUEUE: ByteCount = ByteCount::new(2 * 1500);
@@ -37,6 +37,8 @@ pub struct PathSpec {
     /// The congestion control of every connection over it, in place of the run's. It is one that
     /// looks at no other subflow.
     pub congestion: Option<Congestion>,
+    /// When its interface is not there, in order and apart; simulator only.
+    pub unplugged: Vec<Unplugged>,
     /// The path whose links this one's packets go through as well, so that both share a
     /// bottleneck; all other fields but the name and the control are then that path's. Such a path comes earlier
     /// and shares nothing itself.
@@ -166,6 +168,7 @@ impl PathSpec {
             queue: read_queue(&mut table)?,
             loss: read_loss(&mut table)?.unwrap_or_else(|| usual_loss.clone()),
             congestion: read_congestion(&mut table)?,
+            unplugged: Unplugged::read(&mut table)?,
             up: match table.take("up") {
                 Some(up) => UpSpec::read(up.table()?, delay, load)?,
                 None => UpSpec::like(delay),
@@ -363,6 +366,10 @@ impl fmt::Display for PathSpec {
         writeln!(f, "jitter = \"{}\"", duration(self.jitter))?;
         writeln!(f, "queue = \"{}\"", self.queue)?;
         writeln!(f, "loss = {}", LossToml(&self.loss))?;
+        if !self.unplugged.is_empty() {
+            let times: Vec<String> = self.unplugged.iter().map(ToString::to_string).collect();
+            writeln!(f, "unplugged = [{}]", times.join(", "))?;
+        }
         let up = &self.up;
         write!(f, "up = {{ ")?;
         if let Some(rate) = &up.rate {

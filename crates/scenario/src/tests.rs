@@ -39,6 +39,7 @@ delay = "20ms"
 jitter = "5ms"
 queue = "200packets"
 loss = [{ at = "0s", rate = 0 }, { at = "31s", rate = 0.01 }]
+unplugged = [{ at = "10s", for = "3s" }, { at = "13s", for = "0s" }]
 up = { rate = "3Mbps", delay = "1ms", jitter = "2ms", queue = "512KiB", loss = 0.25 }
 
 [[path]]
@@ -340,6 +341,12 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
         path(&format!("{rate}loss = [{{ at = \"1s\" }}]")),
         path(&format!("{rate}loss = {{ good_to_bad = 1 }}")),
         path(&format!("{rate}loss = {{ nth = [0] }}")),
+        path(&format!("{rate}unplugged = \"3s\"")),
+        path(&format!("{rate}unplugged = [{{ at = \"3s\" }}]")),
+        path(&format!("{rate}unplugged = [{{ at = \"3s\", to = \"4s\", for = \"1s\" }}]")),
+        path(&format!(
+            "{rate}unplugged = [{{ at = \"3s\", for = \"2s\" }},\n{{ at = \"4s\", for = \"1s\" }}]"
+        )),
         trace(""),
         trace("generator = \"fade\""),
         trace("generator = \"blockage\", los = \"1Gbps\""),

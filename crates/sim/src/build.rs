@@ -23,7 +23,7 @@ pub(crate) const fn mss(plan: &Plan) -> u64 {
 /// The network of a plan, without its endpoints. Wires 2 k and 2 k + 1 are path k's, down and up;
 /// then come those of the back end, and those between the gateway and each access point.
 pub(crate) fn network(plan: &Plan) -> Net {
-    let mut net = Net::default();
+    let mut net = Net::with_paths(plan.paths.len());
     let paths = u32::try_from(plan.paths.len()).expect("a run has few paths");
     let before = plan.backend.is_some() || plan.gateway.is_some();
     let (backend_up, first_gateway) = (2 * paths + 1, 2 * paths + 2);
@@ -111,7 +111,7 @@ pub(crate) fn opener(plan: &Plan, index: u32, k: usize) -> Opener {
 pub(crate) struct Opener {
     flow: u32,
     /// The path whose links they use.
-    path: u32,
+    pub(crate) path: u32,
     /// The wires on which the client's and the server's segments go out.
     wires: [u32; 2],
     mss: u64,

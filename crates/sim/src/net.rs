@@ -38,6 +38,14 @@ pub(crate) struct Place {
     pub(crate) wire: u32,
 }
 
+/// A client's interface on a path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interface {
+    is_out: bool,
+    /// Since when it has its present address.
+    addressed_ns: u64,
+}
+
 /// Where what comes off a wire goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
@@ -76,6 +84,10 @@ pub(crate) struct Net {
     pub(crate) spreading: Spreading,
     endpoints: Vec<Endpoint>,
     places: Vec<Place>,
+    /// When each endpoint was made.
+    made_ns: Vec<u64>,
+    /// By path.
+    interfaces: Vec<Interface>,
     /// The time of each endpoint's pending timer event.
     armed: Vec<Option<u64>>,
     /// By endpoint.
@@ -90,6 +102,11 @@ pub(crate) struct Net {
 }
 
 impl Net {
+    /// A network of so many paths, of which nothing is there yet.
+    pub(crate) fn with_paths(paths: usize) -> Self {
+        Self { interfaces: vec![Interface::default(); paths], ..Self::default() }
+    }
+
     /// Adds a flow, whose controls look at each other if `coupled`. Flows are numbered from 0.
     pub(crate) fn add_flow(&mut self, coupled: bool) {
         self.coupled.push(Vec::new());
@@ -108,6 +125,7 @@ impl Net {
         let Place { flow, server, .. } = place;
         self.endpoints.push(endpoint);
         self.places.push(place);
+        self.made_ns.push(self.now_ns());
         self.armed.push(None);
         self.together.push(Together::default());
         self.lost.push(BTreeMap::new());
@@ -143,11 +161,35 @@ impl Net {
     pub(crate) fn arrive(&mut self, wire: u32) -> Option<Segment> {
         let segment = self.wires[wire as usize].arrive(&mut self.queue);
         match self.next[wire as usize] {
+            Next::Deliver if self.is_cut_off(segment.to) => {}
             Next::Deliver => return Some(segment),
             Next::Wire(next) => drop(self.wires[next as usize].send(segment, &mut self.queue)),
             Next::Gateway => self.pass_gateway(segment),
         }
         None
+    }
+
+    /// Unplugs the client's interface on a path, or plugs it in with a new address. Returns whether it
+    /// is there now.
+    pub(crate) fn plug(&mut self, path: u32) -> bool {
+        let now_ns = self.now_ns();
+        let interface = &mut self.interfaces[path as usize];
+        interface.is_out = !interface.is_out;
+        interface.addressed_ns = now_ns;
+        !interface.is_out
+    }
+
+    /// Whether the client has no interface on a path.
+    pub(crate) fn is_unplugged(&self, path: u32) -> bool {
+        self.interfaces[path as usize].is_out
+    }
+
+    /// Whether an endpoint is a client's whose address its interface has not any more.
+    fn is_cut_off(&self, index: u32) -> bool {
+        let place = self.places[index as usize];
+        let interface = self.interfaces[place.path as usize];
+        let is_old = self.made_ns[index as usize] < interface.addressed_ns;
+        !place.server && (interface.is_out || is_old)
     }
 
     fn pass_gateway(&mut self, segment: Segment) {
@@ -240,7 +282,11 @@ impl Net {
     pub(crate) fn transmit(&mut self, index: u32) {
         let now_ns = self.now_ns();
         let wire = self.places[index as usize].wire as usize;
+        let is_cut_off = self.is_cut_off(index);
         while let Some(segment) = self.endpoints[index as usize].poll_transmit(now_ns) {
+            if is_cut_off {
+                continue;
+            }
             if let Some(lost) = self.wires[wire].send(segment, &mut self.queue)
                 && lost.len > 0
             {

@@ -26,6 +26,9 @@ pub struct PathPlan {
     pub shares: Option<usize>,
     /// The congestion control of every connection over it, in place of its flow's.
     pub congestion: Option<&'static weftline_congestion::Entry>,
+    /// When the client's interface is not there, from one time of the workload to another, in order.
+    /// At the end of each it has a new address.
+    pub unplugged: Vec<[Duration; 2]>,
 }
 
 /// What a run is.
@@ -189,7 +192,8 @@ impl Plan {
             let [down, up] = scenario.links(path, seed);
             let shares = path.shares.as_deref().and_then(place);
             let congestion = path.congestion.map(control);
-            PathPlan { name: path.name.clone(), down, up, shares, congestion }
+            let unplugged = path.unplugged.iter().map(|one| [one.at, one.until()]).collect();
+            PathPlan { name: path.name.clone(), down, up, shares, congestion, unplugged }
         });
         Ok(Self {
             paths: paths.collect(),
@@ -234,6 +238,13 @@ fn gateway_plan(scenario: &Scenario, flows: &[Flow]) -> Result<Option<GatewayPla
         Some(Scheme::Cotag { dense }) => Spread::Coded { cotag: aps.cotag.clone(), dense: *dense },
         _ => Spread::None,
     };
+    if let Some(path) = scenario.paths.iter().find(|path| !path.unplugged.is_empty()) {
+        return Err(SimError::WrongUse(format!(
+            "scenario '{}': path '{}' is unplugged at times, which is not simulated behind a \
+             gateway; leave out 'unplugged' or the gateway",
+            scenario.name, path.name
+        )));
+    }
     let place = |name: &String| scenario.paths.iter().position(|path| path.name == *name);
     let uplink = aps.cotag.uplink.as_ref().and_then(place).unwrap_or(0);
     Ok(Some(GatewayPlan { link: aps.link.config(), spread, uplink }))

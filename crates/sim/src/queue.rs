@@ -17,6 +17,8 @@ pub(crate) enum Event {
     Start(u32),
     /// A flow's source stops.
     Stop(u32),
+    /// The interface of this path's client is unplugged, or plugged in again.
+    Plug(u32),
     /// The time series take a sample.
     Sample,
     /// The packet at the head of this coded hop arrives.
@@ -40,6 +42,7 @@ impl Event {
             Self::Hop(index) => (7, index),
             Self::Room(index) => (8, index),
             Self::Node(index) => (9, index),
+            Self::Plug(index) => (10, index),
         };
         kind << 32 | index as u64
     }

@@ -130,6 +130,11 @@ impl World {
         if let Spreading::Coded(network) = &mut self.net.spreading {
             network.start(now);
         }
+        for (index, path) in (0..).zip(&self.plan.paths) {
+            for at in path.unplugged.iter().flatten() {
+                self.net.queue.push(now + nanos(*at), Event::Plug(index));
+            }
+        }
         let epoch = Instant::from_nanos(now);
         for flow in &mut self.flows {
             if let Some(stop) = flow.plan.stop {
@@ -175,6 +180,12 @@ impl World {
                 self.flows[index as usize].begin(epoch, &self.plan, &mut self.net);
             }
             Event::Stop(index) => self.flows[index as usize].stop(&self.net),
+            Event::Plug(path) => {
+                let is_in = self.net.plug(path);
+                for flow in &mut self.flows {
+                    flow.replug(path, is_in, &mut self.net);
+                }
+            }
             Event::Sample => self.sample(),
             Event::Hop(_) | Event::Room(_) | Event::Node(_) => self.step_coded(event),
         }

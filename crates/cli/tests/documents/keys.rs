@@ -11,13 +11,14 @@ const UNKNOWN: &str = "no-such-key = 1";
 
 /// Whose keys these are, as the reference calls it, and a document in which `?` is a place for another
 /// key. What begins with `scheme` is a sweep.
-const TABLES: [(&str, &str); 22] = [
+const TABLES: [(&str, &str); 23] = [
     ("the scenario", "?\n{top}\n[[path]]\n{path}"),
     ("`[[path]]`", "{top}\n[[path]]\n{path}\n?"),
     ("`up`", "{top}\n[[path]]\n{path}\nup = { ? }"),
     ("`loss`: Gilbert–Elliott", "{top}\n[[path]]\n{path}\nloss = { {gilbert}, ? }"),
     ("`loss`: these packets", "{top}\n[[path]]\n{path}\nloss = { nth = [3], ? }"),
     ("`loss`: a schedule", "{top}\n[[path]]\n{path}\nloss = [{ at = \"0s\", rate = 0, ? }]"),
+    ("`unplugged`", "{top}\n[[path]]\n{path}\nunplugged = [{ at = \"0s\", for = \"0s\", ? }]"),
     (
         "`trace`: a file",
         "{top}\n[[path]]\nname = \"x\"\ntrace = { file = \"x\", format = \"csv\", ? }",

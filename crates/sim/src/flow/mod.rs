@@ -222,6 +222,17 @@ impl Flow {
         self.arm(net);
     }
 
+    /// The client's interface on a path, by its number in the run's plan, has gone or is there again.
+    pub(crate) fn replug(&mut self, path: u32, is_in: bool, net: &mut Net) {
+        if self.stage == Stage::Waiting {
+            return;
+        }
+        if let Carrier::Multi(multi) = &mut self.carrier {
+            multi.replug(path, is_in, net);
+            self.pump(net);
+        }
+    }
+
     /// A segment with an option has come to the server's end of a subflow.
     pub(crate) fn take_option(&mut self, subflow: u32, option: u32, net: &Net) {
         if let Carrier::Multi(multi) = &mut self.carrier {

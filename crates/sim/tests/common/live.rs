@@ -172,6 +172,7 @@ impl Case {
             up: link(trace, LossModel::None),
             shares: None,
             congestion: None,
+            unplugged: Vec::new(),
         }
     }
 }

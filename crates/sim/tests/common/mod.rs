@@ -78,6 +78,7 @@ impl Case {
                 up: link(Bitrate::mbps(1_000), LossModel::None),
                 shares: None,
                 congestion: None,
+                unplugged: Vec::new(),
             }],
             flows: (0..self.flows).map(flow).collect(),
             duration: Duration::from_secs(self.duration_s),

@@ -108,6 +108,12 @@ impl Multi {
         }
     }
 
+    /// Whether every path carries data that can.
+    fn has_all(&self, net: &Net) -> bool {
+        let mut paths = self.paths.openers.iter().enumerate();
+        paths.all(|(k, opener)| self.is_path_up(k) || net.is_unplugged(opener.path))
+    }
+
     fn find_attempt(&self, attempt: AttemptId) -> Option<usize> {
         self.subflows.iter().position(|subflow| subflow.attempt == Some(attempt))
     }
@@ -116,8 +122,34 @@ impl Multi {
         self.subflows.iter().position(|subflow| subflow.id == Some(id))
     }
 
+    /// The client's interface on the links of a path has gone, or is there again with a new address.
+    pub(in crate::flow) fn replug(&mut self, links: u32, is_in: bool, net: &mut Net) {
+        let is_on = |one: &Subflow, paths: &Paths| paths.openers[one.k].path == links;
+        if is_in && !self.paths.redials {
+            self.paths.manager.set_wanted(true, now(net));
+        }
+        if !is_in {
+            // A kernel also tells its peer which address is gone (RFC 8684, 3.4.2), if it can.
+            let others = || self.subflows.iter().filter(|one| !is_on(one, &self.paths));
+            let is_told = !self.paths.redials && others().any(|one| one.up == [true; 2]);
+            for index in 0..self.subflows.len() {
+                if is_on(&self.subflows[index], &self.paths) {
+                    self.end(index, CLIENT, net);
+                    if is_told {
+                        self.end(index, SERVER, net);
+                    }
+                }
+            }
+        }
+        self.paths.manager.handle_links_changed();
+        self.expire_paths(net);
+    }
+
     fn dial(&mut self, attempt: AttemptId, path: PathId, net: &mut Net) {
         let Some(k) = self.paths.ids.iter().position(|&id| id == path) else { return };
+        if net.is_unplugged(self.paths.openers[k].path) {
+            return self.paths.manager.handle_failed(attempt, Failure::Temporary, now(net));
+        }
         let index = u32::try_from(self.subflows.len()).expect("a run has few connections");
         let ends = self.paths.openers[k].open(net, index);
         self.subflows.push(Subflow::new(attempt, path, k, ends));
@@ -195,7 +227,7 @@ impl Multi {
             && let Some(attempt) = self.subflows[index].attempt.take()
         {
             self.paths.manager.handle_up(attempt, now(net));
-            if !self.paths.redials && self.is_up(self.paths.ids.len()) {
+            if !self.paths.redials && self.has_all(net) {
                 self.paths.manager.set_wanted(false, now(net));
             }
             self.act(net);
