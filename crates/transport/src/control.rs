@@ -78,8 +78,8 @@ impl Control {
     }
 
     /// Ends the connection at once. The peer's calls fail with `code` and `reason`
-    /// ([`Error::Reset`]); at most 256 bytes of the reason are carried. Codes up to 15 are
-    /// weftline's own.
+    /// ([`Error::Reset`]); at most 256 bytes of the reason are carried, and of codes
+    /// 2^62 − 1 is the largest. Codes up to 15 are weftline's own.
     pub fn abort(&self, code: u64, reason: &str) {
         self.shared.abort(code, reason);
     }

@@ -537,6 +537,11 @@ impl Shared {
         self.has_answered.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the peer's stream that have come, in order.
+    pub(crate) fn received(&self) -> u64 {
+        self.see(|inner| inner.session.received())
+    }
+
     /// When something last came from a peer that has never answered, and the memory promised to the
     /// connection.
     pub(crate) fn unanswered(&self) -> Option<(Instant, u64)> {

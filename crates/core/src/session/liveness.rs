@@ -81,7 +81,7 @@ impl Session {
     /// Whether the peer has ever shown that it hears us: it has answered a ping, acknowledged data, or
     /// sent more than it may before it knows what credit it has.
     pub const fn has_answered(&self) -> bool {
-        let has_credit = self.received() > INITIAL_CREDIT;
+        let has_credit = self.recv.payload() > INITIAL_CREDIT;
         self.liveness.has_answered || has_credit || self.send.acknowledged() > 0
     }
 

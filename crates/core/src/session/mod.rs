@@ -25,6 +25,7 @@ mod messages;
 mod outgoing;
 mod policies;
 mod policy;
+mod records;
 mod recv;
 mod send;
 mod stats;
@@ -308,7 +309,7 @@ impl Session {
         self.after(now);
     }
 
-    /// Ends the connection at once; the peer gets `code` and `reason`.
+    /// Ends the connection at once; the peer gets `code`, 2^62 − 1 at most, and `reason`.
     pub fn reset(&mut self, code: u64, reason: &str, now: Instant) {
         if self.reset.is_some() {
             return;

@@ -81,7 +81,7 @@ impl SendHalf {
             self.policies.waiting_since = None;
             return Vec::new();
         }
-        let waits = self.has_waiting(now);
+        let waits = self.has_data_to_send();
         let since = self.policies.waiting_since.take_if(|_| waits);
         self.policies.waiting_since = waits.then(|| since.unwrap_or(now));
         let is_up = |role| self.subflows.iter().any(|s| s.role() == role && !s.is_silent());
@@ -101,12 +101,6 @@ impl SendHalf {
             }
         }
         changed
-    }
-
-    /// Whether something may be sent that no subflow has taken.
-    fn has_waiting(&self, now: Instant) -> bool {
-        let view = self.view(now);
-        view.unassigned.first_in(&(view.una..view.limit)).is_some()
     }
 
     /// When metered paths begin to help.

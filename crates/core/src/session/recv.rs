@@ -26,6 +26,11 @@ const ACK_BYTES: u64 = 256 << 10;
 /// right-sizing), each time for half a window that the application has taken or that has come out
 /// of order.
 const WINDOW_GROWTH: u64 = 2;
+/// Ranges that a subflow has not told of.
+const MAX_UNTOLD: usize = 1024;
+/// Separate pieces above the in-order point: so many, and one for so many bytes of theirs.
+const LEAST_PIECES: usize = 4096;
+const PIECE: u64 = 16;
 /// An application with more than this part of the window to read does not read at once.
 const UNREAD_SHARE: u64 = 8;
 
@@ -50,6 +55,8 @@ pub(super) struct RecvHalf {
     advertised: u64,
     final_offset: Option<u64>,
     subflows: BTreeMap<SubflowId, Received>,
+    /// Payload bytes that have come, those that came twice as well.
+    payload: u64,
     unacked: u64,
     last_ack: Instant,
     ack_at: Option<Instant>,
@@ -86,6 +93,7 @@ impl RecvHalf {
             advertised: INITIAL_CREDIT,
             final_offset: None,
             subflows: BTreeMap::new(),
+            payload: 0,
             unacked: 0,
             last_ack: Instant::ZERO,
             ack_at: None,
@@ -94,11 +102,18 @@ impl RecvHalf {
     }
 
     pub(super) fn subflow_up(&mut self, id: SubflowId) {
-        self.subflows.insert(id, Received { bytes: 0, untold: self.stream.above().clone() });
+        let mut subflow = Received::default();
+        self.stream.above().iter().take(MAX_UNTOLD).for_each(|range| subflow.note(range));
+        self.subflows.insert(id, subflow);
     }
 
     pub(super) fn subflow_down(&mut self, id: SubflowId) {
         self.subflows.remove(&id);
+    }
+
+    /// Payload bytes that have come on any subflow, those that came twice as well.
+    pub(super) const fn payload(&self) -> u64 {
+        self.payload
     }
 
     /// Payload bytes received on a live subflow.
@@ -106,13 +121,13 @@ impl RecvHalf {
         self.subflows.get(&id).map_or(0, |subflow| subflow.bytes)
     }
 
-    /// Takes a data record. Returns whether the in-order point moved.
+    /// Takes a data record.
     pub(super) fn handle_data(
         &mut self,
         id: SubflowId,
         data: &Data,
         now: Instant,
-    ) -> Result<bool, SessionError> {
+    ) -> Result<(), SessionError> {
         let len = data.payload.len() as u64;
         let end = data.offset + len;
         if end > self.advertised {
@@ -121,10 +136,10 @@ impl RecvHalf {
         if self.final_offset.is_some_and(|last| end > last) {
             return Err(SessionError::BeyondEnd(end));
         }
+        self.payload += len;
         if let Some(subflow) = self.subflows.get_mut(&id) {
             subflow.bytes += len;
         }
-        let before = self.stream.in_order();
         let had_holes = !self.stream.above().is_empty();
         match &mut self.inbox {
             None => {
@@ -132,9 +147,7 @@ impl RecvHalf {
             }
             Some(inbox) => inbox.handle_data(&mut self.stream, data)?,
         }
-        if self.stream.above().len() > MAX_PIECES {
-            return Err(SessionError::TooFragmented(MAX_PIECES));
-        }
+        self.check_pieces()?;
         self.note_untold(data.offset..end);
         self.grant(now);
         self.unacked += len;
@@ -142,7 +155,18 @@ impl RecvHalf {
         if had_holes && self.stream.above().is_empty() {
             self.schedule_ack_in(FILLED_INTERVAL, now);
         }
-        Ok(self.stream.in_order() > before)
+        Ok(())
+    }
+
+    /// Refuses more holes than their bytes are worth: each costs memory, here and for each subflow.
+    fn check_pieces(&self) -> Result<(), SessionError> {
+        let above = self.stream.above();
+        let worth = usize::try_from(above.bytes() / PIECE).unwrap_or(usize::MAX);
+        let most = worth.saturating_add(LEAST_PIECES).min(MAX_PIECES);
+        match above.len() > most {
+            true => Err(SessionError::TooFragmented(most)),
+            false => Ok(()),
+        }
     }
 
     /// The range has been received: each subflow has to tell of what of it is above the in-order
@@ -151,7 +175,7 @@ impl RecvHalf {
         let in_order = self.stream.in_order();
         let above = range.start.max(in_order)..range.end.max(in_order);
         for subflow in self.subflows.values_mut() {
-            subflow.untold.insert(above.clone());
+            subflow.note(above.clone());
             subflow.untold.remove_below(in_order);
         }
     }
@@ -269,9 +293,7 @@ impl RecvHalf {
         self.check_end(&cancel.message)?;
         let inbox = self.inbox.as_mut().ok_or(SessionError::NoMessages)?;
         let fate = inbox.handle_cancel(&mut self.stream, cancel)?;
-        if self.stream.above().len() > MAX_PIECES {
-            return Err(SessionError::TooFragmented(MAX_PIECES));
-        }
+        self.check_pieces()?;
         if fate.is_some_and(|fate| !fate.delivered) {
             self.note_untold(cancel.message.offset..cancel.message.end());
         }
@@ -374,6 +396,15 @@ impl RecvHalf {
 }
 
 impl Received {
+    /// A range has been received. With too many untold, one that would stand alone stays so until it is
+    /// in order: the peer may send it again for nothing.
+    fn note(&mut self, range: Range<u64>) {
+        self.untold.insert(range.clone());
+        if self.untold.len() > MAX_UNTOLD {
+            self.untold.remove(range);
+        }
+    }
+
     /// The lowest ranges that have not been told, as many as an acknowledgement holds. The others
     /// are told by the next ones.
     fn take_untold(&mut self, in_order: u64) -> Vec<Range<u64>> {

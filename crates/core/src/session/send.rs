@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use super::credit::Credit;
 use super::messages::outbox::Outbox;
 use super::policies::Policies;
+use super::records::Records;
 use super::{Misuse, SchedulerFault, SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
@@ -39,6 +40,8 @@ pub(super) struct SendHalf {
     /// Everything below has been received by the peer.
     una: u64,
     acked: RangeSet,
+    /// How many pieces that can be.
+    records: Records,
     /// Written and on no live subflow.
     unassigned: RangeSet,
     /// Written and never given to any subflow: what the peer cannot have.
@@ -101,6 +104,7 @@ impl SendHalf {
             buffer: SendBuffer::new(),
             una: 0,
             acked: RangeSet::new(),
+            records: Records::default(),
             unassigned: RangeSet::new(),
             fresh: RangeSet::new(),
             credit: Credit::new(),
@@ -194,6 +198,7 @@ impl SendHalf {
     pub(super) fn give_up(&mut self, range: Range<u64>) {
         self.unassigned.remove(range.clone());
         self.fresh.remove(range.clone());
+        self.records.add(range.end);
         self.acked.insert(range.start.max(self.una)..range.end.max(self.una));
     }
 
@@ -333,8 +338,8 @@ impl SendHalf {
 
     // ---- the peer's side ----
 
-    /// Takes an acknowledgement. Returns whether the in-order point moved.
-    pub(super) fn handle_ack(&mut self, ack: &Ack, now: Instant) -> Result<bool, SessionError> {
+    /// Takes an acknowledgement.
+    pub(super) fn handle_ack(&mut self, ack: &Ack, now: Instant) -> Result<(), SessionError> {
         let received = ack.ranges.last().map_or(ack.in_order, |range| range.end);
         if received > self.buffer.end() {
             return Err(SessionError::AckOfUnsent(received));
@@ -355,16 +360,17 @@ impl SendHalf {
                 self.acked.insert(new);
             }
         }
-        if self.acked.len() > MAX_PIECES {
-            return Err(SessionError::AckTooFragmented(MAX_PIECES));
+        let most = self.records.most_pieces().min(MAX_PIECES);
+        if self.acked.len() > most {
+            return Err(SessionError::AckTooFragmented(most));
         }
-        let moved = ack.in_order > self.una;
-        if moved {
+        if ack.in_order > self.una {
             if let Some(outbox) = &mut self.outbox {
                 outbox.note_acked(self.una..ack.in_order);
             }
             self.una = ack.in_order;
             self.acked.remove_below(self.una);
+            self.records.acknowledge(self.una);
             self.unassigned.remove_below(self.una);
             self.buffer.release(self.una);
             for subflow in &mut self.subflows {
@@ -379,7 +385,7 @@ impl SendHalf {
             self.end = End::Acknowledged;
         }
         self.update_wish(now);
-        Ok(moved)
+        Ok(())
     }
 
     fn take_echoes(&mut self, ack: &Ack, now: Instant) -> Result<(), SessionError> {
@@ -533,6 +539,7 @@ impl SendHalf {
         self.buffer.slice(&range, out);
         self.unassigned.remove(range.clone());
         self.fresh.remove(range.clone());
+        self.records.add(end);
         self.subflows[index].assign(range, kind, now);
         self.spend(index, bytes, now);
         (bytes, kind)

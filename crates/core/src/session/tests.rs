@@ -131,7 +131,8 @@ fn a_stream_of_single_bytes_is_refused_before_it_fills_memory() {
             break;
         }
     }
-    assert!(matches!(result, Err(SessionError::TooFragmented(_))), "{result:?}");
+    // 4,096, and one for each 16 of their bytes.
+    assert_eq!(result, Err(SessionError::TooFragmented(4369)));
     assert!(session.stats().receive_memory <= ByteCount::mib(5));
 }
 
@@ -333,6 +334,34 @@ fn acknowledgements_in_tiny_pieces_are_refused_before_they_fill_memory() {
         }
     }
     assert!(matches!(result, Err(SessionError::AckTooFragmented(_))), "{result:?}");
+}
+
+#[test]
+fn there_are_no_more_pieces_than_records() {
+    let mut session = session();
+    session.write(&[7; 100_000], Instant::ZERO).unwrap();
+    let sent = sent(&mut session, Instant::ZERO);
+    let records = sent.iter().filter(|record| matches!(record, Record::Data(_))).count();
+    assert!((2..100).contains(&records), "{records}");
+    let ack = |pieces: usize| {
+        let ranges = (0..pieces as u64).map(|n| 2 * n + 1..2 * n + 2).collect();
+        Record::Ack(Ack { credit: 1 << 20, ranges, ..Ack::default() })
+    };
+    give(&mut session, &ack(records)).unwrap();
+    let most = SessionError::AckTooFragmented(records);
+    assert_eq!(give(&mut session, &ack(records + 1)), Err(most));
+}
+
+#[test]
+fn any_code_may_end_a_connection() {
+    let mut session = session();
+    session.reset(u64::MAX, "enough", Instant::ZERO);
+    let sent = sent(&mut session, Instant::ZERO);
+    let told = sent.iter().any(|record| match record {
+        Record::Reset(refusal) => refusal.code == VARINT_MAX,
+        _ => false,
+    });
+    assert!(told, "{sent:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::join_address;
 use super::policy::PolicyNote;
-use super::varint::{self, Reader};
+use super::varint::{self, Reader, VARINT_MAX};
 use super::{VERSION, WireError};
 use crate::PathId;
 use crate::scheduler::{RulesOff, SchedulerConfig};
@@ -195,7 +195,7 @@ impl Hello {
         varint::put_bytes(out, self.path_name.as_bytes());
         varint::put_bytes(out, self.scheduler.as_bytes());
         varint::put_bytes(out, self.congestion.as_bytes());
-        varint::put(out, self.window.min(varint::VARINT_MAX));
+        varint::put(out, self.window.min(VARINT_MAX));
         varint::put(out, self.forward_pin);
         varint::put_bytes(out, &self.token);
         self.policy.put(out);
@@ -297,7 +297,8 @@ impl Join {
 
 impl Refusal {
     pub(super) fn put(&self, out: &mut impl BufMut) {
-        varint::put(out, self.code);
+        // An application's code may be any.
+        varint::put(out, self.code.min(VARINT_MAX));
         varint::put_bytes(out, truncated(&self.reason).as_bytes());
     }
 

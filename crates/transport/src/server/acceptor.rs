@@ -113,7 +113,8 @@ struct Joining {
 
 impl Drop for Joining {
     fn drop(&mut self) {
-        if let Some(session) = self.state.tables().sessions.get_mut(&self.keys.id) {
+        let mut tables = self.state.tables();
+        if let Some(session) = tables.session_of(&self.keys.id, &self.shared) {
             session.joining -= 1;
         }
     }
@@ -424,7 +425,7 @@ impl State {
         let parts = channel.into_parts(reply);
         let running = subflow::start(shared, subflow, path, &name, parts, None);
         let mut tables = self.tables();
-        let Some(session) = tables.sessions.get_mut(id) else { return };
+        let Some(session) = tables.session_of(id, shared) else { return };
         if let Some(old) = session.paths.insert(path, running).flatten() {
             old.replace();
         }

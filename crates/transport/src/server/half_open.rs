@@ -96,6 +96,9 @@ impl Unanswered {
     /// Unless it was answered.
     fn of(session: &Session) -> Option<Self> {
         let (heard_at, memory) = session.shared.unanswered()?;
+        // Its first subflow comes to it right after it has been opened.
+        let is_new = session.paths.is_empty();
+        let memory = memory + if is_new { SUBFLOW } else { 0 };
         let (source, client) = (session.source, session.client.clone());
         Some(Self { source, heard_at, id: session.keys.id, client, memory })
     }
@@ -125,9 +128,11 @@ impl HalfOpen {
     fn look<'a>(&mut self, sessions: impl Iterator<Item = &'a Session>, now: Instant) {
         self.looked_at = Some(now);
         self.all.clear();
-        self.all.extend(sessions.filter_map(|session| {
-            Some((Unanswered::of(session)?, Arc::clone(&session.shared)))
-        }));
+        self.all.extend(
+            sessions.filter_map(|session| {
+                Some((Unanswered::of(session)?, Arc::clone(&session.shared)))
+            }),
+        );
         self.all.sort_unstable_by_key(|(one, _)| one.order());
     }
 
@@ -140,6 +145,20 @@ impl HalfOpen {
             let at = self.all.partition_point(|(other, _)| other.order() < one.order());
             self.all.insert(at, (one, Arc::clone(&session.shared)));
         }
+    }
+
+    /// Looks at those again that are to make room. Returns whether any has been heard meanwhile.
+    fn hear(&mut self, chosen: &BTreeSet<SessionId>) -> bool {
+        let mut is_any = false;
+        for (one, shared) in self.all.iter_mut().filter(|(one, _)| chosen.contains(&one.id)) {
+            let heard_at = shared.unanswered().map_or(one.heard_at, |(heard_at, _)| heard_at);
+            is_any |= heard_at != one.heard_at;
+            one.heard_at = heard_at;
+        }
+        if is_any {
+            self.all.sort_unstable_by_key(|(one, _)| one.order());
+        }
+        is_any
     }
 
     /// A connection is gone.
@@ -210,9 +229,15 @@ impl Tables {
             self.half_open.look(self.sessions.values(), now);
         }
         self.half_open.all.retain(|(_, shared)| !shared.has_answered());
-        let unanswered: Vec<&Unanswered> = self.half_open.all.iter().map(|(one, _)| one).collect();
-        let chosen = choose_all(&unanswered, needs, |one| now.since(one.heard_at) >= answer_time)?;
-        Ok(chosen.into_iter().filter_map(|id| self.fail(id)).collect())
+        loop {
+            let all = self.half_open.all.iter();
+            let unanswered: Vec<&Unanswered> = all.map(|(one, _)| one).collect();
+            let is_old = |one: &Unanswered| now.since(one.heard_at) >= answer_time;
+            let chosen = choose_all(&unanswered, needs, is_old)?;
+            if !self.half_open.hear(&chosen) {
+                return Ok(chosen.into_iter().filter_map(|id| self.fail(id)).collect());
+            }
+        }
     }
 }
 
@@ -259,8 +284,11 @@ fn choose(
 ) -> Option<Vec<SessionId>> {
     let (mut chosen, mut freed) = (Vec::new(), 0);
     while freed < missing {
-        let old = oldest_of_most(&all, NETWORKS[0].0, &is_old, None).map(|(_, at)| at);
-        let part = all.remove(old.or_else(|| first_of_too_many(&all, need))?);
+        let at = match all.iter().any(|part| is_old(part.one)) {
+            true => oldest_of_most(&all, NETWORKS[0].0, &is_old, None).map(|(_, at)| at),
+            false => first_of_too_many(&all, need),
+        };
+        let part = all.remove(at?);
         freed += part.has;
         chosen.push(part.one.id);
     }

@@ -42,6 +42,15 @@ impl Tables {
         self.sessions.insert(session.keys.id, session);
     }
 
+    /// A connection, if it is still here: one that has its number since then is another.
+    pub(super) fn session_of(
+        &mut self,
+        id: &SessionId,
+        shared: &Arc<Shared>,
+    ) -> Option<&mut Session> {
+        self.sessions.get_mut(id).filter(|session| Arc::ptr_eq(&session.shared, shared))
+    }
+
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
         self.half_open.closed(&session);
@@ -51,17 +60,18 @@ impl Tables {
     /// A connection is over, if it is still here: it is closed once, and one that has its number since
     /// then is another.
     pub(super) fn close(&mut self, id: SessionId, shared: &Arc<Shared>) -> Option<Session> {
-        let is_it = |session: &Session| Arc::ptr_eq(&session.shared, shared);
-        if !self.sessions.get(&id).is_some_and(is_it) {
-            return None;
-        }
+        self.session_of(&id, shared)?;
         if matches!(shared.end(), Some(End::Failed(_))) {
-            self.note_failed(id);
+            self.note_failed(id, shared);
         }
         self.remove(id)
     }
 
-    fn note_failed(&mut self, id: SessionId) {
+    /// Nothing can come twice of one of which nothing has come: a flood of such leaves the others known.
+    fn note_failed(&mut self, id: SessionId, shared: &Shared) {
+        if shared.received() == 0 {
+            return;
+        }
         self.failed.truncate(MAX_FAILED - 1);
         self.failed.push_front(id);
     }
@@ -74,7 +84,7 @@ impl Tables {
     /// Takes out a connection that is to fail.
     pub(super) fn fail(&mut self, id: SessionId) -> Option<Session> {
         let session = self.remove(id)?;
-        self.note_failed(id);
+        self.note_failed(id, &session.shared);
         Some(session)
     }
 

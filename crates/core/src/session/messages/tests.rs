@@ -104,6 +104,14 @@ fn queue(session: &mut Session, len: usize, deadline: Option<Instant>) -> Messag
 }
 
 #[test]
+fn a_cancel_is_no_answer() {
+    let mut session = session();
+    give(&mut session, ONE, &[cancel(0, 0, 0, INITIAL_CREDIT + 1)]).unwrap();
+    assert!(session.received() > INITIAL_CREDIT);
+    assert!(!session.has_answered(), "nothing that it was told has come back");
+}
+
+#[test]
 fn a_message_behind_a_missing_one_is_delivered_ahead() {
     let mut session = session();
     give(&mut session, ONE, &[bounds(0, 100), bounds(100, 50), data(90, 60)]).unwrap();
