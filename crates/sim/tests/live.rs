@@ -48,6 +48,55 @@ fn over_thin_links_tiles_are_in_time_and_as_many_as_the_server_expects() {
     assert!((expected - observed).abs() < 0.02, "{expected} expected, {observed} in time");
 }
 
+/// The mean of the GoPs' PSNR in dB after the start, and the share of the sent tiles that were on time.
+fn seen(gops: impl Iterator<Item = (f64, usize, usize)>) -> (f64, f64) {
+    let (mut db, mut sent, mut late, mut count) = (0.0, 0, 0, 0.0);
+    for (psnr_db, tiles, of_them_late) in gops.skip(START) {
+        (db, count) = (db + psnr_db, count + 1.0);
+        (sent, late) = (sent + tiles, late + of_them_late);
+    }
+    (db / count, 1.0 - late as f64 / sent as f64)
+}
+
+/// With CUBIC over steady links. What else there is between the two: with BBR up to 0.8 dB and 3 points,
+/// and up to 2 dB where rates change by 15 % from second to second.
+#[test]
+fn an_evaluation_over_the_same_rates_says_what_a_live_stream_comes_to() {
+    let mut wrong = Vec::new();
+    for (kbps, bytes_at_32) in [([1_200, 800], 100_000), ([8_000, 4_000], 600_000)] {
+        for scheduler in ["earliest", "fbdt"] {
+            for seed in 1..4 {
+                let case = Case {
+                    kbps: kbps.to_vec(),
+                    bytes_at_32,
+                    seed,
+                    still: true,
+                    queue: Queue::Bdps(2.0),
+                    scheduler: scheduler.to_owned(),
+                    gops: 20,
+                    ..Case::default()
+                };
+                let outcome = case.run();
+                check(&outcome, case.gops);
+                let live = outcome.gops.iter();
+                let live = live.map(|gop| (gop.psnr_db().unwrap(), TILES - gop.dropped, gop.late));
+                let told = case.evaluate();
+                let gops = told.gops.iter();
+                let told = gops.map(|gop| (gop.psnr_db(), TILES - gop.dropped, gop.late));
+                let [(live_db, live_share), (told_db, told_share)] = [seen(live), seen(told)];
+                let line = format!(
+                    "{kbps:?} {scheduler} {seed}: live {live_db:.2} dB, {live_share:.3} \
+                     on time; evaluated {told_db:.2} dB, {told_share:.3}"
+                );
+                if (live_db - told_db).abs() > 0.5 || (live_share - told_share).abs() > 0.02 {
+                    wrong.push(line);
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn a_run_of_a_live_stream_is_a_function_of_its_plan() {
     let case = Case { loss: 0.01, gops: 4, ..Case::default() };

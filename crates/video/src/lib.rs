@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 pub mod evaluate;
+pub mod forecast;
 pub mod geometry;
 pub mod head;
 pub mod live;
@@ -40,6 +41,8 @@ pub mod metric;
 pub mod ows;
 mod player;
 pub mod rd;
+mod sending;
+pub mod shown;
 mod stream;
 
 pub use player::{Player, PlayerEvent, PlayerRules, PlayerStats};

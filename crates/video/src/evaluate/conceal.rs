@@ -1,4 +1,4 @@
-//! What is shown in place of a tile that is late, and what that loses.
+//! What concealments of late tiles lose.
 
 use std::fmt::Write as _;
 
@@ -7,38 +7,6 @@ use crate::rd::{MAX_GOPS, MAX_TILES};
 
 /// The most ages of a table: older pictures are grey.
 const MAX_AGES: usize = 16;
-
-/// What a player shows where a tile is missing. The result depends on it most, so results say it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Concealment {
-    /// Mid-grey: the paper's setting, where a late tile is lost.
-    Grey,
-    /// The last picture of the tile that did arrive, as long as [`MissTable`] reaches back; grey
-    /// before anything has.
-    LastReceived,
-    /// The coarsest rung of every tile, sent before everything else; grey where even that is late.
-    BaseLayer,
-}
-
-impl Concealment {
-    /// All of them with their names.
-    pub const ALL: [(&'static str, Self); 3] = [
-        ("grey", Self::Grey),
-        ("last-received", Self::LastReceived),
-        ("base-layer", Self::BaseLayer),
-    ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        let found = Self::ALL.iter().find(|(_, concealment)| *concealment == self);
-        found.map_or("", |(name, _)| name)
-    }
-
-    /// The concealment called `name`, if there is one.
-    pub fn find(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, concealment)| *concealment)
-    }
-}
 
 /// What concealments lose, measured on the original when it is packaged. All values are parts of
 /// the frame's WS-MSE, like those of an R-D table.
@@ -141,23 +109,6 @@ impl MissTable {
     /// before, and so on.
     pub(crate) fn of(&self, gop: usize, tile: usize) -> (f64, &[f64]) {
         (self.grey[gop][tile], &self.stale[gop][tile])
-    }
-
-    /// What grey loses.
-    pub(super) fn grey(&self, gop: usize, tile: usize) -> f64 {
-        self.grey[gop][tile]
-    }
-
-    /// Whether the table says what a picture `age` GoPs older loses.
-    pub(super) fn reaches(&self, gop: usize, tile: usize, age: usize) -> bool {
-        (1..=self.stale[gop][tile].len()).contains(&age)
-    }
-
-    /// What a picture `age` GoPs older loses, whose encoding loses `coding`; grey at ages that the
-    /// table does not have.
-    pub(super) fn stale(&self, gop: usize, tile: usize, age: usize, coding: f64) -> f64 {
-        let change = age.checked_sub(1).and_then(|index| self.stale[gop][tile].get(index));
-        change.map_or(self.grey(gop, tile), |change| change + coding)
     }
 }
 

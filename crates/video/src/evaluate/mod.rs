@@ -2,27 +2,29 @@
 //! without decoding a picture.
 //!
 //! A [`Session`] plays one scene to one viewer over one transport with one tile scheme. GoP by GoP
-//! it plans with what a server knows (the rates so far, how other viewers moved), lets the true
-//! rates carry the plan, conceals what is late, and weighs each tile's error by the pixels it takes
-//! of this viewer's viewport. Errors are WS-MSEs of tiles from the R-D table; that their sums stand
+//! it plans as a live server does, by the same code and with what that knows (its [`Forecast`] of
+//! the paths, how other viewers moved), lets the true rates carry the plan, conceals what is late
+//! ([`crate::shown`]), and weighs each tile's error by the pixels it takes of this viewer's viewport. Errors are WS-MSEs of tiles from the R-D table; that their sums stand
 //! for the error of the rendered viewport is checked on decoded pictures where these are at hand.
 //!
 //! What this takes for granted: a GoP's tiles are sent in the GoP's length before it is shown, and
 //! what is late then is given up; the error of a concealment by an old picture is that of the
-//! original's change plus that of the old picture's encoding.
+//! original's change plus that of the old picture's encoding; that paths carry what they are given
+//! like fluids, and that 16 KiB and a tenth of a second of it cannot be called back.
+//!
+//! [`Forecast`]: crate::forecast::Forecast
 
 mod conceal;
+mod paths;
 mod session;
 mod views;
 
 #[cfg(test)]
 mod tests;
 
-pub use conceal::{Concealment, MissTable};
-pub use session::{
-    GopDetail, GopOutcome, PSNR_CEILING_DB, Session, SessionOutcome, Shown, Weighting,
-};
-pub(crate) use session::{base_layer, with_base, without};
+pub use crate::shown::{Concealment, PSNR_CEILING_DB, Shown};
+pub use conceal::MissTable;
+pub use session::{GopDetail, GopOutcome, Session, SessionOutcome, Weighting, rate_for};
 pub use views::Views;
 
 /// Why a session cannot be evaluated.

@@ -1,21 +1,22 @@
 //! One scene, one viewer, one transport, one tile scheme.
 
+use std::collections::BTreeSet;
 use std::f64::consts::PI;
 use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount};
 
-use super::{Concealment, EvaluateError, MissTable, Views};
+use super::paths::Paths;
+use super::{EvaluateError, MissTable, Views};
+use crate::forecast::Forecast;
 use crate::geometry::{Grid, Viewport};
 use crate::head::{TileProbabilities, Trace};
-use crate::metric::{mse_of_psnr_db, psnr_db};
-use crate::ows::{
-    Delivery, Effort, Entry, History, Inputs, Piece, Plan, Problem, Recency, Throughput,
+use crate::ows::{Delivery, Entry, Plan, Recency, Throughput};
+use crate::rd::RdTable;
+use crate::sending::{BESIDE, Chances, Planner, Sending, on_the_way, wanted};
+use crate::shown::{
+    Concealment, Concealments, Encoding, Fate, Held, Shown, capped_psnr_db, viewport_error,
 };
-use crate::rd::{GopTable, RdTable, Rung};
-
-/// No PSNR is taken above this, so that a mean of decibels stays one where a viewport is exact.
-pub const PSNR_CEILING_DB: f64 = 100.0;
 
 /// What the probabilities given to a scheme weigh a tile by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,9 @@ pub struct Session<'a> {
     pub table: &'a RdTable,
     /// What concealments of the scene lose.
     pub misses: &'a MissTable,
+    /// What the decoder of an encoding of a tile is set up from: what the first of it to arrive
+    /// takes besides.
+    pub init: ByteCount,
     /// How other viewers looked at the scene.
     pub probabilities: &'a TileProbabilities,
     /// What the probabilities count.
@@ -43,8 +47,8 @@ pub struct Session<'a> {
     pub viewport: &'a Viewport,
     /// How the viewer moves, who is none of those of the probabilities.
     pub trace: &'a Trace,
-    /// What each path carries in each second. For a transport that fills in order one path stands
-    /// for all: its goodput.
+    /// What each path carries in each second, without the heads of packets. For a transport that
+    /// fills in order one path stands for all: its goodput.
     pub seconds: &'a [Vec<Bitrate>],
     /// So many seconds come before the first GoP is sent: the first history. At least one.
     pub warm_up: usize,
@@ -67,7 +71,7 @@ pub struct GopOutcome {
     pub gop: usize,
     /// What the scheme wanted sent, a base layer included.
     pub sent: ByteCount,
-    /// What the paths carried in its time.
+    /// What the paths could carry in its time, beyond what was on its way before it.
     pub carried: ByteCount,
     /// Tiles sent that were not whole at the deadline. A base layer's are not among them.
     pub late: usize,
@@ -116,26 +120,6 @@ impl SessionOutcome {
     }
 }
 
-fn capped_psnr_db(mse: f64) -> f64 {
-    psnr_db(mse.max(mse_of_psnr_db(PSNR_CEILING_DB)))
-}
-
-/// What is shown of a tile in one GoP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
-    /// Nothing of it is there: mid-grey.
-    Grey,
-    /// Its encoding at this QP.
-    Rung(u8),
-    /// The last picture of an older GoP.
-    Stale {
-        /// Which.
-        gop: usize,
-        /// The QP at which that was received.
-        qp: u8,
-    },
-}
-
 /// One GoP as it was planned and sent, for whoever wants to draw it. It is the same for every
 /// viewer.
 #[derive(Clone, Copy, Debug)]
@@ -152,8 +136,21 @@ pub struct GopDetail<'a> {
     pub losses: &'a [f64],
 }
 
-/// The last of a tile that arrived: in which GoP, and its encoding.
-type Held = Option<(usize, Rung)>;
+/// What a session has come to.
+struct Progress<'a> {
+    paths: Paths<'a>,
+    /// What the player holds of each tile.
+    held: Held,
+    /// The encodings whose decoders it has set up: tile and QP.
+    known: BTreeSet<(usize, u8)>,
+}
+
+/// The rate at which a server plans for so much of segments in a GoP of so many tiles, all of which are
+/// sent and whose decoders are set up from nothing.
+pub fn rate_for(segments: ByteCount, tiles: usize, gop: Duration) -> Bitrate {
+    let beside = ByteCount::new(BESIDE.as_u64().saturating_mul(tiles as u64));
+    Forecast::measured_for(Bitrate::from_transfer(segments + beside, gop))
+}
 
 impl Session<'_> {
     /// Plays all GoPs for which there are a table, motion and rates.
@@ -187,27 +184,29 @@ impl Session<'_> {
             let (got, wanted) = (shape(views.grid(), views.gop()), shape(grid, gop_duration));
             return Err(EvaluateError::Mismatch { what: "a viewer's motion", got, wanted });
         }
-        let gop_s = gop_duration.as_secs_f64();
         let gops = self.length(viewers.iter().map(|views| views.gops()).min().unwrap_or(0))?;
-        let mut history = History::new();
-        let mut pushed = 0;
-        let mut held: Vec<Held> = vec![None; grid.tiles()];
+        let mut progress = Progress {
+            paths: Paths::new(self.seconds),
+            held: Held::new(grid.tiles()),
+            known: BTreeSet::new(),
+        };
+        progress.paths.fill(self.start_of(0));
         let mut outcomes = vec![SessionOutcome { gops: Vec::with_capacity(gops) }; viewers.len()];
         for gop in 0..gops {
-            let start_s = self.warm_up as f64 + gop as f64 * gop_s;
-            while ((pushed + 1) as f64) <= start_s + 1e-9 {
-                let wrong = |error: crate::ows::ThroughputError| plan_error(gop, error);
-                history.push(&self.seconds[pushed]).map_err(wrong)?;
-                pushed += 1;
-            }
-            let carried = self.carried(start_s, gop_s);
-            let (common, losses) = self.gop(grid, gop, &history, &carried, &mut held, watch)?;
+            let (common, losses) = self.gop(grid, gop, &mut progress, watch)?;
             for (outcome, views) in outcomes.iter_mut().zip(viewers) {
                 let (mse, mean_psnr_db) = viewport_error(grid, views.poses(gop), &losses);
                 outcome.gops.push(GopOutcome { mse, mean_psnr_db, ..common });
             }
         }
         Ok(outcomes)
+    }
+
+    /// When GoP `gop` begins to be sent.
+    fn start_of(&self, gop: usize) -> Duration {
+        let warm_up = Duration::from_secs(self.warm_up as u64);
+        // A table has at most `rd::MAX_GOPS`.
+        warm_up + self.table.gop_duration() * gop as u32
     }
 
     /// How many GoPs are played to viewers who watch `watched` of them.
@@ -252,119 +251,98 @@ impl Session<'_> {
         Ok(grid)
     }
 
-    /// What each path carries in the `length_s` seconds from `start_s` on.
-    fn carried(&self, start_s: f64, length_s: f64) -> Vec<ByteCount> {
-        let paths = self.seconds.first().map_or(0, Vec::len);
-        let end_s = start_s + length_s;
-        let bytes_of = |path: usize| {
-            let parts = (start_s as usize..self.seconds.len())
-                .take_while(|&second| (second as f64) < end_s)
-                .map(|second| {
-                    let from = start_s.max(second as f64);
-                    let share = (end_s.min(second as f64 + 1.0) - from).max(0.0);
-                    let rate = self.seconds[second].get(path).copied().unwrap_or(Bitrate::ZERO);
-                    rate.bytes_in(Duration::from_secs_f64(share))
-                });
-            parts.sum::<ByteCount>()
-        };
-        (0..paths).map(bytes_of).collect()
-    }
-
     /// Plans and sends one GoP: what is the same for all viewers (their errors are not filled in),
     /// and what each tile loses as it is shown.
     fn gop(
         &self,
         grid: Grid,
         gop: usize,
-        history: &History,
-        carried: &[ByteCount],
-        held: &mut [Held],
+        progress: &mut Progress<'_>,
         watch: &mut dyn FnMut(&GopDetail<'_>),
     ) -> Result<(GopOutcome, Vec<f64>), EvaluateError> {
+        let wrong = |error: String| EvaluateError::Plan { gop, reason: error };
         let tiles = &self.table.gops()[gop];
-        let base = match self.concealment {
-            Concealment::BaseLayer => base_layer(tiles),
-            Concealment::Grey | Concealment::LastReceived => Vec::new(),
+        let Progress { paths, held, known } = &mut *progress;
+        let init = |tile, qp| match known.contains(&(tile, qp)) {
+            true => ByteCount::ZERO,
+            false => self.init,
         };
-        let base_bytes: ByteCount = base.iter().map(|piece| piece.rung.bytes).sum();
-        let miss = self.misses_of(gop, &base, held);
-        let visibility = self.visibility(grid, gop);
+        let costs = on_the_way(tiles, init);
+        let deadline = self.start_of(gop + 1);
         let horizon = self.table.gop_duration();
-        let expected = Throughput::forecast(history, horizon, &self.recency)
-            .and_then(|throughput| without(&throughput, base_bytes))
-            .map_err(|error| plan_error(gop, error))?;
-        let truth = Throughput::certain(carried)
-            .and_then(|throughput| without(&throughput, base_bytes))
-            .map_err(|error| plan_error(gop, error))?;
-        let problem = Problem::new(Inputs {
-            gop: tiles,
+        let expected = paths.forecast().expected(horizon, &self.recency);
+        let expected = expected.map_err(|error| wrong(error.to_string()))?;
+        let room = paths.room(deadline);
+        let truth = Throughput::certain(&room).map_err(|error| wrong(error.to_string()))?;
+        let visibility = self.visibility(grid, gop);
+        let concealed: Vec<f64> =
+            (0..grid.tiles()).map(|tile| self.conceal(held, gop, tile).1).collect();
+        let chances = Chances {
             visibility: &visibility,
-            miss: &miss,
-            throughput: &expected,
+            concealed: &concealed,
+            expected: &expected,
             delivery: self.delivery,
-            budget: None,
             truth: Some(&truth),
-        })
-        .map_err(|error| plan_error(gop, error))?;
-        let mut effort = Effort::units(self.effort_units);
-        let plan =
-            self.scheme.plan(&problem, &mut effort).map_err(|error| plan_error(gop, error))?;
+        };
+        let Self { scheme, concealment, effort_units, .. } = *self;
+        let planner = Planner { scheme, concealment, effort_units };
+        let sending = planner.plan(&costs, &chances).map_err(wrong)?;
+        let arrived = sending.plan.arrivals(self.delivery, &room);
+        paths.send(sending.plan.bytes, deadline);
+        let sending = sending.as_packaged(tiles);
+        let there = sending.plan.sent.iter().zip(arrived).filter(|(_, arrived)| *arrived);
+        let there = there.map(|(piece, _)| (piece.tile, piece.rung.qp)).collect();
+        let (shown, losses, late) = self.show(gop, &sending, &there, held);
+        known.extend(there);
         let scale = match self.weighting {
             Weighting::Pixels => 1.0,
             Weighting::Area => 4.0 * PI / self.viewport.fov().solid_angle(),
         };
-        let expected_mse = plan.expected_loss * scale;
-        let dropped = plan.dropped.len();
-        let all = with_base(plan, base, base_bytes);
-        let (shown, late) = self.show(gop, &all, carried, base_bytes, held);
-        let losses: Vec<f64> =
-            shown.iter().enumerate().map(|(tile, shown)| self.loss(gop, tile, *shown)).collect();
-        watch(&GopDetail {
+        let plan = &sending.plan;
+        watch(&GopDetail { gop, visibility: &visibility, plan, shown: &shown, losses: &losses });
+        let outcome = GopOutcome {
             gop,
-            visibility: &visibility,
-            plan: &all,
-            shown: &shown,
-            losses: &losses,
-        });
-        let carried = carried.iter().copied().sum();
-        let (sent, mse, mean_psnr_db) = (all.bytes, 0.0, 0.0);
-        let outcome =
-            GopOutcome { gop, sent, carried, late, dropped, expected_mse, mse, mean_psnr_db };
+            sent: plan.bytes,
+            carried: room.iter().copied().sum(),
+            late,
+            dropped: plan.dropped.len(),
+            expected_mse: plan.expected_loss * scale,
+            mse: 0.0,
+            mean_psnr_db: 0.0,
+        };
         Ok((outcome, losses))
     }
 
-    /// What each tile loses if it is late, as the server expects it.
-    fn misses_of(&self, gop: usize, base: &[Piece], held: &[Held]) -> Vec<f64> {
-        let tiles = held.iter().enumerate();
-        let miss = tiles.map(|(tile, held)| match self.concealment {
-            Concealment::Grey => self.misses.grey(gop, tile),
-            Concealment::LastReceived => self.loss(gop, tile, self.stale(gop, tile, *held)),
-            Concealment::BaseLayer => base[tile].rung.ws_mse,
-        });
-        miss.collect()
+    /// What is shown of a tile of which nothing is there, and what that loses.
+    fn conceal(&self, held: &Held, gop: usize, tile: usize) -> (Shown, f64) {
+        let (grey, changes) = self.misses.of(gop, tile);
+        held.conceal(self.concealment, gop, tile, Concealments { grey, changes })
     }
 
-    /// What is shown of a tile of which only an older GoP is there.
-    fn stale(&self, gop: usize, tile: usize, held: Held) -> Shown {
-        match held {
-            Some((of, rung)) if self.misses.reaches(gop, tile, gop - of) => {
-                Shown::Stale { gop: of, qp: rung.qp }
+    /// What is shown of each tile and what that loses, when `there` is whole in time, and how many
+    /// tiles were late; notes what the player now holds.
+    fn show(
+        &self,
+        gop: usize,
+        sending: &Sending,
+        there: &BTreeSet<(usize, u8)>,
+        held: &mut Held,
+    ) -> (Vec<Shown>, Vec<f64>, usize) {
+        let (mut shown, mut losses, mut late) = (Vec::new(), Vec::new(), 0);
+        for (tile, rungs) in sending.rungs(held.tiles()).into_iter().enumerate() {
+            let (fate, best) = wanted(rungs).outcome(|qp| there.contains(&(tile, qp)));
+            late += usize::from(fate == Fate::Late);
+            let (what, loss) = match best {
+                Some(Encoding { qp, loss }) => (Shown::Rung(qp), loss),
+                None => self.conceal(held, gop, tile),
+            };
+            shown.push(what);
+            losses.push(loss);
+            if let Some(best) = best {
+                held.note(tile, gop, best);
             }
-            _ => Shown::Grey,
         }
-    }
-
-    /// What a tile loses as it is shown.
-    fn loss(&self, gop: usize, tile: usize, shown: Shown) -> f64 {
-        let coding = |gop: usize, qp| {
-            let rung = self.table.gops()[gop].tiles()[tile].at_qp(qp);
-            rung.expect("only rungs of the table are sent").ws_mse
-        };
-        match shown {
-            Shown::Grey => self.misses.grey(gop, tile),
-            Shown::Rung(qp) => coding(gop, qp),
-            Shown::Stale { gop: of, qp } => self.misses.stale(gop, tile, gop - of, coding(of, qp)),
-        }
+        (shown, losses, late)
     }
 
     /// P(t) of the GoP, as the scheme is given it.
@@ -377,103 +355,4 @@ impl Session<'_> {
             }
         }
     }
-
-    /// What is shown of each tile with what arrived, and how many of those sent were late; notes
-    /// what the player now holds.
-    fn show(
-        &self,
-        gop: usize,
-        plan: &Plan,
-        carried: &[ByteCount],
-        base_bytes: ByteCount,
-        held: &mut [Held],
-    ) -> (Vec<Shown>, usize) {
-        let arrived = plan.arrivals(self.delivery, carried);
-        let mut best: Vec<Option<Rung>> = vec![None; held.len()];
-        let (mut late, mut offset) = (0, ByteCount::ZERO);
-        for (piece, arrived) in plan.sent.iter().zip(arrived) {
-            let is_base = offset < base_bytes;
-            offset += piece.rung.bytes;
-            if arrived {
-                let before = best[piece.tile];
-                if before.is_none_or(|before| piece.rung.ws_mse < before.ws_mse) {
-                    best[piece.tile] = Some(piece.rung);
-                }
-            } else if !is_base {
-                late += 1;
-            }
-        }
-        let shown = best.iter().enumerate().map(|(tile, best)| match (best, self.concealment) {
-            (Some(rung), _) => Shown::Rung(rung.qp),
-            (None, Concealment::LastReceived) => self.stale(gop, tile, held[tile]),
-            (None, Concealment::Grey | Concealment::BaseLayer) => Shown::Grey,
-        });
-        let shown = shown.collect();
-        for (held, rung) in held.iter_mut().zip(best) {
-            *held = rung.map_or(*held, |rung| Some((gop, rung)));
-        }
-        (shown, late)
-    }
-}
-
-/// The viewport's mean MSE over poses and the mean of its PSNR, when each tile loses its part of
-/// `losses` of the frame's WS-MSE. A tile's error per pixel is its loss by its share of the sphere.
-fn viewport_error(grid: Grid, poses: &[Vec<f64>], losses: &[f64]) -> (f64, f64) {
-    let per_pixel: Vec<f64> = losses
-        .iter()
-        .enumerate()
-        .map(|(tile, loss)| loss * 4.0 * PI / grid.solid_angle(tile))
-        .collect();
-    let (mut mse, mut psnr) = (0.0, 0.0);
-    for share in poses {
-        let error: f64 = share.iter().zip(&per_pixel).map(|(s, e)| s * e).sum();
-        mse += error;
-        psnr += capped_psnr_db(error);
-    }
-    let count = poses.len().max(1) as f64;
-    (mse / count, psnr / count)
-}
-
-fn plan_error(gop: usize, error: impl std::fmt::Display) -> EvaluateError {
-    EvaluateError::Plan { gop, reason: error.to_string() }
-}
-
-/// The coarsest rung of every tile, in raster order.
-pub(crate) fn base_layer(gop: &GopTable) -> Vec<Piece> {
-    let coarsest = |tile: &crate::rd::TileTable| -> Rung {
-        *tile.rungs().last().expect("a tile has a rung at least")
-    };
-    let tiles = gop.tiles().iter().enumerate();
-    tiles.map(|(tile, table)| Piece { tile, rung: coarsest(table), miss_chance: 0.0 }).collect()
-}
-
-/// What is left of a throughput after `base` bytes, taken from all paths alike.
-pub(crate) fn without(
-    throughput: &Throughput,
-    base: ByteCount,
-) -> Result<Throughput, crate::ows::ThroughputError> {
-    let rest = |paths: &[ByteCount]| {
-        let all: ByteCount = paths.iter().copied().sum();
-        let left = all.saturating_sub(base).as_u64();
-        let part = |bytes: &ByteCount| {
-            let share = u128::from(bytes.as_u64()) * u128::from(left);
-            // At most `bytes`, because `left` is at most the sum.
-            ByteCount::new((share / u128::from(all.as_u64().max(1))) as u64)
-        };
-        paths.iter().map(part).collect()
-    };
-    let samples = throughput.samples().iter();
-    Throughput::from_samples(samples.map(|(weight, paths)| (*weight, rest(paths))).collect())
-}
-
-/// The plan behind its base layer, less the pieces that are the base layer's own.
-pub(crate) fn with_base(plan: Plan, base: Vec<Piece>, base_bytes: ByteCount) -> Plan {
-    if base.is_empty() {
-        return plan;
-    }
-    let adds = |piece: &Piece| piece.rung.qp != base[piece.tile].rung.qp;
-    let finer: Vec<Piece> = plan.sent.iter().filter(|piece| adds(piece)).copied().collect();
-    let bytes = finer.iter().map(|piece| piece.rung.bytes).sum::<ByteCount>() + base_bytes;
-    let sent = base.into_iter().chain(finer).collect();
-    Plan { sent, bytes, ..plan }
 }

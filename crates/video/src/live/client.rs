@@ -6,14 +6,13 @@ use std::time::Duration;
 use weftline_core::time::nanos;
 use weftline_core::{ByteCount, Instant};
 
-use super::quality::{capped_psnr_db, viewport_error};
 use super::wire::{
     GopNotice, Hello, MAX_POSES, MAX_REPORTED, Manifest, Message, PoseNotice, Report, RungNotice,
-    Tile, TileId, TileNotice,
+    Tile, TileId,
 };
 use super::{LiveError, MAX_OPEN_GOPS};
-use crate::evaluate::Concealment;
 use crate::geometry::{FieldOfView, Orientation, Viewport};
+use crate::shown::{Concealments, Encoding, Fate, Held, Wanted, capped_psnr_db, viewport_error};
 
 /// How often a player reports.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -104,13 +103,14 @@ pub struct Client {
     next_gop: u32,
     /// GoPs that are over but for the server's word on them, and those to come.
     open: BTreeMap<u32, OpenGop>,
-    /// What is there of each tile to fall back on: of which GoP, and what its encoding loses.
-    held: Vec<Option<(u32, f64)>>,
+    /// What is there of each tile to fall back on.
+    held: Held,
     received: u64,
     next_report: Option<Instant>,
     poses: Vec<PoseNotice>,
     last_pose: Orientation,
-    arrived: VecDeque<TileId>,
+    /// What is to be reported: tiles, and whether they were on time.
+    arrived: VecDeque<(TileId, bool)>,
     has_end: bool,
     is_closed: bool,
     outgoing: VecDeque<Vec<u8>>,
@@ -129,7 +129,7 @@ impl Client {
             plays_from: None,
             next_gop: 0,
             open: BTreeMap::new(),
-            held: Vec::new(),
+            held: Held::new(0),
             received: 0,
             next_report: None,
             poses: Vec::new(),
@@ -156,7 +156,7 @@ impl Client {
         match (message, &self.manifest) {
             (Message::Refusal { reason }, _) => Err(LiveError::Refused(reason)),
             (Message::Manifest(manifest), None) => {
-                self.held = vec![None; manifest.grid.tiles()];
+                self.held = Held::new(manifest.grid.tiles());
                 self.manifest = Some(manifest);
                 self.next_report = Some(now);
                 Ok(Handled::Control)
@@ -309,7 +309,7 @@ impl Client {
 
     /// Whether there is such a tile, in any GoP.
     fn check_tile(&self, id: TileId) -> Result<(), LiveError> {
-        let (number, count) = (u32::from(id.tile), self.held.len() as u32);
+        let (number, count) = (u32::from(id.tile), self.held.tiles() as u32);
         if number >= count {
             return Err(LiveError::Number { what: "tile", number, count });
         }
@@ -325,7 +325,7 @@ impl Client {
         notice: GopNotice,
         now: Instant,
     ) -> Result<Handled<'a>, LiveError> {
-        let (number, count) = (notice.tiles.len() as u32, self.held.len() as u32);
+        let (number, count) = (notice.tiles.len() as u32, self.held.tiles() as u32);
         if number != count {
             return Err(LiveError::Number { what: "a number of tiles", number, count });
         }
@@ -375,7 +375,7 @@ impl Client {
             if self.arrived.len() == 4 * MAX_REPORTED {
                 self.arrived.pop_front();
             }
-            self.arrived.push_back(id);
+            self.arrived.push_back((id, on_time));
         }
         Ok(Handled::Tile { tile, on_time })
     }
@@ -414,36 +414,51 @@ impl Client {
         };
         let Some(notice) = &open.notice else {
             report.arrived = open.arrived.len();
-            report.late = self.held.len() - report.arrived;
+            report.late = self.held.tiles() - report.arrived;
             return report;
         };
         report.expected = notice.expected;
         let mut losses = Vec::with_capacity(notice.tiles.len());
+        let concealment = self.manifest.as_ref().map(|manifest| manifest.concealment);
         for (tile, told) in (0_u16..).zip(&notice.tiles) {
             let qps = open.arrived.get(&tile).map_or(&[][..], Vec::as_slice);
-            let has = |rung: &RungNotice| qps.contains(&rung.qp);
+            let has = |qp: u8| qps.contains(&qp);
             let base = told.base.filter(|base| told.planned.is_none_or(|p| p.qp != base.qp));
             report.planned += [told.planned, base].iter().flatten().map(|r| bytes_of(*r)).sum();
-            report.base_arrived += usize::from(told.base.is_some_and(|base| has(&base)));
-            match told.planned {
-                None => report.dropped += 1,
-                Some(planned) if has(&planned) => report.arrived += 1,
-                Some(planned) => {
-                    let id = TileId { gop, tile, qp: planned.qp };
+            report.base_arrived += usize::from(told.base.is_some_and(|base| has(base.qp)));
+            let (planned, base) = (told.planned.map(encoding), told.base.map(encoding));
+            let (fate, best) = Wanted { planned, base }.outcome(has);
+            match fate {
+                Fate::Dropped => report.dropped += 1,
+                Fate::Arrived => report.arrived += 1,
+                Fate::Late => {
                     report.late += 1;
-                    report.called_back += usize::from(open.called_back.contains(&id));
+                    let is_it =
+                        |id: &&TileId| (id.tile, Some(id.qp)) == (tile, planned.map(|p| p.qp));
+                    report.called_back += open.called_back.iter().filter(is_it).count();
                 }
             }
-            let arrived = told.planned.iter().chain(&told.base).filter(|rung| has(rung));
-            let loss = arrived.map(|rung| f64::from(rung.ws_mse)).min_by(f64::total_cmp);
-            let held = &mut self.held[usize::from(tile)];
-            losses.push(loss.unwrap_or_else(|| concealed(&self.manifest, told, gop, *held)));
-            *held = loss.map_or(*held, |loss| Some((gop, loss)));
+            let (tile, gop) = (usize::from(tile), gop as usize);
+            let changes: Vec<f64> = told.changes.iter().map(|change| f64::from(*change)).collect();
+            let grey = f64::from(told.grey);
+            let concealments = Concealments { grey, changes: &changes };
+            losses.push(match (best, concealment) {
+                (Some(best), _) => best.loss,
+                (None, None) => grey,
+                (None, Some(concealment)) => {
+                    self.held.conceal(concealment, gop, tile, concealments).1
+                }
+            });
+            if let Some(best) = best {
+                self.held.note(tile, gop, best);
+            }
         }
         if let Some(manifest) = &self.manifest {
             let last = [self.last_pose];
             let poses = if open.poses.is_empty() { &last[..] } else { &open.poses };
-            let (mse, psnr) = viewport_error(&self.viewport, manifest.grid, poses, &losses);
+            let grid = manifest.grid;
+            let shares = poses.iter().map(|pose| self.viewport.visibility(grid, *pose).share);
+            let (mse, psnr) = viewport_error(grid, shares, &losses);
             (report.mse, report.mean_psnr_db) = (Some(mse), Some(psnr));
         }
         report
@@ -454,17 +469,6 @@ fn bytes_of(rung: RungNotice) -> ByteCount {
     ByteCount::new(rung.bytes.into())
 }
 
-/// What a tile loses of which nothing arrived in time.
-fn concealed(
-    manifest: &Option<Manifest>,
-    told: &TileNotice,
-    gop: u32,
-    held: Option<(u32, f64)>,
-) -> f64 {
-    let old = held.and_then(|(of, coding)| {
-        let change = told.changes.get((gop - of) as usize - 1)?;
-        Some(f64::from(*change) + coding)
-    });
-    let shows_old = manifest.as_ref().is_some_and(|m| m.concealment == Concealment::LastReceived);
-    old.filter(|_| shows_old).unwrap_or(f64::from(told.grey))
+fn encoding(rung: RungNotice) -> Encoding {
+    Encoding { qp: rung.qp, loss: rung.ws_mse.into() }
 }

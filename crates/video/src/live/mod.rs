@@ -16,17 +16,15 @@
 
 mod client;
 mod content;
-mod forecast;
-mod quality;
 mod server;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::forecast::{Forecast, PathReading};
 pub use client::{Client, ClientSettings, GopReport, Handled};
 pub use content::Content;
-pub use forecast::{Forecast, PathReading};
 pub use server::{Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic};
 pub use wire::WireError;
 

@@ -10,19 +10,14 @@ use weftline_core::{Bitrate, ByteCount, Instant, PathId};
 use super::wire::{
     GopNotice, Hello, MAX_AGES, Manifest, Message, Report, RungNotice, TileId, TileNotice,
 };
-use super::{Content, Forecast, LiveError, PathReading};
-use crate::evaluate::{Concealment, base_layer, with_base, without};
+use super::{Content, LiveError};
+use crate::forecast::{Forecast, PathReading};
 use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::head::{Pose, Predictor, PredictorSettings};
-use crate::ows::{
-    Delivery, Effort, Entry, FbdtMessages, InOrder, Inputs, Piece, Plan, Problem, Recency,
-    Throughput, TwoEnded,
-};
-use crate::rd::{GopTable, Rung, TileTable};
-
-/// What goes with a segment: the message's head, the tile's part of the GoP's notice, and the heads
-/// of the records that carry it, a record of at least 4 KiB each (docs/protocol.md).
-const BESIDE: ByteCount = ByteCount::new(96);
+use crate::ows::{Delivery, Entry, FbdtMessages, InOrder, Piece, Recency, Throughput, TwoEnded};
+use crate::rd::{GopTable, Rung};
+use crate::sending::{Chances, Planner, Sending, on_the_way};
+use crate::shown::{Concealment, Concealments, Encoding, Held};
 
 /// How a server plans.
 #[derive(Clone, Debug)]
@@ -103,8 +98,8 @@ struct Player {
     epoch: Option<Instant>,
     /// What decoders it has said to have set up: tile and QP.
     known: BTreeSet<(u16, u8)>,
-    /// The last of each tile that it has said to have: in which GoP, and what its encoding loses.
-    held: Vec<Option<(u32, f64)>>,
+    /// What it has said to hold.
+    held: Held,
 }
 
 /// What a server does for one player; see the module's documentation.
@@ -259,7 +254,7 @@ impl Server {
             predictor: Predictor::new(PredictorSettings::default()),
             epoch: None,
             known: BTreeSet::new(),
-            held: vec![None; content.grid().tiles()],
+            held: Held::new(content.grid().tiles()),
         });
         let rungs = content.table().gops()[0].tiles()[0].rungs();
         let manifest = Manifest {
@@ -286,13 +281,13 @@ impl Server {
             let orientation = Orientation::from_degrees(yaw, pitch, roll);
             player.predictor.handle_pose(Pose { at: pose.at, orientation });
         }
-        for id in &report.arrived {
+        for (id, on_time) in &report.arrived {
             let rung = rung_of(&self.content, *id, self.next_gop)?;
             player.known.insert((id.tile, id.qp));
-            let held = &mut player.held[usize::from(id.tile)];
-            let newer = |(gop, loss): (u32, f64)| (id.gop, -rung.ws_mse) > (gop, -loss);
-            if held.is_none_or(newer) {
-                *held = Some((id.gop, rung.ws_mse));
+            // What was late is not shown later either.
+            if *on_time {
+                let encoding = Encoding { qp: id.qp, loss: rung.ws_mse };
+                player.held.note(usize::from(id.tile), id.gop as usize, encoding);
             }
         }
         // The player has the manifest: messages may overtake each other.
@@ -312,21 +307,16 @@ impl Server {
         };
         let deadline = self.start_of(epoch, gop + 1);
         let left = deadline.since(now);
-        let tiles = self.on_the_way(player, gop);
+        let tiles = &self.content.table().gops()[self.content.packaged(gop) as usize];
         let wrong = |reason: String| LiveError::Plan { gop, reason };
         let expected = self.forecast.expected(left, &self.settings.recency);
         let expected = expected.map_err(|error| wrong(error.to_string()))?;
         let plan = if left.is_zero() {
             // Its time was over before it began: the player is told of it, and that is all.
-            let dropped = (0..tiles.tiles().len()).collect();
-            let (bytes, expected_loss) = (ByteCount::ZERO, 0.0);
-            let plan = Plan { sent: Vec::new(), dropped, bytes, expected_loss };
-            Sending { plan, base: 0 }
+            Sending::nothing(tiles.tiles().len())
         } else {
-            self.scheme_plan(player, gop, &tiles, &expected, left).map_err(wrong)?
+            self.scheme_plan(player, gop, tiles, &expected, left).map_err(wrong)?
         };
-        let plan = self.as_packaged(gop, plan);
-        let tiles = &self.content.table().gops()[self.content.packaged(gop) as usize];
         let order = |piece: &Piece| {
             let id = TileId { gop, tile: piece.tile as u16, qp: piece.rung.qp };
             let with_init = !player.known.contains(&(id.tile, id.qp));
@@ -355,33 +345,7 @@ impl Server {
         Ok(())
     }
 
-    /// What each encoding of a GoP takes of the paths: the segment, and what goes with it.
-    fn on_the_way(&self, player: &Player, gop: u32) -> GopTable {
-        let gop = &self.content.table().gops()[self.content.packaged(gop) as usize];
-        let tiles = gop.tiles().iter().enumerate().map(|(tile, table)| {
-            let cost = |rung: &Rung| {
-                let is_known = player.known.contains(&(tile as u16, rung.qp));
-                let init = if is_known { ByteCount::ZERO } else { self.content.init() };
-                Rung { bytes: rung.bytes + BESIDE + init, ..*rung }
-            };
-            let rungs = table.rungs().iter().map(cost).collect();
-            TileTable::new(rungs).expect("a tile fits a message with all that goes with it")
-        });
-        GopTable::new(tiles.collect()).expect("as many tiles as the package has")
-    }
-
-    /// A plan with the lengths of its segments, in place of what they take of the paths.
-    fn as_packaged(&self, gop: u32, mut sending: Sending) -> Sending {
-        let tiles = self.content.table().gops()[self.content.packaged(gop) as usize].tiles();
-        for piece in &mut sending.plan.sent {
-            let rung = tiles[piece.tile].at_qp(piece.rung.qp);
-            piece.rung = *rung.expect("it was planned with the package's rungs");
-        }
-        sending.plan.bytes = sending.plan.sent.iter().map(|piece| piece.rung.bytes).sum();
-        sending
-    }
-
-    /// What the scheme sends, behind its base layer if there is one.
+    /// What the scheme sends, with the lengths of the package's segments.
     fn scheme_plan(
         &self,
         player: &Player,
@@ -390,40 +354,29 @@ impl Server {
         expected: &Throughput,
         left: Duration,
     ) -> Result<Sending, String> {
-        let base = match self.settings.concealment {
-            Concealment::BaseLayer => base_layer(tiles),
-            Concealment::Grey | Concealment::LastReceived => Vec::new(),
-        };
-        let base_bytes: ByteCount = base.iter().map(|piece| piece.rung.bytes).sum();
-        let miss: Vec<f64> = (0..tiles.tiles().len())
-            .map(|tile| {
-                base.get(tile).map_or_else(|| self.miss(player, gop, tile), |p| p.rung.ws_mse)
-            })
-            .collect();
-        let expected = without(expected, base_bytes).map_err(|error| error.to_string())?;
         let delivery: Box<dyn Delivery> = match self.forward {
             None => Box::new(InOrder),
             Some(forward) => {
-                let window = TwoEnded::adaptive_window(&expected, left);
+                let window = TwoEnded::adaptive_window(expected, left);
                 Box::new(FbdtMessages(TwoEnded { forward, window }))
             }
         };
-        let visibility = self.visibility(player, gop);
-        let problem = Problem::new(Inputs {
-            gop: tiles,
-            visibility: &visibility,
-            miss: &miss,
-            throughput: &expected,
+        let concealed: Vec<f64> =
+            (0..tiles.tiles().len()).map(|tile| self.concealed(player, gop, tile)).collect();
+        let chances = Chances {
+            visibility: &self.visibility(player, gop),
+            concealed: &concealed,
+            expected,
             delivery: &*delivery,
-            budget: None,
             truth: None,
-        })
-        .map_err(|error| error.to_string())?;
-        let mut effort = Effort::units(self.settings.effort_units);
-        let plan = self.settings.scheme.plan(&problem, &mut effort);
-        let plan = plan.map_err(|error| error.to_string())?;
-        let count = base.len();
-        Ok(Sending { plan: with_base(plan, base, base_bytes), base: count })
+        };
+        let init = |tile: usize, qp| match player.known.contains(&(tile as u16, qp)) {
+            true => ByteCount::ZERO,
+            false => self.content.init(),
+        };
+        let ServerSettings { scheme, concealment, effort_units, .. } = self.settings;
+        let planner = Planner { scheme, concealment, effort_units };
+        Ok(planner.plan(&on_the_way(tiles, init), &chances)?.as_packaged(tiles))
     }
 
     /// How likely each tile is seen in a GoP.
@@ -439,17 +392,16 @@ impl Server {
         player.predictor.tiles(grid, viewport, content.table().gop_duration(), gop, &prior)
     }
 
-    /// What a tile loses if it is late, as far as the server knows what the player has.
-    fn miss(&self, player: &Player, gop: u32, tile: usize) -> f64 {
+    /// What a tile loses if nothing of it is there, as far as the server knows what the player has.
+    fn concealed(&self, player: &Player, gop: u32, tile: usize) -> f64 {
         let (grey, changes) = self.content.misses().of(self.content.packaged(gop) as usize, tile);
-        if self.settings.concealment != Concealment::LastReceived {
-            return grey;
-        }
-        let old = player.held[tile].and_then(|(of, coding)| {
-            let age = gop.checked_sub(of)?.checked_sub(1)?;
-            changes.get(age as usize).map(|change| change + coding)
-        });
-        old.unwrap_or(grey)
+        let concealment = self.settings.concealment;
+        player.held.conceal(concealment, gop as usize, tile, Concealments { grey, changes }).1
+    }
+
+    #[cfg(test)]
+    pub(super) fn concealed_of(&self, gop: u32, tile: usize) -> f64 {
+        self.concealed(self.player.as_ref().expect("it has greeted"), gop, tile)
     }
 
     /// What the player is told of a GoP.
@@ -460,31 +412,16 @@ impl Server {
             bytes: rung.bytes.as_u64() as u32,
             ws_mse: rung.ws_mse as f32,
         };
-        let tile = |tile: usize| {
+        let rungs = sending.rungs(self.content.grid().tiles());
+        let tile = |(tile, [planned, base]): (usize, [Option<Rung>; 2])| {
             let (grey, changes) = self.content.misses().of(packaged, tile);
             let changes = changes.iter().take(MAX_AGES).map(|change| *change as f32).collect();
-            TileNotice { planned: None, base: None, grey: grey as f32, changes }
+            let (planned, base) = (planned.map(told), base.map(told));
+            TileNotice { planned, base, grey: grey as f32, changes }
         };
-        let mut tiles: Vec<TileNotice> = (0..self.content.grid().tiles()).map(tile).collect();
-        for (index, piece) in sending.plan.sent.iter().enumerate() {
-            let notice = &mut tiles[piece.tile];
-            let place = if index < sending.base { &mut notice.base } else { &mut notice.planned };
-            *place = Some(told(piece.rung));
-        }
-        for (tile, notice) in tiles.iter_mut().enumerate() {
-            // What the plan wants at the base layer's rung is sent once.
-            if notice.planned.is_none() && sending.plan.dropped.binary_search(&tile).is_err() {
-                notice.planned = notice.base;
-            }
-        }
+        let tiles = rungs.into_iter().enumerate().map(tile).collect();
         GopNotice { gop, expected, tiles }
     }
-}
-
-/// A plan, the first pieces of which are a base layer.
-struct Sending {
-    plan: Plan,
-    base: usize,
 }
 
 /// The encoding that a player says to have.

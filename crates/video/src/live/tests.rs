@@ -11,10 +11,10 @@ use weftline_core::{Bitrate, ByteCount, Instant};
 
 use super::wire::*;
 use super::*;
-use crate::evaluate::Concealment;
 use crate::geometry::{FrameSize, Grid, Orientation};
 use crate::ows::{Effort, Entry, Recency};
 use crate::rd::{GopTable, RdTable, Rung, TileTable};
+use crate::shown::Concealment;
 
 const GOP: Duration = Duration::from_millis(500);
 const TILES: usize = 8;
@@ -265,6 +265,41 @@ fn the_concealment_decides_what_a_lost_gop_loses() {
     assert!((base - db(50.0)).abs() < 0.01, "{base}");
 }
 
+/// A late tile conceals nothing, and the server must not plan as if it did.
+#[test]
+fn what_comes_too_late_is_held_by_neither_end() {
+    let plan_after = |after: Duration| {
+        let mut world = World::new(3, Concealment::LastReceived);
+        let mut sent = 0;
+        world.run(&mut || MS, &mut || {
+            sent += 1;
+            // Of GoP 0 all comes, of GoP 1 after a while, and of GoP 2 nothing.
+            let (gop, lost) = ((sent - 1) / TILES, Fate::Lost);
+            [Fate::Arrives(MS), Fate::Arrives(after)].get(gop).copied().unwrap_or(lost)
+        });
+        whole(&world.reports, 3);
+        world.reports[2].psnr_db().unwrap()
+    };
+    let db = |mse: f64| 10.0 * (255.0 * 255.0 / mse).log10();
+    // 200 and 2 per pixel after one GoP, 300 and 2 after two.
+    let (in_time, late) = (plan_after(MS), plan_after(GOP * 11 / 10));
+    assert!((in_time - db(202.0)).abs() < 0.01, "{in_time}");
+    assert!((late - db(302.0)).abs() < 0.01, "{late}");
+    let mut server = Server::new(content(3), settings(Concealment::LastReceived));
+    let now = Instant::from_millis(1);
+    let hello = Client::new(ClientSettings::default()).poll_transmit().unwrap();
+    server.handle_message(&hello, now).unwrap();
+    server.handle_message(&Message::Report(Report::default()).to_bytes(), now).unwrap();
+    let arrived = |tile: u16, on_time| (TileId { gop: 0, tile, qp: 22 }, on_time);
+    let report = Report { arrived: vec![arrived(0, true), arrived(1, false)], ..Report::default() };
+    server.handle_message(&Message::Report(report).to_bytes(), now).unwrap();
+    let per_pixel = |tile: usize| {
+        let part = content(3).grid().solid_angle(tile) / (4.0 * std::f64::consts::PI);
+        server.concealed_of(1, tile) / part
+    };
+    assert!((per_pixel(0) - 202.0).abs() < 1e-9 && (per_pixel(1) - 3_000.0).abs() < 1e-9);
+}
+
 #[test]
 fn a_server_that_wakes_up_late_leaves_out_what_is_over() {
     let mut world = World::new(5, Concealment::LastReceived);
@@ -313,7 +348,7 @@ fn peers_that_lose_their_way_are_told_so() {
     assert!(client.handle_message(&manifest, now).is_err());
     let first = Message::Report(Report::default()).to_bytes();
     server.handle_message(&first, now).unwrap();
-    let early = Report { arrived: vec![TileId { gop: 1, ..id }], ..Report::default() };
+    let early = Report { arrived: vec![(TileId { gop: 1, ..id }, true)], ..Report::default() };
     let error = server.handle_message(&Message::Report(early).to_bytes(), now).unwrap_err();
     assert_eq!(error.to_string(), "the peer speaks of GoP 1, and there are 1; is it damaged?");
 }
@@ -348,6 +383,7 @@ fn rung() -> impl Strategy<Value = RungNotice> {
 fn message() -> impl Strategy<Value = Message<'static>> {
     let id = (0_u32..86_400, 0_u16..4_096, any::<u8>());
     let id = id.prop_map(|(gop, tile, qp)| TileId { gop, tile, qp });
+    let arrived = (id, any::<bool>());
     let notice = (
         prop::option::of(rung()),
         prop::option::of(rung()),
@@ -369,7 +405,11 @@ fn message() -> impl Strategy<Value = Message<'static>> {
                 Message::Gop(GopNotice { gop, expected: ByteCount::new(expected), tiles })
             }
         ),
-        (any::<u64>(), prop::collection::vec(pose, 0..MAX_POSES), prop::collection::vec(id, 0..50))
+        (
+            any::<u64>(),
+            prop::collection::vec(pose, 0..MAX_POSES),
+            prop::collection::vec(arrived, 0..50)
+        )
             .prop_map(|(received, poses, arrived)| {
                 Message::Report(Report { received, poses, arrived })
             }),

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use weftline_core::ByteCount;
 
-use crate::evaluate::Concealment;
 use crate::geometry::{FrameSize, Grid};
 use crate::rd::{MAX_GOPS, MAX_RUNGS, MAX_TILES, MAX_WS_MSE};
+use crate::shown::Concealment;
 
 /// The version of the messages. A peer of another one is refused by name.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The longest message to a player: a tile of 16 MiB.
 pub const MAX_TO_PLAYER: usize = 16 << 20;
 /// The longest message to a server.
@@ -153,8 +153,9 @@ pub struct Report {
     pub received: u64,
     /// Where it looked, in order of time.
     pub poses: Vec<PoseNotice>,
-    /// Tiles that arrived since the report before.
-    pub arrived: Vec<TileId>,
+    /// Tiles that arrived since the report before, and whether each was there before its GoP was
+    /// shown.
+    pub arrived: Vec<(TileId, bool)>,
 }
 
 /// Where a head looked.
@@ -372,7 +373,10 @@ fn put_report(out: &mut Vec<u8>, report: &Report) {
     }
     let arrived = &report.arrived[..report.arrived.len().min(MAX_REPORTED)];
     put_u16(out, arrived.len() as u16);
-    arrived.iter().for_each(|id| put_id(out, *id));
+    for (id, on_time) in arrived {
+        put_id(out, *id);
+        out.push(u8::from(*on_time));
+    }
 }
 
 /// What is left of a message.
@@ -434,6 +438,14 @@ impl<'a> Reader<'a> {
         let id = TileId { gop: self.u32()?, tile: self.u16()?, qp: self.u8()? };
         let fits = (id.gop as usize) < MAX_GOPS && usize::from(id.tile) < MAX_TILES;
         fits.then_some(id).ok_or_else(|| self.wrong("tile"))
+    }
+
+    fn flag(&mut self) -> Result<bool, WireError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.wrong("flag")),
+        }
     }
 
     /// A count of at most `most`.
@@ -541,6 +553,7 @@ fn report(reader: &mut Reader<'_>) -> Result<Report, WireError> {
     }
     let count = usize::from(reader.u16()?);
     let count = reader.count(count, "number of tiles", MAX_REPORTED)?;
-    let arrived = (0..count).map(|_| reader.id()).collect::<Result<_, _>>()?;
+    let arrived =
+        (0..count).map(|_| Ok((reader.id()?, reader.flag()?))).collect::<Result<_, _>>()?;
     Ok(Report { received, poses, arrived })
 }

@@ -18,7 +18,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
-use weftline_core::Bitrate;
+use weftline_core::{Bitrate, ByteCount};
 use weftline_video::evaluate::{
     Concealment, EvaluateError, GopDetail, MissTable, Session, SessionOutcome, Views, Weighting,
 };
@@ -87,6 +87,8 @@ pub struct Scene {
     pub table: RdTable,
     /// What concealments lose.
     pub misses: MissTable,
+    /// What the decoder of an encoding is set up from.
+    pub init: ByteCount,
 }
 
 impl Scene {
@@ -96,7 +98,8 @@ impl Scene {
     /// [`VrError::Damaged`] if the package has no table of concealments.
     pub fn of(package: &Package) -> Result<Self, VrError> {
         let name = package.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, table: package.table().clone(), misses: package.misses()? })
+        let (table, misses) = (package.table().clone(), package.misses()?);
+        Ok(Self { name, table, misses, init: package.init_bytes() })
     }
 
     /// The same scene as viewports show it that mix each pixel from four of the frame. What
@@ -106,14 +109,14 @@ impl Scene {
     /// # Errors
     /// [`VrError::Invalid`] if that was not measured when the source was packaged.
     pub fn mixed(&self) -> Result<Self, VrError> {
-        let Self { name, misses, .. } = self.clone();
+        let Self { name, misses, init, .. } = self.clone();
         let table = self.table.mixed().ok_or_else(|| {
             VrError::Invalid(format!(
                 "the table of the package '{name}' has no mixed_mse, as those of before; run \
                  weftline vr package on its source again, into a new directory"
             ))
         })?;
-        Ok(Self { name, table, misses })
+        Ok(Self { name, table, misses, init })
     }
 
     /// Its tiles.
@@ -270,6 +273,7 @@ impl One<'_> {
         let session = Session {
             table: &self.scene.table,
             misses: &self.scene.misses,
+            init: self.scene.init,
             probabilities: &self.audience.probabilities,
             weighting: Weighting::Pixels,
             viewport: &viewport,

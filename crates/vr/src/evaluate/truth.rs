@@ -11,15 +11,16 @@
 use std::collections::BTreeMap;
 
 use rayon::prelude::*;
+use weftline_core::ByteCount;
 use weftline_core::rng::Rng;
-use weftline_video::evaluate::{Concealment, PSNR_CEILING_DB, Shown};
+use weftline_video::evaluate::{Concealment, PSNR_CEILING_DB, Shown, rate_for};
 use weftline_video::geometry::{Direction, FieldOfView, Orientation};
 use weftline_video::head::{Trace, times_of};
 use weftline_video::metric::{Camera, Plane, ViewportMap, mse_of_psnr_db, psnr_db};
 use weftline_video::ows::Entry;
 
 use super::compose::compose;
-use super::{Audience, One, Rates, Scene, Settings, Transport};
+use super::{Audience, One, Rates, Scene, Settings, Transport, bitrate};
 use crate::decode::DecodedGop;
 use crate::error::VrError;
 use crate::ffmpeg::Ffmpeg;
@@ -169,7 +170,8 @@ fn draw(all: usize, options: &CheckOptions) -> Vec<usize> {
     gops
 }
 
-/// The plans at constant rates: all that is sent arrives, and tiles that are not sent are grey.
+/// The plans at constant rates, of which the shares are left for segments: all that is sent arrives, and
+/// tiles that are not sent are grey.
 fn cases(
     scene: &Scene,
     audience: &Audience,
@@ -183,10 +185,15 @@ fn cases(
         effort_units: weftline_video::ows::Effort::DEFAULT_UNITS,
     };
     let mixed = scene.mixed()?.table;
+    // What is compared are pictures: nothing else is to take a part of the rates.
+    let scene = &Scene { init: ByteCount::ZERO, ..scene.clone() };
+    let (tiles, gop) = (scene.grid()?.tiles(), scene.table.gop_duration());
     let played_s = scene.table.gop_duration().as_secs_f64() * scene.table.gops().len() as f64;
     let mut cases = Vec::new();
     for &share in &options.shares {
-        let mbps = vec![vec![scene.finest_mbps() * share]; 2 + played_s.ceil() as usize];
+        let segments = bitrate(scene.finest_mbps() * share).bytes_in(gop);
+        let mbps = rate_for(segments, tiles, gop).as_mbps_f64();
+        let mbps = vec![vec![mbps]; 2 + played_s.ceil() as usize];
         let rates = Rates::new("check", Transport::LinuxMptcp, 0, &mbps, 1.0)?;
         for &scheme in &options.schemes {
             let concealment = Concealment::Grey;

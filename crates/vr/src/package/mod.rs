@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock, syncfs};
 use rustix::io::Errno;
+use weftline_core::ByteCount;
 use weftline_video::evaluate::MissTable;
 use weftline_video::metric::SphereWeights;
 use weftline_video::rd::RdTable;
@@ -297,6 +298,14 @@ impl Package {
     /// The file that the decoder of a tile at `qp` is set up from.
     pub fn init(&self, tile: usize, qp: u8) -> PathBuf {
         self.dir.join(Description::init(tile, qp))
+    }
+
+    /// What a decoder is set up from takes at most so much, by its first tile: they differ by little.
+    pub fn init_bytes(&self) -> ByteCount {
+        let rungs = self.table.gops()[0].tiles()[0].rungs().iter();
+        let length = |path| fs::metadata(path).map_or(0, |file| file.len());
+        let longest = rungs.map(|rung| length(self.init(0, rung.qp))).max();
+        ByteCount::new(longest.unwrap_or(0))
     }
 
     /// How long it plays.

@@ -179,7 +179,7 @@ impl ServeArgs {
         );
         let content = content
             .map_err(|error| Failure::wrong_use(format!("{}: {error}", self.package.display())))?
-            .with_init(init(&package));
+            .with_init(package.init_bytes());
         if !content.misses_measured() {
             tracing::warn!(
                 "{} has no {MISSES}: what concealments lose is taken as usual; package it anew",
@@ -195,14 +195,6 @@ impl ServeArgs {
         };
         Ok(Served { content: Arc::new(content), package, settings })
     }
-}
-
-/// What a decoder is set up from takes at most so much, by its first tile: they differ by little.
-fn init(package: &Package) -> ByteCount {
-    let rungs = package.table().gops()[0].tiles()[0].rungs().iter();
-    let length = |path| std::fs::metadata(path).map_or(0, |file| file.len());
-    let longest = rungs.map(|rung| length(package.init(0, rung.qp))).max();
-    ByteCount::new(longest.unwrap_or(0))
 }
 
 /// The table of concealments of a package, if it has one.

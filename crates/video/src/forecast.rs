@@ -2,7 +2,7 @@
 //!
 //! A sender that plans by its own throughput must not take what it *sent* for what it *could have*
 //! sent: it would never send more. So only the time counts during which a path had more to do than
-//! it could, and where there was too little of that, half as much again is tried.
+//! it could, up to the last of it, and where there was too little of that, half as much again is tried.
 //!
 //! Of a path's rate only that part can bring something new which is not taken by what is still in
 //! sockets and queues. A path that is down brings nothing, from the moment at which that is known
@@ -96,6 +96,12 @@ impl Forecast {
         let (history, paths) = (History::new(), Vec::new());
         let second_began = Instant::ZERO;
         Self { history, paths, start, last: None, had_backlog: false, second_began }
+    }
+
+    /// The rate at which paths must have been measured so that `rate` of it is planned for.
+    pub fn measured_for(rate: Bitrate) -> Bitrate {
+        let bps = u128::from(rate.as_bps()) * 100 / u128::from(100 - MARGIN_PERCENT);
+        Bitrate::bps(u64::try_from(bps).unwrap_or(u64::MAX))
     }
 
     /// The seconds so far: what the paths could carry.
@@ -193,15 +199,23 @@ impl Path {
     fn note(&mut self, reading: &PathReading, was_kept: bool, since: Duration) {
         let bytes = reading.delivered.saturating_sub(self.last.delivered);
         self.carried = self.carried.saturating_add(bytes);
-        // Beyond what is under way anyhow, something waits in a queue.
-        let rate = Bitrate::from_transfer(ByteCount::new(bytes), since);
-        let under_way = rate.bytes_in(reading.min_rtt).as_u64();
+        // Beyond what is under way anyhow, something waits in a queue. The rate of this reading alone
+        // says little: bytes come in records, and where two of them came it would be twice as high,
+        // and the reading would not count just because of that.
+        let under_way = self.rate.bytes_in(reading.min_rtt).as_u64();
         let is_loaded = was_kept || (!reading.min_rtt.is_zero() && reading.outstanding > under_way);
         let is_steady = self.steady == STEADY && reading.is_up;
         // After a pause nothing arrives for a round trip.
         if is_loaded && is_steady && self.flows {
             self.loaded = self.loaded.saturating_add(bytes);
             self.loaded_for += since;
+        } else if self.flows && is_steady {
+            // It ran dry in between. What came until then may be a lot that waited for a packet to be
+            // sent again, and counts for the time that it takes at the rate before, or for all of it.
+            let rate = Bitrate::from_transfer(ByteCount::new(self.loaded), self.loaded_for);
+            let took = rate.time_for(ByteCount::new(bytes)).unwrap_or(since);
+            self.loaded = self.loaded.saturating_add(bytes);
+            self.loaded_for += took.min(since);
         }
         self.flows = is_loaded && (self.flows || bytes > 0);
         self.steady = if reading.is_up { (self.steady + 1).min(STEADY) } else { 0 };
@@ -295,6 +309,46 @@ mod tests {
         paths.readings[0].outstanding = 0;
         paths.run(50, &[2]);
         assert!((paths.mbps() - 1.9).abs() < 0.01, "{}", paths.mbps());
+    }
+
+    /// TCP hands on in order: behind a lost packet nothing arrives, and then all at once, which may be
+    /// the last of it.
+    #[test]
+    fn what_a_lost_packet_held_up_counts_though_it_is_the_last() {
+        let mut paths = Paths::new(1, Bitrate::kbps(800));
+        paths.backlog = false;
+        let mut reads = |bytes: u64, outstanding: u64, times: u32| {
+            for _ in 0..times {
+                paths.now_ms += 50;
+                paths.readings[0].delivered += bytes;
+                paths.readings[0].outstanding = outstanding;
+                paths.read();
+            }
+        };
+        reads(5_000, 20_000, 10);
+        reads(0, 30_000, 6);
+        reads(30_000, 0, 1);
+        reads(0, 0, 3);
+        // The first two readings of a path do not count. 70,000 bytes in 0.75 s are 746 kb/s; without
+        // the last they would be 457.
+        let kbps = paths.forecast.paths[0].rate.as_bps() / 1_000;
+        assert_eq!(kbps, 746);
+    }
+
+    /// Records come whole. A reading in which two of them came is not less under load than others.
+    #[test]
+    fn what_comes_in_records_is_as_fast_as_the_path() {
+        let mut paths = Paths::new(1, Bitrate::kbps(800));
+        paths.backlog = false;
+        paths.readings[0].outstanding = 9_000;
+        for step in 0..20 {
+            paths.now_ms += 50;
+            paths.readings[0].delivered += if step % 2 == 0 { 10_000 } else { 0 };
+            paths.read();
+        }
+        // 100 kB/s, of which 4,000 bytes are under way in a round trip of 40 ms.
+        let kbps = paths.forecast.paths[0].rate.as_bps() / 1_000;
+        assert!((750..=850).contains(&kbps), "{kbps}");
     }
 
     #[test]

@@ -1,0 +1,174 @@
+//! How a GoP is planned from what the paths may bring: one way for the live server and the
+//! evaluation.
+//!
+//! A tile costs more than its segment: heads go with it, and what its decoder is set up from until
+//! the player has it. Plans are made with these costs, and told in segments.
+
+use weftline_core::ByteCount;
+
+use crate::ows::{
+    Delivery, Effort, Entry, Inputs, Piece, Plan, Problem, Throughput, ThroughputError,
+};
+use crate::rd::{GopTable, MAX_TILE_BYTES, Rung, TileTable};
+use crate::shown::{Concealment, Encoding, Wanted};
+
+/// What goes with a segment: the message's head, the tile's part of the GoP's notice, and the heads
+/// of the records that carry it, a record of at least 4 KiB each (docs/protocol.md).
+pub(crate) const BESIDE: ByteCount = ByteCount::new(96);
+
+/// How a stream is planned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planner<'a> {
+    /// The tile scheme.
+    pub(crate) scheme: &'a Entry,
+    /// What is shown in place of late tiles.
+    pub(crate) concealment: Concealment,
+    /// The work a scheme may do for a GoP.
+    pub(crate) effort_units: u64,
+}
+
+/// What one GoP is planned from.
+pub(crate) struct Chances<'a> {
+    /// How likely each tile is seen.
+    pub(crate) visibility: &'a [f64],
+    /// What each tile loses if nothing of it is there.
+    pub(crate) concealed: &'a [f64],
+    /// What the paths may bring that is not on its way yet.
+    pub(crate) expected: &'a Throughput,
+    /// The transport.
+    pub(crate) delivery: &'a dyn Delivery,
+    /// What the paths will bring, if somebody knows.
+    pub(crate) truth: Option<&'a Throughput>,
+}
+
+/// A plan, the first pieces of which are a base layer.
+#[derive(Clone, Debug)]
+pub(crate) struct Sending {
+    pub(crate) plan: Plan,
+    pub(crate) base: usize,
+}
+
+/// What each encoding of a GoP takes of the paths. `init` says what the decoder of a tile at a QP is
+/// still to be set up from.
+pub(crate) fn on_the_way(gop: &GopTable, init: impl Fn(usize, u8) -> ByteCount) -> GopTable {
+    let tiles = gop.tiles().iter().enumerate().map(|(tile, table)| {
+        let cost = |rung: &Rung| {
+            let bytes = rung.bytes + BESIDE + init(tile, rung.qp);
+            Rung { bytes: bytes.min(MAX_TILE_BYTES), ..*rung }
+        };
+        TileTable::new(table.rungs().iter().map(cost).collect())
+            .expect("the package's rungs, none of them longer than a tile may be")
+    });
+    GopTable::new(tiles.collect()).expect("as many tiles as the package has")
+}
+
+impl Planner<'_> {
+    /// What is sent of a GoP whose encodings take of the paths what `tiles` says.
+    ///
+    /// # Errors
+    /// In words, if the scheme makes no plan of it.
+    pub(crate) fn plan(&self, tiles: &GopTable, chances: &Chances<'_>) -> Result<Sending, String> {
+        let base = match self.concealment {
+            Concealment::BaseLayer => base_layer(tiles),
+            Concealment::Grey | Concealment::LastReceived => Vec::new(),
+        };
+        let base_bytes: ByteCount = base.iter().map(|piece| piece.rung.bytes).sum();
+        let concealed = chances.concealed.iter().enumerate();
+        let miss = concealed.map(|(tile, loss)| base.get(tile).map_or(*loss, |p| p.rung.ws_mse));
+        let miss: Vec<f64> = miss.collect();
+        let wrong = |error: ThroughputError| error.to_string();
+        let expected = without(chances.expected, base_bytes).map_err(wrong)?;
+        let truth = chances.truth.map(|truth| without(truth, base_bytes));
+        let truth = truth.transpose().map_err(wrong)?;
+        let problem = Problem::new(Inputs {
+            gop: tiles,
+            visibility: chances.visibility,
+            miss: &miss,
+            throughput: &expected,
+            delivery: chances.delivery,
+            budget: None,
+            truth: truth.as_ref(),
+        });
+        let problem = problem.map_err(|error| error.to_string())?;
+        let mut effort = Effort::units(self.effort_units);
+        let plan = self.scheme.plan(&problem, &mut effort).map_err(|error| error.to_string())?;
+        let count = base.len();
+        Ok(Sending { plan: with_base(plan, base, base_bytes), base: count })
+    }
+}
+
+impl Sending {
+    /// Nothing is sent of so many tiles.
+    pub(crate) fn nothing(tiles: usize) -> Self {
+        let (sent, bytes, expected_loss) = (Vec::new(), ByteCount::ZERO, 0.0);
+        let plan = Plan { sent, dropped: (0..tiles).collect(), bytes, expected_loss };
+        Self { plan, base: 0 }
+    }
+
+    /// The same with the lengths of the package's segments, in place of what they take of the paths.
+    pub(crate) fn as_packaged(mut self, gop: &GopTable) -> Self {
+        for piece in &mut self.plan.sent {
+            let rung = gop.tiles()[piece.tile].at_qp(piece.rung.qp);
+            piece.rung = *rung.expect("it was planned with the package's rungs");
+        }
+        self.plan.bytes = self.plan.sent.iter().map(|piece| piece.rung.bytes).sum();
+        self
+    }
+
+    /// Of each tile, what the plan sends and what is sent before it; `None` where it sends nothing.
+    pub(crate) fn rungs(&self, tiles: usize) -> Vec<[Option<Rung>; 2]> {
+        let mut rungs = vec![[None; 2]; tiles];
+        for (index, piece) in self.plan.sent.iter().enumerate() {
+            rungs[piece.tile][usize::from(index < self.base)] = Some(piece.rung);
+        }
+        for (tile, [planned, base]) in rungs.iter_mut().enumerate() {
+            // What the plan wants at the base layer's rung is sent once.
+            if planned.is_none() && self.plan.dropped.binary_search(&tile).is_err() {
+                *planned = *base;
+            }
+        }
+        rungs
+    }
+}
+
+/// The same, as what is shown goes by.
+pub(crate) fn wanted([planned, base]: [Option<Rung>; 2]) -> Wanted {
+    let encoding = |rung: Rung| Encoding { qp: rung.qp, loss: rung.ws_mse };
+    Wanted { planned: planned.map(encoding), base: base.map(encoding) }
+}
+
+/// The coarsest rung of every tile, in raster order.
+fn base_layer(gop: &GopTable) -> Vec<Piece> {
+    let coarsest =
+        |tile: &TileTable| -> Rung { *tile.rungs().last().expect("a tile has a rung at least") };
+    let tiles = gop.tiles().iter().enumerate();
+    tiles.map(|(tile, table)| Piece { tile, rung: coarsest(table), miss_chance: 0.0 }).collect()
+}
+
+/// What is left of a throughput after `base` bytes, taken from all paths alike.
+fn without(throughput: &Throughput, base: ByteCount) -> Result<Throughput, ThroughputError> {
+    let rest = |paths: &[ByteCount]| {
+        let all: ByteCount = paths.iter().copied().sum();
+        let left = all.saturating_sub(base).as_u64();
+        let part = |bytes: &ByteCount| {
+            let share = u128::from(bytes.as_u64()) * u128::from(left);
+            // At most `bytes`, because `left` is at most the sum.
+            ByteCount::new((share / u128::from(all.as_u64().max(1))) as u64)
+        };
+        paths.iter().map(part).collect()
+    };
+    let samples = throughput.samples().iter();
+    Throughput::from_samples(samples.map(|(weight, paths)| (*weight, rest(paths))).collect())
+}
+
+/// The plan behind its base layer, less the pieces that are the base layer's own.
+fn with_base(plan: Plan, base: Vec<Piece>, base_bytes: ByteCount) -> Plan {
+    if base.is_empty() {
+        return plan;
+    }
+    let adds = |piece: &Piece| piece.rung.qp != base[piece.tile].rung.qp;
+    let finer: Vec<Piece> = plan.sent.iter().filter(|piece| adds(piece)).copied().collect();
+    let bytes = finer.iter().map(|piece| piece.rung.bytes).sum::<ByteCount>() + base_bytes;
+    let sent = base.into_iter().chain(finer).collect();
+    Plan { sent, bytes, ..plan }
+}
