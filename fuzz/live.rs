@@ -8,7 +8,7 @@ use std::time::Duration;
 use weftline_core::{Bitrate, ByteCount, Instant};
 use weftline_video::evaluate::Concealment;
 use weftline_video::geometry::{FrameSize, Orientation};
-use weftline_video::live::wire::{Message, Tile};
+use weftline_video::live::wire::{Message, Tile, TileDigests};
 use weftline_video::live::{
     Client, ClientSettings, Content, LiveError, Outgoing, PathReading, Server, ServerSettings,
     Traffic,
@@ -85,7 +85,9 @@ impl World {
                 Outgoing::Message(bytes) => bytes,
                 Outgoing::Tile(order) => {
                     let segment = vec![0; order.bytes.as_u64() as usize];
-                    Message::Tile(Tile { id: order.id, init: b"", segment: &segment }).to_bytes()
+                    let digests = TileDigests::of(b"", &segment);
+                    let tile = Tile { id: order.id, init: b"", segment: &segment, digests };
+                    Message::Tile(tile).to_bytes()
                 }
             });
         }

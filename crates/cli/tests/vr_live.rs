@@ -182,6 +182,65 @@ fn the_kernels_tcp_carries_the_same_messages() {
     assert_eq!(server.end().0, Some(0));
 }
 
+/// The finding that began this: segments of other bytes were reported as 53 dB.
+#[test]
+fn other_bytes_than_were_packaged_are_counted_and_never_kept() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let spoiled = dir.path().join("package");
+    let copy = Command::new("cp").arg("-r").arg(package()).arg(&spoiled).status().unwrap();
+    assert!(copy.success());
+    // All of tile 3, at both QPs, and of the right length.
+    for file in ["22", "37"].iter().flat_map(|qp| {
+        let rung = spoiled.join(format!("tiles/t003q{qp}"));
+        fs::read_dir(rung).unwrap().map(|file| file.unwrap().path())
+    }) {
+        let bytes = fs::read(&file).unwrap();
+        fs::write(&file, bytes.iter().map(|byte| byte ^ 0x55).collect::<Vec<u8>>()).unwrap();
+    }
+    let (saved, log) = (dir.path().join("saved"), dir.path().join("log.jsonl"));
+    let (_server, address) = serve(&spoiled, &["--players", "1"]);
+    let address = address.to_string();
+    let keep = ["--save", saved.to_str().unwrap(), "--log", log.to_str().unwrap(), "--json"];
+    let output = weftline(&play(&address, &keep)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = check_log(&fs::read_to_string(&log).unwrap(), GOPS);
+    let damaged: u64 = lines.iter().map(|line| line["damaged"].as_u64().unwrap()).sum();
+    assert!(damaged > 0, "{lines:?}");
+    assert!(!saved.join("tiles/t003q22").exists() && !saved.join("tiles/t003q37").exists());
+    check_saved(&saved, package());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("tile 3 of GoP") && said.contains("is not shown"), "{said}");
+    // One that was packaged before there were digests says how they are had.
+    let record = spoiled.join("gops/000000.json");
+    let text = fs::read_to_string(&record).unwrap();
+    fs::write(&record, text.replace("\"segment\"", "\"of_before\"")).unwrap();
+    let args = ["vr", "serve", spoiled.to_str().unwrap(), "--listen", "127.0.0.1:0"];
+    let error = failure(1, &[&args[..], &["--insecure-plaintext"]].concat());
+    assert!(error.contains("no digest") && error.contains("package again"), "{error}");
+}
+
+/// Sixty-four connections that said nothing took all places, and one that came to look ended a server
+/// of one player.
+#[test]
+fn connections_that_do_not_greet_take_no_places() {
+    if !ffmpeg() {
+        return;
+    }
+    let tcp = ["--transport", "tcp", "--players", "1", "--max-players", "1"];
+    let (_server, address) = serve(package(), &tcp);
+    let idle: Vec<_> = (0..70).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    let address = address.to_string();
+    let args = ["vr", "play", "--server", &address, "--transport", "tcp", "--insecure-plaintext"];
+    let output = weftline(&[&args[..], &["--json"]].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&summary["completed"], &summary["gops_shown"]), (&true.into(), &GOPS.into()));
+    drop(idle);
+}
+
 #[test]
 fn a_server_that_dies_is_named() {
     if !ffmpeg() {

@@ -12,9 +12,9 @@ use crate::ows::{
 use crate::rd::{GopTable, MAX_TILE_BYTES, Rung, TileTable};
 use crate::shown::{Concealment, Encoding, Wanted};
 
-/// What goes with a segment: the message's head, the tile's part of the GoP's notice, and the heads
+/// What goes with a segment: the message's head with its digests, the tile's part of the GoP's notice, and the heads
 /// of the records that carry it, a record of at least 4 KiB each (docs/protocol.md).
-pub(crate) const BESIDE: ByteCount = ByteCount::new(96);
+pub(crate) const BESIDE: ByteCount = ByteCount::new(128);
 
 /// How a stream is planned.
 #[derive(Clone, Copy, Debug)]

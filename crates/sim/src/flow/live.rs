@@ -1,15 +1,15 @@
 //! A live stream of tiles over a connection of messages: the state machines of
 //! `weftline_video::live`, driven as `weftline vr serve` and `vr play` drive them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use weftline_core::session::{Incoming, MessageOptions, SendError};
 use weftline_core::{Instant, Session};
-use weftline_video::live::wire::{Message, Tile};
-use weftline_video::live::{Client, Outgoing, Server, TileOrder};
+use weftline_video::live::wire::{Message, Tile, TileDigests};
+use weftline_video::live::{Client, Digest, Outgoing, Server, TileOrder};
 
 use super::ends::{CLIENT, SERVER, ZEROS};
 use crate::plan::{LiveOutcome, LivePlan};
@@ -25,6 +25,7 @@ pub(super) struct Live {
     player: Client,
     /// What the server wants sent, and what the player does, until the connection takes it.
     queues: [VecDeque<Outgoing>; 2],
+    digests: Digests,
     /// When the next tick is, once the stream has begun.
     tick: Option<Instant>,
     outcome: LiveOutcome,
@@ -37,6 +38,7 @@ impl Live {
             server: Server::new(Arc::clone(&plan.content), plan.settings.clone()),
             player: Client::new(plan.player),
             queues: [VecDeque::new(), VecDeque::new()],
+            digests: Digests::default(),
             tick: None,
             outcome: LiveOutcome::default(),
         }
@@ -128,7 +130,9 @@ impl Live {
         while let Some(first) = queue.front() {
             let (payload, options) = match first {
                 Outgoing::Message(bytes) => (bytes.clone().into(), MessageOptions::default()),
-                Outgoing::Tile(order) => (message(order, self.plan.init), options(order)),
+                Outgoing::Tile(order) => {
+                    (self.digests.message(order, self.plan.init), options(order))
+                }
             };
             match session.send_message(payload, options, now) {
                 Ok(_) | Err(SendError::Expired) => drop(queue.pop_front()),
@@ -153,11 +157,23 @@ impl Live {
     }
 }
 
-/// A tile as it is sent. Its content does not matter here.
-fn message(order: &TileOrder, init: usize) -> Bytes {
-    let init = &ZEROS[..if order.with_init { init.min(ZEROS.len()) } else { 0 }];
-    let segment = vec![0; order.bytes.as_u64() as usize];
-    Message::Tile(Tile { id: order.id, init, segment: &segment }).to_bytes().into()
+/// The digests of so many zeros.
+#[derive(Debug, Default)]
+struct Digests(BTreeMap<usize, Digest>);
+
+impl Digests {
+    /// A tile as it is sent. Its content does not matter here.
+    fn message(&mut self, order: &TileOrder, init: usize) -> Bytes {
+        let init = &ZEROS[..if order.with_init { init.min(ZEROS.len()) } else { 0 }];
+        let segment = vec![0; order.bytes.as_u64() as usize];
+        let digests = TileDigests { init: self.of(init), segment: self.of(&segment) };
+        Message::Tile(Tile { id: order.id, init, segment: &segment, digests }).to_bytes().into()
+    }
+
+    /// There are as many lengths as a package has rungs of tiles.
+    fn of(&mut self, zeros: &[u8]) -> Digest {
+        *self.0.entry(zeros.len()).or_insert_with(|| Digest::of(zeros))
+    }
 }
 
 fn options(order: &TileOrder) -> MessageOptions {

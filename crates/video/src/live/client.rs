@@ -37,6 +37,8 @@ pub enum Handled<'a> {
         tile: Tile<'a>,
         /// Whether it arrived before its GoP was shown.
         on_time: bool,
+        /// Whether its bytes are those that were packaged; others are never shown.
+        is_genuine: bool,
     },
 }
 
@@ -52,6 +54,8 @@ pub struct GopReport {
     pub late: usize,
     /// Of these, tiles that the server has called back.
     pub called_back: usize,
+    /// Of those late, tiles that came with other bytes than were packaged.
+    pub damaged: usize,
     /// Tiles that the server left out.
     pub dropped: usize,
     /// Tiles of a base layer that arrived in time.
@@ -86,6 +90,8 @@ struct OpenGop {
     /// What arrived too late, so that it counts once.
     late: BTreeSet<TileId>,
     called_back: BTreeSet<TileId>,
+    /// What came with other bytes than were packaged.
+    damaged: BTreeSet<TileId>,
     bytes: u64,
     late_bytes: u64,
     poses: Vec<Orientation>,
@@ -353,6 +359,13 @@ impl Client {
         self.check_tile(id)?;
         self.check_gop(id.gop)?;
         let on_time = self.start_of(id.gop).is_none_or(|start| now < start);
+        if !tile.is_genuine() {
+            // It is as good as lost. The server is not told that it is there.
+            if let Some(open) = self.open_gop(id.gop) {
+                open.damaged.insert(id);
+            }
+            return Ok(Handled::Tile { tile, on_time, is_genuine: false });
+        }
         let bytes = tile.segment.len() as u64;
         let mut is_new = true;
         if let Some(open) = self.open_gop(id.gop) {
@@ -377,7 +390,7 @@ impl Client {
             }
             self.arrived.push_back((id, on_time));
         }
-        Ok(Handled::Tile { tile, on_time })
+        Ok(Handled::Tile { tile, on_time, is_genuine: true })
     }
 
     fn report(&mut self) {
@@ -436,6 +449,7 @@ impl Client {
                     let is_it =
                         |id: &&TileId| (id.tile, Some(id.qp)) == (tile, planned.map(|p| p.qp));
                     report.called_back += open.called_back.iter().filter(is_it).count();
+                    report.damaged += open.damaged.iter().filter(is_it).count();
                 }
             }
             let (tile, gop) = (usize::from(tile), gop as usize);

@@ -16,6 +16,7 @@
 
 mod client;
 mod content;
+mod digest;
 mod server;
 pub mod wire;
 
@@ -25,6 +26,7 @@ mod tests;
 pub use crate::forecast::{Forecast, PathReading};
 pub use client::{Client, ClientSettings, GopReport, Handled};
 pub use content::Content;
+pub use digest::Digest;
 pub use server::{Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic};
 pub use wire::WireError;
 

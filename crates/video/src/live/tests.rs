@@ -55,6 +55,8 @@ enum Fate {
     Doubled(Duration),
     /// The transport drops it, and says so.
     CalledBack,
+    /// Its bytes are not those of the package.
+    Spoiled(Duration),
     /// It is never heard of again.
     Lost,
 }
@@ -115,9 +117,17 @@ impl World {
             };
             let segment = vec![order.id.tile as u8; order.bytes.as_u64() as usize];
             let init = if order.with_init { &b"init"[..] } else { b"" };
-            let bytes = Message::Tile(Tile { id: order.id, init, segment: &segment }).to_bytes();
-            match fate() {
-                Fate::Arrives(after) => self.put(after, InFlight::ToClient(bytes)),
+            let digests = TileDigests::of(b"init", &segment);
+            let mut tile = Tile { id: order.id, init, segment: &segment, digests };
+            let fate = fate();
+            if let Fate::Spoiled(_) = fate {
+                tile.digests.segment = Digest::of(b"other bytes");
+            }
+            let bytes = Message::Tile(tile).to_bytes();
+            match fate {
+                Fate::Arrives(after) | Fate::Spoiled(after) => {
+                    self.put(after, InFlight::ToClient(bytes))
+                }
                 Fate::Doubled(after) => {
                     self.put(after, InFlight::ToClient(bytes.clone()));
                     self.put(after * 2, InFlight::ToClient(bytes));
@@ -137,8 +147,10 @@ impl World {
             InFlight::ToClient(bytes) => {
                 self.carried += bytes.len() as u64;
                 match self.client.handle_message(&bytes, self.now).unwrap() {
-                    Handled::Tile { tile, on_time } => self.arrived.push((tile.id, on_time)),
-                    Handled::Control => {}
+                    Handled::Tile { tile, on_time, is_genuine: true } => {
+                        self.arrived.push((tile.id, on_time));
+                    }
+                    Handled::Tile { .. } | Handled::Control => {}
                 }
             }
         }
@@ -182,7 +194,7 @@ fn whole(reports: &[GopReport], gops: u32) {
     assert_eq!(reports.iter().map(|r| r.gop).collect::<Vec<_>>(), (0..gops).collect::<Vec<_>>());
     for report in reports {
         assert_eq!(report.arrived + report.late + report.dropped, TILES, "{report:?}");
-        assert!(report.called_back <= report.late, "{report:?}");
+        assert!(report.called_back <= report.late && report.damaged <= report.late, "{report:?}");
     }
 }
 
@@ -229,14 +241,14 @@ fn what_a_decoder_is_set_up_from_is_sent_until_it_is_known() {
 #[test]
 fn below_the_lowest_rungs_tiles_are_dropped_and_said() {
     let mut settings = settings(Concealment::Grey);
-    settings.start = Bitrate::kbps(23);
+    settings.start = Bitrate::kbps(25);
     let mut world = World::new(1, Concealment::Grey);
     world.server = Server::new(content(1), settings);
     world.run(&mut || MS, &mut || Fate::Arrives(20 * MS));
-    // 23 kb/s for half a second are 1,437 bytes: four tiles of 250 and of what goes with each.
+    // 25 kb/s for half a second are 1,562 bytes: four tiles of 250 and of what goes with each.
     whole(&world.reports, 1);
     let (planned, report) = (world.planned[0], world.reports[0]);
-    assert_eq!((planned.least.as_u64(), planned.expected.as_u64()), (2_000, 1_437));
+    assert_eq!((planned.least.as_u64(), planned.expected.as_u64()), (2_000, 1_562));
     assert_eq!((planned.sent, planned.dropped), (4, 4));
     assert_eq!((report.arrived, report.dropped, report.late), (4, 4, 0));
 }
@@ -263,6 +275,28 @@ fn the_concealment_decides_what_a_lost_gop_loses() {
     assert!((grey - db(3_000.0)).abs() < 0.01, "{grey}");
     assert!((last - db(302.0)).abs() < 0.01, "{last}");
     assert!((base - db(50.0)).abs() < 0.01, "{base}");
+}
+
+#[test]
+fn other_bytes_than_were_packaged_are_lost_and_never_shown() {
+    let mut world = World::new(2, Concealment::LastReceived);
+    let mut sent = 0;
+    world.run(&mut || MS, &mut || {
+        sent += 1;
+        // Every second tile of GoP 1.
+        let spoiled = sent > TILES && sent % 2 == 0;
+        if spoiled { Fate::Spoiled(MS) } else { Fate::Arrives(MS) }
+    });
+    whole(&world.reports, 2);
+    let [before, after] = world.reports[..] else { panic!("two GoPs") };
+    assert_eq!((before.late, before.damaged), (0, 0));
+    assert_eq!((after.arrived, after.late, after.damaged), (TILES / 2, TILES / 2, TILES / 2));
+    assert!(after.psnr_db().unwrap() + 3.0 < before.psnr_db().unwrap(), "{after:?}");
+    // A decoder that is set up from other bytes shows nothing right either.
+    let digests = TileDigests { init: Digest::of(b"init"), segment: Digest::of(b"x") };
+    let id = TileId { gop: 0, tile: 0, qp: 22 };
+    let tile = |init| Tile { id, init, segment: b"x", digests };
+    assert!(tile(b"").is_genuine() && tile(b"init").is_genuine() && !tile(b"tini").is_genuine());
 }
 
 /// A late tile conceals nothing, and the server must not plan as if it did.
@@ -326,7 +360,8 @@ fn peers_that_lose_their_way_are_told_so() {
     let mut client = Client::new(ClientSettings::default());
     let hello = client.poll_transmit().unwrap();
     let id = TileId { gop: 0, tile: 0, qp: 22 };
-    let tile = |id| Message::Tile(Tile { id, init: b"", segment: b"x" }).to_bytes();
+    let digests = TileDigests::of(b"", b"x");
+    let tile = |id| Message::Tile(Tile { id, init: b"", segment: b"x", digests }).to_bytes();
     let error = client.handle_message(&tile(id), now).unwrap_err().to_string();
     assert!(error.contains("before the manifest"), "{error}");
     let mut server = Server::new(content(200), settings(Concealment::Grey));
@@ -447,10 +482,11 @@ proptest! {
         let mut control = || MS * delays.below(900) as u32;
         let mut fate = || {
             let after = MS * rng.below(1_200) as u32;
-            match rng.below(8) {
+            match rng.below(9) {
                 0..5 => Fate::Arrives(after),
                 5 => Fate::Doubled(after),
                 6 => Fate::CalledBack,
+                7 => Fate::Spoiled(after),
                 _ => Fate::Lost,
             }
         };

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use weftline_core::ByteCount;
 
+use super::Digest;
 use crate::geometry::{FrameSize, Grid};
 use crate::rd::{MAX_GOPS, MAX_RUNGS, MAX_TILES, MAX_WS_MSE};
 use crate::shown::Concealment;
@@ -144,6 +145,32 @@ pub struct Tile<'a> {
     pub init: &'a [u8],
     /// Its pictures: a fragment of MP4.
     pub segment: &'a [u8],
+    /// What the package says of both.
+    pub digests: TileDigests,
+}
+
+/// The digests of an encoding of a tile in one GoP, taken when it was packaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileDigests {
+    /// Of what its decoder is set up from.
+    pub init: Digest,
+    /// Of its segment.
+    pub segment: Digest,
+}
+
+impl TileDigests {
+    /// Of these bytes.
+    pub fn of(init: &[u8], segment: &[u8]) -> Self {
+        Self { init: Digest::of(init), segment: Digest::of(segment) }
+    }
+}
+
+impl Tile<'_> {
+    /// Whether its bytes are those that were packaged.
+    pub fn is_genuine(&self) -> bool {
+        let init = self.init.is_empty() || Digest::of(self.init) == self.digests.init;
+        init && Digest::of(self.segment) == self.digests.segment
+    }
 }
 
 /// What a player reports, ten times a second.
@@ -245,6 +272,8 @@ impl Message<'_> {
             Self::Tile(tile) => {
                 out.push(Self::TILE);
                 put_id(out, tile.id);
+                out.extend_from_slice(&tile.digests.init.0);
+                out.extend_from_slice(&tile.digests.segment.0);
                 put_u32(out, tile.init.len() as u32);
                 out.extend_from_slice(tile.init);
                 out.extend_from_slice(tile.segment);
@@ -526,6 +555,7 @@ fn gop(reader: &mut Reader<'_>) -> Result<GopNotice, WireError> {
 
 fn tile<'a>(reader: &mut Reader<'a>) -> Result<Tile<'a>, WireError> {
     let id = reader.id()?;
+    let digests = TileDigests { init: Digest(reader.array()?), segment: Digest(reader.array()?) };
     let len = reader.u32()? as usize;
     let len = reader.count(len, "length of an init segment", MAX_INIT)?;
     let init = reader.take(len)?;
@@ -533,7 +563,7 @@ fn tile<'a>(reader: &mut Reader<'a>) -> Result<Tile<'a>, WireError> {
     if segment.is_empty() {
         return Err(WireError::Short { kind: reader.kind });
     }
-    Ok(Tile { id, init, segment })
+    Ok(Tile { id, init, segment, digests })
 }
 
 fn report(reader: &mut Reader<'_>) -> Result<Report, WireError> {

@@ -26,12 +26,15 @@ mod tiles;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock, syncfs};
 use rustix::io::Errno;
 use weftline_core::ByteCount;
 use weftline_video::evaluate::MissTable;
+use weftline_video::live::Digest;
+use weftline_video::live::wire::TileDigests;
 use weftline_video::metric::SphereWeights;
 use weftline_video::rd::RdTable;
 
@@ -174,9 +177,14 @@ fn finish_gop(
             write_init(&dir.join(Description::init(tile, rung.qp)), &encoded.segments.init)?;
             let path = dir.join(Description::segment(tile, rung.qp, open.gop));
             fs::write(&path, &encoded.segments.media).map_err(VrError::io("write", &path))?;
-            let bytes = encoded.segments.media.len() as u64;
-            let (ws_mse, mixed_mse) = (encoded.ws_mse, Some(encoded.mixed_mse));
-            tiles[tile].push(RungRecord { qp: rung.qp, bytes, ws_mse, mixed_mse });
+            tiles[tile].push(RungRecord {
+                qp: rung.qp,
+                bytes: encoded.segments.media.len() as u64,
+                ws_mse: encoded.ws_mse,
+                mixed_mse: Some(encoded.mixed_mse),
+                segment: Some(Digest::of(&encoded.segments.media)),
+                init: Some(Digest::of(&encoded.segments.init)),
+            });
         }
     }
     // One sync for some hundred files.
@@ -203,8 +211,11 @@ fn write_init(path: &Path, init: &[u8]) -> Result<(), VrError> {
 fn conclude(dir: &Path, mut plan: Description) -> Result<(), VrError> {
     let mut gops = Vec::with_capacity(plan.gops as usize);
     for gop in 0..plan.gops {
-        let record = Record::read(dir, gop)?
+        let mut record = Record::read(dir, gop)?
             .ok_or_else(|| VrError::damaged(dir, format!("the record of GoP {gop} has gone")))?;
+        if record.complete(dir)? {
+            record.write(dir)?;
+        }
         gops.push(record.table().map_err(|source| VrError::Rd { path: dir.to_owned(), source })?);
     }
     let grid = plan.grid();
@@ -229,6 +240,7 @@ pub struct Package {
     dir: PathBuf,
     description: Description,
     table: RdTable,
+    records: Arc<[Record]>,
 }
 
 impl Package {
@@ -251,6 +263,7 @@ impl Package {
         let path = dir.join(TABLE);
         let text = fs::read_to_string(&path).map_err(VrError::io("read", &path))?;
         let table = RdTable::parse(&text).map_err(|source| VrError::Rd { path, source })?;
+        let mut records = Vec::with_capacity(description.gops as usize);
         for gop in 0..description.gops {
             let record = Record::read(dir, gop)?.ok_or_else(|| {
                 VrError::damaged(dir, format!("the record of GoP {gop} is missing; {again}"))
@@ -263,8 +276,9 @@ impl Package {
                 let flaw = format!("{TABLE} and the record of GoP {gop} differ");
                 return Err(VrError::damaged(dir, format!("{flaw}; {again}")));
             }
+            records.push(record);
         }
-        Ok(Self { dir: dir.to_owned(), description, table })
+        Ok(Self { dir: dir.to_owned(), description, table, records: records.into() })
     }
 
     /// Where it is.
@@ -298,6 +312,23 @@ impl Package {
     /// The file that the decoder of a tile at `qp` is set up from.
     pub fn init(&self, tile: usize, qp: u8) -> PathBuf {
         self.dir.join(Description::init(tile, qp))
+    }
+
+    /// The digests of what was packaged as GoP `gop` of tile `tile` at `qp`.
+    ///
+    /// # Errors
+    /// [`VrError::Damaged`] if the package was made before there were any, or has no such encoding.
+    pub fn digests(&self, tile: usize, qp: u8, gop: u32) -> Result<TileDigests, VrError> {
+        let record = self.records.get(gop as usize);
+        record.and_then(|record| record.digests(tile, qp)).ok_or_else(|| {
+            VrError::damaged(
+                &self.dir,
+                format!(
+                    "has no digest of tile {tile} at QP {qp} in GoP {gop}; run the same weftline vr \
+                     package again, which adds those that are missing and encodes nothing anew"
+                ),
+            )
+        })
     }
 
     /// What a decoder is set up from takes at most so much, by its first tile: they differ by little.

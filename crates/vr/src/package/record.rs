@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weftline_core::ByteCount;
+use weftline_video::live::Digest;
+use weftline_video::live::wire::TileDigests;
 use weftline_video::rd::{GopTable, RdError, Rung, TileTable};
 
 use super::plan::{Description, write_whole};
@@ -30,6 +32,11 @@ pub(crate) struct RungRecord {
     /// The same where viewports mix their pixels; not in records of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mixed_mse: Option<f64>,
+    /// Of its segment, and of what its decoder is set up from; not in records of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) segment: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) init: Option<Digest>,
 }
 
 impl Record {
@@ -81,6 +88,27 @@ impl Record {
         None
     }
 
+    /// What was written of an encoding, if the record says it.
+    pub(crate) fn digests(&self, tile: usize, qp: u8) -> Option<TileDigests> {
+        let rung = self.tiles.get(tile)?.iter().find(|rung| rung.qp == qp)?;
+        Some(TileDigests { init: rung.init?, segment: rung.segment? })
+    }
+
+    /// Takes the digests that are missing from the files as they are: those of packages of before.
+    /// Returns whether there were any.
+    pub(crate) fn complete(&mut self, dir: &Path) -> Result<bool, VrError> {
+        let mut any = false;
+        for (tile, rungs) in self.tiles.iter_mut().enumerate() {
+            for rung in rungs.iter_mut().filter(|r| r.init.is_none() || r.segment.is_none()) {
+                rung.init = Some(digest(&dir.join(Description::init(tile, rung.qp)))?);
+                rung.segment =
+                    Some(digest(&dir.join(Description::segment(tile, rung.qp, self.gop)))?);
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
     /// Its part of the table.
     pub(crate) fn table(&self) -> Result<GopTable, RdError> {
         let tile = |rungs: &Vec<RungRecord>| {
@@ -94,4 +122,8 @@ impl Record {
         };
         GopTable::new(self.tiles.iter().map(tile).collect::<Result<_, _>>()?)
     }
+}
+
+fn digest(path: &Path) -> Result<Digest, VrError> {
+    Ok(Digest::of(&fs::read(path).map_err(VrError::io("read", path))?))
 }

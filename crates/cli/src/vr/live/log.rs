@@ -44,7 +44,7 @@ impl GopLog {
         if !json {
             let paths: String = names.iter().map(|name| format!(",{name}_bytes")).collect();
             log.line(&format!(
-                "gop,time_s,arrived,late,called_back,dropped,planned_bytes,expected_bytes,bytes,\
+                "gop,time_s,arrived,late,called_back,damaged,dropped,planned_bytes,expected_bytes,bytes,\
                  late_bytes,psnr_db,mean_psnr_db,down{paths}"
             ))?;
         }
@@ -78,12 +78,13 @@ fn csv_line(report: &GopReport, around: &Around) -> String {
         around.paths.iter().filter(|(_, _, up)| !up).map(|(name, _, _)| name.as_str()).collect();
     let paths: String = around.paths.iter().map(|(_, bytes, _)| format!(",{bytes}")).collect();
     format!(
-        "{},{:.3},{},{},{},{},{},{},{},{},{},{},{}{paths}",
+        "{},{:.3},{},{},{},{},{},{},{},{},{},{},{},{}{paths}",
         r.gop,
         around.time_s,
         r.arrived,
         r.late,
         r.called_back,
+        r.damaged,
         r.dropped,
         r.planned.as_u64(),
         r.expected.as_u64(),
@@ -106,6 +107,7 @@ fn json_line(report: &GopReport, around: &Around) -> String {
         "arrived": report.arrived,
         "late": report.late,
         "called_back": report.called_back,
+        "damaged": report.damaged,
         "dropped": report.dropped,
         "planned_bytes": report.planned.as_u64(),
         "expected_bytes": report.expected.as_u64(),
@@ -128,6 +130,7 @@ pub(super) struct Summary {
     arrived: usize,
     late: usize,
     called_back: usize,
+    damaged: usize,
     dropped: usize,
     bytes: u64,
     late_bytes: u64,
@@ -153,6 +156,7 @@ impl Summary {
         self.arrived += report.arrived;
         self.late += report.late;
         self.called_back += report.called_back;
+        self.damaged += report.damaged;
         self.dropped += report.dropped;
         self.bytes += report.bytes.as_u64();
         self.late_bytes += report.late_bytes.as_u64();
@@ -182,11 +186,12 @@ impl Summary {
             self.paths.iter().map(|(name, bytes)| format!("{name} {:.2} MB", mb(*bytes))).collect();
         format!(
             "{shown} of {gops} GoPs over {transport}, {scheme}, {concealment}: {psnr}\n\
-             tiles: {} arrived, {} late ({} called back), {} dropped\n\
+             tiles: {} arrived, {} late ({} called back, {} damaged), {} dropped\n\
              segments: {:.2} MB in time, {:.2} MB too late; received: {}\n",
             self.arrived,
             self.late,
             self.called_back,
+            self.damaged,
             self.dropped,
             mb(self.bytes),
             mb(self.late_bytes),
@@ -211,6 +216,7 @@ impl Summary {
             "arrived": self.arrived,
             "late": self.late,
             "called_back": self.called_back,
+            "damaged": self.damaged,
             "dropped": self.dropped,
             "bytes": self.bytes,
             "late_bytes": self.late_bytes,

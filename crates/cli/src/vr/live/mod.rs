@@ -4,6 +4,7 @@
 mod heads;
 mod link;
 mod log;
+mod places;
 pub(super) mod play;
 mod player;
 mod save;

@@ -146,6 +146,15 @@ impl Player<'_> {
         let had_manifest = self.client.manifest().is_some();
         match self.client.handle_message(message, now) {
             Ok(Handled::Control) => {}
+            Ok(Handled::Tile { tile, is_genuine: false, .. }) => {
+                let id = tile.id;
+                tracing::warn!(
+                    "tile {} of GoP {} at QP {} has other bytes than were packaged, and is not shown",
+                    id.tile,
+                    id.gop,
+                    id.qp
+                );
+            }
             Ok(Handled::Tile { tile, .. }) => {
                 if let Some(store) = &self.playing.store {
                     tokio::task::block_in_place(|| store.keep(&tile))?;

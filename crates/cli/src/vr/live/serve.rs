@@ -1,16 +1,16 @@
 //! `weftline vr serve`: a package as a live stream, to any number of players.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weftline::{Connection, Limits, Server, ServerSecurity, refusal};
-use weftline_core::{Bitrate, ByteCount};
+use weftline_core::Bitrate;
 use weftline_video::evaluate::{Concealment, MissTable};
 use weftline_video::head::Format as HeadFormat;
 use weftline_video::live::wire::MAX_TO_SERVER;
@@ -20,6 +20,7 @@ use weftline_vr::package::Package;
 
 use super::heads;
 use super::link::{Link, Transport, listen_kernel};
+use super::places::{Places, WAITING};
 use super::session::{Served, Tally, serve};
 use crate::congestion;
 use crate::daemon::{end, runtime, warn_plaintext};
@@ -126,7 +127,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let (mut doors, greeting) = Doors::open(args)?;
         output::print(&greeting)?;
         let (most, all) = (args.max_players.get(), args.players.map(NonZero::get));
-        serve_all(&mut doors, &served, &stop, most, all).await;
+        serve_all(&mut doors, &served, &stop, &Places::new(most, all)).await;
         tracing::info!("stopped");
         Ok(())
     });
@@ -152,6 +153,9 @@ impl ServeArgs {
     /// What is served, checked to be whole.
     fn served(&self) -> Result<Served, Failure> {
         let package = Package::open(&self.package)?;
+        let rung = package.table().gops()[0].tiles()[0].rungs()[0];
+        // What a player gets must be what was packaged, and only digests say so.
+        package.digests(0, rung.qp, 0)?;
         let description = package.description();
         let scheme = Entry::find(&self.scheme).map_err(Failure::wrong_use)?;
         if scheme.name == "oracle" {
@@ -244,7 +248,9 @@ impl Doors {
             greeting = format!("fingerprint {}\n", tls.fingerprint());
         }
         let most = args.max_players.get();
-        let limits = Limits { sessions: most, sessions_per_source: most, ..Limits::default() };
+        // Those that have not greeted take no player's place.
+        let sessions = most.saturating_add(WAITING);
+        let limits = Limits { sessions, sessions_per_source: sessions, ..Limits::default() };
         let limits = Limits { sessions_per_client: most, ..limits };
         let mut builder = Server::builder().security(tls).limits(limits).messages();
         if let Some(file) = &security.token_file {
@@ -258,12 +264,13 @@ impl Doors {
     }
 
     /// The next player.
-    async fn next(&mut self) -> (Link, String) {
+    async fn next(&mut self) -> (Link, IpAddr, String) {
         loop {
             match self {
                 Self::Kernel(accepted) => match accepted.recv().await {
                     Some((stream, peer)) => {
-                        return (Link::stream(stream, MAX_TO_SERVER), peer.to_string());
+                        let link = Link::stream(stream, MAX_TO_SERVER);
+                        return (link, peer.ip(), peer.to_string());
                     }
                     None => std::future::pending().await,
                 },
@@ -278,12 +285,12 @@ impl Doors {
 }
 
 /// A connection as one of messages; others are told what this is.
-fn messages(connection: Connection) -> Option<(Link, String)> {
+fn messages(connection: Connection) -> Option<(Link, IpAddr, String)> {
     let peer = connection.peer_addr();
     let who = connection.client().map_or(peer.to_string(), |name| format!("{name} ({peer})"));
     connection.set_label("360° video");
     match connection.into_messages() {
-        Ok(messages) => Some((Link::messages(messages), who)),
+        Ok(messages) => Some((Link::messages(messages), peer.ip(), who)),
         Err(stream) => {
             tracing::warn!("{who}: refused, it is no player");
             stream.abort(refusal::MESSAGES, "here is weftline vr serve; connect with vr play");
@@ -310,36 +317,30 @@ async fn accept(listener: TcpListener, to: mpsc::Sender<(tokio::net::TcpStream, 
     }
 }
 
-/// Serves whoever comes, `most` at once, until `all` have been or a signal comes.
+/// Serves whoever comes until all that were to come have been, or a signal comes.
 async fn serve_all(
     doors: &mut Doors,
     served: &Arc<Served>,
     stop: &Arc<Stop>,
-    most: usize,
-    all: Option<u32>,
+    places: &Arc<Places>,
 ) {
-    let places = Arc::new(Semaphore::new(most));
     let mut players = JoinSet::new();
-    let mut left = all;
-    while left != Some(0) {
-        let (link, who) = tokio::select! {
+    loop {
+        let (link, source, who) = tokio::select! {
             next = doors.next() => next,
+            () = places.all_taken() => break,
             () = stop.nth(1) => break,
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tracing::warn!("{who}: refused, there are {most} players already (--max-players)");
-            continue;
-        };
-        left = left.map(|left| left - 1);
+        let ticket = places.ticket();
+        let has_greeted = ticket.has_greeted();
         let (served, stop) = (Arc::clone(served), Arc::clone(stop));
-        players.spawn(async move {
-            tracing::info!("{who}: a player");
-            match serve(served, link, &who, async move { stop.nth(1).await }).await {
+        let task = players.spawn(async move {
+            match serve(served, link, &who, ticket, async move { stop.nth(1).await }).await {
                 Ok(tally) => tell(&who, &tally),
                 Err(error) => tracing::warn!("{who}: {error}"),
             }
-            drop(place);
         });
+        places.wait(source, task, has_greeted);
         while players.try_join_next().is_some() {}
     }
     // What is under way may end: the stop is known to it.

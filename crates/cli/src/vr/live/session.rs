@@ -16,6 +16,7 @@ use weftline_video::live::{
 use weftline_vr::package::Package;
 
 use super::link::{Link, Received, Sender};
+use super::places::Ticket;
 use super::{Clock, path_event, ticks};
 
 /// How long a player may take to greet, and to go once everything was sent and shown.
@@ -49,6 +50,7 @@ pub(super) async fn serve(
     served: Arc<Served>,
     link: Link,
     who: &str,
+    ticket: Ticket,
     stop: impl Future<Output = ()>,
 ) -> Result<Tally, String> {
     let server = Server::new(Arc::clone(&served.content), served.settings.clone());
@@ -56,7 +58,7 @@ pub(super) async fn serve(
     let control = link.control.clone();
     let clock = Clock::start();
     let tally = Tally::default();
-    let session = Session { served, server, queue, head, control, clock, who, tally };
+    let session = Session { served, server, queue, head, control, clock, who, ticket, tally };
     session.run(link, stop).await
 }
 
@@ -69,6 +71,7 @@ struct Session<'a> {
     control: Option<Control>,
     clock: Clock,
     who: &'a str,
+    ticket: Ticket,
     tally: Tally,
 }
 
@@ -203,6 +206,11 @@ impl Session<'_> {
         let now = self.clock.now();
         match aside(|| self.server.handle_message(message, now)) {
             Ok(()) => {
+                if self.server.has_player()
+                    && let Err(error) = self.ticket.sit()
+                {
+                    return Next::Over(error);
+                }
                 // From its first report on, the stream's own length is the limit.
                 let gops = self.served.content.gops();
                 let length = self.served.content.table().gop_duration() * gops;
@@ -283,6 +291,7 @@ async fn load(package: &Package, order: TileOrder) -> io::Result<Bytes> {
     let tile = usize::from(order.id.tile);
     let segment = package.segment(tile, order.id.qp, order.packaged);
     let init = order.with_init.then(|| package.init(tile, order.id.qp));
+    let digests = package.digests(tile, order.id.qp, order.packaged).map_err(io::Error::other)?;
     let read = move || {
         let init = init.map_or_else(|| Ok(Vec::new()), |path| read(&path))?;
         let bytes = read(&segment)?;
@@ -295,7 +304,7 @@ async fn load(package: &Package, order: TileOrder) -> io::Result<Bytes> {
                 order.bytes.as_u64()
             )));
         }
-        let tile = Tile { id: order.id, init: &init, segment: &bytes };
+        let tile = Tile { id: order.id, init: &init, segment: &bytes, digests };
         Ok(Message::Tile(tile).to_bytes().into())
     };
     tokio::task::spawn_blocking(read).await.map_err(io::Error::other)?
