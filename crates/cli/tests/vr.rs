@@ -229,6 +229,15 @@ fn sources_that_cannot_be_packaged_are_refused() {
     // Pictures 3 and 4 are left out.
     ff(at, "-i plaza.y4m -vf select='not(between(n,3,4))' -fps_mode vfr -c:v ffv1 vfr.mkv");
     fails(package("vfr.mkv", ""), 1, &["vfr.mkv", "constant rate", "fps=30"]);
+    // Sound and bits are not lost without a word.
+    ff(at, "-i plaza.y4m -f lavfi -i sine=duration=1 -c:v ffv1 -c:a aac -shortest loud.mkv");
+    fails(package("loud.mkv", ""), 1, &["loud.mkv", "sound (aac)", "--no-sound"]);
+    ff(at, "-i plaza.y4m -pix_fmt yuv420p10le -c:v ffv1 deep.mkv");
+    fails(package("deep.mkv", ""), 1, &["deep.mkv", "8 bits (yuv420p10le)", "--to-8-bits"]);
+    // Matroska says in its head how long it is, and is read as far as it goes.
+    let whole = fs::read(at.join("loud.mkv")).unwrap();
+    fs::write(at.join("cut.mkv"), &whole[..whole.len() * 6 / 10]).unwrap();
+    fails(package("cut.mkv", "--no-sound"), 1, &["cut.mkv", "it was cut", "-c copy"]);
     fails(package("plaza.y4m", "--gop 2"), 1, &["8 pictures", "less than one GoP of 16"]);
     fails(package("plaza.y4m", "--grid 7x4"), 2, &["7x4 equal tiles", "scale it to"]);
     fails(package("plaza.y4m", "--grid 7"), 2, &["--grid", "like 6x4"]);
@@ -249,6 +258,21 @@ fn a_source_that_ends_early_has_fewer_gops() {
     fs::write(dir.path().join("cut.y4m"), &bytes[..bytes.len() * 3 / 4]).unwrap();
     let said = vr(dir.path(), &format!("package cut.y4m -o pkg {QUICK} --grid 2x1")).unwrap();
     assert!(said.starts_with("pkg: 1 GoPs"), "the second GoP is not whole: {said}");
+}
+
+#[test]
+fn sound_and_bits_are_left_out_where_that_was_said() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(1.0);
+    ff(
+        dir.path(),
+        "-i plaza.y4m -f lavfi -i sine=duration=3 -pix_fmt yuv420p10le -c:v ffv1 -c:a aac both.mkv",
+    );
+    let args = format!("package both.mkv -o pkg {QUICK} --grid 2x1 --no-sound --to-8-bits");
+    let said = vr(dir.path(), &args).unwrap();
+    assert!(said.starts_with("pkg: 1 GoPs"), "{said}");
 }
 
 #[test]

@@ -186,6 +186,37 @@ fn rates_are_simulated_or_constant() {
 }
 
 #[test]
+fn rates_of_a_file_and_heads_that_gzip_packed_are_played() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    let rate = finest_mbps(at) * 2.0;
+    let rows: String = (0..4).map(|_| format!("{rate},{rate}\n")).collect();
+    fs::write(at.join("ride.csv"), format!("wifi,lte\n{rows}")).unwrap();
+    let row = |t: f64, viewer: &str| format!("{t},0,0,{viewer}\n");
+    let rows: String =
+        ["ann", "bob"].iter().flat_map(|v| (0..5).map(|n| row(f64::from(n) * 0.5, v))).collect();
+    fs::write(at.join("heads.csv"), format!("t_s,yaw_deg,pitch_up_deg,viewer\n{rows}")).unwrap();
+    assert!(Command::new("gzip").arg("heads.csv").current_dir(at).status().unwrap().success());
+    weftline(
+        at,
+        "vr evaluate plaza --rates ride.csv --rate-scale 1 --warm-up 2 --heads heads.csv.gz --viewers 1 \
+         --scheme ows,fix --concealment grey --out out",
+    )
+    .unwrap();
+    let records = read_vr_sessions(&at.join("out")).unwrap();
+    assert_eq!(records.len(), 2);
+    for record in &records {
+        assert_eq!((record.condition.as_str(), record.transport.as_str()), ("ride", "fbdt"));
+        assert_eq!((record.late_tiles, record.dropped_tiles), (0.0, 0.0));
+    }
+    // One transport has no gain to show, and a moment all the same.
+    let moments = read_vr_moments(&at.join("out")).unwrap();
+    assert_eq!((moments.len(), moments[0].plans.len()), (1, 2));
+    fs::write(at.join("ride.csv"), "wifi,lte\n30\n").unwrap();
+    fails(weftline(at, "vr evaluate plaza --rates ride.csv"), 1, &["ride.csv", "line 2"]);
+}
+
+#[test]
 fn a_package_without_concealments_gets_them_and_is_not_encoded_again() {
     let Some(dir) = packaged() else { return };
     let at = dir.path();

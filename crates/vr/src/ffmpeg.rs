@@ -75,10 +75,10 @@ impl Ffmpeg {
         Err(VrError::NoEncoder { encoder: name, version: self.version.clone() })
     }
 
-    /// What ffprobe says about `file`, as JSON.
-    pub(crate) fn probe(&self, file: &Path, entries: &str) -> Result<String, VrError> {
+    /// What ffprobe says about the streams of `file` that `which` selects, as JSON.
+    pub(crate) fn probe(&self, file: &Path, which: &str, entries: &str) -> Result<String, VrError> {
         let mut command = Command::new("ffprobe");
-        command.args(["-v", "error", "-select_streams", "v:0", "-of", "json"]);
+        command.args(["-v", "error", "-select_streams", which, "-of", "json"]);
         command.args(["-show_entries", entries, "-i"]).arg(as_file(file));
         let running = Running::start("ffprobe", command, Stdin::Null, true, &self.stop)?;
         let mut said = String::new();

@@ -13,6 +13,9 @@ use crate::rate::FrameRate;
 
 /// How much of a source's beginning and end makes its fingerprint.
 const FINGERPRINT_BYTES: u64 = 1 << 20;
+/// A file may say so much more than its last picture and sound have: containers round, and sound ends
+/// with whole frames of its codec.
+const SLACK_S: f64 = 0.1;
 /// The most pictures of a source: a day at 120 per second.
 const MAX_PICTURES: usize = 120 * 86_400;
 
@@ -27,6 +30,10 @@ pub struct Source {
     pub(crate) frames: u64,
     /// When the first picture is shown, in seconds after what ffmpeg takes for the beginning.
     first_s: f64,
+    /// The format of its pixels, as ffmpeg calls it.
+    pub(crate) pixels: String,
+    /// The codecs of its sound.
+    pub(crate) sound: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -42,6 +49,7 @@ struct Probed {
 #[derive(Default, Deserialize)]
 struct Format {
     start_time: Option<String>,
+    duration: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -51,6 +59,27 @@ struct Stream {
     r_frame_rate: Option<String>,
     avg_frame_rate: Option<String>,
     time_base: Option<String>,
+    pix_fmt: Option<String>,
+}
+
+/// What is in a file beside its pictures.
+#[derive(Deserialize)]
+struct Others {
+    #[serde(default)]
+    streams: Vec<Other>,
+    #[serde(default)]
+    packets: Vec<OtherPacket>,
+}
+
+#[derive(Deserialize)]
+struct Other {
+    #[serde(default)]
+    codec_name: String,
+}
+
+#[derive(Deserialize)]
+struct OtherPacket {
+    pts_time: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -69,18 +98,56 @@ impl Source {
         // What the system says of a missing file is clearer than what ffprobe does.
         File::open(file).map_err(VrError::io("read", file))?;
         let path = std::path::absolute(file).map_err(VrError::io("find", file))?;
-        let entries = "format=start_time:stream=width,height,r_frame_rate,\
-                       avg_frame_rate,time_base:packet=pts,flags";
-        let said = ffmpeg.probe(&path, entries).map_err(|error| match error {
-            VrError::Ffmpeg { reason, .. } => {
-                VrError::source(file, format!("ffmpeg cannot read it: {reason}"))
-            }
-            other => other,
-        })?;
-        let probed: Probed = serde_json::from_str(&said)
-            .map_err(|error| VrError::source(file, format!("ffprobe's answer: {error}")))?;
+        let said = |which: &str, entries: &str| {
+            ffmpeg.probe(&path, which, entries).map_err(|error| match error {
+                VrError::Ffmpeg { reason, .. } => {
+                    VrError::source(file, format!("ffmpeg cannot read it: {reason}"))
+                }
+                other => other,
+            })
+        };
+        let unread = |error| VrError::source(file, format!("ffprobe's answer: {error}"));
+        let entries = "format=start_time,duration:stream=width,height,r_frame_rate,\
+                       avg_frame_rate,time_base,pix_fmt:packet=pts,flags";
+        let probed: Probed = serde_json::from_str(&said("v:0", entries)?).map_err(unread)?;
         let source = Self::from_probed(&probed).map_err(|why| VrError::source(file, why))?;
-        Ok(Self { path, ..source })
+        // Where the pictures end before the file does, its sound may end later.
+        let is_short = source.missing_s(&probed, 0.0).is_some();
+        let entries =
+            if is_short { "stream=codec_name:packet=pts_time" } else { "stream=codec_name" };
+        let others: Others = serde_json::from_str(&said("a", entries)?).map_err(unread)?;
+        let times = others.packets.iter().filter_map(|packet| packet.pts_time.as_ref());
+        let heard_s = times.filter_map(|time| time.parse().ok()).fold(0.0, f64::max);
+        if let Some([lasts, ends]) = source.missing_s(&probed, heard_s) {
+            return Err(VrError::source(
+                file,
+                format!(
+                    "is to last {lasts:.2} s and ends after {ends:.2} s: it was cut; get the whole \
+                     file, or take what is there: ffmpeg -i SOURCE -c copy NEW.mkv"
+                ),
+            ));
+        }
+        let sound = others.streams.into_iter().map(|stream| stream.codec_name).collect();
+        Ok(Self { path, sound, ..source })
+    }
+
+    /// How long the file is to last and after what time it ends, if that is sooner; its last sound
+    /// begins at `heard_s`.
+    fn missing_s(&self, probed: &Probed, heard_s: f64) -> Option<[f64; 2]> {
+        let number = |text: &Option<String>| text.as_ref()?.parse::<f64>().ok();
+        let start = number(&probed.format.start_time).unwrap_or(0.0);
+        let lasts = number(&probed.format.duration).filter(|lasts| lasts.is_finite())?;
+        let ends = (self.first_s + self.rate.seconds(self.frames)).max(heard_s - start);
+        (ends + self.rate.seconds(2) + SLACK_S < lasts).then_some([lasts, ends])
+    }
+
+    /// Whether its pixels have more than the 8 bits of a tile's.
+    pub(crate) fn is_deep(&self) -> bool {
+        // ffmpeg names the order of bytes where a component takes two, and in pixels of 15 or 16 bits.
+        let of_two = self.pixels.ends_with("le") || self.pixels.ends_with("be");
+        let small =
+            ["rgb4", "bgr4", "rgb5", "bgr5"].iter().any(|name| self.pixels.starts_with(name));
+        of_two && (!small || self.pixels.contains("48"))
     }
 
     fn from_probed(probed: &Probed) -> Result<Self, String> {
@@ -111,6 +178,8 @@ impl Source {
             rate,
             frames: times.len() as u64,
             first_s: first as f64 * tick_s - start.unwrap_or(0.0),
+            pixels: stream.pix_fmt.clone().unwrap_or_default(),
+            sound: Vec::new(),
         })
     }
 
@@ -197,6 +266,7 @@ mod tests {
             r_frame_rate: Some(rate.to_owned()),
             avg_frame_rate: Some(rate.to_owned()),
             time_base: Some(base.to_owned()),
+            pix_fmt: Some("yuv420p".to_owned()),
         };
         let packets = times.iter().map(|&pts| Packet { pts: Some(pts), flags: String::new() });
         Probed { streams: vec![stream], packets: packets.collect(), format: Format::default() }
@@ -223,6 +293,36 @@ mod tests {
             let why = Source::from_probed(&probed("30/1", "1/1000", times)).unwrap_err();
             assert!(why.contains("fps=30"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_file_that_ends_before_it_says_is_known() {
+        let mut probed = probed("10/1", "1/1000", &[0, 100, 200, 300]);
+        let missing = |probed: &Probed, heard_s| {
+            Source::from_probed(probed).unwrap().missing_s(probed, heard_s)
+        };
+        assert_eq!(missing(&probed, 0.0), None, "nothing is said");
+        for (lasts, heard_s, wanted) in
+            [("0.42", 0.0, false), ("1.0", 0.0, true), ("1.0", 0.98, false), ("N/A", 0.0, false)]
+        {
+            probed.format.duration = Some(lasts.to_owned());
+            assert_eq!(missing(&probed, heard_s).is_some(), wanted, "{lasts} {heard_s}");
+        }
+    }
+
+    #[test]
+    fn pixels_of_more_than_eight_bits_are_known_by_name() {
+        let is_deep = |name: &str| {
+            let mut probed = probed("10/1", "1/1000", &[0, 100]);
+            probed.streams[0].pix_fmt = Some(name.to_owned());
+            Source::from_probed(&probed).unwrap().is_deep()
+        };
+        assert!(
+            ["yuv420p10le", "p010le", "gray16be", "rgb48le", "gbrp12le"].map(is_deep) == [true; 5]
+        );
+        assert!(
+            ["yuv420p", "yuvj444p", "nv12", "rgb24", "rgb565le", ""].map(is_deep) == [false; 6]
+        );
     }
 
     #[test]

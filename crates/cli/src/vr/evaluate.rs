@@ -27,7 +27,7 @@ pub(crate) struct EvaluateArgs {
     #[command(flatten)]
     rates: RateArgs,
     /// Transports: linux (kernel MPTCP, in order), fbdt (a message for each tile), fbdt-stream
-    /// [default: linux,fbdt; with --rates-mbps fbdt]
+    /// [default: linux,fbdt; with --rates-mbps, or --rates of a file, fbdt]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     transport: Vec<String>,
     /// Tile schemes: ows, ows-order, fix, uniform, viewport-only, ows-paper, ows-paper-desc, oracle
@@ -152,9 +152,9 @@ fn told(dir: &Path) -> Result<(), Failure> {
 impl EvaluateArgs {
     fn transports(&self) -> Result<Vec<Transport>, Failure> {
         if self.transport.is_empty() {
-            let constant = self.rates.is_constant();
+            let given = self.rates.are_given();
             let usual = [Transport::LinuxMptcp, Transport::Fbdt];
-            return Ok(usual[usize::from(constant)..].to_vec());
+            return Ok(usual[usize::from(given)..].to_vec());
         }
         Ok(self.transport.iter().map(|name| name.parse()).collect::<Result<_, _>>()?)
     }

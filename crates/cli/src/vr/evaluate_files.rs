@@ -8,7 +8,7 @@ use std::path::Path;
 use weftline_scenario::{VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_SESSIONS, VR_STEPS, VrRecord};
 use weftline_video::evaluate::GopOutcome;
 use weftline_video::ows::Entry;
-use weftline_vr::evaluate::{Audience, Moment, Played, Rates, Scene, Settings};
+use weftline_vr::evaluate::{Audience, Moment, Played, Rates, Scene, Settings, Transport};
 use weftline_vr::package::Package;
 use weftline_vr::{Ffmpeg, Stop};
 
@@ -92,8 +92,8 @@ fn row(line: &mut String, record: &VrRecord, gop: &GopOutcome) {
     .expect("a String takes all that is written");
 }
 
-/// Writes, for each video, the moment at which the whole gains most for one viewer: under the last
-/// condition, with the first concealment and the first seed. With `draw` its viewports too.
+/// Writes, for each video, the moment at which the whole gains most for one viewer, or what was played
+/// in its place: under the last condition, with the first concealment and the first seed. With `draw` its viewports too.
 pub(super) fn write_moments(
     dir: &Path,
     whole: &Whole<'_>,
@@ -102,17 +102,12 @@ pub(super) fn write_moments(
     let ffmpeg = draw.map(Ffmpeg::find).transpose()?;
     let mut text = String::new();
     for (index, (scene, audience)) in whole.loaded.scenes.iter().enumerate() {
-        let Some((gop, viewer)) = best_moment(whole, index) else { continue };
+        let played = shown(whole, index);
+        let Some((gop, viewer)) = best_moment(whole, index, &played) else { continue };
         let concealment = whole.settings.concealments[0];
         let moment = Moment { scene, audience, concealment, gop, viewer };
-        let mut pairs: Vec<(&Rates, &'static Entry)> = Vec::new();
-        for (scheme, transport) in VR_STEPS.iter().flat_map(|step| [step.from, step.to]) {
-            let Some(played) = find(whole, index, scheme, transport) else { continue };
-            let pair = (&whole.rates[played.rates], played.scheme);
-            if !pairs.iter().any(|(r, s)| std::ptr::eq(*r, pair.0) && s.name == pair.1.name) {
-                pairs.push(pair);
-            }
-        }
+        let pairs: Vec<(&Rates, &'static Entry)> =
+            played.iter().map(|one| (&whole.rates[one.rates], one.scheme)).collect();
         let mut seen = moment.look(&pairs, whole.settings)?;
         if let Some(ffmpeg) = &ffmpeg {
             let package = &whole.loaded.packages[index];
@@ -144,12 +139,45 @@ fn find<'a>(whole: &Whole<'a>, scene: usize, scheme: &str, transport: &str) -> O
     })
 }
 
-/// GoP and viewer for whom the whole gains most, if both its ends were played.
-fn best_moment(whole: &Whole<'_>, scene: usize) -> Option<(usize, usize)> {
+/// What is shown of a scene: the steps of the whole, or, if not both its ends were played, all that was
+/// under the last condition with the first seed.
+fn shown<'a>(whole: &Whole<'a>, scene: usize) -> Vec<&'a Played> {
+    let mut all: Vec<&Played> = Vec::new();
+    let mut add = |played: Option<&'a Played>| {
+        if let Some(played) = played
+            && !all.iter().any(|one| std::ptr::eq(*one, played))
+        {
+            all.push(played);
+        }
+    };
+    if ends(whole, scene).is_some() {
+        for (scheme, transport) in VR_STEPS.iter().flat_map(|step| [step.from, step.to]) {
+            add(find(whole, scene, scheme, transport));
+        }
+        return all;
+    }
+    for scheme in &whole.settings.schemes {
+        for (transport, _) in Transport::ALL {
+            add(find(whole, scene, scheme.name, transport));
+        }
+    }
+    all
+}
+
+/// Both ends of the whole, if they were played.
+fn ends<'a>(whole: &Whole<'a>, scene: usize) -> Option<[&'a Played; 2]> {
     let [step, ..] = VR_STEPS;
-    let (from, to) =
-        (find(whole, scene, step.from.0, step.from.1), find(whole, scene, step.to.0, step.to.1));
-    let (Some(from), Some(to)) = (from, to) else { return None };
+    let end = |(scheme, transport): (&str, &str)| find(whole, scene, scheme, transport);
+    Some([end(step.from)?, end(step.to)?])
+}
+
+/// GoP and viewer for whom the whole gains most; if not both its ends were played, for whom the last of
+/// what is shown gains most over the first.
+fn best_moment(whole: &Whole<'_>, scene: usize, shown: &[&Played]) -> Option<(usize, usize)> {
+    let [from, to] = match ends(whole, scene) {
+        Some(ends) => ends,
+        None => [*shown.first()?, *shown.last()?],
+    };
     let mut best = (f64::NEG_INFINITY, (0, 0));
     for (viewer, (before, after)) in from.outcomes.iter().zip(&to.outcomes).enumerate() {
         for (gop, (before, after)) in before.gops.iter().zip(&after.gops).enumerate() {

@@ -1,10 +1,12 @@
 //! Who watches: head motion from files, or synthetic viewers.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use flate2::read::MultiGzDecoder;
 use weftline_video::head::{Format, Label, SyntheticViewers, Trace, read, split_viewers};
 use weftline_vr::evaluate::{Audience, Scene};
 
@@ -16,8 +18,8 @@ const UNNAMED: &str = "";
 /// Options about viewers.
 #[derive(Debug, Args)]
 pub(super) struct HeadArgs {
-    /// Head motion from files instead of synthetic viewers; a file without names of viewers is one
-    /// viewer
+    /// Head motion from files, which gzip may have packed, instead of synthetic viewers; a file
+    /// without names of viewers is one viewer
     #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     heads: Vec<PathBuf>,
     /// Their format: avtrack360, corbillon2017, csv or nasrabadi2019
@@ -44,6 +46,29 @@ pub(super) struct HeadArgs {
     heads_seed: u64,
 }
 
+/// The longest text of a file of traces.
+const MAX_TEXT: u64 = 256 << 20;
+/// What a file begins with that gzip made (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The text of a file of traces, which gzip may have packed.
+pub(super) fn text(file: &Path) -> io::Result<String> {
+    let mut file = File::open(file)?;
+    let mut head = [0; GZIP.len()];
+    let read = file.read(&mut head)?;
+    let all = head[..read].chain(&mut file);
+    let mut text = String::new();
+    let length = match head == GZIP {
+        true => MultiGzDecoder::new(all).take(MAX_TEXT + 1).read_to_string(&mut text),
+        false => all.take(MAX_TEXT + 1).read_to_string(&mut text),
+    }?;
+    if length as u64 > MAX_TEXT {
+        let why = format!("its text is longer than the {MAX_TEXT} bytes of a head trace");
+        return Err(io::Error::other(why));
+    }
+    Ok(text)
+}
+
 /// Where viewers come from.
 pub(super) enum Heads<'a> {
     Synthetic(&'a HeadArgs),
@@ -63,7 +88,7 @@ impl HeadArgs {
         let mut traces = Vec::new();
         for file in &self.heads {
             let told = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
-            let text = fs::read_to_string(file).map_err(|why| Failure::failed(told(&why)))?;
+            let text = text(file).map_err(|why| Failure::failed(told(&why)))?;
             let viewer = file.file_stem().unwrap_or_default().to_string_lossy();
             let label = Label { viewer: &viewer, video: UNNAMED };
             traces.extend(read(format, label, &text).map_err(|why| Failure::failed(told(&why)))?);
@@ -126,4 +151,37 @@ fn recorded(
         chosen.cloned().collect::<Vec<_>>()
     };
     Ok((of(&fit), of(&test)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_whether_gzip_packed_it_or_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let wanted = "t_s,yaw_deg,pitch_deg\n0,0,0\n";
+        let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+        packed.write_all(wanted.as_bytes()).unwrap();
+        let packed = packed.finish().unwrap();
+        for (name, bytes) in [
+            ("plain", wanted.as_bytes()),
+            ("heads.csv.gz", &packed[..]),
+            ("short", b"t"),
+            ("no", b""),
+        ] {
+            std::fs::write(dir.path().join(name), bytes).unwrap();
+        }
+        let read = |name: &str| text(&dir.path().join(name));
+        assert_eq!(read("plain").unwrap(), wanted);
+        assert_eq!(read("heads.csv.gz").unwrap(), wanted);
+        assert_eq!((read("short").unwrap().as_str(), read("no").unwrap().as_str()), ("t", ""));
+        std::fs::write(dir.path().join("cut"), &packed[..packed.len() - 9]).unwrap();
+        assert!(read("cut").is_err());
+    }
 }

@@ -38,6 +38,12 @@ pub(crate) struct PackageArgs {
     /// Scale the source to this size first
     #[arg(long, value_name = "WxH")]
     size: Option<String>,
+    /// Leave out the source's sound, which a package does not carry
+    #[arg(long)]
+    no_sound: bool,
+    /// Round pixels of more than 8 bits
+    #[arg(long)]
+    to_8_bits: bool,
     /// How many ffmpegs at once [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
@@ -51,6 +57,8 @@ pub(super) fn run(args: &PackageArgs) -> Result<(), Failure> {
         preset: args.preset.clone(),
         gop_s: args.gop,
         size: args.size.as_deref().map(parse_size).transpose()?,
+        no_sound: args.no_sound,
+        to_8_bits: args.to_8_bits,
     };
     let jobs = args.jobs.or(available_parallelism().ok()).map_or(1, NonZero::get);
     let stop = stop_on_signals()?;
@@ -89,8 +97,14 @@ fn summary(dir: &Path, package: &Package, took_s: f64) -> String {
             (bytes + rung.bytes.as_u64(), ws_mse + rung.ws_mse)
         });
         let mbps = (bytes * 8) as f64 / package.duration().as_secs_f64() / 1e6;
+        text += &format!("QP {qp:2}: {mbps:8.2} Mb/s in {tiles} tiles, ");
+        // Plain pictures may be encoded without any error, which has no decibels.
         let psnr_db = weftline_video::metric::psnr_db(ws_mse / f64::from(description.gops()));
-        text += &format!("QP {qp:2}: {mbps:8.2} Mb/s in {tiles} tiles, WS-PSNR {psnr_db:.2} dB\n");
+        text += &if psnr_db.is_finite() {
+            format!("WS-PSNR {psnr_db:.2} dB\n")
+        } else {
+            "without any error\n".to_owned()
+        };
     }
     let at = |file: &str| dir.join(file).display().to_string();
     text + &format!("{}\n{}\n", at(TABLE), at(MANIFEST))

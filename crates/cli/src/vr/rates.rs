@@ -25,8 +25,10 @@ pub(super) struct RateArgs {
     /// The scenarios that are simulated for the rates
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = CONDITIONS)]
     scenario: Vec<String>,
-    /// Rates from a results directory, as `sim run --out` and `lab run --out` write it, instead
-    #[arg(long, value_name = "DIR", conflicts_with = "scenario")]
+    /// Rates from a results directory, as `sim run --out` and `lab run --out` write it, or from a
+    /// CSV file of your own, instead: a column of Mb/s for each path under its name, a row for each
+    /// second
+    #[arg(long, value_name = "DIR|FILE", conflicts_with = "scenario")]
     rates: Option<PathBuf>,
     /// Constant rates of the content instead
     #[arg(long, value_name = "R,…", value_delimiter = ',', conflicts_with_all = ["scenario", "rates", "rate_scale"], hide_short_help = true)]
@@ -81,6 +83,7 @@ impl RateArgs {
             return self.constant(transports, scenes);
         }
         let measured = match &self.rates {
+            Some(file) if file.is_file() => own(file, transports)?,
             Some(dir) => self.recorded(dir, transports)?,
             None => self.simulated(transports, scenes)?,
         };
@@ -99,9 +102,9 @@ impl RateArgs {
         Ok(Scaled { rates: scaled.collect::<Result<_, _>>()?, scale, constant: false })
     }
 
-    /// Whether rates never change.
-    pub(super) fn is_constant(&self) -> bool {
-        !self.rates_mbps.is_empty()
+    /// Whether the rates are what was asked for, and not what some transport reached.
+    pub(super) fn are_given(&self) -> bool {
+        !self.rates_mbps.is_empty() || self.rates.as_ref().is_some_and(|path| path.is_file())
     }
 
     /// How many seconds the longest of the scenes needs.
@@ -229,6 +232,72 @@ impl RateArgs {
     }
 }
 
+/// The longest file of rates of one's own, and the most paths.
+const OWN: (u64, usize) = (64 << 20, 16);
+
+/// The rates of a CSV file, under its name: a header with the names of the paths, and a row for each
+/// second with what each carried, in Mb/s. A transport that fills in order has their sum.
+fn own(file: &Path, transports: &[Transport]) -> Result<Vec<Measured>, Failure> {
+    let wrong = |why: String| Failure::failed(format!("{}: {why}", file.display()));
+    let length = std::fs::metadata(file).map_err(|why| wrong(why.to_string()))?.len();
+    if length > OWN.0 {
+        return Err(wrong(format!(
+            "{length} bytes are more than the {} of a file of rates",
+            OWN.0
+        )));
+    }
+    let text = std::fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
+    let mbps = own_rates(&text).map_err(wrong)?;
+    let condition = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let run = |transport: &Transport| {
+        let mbps = match transport {
+            Transport::LinuxMptcp => mbps.iter().map(|rates| vec![rates.iter().sum()]).collect(),
+            Transport::Fbdt | Transport::FbdtStream => mbps.clone(),
+        };
+        Measured { condition: condition.clone(), transport: *transport, seed: 1, mbps }
+    };
+    Ok(transports.iter().map(run).collect())
+}
+
+fn own_rates(text: &str) -> Result<Vec<Vec<f64>>, String> {
+    let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let names: Vec<&str> =
+        lines.next().map_or("", |(_, line)| line).split(',').map(str::trim).collect();
+    let is_name = |name: &&str| !name.is_empty() && name.parse::<f64>().is_err();
+    if names.len() > OWN.1 || !names.iter().all(is_name) {
+        return Err(format!(
+            "line 1: wants the names of 1 to {} paths, such as wifi,lte; a row for each second with \
+             their rates in Mb/s follows",
+            OWN.1
+        ));
+    }
+    let mut seconds = Vec::new();
+    for (index, line) in lines {
+        let rate = |cell: &str| {
+            let rate = cell.trim().parse().ok().filter(|rate: &f64| (0.0..=1e6).contains(rate));
+            rate.ok_or_else(|| {
+                format!("line {}: '{cell}' is no rate; give Mb/s, from 0 to 1000000", index + 1)
+            })
+        };
+        let rates = line.split(',').map(rate).collect::<Result<Vec<f64>, String>>()?;
+        if rates.len() != names.len() {
+            let (got, wanted) = (rates.len(), names.len());
+            return Err(format!(
+                "line {}: {got} rates for {wanted} paths; give each second one for each path",
+                index + 1
+            ));
+        }
+        seconds.push(rates);
+    }
+    if mean_mbps(&seconds) <= 0.0 {
+        return Err(
+            "there is no second in which anything was carried; give a row of rates for each"
+                .to_owned(),
+        );
+    }
+    Ok(seconds)
+}
+
 /// The series that is taken.
 const GOODPUT: &str = "goodput_mbps";
 
@@ -353,6 +422,24 @@ mod tests {
         }
         assert_eq!((fbdt[0].mbps.len(), fbdt[0].seed), (2, 3));
         assert!(measure(&record("min-rtt"), &samples(), &all).unwrap().is_empty());
+    }
+
+    #[test]
+    fn rates_of_ones_own_are_read_and_what_is_none_is_told_by_its_line() {
+        assert_eq!(own_rates("wifi, lte\n30,12\n\n 0,7.5 \n").unwrap(), [[30.0, 12.0], [0.0, 7.5]]);
+        for (text, wanted) in [
+            ("", "line 1: wants the names"),
+            ("30,12\n30,12\n", "line 1: wants the names"),
+            ("wifi,lte\n30\n", "line 2: 1 rates for 2 paths"),
+            ("wifi\n1\nfast\n", "line 3: 'fast' is no rate"),
+            ("wifi\n-1\n", "line 2: '-1' is no rate"),
+            ("wifi\ninf\n", "line 2: 'inf' is no rate"),
+            ("wifi\n0\n", "no second in which"),
+            ("wifi\n", "no second in which"),
+        ] {
+            let why = own_rates(text).unwrap_err();
+            assert!(why.contains(wanted), "{text:?}: {why}");
+        }
     }
 
     #[test]

@@ -20,7 +20,9 @@ pub enum Format {
     Corbillon2017,
     /// CSV with a header that says which columns there are and their units: `t_s` or `t_ms`;
     /// `yaw_deg,pitch_deg[,roll_deg]` or the same in `_rad`, or `qw,qx,qy,qz`, or `x,y,z`; and, if
-    /// wanted, `viewer` and `video`. Signs and axes as in [`crate::geometry`].
+    /// wanted, `viewer` and `video`. Signs and axes as in [`crate::geometry`], where up is positive;
+    /// `pitch_up_deg` says so, and `pitch_down_deg` that it is negative. A pitch that does not say it
+    /// beside names of AVTrack360's (`user`, `sec`) is refused: it would be read upside down.
     Csv,
     /// Nasrabadi et al. (MMSys 2019): CSV rows of time, quaternion and the unit vector of the
     /// viewport's centre (x right, y up, z front); with a header also any columns among which are
@@ -75,7 +77,11 @@ pub fn read(format: Format, label: Label<'_>, text: &str) -> Result<Vec<Trace>, 
             table(&header, label, text)?
         }
         Format::Corbillon2017 => corbillon(label, text)?,
-        Format::Csv => table(&Header::read(text)?, label, text)?,
+        Format::Csv => {
+            let header = Header::read(text)?;
+            header.check_convention(text)?;
+            table(&header, label, text)?
+        }
         Format::Nasrabadi2019 => nasrabadi(label, text)?,
     };
     rows.check_units()?;
@@ -134,6 +140,12 @@ impl Rows {
     }
 }
 
+/// What a column of pitch is called, in degrees and in radians: as ours, and with its sign.
+const PITCHES: [[&str; 3]; 2] = [
+    ["pitch_deg", "pitch_up_deg", "pitch_down_deg"],
+    ["pitch_rad", "pitch_up_rad", "pitch_down_rad"],
+];
+
 /// What a row's numbers say of the orientation.
 #[derive(Clone, Copy)]
 enum Columns {
@@ -183,12 +195,16 @@ impl Header {
                 return Err(error("the header wants a column t_s or t_ms".to_owned()));
             }
         };
-        let columns = if let [Some(yaw), Some(pitch), roll] =
-            all(["yaw_deg", "pitch_deg", "roll_deg"])
-        {
-            Columns::Angles([Some(yaw), Some(pitch), roll], 1.0)
-        } else if let [Some(yaw), Some(pitch), roll] = all(["yaw_rad", "pitch_rad", "roll_rad"]) {
-            Columns::Angles([Some(yaw), Some(pitch), roll], 1_f64.to_degrees())
+        let (up, down) =
+            (PITCHES.map(|name| find(&[name[1]])), PITCHES.map(|name| find(&[name[2]])));
+        let pitch = |unit: usize| find(&[PITCHES[unit][0]]).or(up[unit]).or(down[unit]);
+        let angles = |unit: usize, yaw: &str, roll: &str| {
+            Some([Some(find(&[yaw])?), Some(pitch(unit)?), find(&[roll])])
+        };
+        let columns = if let Some(columns) = angles(0, "yaw_deg", "roll_deg") {
+            Columns::Angles(columns, 1.0)
+        } else if let Some(columns) = angles(1, "yaw_rad", "roll_rad") {
+            Columns::Angles(columns, 1_f64.to_degrees())
         } else if let (Some(w), [Some(x), Some(y), Some(z)]) =
             (find(&["qw"]), all(["qx", "qy", "qz"]))
         {
@@ -202,7 +218,27 @@ impl Header {
             ));
         };
         let (viewer, video) = (find(&["viewer", "user"]), find(&["video"]));
-        Ok(Self { rows: 1, time, time_unit, viewer, video, columns, axes: Axes::Ours })
+        let axes = if down.iter().any(Option::is_some) { Axes::PitchDown } else { Axes::Ours };
+        Ok(Self { rows: 1, time, time_unit, viewer, video, columns, axes })
+    }
+
+    /// Whether the sign of the pitch is known where the names of other columns are AVTrack360's, who
+    /// has it the other way round.
+    fn check_convention(&self, text: &str) -> Result<(), HeadError> {
+        let names: Vec<&str> =
+            text.lines().next().unwrap_or_default().split(',').map(str::trim).collect();
+        let has = |wanted: &[&str]| names.iter().find(|name| wanted.contains(name)).copied();
+        let (Some(theirs), Some(pitch)) = (has(&["user", "sec"]), has(&["pitch_deg", "pitch_rad"]))
+        else {
+            return Ok(());
+        };
+        let unit = &pitch[pitch.len() - 3..];
+        let reason = format!(
+            "a column '{theirs}' is of AVTrack360, whose pitch is negative upwards, and '{pitch}' \
+             does not say; use the format avtrack360, or call it pitch_up_{unit} or \
+             pitch_down_{unit}"
+        );
+        Err(HeadError::Line { line: 1, reason })
     }
 
     fn check_angles(&self) -> Result<(), HeadError> {

@@ -44,6 +44,8 @@ fn every_format_is_read_with_its_own_axes() {
         ),
         (Format::Corbillon2017, corbillon),
         (Format::Csv, "t_s,yaw_deg,pitch_deg\n0,0,0\n0.1,90,30\n".to_owned()),
+        (Format::Csv, "user,t_s,yaw_deg,pitch_up_deg\nA,0,0,0\nA,0.1,90,30\n".to_owned()),
+        (Format::Csv, "sec,yaw_deg,pitch_down_deg\n0,0,0\n0.1,90,-30\n".to_owned()),
         (
             Format::Csv,
             format!(
@@ -69,6 +71,22 @@ fn every_format_is_read_with_its_own_axes() {
         assert!(traces[0].at(Duration::ZERO).direction().angle_to_deg(Direction::FRONT) < 0.1);
     }
     assert_eq!(read(Format::Avtrack360, LABEL, json).unwrap()[0].video(), "2");
+}
+
+/// As plain CSV, AVTrack360's heads look at the ground where they looked at the sky.
+#[test]
+fn a_pitch_whose_sign_nobody_says_is_refused() {
+    let rows = "\n2,0,0,0,0\n2,0.1,90,-30,0\n";
+    let theirs = format!("user,t_s,yaw_deg,pitch_deg,roll_deg{rows}");
+    let error = read(Format::Csv, LABEL, &theirs).unwrap_err().to_string();
+    assert!(error.contains("'user'") && error.contains("pitch_down_deg"), "{error}");
+    assert!(read(Format::Avtrack360, LABEL, &theirs).is_ok());
+    let said = format!("user,t_s,yaw_deg,pitch_down_deg,roll_deg{rows}");
+    let [said, read] = [(Format::Csv, &said), (Format::Avtrack360, &theirs)]
+        .map(|(format, text)| read(format, LABEL, text).unwrap());
+    assert_eq!(said, read);
+    let seconds = "sec,yaw_rad,pitch_rad\n0,0,0\n0.1,1.5,-0.5\n";
+    assert!(super::read(Format::Csv, LABEL, seconds).is_err());
 }
 
 #[test]

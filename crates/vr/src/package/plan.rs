@@ -46,6 +46,10 @@ pub struct PackageOptions {
     pub gop_s: f64,
     /// The size of the frame, if not the source's.
     pub size: Option<FrameSize>,
+    /// Whether the source's sound may be left out: packages have none.
+    pub no_sound: bool,
+    /// Whether pixels of more than 8 bits may be rounded to 8.
+    pub to_8_bits: bool,
 }
 
 impl Default for PackageOptions {
@@ -56,6 +60,8 @@ impl Default for PackageOptions {
             preset: "medium".to_owned(),
             gop_s: 1.0,
             size: None,
+            no_sound: false,
+            to_8_bits: false,
         }
     }
 }
@@ -99,6 +105,7 @@ impl Description {
             })?,
         };
         options.check(size)?;
+        options.check_losses(source).map_err(|why| VrError::source(&source.path, why))?;
         let gop_frames = source.rate.frames_in(options.gop_s);
         let gops = source.frames / u64::from(gop_frames);
         let luma = u64::from(gop_frames) * u64::from(size.width()) * u64::from(size.height());
@@ -272,6 +279,24 @@ impl Description {
 }
 
 impl PackageOptions {
+    /// Whether all that a package does not carry of the source may be lost.
+    fn check_losses(&self, source: &Source) -> Result<(), String> {
+        if !source.sound.is_empty() && !self.no_sound {
+            let codecs = source.sound.join(", ");
+            return Err(format!(
+                "has sound ({codecs}), which a package does not carry; give --no-sound to leave it out"
+            ));
+        }
+        if source.is_deep() && !self.to_8_bits {
+            let pixels = &source.pixels;
+            return Err(format!(
+                "has pixels of more than 8 bits ({pixels}), and tiles have 8; give --to-8-bits to \
+                 round them"
+            ));
+        }
+        Ok(())
+    }
+
     /// The QPs, ascending and each once.
     fn ladder(&self) -> Vec<u8> {
         let mut qps = self.qps.clone();

@@ -1,6 +1,5 @@
 //! Head motion for live streams: recorded or synthetic.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,22 +7,17 @@ use weftline_video::geometry::{FieldOfView, Grid, Viewport};
 use weftline_video::head::{Format, Label, SyntheticViewers, TileProbabilities, Trace, read};
 
 use crate::failure::Failure;
+use crate::vr::heads::text;
 
 /// What synthetic viewers watch: the same crowd on both sides of a stream.
 const CROWD: (u64, &str) = (1, "live");
 /// The first viewer of whom a server's probabilities are; players are below.
 const FIRST_KNOWN: u32 = 1_000_000;
-/// The longest file of traces.
-const MAX_FILE: u64 = 256 << 20;
 
 /// The traces of a file.
 pub(super) fn load(file: &Path, format: Format) -> Result<Vec<Trace>, Failure> {
     let wrong = |reason: String| Failure::wrong_use(format!("{}: {reason}", file.display()));
-    let length = fs::metadata(file).map_err(|error| wrong(error.to_string()))?.len();
-    if length > MAX_FILE {
-        return Err(wrong(format!("{length} bytes are more than the {MAX_FILE} of a head trace")));
-    }
-    let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let text = text(file).map_err(|error| wrong(error.to_string()))?;
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     read(format, Label { viewer: &name, video: &name }, &text)
         .map_err(|error| wrong(error.to_string()))
