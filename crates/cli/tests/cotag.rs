@@ -81,12 +81,26 @@ fn what_makes_no_sense_is_one_line() {
         (&["--plain", "--dense"], "cannot be used with"),
         (&["--ap", "b=public:12"], "is no public key"),
         (&["--address", "10.9.0.1"], "is no address with a prefix"),
+        (&["--device", "tablet"], "is no device; write NAME=KEY"),
     ] {
         let args = with(more);
         let args: Vec<_> = args.iter().map(String::as_str).collect();
         let said = failure(2, &args);
         assert!(said.contains(part), "{more:?}: {said}");
     }
+    let several = |devices: [&str; 2]| {
+        let mut args = gateway(key, "cgtest", &ap);
+        let at = args.iter().position(|arg| *arg == "--device-key").unwrap();
+        args.splice(at..at + 2, ["--device", devices[0], "--device", devices[1]]);
+        failure(2, &args)
+    };
+    let first = format!("headset={OTHER},address=10.9.0.2");
+    let same = format!("tablet={OTHER},address=10.9.0.3");
+    assert!(several([&first, &same]).contains("'headset' and 'tablet' have the same key"));
+    let second = format!("tablet={}2,address=10.9.0.2", &OTHER[..OTHER.len() - 1]);
+    assert!(several([&first, &second]).contains("have the same address"));
+    let bare = format!("tablet={}2", &OTHER[..OTHER.len() - 1]);
+    assert!(several([&first, &bare]).contains("'tablet' has no address"));
     let mut twice = gateway(key, "cgtest", &ap);
     let second = format!("b={OTHER}");
     twice.extend(["--ap", &second]);

@@ -1,29 +1,36 @@
-//! The access point as a program: coded packets come from the gateway and go on to the device as
-//! its link has room; what gateway and device say to each other is handed on. It can read neither.
+//! The access point as a program: coded packets come from the gateway and go on to the devices as
+//! their links have room; what gateway and device say to each other is handed on. It can read neither.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weftline_coding::node::{self, AccessPointStats};
 use weftline_core::Instant;
 
 use crate::TunnelError;
-use crate::class::{self, Class, Classes};
+use crate::ap_end::{ApEnd, Told};
 use crate::clock;
-use crate::fifo::Fifo;
-use crate::frame::{self, CODED_HEADER, Coding, Frame, Settings};
+use crate::frame;
 use crate::key::{PublicKey, SecretKey};
-use crate::lane::{Neighbour, Pace};
+use crate::lane::{LinkStatus, Neighbour, Pace};
+use crate::members::check_devices;
 use crate::poll::{Poller, Stop};
-use crate::port::{About, Port, Use};
+use crate::port::{About, Port};
 use crate::run::draw_run;
-use crate::runs::Runs;
 use crate::secure::{Link, Local, Role};
-use crate::status::{Counter, Past, Publish, Status};
+use crate::status::{DeviceStatus, Publish, Status};
 use crate::udp::{Inbox, Socket, Via};
 
 /// The longest that the loop waits.
 const IDLE: Duration = Duration::from_millis(500);
+
+/// A device as an access point knows it.
+#[derive(Clone, Debug)]
+pub struct AccessPointPeer {
+    /// A name of the user's choice.
+    pub name: String,
+    /// Its public key.
+    pub key: PublicKey,
+}
 
 /// What an access point is started with.
 #[derive(Clone, Debug)]
@@ -38,34 +45,24 @@ pub struct AccessPointConfig {
     pub gateway_key: PublicKey,
     /// What to reach the gateway through.
     pub gateway_via: Option<Via>,
-    /// Where the device reaches it.
+    /// Where devices reach it.
     pub listen: SocketAddr,
-    /// The device's public key.
-    pub device_key: PublicKey,
-    /// What the link to the device has room for.
+    /// The devices, at least one; they may be elsewhere.
+    pub devices: Vec<AccessPointPeer>,
+    /// What the link to the devices has room for: a rate is of all together, which they share; it is
+    /// measured for each.
     pub pace: Pace,
-}
-
-/// What goes down.
-enum Downlink {
-    /// The gateway's settings are not known yet.
-    Unknown,
-    Coded(Box<node::AccessPoint>),
-    Plain(Fifo, u64),
 }
 
 /// An access point that is ready to run.
 pub struct AccessPoint {
     up: Port,
     down: Port,
-    downlink: Downlink,
-    runs: Runs,
-    /// What was counted by the settings before.
-    past: Past,
-    seed: u64,
+    end: ApEnd,
+    names: Vec<String>,
+    /// What the gateway knows of the rate that the devices share.
+    told: Told,
     packet: Vec<u8>,
-    /// Of packets that it holds.
-    classes: Classes,
 }
 
 impl AccessPoint {
@@ -74,6 +71,8 @@ impl AccessPoint {
     /// # Errors
     /// For settings that make no sense, and what the system refuses.
     pub fn open(config: AccessPointConfig) -> Result<Self, TunnelError> {
+        let devices = &config.devices;
+        check_devices(devices.iter().map(|device| (&*device.name, &device.key)))?;
         let local = Local::new(config.secret, config.insecure_plaintext);
         let gateway = Neighbour {
             name: "gateway".to_owned(),
@@ -83,32 +82,36 @@ impl AccessPoint {
         };
         let socket = Socket::towards(config.gateway, config.gateway_via.as_ref())?;
         let up = Port::new(socket, local.clone(), Link::Backhaul, Role::Opener, &[gateway])?;
-        let device = Neighbour {
-            name: "device".to_owned(),
-            key: config.device_key,
-            address: None,
-            pace: config.pace,
+        let (each, shared) = match config.pace {
+            Pace::Fixed(rate) => (Pace::Interface, Some(rate)),
+            each => (each, None),
         };
+        let neighbour = |device: &AccessPointPeer| Neighbour {
+            name: device.name.clone(),
+            key: device.key,
+            address: None,
+            pace: each,
+        };
+        let neighbours: Vec<_> = devices.iter().map(neighbour).collect();
         let socket = Socket::listen(config.listen)?;
-        let down = Port::new(socket, local, Link::Access, Role::Answerer, &[device])?;
-        if config.pace == Pace::Interface {
-            down.limit_queue();
+        let mut down = Port::new(socket, local, Link::Access, Role::Answerer, &neighbours)?;
+        match shared {
+            Some(rate) => down.share(rate),
+            None if each == Pace::Interface => down.limit_queue(),
+            None => {}
         }
-        let seed = u64::from(draw_run()?);
-        let (downlink, runs) = (Downlink::Unknown, Runs::default());
+        let keys: Vec<_> = devices.iter().map(|device| device.key).collect();
         Ok(Self {
             up,
             down,
-            downlink,
-            runs,
-            past: Past::default(),
-            seed,
+            end: ApEnd::new(&keys, u64::from(draw_run()?)),
+            names: devices.iter().map(|device| device.name.clone()).collect(),
+            told: Told::default(),
             packet: Vec::new(),
-            classes: Classes::default(),
         })
     }
 
-    /// Where the device reaches it.
+    /// Where devices reach it.
     ///
     /// # Errors
     /// If the system does not say.
@@ -128,24 +131,17 @@ impl AccessPoint {
         while !stop.is_wanted() {
             let now = clock::now();
             // Also while no link has room: what is too old is given away in its time.
-            if let Downlink::Coded(node) = &mut self.downlink {
-                node.handle_timeout(now);
-            }
+            self.end.handle_timeout(now);
             if poller.is_ready(sources[0]) {
                 self.receive_down(&mut inbox, now);
             }
             if poller.is_ready(sources[1]) {
                 self.receive_up(&mut inbox, now);
             }
-            let gateway_rtt = self.up.rtt(0, now);
-            let about =
-                About { run: self.runs.current(), settings: self.runs.settings(), gateway_rtt };
-            self.up.tend(now, &about);
-            // The device hears of the gateway from the gateway.
+            // The gateway knows itself, and devices hear of it from it.
+            self.up.tend(now, &About::default());
             self.down.tend(now, &About::default());
-            if let Some(rate) = self.down.rate(0) {
-                self.up.tell_rate(0, rate, now);
-            }
+            self.tell(now);
             let due = self.transmit();
             self.up.flush(now);
             self.down.flush(now);
@@ -164,152 +160,86 @@ impl AccessPoint {
 
     /// What comes from the gateway.
     fn receive_down(&mut self, inbox: &mut Inbox, now: Instant) {
-        let Self { up, down, downlink, runs, seed, past, packet, classes } = self;
-        up.receive(inbox, now, |_, frame, class| {
-            match (frame, &mut *downlink) {
-                (Frame::Greeting(greeting), _) => {
-                    let Some(settings) = greeting.settings else { return Use::Taken };
-                    if let Some(settings) = runs.follow(greeting.run, settings) {
-                        past.add(downlink.counters(), downlink.held());
-                        *downlink = Downlink::new(&settings, *seed);
-                        *classes = Classes::default();
-                    }
-                }
-                (Frame::Relay(datagram), _) => {
-                    packet.clear();
-                    frame::begin_relay(packet);
-                    packet.extend_from_slice(datagram);
-                    down.send(0, packet, now);
-                }
-                (Frame::Coded { run, .. } | Frame::Down { run, .. }, _)
-                    if !runs.is_current(run) =>
-                {
-                    return Use::Stale;
-                }
-                (Frame::Coded { packet, .. }, Downlink::Coded(node)) => {
-                    if class != Class::NONE
-                        && let Some(at) = class::place_of(packet)
-                    {
-                        classes.insert(at, class);
-                    }
-                    // What is dropped is counted there.
-                    let _ = node.receive(0, packet, now);
-                }
-                (Frame::Down { number, packet, .. }, Downlink::Plain(fifo, _)) => {
-                    fifo.push(number, class, packet);
-                }
-                _ => return Use::Unexpected,
+        let Self { up, down, end, packet, .. } = self;
+        up.receive(inbox, now, |_, frame, around| {
+            packet.clear();
+            let (used, device) = end.receive_down(frame, around, now, packet);
+            if let Some(device) = device {
+                down.send(device, packet, now);
             }
-            Use::Taken
+            used
         });
     }
 
-    /// What comes from the device.
+    /// What comes from the devices.
     fn receive_up(&mut self, inbox: &mut Inbox, now: Instant) {
-        let Self { up, down, packet: scratch, .. } = self;
-        down.receive(inbox, now, |_, frame, class| match frame {
-            Frame::Relay(datagram) => {
-                scratch.clear();
-                frame::begin_relay(scratch);
-                scratch.extend_from_slice(datagram);
-                up.send_classed(0, scratch, class, now);
-                Use::Taken
+        let Self { up, down, end, packet, .. } = self;
+        down.receive(inbox, now, |device, frame, around| {
+            packet.clear();
+            let used = end.receive_up(device, frame, packet);
+            if !packet.is_empty() {
+                up.send_classed(0, packet, around.class, now);
             }
-            Frame::Greeting(_) => Use::Taken,
-            _ => Use::Unexpected,
+            used
         });
     }
 
-    /// Hands the device's link what it has room for; when to look again.
+    /// Tells the gateway what the links carry.
+    fn tell(&mut self, now: Instant) {
+        if !self.up.is_up(0, now) {
+            return;
+        }
+        if let Some(rate) = self.down.shared_rate()
+            && self.told.is_due(rate, now)
+        {
+            self.packet.clear();
+            frame::encode_rate(rate, &mut self.packet);
+            self.up.send(0, &self.packet, now);
+        }
+        for device in 0..self.names.len() {
+            self.packet.clear();
+            let (is_near, rate) = (self.down.is_near(device, now), self.down.rate(device));
+            if self.end.poll_rate(device, is_near, rate, now, &mut self.packet) {
+                self.up.send(0, &self.packet, now);
+            }
+        }
+    }
+
+    /// Hands the devices' links what they have room for; when to look again.
     fn transmit(&mut self) -> Instant {
         let now = clock::now();
-        let run = self.runs.current();
-        while self.down.has_room(0, now) {
-            self.packet.clear();
-            let class = match &mut self.downlink {
-                Downlink::Unknown => None,
-                Downlink::Coded(node) => {
-                    frame::begin_coded(run, &mut self.packet);
-                    let any = node.poll_transmit(now, &mut self.packet);
-                    any.map(|_| self.classes.of_coded(&self.packet[CODED_HEADER..]))
-                }
-                Downlink::Plain(fifo, sent) => {
-                    let class = fifo.pop(|number, packet| {
-                        frame::begin_down(run, number, &mut self.packet);
-                        self.packet.extend_from_slice(packet);
-                    });
-                    *sent += u64::from(class.is_some());
-                    class
-                }
-            };
-            let Some(class) = class else { break };
-            self.down.send_classed(0, &self.packet, class, now);
+        let Self { down, end, packet, .. } = self;
+        loop {
+            packet.clear();
+            let sent = end.poll_transmit(now, |device| down.has_room(device, now), packet);
+            let Some((device, class)) = sent else { break };
+            down.send_classed(device, packet, class, now);
         }
         self.due(now)
     }
 
-    fn due(&mut self, now: Instant) -> Instant {
-        let (node, waits) = match &self.downlink {
-            Downlink::Unknown => (None, false),
-            Downlink::Coded(node) => (node.poll_timeout(), node.poll_timeout().is_some()),
-            Downlink::Plain(fifo, _) => (None, !fifo.is_empty()),
-        };
+    fn due(&self, now: Instant) -> Instant {
+        let (end, waits) = self.end.poll_timeout();
         let room = self.down.next_room(now).filter(|_| waits);
-        let all = [node, room, self.up.poll_timeout(), self.down.poll_timeout()];
+        let all = [end, room, self.up.poll_timeout(), self.down.poll_timeout()];
         all.into_iter().flatten().min().unwrap_or(Instant::FAR)
     }
 
     fn status(&mut self, now: Instant) -> Status {
-        let counters = self.past.plus(self.downlink.counters());
         let mut links = self.up.status(now);
-        links.extend(self.down.status(now));
+        let mut down = self.down.status(now);
+        let shared = self.down.shared_rate();
+        down.iter_mut().for_each(|link| link.rate = link.rate.or(shared));
+        let device = |((name, link), counters): ((&String, &LinkStatus), _)| DeviceStatus {
+            name: name.clone(),
+            up: link.up,
+            through: Vec::new(),
+            counters,
+        };
+        let each = self.names.iter().zip(&down).zip(self.end.counters());
+        let devices = each.map(device).collect();
+        links.extend(down);
         let dropped = self.up.dropped.plus(self.down.dropped);
-        Status { role: "ap", links, dropped, counters }
+        Status { role: "ap", links, dropped, counters: self.end.sums(), devices }
     }
-}
-
-impl Downlink {
-    fn new(settings: &Settings, seed: u64) -> Self {
-        match settings.coding {
-            Coding::Plain => Self::Plain(Fifo::new(settings.buffer_packets as usize), 0),
-            Coding::Coded(mode) => {
-                let node = node::AccessPoint::new(settings.node(mode, 100), 1, seed);
-                Self::Coded(Box::new(node))
-            }
-        }
-    }
-
-    /// Packets that wait.
-    fn held(&self) -> usize {
-        match self {
-            Self::Unknown => 0,
-            Self::Coded(node) => node.held(),
-            Self::Plain(fifo, _) => fifo.len(),
-        }
-    }
-
-    fn counters(&self) -> Vec<Counter> {
-        match self {
-            Self::Unknown => Vec::new(),
-            Self::Coded(node) => coded_counters(&node.stats()),
-            Self::Plain(fifo, sent) => vec![
-                Counter::new("packets_received", "taken from the gateway", fifo.taken),
-                Counter::new("packets_high", "sent on", *sent),
-                Counter::new("packets_full", "dropped because the queue was full", fifo.full),
-            ],
-        }
-    }
-}
-
-fn coded_counters(stats: &AccessPointStats) -> Vec<Counter> {
-    vec![
-        Counter::new("packets_received", "taken from the gateway", stats.received),
-        Counter::new("packets_high", "sent on as they came, with high priority", stats.high),
-        Counter::new("packets_low", "sent on as they came, with low priority", stats.low),
-        Counter::new("packets_recoded", "new combinations sent", stats.recoded),
-        Counter::new("packets_given", "of high priority, not sent in their time", stats.given),
-        Counter::new("packets_full", "dropped because the buffer was full", stats.full),
-        Counter::new("packets_redundant", "combinations of what was there", stats.redundant),
-        Counter::new("packets_refused", "late or wrong", stats.refused),
-    ]
 }

@@ -185,7 +185,9 @@ impl Device {
     /// Reads the paths that are ready.
     fn receive(&mut self, inbox: &mut Inbox, now: Instant, is_ready: impl Fn(usize) -> bool) {
         for (index, path) in self.paths.iter_mut().enumerate().filter(|(k, _)| is_ready(*k)) {
-            path.receive(inbox, now, |_, frame, class| self.end.receive(index, frame, class, now));
+            path.receive(inbox, now, |_, frame, around| {
+                self.end.receive(index, frame, around.class, now)
+            });
         }
         if let Some(mtu) = self.end.mtu().filter(|&mtu| mtu != self.mtu) {
             self.mtu = mtu;
@@ -314,6 +316,6 @@ impl Device {
         }
         let dropped = self.paths.iter().map(|path| path.dropped);
         let dropped = dropped.fold(self.end.end.dropped, Dropped::plus);
-        Status { role: "device", links, dropped, counters }
+        Status { role: "device", links, dropped, counters, devices: Vec::new() }
     }
 }

@@ -30,6 +30,13 @@ impl Fifo {
         self.packets.len()
     }
 
+    /// Drops all that waits; how many packets that were.
+    pub(crate) fn clear(&mut self) -> usize {
+        let dropped = self.packets.len();
+        self.packets.clear();
+        dropped
+    }
+
     /// Takes a packet; whether there was room.
     pub(crate) fn push(&mut self, number: u32, class: Class, packet: &[u8]) -> bool {
         if self.packets.len() >= self.most {

@@ -1,16 +1,18 @@
 //! What nodes say to each other within a session (docs/protocol.md, "COTAG datagrams").
 //!
 //! ```text
-//! greeting   byte 0: 1 | run, 4 | sender's time, 8 | time heard last, 8 | its age, 4 |
-//!            delay to the gateway, 4 | settings, 16 (all zero where they are not known)
+//! greeting   byte 0: 1 | sender's time, 8 | time heard last, 8 | its age, 4 |
+//!            settings, 16 (all zero where they are not known) | from the gateway for each device:
+//!            device, 4, run, 4
 //! coded      byte 0: 2 | run, 4 | COTAG packet
 //! down       byte 0: 3 | run, 4 | number, 4 | sealed IP packet
 //! padding    byte 0: 5 | anything
 //! mark       byte 0: 6 | measurement, 4 | first counter, 8 | train's header of the probe, 22
 //! report     byte 0: 7 | measurement, 4 | report of the probe
-//! rate       byte 0: 8 | what the access point's link to the device carries, bit/s, 8
+//! rate       byte 0: 8 | what the access point's link carries, bit/s, 8
 //! relay      byte 0: 9 | datagram between gateway and device
 //! classed    byte 0: 12 | class of the IP packet in it, 1 | a frame of one that is not classed
+//! of device  byte 0: 14 | device, 4 | a frame relay or rate that is of this device
 //! ```
 //!
 //! Within such a datagram gateway and device say:
@@ -22,23 +24,31 @@
 //! terms      byte 0: 11 | the hello's time, 8 | run, 4 | settings, 16 | key of tags, 32
 //! ```
 //!
-//! Numbers are big endian, times in microseconds. A *run* is a random number that the gateway (in a
-//! frame up, the device) drew at its start: with another run, labels and numbers begin anew.
+//! Numbers are big endian, times in microseconds. A *run* is a random number that the gateway drew for a
+//! device (in a frame up, the device for itself) at its start: with another run, labels and numbers
+//! begin anew, and by its run an access point knows whose a coded packet is. A *device* is named by
+//! [`DeviceTag`].
 
 use std::time::Duration;
 
+use ring::digest::{SHA256, digest};
 use weftline_coding::Limits;
 use weftline_coding::node::Mode;
 use weftline_core::Bitrate;
 
 use crate::class::Class;
+use crate::key::PublicKey;
 
 /// Bytes of a coded frame before its COTAG packet.
 pub(crate) const CODED_HEADER: usize = 5;
 /// Bytes of a frame down or up before its IP packet.
 pub(crate) const PACKET_HEADER: usize = 9;
 /// Bytes of a greeting.
-const GREETING: usize = 1 + 4 + 8 + 8 + 4 + 4 + SETTINGS;
+const GREETING: usize = 1 + 8 + 8 + 4 + SETTINGS;
+/// Bytes of a device and its run behind a greeting.
+const RUN: usize = 4 + 4;
+/// The most devices of a gateway or an access point: a greeting names all of them.
+pub(crate) const MAX_DEVICES: usize = 64;
 /// Bytes of the settings.
 const SETTINGS: usize = 16;
 
@@ -57,6 +67,7 @@ mod kind {
     pub(super) const TERMS: u8 = 11;
     pub(super) const CLASSED: u8 = 12;
     pub(super) const LOSSES: u8 = 13;
+    pub(super) const OF_DEVICE: u8 = 14;
 }
 
 /// How packets are sent down. The gateway's choice, which it tells the others.
@@ -95,60 +106,40 @@ pub(crate) const PACKET_BYTES: std::ops::RangeInclusive<u16> = 68..=9000;
 /// What neighbours tell each other ten times a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    /// The gateway's run as the sender knows it; 0 while it does not.
-    pub(crate) run: u32,
     /// The sender's clock.
     pub(crate) time_us: u64,
     /// The time in the last greeting that the sender got, 0 if there was none.
     pub(crate) heard_us: u64,
     /// How long ago that was.
     pub(crate) age_us: u32,
-    /// The sender's own round trip to the gateway; `u32::MAX` while it has none.
-    pub(crate) gateway_rtt_us: u32,
-    /// The gateway's settings, as far as the sender knows them.
+    /// The gateway's settings, if it is from the gateway.
     pub(crate) settings: Option<Settings>,
 }
 
 /// What a node says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
-    Greeting(Greeting),
+    /// With what the gateway says of its devices.
+    Greeting(Greeting, RunList<'a>),
     /// A packet of the coding layer, from the gateway of `run`.
-    Coded {
-        run: u32,
-        packet: &'a [u8],
-    },
+    Coded { run: u32, packet: &'a [u8] },
     /// A sealed packet that is not coded, on its way to the device.
-    Down {
-        run: u32,
-        number: u32,
-        packet: &'a [u8],
-    },
+    Down { run: u32, number: u32, packet: &'a [u8] },
     /// An IP packet on its way to the gateway.
-    Up {
-        run: u32,
-        number: u32,
-        packet: &'a [u8],
-    },
+    Up { run: u32, number: u32, packet: &'a [u8] },
     /// It only fills a train.
     Padding,
     /// Which datagrams measured the link (`gauge.rs`).
-    Mark {
-        body: &'a [u8],
-    },
+    Mark { body: &'a [u8] },
     /// What became of them.
-    Report {
-        body: &'a [u8],
-    },
-    /// What the sender's link to the device carries; zero: nothing goes now.
+    Report { body: &'a [u8] },
+    /// What the sender's link carries: of a device, the one to that; else all of its links to devices
+    /// together. Zero: nothing goes now, the device may be elsewhere; [`NO_LIMIT`]: as much as comes.
     Rate(Bitrate),
     /// A datagram between gateway and device, which an access point hands on.
     Relay(&'a [u8]),
     /// A device asks for the gateway's terms.
-    Hello {
-        run: u32,
-        time_us: u64,
-    },
+    Hello { run: u32, time_us: u64 },
     /// A device reports what came of a gateway's packets.
     Losses(Losses),
     /// What the gateway answers.
@@ -184,6 +175,41 @@ impl Losses {
         };
         whole.then(read).flatten()
     }
+}
+
+/// A device's link that no rate is known of: it is there, and the system holds packets back.
+pub(crate) const NO_LIMIT: Bitrate = Bitrate::bps(u64::MAX);
+
+/// What names a device between gateway and access points, of which both know its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceTag([u8; 4]);
+
+impl DeviceTag {
+    /// That of the device with this key.
+    pub(crate) fn of(key: &PublicKey) -> Self {
+        let named = [b"weftline cotag device", &key.0[..]].concat();
+        let hash = digest(&SHA256, &named);
+        Self(*hash.as_ref().first_chunk().expect("it is longer"))
+    }
+}
+
+/// Devices and the gateway's run for each, as they stand in a greeting.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunList<'a>(pub(crate) &'a [u8]);
+
+impl RunList<'_> {
+    /// Each device with its run.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (DeviceTag, u32)> {
+        self.0
+            .chunks_exact(RUN)
+            .filter_map(|one| Some((DeviceTag(*one.first_chunk()?), u32_at(one, 4)?)))
+    }
+}
+
+/// Appends a device and its run to a list.
+pub(crate) fn list_run(device: DeviceTag, run: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&device.0);
+    out.extend_from_slice(&run.to_be_bytes());
 }
 
 /// How a gateway sends to a device: what it says to the device alone.
@@ -223,29 +249,27 @@ impl Greeting {
     /// Appends the frame to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.push(kind::GREETING);
-        out.extend_from_slice(&self.run.to_be_bytes());
         out.extend_from_slice(&self.time_us.to_be_bytes());
         out.extend_from_slice(&self.heard_us.to_be_bytes());
         out.extend_from_slice(&self.age_us.to_be_bytes());
-        out.extend_from_slice(&self.gateway_rtt_us.to_be_bytes());
         match &self.settings {
             Some(settings) => settings.encode(out),
             None => out.extend_from_slice(&[0; SETTINGS]),
         }
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        if bytes.len() != GREETING - 1 {
+    fn decode(bytes: &[u8]) -> Option<(Self, RunList<'_>)> {
+        let (greeting, runs) = bytes.split_at_checked(GREETING - 1)?;
+        if runs.len() % RUN != 0 || runs.len() > MAX_DEVICES * RUN {
             return None;
         }
-        Some(Self {
-            run: u32_at(bytes, 0)?,
-            time_us: u64_at(bytes, 4)?,
-            heard_us: u64_at(bytes, 12)?,
-            age_us: u32_at(bytes, 20)?,
-            gateway_rtt_us: u32_at(bytes, 24)?,
-            settings: Settings::decode(&bytes[28..])?,
-        })
+        let greeting = Self {
+            time_us: u64_at(greeting, 0)?,
+            heard_us: u64_at(greeting, 8)?,
+            age_us: u32_at(greeting, 16)?,
+            settings: Settings::decode(&greeting[20..])?,
+        };
+        Some((greeting, RunList(runs)))
     }
 }
 
@@ -300,7 +324,9 @@ impl<'a> Frame<'a> {
         let (&first, rest) = bytes.split_first()?;
         let numbered = || Some((u32_at(rest, 0)?, u32_at(rest, 4)?, rest.get(8..)?));
         match first {
-            kind::GREETING => Greeting::decode(rest).map(Self::Greeting),
+            kind::GREETING => {
+                Greeting::decode(rest).map(|(greeting, runs)| Self::Greeting(greeting, runs))
+            }
             kind::CODED => Some(Self::Coded { run: u32_at(rest, 0)?, packet: rest.get(4..)? }),
             kind::DOWN => {
                 numbered().map(|(run, number, packet)| Self::Down { run, number, packet })
@@ -332,6 +358,20 @@ pub(crate) fn class(bytes: &[u8]) -> (Class, &[u8]) {
     match bytes {
         [kind::CLASSED, class, frame @ ..] => (Class(*class), frame),
         frame => (Class::NONE, frame),
+    }
+}
+
+/// Begins a frame that is of a device; the frame follows.
+pub(crate) fn begin_of(device: DeviceTag, out: &mut Vec<u8>) {
+    out.push(kind::OF_DEVICE);
+    out.extend_from_slice(&device.0);
+}
+
+/// The device that a frame is of, if one is said, and the frame.
+pub(crate) fn of_device(bytes: &[u8]) -> (Option<DeviceTag>, &[u8]) {
+    match bytes {
+        [kind::OF_DEVICE, a, b, c, d, frame @ ..] => (Some(DeviceTag([*a, *b, *c, *d])), frame),
+        frame => (None, frame),
     }
 }
 
@@ -420,20 +460,41 @@ mod tests {
     }
 
     fn greeting(settings: Option<Settings>) -> Greeting {
-        Greeting { run: 1, time_us: 2, heard_us: 3, age_us: 4, gateway_rtt_us: 5, settings }
+        Greeting { time_us: 2, heard_us: 3, age_us: 4, settings }
+    }
+
+    fn plain(settings: Option<Settings>) -> Frame<'static> {
+        Frame::Greeting(greeting(settings), RunList::default())
     }
 
     #[test]
     fn the_bytes_are_pinned() {
         let mut bytes = Vec::new();
         greeting(Some(settings())).encode(&mut bytes);
-        let times = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4];
-        let rest = [0, 0, 0, 5, 3, 32, 5, 90, 0, 0, 7, 208, 0, 0, 16, 0, 2, 1, 0, 0];
+        let times = [0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4];
+        let rest = [3, 32, 5, 90, 0, 0, 7, 208, 0, 0, 16, 0, 2, 1, 0, 0];
         assert_eq!(bytes, [&[1][..], &times, &rest].concat());
-        assert_eq!(Frame::decode(&bytes), Some(Frame::Greeting(greeting(Some(settings())))));
+        assert_eq!(Frame::decode(&bytes), Some(plain(Some(settings()))));
+        let device = DeviceTag([1, 2, 3, 4]);
+        list_run(device, 5, &mut bytes);
+        assert_eq!(bytes[37..], [1, 2, 3, 4, 0, 0, 0, 5]);
+        let Some(Frame::Greeting(_, runs)) = Frame::decode(&bytes) else { panic!() };
+        assert_eq!(runs.iter().collect::<Vec<_>>(), [(device, 5)]);
+        assert_eq!(Frame::decode(&bytes[..bytes.len() - 1]), None);
+        (1..=MAX_DEVICES).for_each(|_| list_run(device, 5, &mut bytes));
+        assert_eq!(Frame::decode(&bytes), None, "too many devices");
         bytes.clear();
         greeting(None).encode(&mut bytes);
-        assert_eq!(Frame::decode(&bytes), Some(Frame::Greeting(greeting(None))));
+        assert_eq!(Frame::decode(&bytes), Some(plain(None)));
+        bytes.clear();
+        begin_of(device, &mut bytes);
+        begin_relay(&mut bytes);
+        assert_eq!(bytes, [14, 1, 2, 3, 4, 9]);
+        assert_eq!(of_device(&bytes), (Some(device), &[9][..]));
+        assert_eq!(of_device(&bytes[..4]), (None, &bytes[..4]), "and that is no frame");
+        assert_eq!(Frame::decode(&bytes), None, "what is of a device is read as such, once");
+        let key = crate::key::SecretKey::from_bytes([1; 32]).public();
+        assert_eq!(DeviceTag::of(&key), DeviceTag([174, 56, 47, 103]), "pinned");
         bytes.clear();
         begin_up(7, 9, &mut bytes);
         assert_eq!((bytes.len(), &bytes[..]), (PACKET_HEADER, &[4, 0, 0, 0, 7, 0, 0, 0, 9][..]));
@@ -495,11 +556,12 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_a_frame_or_none(
-            kind in 0_u8..15, rest in prop::collection::vec(any::<u8>(), 0..80),
+            kind in 0_u8..16, rest in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let bytes = [&[kind][..], &rest].concat();
             match Frame::decode(&bytes) {
-                Some(Frame::Greeting(greeting)) => {
+                Some(Frame::Greeting(greeting, runs)) => {
+                    prop_assert!(runs.iter().count() <= MAX_DEVICES);
                     prop_assert!(greeting.settings.is_none_or(|settings| settings.is_possible()));
                 }
                 Some(Frame::Terms(terms)) => prop_assert!(terms.settings.is_possible()),

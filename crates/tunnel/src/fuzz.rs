@@ -75,12 +75,19 @@ pub fn frames(bytes: &[u8]) {
         now += Duration::from_millis(u64::from(*high >> 3));
         receiver.see(counter, said.len(), None, now);
         counter += 1;
+        let (_, said) = frame::of_device(frame::class(said).1);
         match Frame::decode(said) {
-            Some(Frame::Greeting(greeting)) => {
+            Some(Frame::Greeting(greeting, list)) => {
                 let mut again = Vec::new();
                 greeting.encode(&mut again);
-                assert_eq!(Frame::decode(&again), Some(Frame::Greeting(greeting)));
-                let follow = |settings| runs.follow(greeting.run, settings);
+                let mut last = 0;
+                for (device, run) in list.iter() {
+                    frame::list_run(device, run, &mut again);
+                    last = run;
+                }
+                assert_eq!(Frame::decode(&again), Some(Frame::Greeting(greeting, list)));
+                assert!(list.iter().count() <= frame::MAX_DEVICES);
+                let follow = |settings| runs.follow(last, settings);
                 if let Some(settings) = greeting.settings.and_then(follow) {
                     assert!(settings.is_possible());
                 }

@@ -1,5 +1,5 @@
-//! The gateway as a program: packets for the device come out of the TUN device, and go over the
-//! access points; what the device sends comes back over them.
+//! The gateway as a program: packets for the devices come out of the TUN device, and go over the
+//! access points; what the devices send comes back over them.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
@@ -9,12 +9,11 @@ use weftline_core::Instant;
 
 use crate::TunnelError;
 use crate::clock;
-use crate::gateway_end::GatewayEnd;
 use crate::key::{PublicKey, SecretKey};
 use crate::lane::{Neighbour, Pace};
-use crate::packet;
+use crate::members::{GatewayDevice, Members};
 use crate::poll::{Poller, Stop};
-use crate::port::Port;
+use crate::port::{About, Port};
 use crate::secure::{Link, Local, Role};
 use crate::settings::Sending;
 use crate::status::{Counter, Publish, Status};
@@ -50,8 +49,8 @@ pub struct GatewayConfig {
     pub tun: TunConfig,
     /// The access points, at least one.
     pub access_points: Vec<GatewayPeer>,
-    /// The device's public key.
-    pub device_key: PublicKey,
+    /// The devices, at least one.
+    pub devices: Vec<GatewayDevice>,
     /// How to send.
     pub sending: Sending,
 }
@@ -60,16 +59,12 @@ pub struct GatewayConfig {
 pub struct Gateway {
     port: Port,
     tun: Tun,
-    end: GatewayEnd,
-    mtu: u16,
-    /// The run that access points have been told of.
-    told_run: u32,
+    members: Members,
     /// The link that is asked first.
     turn: usize,
-    links: usize,
+    /// The access points' names.
+    links: Vec<String>,
     packet: Vec<u8>,
-    clamped: u64,
-    not_ip: u64,
 }
 
 impl Gateway {
@@ -85,27 +80,14 @@ impl Gateway {
         }
         let local = Local::new(config.secret, config.insecure_plaintext);
         let ipv6 = config.tun.addresses.iter().any(|prefix| prefix.address.is_ipv6());
-        let settings = config.sending.settings(&local, ipv6)?;
-        let mtu = config.sending.tunnel_mtu(&local, ipv6)?;
         let neighbours: Vec<_> = config.access_points.iter().map(GatewayPeer::neighbour).collect();
+        let links: Vec<_> = neighbours.iter().map(|neighbour| neighbour.name.clone()).collect();
+        let (devices, now) = (&config.devices, clock::now());
+        let members = Members::new(&local, devices, config.sending, ipv6, links.len(), now)?;
         let socket = Socket::listen(config.listen)?;
-        let port = Port::new(socket, local.clone(), Link::Backhaul, Role::Answerer, &neighbours)?;
-        let tun = Tun::create(&config.tun, mtu)?;
-        let links = neighbours.len();
-        let (device, now) = (config.device_key, clock::now());
-        let end = GatewayEnd::new(local, device, settings, config.sending, links, now)?;
-        Ok(Self {
-            port,
-            tun,
-            end,
-            mtu,
-            told_run: 0,
-            turn: 0,
-            links,
-            packet: Vec::new(),
-            clamped: 0,
-            not_ip: 0,
-        })
+        let port = Port::new(socket, local, Link::Backhaul, Role::Answerer, &neighbours)?;
+        let tun = Tun::create(&config.tun, members.mtu())?;
+        Ok(Self { port, tun, members, turn: 0, links, packet: Vec::new() })
     }
 
     /// Where access points reach it.
@@ -118,7 +100,7 @@ impl Gateway {
 
     /// The TUN device's name and the longest packet it takes.
     pub fn device(&self) -> (&str, u16) {
-        (self.tun.name(), self.mtu)
+        (self.tun.name(), self.members.mtu())
     }
 
     /// Carries packets until `stop` is wanted.
@@ -133,26 +115,29 @@ impl Gateway {
         while !stop.is_wanted() {
             let now = clock::now();
             // Also while no link has room: what is too old is given away in its time.
-            self.end.handle_timeout(now);
+            self.members.handle_timeout(now);
             if poller.is_ready(port) {
                 self.receive(&mut inbox, now);
             }
-            self.end.check()?;
+            self.members.check()?;
             if poller.is_ready(tun) {
                 self.read_tun(now);
             }
             self.tun.check()?;
-            let about = self.end.about();
-            if about.run != self.told_run {
-                self.told_run = about.run;
-                self.port.greet_soon();
+            let Self { port: backhaul, members, .. } = &mut self;
+            if members.list_runs() {
+                backhaul.greet_soon();
             }
-            self.port.tend(now, &about);
-            for link in 0..self.links {
-                self.end.set_rate(link, self.port.rate(link));
+            let about = About { settings: members.settings(), runs: members.runs() };
+            backhaul.tend(now, &about);
+            for link in 0..self.links.len() {
+                if !self.port.is_up(link, now) {
+                    self.members.lost(link);
+                }
+                self.members.set_rate(link, self.port.rate(link));
             }
-            let Self { end, tun, .. } = &mut self;
-            end.deliver(now, |packet| tun.write(packet));
+            let Self { members, tun, .. } = &mut self;
+            members.deliver(now, |packet| tun.write(packet));
             self.tun.flush();
             self.port.flush(now);
             let due = self.transmit();
@@ -168,25 +153,19 @@ impl Gateway {
     }
 
     fn receive(&mut self, inbox: &mut Inbox, now: Instant) {
-        let Self { port, end, .. } = self;
-        port.receive(inbox, now, |link, frame, class| end.receive(link, frame, class, now));
-        while let Some((link, frame)) = end.poll_reply() {
-            port.send(link, &frame, now);
+        let Self { port, members, packet, .. } = self;
+        port.receive(inbox, now, |link, frame, around| members.receive(link, frame, around, now));
+        loop {
+            packet.clear();
+            let Some(link) = members.poll_reply(packet) else { break };
+            port.send(link, packet, now);
         }
     }
 
     fn read_tun(&mut self, now: Instant) {
-        let Self { tun, end, mtu, clamped, not_ip, .. } = self;
+        let Self { tun, members, .. } = self;
         for _ in 0..READS {
-            let more = tun.read(|packet| {
-                let Some(flow) = packet::flow(packet) else {
-                    *not_ip += 1;
-                    return;
-                };
-                *clamped += u64::from(packet::clamp_mss(packet, *mtu));
-                end.push(flow, packet, now);
-            });
-            if !more {
+            if !tun.read(|packet| members.push(packet, now)) {
                 break;
             }
         }
@@ -197,16 +176,16 @@ impl Gateway {
         let now = clock::now();
         let mut idle = 0;
         let mut without_room = false;
-        while idle < self.links {
+        while idle < self.links.len() {
             let link = self.turn;
-            self.turn = (self.turn + 1) % self.links;
+            self.turn = (self.turn + 1) % self.links.len();
             if !self.port.has_room(link, now) {
                 without_room = true;
                 idle += 1;
                 continue;
             }
             self.packet.clear();
-            let class = self.end.poll_transmit(link, now, &mut self.packet);
+            let class = self.members.poll_transmit(link, now, &mut self.packet);
             if let Some(class) = class {
                 self.port.send_classed(link, &self.packet, class, now);
                 idle = 0;
@@ -218,25 +197,28 @@ impl Gateway {
     }
 
     fn due(&self, now: Instant, without_room: bool) -> Instant {
-        let (end, waits) = self.end.poll_timeout();
+        let (end, waits) = self.members.poll_timeout(now);
         let room = self.port.next_room(now).filter(|_| waits && without_room);
         let all = [end, room, self.port.poll_timeout()];
         all.into_iter().flatten().min().unwrap_or(Instant::FAR)
     }
 
     fn status(&mut self, now: Instant) -> Status {
-        let mut counters = self.end.counters();
+        let mut counters = self.members.counters();
         counters.extend([
-            Counter::new("mss_clamped", "TCP handshakes whose MSS was lowered", self.clamped),
-            Counter::new("not_ip", "packets that are not IP", self.not_ip),
             Counter::new("tun_refused", "writes the kernel refused", self.tun.refused),
             Counter::new("tun_unread", "packets of a form that cannot be", self.tun.unread),
         ]);
+        let mut links = self.port.status(now);
+        for (index, link) in links.iter_mut().enumerate() {
+            link.rate = link.rate.or_else(|| self.members.rate(index));
+        }
         Status {
             role: "gateway",
-            links: self.port.status(now),
-            dropped: self.port.dropped.plus(self.end.end.dropped),
+            links,
+            dropped: self.port.dropped.plus(self.members.dropped()),
             counters,
+            devices: self.members.status(&self.links, now),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! the device says through the access points is answered. No socket and no clock.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use weftline_coding::node::{self, GatewayStats, LossReport, NodeConfig};
 use weftline_core::{Bitrate, Instant};
@@ -14,11 +15,14 @@ use crate::frame::{self, CODED_HEADER, Coding, Frame, Losses, Settings, TAG_KEY,
 use crate::key::PublicKey;
 use crate::lane::IP_UDP;
 use crate::order::Order;
-use crate::port::{About, Use};
+use crate::port::Use;
 use crate::run::draw_run;
 use crate::secure::{Local, Nonce, Role};
 use crate::settings::{PATIENCE, Sending};
 use crate::status::{Counter, Past};
+
+/// A device that has said nothing for so long has left: nothing more is kept for it.
+const GONE: Duration = Duration::from_secs(2);
 
 /// What sends packets down.
 enum Downlink {
@@ -31,8 +35,11 @@ pub(crate) struct GatewayEnd {
     pub(crate) end: End,
     settings: Settings,
     sending: Sending,
-    /// Bytes that encryption adds, on a link and end to end.
+    /// Bytes that encryption adds on a link, and there and end to end.
+    link_overhead: usize,
     overhead: usize,
+    /// When the device was heard last.
+    heard: Option<Instant>,
     links: usize,
     run: u32,
     tag_key: [u8; TAG_KEY],
@@ -68,7 +75,8 @@ impl GatewayEnd {
         now: Instant,
     ) -> Result<Self, TunnelError> {
         let tag_key = draw_key()?;
-        let overhead = local.overhead() + local.packet_overhead();
+        let link_overhead = local.overhead();
+        let overhead = link_overhead + local.packet_overhead();
         Ok(Self {
             end: End::new(local, Role::Answerer, device),
             settings,
@@ -78,7 +86,9 @@ impl GatewayEnd {
             tag_key,
             tagger: Tagger::new(&tag_key),
             downlink: Downlink::new(&settings, &sending, overhead, links, now)?,
+            link_overhead,
             overhead,
+            heard: None,
             past: Past::default(),
             uplink: Order::new(PATIENCE),
             device_run: None,
@@ -92,17 +102,28 @@ impl GatewayEnd {
         })
     }
 
-    /// What access points are told.
-    pub(crate) fn about(&self) -> About {
-        About {
-            run: self.run,
-            settings: Some(self.settings),
-            gateway_rtt: Some(std::time::Duration::ZERO),
-        }
+    /// Its run: whose a coded packet is, and since when.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// How the device is sent to.
+    pub(crate) fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// When the device was heard last.
+    pub(crate) fn heard(&self) -> Option<Instant> {
+        self.heard
+    }
+
+    /// Bytes that encryption adds to a packet on a link.
+    pub(crate) fn overhead(&self) -> usize {
+        self.link_overhead
     }
 
     /// Takes what came on a link, with the class of what is in it; whether access points are to be
-    /// told something new is seen in [`Self::about`].
+    /// told something new is seen in [`Self::run`].
     pub(crate) fn receive(
         &mut self,
         link: usize,
@@ -111,7 +132,6 @@ impl GatewayEnd {
         now: Instant,
     ) -> Use {
         match frame {
-            Frame::Greeting(_) => Use::Taken,
             Frame::Relay(datagram) => self.relayed(link, datagram, class, now),
             _ => Use::Unexpected,
         }
@@ -127,6 +147,7 @@ impl GatewayEnd {
             Came::Begun | Came::Dropped => return Use::Taken,
             Came::Said(said) => said,
         };
+        self.heard = Some(now);
         let (run, hello) = match frame {
             Frame::Up { run, number, packet } if self.device_run == Some(run) => {
                 if !class.matters() {
@@ -224,9 +245,14 @@ impl GatewayEnd {
         self.replies.pop_front()
     }
 
+    /// Whether the device was there and has left.
+    fn is_gone(&self, now: Instant) -> bool {
+        self.heard.is_none_or(|heard| now >= heard + GONE)
+    }
+
     /// Takes a packet of `flow` for the device.
     pub(crate) fn push(&mut self, flow: u16, packet: &[u8], now: Instant) {
-        if !self.end.is_open() {
+        if self.is_gone(now) || !self.end.is_open() {
             self.no_device += 1;
             return;
         }
@@ -284,6 +310,9 @@ impl GatewayEnd {
 
     /// Gives away what is too old.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.is_gone(now) {
+            self.no_device += self.downlink.discard() as u64;
+        }
         if let Downlink::Coded(node) = &mut self.downlink {
             node.sealing(&mut self.end).handle_timeout(now);
         }
@@ -296,6 +325,11 @@ impl GatewayEnd {
             Downlink::Plain(fifo) => (None, !fifo.is_empty()),
         };
         (node.into_iter().chain(self.uplink.poll_timeout()).min(), waits)
+    }
+
+    /// Whether packets wait to be taken into cohorts.
+    pub(crate) fn waits(&self) -> bool {
+        self.downlink.held() > 0
     }
 
     /// Whether it can go on.
@@ -339,6 +373,14 @@ impl Downlink {
                 Self::Coded(Box::new(node::Gateway::new(node, links, seed, now)))
             }
         })
+    }
+
+    /// Drops what waits; how many packets that were.
+    fn discard(&mut self) -> usize {
+        match self {
+            Self::Coded(node) => node.discard(),
+            Self::Plain(fifo) => fifo.clear(),
+        }
     }
 
     /// Packets that wait.

@@ -17,13 +17,12 @@ use crate::probe::Burst;
 const FLAPS: u32 = 3;
 const FLAP_TIME: Duration = Duration::from_secs(10);
 
-/// A neighbour is told of a change by more than one of so many parts at once, and otherwise in this
-/// time.
-const TELL_CHANGE: u64 = 32;
-const TELL_INTERVAL: Duration = Duration::from_millis(100);
-
 /// Bytes of IP and UDP headers that count for a rate.
 pub(crate) const IP_UDP: usize = 28;
+
+/// Time at a link's rate that leaves in one go: it takes half of it to wake up again. Waking up costs
+/// a node more than what it sends then, and the queue of any link holds this much.
+const BURST: Duration = Duration::from_millis(1);
 
 /// How a node knows what the link to a neighbour has room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,8 +127,6 @@ pub(crate) struct Lane {
     pub(crate) next_greeting: Instant,
     pub(crate) rtt: Option<Duration>,
     was_up: bool,
-    /// What it was told last, and when.
-    tells: Option<(Bitrate, Instant)>,
     /// Changes of the address, and since when they are counted.
     flaps: (u32, Instant),
     pub(crate) counters: LinkCounters,
@@ -172,7 +169,7 @@ impl Lane {
     pub(crate) fn new(neighbour: &Neighbour, run: u32) -> Self {
         let pacing = match neighbour.pace {
             Pace::Interface => Pacing::Interface,
-            Pace::Fixed(rate) => Pacing::Fixed(Pacer::new(rate)),
+            Pace::Fixed(rate) => Pacing::Fixed(pacer(rate)),
             Pace::Measured => {
                 let gauge = Gauge::new(run, Instant::ZERO);
                 Pacing::Measured(Box::new(Measured { gauge, pacer: None, train: None }))
@@ -189,7 +186,6 @@ impl Lane {
             next_greeting: Instant::ZERO,
             rtt: None,
             was_up: false,
-            tells: None,
             flaps: (0, Instant::ZERO),
             counters: LinkCounters::default(),
         }
@@ -330,18 +326,6 @@ impl Lane {
         }
     }
 
-    /// Whether the neighbour is to be told now that this side's other link carries `rate`.
-    pub(crate) fn is_to_be_told(&mut self, rate: Bitrate, now: Instant) -> bool {
-        let known = self.tells.is_some_and(|(said, at)| {
-            let change = rate.as_bps().abs_diff(said.as_bps());
-            change <= said.as_bps() / TELL_CHANGE && now < at + TELL_INTERVAL
-        });
-        if !known {
-            self.tells = Some((rate, now));
-        }
-        !known
-    }
-
     /// When a train is due, or a word on the neighbour's.
     pub(crate) fn measuring_timeout(&self) -> Option<Instant> {
         let gauge = match &self.pacing {
@@ -351,13 +335,13 @@ impl Lane {
         gauge.into_iter().chain(self.receiver.poll_timeout()).min()
     }
 
-    /// The rate that is sent by.
+    /// The rate that is sent by; zero while nothing may go, or nothing is known of a measured link.
     pub(crate) fn rate(&self) -> Option<Bitrate> {
         match &self.pacing {
             Pacing::Interface => None,
             Pacing::Fixed(pacer) => Some(pacer.rate()),
             Pacing::Told(pacer) => Some(pacer.as_ref().map_or(Bitrate::ZERO, Pacer::rate)),
-            Pacing::Measured(measured) => measured.gauge.rate(),
+            Pacing::Measured(measured) => Some(measured.gauge.rate().unwrap_or(Bitrate::ZERO)),
         }
     }
 
@@ -417,11 +401,16 @@ impl Lane {
     }
 }
 
-/// Lets `pacer` go by `rate`; nothing goes at zero, nor while it is not known.
-fn set_rate(pacer: &mut Option<Pacer>, rate: Option<Bitrate>) {
-    match (rate, &mut *pacer) {
-        (None | Some(Bitrate::ZERO), _) => *pacer = None,
+/// What holds packets back to a rate.
+pub(crate) fn pacer(rate: Bitrate) -> Pacer {
+    Pacer::new(rate).in_bursts_of(BURST)
+}
+
+/// Lets what is in `slot` go by `rate`; nothing goes at zero, nor while it is not known.
+fn set_rate(slot: &mut Option<Pacer>, rate: Option<Bitrate>) {
+    match (rate, &mut *slot) {
+        (None | Some(Bitrate::ZERO), _) => *slot = None,
         (Some(rate), Some(pacer)) => pacer.set_rate(rate),
-        (Some(rate), None) => *pacer = Some(Pacer::new(rate)),
+        (Some(rate), None) => *slot = Some(pacer(rate)),
     }
 }

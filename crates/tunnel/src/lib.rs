@@ -20,6 +20,7 @@
 //! ```
 
 mod access_point;
+mod ap_end;
 mod class;
 mod clock;
 mod complaint;
@@ -36,6 +37,7 @@ mod gateway_end;
 mod gauge;
 mod key;
 mod lane;
+mod members;
 mod order;
 mod outbox;
 mod packet;
@@ -51,18 +53,20 @@ mod status;
 mod tests;
 mod trust;
 mod tun;
+mod turns;
 mod udp;
 
-pub use access_point::{AccessPoint, AccessPointConfig};
+pub use access_point::{AccessPoint, AccessPointConfig, AccessPointPeer};
 pub use device::{Device, DeviceConfig, DevicePeer, Uplink};
 pub use error::TunnelError;
 pub use gateway::{Gateway, GatewayConfig, GatewayPeer};
 pub use key::{KEY_BYTES, ParseKeyError, PublicKey, SecretKey};
 pub use lane::{LinkCounters, LinkStatus, Pace, Unsent};
+pub use members::GatewayDevice;
 pub use poll::Stop;
 pub use port::Dropped;
 pub use settings::{IPV6_MTU, Scheme, Sending};
-pub use status::{Counter, Publish, Status};
+pub use status::{Counter, DeviceStatus, Publish, Status};
 pub use tun::{ParsePrefixError, Prefix, TunConfig};
 pub use udp::Via;
 pub use weftline_coding::node::{QueueConfig, Redundancy};

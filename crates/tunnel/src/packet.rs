@@ -1,5 +1,7 @@
 //! What a node looks at in an IP packet: which flow it is of, and the MSS of a TCP handshake.
 
+use std::net::IpAddr;
+
 /// IP protocol numbers.
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -67,6 +69,17 @@ pub(crate) fn flow(packet: &[u8]) -> Option<u16> {
         hash = mix(hash, u64::from(u32::from_be_bytes([ports[0], ports[1], ports[2], ports[3]])));
     }
     Some((hash >> 48) as u16)
+}
+
+/// Where an IP packet is from and where it is to; `None` if it is none.
+pub(crate) fn addresses(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
+    let (from, to) = parts(packet)?.addresses;
+    let (source, destination) = packet.get(from..to)?.split_at((to - from) / 2);
+    let address = |bytes: &[u8]| match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        _ => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
+    };
+    Some((address(source)?, address(destination)?))
 }
 
 /// A step of a multiply-and-fold hash.

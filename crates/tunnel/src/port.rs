@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Duration;
 
+use weftline_coding::node::Pacer;
 use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
 use crate::class::Class;
 use crate::complaint::Complaints;
-use crate::frame::{self, Frame, Greeting, Settings};
+use crate::frame::{self, DeviceTag, Frame, Greeting, Settings};
 use crate::gauge::PADDING;
-use crate::lane::{IP_UDP, Lane, LinkStatus, Neighbour, Train};
+use crate::lane::{self, IP_UDP, Lane, LinkStatus, Neighbour, Train};
 use crate::outbox::Outbox;
 use crate::probe::Translator;
 use crate::run::draw_run;
@@ -21,6 +22,8 @@ use crate::udp::{Inbox, Socket};
 
 /// How often neighbours are greeted.
 const GREETING_INTERVAL: Duration = Duration::from_millis(100);
+/// A neighbour that was not heard for so long may have gone elsewhere.
+const NEAR: Duration = Duration::from_millis(350);
 /// The longest datagram that is taken.
 const DATAGRAM_BYTES: usize = 65_536;
 /// Reads before others have their turn.
@@ -55,6 +58,8 @@ pub(crate) struct Port {
     socket: Socket,
     guard: Guard,
     lanes: Vec<Lane>,
+    /// What all lanes together are held back by, where they share a link.
+    shared: Option<Pacer>,
     opens: bool,
     frame: Vec<u8>,
     scratch: Vec<u8>,
@@ -89,6 +94,7 @@ impl Port {
             socket,
             guard: Guard::new(local, link, role, &keys),
             lanes,
+            shared: None,
             opens: role == Role::Opener,
             frame: vec![0; DATAGRAM_BYTES],
             scratch: Vec::new(),
@@ -102,6 +108,16 @@ impl Port {
     /// Takes the kernel's word for whether there is room: it queues little.
     pub(crate) fn limit_queue(&self) {
         self.socket.limit_queue(SMALL_QUEUE);
+    }
+
+    /// All neighbours share a link that carries so much.
+    pub(crate) fn share(&mut self, rate: Bitrate) {
+        self.shared = Some(lane::pacer(rate));
+    }
+
+    /// What all neighbours together are sent at most.
+    pub(crate) fn shared_rate(&self) -> Option<Bitrate> {
+        self.shared.as_ref().map(Pacer::rate)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -118,13 +134,13 @@ impl Port {
     }
 
     /// Reads what has come; each frame but those of the link itself is handed to `each` with its
-    /// lane and the class of what is in it, and `each` says what it is to the node. Greetings are
-    /// handed on, too.
+    /// lane and what is said around it, and `each` says what it is to the node. Greetings are handed
+    /// on, too.
     pub(crate) fn receive(
         &mut self,
         inbox: &mut Inbox,
         now: Instant,
-        mut each: impl FnMut(usize, Frame<'_>, Class) -> Use,
+        mut each: impl FnMut(usize, Frame<'_>, Around) -> Use,
     ) {
         for _ in 0..ROUNDS {
             let Self { socket, guard, lanes, frame, scratch, complaints, clock, dropped, .. } =
@@ -146,6 +162,7 @@ impl Port {
                             lane.receiver.see(opened.counter, datagram.len() + IP_UDP, stamp, now);
                         }
                         let (class, frame) = frame::class(&frame[..opened.length]);
+                        let (of, frame) = frame::of_device(frame);
                         let well = match Frame::decode(frame) {
                             Some(Frame::Padding) => true,
                             Some(Frame::Mark { body }) => {
@@ -154,15 +171,16 @@ impl Port {
                                 lane.receiver.receive(body, translate, now)
                             }
                             Some(Frame::Report { body }) => lane.reported(body, now),
-                            Some(Frame::Rate(rate)) => {
+                            Some(Frame::Rate(rate)) if of.is_none() => {
                                 lane.told(rate);
                                 true
                             }
                             Some(said) => {
-                                if let Frame::Greeting(greeting) = said {
+                                if let Frame::Greeting(greeting, _) = said {
                                     lane.greeted(greeting, now);
                                 }
-                                match each(index, said, class.came_with(ecn)) {
+                                let around = Around { class: class.came_with(ecn), of };
+                                match each(index, said, around) {
                                     Use::Taken => {}
                                     Use::Stale => dropped.stale += 1,
                                     Use::Unexpected => dropped.unexpected += 1,
@@ -195,7 +213,7 @@ impl Port {
     }
 
     /// Sends the handshakes and greetings that are due.
-    pub(crate) fn tend(&mut self, now: Instant, about: &About) {
+    pub(crate) fn tend(&mut self, now: Instant, about: &About<'_>) {
         for index in 0..self.lanes.len() {
             let lane = &mut self.lanes[index];
             let is_up = self.guard.channel(index).is_up(now);
@@ -267,38 +285,22 @@ impl Port {
         }
     }
 
-    fn greet(&mut self, index: usize, now: Instant, about: &About) {
+    fn greet(&mut self, index: usize, now: Instant, about: &About<'_>) {
         let lane = &mut self.lanes[index];
         lane.next_greeting = now + GREETING_INTERVAL;
         let (heard_us, age_us) = lane.heard.map_or((0, 0), |(greeting, at)| {
             (greeting.time_us, u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX))
         });
-        let greeting = Greeting {
-            run: about.run,
-            time_us: now.as_nanos() / 1000,
-            heard_us,
-            age_us,
-            gateway_rtt_us: about.gateway_rtt.map_or(u32::MAX, |rtt| rtt.as_micros() as u32),
-            settings: about.settings,
-        };
+        let greeting =
+            Greeting { time_us: now.as_nanos() / 1000, heard_us, age_us, settings: about.settings };
         let mut frame = std::mem::take(&mut self.scratch);
         frame.clear();
         greeting.encode(&mut frame);
+        frame.extend_from_slice(about.runs);
         if self.guard.channel(index).sent() > 0 || self.guard.channel(index).is_up(now) {
             self.put(index, &frame, Class::NONE, now);
         }
         self.scratch = frame;
-    }
-
-    /// Tells a neighbour what this node's other link carries, if it does not know.
-    pub(crate) fn tell_rate(&mut self, index: usize, rate: Bitrate, now: Instant) {
-        if self.guard.channel(index).is_up(now) && self.lanes[index].is_to_be_told(rate, now) {
-            let mut frame = std::mem::take(&mut self.scratch);
-            frame.clear();
-            frame::encode_rate(rate, &mut frame);
-            self.send(index, &frame, now);
-            self.scratch = frame;
-        }
     }
 
     /// The rate by which is sent to a neighbour, where there is one; zero while nothing may go.
@@ -311,14 +313,24 @@ impl Port {
         self.guard.channel(index).is_up(now)
     }
 
+    /// Whether a neighbour is still there: three of its greetings in a row are not missing.
+    pub(crate) fn is_near(&mut self, index: usize, now: Instant) -> bool {
+        self.guard.channel(index).is_heard_within(NEAR, now)
+    }
+
     /// Whether a neighbour can take another packet now.
     pub(crate) fn has_room(&mut self, index: usize, now: Instant) -> bool {
-        self.lanes[index].has_room(now) && self.guard.channel(index).is_up(now)
+        self.shared.as_ref().is_none_or(|pacer| pacer.has_room(now))
+            && self.lanes[index].has_room(now)
+            && self.guard.channel(index).is_up(now)
     }
 
     /// When a neighbour that is paced may have room again.
     pub(crate) fn next_room(&self, now: Instant) -> Option<Instant> {
-        self.lanes.iter().filter_map(|lane| lane.next_room(now)).min()
+        let shared = self.shared.as_ref().filter(|pacer| !pacer.has_room(now));
+        let lanes = self.lanes.iter().filter_map(|lane| lane.next_room(now)).min();
+        // While all are held back none has room before that.
+        shared.map(|pacer| lanes.unwrap_or(Instant::ZERO).max(pacer.next_room())).or(lanes)
     }
 
     /// Encrypts a frame and queues it; [`Self::flush`] sends.
@@ -367,6 +379,9 @@ impl Port {
         };
         let alone = lane.train().is_some_and(|train| !train.burst.together);
         lane.pace(counter, length + IP_UDP, now);
+        if let Some(pacer) = &mut self.shared {
+            pacer.send(length + IP_UDP, now);
+        }
         lane.note(sent, length, now, &mut self.complaints);
         if alone {
             let sent = lane.outbox.flush(&self.socket, to);
@@ -398,11 +413,6 @@ impl Port {
         greetings.into_iter().chain(openings).chain(measuring).min()
     }
 
-    /// The smoothed round-trip time to a neighbour that is up.
-    pub(crate) fn rtt(&mut self, index: usize, now: Instant) -> Option<Duration> {
-        self.lanes[index].rtt.filter(|_| self.guard.channel(index).is_up(now))
-    }
-
     /// How the neighbours are.
     pub(crate) fn status(&mut self, now: Instant) -> Vec<LinkStatus> {
         let Self { lanes, guard, .. } = self;
@@ -430,13 +440,21 @@ pub(crate) enum Use {
     Unexpected,
 }
 
-/// What a node says of itself in greetings.
+/// What is said around a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Around {
+    /// The class of the packet in it.
+    pub(crate) class: Class,
+    /// The device that it is of.
+    pub(crate) of: Option<DeviceTag>,
+}
+
+/// What a node says of itself in greetings; only a gateway has something to say.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct About {
-    /// The gateway's run, 0 while it is not known.
-    pub(crate) run: u32,
+pub(crate) struct About<'a> {
     pub(crate) settings: Option<Settings>,
-    pub(crate) gateway_rtt: Option<Duration>,
+    /// Its devices with its run for each (`frame::list_run`).
+    pub(crate) runs: &'a [u8],
 }
 
 impl Dropped {

@@ -63,8 +63,32 @@ pub struct Status {
     pub links: Vec<LinkStatus>,
     /// What its sockets dropped.
     pub dropped: Dropped,
-    /// What it counted.
+    /// What it counted, of all devices together.
     pub counters: Vec<Counter>,
+    /// At a gateway and an access point: the devices.
+    pub devices: Vec<DeviceStatus>,
+}
+
+/// How a device is, as a gateway or an access point knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceStatus {
+    /// Its name.
+    pub name: String,
+    /// Whether it was heard lately.
+    pub up: bool,
+    /// At a gateway: the access points that reach it.
+    pub through: Vec<String>,
+    /// What was counted of it.
+    pub counters: Vec<Counter>,
+}
+
+/// The sums of what was counted of several.
+pub(crate) fn sums(each: impl IntoIterator<Item = Vec<Counter>>) -> Vec<Counter> {
+    let mut sums = Past::default();
+    for counters in each {
+        sums.counters = sums.plus(counters);
+    }
+    sums.counters
 }
 
 /// Where a node says how it is, a few times a second.

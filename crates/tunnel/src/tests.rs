@@ -11,7 +11,7 @@ use weftline_core::Instant;
 
 use crate::class::Class;
 use crate::device_end::DeviceEnd;
-use crate::frame::{self, CODED_HEADER, Coding, Frame, Greeting};
+use crate::frame::{self, CODED_HEADER, Coding, DeviceTag, Frame, Greeting, RunList};
 use crate::gateway_end::GatewayEnd;
 use crate::key::SecretKey;
 use crate::port::Use;
@@ -65,7 +65,7 @@ fn content(number: u32, length: usize) -> Vec<u8> {
 
 /// Access points of the gateway's run.
 fn aps(gateway: &GatewayEnd) -> [node::AccessPoint; 2] {
-    let settings = gateway.about().settings.unwrap();
+    let settings = gateway.settings();
     let mode = match settings.coding {
         Coding::Coded(mode) => mode,
         // Nothing goes through them then.
@@ -84,7 +84,7 @@ impl World {
         Self {
             now,
             aps: aps(&gateway),
-            run: gateway.about().run,
+            run: gateway.run(),
             gateway,
             device: DeviceEnd::new(local(2), secret(1).public(), names, 7),
             lie,
@@ -117,7 +117,7 @@ impl World {
             self.next += 1;
         }
         self.gateway.handle_timeout(now);
-        let run = self.gateway.about().run;
+        let run = self.gateway.run();
         if self.run != run {
             self.run = run;
             self.aps = aps(&self.gateway);
@@ -365,15 +365,11 @@ fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
     let mut world = World::joined(Sending::default(), honest);
     let mut settings = Sending::default().settings(&local(1), true).unwrap();
     settings.buffer_packets = 1;
-    let forged = Greeting {
-        run: 99,
-        time_us: 1,
-        heard_us: 1,
-        age_us: 1,
-        gateway_rtt_us: 0,
-        settings: Some(settings),
-    };
-    world.device.receive(1, Frame::Greeting(forged), Class::NONE, world.now);
+    let forged = Greeting { time_us: 1, heard_us: 1, age_us: 1, settings: Some(settings) };
+    let mut runs = Vec::new();
+    frame::list_run(DeviceTag::of(&secret(2).public()), 99, &mut runs);
+    let forged = Frame::Greeting(forged, RunList(&runs));
+    world.device.receive(1, forged, Class::NONE, world.now);
     let coded = Frame::Coded { run: 99, packet: &[0x20; 40] };
     assert_eq!(world.device.receive(1, coded, Class::NONE, world.now), Use::Stale);
     // In the clear, and what was said before.
@@ -397,13 +393,13 @@ fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
 fn a_device_that_is_started_anew_gets_what_is_sealed_for_it_only() {
     let mut world = World::joined(Sending::default(), honest);
     world.run(50);
-    let run = world.gateway.about().run;
+    let run = world.gateway.run();
     let names = vec!["honest".to_owned(), "other".to_owned()];
     world.device = DeviceEnd::new(local(2), secret(1).public(), names, 8);
     for _ in 0..10 {
         world.step(COME);
     }
-    assert_ne!(world.gateway.about().run, run, "labels and numbers begin anew");
+    assert_ne!(world.gateway.run(), run, "labels and numbers begin anew");
     let first = world.next;
     world.run(100);
     for _ in 0..20 {
@@ -421,7 +417,7 @@ fn packets_of_all_lengths_pass_and_longer_ones_are_refused() {
         world.gateway.push(0, &vec![0x45; length], world.now);
         if length % 8 == 0 {
             world.now += Duration::from_millis(1);
-            let (now, run) = (world.now, world.gateway.about().run);
+            let (now, run) = (world.now, world.gateway.run());
             for link in 0..2 {
                 let mut out = Vec::new();
                 while world.gateway.poll_transmit(link, now, &mut out).is_some() {

@@ -25,6 +25,38 @@ pub struct Prefix {
 #[error("'{0}' is no address with a prefix; write one such as 10.9.0.1/24 or fd09::1/64")]
 pub struct ParsePrefixError(String);
 
+impl Prefix {
+    /// The network: its first address and its length.
+    pub(crate) fn network(&self) -> (IpAddr, u8) {
+        let first = |own: u128, bits: u32| {
+            let host = bits.saturating_sub(self.length.into());
+            own.checked_shr(host).and_then(|own| own.checked_shl(host)).unwrap_or(0)
+        };
+        let address = match self.address {
+            IpAddr::V4(own) => {
+                IpAddr::from((first(u32::from(own).into(), 32) as u32).to_be_bytes())
+            }
+            IpAddr::V6(own) => IpAddr::from(first(own.into(), 128).to_be_bytes()),
+        };
+        (address, self.length)
+    }
+
+    /// Whether an address is of this network.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        let same = |own: u128, other: u128, bits: u32| {
+            let host = bits.saturating_sub(self.length.into());
+            (own ^ other).checked_shr(host).unwrap_or(0) == 0
+        };
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                same(u32::from(own).into(), u32::from(other).into(), 32)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => same(own.into(), other.into(), 128),
+            _ => false,
+        }
+    }
+}
+
 impl std::str::FromStr for Prefix {
     type Err = ParsePrefixError;
 

@@ -16,7 +16,7 @@ use weftline_judged::verdict;
 use weftline_lab::netns::Netns;
 use weftline_lab::testbed::Testbed;
 use weftline_link::RateTrace;
-use weftline_tunnel::{Pace, Redundancy, Scheme, SecretKey, Sending, Status};
+use weftline_tunnel::{DeviceStatus, Pace, Redundancy, Scheme, SecretKey, Sending, Status};
 
 const DELAY: Duration = Duration::from_millis(5);
 
@@ -472,5 +472,61 @@ fn a_wrong_key_keeps_out_and_leaves_the_others_alone() {
     let twin = world.start_second_device(&world.keys.device.clone());
     twin.wait_for("the twin gets in", |status| status.links.iter().any(|link| link.up));
     drop(twin);
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
+}
+
+/// How the gateway knows the second device.
+fn second(status: &Status) -> &DeviceStatus {
+    &status.devices[1]
+}
+
+#[test]
+fn devices_share_the_nodes_leave_and_roam() {
+    let _alone = alone();
+    let Some(mut world) = World::build(links(0.0), Sending::default()) else { return };
+    let key = SecretKey::generate().unwrap();
+    world.second = Some(key.clone());
+    world.start();
+    let device = world.start_second_device(&key);
+    let at_both = |status: &Status| second(status).up && second(status).through.len() == 2;
+    world.gateway().wait_for("both access points reach the second device", at_both);
+    let run = |ns: &Netns, arguments: &str| {
+        let status = ns.command("ip").args(arguments.split(' ')).status().unwrap();
+        assert!(status.success(), "ip {arguments}");
+    };
+    let routes = |world: &World| {
+        // Both devices are in one namespace here: what is from the second one goes its way.
+        run(&world.testbed.client, "route replace default dev dev2 table 7");
+    };
+    run(&world.testbed.server, "route add 10.9.1.0/24 dev gw");
+    run(&world.testbed.client, "rule add from 10.9.1.2 table 7");
+    routes(&world);
+    let second_up = |world: &World| {
+        transfer(&world.testbed, ip("10.9.1.2"), false, 1 << 20, || {});
+    };
+    second_up(&world);
+    // One leaves while the other one is sent to.
+    let leaves = std::cell::RefCell::new(Some(device));
+    transfer(&world.testbed, ip(GATEWAY_V4), true, 4 << 20, || drop(leaves.take()));
+    world.gateway().wait_for("the second device has left", |status| {
+        !second(status).up && second(status).through.is_empty()
+    });
+    let count = |device: usize, name: &str| {
+        let status = world.gateway().status();
+        let found = status.devices[device].counters.iter().find(|counter| counter.name == name);
+        found.unwrap().value
+    };
+    assert!(count(0, "bytes_down") >= 4 << 20 && count(1, "bytes_up") >= 1 << 20);
+    assert!(world.ap(0).status().devices.iter().all(|device| !device.counters.is_empty()));
+    // It comes back at one access point, and then at the other one.
+    for (index, name) in ["mmwave", "sub6"].into_iter().enumerate() {
+        world.only = Some(index);
+        let device = world.start_second_device(&key);
+        let roamed = |status: &Status| second(status).up && second(status).through == [name];
+        world.gateway().wait_for("the second device is elsewhere", roamed);
+        routes(&world);
+        second_up(&world);
+        drop(device);
+    }
     transfer(&world.testbed, ip(GATEWAY_V4), true, 1 << 20, || {});
 }

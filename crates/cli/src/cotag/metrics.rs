@@ -1,12 +1,13 @@
 //! A node's metrics for Prometheus (docs/cotag.md).
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use weftline_tunnel::{LinkStatus, Publish};
+use weftline_tunnel::{DeviceStatus, LinkStatus, Publish};
 
 use crate::ops::metrics::Page;
 
@@ -70,6 +71,33 @@ impl Collector for Node {
         for counter in &status.counters {
             page.counter(&format!("cotag_{}", counter.name), counter.about, counter.value)?;
         }
-        Ok(())
+        devices(&mut page, &status.devices)
     }
+}
+
+/// What is known of each device.
+fn devices(page: &mut Page<'_>, devices: &[DeviceStatus]) -> fmt::Result {
+    if devices.is_empty() {
+        return Ok(());
+    }
+    let each = || devices.iter().map(|device| (("device", &*device.name), device));
+    let up = each().map(|(label, device)| ([label], ConstGauge::new(u64::from(device.up))));
+    page.family("cotag_device_up", "1 while the device is heard", up)?;
+    let through = each().flat_map(|(label, device)| {
+        let links = device.through.iter();
+        links.map(move |link| ([label, ("link", &**link)], ConstGauge::<u64>::new(1)))
+    });
+    page.family("cotag_device_reached", "1 for each access point that reaches it", through)?;
+    let named: BTreeMap<_, _> = devices
+        .iter()
+        .flat_map(|device| device.counters.iter().map(|counter| (counter.name, counter.about)))
+        .collect();
+    for (counter, about) in named {
+        let rows = each().filter_map(|(label, device)| {
+            let found = device.counters.iter().find(|known| known.name == counter)?;
+            Some(([label], ConstCounter::new(found.value)))
+        });
+        page.family(&format!("cotag_device_{counter}"), about, rows)?;
+    }
+    Ok(())
 }

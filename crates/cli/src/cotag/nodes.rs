@@ -11,7 +11,7 @@ use weftline_tunnel::{
     Via,
 };
 
-use super::peers::{DeviceAp, GatewayAp, parse_pace, resolve};
+use super::peers::{DeviceAp, DeviceEntry, GatewayAp, devices, parse_pace, resolve};
 use super::run::{Shown, run};
 use crate::daemon::{parse_duration, warn_plaintext};
 use crate::failure::Failure;
@@ -40,9 +40,18 @@ pub(crate) struct GatewayArgs {
     #[arg(skip)]
     #[serde(rename = "ap")]
     aps: Vec<GatewayAp>,
-    /// The device's public key: only it can read what is sent, not the access points
+    /// The only device's public key: only it can read what is sent, not the access points
     #[arg(long, value_name = "public:HEX")]
     device_key: Option<String>,
+    /// One of several devices: NAME=KEY,address=PREFIX with its public key and its address in the
+    /// tunnel, such as tablet=public:…,address=10.9.0.3; more addresses, and networks behind it, as
+    /// further address=. Repeat for each. In a file: [[device]] tables
+    #[arg(long, value_name = "NAME=KEY")]
+    #[serde(skip)]
+    device: Vec<String>,
+    #[arg(skip)]
+    #[serde(rename = "device")]
+    devices: Vec<DeviceEntry>,
     /// The name of the TUN device [default: cotag0]
     #[arg(long, value_name = "NAME")]
     tun: Option<String>,
@@ -160,14 +169,22 @@ pub(crate) struct ApArgs {
     /// The interface or local address to reach the gateway through [default: the system's choice]
     #[arg(long, value_name = "VIA")]
     gateway_via: Option<String>,
-    /// Where the device reaches it (UDP), such as 0.0.0.0:7200
+    /// Where devices reach it (UDP), such as 0.0.0.0:7200
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// The device's public key
+    /// The only device's public key
     #[arg(long, value_name = "public:HEX")]
     device_key: Option<String>,
-    /// What the link to the device carries, such as 300Mbps, or auto: it is measured all the time
-    /// [default: as much as its interface takes]
+    /// One of several devices: NAME=KEY with its public key; it may be elsewhere. Repeat for each. In
+    /// a file: [[device]] tables
+    #[arg(long, value_name = "NAME=KEY")]
+    #[serde(skip)]
+    device: Vec<String>,
+    #[arg(skip)]
+    #[serde(rename = "device")]
+    devices: Vec<DeviceEntry>,
+    /// What the link to the devices carries, such as 300Mbps, which they share, or auto: it is measured
+    /// all the time, for each [default: as much as its interface takes]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// No encryption, and no authentication but of handshakes: for measurements on networks of
@@ -277,7 +294,7 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
             options key listen device_key tun interval generation redundancy queue_target
                 queue_interval queue_packets buffer link_mtu metrics log_format log_level;
             flags plain dense store_and_forward no_queue insecure_plaintext stats;
-            lists address aps);
+            lists address aps devices);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
     let mut peers: Vec<_> =
@@ -285,13 +302,14 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
     if peers.is_empty() {
         peers.append(&mut args.aps);
     }
+    let devices = devices(&args.device, std::mem::take(&mut args.devices), args.device_key.take())?;
     let config = GatewayConfig {
         secret: secret(args.key.as_deref(), args.insecure_plaintext)?,
         insecure_plaintext: args.insecure_plaintext,
         listen: needed("--listen ADDR", args.listen)?,
         tun: tun(args.tun.as_deref(), &args.address)?,
         access_points: peers.iter().map(GatewayAp::peer).collect::<Result<_, _>>()?,
-        device_key: public("--device-key", args.device_key.take())?,
+        devices: devices.iter().map(DeviceEntry::at_gateway).collect::<Result<_, _>>()?,
         sending: args.sending()?,
     };
     let node = Gateway::open(config)?;
@@ -313,11 +331,12 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
             options key gateway gateway_key gateway_via listen device_key rate metrics log_format
                 log_level;
             flags insecure_plaintext stats;
-            lists);
+            lists devices);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
     let gateway = needed("--gateway ADDR", args.gateway)?;
     let Ok(via) = args.gateway_via.map(|via| via.parse::<Via>()).transpose();
+    let devices = devices(&args.device, std::mem::take(&mut args.devices), args.device_key.take())?;
     let config = AccessPointConfig {
         secret: secret(args.key.as_deref(), args.insecure_plaintext)?,
         insecure_plaintext: args.insecure_plaintext,
@@ -325,7 +344,7 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
         gateway_key: public("--gateway-key", args.gateway_key)?,
         gateway_via: via,
         listen: needed("--listen ADDR", args.listen)?,
-        device_key: public("--device-key", args.device_key)?,
+        devices: devices.iter().map(DeviceEntry::at_access_point).collect::<Result<_, _>>()?,
         pace: parse_pace("--rate", args.rate.as_deref())?,
     };
     let node = AccessPoint::open(config)?;

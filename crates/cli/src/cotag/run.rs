@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use weftline_tunnel::{Publish, Status, Stop, TunnelError};
+use weftline_tunnel::{DeviceStatus, Publish, Status, Stop, TunnelError};
 
 use super::metrics::Node;
 use crate::failure::Failure;
@@ -125,7 +125,13 @@ fn line(status: &Status, last: Option<&Status>) -> String {
             let _ = write!(line, " {reason} {}", now - before);
         }
     }
-    for counter in &status.counters {
+    for (index, device) in status.devices.iter().enumerate() {
+        let before = last.and_then(|last| last.devices.get(index));
+        device_part(device, before, &mut line);
+    }
+    // What is of each device stands there.
+    let sums = status.counters.iter().filter(|counter| !counter.name.starts_with("bytes_"));
+    for counter in sums {
         let before = last.and_then(|last| last.counters.iter().find(|c| c.name == counter.name));
         let new = counter.value.saturating_sub(before.map_or(0, |before| before.value));
         if new > 0 {
@@ -136,4 +142,21 @@ fn line(status: &Status, last: Option<&Status>) -> String {
         let _ = write!(line, "  {name} {value}");
     }
     line + "\n"
+}
+
+/// What a line says of a device, where it has no link of its own: at the gateway.
+fn device_part(device: &DeviceStatus, before: Option<&DeviceStatus>, line: &mut String) {
+    let bytes = |of: &DeviceStatus, name| {
+        of.counters.iter().find(|counter| counter.name == name).map(|counter| counter.value)
+    };
+    let new = |name| {
+        let before = before.and_then(|before| bytes(before, name)).unwrap_or(0);
+        Some(bytes(device, name)?.saturating_sub(before) as f64 * 8.0 / 1e6)
+    };
+    let (Some(down), Some(up)) = (new("bytes_down"), new("bytes_up")) else { return };
+    let state = if device.up { "up" } else { "down" };
+    let _ = write!(line, "  {} {state} {down:.1}/{up:.1} Mb/s", device.name);
+    if !device.through.is_empty() {
+        let _ = write!(line, " through {}", device.through.join("+"));
+    }
 }

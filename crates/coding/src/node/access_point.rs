@@ -129,7 +129,7 @@ impl AccessPoint {
     fn take(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let packet = Packet::decode(bytes)?;
         let label = packet.label();
-        self.links.show(link, &packet, now, self.config.interval)?;
+        self.links.show(link, &packet, now, &self.config)?;
         if self.is_over(label) {
             return Err(NodeError::Late(label));
         }

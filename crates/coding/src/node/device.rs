@@ -204,7 +204,7 @@ impl Device {
 
     fn take(&mut self, link: usize, bytes: &[u8], now: Instant) -> Result<(), NodeError> {
         let packet = Packet::decode(bytes)?;
-        self.links.show(link, &packet, now, self.config.interval)?;
+        self.links.show(link, &packet, now, &self.config)?;
         self.check_open(packet.label())?;
         let Packet::Coded { header, payload } = packet else { return Ok(()) };
         self.stats.received += 1;

@@ -403,6 +403,12 @@ impl Gateway {
         Some(room.filter(|&room| sends && room > self.now).map_or(end, |room| room.min(end)))
     }
 
+    /// Drops what waits to be taken into a cohort, for a device that has left; how many packets that
+    /// were.
+    pub fn discard(&mut self) -> usize {
+        self.queue.as_mut().map_or(0, Queue::clear)
+    }
+
     /// Packets that wait to be taken into a cohort.
     pub fn queued(&self) -> usize {
         self.queue.as_ref().map_or(0, Queue::len)

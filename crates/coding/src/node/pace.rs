@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount, Instant};
 
-/// Time at the rate that may be sent in one go: so often the sender has to wake up. Below the
-/// interval of cohorts, and above what a sleep costs.
+/// Time at the rate that may be sent in one go, unless another is given: so often the sender has to
+/// wake up. Below the interval of cohorts, and above what a sleep costs.
 const QUANTUM: Duration = Duration::from_micros(250);
 
 /// What may be sent in one go at least: two full packets.
@@ -18,19 +18,26 @@ pub struct Pacer {
     rate: Bitrate,
     /// When all that was sent is through.
     through: Instant,
+    quantum: Duration,
     burst: Duration,
 }
 
 impl Pacer {
     /// Nothing was sent yet.
     pub fn new(rate: Bitrate) -> Self {
-        let burst = burst_of(rate);
-        Self { rate, through: Instant::ZERO, burst }
+        let (quantum, burst) = (QUANTUM, burst_of(rate, QUANTUM));
+        Self { rate, through: Instant::ZERO, quantum, burst }
+    }
+
+    /// The same, for a sender that wakes up less often: so much time at the rate may be sent in one go.
+    #[must_use]
+    pub fn in_bursts_of(self, quantum: Duration) -> Self {
+        Self { quantum, burst: burst_of(self.rate, quantum), ..self }
     }
 
     /// What may be sent from now on; a debt is paid at the rate at which it was made.
     pub fn set_rate(&mut self, rate: Bitrate) {
-        (self.rate, self.burst) = (rate, burst_of(rate));
+        (self.rate, self.burst) = (rate, burst_of(rate, self.quantum));
     }
 
     /// The rate.
@@ -56,8 +63,8 @@ impl Pacer {
     }
 }
 
-fn burst_of(rate: Bitrate) -> Duration {
-    time_of(rate, LEAST_BURST).max(QUANTUM)
+fn burst_of(rate: Bitrate, quantum: Duration) -> Duration {
+    time_of(rate, LEAST_BURST).max(quantum)
 }
 
 fn time_of(rate: Bitrate, bytes: u64) -> Duration {
@@ -91,6 +98,26 @@ mod tests {
             let wanted = mbps as f64 * 1e6;
             assert!((bits / wanted - 1.0).abs() < 0.03, "{bits} of {wanted}");
         }
+    }
+
+    #[test]
+    fn larger_bursts_have_the_same_rate_and_fewer_wake_ups() {
+        let wakes = |quantum: Duration| {
+            let mut pacer = Pacer::new(Bitrate::mbps(300)).in_bursts_of(quantum);
+            let start = Instant::from_millis(1000);
+            let (mut now, mut wakes, mut sent) = (start, 0, 0_u64);
+            while now < start + Duration::from_secs(1) {
+                while pacer.has_room(now) {
+                    pacer.send(1500, now);
+                    sent += 1500;
+                }
+                (now, wakes) = (now.max(pacer.next_room()), wakes + 1);
+            }
+            assert!((sent as f64 * 8.0 / 300e6 - 1.0).abs() < 0.01, "{sent}");
+            wakes
+        };
+        let (small, large) = (wakes(QUANTUM), wakes(4 * QUANTUM));
+        assert!(small > 3 * large, "{small} {large}");
     }
 
     #[test]

@@ -142,6 +142,16 @@ impl Queue {
         self.recycle(packet.packet);
     }
 
+    /// Drops all that waits; how many packets that were.
+    pub(super) fn clear(&mut self) -> usize {
+        let dropped = self.packets;
+        self.flows.clear();
+        self.new.clear();
+        self.old.clear();
+        (self.packets, self.bytes) = (0, 0);
+        dropped
+    }
+
     /// Keeps memory that [`Self::pop`] gave away.
     pub(super) fn recycle(&mut self, packet: Vec<u8>) {
         if self.spare.len() < self.config.limit_packets {

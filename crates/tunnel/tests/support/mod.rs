@@ -17,9 +17,9 @@ use weftline_lab::testbed::{PathLinks, Testbed};
 use weftline_lab::topology::End;
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 use weftline_tunnel::{
-    AccessPoint, AccessPointConfig, Device, DeviceConfig, DevicePeer, Gateway, GatewayConfig,
-    GatewayPeer, Pace, Publish, SecretKey, Sending, Status, Stop, TunConfig, TunnelError, Uplink,
-    Via,
+    AccessPoint, AccessPointConfig, AccessPointPeer, Device, DeviceConfig, DevicePeer, Gateway,
+    GatewayConfig, GatewayDevice, GatewayPeer, Pace, Publish, SecretKey, Sending, Status, Stop,
+    TunConfig, TunnelError, Uplink, Via,
 };
 
 /// The ends of the tunnel.
@@ -140,6 +140,10 @@ pub(crate) struct World {
     pub(crate) plaintext: bool,
     /// How access points know what their links carry; by the rates above if nothing is said.
     pub(crate) pace: Option<Pace>,
+    /// A second device, if the nodes know one.
+    pub(crate) second: Option<SecretKey>,
+    /// The only access point that devices which are started from now on know; all, if none is said.
+    pub(crate) only: Option<usize>,
     /// Where the device finds the first access point, if not where it is.
     pub(crate) first_link: Option<SocketAddr>,
     pub(crate) testbed: Testbed,
@@ -175,6 +179,8 @@ impl World {
             rates,
             plaintext: false,
             pace: None,
+            second: None,
+            only: None,
             first_link: None,
             testbed,
         })
@@ -189,6 +195,9 @@ impl World {
             |status: &Status| status.links.iter().all(|link| link.up && link.rtt.is_some());
         self.gateway().wait_for("links of the gateway", all_up);
         self.device().wait_for("links of the device", all_up);
+        self.gateway().wait_for("access points that reach the device", |status| {
+            status.devices[0].through.len() == status.links.len()
+        });
         // A packet with no session would be dropped, and counted.
         self.device().wait_for("the gateway's terms", |status| {
             status.counters.iter().any(|counter| {
@@ -221,10 +230,23 @@ impl World {
             listen: SocketAddr::from(([127, 0, 0, 1], GATEWAY_PORT)),
             tun: tun("gw", [GATEWAY_V4, GATEWAY_V6]),
             access_points: ["mmwave", "sub6"].iter().enumerate().map(peer).collect(),
-            device_key: self.keys.device.public(),
+            devices: self.devices(),
             sending: self.sending,
         };
         Node::start(&self.testbed.server, || Gateway::open(config), Gateway::run)
+    }
+
+    /// The device, and the second one if there is one.
+    fn devices(&self) -> Vec<GatewayDevice> {
+        let device = |name: &str, key: &SecretKey, addresses: [&str; 2]| GatewayDevice {
+            name: name.to_owned(),
+            key: key.public(),
+            addresses: addresses.iter().map(|text| text.parse().unwrap()).collect(),
+        };
+        let first = device("first", &self.keys.device, ["10.9.0.2/32", "fd09::2/128"]);
+        let second = self.second.as_ref();
+        let second = second.map(|key| device("second", key, ["10.9.1.2/32", "fd09:1::2/128"]));
+        [first].into_iter().chain(second).collect()
     }
 
     pub(crate) fn ap_address(&self, index: usize) -> SocketAddr {
@@ -239,7 +261,11 @@ impl World {
             gateway_key: self.keys.gateway.public(),
             gateway_via: None,
             listen: self.ap_address(index),
-            device_key: self.keys.device.public(),
+            devices: self
+                .devices()
+                .into_iter()
+                .map(|GatewayDevice { name, key, .. }| AccessPointPeer { name, key })
+                .collect(),
             pace: self.pace.unwrap_or(Pace::Fixed(self.rates[index])),
         };
         Node::start(&self.testbed.server, || AccessPoint::open(config), AccessPoint::run)
@@ -269,7 +295,12 @@ impl World {
             insecure_plaintext: self.plaintext,
             gateway_key: self.keys.gateway.public(),
             tun,
-            access_points: ["mmwave", "sub6"].iter().enumerate().map(peer).collect(),
+            access_points: ["mmwave", "sub6"]
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| self.only.is_none_or(|only| only == *index))
+                .map(peer)
+                .collect(),
             uplink: Uplink::Lowest,
         };
         Node::start(&self.testbed.client, || Device::open(config), Device::run)
