@@ -48,7 +48,8 @@ impl Job {
         Some(outcome)
     }
 
-    fn failed(&self, error: &str) -> Outcome {
+    /// What stands for it where it cannot be done: a record that says why.
+    pub fn failed(&self, error: &str) -> Outcome {
         Outcome::without_run(RunRecord {
             schema: SCHEMA_VERSION,
             world: "sim".to_owned(),
@@ -56,6 +57,7 @@ impl Job {
             scheme: self.scheme.to_string(),
             congestion: self.congestion.to_string(),
             workload: self.scenario.workload.to_string(),
+            case: self.case.clone(),
             seed: self.seed,
             duration_s: self.scenario.duration.as_secs_f64(),
             warmup_s: self.scenario.warmup.as_secs_f64(),

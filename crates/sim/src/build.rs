@@ -5,7 +5,7 @@ use weftline_link::{Link, LinkConfig};
 
 use crate::coded::CodedNetwork;
 use crate::net::{Net, Next, Place, Spreading};
-use crate::plan::{GatewayPlan, Plan, Spread};
+use crate::plan::{ControlPlace, GatewayPlan, OwnControl, Plan, Spread};
 use crate::queue::Event;
 use crate::tcp::{Endpoint, EndpointConfig, ReceiveBuffer};
 use crate::wire::Wire;
@@ -102,6 +102,7 @@ pub(crate) fn opener(plan: &Plan, index: u32, k: usize) -> Opener {
         host_paces: plan.sender_pacing,
         receive_buffer: plan.receive_buffer,
         control: plan.paths[path].congestion.unwrap_or(flow.congestion),
+        own: flow.own_control.clone().map(|own| (own, path)),
         seed: plan.seed,
     }
 }
@@ -120,6 +121,8 @@ pub(crate) struct Opener {
     /// The most that a socket's receive buffer grows to, in bytes.
     receive_buffer: u64,
     control: &'static weftline_congestion::Entry,
+    /// What makes its controls instead, and for which path of the plan.
+    own: Option<(OwnControl, usize)>,
     seed: u64,
 }
 
@@ -137,12 +140,18 @@ impl Opener {
                 host_paces: is_server && self.host_paces,
             };
             // Every control draws from a stream of its own.
-            let control = self.control.make(&Config {
+            let config_of_control = Config {
                 mss: self.mss,
                 initial_cwnd: INITIAL_CWND,
                 seed: self.seed ^ (u64::from(number) << 32),
                 ..Config::default()
-            });
+            };
+            let control = match &self.own {
+                Some((own, path)) => {
+                    own.make(&config_of_control, ControlPlace { path: *path, is_server })
+                }
+                None => self.control.make(&config_of_control),
+            };
             let wire = self.wires[usize::from(is_server)];
             let place =
                 Place { flow: self.flow, subflow, server: is_server, path: self.path, wire };

@@ -35,13 +35,18 @@ mod net;
 mod plan;
 mod queue;
 mod record;
+mod stepping;
 mod tcp;
 mod wire;
 mod world;
 
 pub use batch::{Job, run_all, run_all_unless};
-pub use plan::{FlowPlan, GatewayPlan, LiveOutcome, LivePlan, PathPlan, Plan, Spread, Traffic};
-pub use record::{Outcome, run, simulate, simulate_unless};
+pub use plan::{
+    ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan, Plan, Spread,
+    Traffic,
+};
+pub use record::{Outcome, run, simulate, simulate_plan_unless, simulate_unless};
+pub use stepping::{Observation, PathObservation, Simulation};
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! From a scenario to the plan of a run.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weftline_congestion::{Config, CongestionControl};
 use weftline_core::scheduler::{self, Rule, RulesOff, SchedulerConfig};
 use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel};
@@ -127,6 +129,8 @@ pub struct FlowPlan {
     pub oracle: Option<Vec<f64>>,
     /// Its congestion control.
     pub congestion: &'static weftline_congestion::Entry,
+    /// What makes its controls instead, where a program decides that as it runs.
+    pub own_control: Option<OwnControl>,
     /// The paths it uses, by their numbers.
     pub paths: Vec<usize>,
     /// Whether it is one TCP connection whose packets a gateway spreads over them.
@@ -137,6 +141,42 @@ pub struct FlowPlan {
     pub start: Duration,
     /// When it stops sending, from there.
     pub stop: Option<Duration>,
+}
+
+/// Which end of which path a congestion control is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlPlace {
+    /// The path's number in the plan.
+    pub path: usize,
+    /// Whether it is the server's, which sends the workload.
+    pub is_server: bool,
+}
+
+/// Makes congestion controls.
+type MakeControl = dyn Fn(&Config, ControlPlace) -> Box<dyn CongestionControl> + Send + Sync;
+
+/// What makes congestion controls that are in no registry, such as from a script. They are not
+/// coupled.
+#[derive(Clone)]
+pub struct OwnControl(Arc<MakeControl>);
+
+impl OwnControl {
+    /// Controls that `make` makes.
+    pub fn new(
+        make: impl Fn(&Config, ControlPlace) -> Box<dyn CongestionControl> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(make))
+    }
+
+    pub(crate) fn make(&self, config: &Config, place: ControlPlace) -> Box<dyn CongestionControl> {
+        (self.0)(config, place)
+    }
+}
+
+impl fmt::Debug for OwnControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnControl")
+    }
 }
 
 impl FlowPlan {
@@ -276,6 +316,7 @@ fn flow_plan(scenario: &Scenario, flow: &Flow, seed: u64) -> Result<FlowPlan, Si
             flow.paths.iter().map(loss).collect()
         }),
         congestion: control(flow.congestion),
+        own_control: None,
         paths: flow.paths.clone(),
         is_spread: flow.scheme.needs_gateway(),
         traffic: traffic(workload, is_oracle || flow.scheme.scheduler().is_some())?,

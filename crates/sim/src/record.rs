@@ -43,6 +43,28 @@ impl Outcome {
         Self { record, packets: 0, live: Vec::new(), series: Vec::new() }
     }
 
+    /// With the names that a bare plan does not have.
+    ///
+    /// # Errors
+    /// If the scheme does not go with the scenario's paths.
+    pub fn named(
+        mut self,
+        scenario: &Scenario,
+        scheme: &Scheme,
+        congestion: Congestion,
+    ) -> Result<Self, SimError> {
+        let flows = scenario.connections(scheme, congestion)?;
+        for (record, flow) in self.record.flows.iter_mut().zip(&flows) {
+            record.scheme = flow.scheme.to_string();
+            record.workload = flow.workload.to_string();
+        }
+        self.record.scenario.clone_from(&scenario.name);
+        self.record.scheme = scheme.to_string();
+        self.record.congestion = congestion.to_string();
+        self.record.workload = scenario.workload.to_string();
+        Ok(self)
+    }
+
     /// Events that happened.
     pub fn events(&self) -> u64 {
         self.record.events.unwrap_or(0)
@@ -89,6 +111,21 @@ pub fn simulate_unless(
     series: bool,
 ) -> Result<Outcome, SimError> {
     let plan = Plan { series, ..Plan::new(scenario, scheme, congestion, seed)? };
+    simulate_plan_unless(stop, plan, scenario, scheme, congestion)
+}
+
+/// The same with a plan of `scheme` over `scenario`, in which other things may have been changed.
+///
+/// # Errors
+/// As [`simulate_unless`].
+pub fn simulate_plan_unless(
+    stop: &AtomicBool,
+    plan: Plan,
+    scenario: &Scenario,
+    scheme: &Scheme,
+    congestion: Congestion,
+) -> Result<Outcome, SimError> {
+    let seed = plan.seed;
     let named = RunRecord {
         scenario: scenario.name.clone(),
         scheme: scheme.to_string(),
@@ -97,21 +134,7 @@ pub fn simulate_unless(
         ..RunRecord::default()
     };
     match run_unless(stop, plan) {
-        Ok(mut outcome) => {
-            let flows = scenario.connections(scheme, congestion)?;
-            for (record, flow) in outcome.record.flows.iter_mut().zip(&flows) {
-                record.scheme = flow.scheme.to_string();
-                record.workload = flow.workload.to_string();
-            }
-            outcome.record = RunRecord {
-                scenario: named.scenario,
-                scheme: named.scheme,
-                congestion: named.congestion,
-                workload: named.workload,
-                ..outcome.record
-            };
-            Ok(outcome)
-        }
+        Ok(outcome) => outcome.named(scenario, scheme, congestion),
         // A scheme that fails is a result.
         Err(error @ SimError::NotConnected { .. }) => {
             let record = RunRecord {
@@ -146,7 +169,7 @@ fn run_unless(stop: &AtomicBool, plan: Plan) -> Result<Outcome, SimError> {
 }
 
 /// Live streams need our own transport: messages, and a player that sends.
-fn check_live(plan: &Plan) -> Result<(), SimError> {
+pub(crate) fn check_live(plan: &Plan) -> Result<(), SimError> {
     let is_live = |flow: &&FlowPlan| matches!(flow.traffic, Traffic::Live(_));
     match plan.flows.iter().filter(is_live).all(|f| f.scheduler.is_some() && f.oracle.is_none()) {
         true => Ok(()),
@@ -158,7 +181,7 @@ fn check_live(plan: &Plan) -> Result<(), SimError> {
     }
 }
 
-fn outcome(world: &World) -> Outcome {
+pub(crate) fn outcome(world: &World) -> Outcome {
     let plan = &world.plan;
     let now = Instant::from_nanos(world.net.now_ns());
     let flows: Vec<FlowRecord> = world.flows.iter().map(|flow| flow_record(world, flow)).collect();

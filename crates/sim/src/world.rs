@@ -75,6 +75,17 @@ impl World {
     /// # Errors
     /// If its connections could not be made, or `stop` was set.
     pub(crate) fn run(&mut self, stop: &AtomicBool) -> Result<(), SimError> {
+        let end = self.start()?;
+        self.advance(end, stop)?;
+        self.check();
+        Ok(())
+    }
+
+    /// Makes the connections and begins the workload. Returns when that ends.
+    ///
+    /// # Errors
+    /// If the connections could not be made.
+    pub(crate) fn start(&mut self) -> Result<u64, SimError> {
         let warm = self.flows.iter().any(Flow::is_warm);
         for flow in self.flows.iter_mut().filter(|flow| flow.is_warm()) {
             flow.connect(&mut self.net);
@@ -92,9 +103,19 @@ impl World {
             self.net.queue.advance(ready);
         }
         self.begin();
-        let end = self.net.now_ns() + nanos(self.plan.duration);
+        Ok(self.net.now_ns() + nanos(self.plan.duration))
+    }
+
+    /// Lets happen what happens until `to_ns`. Returns whether the workload goes on.
+    ///
+    /// # Errors
+    /// If `stop` was set.
+    pub(crate) fn advance(&mut self, to_ns: u64, stop: &AtomicBool) -> Result<bool, SimError> {
         let mut until_check = CHECK_EVERY;
-        while !self.is_over() && self.step(end) {
+        while !self.is_over() {
+            if !self.step(to_ns) {
+                return Ok(true);
+            }
             until_check -= 1;
             if until_check == 0 {
                 until_check = CHECK_EVERY;
@@ -104,8 +125,7 @@ impl World {
                 }
             }
         }
-        self.check();
-        Ok(())
+        Ok(false)
     }
 
     /// The names of the paths that flows wait for.

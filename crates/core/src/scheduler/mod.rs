@@ -6,7 +6,7 @@
 
 mod blest;
 mod bond;
-mod choice;
+pub mod choice;
 mod earliest;
 mod ecf;
 mod entry;
@@ -18,7 +18,8 @@ mod linux;
 mod min_rtt;
 mod musher;
 mod opportunistic;
-mod picking;
+mod own;
+pub mod picking;
 mod redundant;
 mod registry;
 mod round_robin;
@@ -35,6 +36,7 @@ use std::time::Duration;
 
 pub use self::entry::{Entry, WrongPaths};
 pub use self::musher::RatioMemory;
+pub use self::own::Own;
 pub use self::registry::{BadName, DEFAULT, REGISTRY, UnknownScheduler, all, register};
 pub use self::rules::{Rule, RulesOff, UnknownRule};
 pub use self::view::SendView;
@@ -103,6 +105,8 @@ pub struct SchedulerConfig {
     pub penalties: Penalties,
     /// Where `musher` keeps its ratio from one connection to the next: the same for clones.
     pub ratio: RatioMemory,
+    /// What makes the schedulers of an entry that has none of its own: the same for clones.
+    pub own: Own,
 }
 
 /// Where schedulers of the MPTCP 0.9x family ask for the congestion window of a subflow that holds up
@@ -156,6 +160,7 @@ impl Default for SchedulerConfig {
             without: RulesOff::default(),
             penalties: Penalties::default(),
             ratio: RatioMemory::default(),
+            own: Own::default(),
         }
     }
 }
@@ -165,8 +170,9 @@ fn find(subflows: &[Subflow], id: SubflowId) -> Option<usize> {
     subflows.iter().position(|subflow| subflow.id() == id)
 }
 
-/// What a silent subflow holds, to the first that has room and can carry it.
-fn reinject(view: &SendView<'_>) -> Option<Assignment> {
+/// What a silent subflow holds, to the first that has room and can carry it: what schedulers answer
+/// before they look at new bytes.
+pub fn reinject(view: &SendView<'_>) -> Option<Assignment> {
     if !view.subflows.iter().any(Subflow::is_silent) {
         return None;
     }

@@ -6,7 +6,7 @@ use super::{Assignment, Scheduler, SchedulerConfig, SendView, reinject};
 use crate::path::SubflowId;
 
 /// Which subflow the next segment goes on.
-pub(super) trait Rule: Send + std::fmt::Debug {
+pub trait Rule: Send + std::fmt::Debug {
     /// The subflow for the next segment; there is one to send. It may have no room: then all wait
     /// for it. `None` if nobody can be given it.
     fn pick(&mut self, choice: Choice<'_>) -> Option<usize>;
@@ -23,19 +23,19 @@ pub(super) trait Rule: Send + std::fmt::Debug {
 /// A rule made a scheduler: the subflow that the rule picks gets the lowest unsent bytes if it has
 /// room, else all wait. What a silent subflow holds goes to the first that has room.
 #[derive(Debug)]
-pub(super) struct Picking<R> {
+pub struct Picking<R> {
     rule: R,
     opportunistic: Option<Opportunistic>,
 }
 
 impl<R: Rule> Picking<R> {
     /// The rule alone.
-    pub(super) const fn new(rule: R) -> Self {
+    pub const fn new(rule: R) -> Self {
         Self { rule, opportunistic: None }
     }
 
     /// The rule with the 0.9x family's means against a full send window.
-    pub(super) fn opportunistic(rule: R, config: &SchedulerConfig) -> Self {
+    pub fn opportunistic(rule: R, config: &SchedulerConfig) -> Self {
         Self { rule, opportunistic: Some(Opportunistic::new(config.penalties.clone())) }
     }
 

@@ -73,6 +73,12 @@ impl Source {
         self.stopped_ns = Some(now_ns);
     }
 
+    /// When the oldest byte was written that has not been released; `None` if all have been, and for
+    /// sources that are always ahead.
+    pub(crate) fn oldest_ns(&self) -> Option<u64> {
+        self.marks.front().map(|&(_, written_ns)| written_ns)
+    }
+
     /// Bytes that the application would like to write now.
     pub(crate) fn ready(&mut self, now_ns: u64) -> u64 {
         let (Some(began), None) = (self.began_ns, self.stopped_ns) else { return 0 };

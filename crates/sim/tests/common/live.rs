@@ -111,6 +111,7 @@ impl Case {
             stops: self.stops.iter().map(|stop| stop.map(Duration::from_secs)).collect(),
         };
         let flow = FlowPlan {
+            own_control: None,
             name: String::new(),
             scheduler: Some(Entry::find(&self.scheduler).unwrap()),
             settings: SchedulerConfig::default(),

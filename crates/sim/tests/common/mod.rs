@@ -60,6 +60,7 @@ impl Case {
         };
         let loss = if self.loss > 0.0 { LossModel::Bernoulli(self.loss) } else { LossModel::None };
         let flow = |index: usize| FlowPlan {
+            own_control: None,
             name: format!("{index}"),
             scheduler: None,
             settings: SchedulerConfig::default(),
