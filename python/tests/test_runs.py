@@ -47,6 +47,39 @@ def test_series_are_a_row_for_each_step(links: wl.Scenario) -> None:
     assert len(wl.run(links, "earliest").series) == 0
 
 
+def test_a_key_that_no_record_has_is_an_error(links: wl.Scenario) -> None:
+    run = wl.run(links, "earliest")
+    assert run.messages is None and run.video is None and run.paths["wifi"].starved_s is not None
+    with pytest.raises(AttributeError, match="a record has no 'godput_mbps'; is it 'goodput_mbps'?"):
+        run.godput_mbps
+    with pytest.raises(AttributeError, match="no 'paths.rtt'; is it 'rtt_ms'?"):
+        run.paths["wifi"].rtt
+    with pytest.raises(AttributeError, match="no 'in_order_delay_ms.p98'"):
+        run.in_order_delay_ms.p98
+    assert not hasattr(run, "speed")
+
+
+def test_seeds_are_all_of_64_bits(links: wl.Scenario) -> None:
+    seeds = [1, 2**63, 2**64 - 1]
+    results = wl.batch({"scenario": links, "scheme": "min-rtt", "seed": seed} for seed in seeds)
+    assert results["seed"] == seeds == polars.DataFrame(results)["seed"].to_list()
+    assert wl.run(links, "min-rtt", seed=seeds[1]).seed == seeds[1]
+    for seed in (-1, 2**64):
+        with pytest.raises(ValueError, match="a seed is a number from 0 to 2.64 - 1, not "):
+            wl.run(links, "min-rtt", seed=seed)
+    with pytest.raises(wl.ScenarioError):
+        wl.Sweep(links, scheme="min-rtt", seed=2**63)
+
+
+def test_a_batch_may_keep_series(links: wl.Scenario) -> None:
+    runs = [{"scenario": links, "scheme": s} for s in ("earliest", "single:wifi")]
+    series = polars.DataFrame(wl.batch(runs, series=True).series)
+    assert series["run"].unique().to_list() == [0, 1]
+    assert len(wl.batch(runs).series) == 0
+    with pytest.raises(ValueError, match="a run wants a scheme"):
+        wl.batch([{"scenario": links}])
+
+
 def test_a_batch_keeps_its_order(links: wl.Scenario) -> None:
     wanted = [("min-rtt", 2), ("earliest", 1), ("single:lte", 1)]
     results = wl.batch({"scenario": links, "scheme": s, "seed": n} for s, n in wanted)

@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import multiprocessing
+import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -46,9 +48,31 @@ def test_processes_write_the_same_bytes(sweep: wl.Sweep, tmp_path: pathlib.Path)
     assert lines(tmp_path / "threads") == lines(tmp_path / "processes")
     series = [tmp_path / name / "series.csv" for name in ("threads", "processes")]
     assert series[0].read_text() == series[1].read_text()
-    table = results.series()
-    assert table is not None
-    assert polars.DataFrame(table)["run"].n_unique() == 24
+    table = polars.DataFrame(results.series)
+    assert table["run"].n_unique() == 24
+    # A part has its own, numbered as the part is.
+    part = polars.DataFrame(results[5:8].series)
+    assert part["value"].to_list() == table.filter(polars.col("run").is_between(5, 7))["value"].to_list()
+    assert part["run"].unique().to_list() == [0, 1, 2]
+    assert len(sweep.run(tmp_path / "none").series) == 0
+
+
+def test_series_are_those_of_the_records_that_count(links: wl.Scenario, tmp_path: pathlib.Path) -> None:
+    sweep = wl.Sweep(links, scheme=["earliest", "single:lte"])
+    whole = sweep.run(tmp_path, series=True)
+    before = polars.DataFrame(whole.series)
+    # The first run was made a second time, and a writer that was killed has not tidied up.
+    runs, series = tmp_path / "runs.jsonl", tmp_path / "series.csv"
+    runs.write_text(runs.read_text() + runs.read_text().splitlines(keepends=True)[0])
+    again = [row.split(",") for row in series.read_text().splitlines() if row.split(",")[1] == "0"]
+    with series.open("a") as rows:
+        rows.writelines(",".join([row[0], "2", *row[2:4], "7"]) + "\n" for row in again)
+    after = polars.DataFrame(wl.Results.load(tmp_path).series)
+    assert len(after) == len(before)
+    # Of the first run now those of the second time.
+    assert set(after.filter(polars.col("run") == 0)["value"]) == {7.0}
+    kept = polars.col("run") == 1
+    assert after.filter(kept)["value"].to_list() == before.filter(kept)["value"].to_list()
 
 
 INTERRUPTED = """
@@ -145,7 +169,85 @@ def test_wrong_sweeps_are_refused(
         wl.Sweep(links, **keys)  # type: ignore[arg-type]
 
 
-def test_another_version_is_refused(sweep: wl.Sweep) -> None:
-    sweep._bundle.version = "0.0.9"
-    with pytest.raises(RuntimeError, match=r"from weftline 0\.0\.9, and this is .*install the same"):
-        sweep._bundle.open()
+def test_another_version_is_refused(sweep: wl.Sweep, tmp_path: pathlib.Path) -> None:
+    bundle = sweep._bundle.prepared()
+    bundle.version = "0.0.9"
+    with pytest.raises(wl.WorkerError, match=r"has weftline .*, and this sweep is from 0\.0\.9; install the same"):
+        bundle.open()
+    bundle.version, bundle.canary = wl.__version__, "0123456789abcdef"
+    with pytest.raises(wl.WorkerError, match="its runs are others"):
+        bundle.open()
+
+
+def kill_itself() -> None:
+    """What a worker may do."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_pool_whose_process_dies_keeps_what_is_done(sweep: wl.Sweep, tmp_path: pathlib.Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as executor:
+
+        def kill(done: int, total: int) -> None:
+            if done == 3:
+                executor.submit(kill_itself)
+
+        with pytest.raises(concurrent.futures.BrokenExecutor):
+            while True:
+                sweep.run(tmp_path / "pool", on=executor, progress=kill)
+                executor.submit(kill_itself).result()
+    kept = wl.Results.load(tmp_path / "pool")
+    assert len(kept) >= 3
+    sweep.run(tmp_path / "pool")
+    sweep.run(tmp_path / "threads")
+    assert lines(tmp_path / "pool") == lines(tmp_path / "threads")
+
+
+def test_parts_that_the_program_made_are_merged(
+    program: pathlib.Path, sweep: wl.Sweep, links: wl.Scenario, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "two-links").mkdir()
+    (tmp_path / "two-links" / "two-links.toml").write_text(links.text)
+    (tmp_path / "sweep.toml").write_text(sweep.text)
+    command = [program, "sim", "sweep", tmp_path / "sweep.toml", "--out", tmp_path / "parts", "--part"]
+    for part in ("1/3", "3/3"):
+        subprocess.run([*command, part], check=True, capture_output=True)
+    with pytest.raises(RuntimeError, match="8 of 24 runs are merged; part 2/3 of .* has not made all"):
+        wl.merge(tmp_path / "parts")
+    # What is merged is a prefix, and goes on here.
+    sweep.run(tmp_path / "threads")
+    assert lines(tmp_path / "threads").startswith(lines(tmp_path / "parts"))
+    subprocess.run([*command, "2/3"], check=True, capture_output=True)
+    assert len(wl.merge(tmp_path / "parts")) == 24
+    assert lines(tmp_path / "threads") == lines(tmp_path / "parts")
+
+
+def test_files_may_be_beside_the_folder(links: wl.Scenario, tmp_path: pathlib.Path) -> None:
+    for folder in ("sweeps", "scenarios", "traces"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "traces" / "lte.csv").write_text("time_s,rate_mbps\n0,10\n1,10\n")
+    trace = "{ file = '../traces/lte.csv', format = 'csv' }"
+    text = f"name = 'far'\nduration = '1s'\n[[path]]\nname = 'a'\ndelay = '1ms'\ntrace = {trace}\n"
+    (tmp_path / "scenarios" / "far.toml").write_text(text)
+    file = tmp_path / "sweeps" / "far.toml"
+    file.write_text("scenario = '../scenarios/far.toml'\nscheme = 'single:a'\nseed = [1, 2]\n")
+    sweep = wl.Sweep.load(file)
+    first = sweep.run(tmp_path / "threads")
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as executor:
+        sweep.run(tmp_path / "pool", on=executor)
+    assert lines(tmp_path / "threads") == lines(tmp_path / "pool")
+    assert first["goodput_mbps"][0] < 10
+    assert len(pickle.loads(pickle.dumps(sweep))) == 2
+
+
+def test_from_the_command_line(links: wl.Scenario, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "links.toml").write_text(links.text)
+    (tmp_path / "mine.toml").write_text("scenario = 'links.toml'\nscheme = ['earliest', 'min-rtt']\n")
+    command = [sys.executable, "-m", "weftline", "sweep"]
+    done = subprocess.run([*command, "mine.toml", "--on", "processes", "--jobs", "1", "--series"],
+                          cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("results/mine: 2 runs in "), done.stderr
+    assert len(wl.Results.load(tmp_path / "results/mine").series) > 0
+    wrong = subprocess.run([*command, "none.toml"], cwd=tmp_path, capture_output=True, text=True)
+    assert wrong.returncode == 2 and wrong.stderr.startswith("weftline: cannot read none.toml"), wrong.stderr

@@ -6,7 +6,7 @@ use crate::Cli;
 use crate::doctor::OWN_OPTIONS;
 
 /// An example for the long help of each command. The tests hold them to the parser.
-pub(crate) const EXAMPLES: [(&str, &str); 33] = [
+pub(crate) const EXAMPLES: [(&str, &str); 34] = [
     ("serve", "weftline serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token"),
     (
         "connect",
@@ -37,6 +37,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 33] = [
         "weftline sim run bond --scheme linux-mptcp,earliest --repeat 5 --out results/bond",
     ),
     ("sim sweep", "weftline sim sweep random-wan --out results/wan"),
+    ("sim merge", "weftline sim merge results/wan"),
     (
         "cotag gateway",
         "weftline cotag gateway --key gateway.key --listen 0.0.0.0:7100 \\

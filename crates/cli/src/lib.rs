@@ -22,6 +22,7 @@ mod ops;
 mod output;
 mod paths;
 mod probe;
+mod ray;
 mod remedy;
 mod report;
 mod routes;

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weftline_scenario::{
-    Bundle, Case, Comparison, ResultsWriter, RunRecord, Sweep, read_runs, render_table,
+    Bundle, Case, Comparison, Merged, Part, ResultsWriter, RunRecord, Sweep, merge, read_runs,
+    render_table,
 };
 use weftline_sim::{Job, Outcome, Plan, run_all};
 
 use crate::failure::Failure;
 use crate::run_args::CommonArgs;
-use crate::{VERSION, list, output};
+use crate::{VERSION, list, output, ray};
 
 /// What the simulator can do.
 #[derive(Debug, Subcommand)]
@@ -27,6 +28,8 @@ pub(crate) enum SimCommand {
     Run(Box<RunArgs>),
     /// Do every run of a sweep file, on all cores; goes on where an interrupted one stopped
     Sweep(SweepArgs),
+    /// Put the parts of a sweep together that `sim sweep --part` made
+    Merge(MergeArgs),
 }
 
 /// Options of `sim run`.
@@ -57,6 +60,31 @@ pub(crate) struct SweepArgs {
     /// One JSON object per run on standard output and nothing else
     #[arg(long)]
     json: bool,
+    /// Do the I-th of N equal parts only, as one job of an array on a cluster; `sim merge` puts them
+    /// together
+    #[arg(long, value_name = "I/N", value_parser = read_part)]
+    part: Option<Part>,
+    /// Where to run: ray is a Ray cluster, by the Python package
+    #[arg(long, value_name = "WHERE", conflicts_with_all = ["part", "json"])]
+    on: Option<On>,
+}
+
+/// Where a sweep runs.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum On {
+    /// A Ray cluster
+    Ray,
+}
+
+/// Options of `sim merge`.
+#[derive(Debug, Args)]
+pub(crate) struct MergeArgs {
+    /// The directory of the sweep, the --out of its parts
+    dir: PathBuf,
+}
+
+fn read_part(text: &str) -> Result<Part, String> {
+    text.parse().map_err(|error: weftline_scenario::BadPart| error.to_string())
 }
 
 impl RunArgs {
@@ -66,8 +94,6 @@ impl RunArgs {
     }
 }
 
-/// Cases of a sweep that are built and run together: a scenario is some kilobytes.
-const BATCH: usize = 1 << 12;
 /// Failed runs that are named one by one.
 const NAMED: usize = 20;
 /// How often progress is told where there is no terminal.
@@ -79,6 +105,7 @@ pub(crate) fn run(command: SimCommand) -> Result<(), Failure> {
         SimCommand::List => output::print(&(list::scenarios(|_| true)? + "\n" + &list::sweeps()?)),
         SimCommand::Run(args) => run_schemes(&args),
         SimCommand::Sweep(args) => run_sweep(&args),
+        SimCommand::Merge(args) => merge_parts(&args.dir),
     }
 }
 
@@ -125,28 +152,27 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
 
 fn run_sweep(args: &SweepArgs) -> Result<(), Failure> {
     let sweep = Sweep::find(&args.sweep)?;
-    let out = args.out.clone().unwrap_or_else(|| Path::new("results").join(sweep.name()));
-    let series = args.series || sweep.series();
-    let (writer, done) = resume(&sweep, &out, series)?;
-    let mut refused = Vec::new();
-    let mut runs = Runs::new(sweep.len().saturating_sub(done.len()), Some(writer), args.json);
-    let mut cases = sweep.cases();
-    while runs.error.is_none() {
-        let mut jobs = Vec::new();
-        let mut any = false;
-        for case in cases.by_ref().take(BATCH) {
-            any = true;
-            match case {
-                Ok(case) if done.contains(&case.id()) => {}
-                Ok(case) => jobs.push(job(case, series)),
-                Err(error) => refused.push(error.to_string()),
-            }
-        }
-        if !any {
-            break;
-        }
-        run_all(jobs.into_iter(), threads(args.jobs), |outcome| runs.take(&outcome));
+    let whole = args.out.clone().unwrap_or_else(|| Path::new("results").join(sweep.name()));
+    if let Some(On::Ray) = args.on {
+        return ray::sweep(&args.sweep, &whole, args.series);
     }
+    let (out, range) = match args.part {
+        Some(part) => (part.directory(&whole), part.range(sweep.len())),
+        None => (whole, 0..sweep.len()),
+    };
+    let series = args.series || sweep.series();
+    let (writer, done) = resume(&sweep, &out, series, range.len())?;
+    let mut refused = Vec::new();
+    let mut runs = Runs::new(range.len().saturating_sub(done.len()), Some(writer), args.json);
+    // Each scenario is built when its run begins: all of them together may not fit in memory.
+    let jobs = sweep.cases_in(range).filter_map(|case| match case {
+        Ok(case) => (!done.contains(&case.id())).then(|| job(case, series)),
+        Err(error) => {
+            refused.push(error.to_string());
+            None
+        }
+    });
+    run_all(jobs, threads(args.jobs), |outcome| runs.take(&outcome));
     let took = runs.began.elapsed().as_secs_f64();
     let fresh = runs.finish()?;
     if !args.json {
@@ -161,6 +187,7 @@ fn resume(
     sweep: &Sweep,
     out: &Path,
     series: bool,
+    runs: usize,
 ) -> Result<(ResultsWriter, BTreeSet<String>), Failure> {
     let mut writer = ResultsWriter::open(out)?;
     let kept = if series { "yes" } else { "no" };
@@ -169,13 +196,27 @@ fn resume(
     let again = read_runs(out)?.len() - done.len();
     if done.len() + again > 0 {
         let (out, done) = (out.display(), done.len());
-        output::note(format_args!("{out}: {done} of {} runs are there already", sweep.len()));
+        output::note(format_args!("{out}: {done} of {runs} runs are there already"));
     }
     if again > 0 {
         let out = out.display();
         output::note(format_args!("{out}: {again} more failed or are invalid and are done again"));
     }
     Ok((writer, done))
+}
+
+/// Puts the parts of a sweep together.
+fn merge_parts(dir: &Path) -> Result<(), Failure> {
+    let Merged { runs, of, next, refused } = merge(dir, VERSION)?;
+    let at = dir.display();
+    output::print(&format!("{at}: {runs} of {of} runs\n"))?;
+    match next {
+        None => tell_failed(&read_runs(dir)?, &refused),
+        Some(part) => Err(Failure::failed(format_args!(
+            "part {part} of {at} has not made all of its runs; run `weftline sim sweep FILE --out \
+             {at} --part {part}`, and merge again"
+        ))),
+    }
 }
 
 fn job(case: Case, series: bool) -> Job {

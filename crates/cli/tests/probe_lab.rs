@@ -282,7 +282,7 @@ fn load_trace(file: &Path) -> RateTrace {
     let RateSpec::File(file) = Scenario::load(&scenario).unwrap().paths[0].rate.clone() else {
         panic!("a trace from a file")
     };
-    file.trace
+    RateTrace::clone(&file.trace)
 }
 
 /// Pearson's correlation, and the mean absolute error over the mean, in per cent.

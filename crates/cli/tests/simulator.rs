@@ -262,6 +262,63 @@ fn a_killed_sweep_leaves_whole_records_and_goes_on() {
     assert!(read(&whole) == read(&cut));
 }
 
+/// A sweep in parts, as the jobs of an array make it, has the bytes of one that was made at once.
+#[test]
+fn parts_of_a_sweep_are_merged() {
+    let folder = folder(
+        "scenario = 'small.toml'\nscheme = ['min-rtt', 'single:one']\nduration = '200ms'\n\
+         seed = [1, 2, 3]\nseries = true\n",
+    );
+    let at = |name: &str| path(folder.path(), name);
+    let (file, whole, parts) = (at("sweep.toml"), at("whole"), at("parts"));
+    assert_eq!(sweep(&file, &whole).0, Some(0));
+    let part = |part: &str| {
+        let output = run(&["sim", "sweep", &file, "--out", &parts, "--part", part]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    part("1/4");
+    part("3/4");
+    let line = failure(1, &["sim", "merge", &parts]);
+    assert!(line.contains("part 2/4 of") && line.contains("--part 2/4"), "{line}");
+    part("2/4");
+    part("4/4");
+    let merged = run(&["sim", "merge", &parts]);
+    assert!(text(&merged.stdout).ends_with(": 6 of 6 runs\n") && merged.status.success());
+    for file in ["runs.jsonl", "series.csv", "sweep.toml"] {
+        let read = |dir: &str| fs::read_to_string(Path::new(dir).join(file)).unwrap();
+        assert!(read(&whole) == read(&parts), "{file}");
+    }
+    // What was merged is gone on with as any other.
+    let (status, said) = sweep(&file, &parts);
+    assert!(status == Some(0) && said.contains("6 of 6 runs are there already"), "{said}");
+    let line = failure(2, &["sim", "sweep", &file, "--part", "0/4"]);
+    assert!(line.contains("'0/4' is no part"), "{line}");
+    let line = failure(2, &["sim", "merge", &whole]);
+    assert!(line.contains("there are no parts of a sweep"), "{line}");
+}
+
+/// Without Python, or without its package, the way to a cluster is said.
+#[test]
+fn a_sweep_on_ray_wants_the_python_package() {
+    let folder = folder("scenario = 'demo'\nscheme = 'min-rtt'\n");
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let file = path(folder.path(), "sweep.toml");
+    let on_ray = || {
+        let mut command = weftline(&["sim", "sweep", &file, "--on", "ray"]);
+        let output = command.env("PATH", &bin).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (status, said) = on_ray();
+    assert!(status == Some(3) && said.contains("there is no python3"), "{status:?} {said}");
+    let python = bin.join("python3");
+    fs::write(&python, "#!/bin/sh\necho weftline and ray >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+    let (status, said) = on_ray();
+    let expected = "python3 has no module weftline and ray; in the sources, pip install";
+    assert!(status == Some(3) && said.contains(expected), "{status:?} {said}");
+}
+
 #[test]
 fn another_sweep_in_the_same_directory_is_refused() {
     let folder = folder("scenario = \"small.toml\"\nscheme = \"fbdt\"\n");

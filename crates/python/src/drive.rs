@@ -1,6 +1,7 @@
 //! Runs, on threads of their own while Python waits and looks for signals.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -9,10 +10,12 @@ use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use weftline_scenario::{Congestion, Scheme};
-use weftline_sim::{Job, Outcome, Plan, SimError, run_all_unless, simulate_unless};
+use weftline_scenario::{Congestion, Sample, Scheme};
+use weftline_sim::{Job, Outcome, Plan, SimError, run_all_unless, simulate_plan_unless};
 
+use crate::own::{Own, Parts};
 use crate::scenario::Scenario;
+use crate::steer::Acts;
 use crate::table::Table;
 use crate::{VERSION, wrong};
 
@@ -45,9 +48,13 @@ impl Run {
         Table::of_series(self.outcome.samples())
     }
 
-    /// The same as rows of time in seconds, path, metric and value.
-    fn samples(&self) -> Vec<(f64, &str, &str, f64)> {
-        self.outcome.samples().map(|s| (s.time_s, s.path, s.metric, s.value)).collect()
+    /// The same as text, a row `time_s,path,metric,value` for each value.
+    fn rows(&self) -> String {
+        let mut rows = String::new();
+        for Sample { time_s, path, metric, value } in self.outcome.samples() {
+            writeln!(rows, "{time_s},{path},{metric},{value}").expect("a String takes all");
+        }
+        rows
     }
 }
 
@@ -56,22 +63,33 @@ impl Run {
         VERSION.clone_into(&mut outcome.record.version);
         Self { outcome }
     }
+
+    /// The same, under other names.
+    pub(crate) fn named(mut self, scheme: Option<String>, congestion: Option<String>) -> Self {
+        let record = &mut self.outcome.record;
+        record.scheme = scheme.unwrap_or(std::mem::take(&mut record.scheme));
+        record.congestion = congestion.unwrap_or(std::mem::take(&mut record.congestion));
+        self
+    }
+
+    pub(crate) fn samples(&self) -> impl Iterator<Item = Sample<'_>> {
+        self.outcome.samples()
+    }
 }
 
 /// Lets `work` run on a thread, hands what it sends to `take` on this one, and looks for signals
-/// meanwhile. After an exception, of `take` or of a signal's handler, `work` finds its flag set.
+/// meanwhile. After an exception, of `take` or of a signal's handler, `work` finds `stop` set.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
+    stop: &AtomicBool,
     work: impl FnOnce(&AtomicBool, SyncSender<T>) + Send,
     mut take: impl FnMut(Python<'_>, T) -> PyResult<()> + Send,
 ) -> PyResult<()> {
-    let stop = AtomicBool::new(false);
     let (sender, receiver) = mpsc::sync_channel(WAITING);
     // Only that a reference to it may cross to where the lock is let go.
     let receiver = Mutex::new(receiver);
     py.detach(|| {
         std::thread::scope(|scope| {
-            let stop = &stop;
             scope.spawn(move || work(stop, sender));
             let receiver = receiver.into_inner().map_err(|_| wrong("a thread has failed"))?;
             let result = pump(&receiver, &mut take);
@@ -113,6 +131,7 @@ pub(crate) fn drive(
     };
     watched(
         py,
+        &AtomicBool::new(false),
         |stop, sender| {
             run_all_unless(stop, jobs, threads, |outcome| sender.send(outcome).is_ok());
         },
@@ -120,7 +139,7 @@ pub(crate) fn drive(
     )
 }
 
-/// One run of `scheme` over `scenario`.
+/// One run of `scheme` over `scenario`; `own` says what of it is made in Python.
 #[pyfunction]
 pub(crate) fn run(
     py: Python<'_>,
@@ -129,14 +148,21 @@ pub(crate) fn run(
     congestion: &str,
     seed: u64,
     series: bool,
+    own: &Parts,
 ) -> PyResult<Run> {
     let (scheme, congestion) = names(scheme, congestion)?;
     let scenario = &scenario.inner;
+    let plan = Plan::new(scenario, &scheme, congestion, seed).map_err(wrong)?;
+    let (parts, own) = (own, Own::new());
+    let names = parts.names();
+    let acts = Acts::new(scenario.paths.len());
+    let plan = parts.put(py, Plan { series, ..plan }, scenario, &own, &acts);
     let mut result = None;
     watched(
         py,
+        own.stop(),
         |stop, sender: SyncSender<Result<Outcome, SimError>>| {
-            let ran = simulate_unless(stop, scenario, &scheme, congestion, seed, series);
+            let ran = simulate_plan_unless(stop, plan, scenario, &scheme, congestion);
             // Nobody takes it after a signal.
             let _ = sender.send(ran);
         },
@@ -145,8 +171,9 @@ pub(crate) fn run(
             Ok(())
         },
     )?;
+    own.raised()?;
     match result {
-        Some(Ok(outcome)) => Ok(Run::new(outcome)),
+        Some(Ok(outcome)) => Ok(Run::new(outcome).named(names.scheme, names.congestion)),
         Some(Err(error)) => Err(wrong(error)),
         None => Err(PyRuntimeError::new_err("the simulator failed; please report it")),
     }
@@ -178,6 +205,6 @@ pub(crate) fn run_all(
     })
 }
 
-fn names(scheme: &str, congestion: &str) -> PyResult<(Scheme, Congestion)> {
+pub(crate) fn names(scheme: &str, congestion: &str) -> PyResult<(Scheme, Congestion)> {
     Ok((scheme.parse().map_err(wrong)?, congestion.parse().map_err(wrong)?))
 }

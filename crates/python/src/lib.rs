@@ -5,17 +5,22 @@
 //! refuses, in the same words. Runs happen without the interpreter's lock, and signals are looked for
 //! every 50 ms meanwhile.
 
+mod control;
 mod drive;
+mod fields;
+mod own;
+mod picker;
 mod results;
 mod scenario;
 mod statistics;
+mod steer;
 mod sweep;
 mod table;
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use weftline_scenario::{BUILTIN, Congestion, ResultsError, SWEEPS, Scheme};
+use weftline_scenario::{BUILTIN, Congestion, ResultsError, SWEEPS, Scheme, SchemeInfo};
 
 /// The version with the commit, as the records of the program have it.
 const VERSION: &str = env!("WEFTLINE_VERSION");
@@ -85,7 +90,9 @@ fn sweeps() -> PyResult<Vec<(String, String)>> {
 /// Name and description of each scheme.
 #[pyfunction]
 fn schemes() -> Vec<(String, String)> {
-    Scheme::all().map(|scheme| (scheme.name.to_owned(), scheme.about.to_owned())).collect()
+    let is_own = |scheme: &SchemeInfo| scheme.name.starts_with("python-");
+    let all = Scheme::all().filter(|scheme| !is_own(scheme));
+    all.map(|scheme| (scheme.name.to_owned(), scheme.about.to_owned())).collect()
 }
 
 /// The names of the congestion controls.
@@ -97,13 +104,23 @@ fn congestion_controls() -> Vec<&'static str> {
 #[pymodule]
 mod _weftline {
     #[pymodule_export]
+    use super::control::{Ack, Loss};
+    #[pymodule_export]
     use super::drive::{Run, run, run_all};
     #[pymodule_export]
-    use super::results::{Writer, read_runs, read_series, report};
+    use super::fields::record_keys;
+    #[pymodule_export]
+    use super::own::Parts;
+    #[pymodule_export]
+    use super::picker::{PathView, View};
+    #[pymodule_export]
+    use super::results::{Writer, merge, read_runs, read_series, report, series_of};
     #[pymodule_export]
     use super::scenario::Scenario;
     #[pymodule_export]
     use super::statistics::{mean_ci95, ratios};
+    #[pymodule_export]
+    use super::steer::{Simulation, advance_all};
     #[pymodule_export]
     use super::sweep::Sweep;
     #[pymodule_export]
@@ -114,4 +131,10 @@ mod _weftline {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name for it")]
     const __version__: &str = super::VERSION;
+
+    #[pymodule_init]
+    fn init() -> pyo3::PyResult<()> {
+        super::own::register();
+        Ok(())
+    }
 }

@@ -16,6 +16,14 @@ pub(crate) struct Scenario {
     text: String,
 }
 
+impl Scenario {
+    /// One that is there already.
+    pub(crate) fn new_of(inner: weft::Scenario) -> Self {
+        let text = inner.to_string();
+        Self { inner, text }
+    }
+}
+
 #[pymethods]
 impl Scenario {
     /// Reads TOML. `file` names it in errors, `traces` are the texts of trace files by name.
@@ -71,6 +79,9 @@ impl Scenario {
     /// The trace files that it names, with their texts.
     fn traces(&self) -> Vec<(String, String)> {
         let mut scenario = self.inner.clone();
-        scenario.trace_files_mut().map(|trace| (trace.file.clone(), trace.text.clone())).collect()
+        scenario
+            .trace_files_mut()
+            .map(|trace| (trace.file.clone(), trace.text.to_string()))
+            .collect()
     }
 }

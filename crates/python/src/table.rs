@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arrow_array::builder::StringBuilder;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{
     Array, ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator,
-    StringArray,
+    StringArray, UInt64Array,
 };
 use arrow_schema::{Field, Schema};
 use pyo3::exceptions::PyKeyError;
@@ -48,6 +49,8 @@ impl Table {
         if let Some(values) = any.downcast_ref::<Float64Array>() {
             PyList::new(py, values.iter().collect::<Vec<_>>())
         } else if let Some(values) = any.downcast_ref::<Int64Array>() {
+            PyList::new(py, values.iter().collect::<Vec<_>>())
+        } else if let Some(values) = any.downcast_ref::<UInt64Array>() {
             PyList::new(py, values.iter().collect::<Vec<_>>())
         } else if let Some(values) = any.downcast_ref::<BooleanArray>() {
             PyList::new(py, values.iter().collect::<Vec<_>>())
@@ -111,25 +114,61 @@ impl Table {
         Self::new(columns)
     }
 
-    /// Long, as `series.csv`: `time_s`, `run`, `path`, `metric`, `value`.
-    pub(crate) fn of_rows(mut reader: SeriesReader) -> PyResult<Self> {
-        let (mut times, mut runs, mut values) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut paths, mut metrics) = (Vec::new(), Vec::new());
+    /// Long, as `series.csv`: `time_s`, `run`, `path`, `metric`, `value`. `numbers` are those that the
+    /// runs get, by their numbers in the file; others are left out.
+    pub(crate) fn of_rows(
+        mut reader: SeriesReader,
+        numbers: &BTreeMap<usize, usize>,
+    ) -> PyResult<Self> {
+        let mut rows = Long::default();
         while let Some(row) = reader.next_row().map_err(|error| results_error(&error))? {
-            times.push(row.sample.time_s);
-            runs.push(i64::try_from(row.run).unwrap_or(i64::MAX));
-            paths.push(row.sample.path.to_owned());
-            metrics.push(row.sample.metric.to_owned());
-            values.push(row.sample.value);
+            if let Some(&number) = numbers.get(&row.run) {
+                rows.add(number, &row.sample);
+            }
         }
+        rows.table()
+    }
+
+    /// The same of runs.
+    pub(crate) fn of_runs<'a>(
+        runs: impl Iterator<Item = impl Iterator<Item = Sample<'a>>>,
+    ) -> PyResult<Self> {
+        let mut rows = Long::default();
+        for (number, samples) in runs.enumerate() {
+            samples.for_each(|sample| rows.add(number, &sample));
+        }
+        rows.table()
+    }
+}
+
+/// The columns of a table of time series.
+#[derive(Default)]
+struct Long {
+    times: Vec<f64>,
+    runs: Vec<i64>,
+    paths: StringBuilder,
+    metrics: StringBuilder,
+    values: Vec<f64>,
+}
+
+impl Long {
+    fn add(&mut self, run: usize, sample: &Sample<'_>) {
+        self.times.push(sample.time_s);
+        self.runs.push(i64::try_from(run).unwrap_or(i64::MAX));
+        self.paths.append_value(sample.path);
+        self.metrics.append_value(sample.metric);
+        self.values.push(sample.value);
+    }
+
+    fn table(mut self) -> PyResult<Table> {
         let columns: [(&str, ArrayRef); 5] = [
-            ("time_s", Arc::new(Float64Array::from(times))),
-            ("run", Arc::new(Int64Array::from(runs))),
-            ("path", Arc::new(StringArray::from(paths))),
-            ("metric", Arc::new(StringArray::from(metrics))),
-            ("value", Arc::new(Float64Array::from(values))),
+            ("time_s", Arc::new(Float64Array::from(self.times))),
+            ("run", Arc::new(Int64Array::from(self.runs))),
+            ("path", Arc::new(self.paths.finish())),
+            ("metric", Arc::new(self.metrics.finish())),
+            ("value", Arc::new(Float64Array::from(self.values))),
         ];
-        Self::new(columns.map(|(name, column)| (name.to_owned(), column)).into())
+        Table::new(columns.map(|(name, column)| (name.to_owned(), column)).into())
     }
 }
 
@@ -201,6 +240,9 @@ fn column(values: &[Option<&Value>]) -> ArrayRef {
     let all = |is: fn(&Value) -> bool| values.iter().flatten().all(|value| is(value));
     if all(Value::is_i64) {
         Arc::new(values.iter().map(|value| value.and_then(Value::as_i64)).collect::<Int64Array>())
+    } else if all(Value::is_u64) {
+        // Seeds may be above 2^63.
+        Arc::new(values.iter().map(|value| value.and_then(Value::as_u64)).collect::<UInt64Array>())
     } else if all(Value::is_number) {
         let number = |value: &Option<&Value>| value.and_then(Value::as_f64);
         Arc::new(values.iter().map(number).collect::<Float64Array>())

@@ -79,8 +79,8 @@ pub use record::{
     SCHEMA_VERSION, ShortTermMbps, VideoRecord,
 };
 pub use results::{
-    Bundle, Provenance, ResultsError, ResultsWriter, SERIES_HEADER, Sample, SeriesReader,
-    SeriesRow, read_provenance, read_runs,
+    BadPart, Bundle, Merged, Part, Provenance, ResultsError, ResultsWriter, SERIES_HEADER, Sample,
+    SeriesReader, SeriesRow, merge, read_provenance, read_runs,
 };
 pub use scenario::{BadTimes, Scenario};
 pub use scheme::{Congestion, Scheme, SchemeInfo};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use weftline_core::Bitrate;
@@ -33,7 +34,7 @@ pub enum RateSpec {
     Outage(Outage),
 }
 
-/// A trace that was read from a file.
+/// A trace that was read from a file. Copies share what it says: a sweep makes one for each run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceFile {
     /// The file, as the scenario names it: relative to the scenario file.
@@ -41,9 +42,9 @@ pub struct TraceFile {
     /// Its format.
     pub format: TraceFormat,
     /// Its text.
-    pub text: String,
+    pub text: Arc<str>,
     /// What it says.
-    pub trace: RateTrace,
+    pub trace: Arc<RateTrace>,
 }
 
 impl RateSpec {
@@ -53,7 +54,7 @@ impl RateSpec {
         let rng = || Rng::stream(seed, stream);
         let steps = match self {
             Self::Constant(rate) => return RateTrace::constant(*rate),
-            Self::File(file) => return file.trace.clone(),
+            Self::File(file) => return RateTrace::clone(&file.trace),
             Self::Blockage(blockage) => blockage.steps(&mut rng(), duration),
             Self::Headset(headset) => headset.steps(&mut rng(), duration),
             Self::Outage(outage) => outage.steps(&mut rng(), duration),
@@ -108,7 +109,8 @@ impl RateSpec {
         if trace.mean() == Bitrate::ZERO {
             return Err(file.error(format!("the trace in '{name}' is zero all the time")));
         }
-        Ok(Self::File(TraceFile { file: name.to_owned(), format, text, trace }))
+        let (file, text, trace) = (name.to_owned(), text.into(), Arc::new(trace));
+        Ok(Self::File(TraceFile { file, format, text, trace }))
     }
 }
 

@@ -16,12 +16,14 @@ use serde::de::DeserializeOwned;
 use crate::RunRecord;
 
 mod bundle;
+mod parts;
 mod provenance;
 #[cfg(test)]
 mod tests;
 mod tidy;
 
 pub use bundle::{Bundle, read_provenance};
+pub use parts::{BadPart, Merged, Part, merge};
 pub use provenance::Provenance;
 
 /// The first line of `series.csv`.
@@ -71,6 +73,14 @@ pub enum ResultsError {
         /// The records that are there.
         runs: PathBuf,
     },
+    /// The parts of a sweep cannot be put together.
+    #[error("{folder}: {message}")]
+    Parts {
+        /// The folder of the parts.
+        folder: PathBuf,
+        /// What is wrong, and what helps.
+        message: String,
+    },
     /// A line is not what it should be.
     #[error("{file}:{line}: {message}")]
     Line {
@@ -91,7 +101,13 @@ impl ResultsError {
 
     /// Whether the directory is fine, and only not the one for these runs.
     pub const fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::InUse { .. } | Self::OtherSweep { .. } | Self::OtherBundle { .. })
+        matches!(
+            self,
+            Self::InUse { .. }
+                | Self::OtherSweep { .. }
+                | Self::OtherBundle { .. }
+                | Self::Parts { .. }
+        )
     }
 }
 
@@ -384,12 +400,14 @@ struct Lines {
     /// The line last read.
     line: String,
     number: usize,
+    /// Where in the file the next line begins, in bytes.
+    position: u64,
 }
 
 impl Lines {
     fn open(file: PathBuf) -> Result<Self, ResultsError> {
         let reader = BufReader::new(File::open(&file).map_err(ResultsError::io(&file))?);
-        Ok(Self { file, reader, line: String::new(), number: 0 })
+        Ok(Self { file, reader, line: String::new(), number: 0, position: 0 })
     }
 
     /// The next line without its end; blank lines are no lines.
@@ -397,10 +415,12 @@ impl Lines {
         loop {
             self.line.clear();
             let read = (&mut self.reader).take(MAX_LINE).read_line(&mut self.line);
-            if read.map_err(ResultsError::io(&self.file))? == 0 {
+            let read = read.map_err(ResultsError::io(&self.file))?;
+            if read == 0 {
                 return Ok(None);
             }
             self.number += 1;
+            self.position += read as u64;
             if self.line.len() as u64 == MAX_LINE && !self.line.ends_with('\n') {
                 return Err(self.wrong("is longer than 1 MiB".to_owned()));
             }

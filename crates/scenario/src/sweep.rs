@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toml::Table as Toml;
 use weftline_core::rng::Rng;
@@ -78,6 +79,19 @@ struct Traces {
 enum Folder {
     BuiltIn,
     Disk(PathBuf),
+    /// Among those texts, below that name.
+    Texts(Texts, PathBuf),
+}
+
+/// Texts of files by the names that a sweep has for them: [`Sweep::files`].
+type Texts = Arc<BTreeMap<String, String>>;
+
+/// Where the files that a sweep names are looked for.
+#[derive(Clone, Copy, Debug)]
+enum Place<'a> {
+    Nowhere,
+    Disk(&'a Path),
+    Texts(&'a Texts),
 }
 
 /// What a sweep says of a key.
@@ -201,11 +215,29 @@ impl Sweep {
     ///
     /// If the text or a scenario is wrong, or the first case cannot be built.
     pub fn parse(file: &str, text: &str, folder: Option<&Path>) -> Result<Self, ScenarioError> {
+        Self::read_from(file, text, folder.map_or(Place::Nowhere, Place::Disk))
+    }
+
+    /// Reads a sweep whose [`files`](Self::files) are given as texts by their names, as another process
+    /// or a directory of results has them. No file is opened.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse).
+    pub fn from_texts(
+        file: &str,
+        text: &str,
+        files: BTreeMap<String, String>,
+    ) -> Result<Self, ScenarioError> {
+        Self::read_from(file, text, Place::Texts(&Arc::new(files)))
+    }
+
+    fn read_from(file: &str, text: &str, place: Place<'_>) -> Result<Self, ScenarioError> {
         let mut table = Source { file, text }.parse()?;
         let about = table.take("about").map(|about| about.text().map(str::to_owned));
         let about = about.transpose()?.unwrap_or_default();
         let scenarios = table.need("scenario", "scenario = \"demo\"")?.one_or_more()?;
-        let scenarios = bases(&scenarios, folder)?;
+        let scenarios = bases(&scenarios, place)?;
         let schemes = table.need("scheme", "scheme = [\"fbdt\", \"min-rtt\"]")?;
         let (scheme_line, schemes) = (schemes.line(), names(schemes)?);
         let congestions = match table.take("congestion") {
@@ -537,14 +569,19 @@ impl Random {
 }
 
 impl Base {
-    fn find(value: &Value<'_>, folder: Option<&Path>) -> Result<Self, ScenarioError> {
+    fn find(value: &Value<'_>, place: Place<'_>) -> Result<Self, ScenarioError> {
         let name = value.text()?;
         if let Some(Builtin { name, text }) = BUILTIN.iter().find(|builtin| builtin.name == name) {
             let file = format!("{name}.toml");
             return Self::parse(&file, &file, (*text).to_owned(), Folder::BuiltIn);
         }
-        let path = match folder {
-            Some(folder) if name.ends_with(".toml") => folder.join(name),
+        let path = match place {
+            Place::Disk(folder) if name.ends_with(".toml") => folder.join(name),
+            Place::Texts(texts) if texts.contains_key(name) => {
+                let folder = Path::new(name).parent().unwrap_or(Path::new("")).to_owned();
+                let folder = Folder::Texts(Arc::clone(texts), folder);
+                return Self::parse(name, name, texts[name].clone(), folder);
+            }
             _ => {
                 let known = BUILTIN.iter().map(|builtin| builtin.name).collect::<Vec<_>>();
                 return Err(value.error(format!(
@@ -565,7 +602,8 @@ impl Base {
         let mut traces = Traces { folder, kept: BTreeMap::new() };
         let mut scenario = Scenario::parse(path, &text, &|trace| traces.load(trace))?;
         let files = scenario.trace_files_mut();
-        traces.kept = files.map(|trace| (trace.file.clone().into(), trace.text.clone())).collect();
+        traces.kept =
+            files.map(|trace| (trace.file.clone().into(), trace.text.to_string())).collect();
         let table = text.parse::<Toml>().expect("it has just been read as TOML");
         Ok(Self { file: file.to_owned(), text, table, traces })
     }
@@ -577,10 +615,10 @@ impl Base {
 }
 
 /// The scenarios of a sweep. A name that two of them have would make one run of two.
-fn bases(values: &[Value<'_>], folder: Option<&Path>) -> Result<Vec<Base>, ScenarioError> {
+fn bases(values: &[Value<'_>], place: Place<'_>) -> Result<Vec<Base>, ScenarioError> {
     let mut bases: Vec<Base> = Vec::new();
     for value in values {
-        let base = Base::find(value, folder)?;
+        let base = Base::find(value, place)?;
         if let Some(other) = bases.iter().find(|other| other.name() == base.name()) {
             let name = base.name().unwrap_or_default();
             return Err(value.error(match other.file == base.file {
@@ -610,6 +648,10 @@ impl Traces {
             (Some(text), _) => Ok(text.clone()),
             (None, Folder::BuiltIn) => builtin::trace(trace),
             (None, Folder::Disk(folder)) => read_bounded(&folder.join(trace)),
+            (None, Folder::Texts(texts, folder)) => {
+                let text = texts.get(&folder.join(trace).display().to_string());
+                text.cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+            }
         }
     }
 }

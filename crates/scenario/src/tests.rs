@@ -514,7 +514,7 @@ fn the_sawtooth_follows_its_rule() {
     }
     let scenario = Scenario::find("trace-mahimahi").unwrap();
     let RateSpec::File(file) = &scenario.path("lte").unwrap().rate else { panic!("no file") };
-    assert_eq!(file.text, expected);
+    assert_eq!(&*file.text, expected);
 }
 
 #[test]

@@ -15,28 +15,34 @@ the path of a file does too.
 
 from ._weftline import ScenarioError, __version__
 from ._names import congestion_controls, scenarios, schemes, sweeps
+from ._own import Control, Picker, Scheduler
 from ._results import Intervals, Results, ci95, ratios
 from ._runs import Run, batch, run
 from ._scenario import Path, Scenario, Trace, csv, mahimahi
-from ._sweep import Sweep
+from ._sweep import Sweep, WorkerError, merge
 from .ray import Ray
 
 __all__ = [
+    "Control",
     "Intervals",
     "Path",
+    "Picker",
     "Ray",
     "Results",
     "Run",
     "Scenario",
     "ScenarioError",
+    "Scheduler",
     "Sweep",
     "Trace",
+    "WorkerError",
     "__version__",
     "batch",
     "ci95",
     "congestion_controls",
     "csv",
     "mahimahi",
+    "merge",
     "ratios",
     "run",
     "scenarios",

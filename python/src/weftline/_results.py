@@ -21,11 +21,18 @@ class Results:
     """
 
     def __init__(
-        self, records: Sequence[str], directory: str | os.PathLike[str] | None = None
+        self,
+        records: Sequence[str],
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        runs: Sequence[_weftline.Run] | None = None,
     ) -> None:
         self._records = list(records)
         self._table: _weftline.Table | None = None
         self.directory = None if directory is None else pathlib.Path(directory)
+        # Where the time series are: in a directory, at those places, or in the runs.
+        self._kept = None if directory is None else (directory, range(len(self._records)))
+        self._runs = runs
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Results:
@@ -51,7 +58,9 @@ class Results:
         if isinstance(key, str):
             return self.table.column(key)
         if isinstance(key, slice):
-            return Results(self._records[key])
+            part = Results(self._records[key], runs=self._runs and self._runs[key])
+            part._kept = self._kept and (self._kept[0], self._kept[1][key])
+            return part
         return json.loads(self._records[key])
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -72,10 +81,15 @@ class Results:
 
         return polars.DataFrame(self)
 
-    def series(self) -> _weftline.Table | None:
-        """The time series of all runs, long: `time_s`, `run` (the place of the record), `path`,
-        `metric`, `value`; `None` if none were kept."""
-        return _weftline.read_series(self._directory())
+    @property
+    def series(self) -> _weftline.Table:
+        """The time series of all runs, long: `time_s`, `run` (its place among these), `path` (empty
+        for the whole), `metric`, `value`. Empty if none were kept, as by default."""
+        if self._kept is not None:
+            table = _weftline.read_series(*self._kept)
+            if table is not None:
+                return table
+        return _weftline.series_of(self._runs or [])
 
     def ratios(self) -> list[dict[str, Any]]:
         """`ratios(self)`."""
@@ -87,11 +101,13 @@ class Results:
 
     def _directory(self) -> pathlib.Path:
         if self.directory is None:
-            raise ValueError("these results are in no directory; use Sweep.run, which writes one")
+            raise ValueError("these results are no directory's, or a part of one's; use Sweep.run, "
+                             "which writes one, or Results.load")
         return self.directory
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_table": None}
+        # The series of runs stay behind, those of a directory are there.
+        return {**self.__dict__, "_table": None, "_runs": None}
 
     def __repr__(self) -> str:
         return f"<Results: {len(self)} runs" + (f" in {self.directory}>" if self.directory else ">")

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from . import _weftline
+from ._own import ControlLike, SchemeLike, parts_of
 from ._results import Results
 from ._scenario import ScenarioLike, scenario_of
 
 
-class Record(Mapping[str, Any]):
-    """A part of a record: keys are attributes too. A key that does not apply is `None`."""
+@functools.cache
+def _known() -> frozenset[str]:
+    """The keys that records may have."""
+    return frozenset(_weftline.record_keys())
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self._values = values
+
+class Record(Mapping[str, Any]):
+    """A part of a record: keys are attributes too. A key that does not apply is `None`, and one that no
+    record has is an `AttributeError`."""
+
+    # Where it is: the keys before its own, with a dot after each.
+    _at = ""
+
+    def __init__(self, values: Mapping[str, Any], at: str = "") -> None:
+        self._values, self._at = values, at
 
     def __getitem__(self, key: str) -> Any:
-        return _wrap(self._values[key])
+        return _wrap(self._values[key], f"{self._at}{key}.")
 
     def __getattr__(self, key: str) -> Any:
         if key.startswith("_"):
             raise AttributeError(key)
-        return _wrap(self._values.get(key))
+        if key in self._values:
+            return self[key]
+        if self._at + key in _known():
+            return None
+        here = [k.removeprefix(self._at) for k in _known() if k.startswith(self._at)]
+        near = difflib.get_close_matches(key, [k for k in here if "." not in k], 1)
+        hint = f"; is it '{near[0]}'?" if near else ""
+        raise AttributeError(f"a record has no '{self._at}{key}'{hint}")
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
     def __len__(self) -> int:
@@ -38,11 +58,11 @@ class Record(Mapping[str, Any]):
         return repr(dict(self._values))
 
 
-def _wrap(value: Any) -> Any:
+def _wrap(value: Any, at: str) -> Any:
     if isinstance(value, dict):
-        return Record(value)
+        return Record(value, at)
     if isinstance(value, list):
-        return [_wrap(item) for item in value]
+        return [_wrap(item, at) for item in value]
     return value
 
 
@@ -74,7 +94,7 @@ class Run(Record):
     @property
     def paths(self) -> dict[str, Record]:
         """What each path did, by name."""
-        return {path["name"]: Record(path) for path in self._values.get("paths", [])}
+        return {path["name"]: Record(path, "paths.") for path in self._values.get("paths", [])}
 
     @property
     def series(self) -> _weftline.Table:
@@ -85,28 +105,39 @@ class Run(Record):
 
 def run(
     scenario: ScenarioLike,
-    scheme: str,
+    scheme: SchemeLike,
     *,
-    congestion: str = "cubic",
+    congestion: ControlLike = "cubic",
     seed: int = 1,
     series: bool = False,
 ) -> Run:
-    """Runs `scheme` over `scenario` in the simulator.
+    """Runs `scheme` over `scenario` in the simulator. `scheme` is a name, or a class that is a `Picker`
+    or `Scheduler`; `congestion` is a name, or a class that is a `Control`.
 
-    Raises `ScenarioError` for a wrong scenario and `ValueError` for what the simulator cannot run.
-    A run that failed, such as one whose connections do not stand within 30 s, has an `error`.
+    Raises `ScenarioError` for a wrong scenario, `ValueError` for what the simulator cannot run, and
+    what your own classes raise. A run that failed, such as one whose connections do not stand within
+    30 s, has an `error`.
     """
+    return Run(_run(scenario, scheme, congestion, seed, series))
+
+
+def _run(
+    scenario: ScenarioLike, scheme: SchemeLike, congestion: ControlLike, seed: int, series: bool
+) -> _weftline.Run:
     inner = scenario_of(scenario)._inner
-    return Run(_weftline.run(inner, scheme, congestion, seed, series))
+    scheme, congestion, parts = parts_of(scheme, congestion)
+    return _weftline.run(inner, scheme, congestion, _seed(seed), series, parts)
 
 
 def batch(
     runs: Iterable[Mapping[str, Any]],
     *,
     threads: int | None = None,
+    series: bool = False,
 ) -> Results:
     """Does any list of runs at once, each a mapping with `scenario`, `scheme`, and, if wanted,
-    `congestion` and `seed`; the results have their order.
+    `congestion` and `seed`; the results have their order. Runs with classes of your own are done one
+    after the other, after those without.
 
         wl.batch({"scenario": "demo", "scheme": s} for s in ("earliest", "min-rtt"))
     """
@@ -116,10 +147,28 @@ def batch(
         if unknown:
             raise ValueError(f"a run has no {', '.join(sorted(unknown))}; it has scenario, scheme, "
                              "congestion and seed")
-        scenario = scenario_of(one["scenario"])._inner
-        wanted.append((scenario, one["scheme"], one.get("congestion", "cubic"), one.get("seed", 1)))
-    records: list[str] = []
-    _weftline.run_all(
-        wanted, threads, False, lambda done: records.append(done.json)
-    )
-    return Results(records)
+        missing = {"scenario", "scheme"} - set(one)
+        if missing:
+            raise ValueError(f"a run wants a {' and a '.join(sorted(missing))}")
+        wanted.append((scenario_of(one["scenario"]), one["scheme"], one.get("congestion", "cubic"),
+                       _seed(one.get("seed", 1))))
+    done: dict[int, _weftline.Run] = {}
+    plain = [n for n, (_, *kinds, _) in enumerate(wanted) if all(isinstance(k, str) for k in kinds)]
+    places = iter(plain)
+
+    def take(run: _weftline.Run) -> None:
+        done[next(places)] = run
+
+    jobs = [(scenario._inner, *rest) for scenario, *rest in (wanted[n] for n in plain)]
+    _weftline.run_all(jobs, threads, series, take)
+    for place, (scenario, scheme, congestion, seed) in enumerate(wanted):
+        if place not in done:
+            done[place] = _run(scenario, scheme, congestion, seed, series)
+    made = [done[place] for place in range(len(wanted))]
+    return Results([run.json for run in made], runs=made)
+
+
+def _seed(seed: int) -> int:
+    if not 0 <= seed < 1 << 64:
+        raise ValueError(f"a seed is a number from 0 to 2^64 - 1, not {seed}")
+    return seed

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 import os
-import pathlib
-import tempfile
+import platform
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Any, Protocol
 
 from . import _weftline
@@ -18,6 +21,11 @@ from ._weftline import ScenarioError
 Progress = bool | Callable[[int, int], object]
 
 
+# The record of a run and the rows of its time series.
+Done = tuple[str, str]
+Part = list[Done]
+
+
 class Cluster(Protocol):
     """Whatever takes parts of a sweep elsewhere, such as `Ray`."""
 
@@ -27,25 +35,56 @@ class Cluster(Protocol):
         """Does the runs at `places` and hands the parts over in the order of `places`."""
 
 
+class WorkerError(RuntimeError):
+    """A worker of an executor or cluster that cannot make these runs: it has another version, or
+    computes something else."""
+
+
+@functools.cache
+def canary() -> str:
+    """The digest of a short run, of some milliseconds: what computes the same has the same."""
+    short = Scenario.load("bond").replace(duration="100ms", warmup="0s")
+    run = _weftline.run(short._inner, "earliest", "cubic", 1, False, _weftline.Parts())
+    digest: str = json.loads(run.json)["digest"]
+    return digest
+
+
 class Bundle:
-    """A sweep with all that it is made of, to be sent to another process."""
+    """A sweep with all that it is made of, to be sent to another process: what has become of its files
+    meanwhile does not matter."""
 
     def __init__(self, name: str, text: str, files: Mapping[str, str]) -> None:
         self.name, self.text, self.files = name, text, dict(files)
-        self.version = _weftline.__version__
+        self.version, self.canary = _weftline.__version__, ""
+
+    @functools.cached_property
+    def key(self) -> str:
+        """What tells it from others."""
+        said = json.dumps([self.name, self.text, self.files, self.version, self.canary])
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def prepared(self) -> Bundle:
+        """The same, to be sent: with what a worker is tried by."""
+        self.canary = canary()
+        return self
 
     def open(self) -> _weftline.Sweep:
         """Reads the sweep again.
 
-        Raises `RuntimeError` where another version of the package does: its runs would be others."""
+        Raises `WorkerError` where another version of the package does, or one that computes another
+        thing: its runs would be others."""
+        where = f"the worker {os.getpid()} on {platform.node()}"
         if self.version != _weftline.__version__:
-            raise RuntimeError(f"this sweep is from weftline {self.version}, and this is "
-                               f"{_weftline.__version__}; install the same on all machines")
-        return _read(self.name, self.text, self.files)
+            raise WorkerError(f"{where} has weftline {_weftline.__version__}, and this sweep is from "
+                              f"{self.version}; install the same on all machines")
+        if self.canary and self.canary != canary():
+            raise WorkerError(f"{where} has weftline {self.version} as well, and its runs are others "
+                              f"(digest {canary()}, here {self.canary}); leave it out, and report it")
+        return _weftline.Sweep(self.name, self.text, self.files)
 
-
-# Records with their time series, in the order of the places that were asked for.
-Part = list[tuple[str, list[tuple[float, str, str, float]]]]
+    def failed(self, place: int, error: str) -> Done:
+        """What stands for a run that cannot be made for that reason."""
+        return self.open().failed(place, error), ""
 
 
 class Sweep:
@@ -93,6 +132,14 @@ class Sweep:
         sweep._bundle = Bundle(sweep._inner.name, sweep._inner.text, files)
         return sweep
 
+    @classmethod
+    def parse(cls, name: str, text: str, files: Mapping[str, str] | None = None) -> Sweep:
+        """The sweep that a TOML text says, with the texts of the files that it names."""
+        sweep = cls.__new__(cls)
+        sweep._bundle = Bundle(name, text, files or {})
+        sweep._inner = sweep._bundle.open()
+        return sweep
+
     @property
     def name(self) -> str:
         """Its name."""
@@ -129,25 +176,25 @@ class Sweep:
         series = self._inner.series if series is None else series
         writer = self._inner.writer(directory, series)
         try:
-            places, refused = self._inner.pending(writer.done())
+            places, refused = self._inner.pending(writer)
             told = _Told(progress, len(self), len(self) - len(places))
 
-            def add(json: str, samples: list[tuple[float, str, str, float]]) -> None:
-                writer.add(json, samples)
+            def add(record: str, rows: str) -> None:
+                writer.add(record, rows)
                 told.one()
 
             if on is None:
                 self._inner.run(
                     places, threads, series,
-                    lambda run: add(run.json, run.samples() if series else []))
+                    lambda run: add(*_done(run, series)))
             else:
                 cluster = _OnExecutor(on) if isinstance(on, Executor) else on
 
                 def take(part: Part) -> None:
-                    for json, samples in part:
-                        add(json, samples)
+                    for record, rows in part:
+                        add(record, rows)
 
-                cluster.map_parts(self._bundle, places, series, take)
+                cluster.map_parts(self._bundle.prepared(), places, series, take)
         finally:
             writer.finish()
         results = Results.load(directory)
@@ -165,21 +212,43 @@ class Sweep:
         self._bundle, self._inner = bundle, bundle.open()
 
 
+# The sweep that a worker read last, by its key: it gets many parts of one.
+_opened: tuple[str, _weftline.Sweep] | None = None
+
+
 def run_part(bundle: Bundle, places: Sequence[int], series: bool) -> Part:
     """Some runs of a sweep, on one thread: what an executor's worker does."""
+    global _opened
+    if _opened is None or _opened[0] != bundle.key:
+        _opened = bundle.key, bundle.open()
     part: Part = []
-    take: Callable[[_weftline.Run], object] = lambda run: part.append(
-        (run.json, run.samples() if series else [])
-    )
-    bundle.open().run(places, 1, series, take)
+    _opened[1].run(places, 1, series, lambda run: part.append(_done(run, series)))
     return part
+
+
+def timed_part(bundle: Bundle, places: Sequence[int], series: bool) -> tuple[Part, float]:
+    """The same, with the seconds that it took."""
+    began = time.monotonic()
+    part = run_part(bundle, places, series)
+    return part, time.monotonic() - began
+
+
+def _done(run: _weftline.Run, series: bool) -> Done:
+    return run.json, run.rows() if series else ""
+
+
+# A part takes about that long: shorter ones cost their start, longer ones lose more with a worker.
+_PART_S = 5.0
+_MOST_RUNS = 1000
+
+
+def size_of_part(part: Part, took_s: float) -> int:
+    """How many runs the next parts have, after one that took so long."""
+    return max(1, min(_MOST_RUNS, int(_PART_S * len(part) / max(took_s, 1e-6))))
 
 
 class _OnExecutor:
     """Parts of a sweep on any executor of `concurrent.futures`."""
-
-    # As many runs as are lost with a worker, and as wait for one that is slow.
-    RUNS = 10
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -188,15 +257,17 @@ class _OnExecutor:
         self, bundle: Bundle, places: Sequence[int], series: bool, take: Callable[[Part], None]
     ) -> None:
         ahead = 4 * (os.cpu_count() or 1)
-        waiting = []
+        size, next_place = 1, 0
+        waiting: list[Future[tuple[Part, float]]] = []
         try:
-            for start in range(0, len(places), self.RUNS):
-                part = list(places[start : start + self.RUNS])
-                waiting.append(self._executor.submit(run_part, bundle, part, series))
-                if len(waiting) >= ahead:
-                    take(waiting.pop(0).result())
-            while waiting:
-                take(waiting.pop(0).result())
+            while next_place < len(places) or waiting:
+                while next_place < len(places) and len(waiting) < ahead:
+                    some = list(places[next_place : next_place + size])
+                    waiting.append(self._executor.submit(timed_part, bundle, some, series))
+                    next_place += len(some)
+                part, took_s = waiting.pop(0).result()
+                size = size_of_part(part, took_s)
+                take(part)
         finally:
             for future in waiting:
                 future.cancel()
@@ -221,25 +292,17 @@ class _Told:
             print(f"\r{self._done}/{self._total} runs", end=end, file=sys.stderr, flush=True)
 
 
-def _read(name: str, text: str, files: Mapping[str, str]) -> _weftline.Sweep:
-    """Reads a sweep whose files are texts: from a folder that has them for as long as that takes."""
-    with tempfile.TemporaryDirectory(prefix="weftline-") as folder:
-        root = pathlib.Path(folder)
-        for file, content in {**files, f"{name}.toml": text}.items():
-            path = root / file
-            if not path.resolve().is_relative_to(root.resolve()):
-                raise ValueError(f"the file {file} is outside of the folder of the sweep; copy it "
-                                 "into it")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(content, encoding="utf-8")
-        try:
-            return _weftline.Sweep.find(str(root / f"{name}.toml"))
-        except ScenarioError as error:
-            # The folder is nobody's.
-            wrong = ScenarioError(str(error).replace(f"{root}/", ""))
-            wrong.file = error.file and error.file.replace(f"{root}/", "")
-            wrong.line, wrong.reason = error.line, error.reason
-            raise wrong from None
+def merge(directory: str | os.PathLike[str]) -> Results:
+    """Puts the parts of a sweep in a directory together, as `weftline sim merge` does: those that
+    `weftline sim sweep --part` has made. Raises `RuntimeError` if one has not made all of its runs; what
+    is there up to that is merged."""
+    runs, total, missing, refused = _weftline.merge(directory)
+    if missing is not None:
+        raise RuntimeError(f"{runs} of {total} runs are merged; part {missing} of {os.fspath(directory)} "
+                           "has not made all of its runs")
+    if refused:
+        raise ScenarioError(f"{len(refused)} cases cannot be built, the first: {refused[0]}")
+    return Results.load(directory)
 
 
 def _file(scenario: ScenarioLike, files: dict[str, str]) -> str:

@@ -5,23 +5,33 @@ from os import PathLike
 from typing import Any, Final, final
 
 __all__ = [
+    "Ack",
+    "Loss",
+    "Parts",
+    "PathView",
     "Run",
     "Scenario",
     "ScenarioError",
+    "Simulation",
     "Sweep",
     "Table",
+    "View",
     "Writer",
     "__version__",
+    "advance_all",
     "congestion_controls",
     "mean_ci95",
+    "merge",
     "ratios",
     "read_runs",
     "read_series",
+    "record_keys",
     "report",
     "run",
     "run_all",
     "scenarios",
     "schemes",
+    "series_of",
     "sweeps",
     "table",
 ]
@@ -64,10 +74,11 @@ class Run:
     def json(self) -> str: ...
     @property
     def series(self) -> Table: ...
-    def samples(self) -> list[tuple[float, str, str, float]]: ...
+    def rows(self) -> str: ...
 
 @final
 class Sweep:
+    def __new__(cls, name: str, text: str, files: dict[str, str]) -> Sweep: ...
     @staticmethod
     def find(name_or_path: str) -> Sweep: ...
     @property
@@ -80,21 +91,181 @@ class Sweep:
     def series(self) -> bool: ...
     def __len__(self) -> int: ...
     def files(self) -> list[tuple[str, str]]: ...
-    def pending(self, done: set[str]) -> tuple[list[int], list[str]]: ...
+    def pending(self, writer: Writer) -> tuple[list[int], list[str]]: ...
+    def case(self, place: int) -> Scenario: ...
+    def failed(self, place: int, error: str) -> str: ...
     def run(
         self, places: Sequence[int], threads: int | None, series: bool, take: Callable[[Run], object]
     ) -> None: ...
     def writer(self, directory: str | PathLike[str], series: bool) -> Writer: ...
 
 @final
+class Parts:
+    def __new__(
+        cls,
+        *,
+        picker: Callable[[], object] | None = None,
+        scheduler: Callable[[], object] | None = None,
+        by_segment: bool = False,
+        control: Callable[[int, int], object] | None = None,
+        split: bool = False,
+        steered: bool = False,
+        scheme_name: str | None = None,
+        congestion_name: str | None = None,
+    ) -> Parts: ...
+    @property
+    def scheme(self) -> str | None: ...
+
+@final
+class PathView:
+    """A path as a scheduler sees it."""
+
+    @property
+    def index(self) -> int:
+        """What `pick` gives back."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def has_room(self) -> bool:
+        """Whether it may be given something now. One that recovers from a timeout may not, unless all
+        do."""
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is neither stalled nor a backup that stands by."""
+    @property
+    def room(self) -> int:
+        """How many bytes it may be given now."""
+    @property
+    def chunk(self) -> int:
+        """How many bytes it is given at once, as a rule."""
+    @property
+    def cwnd(self) -> int:
+        """The congestion window in whole segments."""
+    @property
+    def cwnd_bytes(self) -> int: ...
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes in its socket, unacknowledged or unsent."""
+    @property
+    def srtt_s(self) -> float:
+        """Smoothed round-trip time; 0.1 before the first measurement."""
+    @property
+    def min_rtt_s(self) -> float: ...
+    @property
+    def rate_mbps(self) -> float:
+        """The rate at which it delivers."""
+    @property
+    def lowest_foreign(self) -> tuple[int, int] | None:
+        """The lowest range that others carry and it has not sent (`wl.Scheduler` only)."""
+    @property
+    def highest_foreign(self) -> tuple[int, int] | None: ...
+
+@final
+class View:
+    """Everything that a scheduler sees. Ranges are offsets of the stream in bytes."""
+
+    @property
+    def now(self) -> float:
+        """The time in seconds."""
+    @property
+    def una(self) -> int:
+        """Everything below has arrived."""
+    @property
+    def limit(self) -> int:
+        """Nothing from here on may be sent yet."""
+    @property
+    def credit_window(self) -> int:
+        """How far above `una` the receiver lets the sender go, in bytes."""
+    @property
+    def unsent(self) -> list[tuple[int, int]]:
+        """The ranges that no path has, the lowest first; at most 64."""
+    @property
+    def paths(self) -> list[PathView]: ...
+
+@final
+class Ack:
+    """An acknowledgement that delivers something new. Counts are segments."""
+
+    @property
+    def now(self) -> float: ...
+    @property
+    def delivered(self) -> int: ...
+    @property
+    def rtt_s(self) -> float | None:
+        """Measured by this one; none from retransmissions."""
+    @property
+    def srtt_s(self) -> float: ...
+    @property
+    def min_rtt_s(self) -> float: ...
+    @property
+    def prior_in_flight(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def cwnd_limited(self) -> bool:
+        """Whether the window, not the application, has limited sending of late."""
+    @property
+    def phase(self) -> str:
+        """`open`, `recovery`, or `loss` after a timeout."""
+    @property
+    def newly_lost(self) -> int: ...
+    @property
+    def total_delivered(self) -> int: ...
+    @property
+    def total_lost(self) -> int: ...
+    @property
+    def una(self) -> int:
+        """All bytes below are acknowledged."""
+    @property
+    def nxt(self) -> int:
+        """The offset that is sent next."""
+    @property
+    def delivery_rate(self) -> float | None:
+        """Segments a second."""
+    @property
+    def app_limited(self) -> bool: ...
+
+@final
+class Loss:
+    """The begin of a recovery, by duplicate acknowledgements or a timeout."""
+
+    @property
+    def now(self) -> float: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def srtt_s(self) -> float: ...
+    @property
+    def nxt(self) -> int: ...
+
+@final
+class Simulation:
+    def __new__(
+        cls,
+        scenario: Scenario,
+        scheme: str,
+        congestion: str,
+        seed: int,
+        series: bool,
+        own: Parts,
+    ) -> Simulation: ...
+    def advance(self, seconds: float) -> bool: ...
+    def observe(
+        self,
+    ) -> tuple[float, int, int, float, list[tuple[float, float, int, int, int]]]: ...
+    def split(self, shares: Sequence[float]) -> None: ...
+    def steer(self, windows: Sequence[tuple[float, float]]) -> None: ...
+    def outcome(self) -> Run: ...
+
+@final
 class Writer:
-    def done(self) -> set[str]: ...
-    def add(self, json: str, samples: Sequence[tuple[float, str, str, float]]) -> None: ...
+    def add(self, json: str, rows: str) -> None: ...
     def finish(self) -> None: ...
 
 def run(
-    scenario: Scenario, scheme: str, congestion: str, seed: int, series: bool
+    scenario: Scenario, scheme: str, congestion: str, seed: int, series: bool, own: Parts
 ) -> Run: ...
+def advance_all(simulations: Sequence[Simulation], seconds: float) -> list[bool]: ...
 def run_all(
     jobs: Sequence[tuple[Scenario, str, str, int]],
     threads: int | None,
@@ -102,7 +273,10 @@ def run_all(
     take: Callable[[Run], object],
 ) -> None: ...
 def read_runs(directory: str | PathLike[str]) -> list[str]: ...
-def read_series(directory: str | PathLike[str]) -> Table | None: ...
+def read_series(directory: str | PathLike[str], places: Sequence[int]) -> Table | None: ...
+def series_of(runs: Sequence[Run]) -> Table: ...
+def merge(directory: str | PathLike[str]) -> tuple[int, int, str | None, list[str]]: ...
+def record_keys() -> set[str]: ...
 def report(
     directory: str | PathLike[str], file: str | PathLike[str] | None = None
 ) -> str: ...

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +10,19 @@ from . import _weftline
 if TYPE_CHECKING:
     from ._sweep import Bundle, Part
 
-# A task takes about that long: shorter ones cost their start, longer ones lose more with a worker.
-_TASK_S = 5.0
-_MOST_RUNS = 1000
-
 
 class Ray:
     """Runs a sweep on Ray: `sweep.run("results", on=wl.Ray())`.
 
-    Starts Ray on this machine, or connects to the cluster that it is part of. The driver alone
-    writes, so no file system need be shared. A worker that dies, with its node or without, has its
-    part done again, up to `retries` times. Needs `pip install './python[ray]'` on all nodes, in the
-    same version.
+    Starts Ray on this machine, or connects to the cluster that it is part of: on a cluster, submit the
+    script to its head node with `ray job submit`. The driver alone writes, so no file system need be
+    shared. What is passed besides goes to `ray.init`, such as `runtime_env={"pip": ["weftline.whl"]}`,
+    which installs the package on the nodes; otherwise they need the same version.
+
+    A worker that dies, with its node or without, has its part done again, up to `retries` times. A part
+    that kills its workers each time is halved, until the run that does it is alone; the `error` of its
+    record says so. Ray itself repeats tasks that it killed for want of memory for ever, unless
+    `RAY_task_oom_retries` in its environment is a number.
     """
 
     def __init__(self, *, retries: int = 5, **init: Any) -> None:
@@ -36,40 +36,61 @@ class Ray:
         take: Callable[[Part], None],
     ) -> None:
         """See `Sweep.run`."""
+        from ._sweep import size_of_part
+
         ray = _import()
         if not ray.is_initialized():
             ray.init(**{"log_to_driver": False, "include_dashboard": False, **self.init})
         remote = ray.remote(num_cpus=1, max_retries=self.retries)(_part)
-        kept = ray.put(bundle)
+        # In a list, a worker fetches it only when it wants it.
+        kept = [ray.put(bundle)]
         cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
         size, next_place = 1, 0
-        waiting: list[Any] = []
+        waiting: list[tuple[list[int], Any]] = []
+
+        def submit(some: list[int]) -> tuple[list[int], Any]:
+            return some, remote.remote(bundle.key, kept, some, series)
+
         try:
             while next_place < len(places) or waiting:
                 # Enough that no worker waits and an autoscaler sees what is to come.
                 while next_place < len(places) and len(waiting) < 4 * cpus:
-                    part = list(places[next_place : next_place + size])
-                    waiting.append(remote.remote(kept, part, series))
-                    next_place += len(part)
-                done, took = ray.get(waiting.pop(0))
-                size = _size(took / max(1, len(done)))
-                take(done)
+                    some = list(places[next_place : next_place + size])
+                    waiting.append(submit(some))
+                    next_place += len(some)
+                some, task = waiting.pop(0)
+                try:
+                    part, took_s = ray.get(task)
+                except ray.exceptions.RayTaskError as error:
+                    raise error.as_instanceof_cause() from None
+                except ray.exceptions.RayError as error:
+                    if len(some) > 1:
+                        half = len(some) // 2
+                        waiting[:0] = [submit(some[:half]), submit(some[half:])]
+                        continue
+                    why = str(error).strip().splitlines() or [type(error).__name__]
+                    part = [bundle.failed(some[0], f"its workers died: {why[0]}")]
+                else:
+                    size = size_of_part(part, took_s)
+                take(part)
         finally:
-            for task in waiting:
+            for _, task in waiting:
                 ray.cancel(task)
 
 
-def _size(run_s: float) -> int:
-    """How many runs make a task, where one takes `run_s` seconds."""
-    return max(1, min(_MOST_RUNS, int(_TASK_S / max(run_s, 1e-6))))
+# The bundle that a worker was sent last, by its key.
+_fetched: tuple[str, Bundle] | None = None
 
 
-def _part(bundle: Bundle, places: Sequence[int], series: bool) -> tuple[Part, float]:
-    from ._sweep import run_part
+def _part(
+    key: str, kept: list[Any], places: Sequence[int], series: bool
+) -> tuple[Part, float]:
+    from ._sweep import timed_part
 
-    began = time.monotonic()
-    part = run_part(bundle, places, series)
-    return part, time.monotonic() - began
+    global _fetched
+    if _fetched is None or _fetched[0] != key:
+        _fetched = key, _import().get(kept[0])
+    return timed_part(_fetched[1], places, series)
 
 
 def _import() -> Any:
@@ -77,6 +98,7 @@ def _import() -> Any:
         import ray
     except ImportError as error:
         raise ImportError(
-            f"Ray is not installed; pip install './python[ray]' in the sources (weftline {_weftline.__version__})"
+            "Ray is not installed; pip install './python[ray]' in the sources "
+            f"(weftline {_weftline.__version__})"
         ) from error
     return ray

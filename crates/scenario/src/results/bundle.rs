@@ -37,7 +37,7 @@ pub struct Bundle {
 
 /// `bundle.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Manifest {
+pub(super) struct Manifest {
     schema: u32,
     /// What the directory holds: `"single runs"`, `"a sim sweep"`, `"a lab sweep"`.
     holds: String,
@@ -52,7 +52,7 @@ struct Manifest {
     files: Vec<Entry>,
     /// Where and when the runs were made. That is never compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    made: Vec<Provenance>,
+    pub(super) made: Vec<Provenance>,
 }
 
 /// A file that was read.
@@ -91,13 +91,38 @@ impl Bundle {
             // A name of our own: the scenario's may lead out of this directory.
             let original = Path::new(&trace.file).file_name().unwrap_or_default();
             trace.file = format!("trace{index}-{}", original.to_string_lossy());
-            traces.push((trace.file.clone(), trace.text.clone()));
+            traces.push((trace.file.clone(), trace.text.to_string()));
         }
         let file = format!("{}.toml", scenario.name);
         for (name, text) in std::iter::once((file, scenario.to_string())).chain(traces) {
             bundle.add(&name, text, name.clone());
         }
         bundle
+    }
+
+    /// The sweep that a part of one, in `dir`, was made of, and the bundle of the whole. `version` is
+    /// this program's.
+    pub(super) fn of_part(dir: &Path, version: &str) -> Result<(Sweep, Self), ResultsError> {
+        let wrong = |message: String| ResultsError::Parts { folder: dir.to_owned(), message };
+        let manifest = read(dir)?
+            .ok_or_else(|| wrong(format!("there is no {MANIFEST}; make the part again")))?;
+        let mut texts = BTreeMap::new();
+        for Entry { name, copy, .. } in &manifest.files {
+            let file = dir.join(copy);
+            texts.insert(name.clone(), read_bounded(&file).map_err(ResultsError::io(&file))?);
+        }
+        let text = texts.remove(SWEEP).ok_or_else(|| wrong(format!("there is no {SWEEP}")))?;
+        let sweep = Sweep::from_texts(SWEEP, &text, texts);
+        let sweep = sweep.map_err(|error| wrong(error.to_string()))?;
+        let mut bundle = Self::of_sweep(&sweep, "sim", version);
+        bundle.manifest.options = manifest.options;
+        Ok((sweep, bundle))
+    }
+
+    /// The same, made by those processes.
+    pub(super) fn made_by(mut self, made: Vec<Provenance>) -> Self {
+        self.manifest.made = made.into_iter().fold(Vec::new(), |there, one| one.after(there));
+        self
     }
 
     fn new(holds: String, version: &str) -> Self {
@@ -131,7 +156,10 @@ impl Bundle {
         if has_runs {
             let mut there = self.compared(dir)?;
             for own in std::mem::take(&mut manifest.made) {
-                there.made = own.after(there.made);
+                // Parts that are merged again are known.
+                if !there.made.contains(&own) {
+                    there.made = own.after(there.made);
+                }
             }
             manifest.made = std::mem::take(&mut there.made);
             if manifest.runs.is_none() {
@@ -158,7 +186,7 @@ impl Bundle {
     }
 
     /// The manifest that is there, if this bundle agrees with it.
-    fn compared(&self, dir: &Path) -> Result<Manifest, ResultsError> {
+    pub(super) fn compared(&self, dir: &Path) -> Result<Manifest, ResultsError> {
         let ours = &self.manifest;
         if ours.runs.is_some() {
             self.same_sweep(dir)?;

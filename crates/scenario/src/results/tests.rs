@@ -216,7 +216,7 @@ fn a_sweep_that_is_resumed_has_the_same_files() {
     let sweep = files(dir.path());
     fs::write(at("sub/two.csv"), trace(20)).unwrap();
     let mut last = sweep.cases().last().unwrap().unwrap().scenario;
-    assert!(last.trace_files_mut().any(|file| file.text == trace(10)));
+    assert!(last.trace_files_mut().any(|file| *file.text == trace(10)));
 }
 
 #[test]
@@ -310,4 +310,84 @@ fn a_directory_says_where_and_when_its_runs_were_made() {
     let both = read_provenance(dir).unwrap();
     assert_eq!((both.len(), both[0].date.as_str()), (2, "2026-01-02T03:04:05Z"));
     assert_eq!(both[1].command, first[0].command);
+}
+
+#[test]
+fn parts_put_together_are_a_prefix() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let text = "scenario = 'demo'\nscheme = ['fbdt', 'min-rtt']\nseed = { from = 1, to = 5 }";
+    let sweep = sweep(text);
+    let part = |part: &str| part.parse::<Part>().unwrap();
+    let version = "0.1.0";
+    let made = |case: &crate::Case| RunRecord {
+        scenario: case.scenario.name.clone(),
+        scheme: case.scheme.to_string(),
+        congestion: case.congestion.to_string(),
+        ..record(case.seed)
+    };
+    let cases: Vec<_> = sweep.cases().map(Result::unwrap).collect();
+    // The last of them backwards: the merged ones have the sweep's order all the same.
+    let make = |dir: &Path, part: Part, count: usize, is_reversed: bool| {
+        let mut writer = ResultsWriter::open(&part.directory(dir)).unwrap();
+        writer.begin(&bundle(&sweep).with_option("--series", "yes")).unwrap();
+        let mut cases: Vec<_> = cases[part.range(cases.len())].iter().take(count).collect();
+        if is_reversed {
+            cases.reverse();
+        }
+        for case in cases {
+            let time_s = case.index as f64;
+            writer.write_run(&made(case), &[sample(time_s, ""), sample(time_s, "wifi")]).unwrap();
+        }
+        writer.finish().unwrap();
+    };
+    let merged = |dir: &Path| {
+        let merged = merge(dir, version).unwrap();
+        let records = read_runs(dir).unwrap();
+        assert_eq!(merged.runs, records.len());
+        let expected: Vec<_> = cases[..merged.runs].iter().map(made).collect();
+        assert_eq!(records, expected);
+        (merged.runs, merged.of, merged.next.map(|part| part.to_string()))
+    };
+    assert!(merge(dir, version).unwrap_err().to_string().contains("there are no parts"));
+    make(dir, part("1/3"), 10, false);
+    make(dir, part("3/3"), 10, true);
+    assert_eq!(merged(dir), (3, 10, Some("2/3".to_owned())));
+    make(dir, part("2/3"), 2, false);
+    assert_eq!(merged(dir), (5, 10, Some("2/3".to_owned())));
+    make(dir, part("2/3"), 10, false);
+    assert_eq!(merged(dir), (10, 10, None));
+    assert_eq!(merged(dir), (10, 10, None));
+    let mut series = SeriesReader::open(dir).unwrap();
+    for run in 0..10 {
+        for path in ["", "wifi"] {
+            let row = series.next_row().unwrap().unwrap();
+            assert_eq!(row, SeriesRow { run, sample: sample(run as f64, path) });
+        }
+    }
+    // What goes on is the sweep itself.
+    let mut writer = ResultsWriter::open(dir).unwrap();
+    writer.begin(&bundle(&sweep).with_option("--series", "yes")).unwrap();
+    assert_eq!(writer.done().unwrap().len(), 10);
+    drop(writer);
+    let refused = |why: &str, version: &str| {
+        let error = merge(dir, version).unwrap_err();
+        assert!(error.is_wrong_use() && error.to_string().contains(why), "{error}");
+    };
+    refused("were made by weftline 0.1.0, and this is 0.2.0", "0.2.0");
+    fs::create_dir(dir.join("parts/1-of-2")).unwrap();
+    refused("there are parts of 2 and of 3; remove those of one division", version);
+}
+
+#[test]
+fn parts_divide_a_sweep() {
+    for runs in [0, 1, 7, 100] {
+        let parts = (1..=8).map(|number| format!("{number}/8").parse::<Part>().unwrap());
+        let places: Vec<usize> = parts.flat_map(|part| part.range(runs)).collect();
+        assert_eq!(places, (0..runs).collect::<Vec<_>>());
+    }
+    for bad in ["", "1", "0/4", "5/4", "1/0", "-1/4", "1/100001", "1/4/4", "a/b"] {
+        let error = bad.parse::<Part>().unwrap_err().to_string();
+        assert!(error.contains("is no part; write the number of the part, from 1"), "{error}");
+    }
 }

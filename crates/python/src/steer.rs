@@ -1,0 +1,273 @@
+//! Runs that are steered from outside, between steps: the share of each path, or its window and pace.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use weftline_congestion::{AckSample, Config, CongestionControl, Coupling, LossEvent};
+use weftline_core::scheduler::choice::Choice;
+use weftline_core::scheduler::picking::{Picking, Rule};
+use weftline_core::scheduler::{Scheduler, SchedulerConfig};
+use weftline_core::{Bitrate, SubflowId};
+use weftline_scenario as weft;
+use weftline_sim::{ControlPlace, Plan};
+
+use crate::drive::{Run, names};
+use crate::own::{Own, Parts};
+use crate::scenario::Scenario;
+use crate::wrong;
+
+/// The longest step, in seconds: longer than any run.
+const LONGEST_S: f64 = 1e6;
+
+/// What has been asked of a run.
+#[derive(Debug)]
+pub(crate) struct Acts {
+    /// The share of each path, and how often it was set.
+    split: Mutex<(u64, Vec<f64>)>,
+    /// By path: the window in segments, as the bits of a float, and the pace in bits a second, 0 for
+    /// none.
+    windows: Vec<[AtomicU64; 2]>,
+}
+
+impl Acts {
+    pub(crate) fn new(paths: usize) -> Arc<Self> {
+        let window = || [AtomicU64::new(10_f64.to_bits()), AtomicU64::new(0)];
+        let windows = (0..paths).map(|_| window()).collect();
+        Arc::new(Self { split: Mutex::new((0, vec![1.0; paths])), windows })
+    }
+}
+
+/// Makes what obeys.
+pub(crate) struct Steered;
+
+impl Steered {
+    pub(crate) fn scheduler(acts: &Arc<Acts>, config: &SchedulerConfig) -> Box<dyn Scheduler> {
+        let split = Split { acts: Arc::clone(acts), seen: 0, sent: BTreeMap::new() };
+        Box::new(Picking::opportunistic(split, config))
+    }
+
+    pub(crate) fn control(
+        acts: &Arc<Acts>,
+        config: &Config,
+        place: ControlPlace,
+    ) -> Box<dyn CongestionControl> {
+        match (place.is_server, weftline_congestion::Entry::find("reno")) {
+            // What the client sends are acknowledgements.
+            (false, Some(reno)) => reno.make(config),
+            _ => Box::new(Window { acts: Arc::clone(acts), path: place.path }),
+        }
+    }
+}
+
+/// Each segment goes to the path that is furthest behind its share, and waits for it.
+#[derive(Debug)]
+struct Split {
+    acts: Arc<Acts>,
+    seen: u64,
+    /// Bytes since the shares were last set.
+    sent: BTreeMap<SubflowId, u64>,
+}
+
+impl Rule for Split {
+    fn pick(&mut self, choice: Choice<'_>) -> Option<usize> {
+        let (version, shares) = &*self.acts.split.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.seen != *version {
+            self.seen = *version;
+            self.sent.clear();
+        }
+        let share = |index: &usize| {
+            let path = usize::try_from(choice.subflow(*index).path().0).unwrap_or(usize::MAX);
+            shares.get(path).copied().unwrap_or(0.0)
+        };
+        let behind = |index: &usize| {
+            let sent = self.sent.get(&choice.subflow(*index).id()).copied().unwrap_or(0);
+            (sent as f64 + 1.0) / share(index)
+        };
+        let mut shared = choice.live().filter(|index| share(index) > 0.0).peekable();
+        match shared.peek() {
+            Some(_) => shared.min_by(|a, b| behind(a).total_cmp(&behind(b))),
+            // The paths with a share are dead.
+            None => choice.lowest_rtt(),
+        }
+    }
+
+    fn sent(&mut self, id: SubflowId, bytes: u64) {
+        *self.sent.entry(id).or_default() += bytes;
+    }
+}
+
+/// A control that does as it is told.
+#[derive(Debug)]
+struct Window {
+    acts: Arc<Acts>,
+    path: usize,
+}
+
+impl Window {
+    fn get(&self, which: usize) -> u64 {
+        self.acts.windows.get(self.path).map_or(0, |window| window[which].load(Ordering::Relaxed))
+    }
+}
+
+impl CongestionControl for Window {
+    fn on_ack(&mut self, _: &AckSample, _: &Coupling<'_>) {}
+
+    fn on_congestion(&mut self, _: &LossEvent, _: &Coupling<'_>) {}
+
+    fn on_timeout(&mut self, _: &LossEvent, _: bool, _: &Coupling<'_>) {}
+
+    fn on_spurious(&mut self) {}
+
+    fn on_penalty(&mut self) {}
+
+    fn on_unused_window(&mut self, _: f64) {}
+
+    fn cwnd(&self) -> f64 {
+        f64::from_bits(self.get(0)).max(1.0)
+    }
+
+    fn ssthresh(&self) -> f64 {
+        self.cwnd()
+    }
+
+    fn pacing_rate(&self) -> Option<Bitrate> {
+        Some(self.get(1)).filter(|&rate| rate > 0).map(Bitrate::bps)
+    }
+}
+
+/// A run that is taken step by step.
+#[pyclass(frozen)]
+pub(crate) struct Simulation {
+    inner: Mutex<weftline_sim::Simulation>,
+    own: Own,
+    acts: Arc<Acts>,
+    scenario: weft::Scenario,
+    scheme: weft::Scheme,
+    congestion: weft::Congestion,
+    names: crate::own::Names,
+}
+
+/// Time, bytes written and delivered, and the age of the oldest that waits; by path window in
+/// segments, smoothed round-trip time, bytes sent and delivered, segments sent again.
+type Seen = (f64, u64, u64, f64, Vec<(f64, f64, u64, u64, u64)>);
+
+#[pymethods]
+impl Simulation {
+    /// Makes the connections and begins the workload.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        scenario: &Scenario,
+        scheme: &str,
+        congestion: &str,
+        seed: u64,
+        series: bool,
+        own: &Parts,
+    ) -> PyResult<Self> {
+        let (scheme, congestion) = names(scheme, congestion)?;
+        let scenario = scenario.inner.clone();
+        let plan = Plan::new(&scenario, &scheme, congestion, seed).map_err(wrong)?;
+        let (parts, own, acts) = (own, Own::new(), Acts::new(scenario.paths.len()));
+        let plan = parts.put(py, Plan { series, ..plan }, &scenario, &own, &acts);
+        let inner = py.detach(|| weftline_sim::Simulation::start(plan));
+        own.raised()?;
+        let inner = Mutex::new(inner.map_err(wrong)?);
+        Ok(Self { inner, own, acts, scenario, scheme, congestion, names: parts.names() })
+    }
+
+    /// Lets that much time pass. Says whether the workload goes on after it.
+    fn advance(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
+        let by = step(seconds)?;
+        let goes_on = py.detach(|| self.step(by));
+        self.own.raised()?;
+        goes_on
+    }
+
+    fn observe(&self) -> PyResult<Seen> {
+        let seen = self.inner.lock().map_err(wrong)?.observe();
+        let path = |path: &weftline_sim::PathObservation| {
+            (path.cwnd, path.srtt.as_secs_f64(), path.sent, path.delivered, path.resent)
+        };
+        let oldest_s = seen.oldest.as_secs_f64();
+        let paths = seen.paths.iter().map(path).collect();
+        Ok((seen.time.as_secs_f64(), seen.written, seen.delivered, oldest_s, paths))
+    }
+
+    /// Sets the share of each path, in whatever unit.
+    fn split(&self, shares: Vec<f64>) -> PyResult<()> {
+        let is_share = |share: &f64| share.is_finite() && *share >= 0.0;
+        if shares.len() != self.scenario.paths.len() || !shares.iter().all(is_share) {
+            let count = self.scenario.paths.len();
+            return Err(wrong(format!("shares are {count} numbers from 0 on, one for each path")));
+        }
+        let mut split = self.acts.split.lock().map_err(wrong)?;
+        *split = (split.0 + 1, shares);
+        Ok(())
+    }
+
+    /// Sets the window of each path in segments, and the pace in Mb/s, 0 for none.
+    fn steer(&self, windows: Vec<(f64, f64)>) -> PyResult<()> {
+        let fits = |value: f64| (0.0..1e9).contains(&value);
+        if windows.len() != self.acts.windows.len()
+            || !windows.iter().all(|&(cwnd, pace)| fits(cwnd) && fits(pace))
+        {
+            return Err(wrong(
+                "windows are segments and Mb/s from 0 to 10^9, a pair for each path",
+            ));
+        }
+        for (place, (cwnd, pace)) in self.acts.windows.iter().zip(windows) {
+            place[0].store(cwnd.to_bits(), Ordering::Relaxed);
+            place[1].store((pace * 1e6) as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// What has come of it so far.
+    fn outcome(&self) -> PyResult<Run> {
+        let outcome = self.inner.lock().map_err(wrong)?.outcome();
+        let outcome = outcome.named(&self.scenario, &self.scheme, self.congestion);
+        let names = &self.names;
+        let run = Run::new(outcome.map_err(wrong)?);
+        Ok(run.named(names.scheme.clone(), names.congestion.clone()))
+    }
+}
+
+impl Simulation {
+    fn step(&self, by: Duration) -> PyResult<bool> {
+        let mut inner = self.inner.lock().map_err(wrong)?;
+        inner.advance(by, self.own.stop()).map_err(wrong)
+    }
+}
+
+fn step(seconds: f64) -> PyResult<Duration> {
+    match seconds > 0.0 && seconds <= LONGEST_S {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(wrong(format!("a step is above 0 and at most {LONGEST_S} s, not {seconds}"))),
+    }
+}
+
+/// Lets that much time pass in all of them, on a thread for each.
+#[pyfunction]
+pub(crate) fn advance_all(
+    py: Python<'_>,
+    simulations: Vec<PyRef<'_, Simulation>>,
+    seconds: f64,
+) -> PyResult<Vec<bool>> {
+    let by = step(seconds)?;
+    let all: Vec<&Simulation> = simulations.iter().map(|one| &**one).collect();
+    let stepped: Vec<PyResult<bool>> = py.detach(|| {
+        std::thread::scope(|scope| {
+            let step = |one| scope.spawn(move || Simulation::step(one, by));
+            let threads: Vec<_> = all.iter().copied().map(step).collect();
+            let failed = |_| Err(wrong("the simulator failed; please report it"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
+        })
+    });
+    for one in &all {
+        one.own.raised()?;
+    }
+    stepped.into_iter().collect()
+}

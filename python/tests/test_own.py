@@ -1,0 +1,192 @@
+"""Schedulers and congestion controls of one's own: the same runs as Rust's, and what they get wrong."""
+
+import functools
+import math
+import traceback
+
+import pytest
+
+import weftline as wl
+
+
+class MinRtt(wl.Picker):
+    """The rule of `min-rtt`."""
+
+    def pick(self, now, paths):  # type: ignore[no-untyped-def]
+        return min((p for p in paths if p.has_room), key=lambda p: p.srtt_s).index
+
+
+class Redundant(wl.Scheduler):
+    """The rule of `redundant`: every path sends the lowest bytes that it has not sent."""
+
+    by_segment = True
+
+    def next(self, view):  # type: ignore[no-untyped-def]
+        for path in view.paths:
+            wanted = [*view.unsent[:1], *filter(None, [path.lowest_foreign])]
+            if path.room and wanted:
+                start, end = min(wanted)
+                return path.index, start, min(end, start + path.chunk)
+        return None
+
+
+class Reno(wl.Control):
+    """The arithmetic of `reno`: whole segments, and what is acknowledged towards the next."""
+
+    def __init__(self, mss, initial_cwnd):  # type: ignore[no-untyped-def]
+        self.whole, self.credit = float(initial_cwnd), 0.0
+        super().__init__(mss, initial_cwnd)
+
+    @property
+    def cwnd(self):  # type: ignore[no-untyped-def]
+        return self.whole + self.credit / self.whole
+
+    @cwnd.setter
+    def cwnd(self, cwnd):  # type: ignore[no-untyped-def]
+        cwnd = max(cwnd, 1.0)
+        self.whole = math.floor(cwnd)
+        self.credit = (cwnd - self.whole) * self.whole
+
+    def on_ack(self, ack):  # type: ignore[no-untyped-def]
+        if ack.phase == "recovery" or not ack.cwnd_limited:
+            return
+        left = float(ack.delivered)
+        if self.whole < self.ssthresh:
+            used = max(min(left, self.ssthresh - self.whole), 0.0)
+            self.cwnd += used
+            left -= used
+            if used == ack.delivered:
+                left = 0.0
+        self.credit += left
+        while self.credit >= self.whole:
+            self.credit -= self.whole
+            self.whole += 1.0
+
+    def on_penalty(self):  # type: ignore[no-untyped-def]
+        if self.whole >= self.ssthresh:
+            self.ssthresh = max(2.0, self.ssthresh // 2)
+        self.cwnd = self.whole // 2
+
+    def on_unused_window(self, cwnd):  # type: ignore[no-untyped-def]
+        if cwnd < self.whole:
+            self.ssthresh = max(self.ssthresh, math.floor(self.whole * 0.75))
+            self.cwnd = math.floor(cwnd)
+
+    def _reduce(self):  # type: ignore[no-untyped-def]
+        self._before = (self.cwnd, self.ssthresh)
+        self.ssthresh = max(2.0, self.whole // 2)
+
+
+@pytest.fixture
+def lossy(links: wl.Scenario) -> wl.Scenario:
+    """Two links that lose packets, and one that goes away: recoveries, timeouts and stalls."""
+    outage = {"generator": "outage", "rate": "20Mbps", "up": ["1s", "2s"], "down": ["300ms", "900ms"]}
+    return wl.Scenario(
+        "lossy",
+        duration="6s",
+        warmup="1s",
+        receive_buffer="512KiB",
+        paths=[
+            wl.Path("wifi", rate="30Mbps", delay="5ms", loss=0.01),
+            wl.Path("lte", trace=outage, delay="30ms"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("congestion", ["cubic", "bbr"])
+def test_a_picker_in_python_is_the_one_in_rust(lossy: wl.Scenario, congestion: str) -> None:
+    own = wl.run(lossy, MinRtt, congestion=congestion, seed=5)
+    theirs = wl.run(lossy, "min-rtt", congestion=congestion, seed=5)
+    assert own.digest == theirs.digest
+    assert own.scheme.startswith(f"py:{__name__}.MinRtt@") and theirs.scheme == "min-rtt"
+    same = {key: value for key, value in own.items() if key != "scheme"}
+    assert same == {key: value for key, value in theirs.items() if key != "scheme"}
+
+
+def test_a_scheduler_in_python_is_the_one_in_rust(links: wl.Scenario) -> None:
+    own, theirs = (wl.run(links, scheme) for scheme in (Redundant, "redundant"))
+    assert own.digest == theirs.digest
+    assert own.error is None and own.duplicate_bytes > 0
+
+
+def test_a_control_in_python_is_the_one_in_rust(lossy: wl.Scenario) -> None:
+    for scheme in ("min-rtt", "single:wifi"):
+        own = wl.run(lossy, scheme, congestion=Reno, seed=5)
+        theirs = wl.run(lossy, scheme, congestion="reno", seed=5)
+        assert own.digest == theirs.digest
+        assert own.congestion.startswith(f"py:{__name__}.Reno@")
+
+
+def test_both_in_python_with_arguments(links: wl.Scenario) -> None:
+    class Weighted(wl.Picker):
+        def __init__(self, weight: float) -> None:
+            self.weight = weight
+
+        def pick(self, now, paths):  # type: ignore[no-untyped-def]
+            return max(
+                (p for p in paths if p.has_room),
+                key=lambda p: self.weight * p.rate_mbps - p.srtt_s,
+            ).index
+
+    results = wl.batch(
+        {"scenario": links, "scheme": scheme, "congestion": congestion}
+        for scheme in (functools.partial(Weighted, 2.0), "min-rtt", functools.partial(Weighted, 0.0))
+        for congestion in (Reno, "cubic")
+    )
+    assert len(results) == 6 and all(goodput > 20 for goodput in results["goodput_mbps"])
+    names = results["scheme"]
+    # Other arguments are another scheme.
+    assert names[0] == names[1] != names[4] and names[2] == "min-rtt"
+
+
+class Fails(wl.Picker):
+    """Fails after a while."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def pick(self, now, paths):  # type: ignore[no-untyped-def]
+        self.calls += 1
+        return {}["no path"] if self.calls > 100 else paths[0].index
+
+
+def test_an_exception_ends_the_run_with_its_traceback(links: wl.Scenario) -> None:
+    with pytest.raises(KeyError, match="no path") as raised:
+        wl.run(links.replace(duration="1000s"), Fails)
+    said = "".join(traceback.format_exception(raised.value))
+    assert "in pick" in said and '{}["no path"]' in said
+
+
+def test_what_makes_no_sense_is_refused(links: wl.Scenario) -> None:
+    class Far(wl.Picker):
+        def pick(self, now, paths):  # type: ignore[no-untyped-def]
+            return 7
+
+    class Beyond(wl.Scheduler):
+        def next(self, view):  # type: ignore[no-untyped-def]
+            return 0, view.limit, view.limit + 1
+
+    class Shrinks(wl.Control):
+        def on_ack(self, ack):  # type: ignore[no-untyped-def]
+            self.cwnd = math.nan
+
+    class NoWindow(wl.Control):
+        def __init__(self, mss: int) -> None:
+            pass
+
+    with pytest.raises(IndexError, match="there is no path 7; there are 2"):
+        wl.run(links, Far)
+    assert "python-scheduler" in wl.run(links, Beyond).error
+    with pytest.raises(ValueError, match="a window is a number of segments from 1 to .*not NaN"):
+        wl.run(links, "min-rtt", congestion=Shrinks)
+    with pytest.raises(TypeError, match="positional argument"):
+        wl.run(links, "min-rtt", congestion=NoWindow)
+    with pytest.raises(NotImplementedError):
+        wl.run(links, wl.Picker)
+    with pytest.raises(TypeError, match="a class that is a Picker or a Scheduler"):
+        wl.run(links, int)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a class that is a Control"):
+        wl.run(links, "min-rtt", congestion=MinRtt)  # type: ignore[arg-type]
+    # The names that stand for them are nobody's.
+    assert not any(name.startswith("python-") for name in wl.schemes())
+    assert "python-picker" in wl.run(links, "python-picker").error
