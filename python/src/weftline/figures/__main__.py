@@ -1,0 +1,62 @@
+"""`python -m weftline.figures`."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+
+from . import FIGURES
+from ._data import Data
+from ._gallery import claims_page, draw_all, page, run_all
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m weftline.figures",
+        description="Draws the figures of the papers and the slides, with ours beside them.",
+    )
+    parser.add_argument("results", type=pathlib.Path, help="has sim/NAME and lab/NAME, the results of sweeps")
+    parser.add_argument("--out", type=pathlib.Path, metavar="DIR", help="default: RESULTS/figures")
+    parser.add_argument("--only", metavar="NAME,…", help="these figures; default: all")
+    parser.add_argument("--run", choices=["quick", "full"], help="do the runs that are missing first")
+    parser.add_argument("--page", type=pathlib.Path, metavar="FILE", help="a page in Markdown with all")
+    parser.add_argument("--claims", type=pathlib.Path, metavar="FILE", help="a page with our verdicts on "
+                        "the sources' claims")
+    parser.add_argument("--list", action="store_true", help="name the figures, and end")
+    given = parser.parse_args()
+    names = given.only.split(",") if given.only else list(FIGURES)
+    unknown = [name for name in names if name not in FIGURES]
+    if unknown:
+        parser.error(f"there is no figure {unknown[0]}; there are: {', '.join(FIGURES)}")
+    if given.list:
+        for figure in FIGURES.values():
+            print(f"{figure.name:24} {figure.source}, {figure.where}: {figure.title}")
+        return 0
+    try:
+        return _make(given, names)
+    except (ImportError, OSError, ValueError) as error:
+        print(f"weftline.figures: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _make(given: argparse.Namespace, names: list[str]) -> int:
+    if given.run:
+        tell = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
+        run_all(given.results, names, given.run == "quick", tell)
+    drawn = draw_all(given.results, given.out or given.results / "figures", names)
+    for one in drawn:
+        print(f"{one.file}" + (f": no results in {one.missing}" if one.missing else ""))
+    data = Data(given.results)
+    if given.claims:
+        claims_page(data, given.claims, f"python -m weftline.figures {given.results} --claims {given.claims}")
+    if given.page:
+        command = f"python -m weftline.figures {given.results} --run {given.run or 'full'}"
+        page(drawn, data, given.page, command)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Where results are, and what the sources printed."""
+
+from __future__ import annotations
+
+import csv
+import importlib.resources
+import json
+import math
+import pathlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .._results import Results, ci95
+from ._catalog import Need
+
+WORLDS = ("sim", "lab")
+Cell = tuple[float, float | None]
+
+
+class Missing(LookupError):
+    """Results that are not there."""
+
+
+class Data:
+    """A folder of results: `sim/NAME` and `lab/NAME` are those of a sweep, other files are named by the
+    figures that show them."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self.root = root
+        self._read: dict[pathlib.Path, Results | None] = {}
+
+    def results(self, need: Need, world: str = "sim") -> Results | None:
+        """The results of a sweep; `None` if there are none."""
+        folder = self.root / world / need.name
+        if folder not in self._read:
+            there = (folder / "runs.jsonl").exists()
+            self._read[folder] = Results.load(folder) if there else None
+        return self._read[folder]
+
+    def wanted(self, need: Need, world: str = "sim") -> Results:
+        """The same; `Missing` names them if there are none."""
+        results = self.results(need, world)
+        if results is None or len(results) == 0:
+            raise Missing(f"{world}/{need.name}")
+        return results
+
+    def means(self, need: Need, value: str, by: Sequence[str]) -> dict[str, dict[tuple[Any, ...], Cell]]:
+        """By world, the mean and the half-width of its interval in each group of `by`."""
+        worlds = {}
+        for world in WORLDS:
+            results = self.results(need, world)
+            if results is not None and len(results):
+                rows = ci95(results, value, by=list(by))
+                worlds[world] = {
+                    tuple(row[key] for key in by): (row["mean"], row["half_width"]) for row in rows
+                }
+        if not worlds:
+            raise Missing(f"sim/{need.name}")
+        return worlds
+
+    def json(self, file: str) -> list[dict[str, Any]]:
+        """The records of a file of lines."""
+        path = self.root / file
+        if not path.exists():
+            raise Missing(file)
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+    def csv(self, file: str) -> list[dict[str, str]]:
+        """The rows of a table."""
+        path = self.root / file
+        if not path.exists():
+            raise Missing(file)
+        return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def published(name: str) -> list[dict[str, str]]:
+    """The rows of what a source printed."""
+    text = importlib.resources.files(__package__).joinpath(f"published/{name}.csv").read_text("utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
+
+
+def cdf(values: Iterable[float], points: int = 200) -> tuple[list[float], list[float]]:
+    """Where the distribution of values has so many equal steps."""
+    ordered = sorted(values)
+    if not ordered:
+        return [], []
+    shares = [step / (points - 1) for step in range(points)]
+    last = len(ordered) - 1
+    return [ordered[math.floor(share * last)] for share in shares], shares

@@ -1,0 +1,164 @@
+"""Runs what figures need, draws them, and writes the page that shows them all."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import pathlib
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import _weftline
+from ._catalog import FIGURES, Figure, Need
+from ._data import WORLDS, Data, Missing
+from ._plot import grey, says
+from .claims import table
+
+# So that a figure drawn again of the same results is the same file.
+_STYLE: Any = {"svg.hashsalt": "weftline", "svg.fonttype": "none", "font.size": 8, "axes.spines.top": False,
+          "axes.spines.right": False}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as drawn: its file, and the results that it misses."""
+
+    figure: Figure
+    file: pathlib.Path
+    missing: str
+
+
+def needs(names: Sequence[str]) -> list[Need]:
+    """The sweeps of those figures, each once; with series if one of them wants these."""
+    all_needs: dict[str, Need] = {}
+    for one in names:
+        for need in FIGURES[one].needs:
+            known = all_needs.get(need.name)
+            series = need.series or (known is not None and known.series)
+            all_needs[need.name] = Need(need.name, need.make, series)
+    return list(all_needs.values())
+
+
+def run_all(
+    root: pathlib.Path, names: Sequence[str], quick: bool, tell: Callable[[str], None]
+) -> None:
+    """Does the runs that those figures need and that are not there, in the simulator."""
+    for need in needs(names):
+        sweep = need.make(quick)
+        tell(f"{need.name}: {len(sweep)} runs")
+        sweep.run(root / "sim" / need.name, series=need.series)
+
+
+def draw_all(root: pathlib.Path, out: pathlib.Path, names: Sequence[str] | None = None) -> list[Drawn]:
+    """Draws figures of the results in `root` into `out`, an SVG each."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ImportError("figures need matplotlib; in the sources, pip install './python[plot]'")
+    import matplotlib
+
+    matplotlib.use("svg")
+    out.mkdir(parents=True, exist_ok=True)
+    data = Data(root)
+    with matplotlib.rc_context(_STYLE):
+        return [_draw(FIGURES[name], data, out) for name in (names or FIGURES)]
+
+
+def _draw(figure: Figure, data: Data, out: pathlib.Path) -> Drawn:
+    from matplotlib.figure import Figure as Canvas
+
+    canvas: Any = Canvas(figsize=(8.6, 3.0), layout="constrained")
+    left, right = canvas.subplots(1, 2, width_ratios=(1, 1.6))
+    missing = ""
+    if figure.says:
+        says(left, f"{figure.source}, {figure.where}:\n\n{figure.says}")
+    try:
+        figure.draw(data, left, right)
+    except Missing as error:
+        missing = str(error)
+        right.clear()
+        grey(right, f"no results in {missing}")
+    if not left.has_data() and not figure.says and not left.texts:
+        grey(left, f"{figure.source}, {figure.where}:\nnothing was printed")
+    canvas.suptitle(figure.title, x=0.01, ha="left", fontsize=9)
+    file = out / f"{figure.name}.svg"
+    canvas.savefig(file, metadata={"Date": None})
+    return Drawn(figure, file, missing)
+
+
+def page(drawn: Sequence[Drawn], data: Data, file: pathlib.Path, command: str) -> None:
+    """The page that shows them all."""
+    today = datetime.date.today().strftime("%-d %B %Y")
+    there = [one for one in drawn if not one.missing]
+    lines = [
+        "# The figures of the sources, and ours",
+        "",
+        "On the left of each is what was published, on the right what we measure: plain bars and lines "
+        "are of the simulator, hatched ones of the lab, with 95 % intervals over seeds. Where the source "
+        "prints no number, its words stand there. What we have not measured is grey.",
+        "",
+        f"Made by `{command}` on {today}, weftline {_weftline.__version__}, {platform.system()} "
+        f"{platform.release()}: {len(there)} of {len(drawn)} figures.",
+    ]
+    source = ""
+    for one in drawn:
+        figure = one.figure
+        if figure.source != source:
+            source = figure.source
+            lines += ["", f"## {source}"]
+        lines += ["", f"### {figure.title}", "", f"![{figure.title}]({_relative(one.file, file)})", ""]
+        lines.append(_below(one, data))
+    lines += ["", "## Not figures of measurements", "", NOT_DRAWN, ""]
+    file.write_text("\n".join(lines), encoding="utf-8")
+
+
+NOT_DRAWN = (
+    "FBDT's Figures 1, 2, 4, 5, 6a and 6b and COTAG's 1, 2, 3a and 4 are drawings and photographs."
+)
+
+
+def _below(one: Drawn, data: Data) -> str:
+    """Where a figure is from, how many runs it shows, and how these are made again."""
+    figure = one.figure
+    parts = [f"{figure.source}, {figure.where}." if figure.where else f"{figure.source}."]
+    if one.missing:
+        parts.append(f"Missing: `{one.missing}`.")
+    for need in figure.needs:
+        counts = {world: data.results(need, world) for world in WORLDS}
+        made = [f"{len(runs)} runs ({world})" for world, runs in counts.items() if runs is not None]
+        if made:
+            parts.append(f"`{need.name}`: {', '.join(made)}.")
+    if figure.needs:
+        parts.append(f"Again: `python -m weftline.figures results --run full --only {figure.name}`.")
+    if figure.lab:
+        parts.append(f"Lab: `{figure.lab}`.")
+    return " ".join(parts)
+
+
+def claims_page(data: Data, file: pathlib.Path, command: str) -> None:
+    """The page with our verdicts on the sources' claims."""
+    needs_ = {need.name: need for figure in FIGURES.values() for need in figure.needs}
+    text, counts = table(
+        lambda world, sweep: data.results(needs_[sweep], world) if sweep in needs_ else None
+    )
+    lines = [
+        "# The claims of the sources, and what we find",
+        "",
+        "Each claim has a test on runs of several seeds. It holds, or does not hold, where the 95 % interval "
+        "over seeds says so, of a mean or of paired differences or ratios; else it is undecided. A claim of "
+        "several parts has the verdict of the first part that fails, or else of the first that is undecided, "
+        "and that part's figure stands beside it. Runs that failed do not count. `-soft` are TP-STY and TR-STY "
+        "that use another path while their own has no room; as printed, they wait.",
+        "",
+        f"Made by `{command}` on {datetime.date.today().strftime('%-d %B %Y')}, weftline "
+        f"{_weftline.__version__}.",
+        "",
+        "| source | hold | do not hold | undecided |",
+        "|---|---|---|---|",
+        *(f"| {source} | {a} | {b} | {c} |" for source, (a, b, c) in counts.items()),
+    ]
+    file.write_text("\n".join(lines) + "\n" + text, encoding="utf-8")
+
+
+def _relative(file: pathlib.Path, page: pathlib.Path) -> str:
+    return str(pathlib.PurePosixPath(file.resolve().relative_to(page.resolve().parent)))

@@ -1,0 +1,109 @@
+"""What no source shows: random bonds, sizes, blackouts, and how far the simulator is to be trusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._results import ratios
+from .._sweep import Sweep
+from ._catalog import FIGURES, Need, figure
+from ._data import WORLDS, Cell, Data, Missing, cdf
+from ._plot import bars, cdfs, lines
+
+SOURCE = "Ours"
+
+
+def _random(quick: bool) -> Sweep:
+    whole = Sweep.load("random-wan")
+    if not quick:
+        return whole
+    text = whole.text.replace("runs = 500", "runs = 24").replace('["cubic", "bbr"]', '"cubic"')
+    return Sweep.parse("random-wan", text)
+
+
+def _blackouts(quick: bool) -> Sweep:
+    return Sweep("fbdt-blackout", scheme=["single:wifi", "linux-mptcp", "min-rtt", "fbdt", "earliest"],
+                 seed=range(1, 4 if quick else 11), name="blackout", duration="8s" if quick else "30s", warmup="1s")
+
+
+RANDOM = Need("random-wan", _random)
+BLACKOUT = Need("blackout", _blackouts)
+_SCHEMES = ["earliest", "fbdt", "min-rtt", "linux-mptcp"]
+
+
+def _ratios(data: Data, key: str, right: Any, across: str) -> None:
+    found = ratios(data.wanted(RANDOM))
+    curves = {scheme: cdf(one[key] for one in found if one["scheme"] == scheme) for scheme in _SCHEMES}
+    cdfs(right, {scheme: curve for scheme, curve in curves.items() if curve[0]}, across)
+    right.axvline(1, linewidth=0.7, color="grey")
+
+
+_DRAWS = ("Draws of two to four ordinary links: DSL, cable, fibre, LTE, 5G, low orbit, WiFi; downloads and uploads "
+          "(sweep `random-wan`).")
+
+
+@figure("ours-sum", SOURCE, "", "Random bonds: goodput ÷ the sum of the paths' own TCP", needs=[RANDOM], says=_DRAWS)
+def to_sum(data: Data, left: Any, right: Any) -> None:
+    _ratios(data, "to_sum", right, "÷ sum")
+
+
+@figure("ours-best", SOURCE, "", "Random bonds: goodput ÷ the best path's own TCP", needs=[RANDOM], says=_DRAWS)
+def to_best(data: Data, left: Any, right: Any) -> None:
+    _ratios(data, "to_best", right, "÷ best")
+
+
+@figure("ours-blackout", SOURCE, "", "Goodput where WiGig goes to zero now and then", needs=[BLACKOUT],
+        says="WiFi 476 Mb/s, WiGig 1600 Mb/s, which goes to zero for 0.3 to 1.5 s every few seconds.")
+def blackout(data: Data, left: Any, right: Any) -> None:
+    _bars(data, "goodput_mbps", right, "goodput, Mb/s")
+
+
+@figure("ours-gap", SOURCE, "", "The longest time without data where WiGig goes to zero", needs=[BLACKOUT],
+        says="The longest gap in what the application is handed, of each run.")
+def gap(data: Data, left: Any, right: Any) -> None:
+    _bars(data, "longest_gap_ms", right, "longest gap, ms")
+
+
+def _bars(data: Data, value: str, right: Any, label: str) -> None:
+    worlds = data.means(BLACKOUT, value, ["scheme"])
+    schemes = ["single:wifi", "linux-mptcp", "min-rtt", "fbdt", "earliest"]
+    cells = {world: {("", key[0]): cell for key, cell in of.items()} for world, of in worlds.items()}
+    bars(right, [""], schemes, cells, label)
+
+
+@figure("ours-sizes", SOURCE, "", "Downloads of 10 kB to 1 GB ÷ the best path", files=["sizes.csv"],
+        lab="sudo scripts/sizes > results/sizes.csv",
+        says="Median time of a download through the daemons ÷ that of the best path alone, warm and cold.")
+def sizes(data: Data, left: Any, right: Any) -> None:
+    curves: dict[str, list[tuple[float, Cell]]] = {}
+    for row in data.csv("sizes.csv"):
+        curves.setdefault(row["case"], []).append((float(row["bytes"]), (float(row["ratio"]), None)))
+    lines(right, curves, "bytes", "÷ best path")
+    right.set_xscale("log")
+
+
+@figure("ours-worlds", SOURCE, "", "The lab against the simulator", says="Each point is a mean over seeds of a sweep "
+        "that was run in both: on the line they agree.")
+def worlds(data: Data, left: Any, right: Any) -> None:
+    sims, labs = [], []
+    for need in {need.name: need for one in FIGURES.values() for need in one.needs}.values():
+        if all(data.results(need, world) is not None for world in WORLDS):
+            found = data.means(need, "goodput_mbps", ["scenario", "scheme", "congestion"])
+            both = found["sim"].keys() & found["lab"].keys()
+            sims += [found["sim"][key][0] for key in both]
+            labs += [found["lab"][key][0] for key in both]
+    if not sims:
+        raise Missing("lab/… (a sweep in both worlds)")
+    right.loglog(sims, labs, "o", markersize=3)
+    ends = [min(sims + labs), max(sims + labs)]
+    right.plot(ends, ends, linewidth=0.7, color="grey")
+    right.set_xlabel("simulator, Mb/s")
+    right.set_ylabel("lab, Mb/s")
+
+
+@figure("ours-speed", SOURCE, "", "How fast the simulator is", files=["speed.csv"],
+        says="Simulated seconds a second on one core, by rate. docs/performance.md has how it is measured.")
+def speed(data: Data, left: Any, right: Any) -> None:
+    points = [(float(row["rate_mbps"]), (float(row["simulated_s_per_s"]), None)) for row in data.csv("speed.csv")]
+    lines(right, {"earliest": points}, "rate, Mb/s", "simulated s ÷ s")
+    right.set_xscale("log")

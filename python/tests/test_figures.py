@@ -1,0 +1,91 @@
+"""The gallery: drawn with results and without, and the verdicts behind its table."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import weftline as wl
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install './python[plot]'")
+
+from weftline import figures  # noqa: E402
+from weftline.figures import claims, verdict  # noqa: E402
+from weftline.figures._data import cdf  # noqa: E402
+
+
+def test_every_figure_is_drawn_without_results(tmp_path: pathlib.Path) -> None:
+    drawn = figures.draw_all(tmp_path, tmp_path / "out")
+    assert len(drawn) == len(figures.FIGURES) > 45
+    for one in drawn:
+        assert one.file.read_text().startswith("<?xml")
+        # Only the loss patterns need no runs.
+        assert bool(one.missing) == (one.figure.name != "slides-loss"), one.figure.name
+        if one.missing:
+            assert one.missing.split()[0] in one.file.read_text(), one.figure.name
+
+
+def test_what_a_figure_needs_is_run_and_drawn(tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, "-m", "weftline.figures", tmp_path, "--run", "quick", "--only", "ours-gap"]
+    page, out = tmp_path / "gallery.md", tmp_path / "gallery"
+    command += ["--page", page, "--out", out, "--claims", tmp_path / "claims.md"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout == f"{out}/ours-gap.svg\n"
+    first = (out / "ours-gap.svg").read_bytes()
+    text = page.read_text()
+    assert "![The longest time without data where WiGig goes to zero](gallery/ours-gap.svg)" in text
+    assert "`blackout`: 15 runs (sim)." in text and "1 of 1 figures" in text
+    assert "| FBDT | 0 | 0 | 0 |" in (tmp_path / "claims.md").read_text()
+    # Drawn again it is the same, and nothing runs again.
+    again = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert (out / "ours-gap.svg").read_bytes() == first and "blackout: 15 runs" in again.stderr
+
+
+def test_the_sweeps_of_all_figures_can_be_made() -> None:
+    needs = {need.name: need for one in figures.FIGURES.values() for need in one.needs}
+    for need in needs.values():
+        quick, full = need.make(True), need.make(False)
+        assert len(quick) < len(full)
+    # Every claim is of a sweep that a figure shows.
+    assert {claim.sweep for claim in claims.ALL} <= set(needs)
+
+
+def test_an_interval_decides() -> None:
+    assert verdict.below("x", [1.0, 1.1, 0.9], 2).holds is True
+    assert verdict.below("x", [3.0, 3.1, 2.9], 2).holds is False
+    assert verdict.below("x", [1.0, 3.0, 2.0], 2).holds is None
+    assert verdict.below("x", [1.0], 2).verdict == "undecided"
+    yes, no, unclear = (verdict.Finding(holds, str(holds)) for holds in (True, False, None))
+    assert verdict.every([yes, unclear, no]).holds is False
+    assert verdict.every([yes, unclear]).holds is None and verdict.every([yes, yes]).holds is True
+    assert verdict.some([no, unclear]).holds is None and verdict.some([no, yes]).holds is True
+    assert verdict.every([]).holds is None
+
+
+def test_claims_count_what_counts() -> None:
+    def run(scheme: str, seed: int, goodput: float, **more: object) -> dict[str, object]:
+        return {"scenario": "fbdt-6c-los", "scheme": scheme, "congestion": "cubic", "seed": seed, "case": {},
+                "goodput_mbps": goodput, "completed": True, "error": None, "paths": [], **more}
+
+    seeds = range(1, 6)
+    runs = [run("fbdt", n, 1900 + n) for n in seeds] + [run("single:wifi", n, 470 + n) for n in seeds]
+    runs += [run("single:wigig", n, 1400 - n) for n in seeds]
+    claim = next(one for one in claims.FBDT if one.name == "6c.1")
+    assert claims.judge(claim, runs).holds is True
+    # One that failed is no result.
+    bad = [run("fbdt", 6, 10, error="it failed"), run("fbdt", 7, 10, emulator={"valid": False})]
+    assert claims.judge(claim, [*runs, *bad]).figure == claims.judge(claim, runs).figure
+    assert claims.judge(claim, runs[:1]).holds is None
+
+
+def test_a_distribution_keeps_its_ends() -> None:
+    values, shares = cdf(range(1000), 11)
+    assert (values[0], values[-1], shares[5], values[5]) == (0, 999, 0.5, 499)
+    assert cdf([]) == ([], [])
+
+
+def test_all_sources_are_there() -> None:
+    sources = {one.source for one in figures.FIGURES.values()}
+    assert sources == {"FBDT", "COTAG", "MPTCP with BBR", "Ours"}
+    assert wl.sweeps()
