@@ -209,14 +209,14 @@ fn resume(
 fn merge_parts(dir: &Path) -> Result<(), Failure> {
     let Merged { runs, of, next, refused } = merge(dir, VERSION)?;
     let at = dir.display();
-    output::print(&format!("{at}: {runs} of {of} runs\n"))?;
-    match next {
-        None => tell_failed(&read_runs(dir)?, &refused),
-        Some(part) => Err(Failure::failed(format_args!(
-            "part {part} of {at} has not made all of its runs; run `weftline sim sweep FILE --out \
-             {at} --part {part}`, and merge again"
-        ))),
+    if let Some(part) = next {
+        return Err(Failure::failed(format_args!(
+            "{at}: {runs} of {of} runs; part {part} of {at} has not made all of its own; run \
+             `weftline sim sweep FILE --out {at} --part {part}`, and merge again"
+        )));
     }
+    output::print(&format!("{at}: {runs} of {of} runs\n"))?;
+    tell_failed(&read_runs(dir)?, &refused)
 }
 
 fn job(case: Case, series: bool) -> Job {

@@ -118,6 +118,7 @@ impl Parts {
         *, picker=None, scheduler=None, by_segment=false, control=None, split=false, steered=false,
         scheme_name=None, congestion_name=None
     ))]
+    #[allow(clippy::too_many_arguments, reason = "they are Python's keywords")]
     fn new(
         picker: Option<Py<PyAny>>,
         scheduler: Option<Py<PyAny>>,

@@ -4,6 +4,7 @@
 //! copy receive 0.0.0.0:4433 FILE
 //! copy send HOST:4433 sha256:FINGERPRINT FILE wifi=wlan0 lte=wwan0
 //! ```
+#![allow(clippy::missing_errors_doc, reason = "an example")]
 
 use std::error::Error;
 use std::io;

@@ -5,6 +5,7 @@
 //! addresses, with its certificate in DIR. `download get DIR BYTES REPEATS LOCAL=ADDRESS...`, with
 //! the local address and the server's of each path, prints medians in ms from the call of connect
 //! to the last byte. `scripts/sizes` runs both over a lab's links.
+#![allow(clippy::missing_errors_doc, reason = "an example")]
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};

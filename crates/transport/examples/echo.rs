@@ -2,6 +2,7 @@
 //!
 //! `cargo run -p weftline --example echo -- 127.0.0.1:4433` prints the fingerprint that clients
 //! pin, and the address.
+#![allow(clippy::missing_errors_doc, reason = "an example")]
 
 use std::error::Error;
 use std::net::SocketAddr;

@@ -2,6 +2,7 @@
 //!
 //! `cargo run -p weftline --example http` starts a server and fetches a page from it over two
 //! loopback addresses that stand for two paths.
+#![allow(clippy::missing_errors_doc, reason = "an example")]
 
 use std::convert::Infallible;
 use std::error::Error;

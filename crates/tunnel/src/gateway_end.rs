@@ -118,7 +118,7 @@ impl GatewayEnd {
     }
 
     /// Bytes that encryption adds to a packet on a link.
-    pub(crate) fn overhead(&self) -> usize {
+    pub(crate) fn link_overhead(&self) -> usize {
         self.link_overhead
     }
 

@@ -373,7 +373,7 @@ impl Member {
         let start = out.len();
         let class = has_room.then(|| self.end.poll_transmit(link, now, out)).flatten()?;
         if let Reach::Paced(pacer) = &mut self.reach[link] {
-            pacer.send(out.len() - start + self.end.overhead() + IP_UDP, now);
+            pacer.send(out.len() - start + self.end.link_overhead() + IP_UDP, now);
         }
         Some(class)
     }

@@ -106,7 +106,7 @@ impl Sending {
     }
 
     /// The same with the lengths of the package's segments, in place of what they take of the paths.
-    pub(crate) fn as_packaged(mut self, gop: &GopTable) -> Self {
+    pub(crate) fn with_package_sizes(mut self, gop: &GopTable) -> Self {
         for piece in &mut self.plan.sent {
             let rung = gop.tiles()[piece.tile].at_qp(piece.rung.qp);
             piece.rung = *rung.expect("it was planned with the package's rungs");

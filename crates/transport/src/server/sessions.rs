@@ -62,16 +62,12 @@ impl Tables {
     pub(super) fn close(&mut self, id: SessionId, shared: &Arc<Shared>) -> Option<Session> {
         self.session_of(&id, shared)?;
         if matches!(shared.end(), Some(End::Failed(_))) {
-            self.note_failed(id, shared);
+            self.note_failed(id);
         }
         self.remove(id)
     }
 
-    /// Nothing can come twice of one of which nothing has come: a flood of such leaves the others known.
-    fn note_failed(&mut self, id: SessionId, shared: &Shared) {
-        if shared.received() == 0 {
-            return;
-        }
+    fn note_failed(&mut self, id: SessionId) {
         self.failed.truncate(MAX_FAILED - 1);
         self.failed.push_front(id);
     }
@@ -81,10 +77,13 @@ impl Tables {
         self.failed.contains(id)
     }
 
-    /// Takes out a connection that is to fail.
+    /// Takes out a connection that makes room. Nothing can come twice of one of which nothing has come:
+    /// a flood of such leaves the others known.
     pub(super) fn fail(&mut self, id: SessionId) -> Option<Session> {
         let session = self.remove(id)?;
-        self.note_failed(id, &session.shared);
+        if session.shared.received() > 0 {
+            self.note_failed(id);
+        }
         Some(session)
     }
 

@@ -289,7 +289,7 @@ impl Session<'_> {
         let sending = planner.plan(&costs, &chances).map_err(wrong)?;
         let arrived = sending.plan.arrivals(self.delivery, &room);
         paths.send(sending.plan.bytes, deadline);
-        let sending = sending.as_packaged(tiles);
+        let sending = sending.with_package_sizes(tiles);
         let there = sending.plan.sent.iter().zip(arrived).filter(|(_, arrived)| *arrived);
         let there = there.map(|(piece, _)| (piece.tile, piece.rung.qp)).collect();
         let (shown, losses, late) = self.show(gop, &sending, &there, held);

@@ -376,7 +376,7 @@ impl Server {
         };
         let ServerSettings { scheme, concealment, effort_units, .. } = self.settings;
         let planner = Planner { scheme, concealment, effort_units };
-        Ok(planner.plan(&on_the_way(tiles, init), &chances)?.as_packaged(tiles))
+        Ok(planner.plan(&on_the_way(tiles, init), &chances)?.with_package_sizes(tiles))
     }
 
     /// How likely each tile is seen in a GoP.

@@ -126,7 +126,7 @@ impl World {
             let bytes = Message::Tile(tile).to_bytes();
             match fate {
                 Fate::Arrives(after) | Fate::Spoiled(after) => {
-                    self.put(after, InFlight::ToClient(bytes))
+                    self.put(after, InFlight::ToClient(bytes));
                 }
                 Fate::Doubled(after) => {
                     self.put(after, InFlight::ToClient(bytes.clone()));
