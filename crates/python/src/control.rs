@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use weftline_congestion::{AckSample, Config, CongestionControl, Coupling, LossEvent, Phase};
 use weftline_core::{Bitrate, Instant};
 
-use crate::own::Own;
+use crate::halt::Own;
 
 /// The largest window in segments that a control may set: 2^31 of them are more than any link holds.
 const MOST_CWND: f64 = 2_147_483_648.0;

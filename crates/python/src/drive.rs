@@ -13,9 +13,10 @@ use pyo3::prelude::*;
 use weftline_scenario::{Congestion, Sample, Scheme};
 use weftline_sim::{Job, Outcome, Plan, SimError, run_all_unless, simulate_plan_unless};
 
-use crate::own::{Own, Parts};
+use crate::acts::Acts;
+use crate::halt::Own;
+use crate::own::Parts;
 use crate::scenario::Scenario;
-use crate::steer::Acts;
 use crate::table::Table;
 use crate::{VERSION, wrong};
 

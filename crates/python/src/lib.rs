@@ -5,9 +5,11 @@
 //! refuses, in the same words. Runs happen without the interpreter's lock, and signals are looked for
 //! every 50 ms meanwhile.
 
+mod acts;
 mod control;
 mod drive;
 mod fields;
+mod halt;
 mod own;
 mod picker;
 mod results;

@@ -1,19 +1,16 @@
 //! What of a run is made in Python: its schedulers and congestion controls.
-//!
-//! An exception in any of them ends the run, which raises it with its traceback. Calls take the
-//! interpreter's lock; the simulator goes on without it between them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use weftline_core::scheduler::{self, Assignment, Entry, Scheduler, SchedulerConfig, SendView};
 use weftline_scenario as weft;
 use weftline_sim::{OwnControl, Plan};
 
+use crate::acts::{Acts, Steered};
 use crate::control::Control;
+use crate::halt::Own;
 use crate::picker;
-use crate::steer::{Acts, Steered};
 
 /// Stands for a `wl.Picker`. The name cannot be used without one.
 pub(crate) static PICKER: Entry =
@@ -49,43 +46,6 @@ pub(crate) fn register() {
     for entry in ENTRIES {
         // A module that is loaded twice has done so already.
         let _ = scheduler::register(entry);
-    }
-}
-
-/// What a run's parts in Python share: what ends it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Own(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
-    error: Mutex<Option<PyErr>>,
-}
-
-impl Own {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
-    /// Set when the run is to end.
-    pub(crate) fn stop(&self) -> &AtomicBool {
-        &self.0.stop
-    }
-
-    /// Ends the run with an exception; the first one counts.
-    pub(crate) fn fail(&self, error: PyErr) {
-        self.0.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.0.stop.load(Ordering::Relaxed)
-    }
-
-    /// Raises the exception that has ended the run, if one has.
-    pub(crate) fn raised(&self) -> PyResult<()> {
-        let error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner).take();
-        error.map_or(Ok(()), Err)
     }
 }
 

@@ -9,7 +9,7 @@ use weftline_core::scheduler::choice::Choice;
 use weftline_core::scheduler::picking::{Picking, Rule};
 use weftline_core::scheduler::{Assignment, Scheduler, SchedulerConfig, SendView, reinject};
 
-use crate::own::Own;
+use crate::halt::Own;
 
 /// A path as a scheduler sees it.
 #[pyclass(frozen, get_all)]

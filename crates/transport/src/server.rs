@@ -5,6 +5,7 @@ mod acceptor;
 mod half_open;
 mod refusals;
 mod sessions;
+mod unanswered;
 
 use std::fmt;
 use std::net::SocketAddr;

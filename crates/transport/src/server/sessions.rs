@@ -6,9 +6,10 @@ use std::sync::Arc;
 use weftline_core::PathId;
 use weftline_core::ranges::RangeSet;
 
-use super::half_open::HalfOpen;
+use super::unanswered::{HalfOpen, Unanswered};
 use crate::handshake::{SessionId, SessionKeys};
 use crate::limits::{ClientId, SessionPlace, Source};
+use crate::memory::SUBFLOW;
 use crate::shared::{End, Shared};
 use crate::subflow::Running;
 use crate::token::Token;
@@ -38,7 +39,7 @@ impl Tables {
     }
 
     pub(super) fn open(&mut self, session: Session) {
-        self.half_open.opened(&session);
+        self.half_open.opened(|| session.unanswered());
         self.sessions.insert(session.keys.id, session);
     }
 
@@ -53,7 +54,7 @@ impl Tables {
 
     fn remove(&mut self, id: SessionId) -> Option<Session> {
         let session = self.sessions.remove(&id)?;
-        self.half_open.closed(&session);
+        self.half_open.closed(&session.shared);
         Some(session)
     }
 
@@ -114,6 +115,17 @@ pub(super) struct Session {
     pub(super) used: RangeSet,
     /// The newest subflow of each path.
     pub(super) paths: BTreeMap<PathId, Option<Running>>,
+}
+
+impl Session {
+    /// What it is to those that want its place, unless its client has answered.
+    pub(super) fn unanswered(&self) -> Option<(Unanswered, Arc<Shared>)> {
+        let (heard_at, memory) = self.shared.unanswered()?;
+        // Its first subflow comes to it right after it has been opened.
+        let memory = memory + if self.paths.is_empty() { SUBFLOW } else { 0 };
+        let (source, client, id) = (self.source, self.client.clone(), self.keys.id);
+        Some((Unanswered { source, heard_at, id, client, memory }, Arc::clone(&self.shared)))
+    }
 }
 
 /// Notes that `number` is used. Where there are too many gaps, the lowest counts as used, too: a

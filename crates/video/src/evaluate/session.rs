@@ -60,7 +60,7 @@ pub struct Session<'a> {
     pub scheme: &'a Entry,
     /// What is shown in place of late tiles.
     pub concealment: Concealment,
-    /// The work a scheme may do for a GoP: [`Effort::units`].
+    /// The work a scheme may do for a GoP: [`Effort::units`](crate::ows::Effort::units).
     pub effort_units: u64,
 }
 
@@ -86,7 +86,7 @@ pub struct GopOutcome {
 }
 
 impl GopOutcome {
-    /// The PSNR in dB of the GoP's mean MSE, at most [`PSNR_CEILING_DB`].
+    /// The PSNR in dB of the GoP's mean MSE, at most [`PSNR_CEILING_DB`](crate::evaluate::PSNR_CEILING_DB).
     pub fn psnr_db(&self) -> f64 {
         capped_psnr_db(self.mse)
     }
