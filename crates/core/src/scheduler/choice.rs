@@ -6,7 +6,7 @@
 //! simulated endpoint gives it as that, for every subflow. A real socket says it by being writable
 //! (`TCP_NOTSENT_LOWAT`).
 //!
-//! Window formulas count segments of [`SEGMENT`] bytes. What a pick is given at once is a chunk,
+//! Window formulas count segments of `SEGMENT` bytes. What a pick is given at once is a chunk,
 //! which the driver chooses: a segment in the simulator, more with real sockets, where single
 //! segments would cost a system call each.
 
