@@ -80,7 +80,7 @@ impl Places {
     pub(super) async fn all_taken(&self) {
         let Some(left) = &self.left else { return std::future::pending().await };
         let taken = self.all_taken.notified();
-        if left.load(Ordering::Relaxed) > 0 {
+        if left.load(Ordering::Acquire) > 0 {
             taken.await;
         }
         self.clear();
@@ -89,7 +89,7 @@ impl Places {
     /// Puts out all that wait.
     pub(super) fn clear(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = |one: &Waiting| !one.has_greeted.load(Ordering::Relaxed);
+        let idle = |one: &Waiting| !one.has_greeted.load(Ordering::Acquire);
         waiting.drain(..).filter(idle).for_each(|one| one.task.abort());
     }
 }
@@ -108,6 +108,8 @@ impl Ticket {
         if self.place.is_some() {
             return Ok(());
         }
+        // Before its place is counted: whoever sees that it was the last puts out all that have not.
+        self.has_greeted.store(true, Ordering::Release);
         let Places { most, free, left, all_taken, .. } = &*self.places;
         let place = Arc::clone(free).try_acquire_owned();
         let place =
@@ -115,13 +117,12 @@ impl Ticket {
         if let Some(left) = left {
             let one = |left: u32| left.checked_sub(1);
             let before = left
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one)
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, one)
                 .map_err(|_| "all players that were to be served are (--players)".to_owned())?;
             if before == 1 {
                 all_taken.notify_waiters();
             }
         }
-        self.has_greeted.store(true, Ordering::Relaxed);
         self.place = Some(place);
         Ok(())
     }
