@@ -511,12 +511,13 @@ fn devices_share_the_nodes_leave_and_roam() {
     world.gateway().wait_for("the second device has left", |status| {
         !second(status).up && second(status).through.is_empty()
     });
-    let count = |device: usize, name: &str| {
-        let status = world.gateway().status();
+    let count = |status: &Status, device: usize, name: &str| {
         let found = status.devices[device].counters.iter().find(|counter| counter.name == name);
         found.unwrap().value
     };
-    assert!(count(0, "bytes_down") >= 4 << 20 && count(1, "bytes_up") >= 1 << 20);
+    world.gateway().wait_for("each device's bytes are counted", |status| {
+        count(status, 0, "bytes_down") >= 4 << 20 && count(status, 1, "bytes_up") >= 1 << 20
+    });
     assert!(world.ap(0).status().devices.iter().all(|device| !device.counters.is_empty()));
     // It comes back at one access point, and then at the other one.
     for (index, name) in ["mmwave", "sub6"].into_iter().enumerate() {
