@@ -155,19 +155,21 @@ impl HalfOpen {
             let unanswered: Vec<&Unanswered> = self.all.iter().map(|(one, _)| one).collect();
             let is_old = |one: &Unanswered| now.since(one.heard_at) >= answer_time;
             let chosen = choose_all(&unanswered, needs, is_old)?;
-            if !self.hear(&chosen) {
+            if !self.hear(&chosen, is_old) {
                 return Ok(chosen);
             }
         }
     }
 
-    /// Looks at those again that are to make room. Returns whether any has been heard meanwhile.
-    fn hear(&mut self, chosen: &BTreeSet<SessionId>) -> bool {
+    /// Looks again at those that are to make room because they are old. Returns whether any is not,
+    /// as it has been heard meanwhile.
+    fn hear(&mut self, chosen: &BTreeSet<SessionId>, is_old: impl Fn(&Unanswered) -> bool) -> bool {
         let mut is_any = false;
-        for (one, shared) in self.all.iter_mut().filter(|(one, _)| chosen.contains(&one.id)) {
-            let heard_at = shared.unanswered().map_or(one.heard_at, |(heard_at, _)| heard_at);
-            is_any |= heard_at != one.heard_at;
-            one.heard_at = heard_at;
+        for (one, shared) in &mut self.all {
+            if is_old(one) && chosen.contains(&one.id) {
+                one.heard_at = shared.unanswered().map_or(one.heard_at, |(heard_at, _)| heard_at);
+                is_any |= !is_old(one);
+            }
         }
         if is_any {
             self.all.sort_unstable_by_key(|(one, _)| one.order());
