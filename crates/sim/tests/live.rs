@@ -58,15 +58,26 @@ fn seen(gops: impl Iterator<Item = (f64, usize, usize)>) -> (f64, f64) {
     (db / count, 1.0 - late as f64 / sent as f64)
 }
 
-/// With CUBIC over steady links. What else there is between the two: with BBR up to 0.8 dB and 3 points,
-/// and up to 2 dB where rates change by 15 % from second to second.
-#[test]
-fn an_evaluation_over_the_same_rates_says_what_a_live_stream_comes_to() {
-    let mut wrong = Vec::new();
+/// How far an evaluation and a live stream are apart, in dB and in the share on time.
+struct Apart {
+    db: f64,
+    share: f64,
+    line: String,
+}
+
+impl Apart {
+    fn is_within(&self, db: f64, share: f64) -> bool {
+        self.db <= db && self.share <= share
+    }
+}
+
+/// Of both over the same links, `set` in some way.
+fn apart(set: impl Fn(&mut Case)) -> Vec<Apart> {
+    let mut all = Vec::new();
     for (kbps, bytes_at_32) in [([1_200, 800], 100_000), ([8_000, 4_000], 600_000)] {
         for scheduler in ["earliest", "fbdt"] {
             for seed in 1..4 {
-                let case = Case {
+                let mut case = Case {
                     kbps: kbps.to_vec(),
                     bytes_at_32,
                     seed,
@@ -76,6 +87,7 @@ fn an_evaluation_over_the_same_rates_says_what_a_live_stream_comes_to() {
                     gops: 20,
                     ..Case::default()
                 };
+                set(&mut case);
                 let outcome = case.run();
                 check(&outcome, case.gops);
                 let live = outcome.gops.iter();
@@ -88,13 +100,43 @@ fn an_evaluation_over_the_same_rates_says_what_a_live_stream_comes_to() {
                     "{kbps:?} {scheduler} {seed}: live {live_db:.2} dB, {live_share:.3} \
                      on time; evaluated {told_db:.2} dB, {told_share:.3}"
                 );
-                if (live_db - told_db).abs() > 0.5 || (live_share - told_share).abs() > 0.02 {
-                    wrong.push(line);
-                }
+                let (db, share) = ((live_db - told_db).abs(), (live_share - told_share).abs());
+                all.push(Apart { db, share, line });
             }
         }
     }
+    all
+}
+
+/// The most that the two may be apart.
+const WITHIN: (f64, f64) = (0.5, 0.02);
+
+#[test]
+fn an_evaluation_over_the_same_rates_says_what_a_live_stream_comes_to() {
+    let all = apart(|_| {});
+    let wrong = all.iter().filter(|one| !one.is_within(WITHIN.0, WITHIN.1));
+    let wrong: Vec<&String> = wrong.map(|one| &one.line).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What is not so yet: an expected failure, with how far the two are apart. Whoever mends it moves the
+/// case into the test above.
+#[test]
+fn where_an_evaluation_still_says_something_else() {
+    let bbr = apart(|case| case.congestion = "bbr".to_owned());
+    let moving = apart(|case| {
+        let change =
+            |second: u64, rate: &u64| rate * [100, 85, 115, 95, 85, 110][second as usize % 6] / 100;
+        let of = |second| case.kbps.iter().map(|rate| change(second, rate)).collect();
+        case.recorded = (0..24).map(of).collect();
+    });
+    for (name, all) in [("bbr", bbr), ("moving", moving)] {
+        let lines: Vec<&String> = all.iter().map(|one| &one.line).collect();
+        let most = |of: fn(&Apart) -> f64| all.iter().map(of).fold(0.0, f64::max);
+        println!("{name}: {:.2} dB, {:.3}: {lines:#?}", most(|one| one.db), most(|one| one.share));
+        let is_mended = all.iter().all(|one| one.is_within(WITHIN.0, WITHIN.1));
+        assert!(!is_mended, "{name} is within the bounds now: {lines:#?}");
+    }
 }
 
 #[test]
