@@ -10,12 +10,15 @@ pub mod pair;
 pub mod vr;
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
 use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal};
 
 /// Far more than anything here takes: a test that waits this long hangs.
 pub const PATIENCE: Duration = Duration::from_secs(400);
@@ -67,6 +70,31 @@ pub fn weftline(args: &[&str]) -> Command {
 /// Runs the program to its end.
 pub fn run(args: &[&str]) -> Output {
     weftline(args).output().unwrap()
+}
+
+/// Runs a command to its end, and ends what it has left behind. That may hold its output open, for
+/// which nobody waits.
+#[track_caller]
+pub fn run_alone(command: &mut Command) -> Output {
+    let (mut out, mut err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    command.stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap()).process_group(0);
+    let mut child = command.spawn().unwrap();
+    let group = Pid::from_child(&child);
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || ended.send(child.wait().unwrap()));
+    let status = end.recv_timeout(PATIENCE);
+    let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    let text = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
+    };
+    let (stdout, stderr) = (text(&mut out), text(&mut err));
+    let Ok(status) = status else {
+        panic!("{command:?} hangs\n{}", String::from_utf8_lossy(&[stdout, stderr].concat()))
+    };
+    Output { status, stdout, stderr }
 }
 
 /// Checks that the program fails with `status` and one line on standard error, and returns it.

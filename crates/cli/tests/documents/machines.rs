@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::Daemon;
 use crate::common::pair::{Pair, SERVER};
+use crate::common::{self, Daemon};
 use crate::shell;
 
 /// Addresses of several servers behind one name, which are all on the one machine.
@@ -79,7 +79,7 @@ impl Machines {
         } else if text.contains("--watch") {
             Daemon::spawn(&mut start).says("weftline");
         } else {
-            let output = start.output().unwrap();
+            let output = common::run_alone(&mut start);
             let (out, err) = (&output.stdout, &output.stderr);
             let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
             assert!(output.status.success(), "{text}: {}\n{out}{err}", output.status);

@@ -45,6 +45,8 @@ fn environment(command: &mut Command, own: &Path) {
         .env("WEFTLINE", program)
         .env("MAKEFLAGS", format!("CARGO=true BUILT={built} DESTDIR={}", root.display()))
         .env("PYTHONUNBUFFERED", "1")
+        // The least that somebody may have; it knows no `kill %1`.
+        .env("SHELL", "/bin/sh")
         .env_remove("RUST_LOG");
     for name in ["HOME", "RUNTIME_DIRECTORY", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
         command.env(name, own);
@@ -177,7 +179,7 @@ fn run(command: &shell::Command, directory: &Path, place: &str) {
     let mut bash = Command::new("bash");
     bash.args(["-euc", &command.text]).current_dir(directory).stdin(Stdio::null());
     environment(&mut bash, directory);
-    let output = bash.output().unwrap();
+    let output = common::run_alone(&mut bash);
     let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     let text = &command.text;
