@@ -65,7 +65,8 @@ pub struct CotagSpec {
     pub overhead: bool,
     /// Whether access points combine anew what they received.
     pub recoding: bool,
-    /// Whether access points drop what they could not send in its cohort's time.
+    /// Whether access points drop what they could not send in its cohort's time; usual without
+    /// `pacing`, as in the paper. What is paced goes late instead.
     pub giving: bool,
     /// Whether the gateway holds each link to what its access point tells that the radio carries.
     pub pacing: bool,
@@ -161,7 +162,7 @@ impl Default for CotagSpec {
             uplink: None,
             overhead: true,
             recoding: true,
-            giving: true,
+            giving: false,
             pacing: true,
             queue: true,
             queue_target: Duration::from_millis(10),
@@ -206,10 +207,10 @@ impl CotagSpec {
         let cut_through = boolean(table.take("cut_through"), usual.cut_through)?;
         let overhead = boolean(table.take("overhead"), usual.overhead)?;
         let recoding = boolean(table.take("recoding"), usual.recoding)?;
-        let giving = boolean(table.take("giving"), usual.giving)?;
         let queue = boolean(table.take("queue"), usual.queue)?;
         // The paper's gateway has neither.
         let pacing = boolean(table.take("pacing"), queue)?;
+        let giving = boolean(table.take("giving"), !pacing)?;
         let queue_target = table.duration_or("queue_target", usual.queue_target)?;
         let queue_interval = table.duration_or("queue_interval", usual.queue_interval)?;
         let queue_packets =

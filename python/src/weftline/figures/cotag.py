@@ -23,7 +23,7 @@ def _sweep(name: str, quick: bool, **keys: Any) -> Sweep:
 
 
 def _ablation(quick: bool) -> Sweep:
-    parts = [{"queue": False}, {"pacing": False}, {"giving": False}, {"recoding": False}, {"cut_through": False},
+    parts = [{"queue": False}, {"pacing": False}, {"giving": True}, {"recoding": False}, {"cut_through": False},
              {"redundancy": 0}, {"redundancy": "learned"}]
     return Sweep(
         "cotag-fig6", scheme=["cotag", "cotag-dense"], seed=range(1, 3) if quick else range(1, 11),
@@ -117,7 +117,7 @@ def bbr(data: Data, left: Any, right: Any) -> None:
 
 
 def _part(case: str) -> str:
-    """What a case of the ablation is without, from its text."""
+    """What a case of the ablation sets, from its text."""
     return case.strip("{} ").replace(" ", "").replace("=", " ").replace('"', "")
 
 
