@@ -11,7 +11,7 @@ mod stream;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -245,9 +245,15 @@ impl Shared {
         self.advance(Phase::Gone);
     }
 
-    /// Looks at the connection. Nothing follows from that.
+    /// Looks at the connection. Nothing follows from that, so it does no harm where
+    /// the connection's own code has panicked: the server's tables look at it, too.
     fn see<R>(&self, f: impl FnOnce(&Inner) -> R) -> R {
-        f(&self.inner.lock().expect("the session does not panic"))
+        f(&self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the connection's own code has panicked, after which nothing more can be done with it.
+    fn has_panicked(&self) -> bool {
+        self.inner.is_poisoned()
     }
 
     fn fire(&self, effects: Effects) {
@@ -552,6 +558,9 @@ impl Shared {
     /// Ends the connection, whose peer has not answered anything, so that another has its place and
     /// its memory at once.
     pub(crate) fn give_way(&self) {
+        if self.has_panicked() {
+            return;
+        }
         self.with(|inner, now| {
             let after = now.since(self.opened_at);
             let (delivered, received) = (0, inner.session.received());
@@ -593,6 +602,9 @@ impl Shared {
 
     /// Ends the connection at once; the peer gets `code` and `reason`.
     pub(crate) fn abort(&self, code: u64, reason: &str) {
+        if self.has_panicked() {
+            return;
+        }
         let error = Error::Reset { code, reason: reason.to_owned() };
         self.with(|inner, now| inner.fail(error, code, reason, now));
     }
@@ -696,5 +708,25 @@ fn path_info(info: &TcpInfo) -> PathInfo {
         ssthresh: info.ssthresh_bytes.map(ByteCount::new),
         pacing_rate: info.pacing_rate,
         timed_out: info.timed_out,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryBudget;
+
+    #[tokio::test]
+    async fn others_look_at_a_connection_that_has_panicked() {
+        let lease = MemoryBudget::new(ByteCount::mib(64)).unwrap().connection(1 << 20).unwrap();
+        let shared = Shared::open(&SessionConfig::default(), Duration::ZERO, Arc::default(), lease);
+        let own = Arc::clone(&shared);
+        let task = tokio::spawn(async move { own.with(|_, _| panic!("as it was told to")) });
+        assert!(task.await.unwrap_err().is_panic());
+        // As the server's tables do, which would go down with it.
+        assert_eq!(shared.received(), 0);
+        assert!(shared.unanswered().is_some());
+        shared.abort(0, "revoked");
+        shared.give_way();
     }
 }
