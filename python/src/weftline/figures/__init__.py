@@ -16,6 +16,6 @@ from . import slides  # isort: skip
 from . import ours  # isort: skip
 from ._catalog import FIGURES, Figure
 from ._data import Data
-from ._gallery import draw_all
+from ._gallery import draw_all, run_all
 
-__all__ = ["FIGURES", "Data", "Figure", "cotag", "draw_all", "fbdt", "ours", "slides"]
+__all__ = ["FIGURES", "Data", "Figure", "cotag", "draw_all", "fbdt", "ours", "run_all", "slides"]

@@ -18,8 +18,8 @@ class Need:
     world `lab`, if there are any, are shown beside them."""
 
     name: str
-    # The sweep itself; in a quick size if that is asked for.
-    make: Callable[[bool], Sweep]
+    # The sweep itself; in a quick size if that is asked for. None where it is of data that are absent.
+    make: Callable[[bool], Sweep | None]
     series: bool = False
 
 

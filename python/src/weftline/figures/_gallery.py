@@ -47,6 +47,9 @@ def run_all(
     """Does the runs that those figures need and that are not there, in the simulator."""
     for need in needs(names):
         sweep = need.make(quick)
+        if sweep is None:
+            tell(f"{need.name}: left out; WEFTLINE_DATA names no folder with its data")
+            continue
         tell(f"{need.name}: {len(sweep)} runs")
         sweep.run(root / "sim" / need.name, series=need.series)
 
@@ -71,7 +74,7 @@ def _draw(figure: Figure, data: Data, out: pathlib.Path) -> Drawn:
     left, right = canvas.subplots(1, 2, width_ratios=(1, 1.6))
     missing = ""
     if figure.says:
-        says(left, f"{figure.source}, {figure.where}:\n\n{figure.says}")
+        says(left, f"{_origin(figure)}:\n\n{figure.says}")
     try:
         figure.draw(data, left, right)
     except Missing as error:
@@ -117,10 +120,14 @@ NOT_DRAWN = (
 )
 
 
+def _origin(figure: Figure) -> str:
+    return ", ".join(part for part in (figure.source, figure.where) if part)
+
+
 def _below(one: Drawn, data: Data) -> str:
     """Where a figure is from, how many runs it shows, and how these are made again."""
     figure = one.figure
-    parts = [f"{figure.source}, {figure.where}." if figure.where else f"{figure.source}."]
+    parts = [f"{_origin(figure)}."]
     if one.missing:
         parts.append(f"Missing: `{one.missing}`.")
     for need in figure.needs:

@@ -116,18 +116,29 @@ def bbr(data: Data, left: Any, right: Any) -> None:
     _over_delay(data, BBR, "completion_s", 0.00001, right, "time for 1 Gb, s")
 
 
-def _part(case: str) -> str:
-    """What a case of the ablation sets, from its text."""
-    return case.strip("{} ").replace(" ", "").replace("=", " ").replace('"', "")
+# What the cases of a sweep set of `[cotag]`.
+_SETTINGS = ("queue", "pacing", "giving", "recoding", "cut_through", "redundancy", "interval")
+
+
+def _parts(data: Data, need: Need) -> list[tuple[dict[str, Any], str, Cell]]:
+    """What each case of a sweep sets, the scheme, and the time for 1 Gb."""
+    columns = data.wanted(need).columns
+    settings = [name for name in _SETTINGS if f"cotag.{name}" in columns]
+    cells = data.means(need, "completion_s", [*(f"cotag.{name}" for name in settings), "scheme"])["sim"]
+    return [
+        ({name: value for name, value in zip(settings, key) if value is not None}, key[-1], cell)
+        for key, cell in cells.items()
+    ]
 
 
 @figure("cotag-ablation", SOURCE, "§III, ours: why", "What each part of COTAG earns", needs=[ABLATION],
         says="\"Coded forwarding, taking and giving\" together enhance TCP; the paper takes none of them away.")
 def ablation(data: Data, left: Any, right: Any) -> None:
-    worlds = data.means(ABLATION, "completion_s", ["cotag", "scheme"])
-    cells = {world: {(_part(key[0]), key[1]): cell for key, cell in of.items()} for world, of in worlds.items()}
-    groups = list(dict.fromkeys(group for of in cells.values() for group, _ in of))
-    bars(right, groups, ["cotag", "cotag-dense"], cells, "time for 1 Gb, s",
+    cells: dict[tuple[Any, ...], Cell] = {}
+    for part, scheme, cell in _parts(data, ABLATION):
+        cells[", ".join(f"{key} {value}" for key, value in part.items()), scheme] = cell
+    groups = list(dict.fromkeys(group for group, _ in cells))
+    bars(right, groups, ["cotag", "cotag-dense"], {"sim": cells}, "time for 1 Gb, s",
          [group.replace(" ", "\n") for group in groups])
 
 
@@ -136,8 +147,7 @@ def ablation(data: Data, left: Any, right: Any) -> None:
         "simulations. With `cut_through` packets are forwarded as they come.")
 def interval(data: Data, left: Any, right: Any) -> None:
     curves: dict[str, list[tuple[float, Cell]]] = defaultdict(list)
-    for (case,), cell in data.means(INTERVAL, "completion_s", ["cotag"])["sim"].items():
-        part = dict(item.split(" ") for item in _part(case).split(","))
+    for part, _, cell in _parts(data, INTERVAL):
         key = "cotag" if part["cut_through"] == "true" else "cotag that waits"
-        curves[key].append((float(part["interval"].removesuffix("ms")), cell))
+        curves[key].append((1e3 * part["interval"], cell))
     lines(right, curves, "T, ms", "time for 1 Gb, s")

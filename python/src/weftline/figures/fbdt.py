@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 from collections import defaultdict
 from typing import Any
 
 from .._results import Results, ratios
+from .._scenario import Path, Scenario, Trace
 from .._sweep import Sweep
 from ._catalog import Need, figure
 from ._data import WORLDS, Cell, Data, Missing, cdf, published
@@ -48,10 +51,38 @@ def _split(quick: bool) -> Sweep:
     )
 
 
+# By place, the authors' log of WiGig alone; WiFi alone was logged in line of sight only.
+_LOGS = {"los": "iperf_LoS_WIGI.csv", "nlos": "iperf_nLoS_WIGI.csv", "mobility": "iperf_moving_WIGI.csv"}
+_WIFI_LOG = "iperf_LoS_WIFI.csv"
+
+
+def _logged(file: pathlib.Path) -> Trace:
+    """The rate that carries what iperf logged each second; its last rows are a rest and the total."""
+    rows = file.read_text(encoding="utf-8").split("\n")[1:]
+    goodput = [float(row.rsplit(",", 1)[1]) for row in rows if "," in row][:-2]
+    # Of 1500 bytes on the link 1448 are the application's.
+    rates = [f"{second},{1500 / 1448 * bps / 1e6:.3f}" for second, bps in enumerate(goodput)]
+    return Trace(file.name, "csv", "\n".join(["time_s,rate_mbps", *rates, ""]))
+
+
+def _replay(quick: bool) -> Sweep | None:
+    logs = pathlib.Path(os.environ.get("WEFTLINE_DATA", ""), "fbdt-logs")
+    if not (logs / _WIFI_LOG).exists():
+        return None
+    scenarios = []
+    for place, log in _LOGS.items():
+        paths = [Path("wifi", trace=_logged(logs / _WIFI_LOG), delay="2ms"),
+                 Path("wigig", trace=_logged(logs / log), delay="2ms")]
+        scenarios.append(Scenario(f"fbdt-6c-logs-{place}", paths=paths, duration="60s"))
+    # Nothing is drawn here: other seeds would be the same runs.
+    return Sweep(scenarios, scheme=[*_BASE, "musher", "fbdt"], name="fbdt-6c-logs", duration="20s" if quick else "60s", warmup="1s")
+
+
 STEADY = Need("fbdt-3b", _steady)
 DELAYED = Need("fbdt-3b-delay", _delayed)
 RADIOS = Need("fbdt-6c", _radios, series=True)
 SPLIT = Need("fbdt-eq1", _split)
+REPLAY = Need("fbdt-6c-logs", _replay)
 
 
 def _published(axes: Any, name: str, groups: list[str], kinds: list[str]) -> None:
@@ -88,6 +119,15 @@ def fig_6c(data: Data, left: Any, right: Any) -> None:
     _published(left, "fbdt-6c", _PLACES, kinds)
     worlds = data.means(RADIOS, "goodput_mbps", ["scenario", "scheme"])
     bars(right, _PLACES, kinds, _bare(worlds, "fbdt-6c-"), "goodput, Mb/s")
+
+
+@figure("fbdt-6c-logs", SOURCE, "§6.2, Fig. 6c, the means of the authors' logs",
+        "The same over the rates that the authors logged, second by second", needs=[REPLAY])
+def fig_6c_logs(data: Data, left: Any, right: Any) -> None:
+    kinds = [*_BASE, "musher", "fbdt"]
+    _published(left, "fbdt-6c-logs", _PLACES, kinds)
+    worlds = data.means(REPLAY, "goodput_mbps", ["scenario", "scheme"])
+    bars(right, _PLACES, kinds, _bare(worlds, "fbdt-6c-logs-"), "goodput, Mb/s")
 
 
 def seconds(results: Results, scenario: str) -> dict[str, list[float]]:
