@@ -67,6 +67,29 @@ fn bonds_have_the_sum_of_their_links_and_copies_their_budget() {
     }
 }
 
+/// What a satellite has delivered in its first round trips is next to nothing, and is no reason to give
+/// it nothing more.
+#[test]
+fn a_satellite_is_used_beside_a_near_line() {
+    let text = "name = 'satellite'\nduration = '30s'\nwarmup = '10s'\nworkload = { kind = 'bulk' }\n\
+                [[path]]\nname = 'near'\nrate = '100Mbps'\ndelay = '5ms'\n\
+                [[path]]\nname = 'far'\nrate = '20Mbps'\ndelay = '300ms'\n";
+    let missing = |_: &std::path::Path| Err(std::io::ErrorKind::NotFound.into());
+    let scenario = Scenario::parse("satellite.toml", text, &missing).unwrap();
+    for congestion in ["bbr", "cubic"] {
+        let goodput = |scheme: &str| {
+            let congestion = congestion.parse().unwrap();
+            let run = simulate(&scenario, &scheme.parse().unwrap(), congestion, 1, false);
+            run.unwrap().record.goodput_mbps.unwrap()
+        };
+        let near = goodput("single:near");
+        for ours in OURS {
+            let bond = goodput(ours);
+            assert!(bond > 1.15 * near, "{ours}, {congestion}: {bond} {near}");
+        }
+    }
+}
+
 #[test]
 fn messages_are_counted_the_same_whatever_carries_them() {
     let mut scenario = Scenario::find("two-path").unwrap();

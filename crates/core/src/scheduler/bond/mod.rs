@@ -171,8 +171,9 @@ impl<P: Placement> Bond<P> {
 
     /// Whether `bytes` on the subflow would take more from the stream than they give: before they are
     /// there, the paths that are sooner there would fill all that may be on its way, and stand still
-    /// then, or bring more than is worth waiting with. The soonest never does, so that bytes do not
-    /// wait for ever.
+    /// then, or bring more than is worth waiting with: in slow start nobody knows what the subflow
+    /// brings, and it would not get to know if it were given nothing. The soonest never does, so that
+    /// bytes do not wait for ever.
     fn would_block(&self, me: usize, view: &SendView<'_>, bytes: u64) -> bool {
         let subflow = &view.subflows[me];
         let mine = view.arrival(subflow, bytes);
@@ -184,8 +185,11 @@ impl<P: Placement> Bond<P> {
         };
         let sooner = view.subflows.iter().enumerate().filter(is_sooner);
         let rate: Bitrate = sooner.map(|(_, other)| view.rate(other)).sum();
-        let worth = estimate::rate_within_reach(view, subflow).bytes_in(WORTH_WAITING);
-        let most = view.memory.min(view.credit_window).min(worth.as_u64());
+        let worth = match subflow.info().is_in_slow_start() {
+            true => u64::MAX,
+            false => estimate::rate_within_reach(view, subflow).bytes_in(WORTH_WAITING).as_u64(),
+        };
+        let most = view.memory.min(view.credit_window).min(worth);
         rate.bytes_in(mine).as_u64() > most
     }
 
