@@ -79,6 +79,15 @@ def test_logged_rates_are_replayed(tmp_path: pathlib.Path, monkeypatch: pytest.M
     assert not drawn.missing
 
 
+def test_sweeps_of_figures_are_files_for_the_program(tmp_path: pathlib.Path) -> None:
+    command = [sys.executable, "-m", "weftline.figures", tmp_path, "--run", "quick", "--only", "fbdt-3b,fbdt-6c"]
+    done = subprocess.run([*command, "--sweeps", tmp_path], check=True, capture_output=True, text=True)
+    files = done.stdout.split()
+    assert files == [f"{tmp_path}/{name}.toml" for name in ("fbdt-3b", "fbdt-3b-delay", "fbdt-6c")]
+    saved = wl.Sweep.load(files[0])
+    assert len(saved) == 24 and saved.name == "fbdt-3b"
+
+
 def test_an_interval_decides() -> None:
     assert verdict.below("x", [1.0, 1.1, 0.9], 2).holds is True
     assert verdict.below("x", [3.0, 3.1, 2.9], 2).holds is False

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import pathlib
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -149,6 +150,16 @@ class Sweep:
     def text(self) -> str:
         """Its TOML."""
         return self._inner.text
+
+    def save(self, directory: str | os.PathLike[str]) -> pathlib.Path:
+        """Writes the sweep, its scenarios and their traces there, for `weftline sim sweep` and
+        `weftline lab sweep`. Returns the sweep's file."""
+        folder = pathlib.Path(directory)
+        file = folder / f"{self.name}.toml"
+        for path, text in [(file, self.text), *((folder / name, text) for name, text in self._bundle.files.items())]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return file
 
     def __len__(self) -> int:
         """How many runs it makes."""

@@ -8,7 +8,7 @@ import sys
 
 from . import FIGURES
 from ._data import Data
-from ._gallery import claims_page, draw_all, page, run_all
+from ._gallery import claims_page, draw_all, page, run_all, save_sweeps
 
 
 def main() -> int:
@@ -23,6 +23,8 @@ def main() -> int:
     parser.add_argument("--page", type=pathlib.Path, metavar="FILE", help="a page in Markdown with all")
     parser.add_argument("--claims", type=pathlib.Path, metavar="FILE", help="a page with our verdicts on "
                         "the sources' claims")
+    parser.add_argument("--sweeps", type=pathlib.Path, metavar="DIR", help="write the sweeps of those figures "
+                        "there, for weftline lab sweep, and end")
     parser.add_argument("--list", action="store_true", help="name the figures, and end")
     given = parser.parse_args()
     names = given.only.split(",") if given.only else list(FIGURES)
@@ -43,6 +45,10 @@ def main() -> int:
 
 
 def _make(given: argparse.Namespace, names: list[str]) -> int:
+    if given.sweeps:
+        for file in save_sweeps(given.sweeps, names, given.run == "quick"):
+            print(file)
+        return 0
     if given.run:
         tell = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
         run_all(given.results, names, given.run == "quick", tell)

@@ -54,6 +54,12 @@ def run_all(
         sweep.run(root / "sim" / need.name, series=need.series)
 
 
+def save_sweeps(directory: pathlib.Path, names: Sequence[str], quick: bool) -> list[pathlib.Path]:
+    """Writes the sweeps that those figures need, as files that the lab runs as well."""
+    made = (need.make(quick) for need in needs(names))
+    return [sweep.save(directory) for sweep in made if sweep is not None]
+
+
 def draw_all(root: pathlib.Path, out: pathlib.Path, names: Sequence[str] | None = None) -> list[Drawn]:
     """Draws figures of the results in `root` into `out`, an SVG each."""
     if importlib.util.find_spec("matplotlib") is None:

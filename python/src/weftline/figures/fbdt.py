@@ -99,7 +99,7 @@ def _bare(worlds: dict[str, dict[tuple[Any, ...], Cell]], prefix: str) -> dict[s
 
 
 @figure("fbdt-3b", SOURCE, "§2.2, Fig. 3b", "Throughput with loss or delay on one path", needs=[STEADY, DELAYED],
-        lab="sudo weftline lab sweep fbdt-3b.toml --out results/lab/fbdt-3b")
+        lab="sudo weftline lab sweep results/sweeps/fbdt-3b.toml --out results/lab/fbdt-3b")
 def fig_3b(data: Data, left: Any, right: Any) -> None:
     kinds = [*_BASE, "fbdt"]
     _published(left, "fbdt-3b", _CONDITIONS, kinds)
@@ -113,7 +113,7 @@ def fig_3b(data: Data, left: Any, right: Any) -> None:
 
 
 @figure("fbdt-6c", SOURCE, "§6.2, Fig. 6c", "Throughput in line of sight, without it, and in motion", needs=[RADIOS],
-        lab="sudo weftline lab sweep fbdt-6c.toml --series --out results/lab/fbdt-6c")
+        lab="sudo weftline lab sweep results/sweeps/fbdt-6c.toml --out results/lab/fbdt-6c")
 def fig_6c(data: Data, left: Any, right: Any) -> None:
     kinds = [*_BASE, "musher", "fbdt"]
     _published(left, "fbdt-6c", _PLACES, kinds)
