@@ -1,0 +1,295 @@
+//! Taking the new TCP connections of this machine: routes lead them to a device of our own, and a
+//! table of nf_tables redirects what leaves there to a local port.
+//!
+//! The routing rules choose connections whose socket has no address of its own yet. A socket that is
+//! bound to a link or to one of its addresses, an answer to somebody else's connection, and what is
+//! on a link's own network go their usual ways. So do our own sockets, each bound to its link.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+use crate::error::NetError;
+use crate::nft::{Redirect, Table};
+use crate::route::{MAIN, Route, Routes, Rule, RuleAction};
+
+/// The name of the device.
+pub const DEVICE: &str = "weft0";
+/// The routing table with the default routes through the device.
+pub const TABLE: u32 = 30565;
+/// The priorities of our rules, from the first to the last.
+const FIRST_RULE: u32 = 5200;
+const LAST_RULE: u32 = 5204;
+/// The longest packet of the device. TCP never sees it, as connections end in this machine.
+const MTU: u16 = 1400;
+/// Addresses that the device may have: the first that no network of this machine has.
+const ADDRESSES_V4: [Ipv4Addr; 4] = [
+    Ipv4Addr::new(10, 87, 0, 2),
+    Ipv4Addr::new(10, 187, 0, 2),
+    Ipv4Addr::new(172, 30, 87, 2),
+    Ipv4Addr::new(192, 168, 187, 2),
+];
+const ADDRESSES_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd57, 0x6566, 0x7400, 0, 0, 0, 0, 2),
+    Ipv6Addr::new(0xfd87, 0x6566, 0x7400, 0, 0, 0, 0, 2),
+];
+
+/// What becomes of new TCP connections to IPv6 addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ipv6 {
+    /// They are redirected to this port of this machine.
+    Redirect(u16),
+    /// The program is told at once that there is no way, and tries IPv4.
+    Unreachable,
+}
+
+/// Where captured connections go.
+#[derive(Clone, Copy, Debug)]
+pub struct CaptureConfig {
+    /// The port of this machine to which IPv4 connections are redirected.
+    pub port_v4: u16,
+    /// What becomes of IPv6.
+    pub ipv6: Ipv6,
+}
+
+/// The capture; new connections go their usual ways again when this is dropped.
+pub struct Capture {
+    routes: Routes,
+    rules: Vec<Rule>,
+    _table: Table,
+    _device: SyncDevice,
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+impl Capture {
+    /// Sets it up; the rules, which turn it on, come last. On an error nothing is left behind.
+    ///
+    /// # Errors
+    /// When the device is there already, an address cannot be had, or the kernel or the rights of
+    /// this process do not allow it.
+    pub fn start(config: &CaptureConfig) -> Result<Self, NetError> {
+        let routes = Routes::open().map_err(NetError::os("asking for the routes"))?;
+        let v4 = free_address(&routes, &ADDRESSES_V4.map(IpAddr::V4))?;
+        let v6 = free_address(&routes, &ADDRESSES_V6.map(IpAddr::V6))?;
+        check_free(&routes)?;
+        let device = create_device()?;
+        let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
+        let os = |what: &str| NetError::os(format!("{what} the device {DEVICE}"));
+        routes.add_address(index, v4).map_err(os("giving an address to"))?;
+        let has_ipv6 = match routes.add_address(index, v6) {
+            Ok(()) => true,
+            // It is switched off in this machine, where nothing goes out by it then.
+            Err(error) => {
+                tracing::info!("this machine has no IPv6 to capture: {error}");
+                false
+            }
+        };
+        routes.set_up(index).map_err(os("setting up"))?;
+        let port_v6 = match config.ipv6 {
+            Ipv6::Redirect(port) if has_ipv6 => Some(port),
+            _ => None,
+        };
+        let addresses = if has_ipv6 { vec![v4, v6] } else { vec![v4] };
+        let redirect =
+            Redirect { device: DEVICE, port_v4: config.port_v4, port_v6, addresses: &addresses };
+        let table = Table::create(&redirect).map_err(no_table)?;
+        routes.add_default(false, index, TABLE).map_err(os("adding a route through"))?;
+        if port_v6.is_some() {
+            routes.add_default(true, index, TABLE).map_err(os("adding an IPv6 route through"))?;
+        }
+        let mut rules = rules_v4(v4);
+        if has_ipv6 {
+            rules.extend(rules_v6(v6, port_v6.is_some()));
+        }
+        // From here on dropping it removes what is there.
+        let capture = Self { routes, rules, _table: table, _device: device };
+        capture.keep().map_err(NetError::os("adding a routing rule"))?;
+        Ok(capture)
+    }
+
+    /// Adds rules again that somebody has deleted. Returns how many those are.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn keep(&self) -> io::Result<usize> {
+        let there = self.routes.rules()?;
+        let missing: Vec<_> = self.rules.iter().filter(|rule| !there.contains(rule)).collect();
+        missing.iter().try_for_each(|rule| self.routes.add_rule(rule))?;
+        Ok(missing.len())
+    }
+
+    /// From now on new connections go their usual ways. Those that are captured stay so.
+    pub fn release(&self) {
+        for rule in &self.rules {
+            if let Err(error) = self.routes.delete_rule(rule) {
+                tracing::warn!("a routing rule stays, priority {}: {error}", rule.priority);
+            }
+        }
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Removes the rules that a process has left behind that was killed. Returns how many those were.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn remove_leftovers() -> io::Result<usize> {
+    let routes = Routes::open()?;
+    let left: Vec<_> = routes.rules()?.into_iter().filter(is_ours).collect();
+    left.iter().try_for_each(|rule| routes.delete_rule(rule))?;
+    Ok(left.len())
+}
+
+/// Whether a rule for TCP is one of those made here.
+fn is_ours(rule: &Rule) -> bool {
+    (FIRST_RULE..=LAST_RULE).contains(&rule.priority)
+        && match rule.action {
+            RuleAction::Lookup(table) => table == TABLE || table == MAIN,
+            RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
+            RuleAction::Unreachable => true,
+        }
+}
+
+/// What is on a link's own network goes there; what has no source address yet comes to us, and so
+/// does what we have given ours.
+fn rules_v4(own: IpAddr) -> Vec<Rule> {
+    let rule = |priority, local, from, action| Rule { ipv6: false, priority, local, from, action };
+    let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
+    vec![
+        rule(FIRST_RULE, false, None, RuleAction::LookupLonger(MAIN, 0)),
+        rule(FIRST_RULE + 1, true, Some((none, 32)), RuleAction::Lookup(TABLE)),
+        rule(FIRST_RULE + 2, true, Some((own, 32)), RuleAction::Lookup(TABLE)),
+    ]
+}
+
+/// The same for IPv6. A rule `from ::/128` never holds there for a socket without an address, which
+/// would leave all of IPv6 uncaptured; but each of the two halves holds for every socket with one.
+fn rules_v6(own: IpAddr, carried: bool) -> Vec<Rule> {
+    let rule = |priority, local, from, action| Rule { ipv6: true, priority, local, from, action };
+    let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
+    let last = if carried { RuleAction::Lookup(TABLE) } else { RuleAction::Unreachable };
+    let mut rules = vec![rule(FIRST_RULE, false, None, RuleAction::LookupLonger(MAIN, 0))];
+    if carried {
+        rules.push(rule(FIRST_RULE + 1, true, Some((own, 128)), RuleAction::Lookup(TABLE)));
+    }
+    rules.extend([
+        rule(FIRST_RULE + 2, true, half(0), RuleAction::Lookup(MAIN)),
+        rule(FIRST_RULE + 3, true, half(0x8000), RuleAction::Lookup(MAIN)),
+        rule(LAST_RULE, true, None, last),
+    ]);
+    rules
+}
+
+/// The first of `wanted` that no network of this machine has.
+fn free_address(routes: &Routes, wanted: &[IpAddr]) -> Result<IpAddr, NetError> {
+    let asking = || {
+        let taken = routes.routes(|route| {
+            route.length > 0 && wanted.iter().any(|&address| leads_to(route, address))
+        })?;
+        Ok::<_, io::Error>((taken, routes.addresses()?))
+    };
+    let (taken, there) = asking().map_err(NetError::os("asking for the routes"))?;
+    let is_free = |address: &&IpAddr| {
+        !taken.iter().any(|route| leads_to(route, **address))
+            && !there.iter().any(|one| one.address == **address)
+    };
+    let tried = *wanted.last().expect("some are tried");
+    wanted.iter().find(is_free).copied().ok_or(NetError::AddressTaken { tried })
+}
+
+fn leads_to(route: &Route, address: IpAddr) -> bool {
+    let (one, other, bits) = match (route.destination, address) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => {
+            (u128::from(one.to_bits()), u128::from(other.to_bits()), 32)
+        }
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128),
+        _ => return false,
+    };
+    let beyond = u32::from(bits - route.length.min(bits));
+    (one ^ other).checked_shr(beyond).unwrap_or(0) == 0
+}
+
+fn check_free(routes: &Routes) -> Result<(), NetError> {
+    let links = routes.links().map_err(NetError::os("asking for the interfaces"))?;
+    match links.iter().any(|link| link.name == DEVICE) {
+        true => Err(NetError::DeviceTaken { name: DEVICE }),
+        false => Ok(()),
+    }
+}
+
+fn create_device() -> Result<SyncDevice, NetError> {
+    let made = DeviceBuilder::new().name(DEVICE).mtu(MTU).enable(false).build_sync();
+    made.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => NetError::NotPossible {
+            what: "there is no /dev/net/tun".to_owned(),
+            remedy: "load it with 'modprobe tun', or pass --device /dev/net/tun to the container",
+        },
+        _ => NetError::os(format!("creating the device {DEVICE}"))(error),
+    })
+}
+
+/// What the kernel's refusal of the table means.
+fn no_table(error: io::Error) -> NetError {
+    use rustix::io::Errno;
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    match code {
+        Some(Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT | Errno::NOENT | Errno::OPNOTSUPP) => {
+            NetError::NotPossible {
+                what: format!("this kernel cannot redirect connections by nf_tables ({error})"),
+                remedy: "load the modules with 'modprobe -a nf_tables nft_redir nft_chain_nat', or \
+                         use Linux 5.12 or newer with nf_tables",
+            }
+        }
+        Some(Errno::EXIST) => NetError::NotPossible {
+            what: "there is an nf_tables table 'inet weftline' of another program".to_owned(),
+            remedy: "remove it with 'nft delete table inet weftline'",
+        },
+        _ => NetError::os("making the nf_tables table 'inet weftline'")(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_that_hold_an_address_are_found() {
+        let route = |destination: &str, length| Route {
+            destination: destination.parse().unwrap(),
+            length,
+            link: None,
+            table: MAIN,
+            metric: 0,
+        };
+        let own = ADDRESSES_V4[0].into();
+        assert!(leads_to(&route("10.0.0.0", 8), own));
+        assert!(leads_to(&route("10.87.0.2", 32), own));
+        assert!(!leads_to(&route("10.88.0.0", 16), own));
+        assert!(!leads_to(&route("fd00::", 8), own));
+        assert!(leads_to(&route("fd57::", 16), ADDRESSES_V6[0].into()));
+        // A length that cannot be is taken for the longest.
+        assert!(!leads_to(&route("10.88.0.0", 200), own));
+    }
+
+    #[test]
+    fn our_rules_are_known_again_and_others_are_not() {
+        let own = ADDRESSES_V6[0].into();
+        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own, true), rules_v6(own, false)];
+        assert!(all.concat().iter().all(is_ours));
+        let other = Rule { priority: 5210, ..all[0][0] };
+        assert!(!is_ours(&other));
+        assert!(!is_ours(&Rule { action: RuleAction::Lookup(52), ..all[0][0] }));
+    }
+}

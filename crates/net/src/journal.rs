@@ -1,0 +1,118 @@
+//! Sysctls that are changed for a while: the journal says what they were, so that they are restored
+//! even by another process after this one has been killed.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// The most bytes of a journal that are read: a line has some sixty.
+const MAX_BYTES: u64 = 1 << 16;
+
+/// Sysctls that this process has changed, each noted in a file before.
+#[derive(Debug)]
+pub struct Journal(PathBuf);
+
+impl Journal {
+    /// A journal in `file`, which continues what is there.
+    pub fn at(file: impl Into<PathBuf>) -> Self {
+        Self(file.into())
+    }
+
+    /// Sets the sysctl `name`, such as `net/ipv4/conf/wlan0/rp_filter`, after what it was has been
+    /// noted. One that has the value already is left alone.
+    ///
+    /// # Errors
+    /// When there is no such sysctl, or the journal or the sysctl cannot be written.
+    pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
+        let path = sysctl(name)?;
+        let old = fs::read_to_string(&path)?;
+        let old = old.trim();
+        if old == value {
+            return Ok(());
+        }
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.append(true).create(true).mode(0o600).open(&self.0)?;
+        writeln!(file, "{name}\t{old}\t{value}")?;
+        fs::write(path, value)
+    }
+
+    /// Restores what the journal in `file` says, and removes it. A sysctl that is gone, or that
+    /// somebody has set to something else since, is left alone.
+    ///
+    /// # Errors
+    /// When a file cannot be read or written; the rest has been restored then.
+    pub fn undo(file: &Path) -> io::Result<()> {
+        let length = match fs::metadata(file) {
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if length > MAX_BYTES {
+            let message = format!("{}: no journal of sysctls; remove it", file.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        let text = fs::read_to_string(file)?;
+        let mut result = Ok(());
+        for line in text.lines().rev() {
+            let mut parts = line.split('\t');
+            if let (Some(name), Some(old), Some(set)) = (parts.next(), parts.next(), parts.next()) {
+                result = result.and(restore(name, old, set));
+            }
+        }
+        result.and_then(|()| fs::remove_file(file))
+    }
+}
+
+fn restore(name: &str, old: &str, set: &str) -> io::Result<()> {
+    let path = sysctl(name)?;
+    match fs::read_to_string(&path) {
+        Ok(now) if now.trim() == set => fs::write(path, old),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file of a sysctl of the network. An interface may have any name, but no way out of there.
+fn sysctl(name: &str) -> io::Result<PathBuf> {
+    let is_part = |part: &str| !matches!(part, "" | "." | "..");
+    if name.starts_with("net/") && name.split('/').all(is_part) {
+        // That of the network namespace of the thread, where a thread may have its own.
+        return Ok(Path::new("/proc/sys").join(name));
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("'{name}' is no sysctl of the network")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_that_is_not_there_or_is_damaged_does_no_harm() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("up.journal");
+        Journal::undo(&file).unwrap();
+        fs::write(&file, "half a li").unwrap();
+        Journal::undo(&file).unwrap();
+        assert!(!file.exists());
+        fs::write(&file, "net/../../etc/passwd\t1\t2\n").unwrap();
+        assert!(Journal::undo(&file).is_err());
+        fs::write(&file, "x".repeat(1 << 17)).unwrap();
+        assert!(Journal::undo(&file).is_err());
+    }
+
+    #[test]
+    fn only_what_is_still_as_we_set_it_is_restored() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("up.journal");
+        let name = "net/ipv4/conf/lo/rp_filter";
+        let now = fs::read_to_string(sysctl(name).unwrap()).unwrap();
+        // It has another value than the journal's: nobody writes.
+        fs::write(&file, format!("{name}\t7\t9\nnet/ipv4/conf/gone0/rp_filter\t0\t2\n")).unwrap();
+        Journal::undo(&file).unwrap();
+        assert_eq!(fs::read_to_string(sysctl(name).unwrap()).unwrap(), now);
+        Journal::at(&file).set(name, now.trim()).unwrap();
+        assert!(!file.exists(), "nothing was changed");
+    }
+}

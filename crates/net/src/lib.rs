@@ -1,0 +1,39 @@
+//! The machine's network, as `weftline up` changes it: Linux only, by netlink(7), without programs
+//! such as `ip` or `nft`.
+//!
+//! | to | use |
+//! |---|---|
+//! | list links, addresses, routes and rules, add and delete them | [`Routes`] |
+//! | hear of changes | [`Watch`] |
+//! | take all new TCP connections of this machine | [`Capture`] |
+//! | change a sysctl so that it can be undone | [`Journal`] |
+//!
+//! What [`Capture`] sets up goes with the process that made it, whatever ends it: the device and its
+//! routes with the open device, the nf_tables table with the socket that owns it. Only routing rules
+//! and sysctls remain; [`remove_leftovers`] and [`Journal::undo`] remove those.
+//!
+//! Messages from the kernel are checked as if they came from a stranger: nothing in them panics, and
+//! what is kept of a long list is bounded by the caller.
+
+mod capture;
+mod error;
+mod journal;
+mod message;
+mod nft;
+mod route;
+mod socket;
+mod watch;
+
+pub use capture::{Capture, CaptureConfig, DEVICE, Ipv6, TABLE, remove_leftovers};
+pub use error::NetError;
+pub use journal::Journal;
+pub use nft::tables;
+pub use route::{Address, Link, Route, Routes, Rule, RuleAction};
+pub use watch::Watch;
+
+/// The parsers of messages, for tests that feed them anything.
+#[doc(hidden)]
+pub mod fuzz {
+    pub use crate::message::{attributes, messages};
+    pub use crate::route::parse_anything;
+}

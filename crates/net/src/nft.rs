@@ -1,0 +1,211 @@
+//! The nf_tables table that redirects what is captured (linux/netfilter/nf_tables.h).
+//!
+//! It has an owner, our socket: nobody else changes it, `nft flush ruleset` leaves it alone, and the
+//! kernel removes it when the socket is closed, however the process ends.
+
+use std::io;
+use std::net::IpAddr;
+
+use rustix::net::netlink;
+
+use crate::message::{ACK, APPEND, Builder, CREATE, EXCL, attributes, text};
+use crate::socket::Netlink;
+
+/// The table's name.
+const NAME: &str = "weftline";
+/// Messages of nf_tables, and those around a batch.
+const SUBSYSTEM: u16 = 10;
+const NEW_TABLE: u16 = 0;
+const GET_TABLE: u16 = 1;
+const NEW_CHAIN: u16 = 3;
+const NEW_RULE: u16 = 6;
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
+/// Families: none in particular, IPv4 and IPv6 together, each alone.
+const UNSPECIFIED: u8 = 0;
+const INET: u8 = 1;
+const IPV4: u8 = 2;
+const IPV6: u8 = 10;
+/// The flag of a table that belongs to a socket (Linux 5.12).
+const OWNER: u32 = 2;
+/// Hooks and the usual priorities there.
+const PREROUTING: u32 = 0;
+const OUTPUT: u32 = 3;
+const RAW: i32 = -300;
+const DNAT: i32 = -100;
+/// Keys of the expression `meta`.
+const IN_NAME: u32 = 6;
+const OUT_NAME: u32 = 7;
+const FAMILY: u32 = 15;
+const PROTOCOL: u32 = 16;
+/// The protocol number of TCP.
+const TCP: u8 = 6;
+/// The register that expressions pass their value in, and that of verdicts.
+const REGISTER: u32 = 1;
+const VERDICT: u32 = 0;
+const DROP: u32 = 0;
+/// How values are compared.
+const EQUAL: u32 = 0;
+const UNEQUAL: u32 = 1;
+/// Length of an interface's name.
+const NAME_LENGTH: usize = 16;
+
+/// What is redirected.
+#[derive(Clone, Debug)]
+pub(crate) struct Redirect<'a> {
+    /// TCP that leaves by this device.
+    pub(crate) device: &'a str,
+    /// To this port of this machine, for IPv4.
+    pub(crate) port_v4: u16,
+    /// The same for IPv6.
+    pub(crate) port_v6: Option<u16>,
+    /// The device's addresses: packets to them from any other link are dropped.
+    pub(crate) addresses: &'a [IpAddr],
+}
+
+/// The table; it is gone when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Table {
+    _socket: Netlink,
+}
+
+impl Table {
+    /// Makes it, in one transaction.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn create(redirect: &Redirect<'_>) -> io::Result<Self> {
+        let socket = Netlink::open(Some(netlink::NETFILTER))?;
+        let mut batch = Builder::default();
+        batch.message(BATCH_BEGIN, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        message(&mut batch, NEW_TABLE, CREATE | EXCL).text(1, NAME).attribute(2, &be(OWNER));
+        chain(&mut batch, "output", "nat", OUTPUT, DNAT);
+        redirect_rule(&mut batch, redirect.device, IPV4, redirect.port_v4);
+        if let Some(port) = redirect.port_v6 {
+            redirect_rule(&mut batch, redirect.device, IPV6, port);
+        }
+        chain(&mut batch, "prerouting", "filter", PREROUTING, RAW);
+        for &address in redirect.addresses {
+            drop_rule(&mut batch, address);
+        }
+        batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        socket.request(batch)?;
+        Ok(Self { _socket: socket })
+    }
+}
+
+/// The names of all tables of this network namespace.
+///
+/// # Errors
+/// When the kernel has no nf_tables, or does not let us ask.
+pub fn tables() -> io::Result<Vec<String>> {
+    let socket = Netlink::open(Some(netlink::NETFILTER))?;
+    let mut found = Vec::new();
+    socket.list(SUBSYSTEM << 8 | GET_TABLE, &header(UNSPECIFIED, 0), |payload| {
+        let mut parts = attributes(payload.get(4..).unwrap_or_default());
+        found.extend(parts.find(|(kind, _)| *kind == 1).map(|(_, value)| text(value)));
+    })?;
+    Ok(found)
+}
+
+/// Numbers in attributes have the network's order of bytes.
+fn be(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+/// Family, version and resource.
+fn header(family: u8, resource: u16) -> [u8; 4] {
+    let [high, low] = resource.to_be_bytes();
+    [family, 0, high, low]
+}
+
+fn message(batch: &mut Builder, kind: u16, flags: u16) -> &mut Builder {
+    batch.message(SUBSYSTEM << 8 | kind, ACK | flags, &header(INET, 0))
+}
+
+fn chain(batch: &mut Builder, name: &str, kind: &str, hook: u32, priority: i32) {
+    let message = message(batch, NEW_CHAIN, CREATE | EXCL).text(1, NAME).text(3, name);
+    message.nest(4, |inner| {
+        inner.attribute(1, &be(hook)).attribute(2, &priority.to_be_bytes());
+    });
+    message.text(7, kind);
+}
+
+fn rule(batch: &mut Builder, chain: &str, fill: impl FnOnce(&mut Builder)) {
+    let message = message(batch, NEW_RULE, CREATE | APPEND).text(1, NAME).text(2, chain);
+    message.nest(4, fill);
+}
+
+/// `meta nfproto F meta oifname D meta l4proto tcp redirect to :PORT`
+fn redirect_rule(batch: &mut Builder, device: &str, family: u8, port: u16) {
+    rule(batch, "output", |list| {
+        meta(list, FAMILY, EQUAL, &[family]);
+        meta(list, OUT_NAME, EQUAL, &padded(device));
+        meta(list, PROTOCOL, EQUAL, &[TCP]);
+        expression(list, "immediate", |data| {
+            data.attribute(1, &be(REGISTER));
+            data.nest(2, |value| {
+                value.attribute(1, &port.to_be_bytes());
+            });
+        });
+        expression(list, "redir", |data| {
+            data.attribute(1, &be(REGISTER));
+        });
+    });
+}
+
+/// `meta nfproto F meta iifname != lo ip daddr A drop`: whoever shares a link with this machine could
+/// find out by such packets what connections it has (CVE-2019-14899).
+fn drop_rule(batch: &mut Builder, address: IpAddr) {
+    let (family, offset, bytes) = match address {
+        IpAddr::V4(address) => (IPV4, 16, address.octets().to_vec()),
+        IpAddr::V6(address) => (IPV6, 24, address.octets().to_vec()),
+    };
+    rule(batch, "prerouting", |list| {
+        meta(list, FAMILY, EQUAL, &[family]);
+        meta(list, IN_NAME, UNEQUAL, &padded("lo"));
+        expression(list, "payload", |data| {
+            const NETWORK_HEADER: u32 = 1;
+            let length = u32::try_from(bytes.len()).expect("4 or 16");
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(NETWORK_HEADER));
+            data.attribute(3, &be(offset)).attribute(4, &be(length));
+        });
+        compare(list, EQUAL, &bytes);
+        expression(list, "immediate", |data| {
+            data.attribute(1, &be(VERDICT));
+            data.nest(2, |value| {
+                value.nest(2, |verdict| {
+                    verdict.attribute(1, &be(DROP));
+                });
+            });
+        });
+    });
+}
+
+fn padded(name: &str) -> Vec<u8> {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.resize(NAME_LENGTH, 0);
+    bytes
+}
+
+fn meta(list: &mut Builder, key: u32, how: u32, value: &[u8]) {
+    expression(list, "meta", |data| {
+        data.attribute(1, &be(REGISTER)).attribute(2, &be(key));
+    });
+    compare(list, how, value);
+}
+
+fn compare(list: &mut Builder, how: u32, value: &[u8]) {
+    expression(list, "cmp", |data| {
+        data.attribute(1, &be(REGISTER)).attribute(2, &be(how));
+        data.nest(3, |inner| {
+            inner.attribute(1, value);
+        });
+    });
+}
+
+fn expression(list: &mut Builder, name: &str, fill: impl FnOnce(&mut Builder)) {
+    list.nest(1, |one| {
+        one.text(1, name).nest(2, fill);
+    });
+}

@@ -1,0 +1,435 @@
+//! Links, addresses, routes and rules (rtnetlink(7)).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::message::{ACK, Builder, CREATE, EXCL, attributes, text, u32_at};
+use crate::socket::Netlink;
+
+/// Types of messages (linux/rtnetlink.h).
+const NEW_LINK: u16 = 16;
+const GET_LINK: u16 = 18;
+const NEW_ADDRESS: u16 = 20;
+const GET_ADDRESS: u16 = 22;
+const NEW_ROUTE: u16 = 24;
+const GET_ROUTE: u16 = 26;
+const NEW_RULE: u16 = 32;
+const DELETE_RULE: u16 = 33;
+const GET_RULE: u16 = 34;
+/// Address families.
+const INET: u8 = 2;
+const INET6: u8 = 10;
+/// The table of ordinary routes, and where the number of a table stands in an attribute.
+pub(crate) const MAIN: u32 = 254;
+const TABLE_ELSEWHERE: u8 = 0;
+/// A route's type: to a neighbour or gateway.
+const UNICAST: u8 = 1;
+/// A route's scope: of this link.
+const SCOPE_LINK: u8 = 253;
+/// The origin of our routes, a number of our own (linux/rtnetlink.h leaves those from 5 on free).
+const ROUTE_ORIGIN: u8 = 0x57;
+/// The origin of our rules: the kernel's, which systemd-networkd spares when it removes what it does
+/// not know.
+const RULE_ORIGIN: u8 = 2;
+/// Flags of a link (linux/if.h).
+const UP: u32 = 1;
+const LOOPBACK: u32 = 8;
+/// An IPv6 address that is used without a search for duplicates.
+const NO_DAD: u8 = 2;
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// What it is, such as `tun`, `veth` or `wireguard`; empty for hardware.
+    pub kind: String,
+    /// Whether it is set up.
+    pub up: bool,
+    /// Whether it is the loopback device.
+    pub loopback: bool,
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The interface's number.
+    pub link: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// The length of its network, in bits.
+    pub length: u8,
+}
+
+/// A route to a neighbour or gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The network it leads to.
+    pub destination: IpAddr,
+    /// That network's length, in bits; 0 for a default route.
+    pub length: u8,
+    /// The interface's number; of several next hops none.
+    pub link: Option<u32>,
+    /// The routing table.
+    pub table: u32,
+    /// The metric: less comes first.
+    pub metric: u32,
+}
+
+/// What a rule does with what it holds for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleAction {
+    /// It asks this table.
+    Lookup(u32),
+    /// It asks this table, and takes no route from it whose network is this long or shorter.
+    LookupLonger(u32, u32),
+    /// It says that there is no way.
+    Unreachable,
+}
+
+/// A rule for TCP packets: which table is asked for their way. Rules for others are not made here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Whether it is of IPv6.
+    pub ipv6: bool,
+    /// Its place: less is asked first.
+    pub priority: u32,
+    /// It holds for packets of this machine only.
+    pub local: bool,
+    /// It holds for packets from this network only.
+    pub from: Option<(IpAddr, u8)>,
+    /// What it does.
+    pub action: RuleAction,
+}
+
+/// The kernel's routing tables and what belongs to them.
+#[derive(Debug)]
+pub struct Routes(Netlink);
+
+impl Routes {
+    /// Opens a socket to the kernel.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn open() -> io::Result<Self> {
+        Netlink::open(None).map(Self)
+    }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn links(&self) -> io::Result<Vec<Link>> {
+        let mut found = Vec::new();
+        self.0.list(GET_LINK, &[0; 16], |payload| found.extend(parse_link(payload)))?;
+        Ok(found)
+    }
+
+    /// All addresses of interfaces.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn addresses(&self) -> io::Result<Vec<Address>> {
+        let mut found = Vec::new();
+        self.0.list(GET_ADDRESS, &[0; 8], |payload| found.extend(parse_address(payload)))?;
+        Ok(found)
+    }
+
+    /// The routes of both families that `wanted` chooses: a router may have a million.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn routes(&self, wanted: impl Fn(&Route) -> bool) -> io::Result<Vec<Route>> {
+        let mut found = Vec::new();
+        for family in [INET, INET6] {
+            let mut header = [0; 12];
+            header[0] = family;
+            let each = |payload: &[u8]| found.extend(parse_route(payload).filter(&wanted));
+            list_if_known(self.0.list(GET_ROUTE, &header, each))?;
+        }
+        Ok(found)
+    }
+
+    /// The default routes of the main table, those of the least metric first.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn defaults(&self) -> io::Result<Vec<Route>> {
+        let mut found = self.routes(|route| route.length == 0 && route.table == MAIN)?;
+        found.sort_by_key(|route| route.metric);
+        Ok(found)
+    }
+
+    /// The rules that are like those that can be made here, of both families; others are left out.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn rules(&self) -> io::Result<Vec<Rule>> {
+        let mut found = Vec::new();
+        for family in [INET, INET6] {
+            let mut header = [0; 12];
+            header[0] = family;
+            let each = |payload: &[u8]| found.extend(parse_rule(payload));
+            list_if_known(self.0.list(GET_RULE, &header, each))?;
+        }
+        Ok(found)
+    }
+
+    /// Adds a rule.
+    ///
+    /// # Errors
+    /// The kernel's refusal; one that is there already is none.
+    pub fn add_rule(&self, rule: &Rule) -> io::Result<()> {
+        match self.rule(NEW_RULE, CREATE | EXCL, rule) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Deletes a rule.
+    ///
+    /// # Errors
+    /// The kernel's refusal; one that is not there is none.
+    pub fn delete_rule(&self, rule: &Rule) -> io::Result<()> {
+        match self.rule(DELETE_RULE, 0, rule) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+
+    fn rule(&self, kind: u16, flags: u16, rule: &Rule) -> io::Result<()> {
+        let mut request = Builder::default();
+        write_rule(&mut request, kind, flags, rule);
+        self.0.request(request)
+    }
+
+    /// Gives an interface a host's address.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn add_address(&self, link: u32, address: IpAddr) -> io::Result<()> {
+        let (family, length, bytes) = parts(address);
+        let mut header = [0; 8];
+        header[..3].copy_from_slice(&[family, length, if family == INET6 { NO_DAD } else { 0 }]);
+        header[4..].copy_from_slice(&link.to_ne_bytes());
+        let mut request = Builder::default();
+        let message = request.message(NEW_ADDRESS, ACK | CREATE | EXCL, &header);
+        // Local address, and the peer's, which is the same here.
+        message.attribute(2, &bytes).attribute(1, &bytes);
+        self.0.request(request)
+    }
+
+    /// Sets an interface up.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn set_up(&self, link: u32) -> io::Result<()> {
+        let mut header = [0; 16];
+        header[4..8].copy_from_slice(&link.to_ne_bytes());
+        header[8..12].copy_from_slice(&UP.to_ne_bytes());
+        header[12..].copy_from_slice(&UP.to_ne_bytes());
+        let mut request = Builder::default();
+        request.message(NEW_LINK, ACK, &header);
+        self.0.request(request)
+    }
+
+    /// Adds a default route through an interface to a table.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn add_default(&self, ipv6: bool, link: u32, table: u32) -> io::Result<()> {
+        let family = if ipv6 { INET6 } else { INET };
+        let header = [family, 0, 0, 0, TABLE_ELSEWHERE, ROUTE_ORIGIN, SCOPE_LINK, UNICAST];
+        let header = [&header[..], &[0; 4]].concat();
+        let mut request = Builder::default();
+        let message = request.message(NEW_ROUTE, ACK | CREATE | EXCL, &header);
+        message.attribute(4, &link.to_ne_bytes()).attribute(15, &table.to_ne_bytes());
+        self.0.request(request)
+    }
+}
+
+/// A family that this kernel does not have has nothing in its lists.
+fn list_if_known(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| {
+        let unknown = [rustix::io::Errno::AFNOSUPPORT, rustix::io::Errno::OPNOTSUPP];
+        let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+        if code.is_some_and(|code| unknown.contains(&code)) { Ok(()) } else { Err(error) }
+    })
+}
+
+/// Family, length in bits and bytes of an address.
+fn parts(address: IpAddr) -> (u8, u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => (INET, 32, address.octets().to_vec()),
+        IpAddr::V6(address) => (INET6, 128, address.octets().to_vec()),
+    }
+}
+
+fn address_of(value: &[u8]) -> Option<IpAddr> {
+    if let Ok(bytes) = <[u8; 4]>::try_from(value) {
+        return Some(Ipv4Addr::from(bytes).into());
+    }
+    <[u8; 16]>::try_from(value).ok().map(|bytes| Ipv6Addr::from(bytes).into())
+}
+
+fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
+    const TO_TABLE: u8 = 1;
+    const UNREACHABLE: u8 = 7;
+    const TCP: u8 = 6;
+    let family = if rule.ipv6 { INET6 } else { INET };
+    let from_length = rule.from.map_or(0, |(_, length)| length);
+    let (action, table, longer) = match rule.action {
+        RuleAction::Lookup(table) => (TO_TABLE, Some(table), None),
+        RuleAction::LookupLonger(table, length) => (TO_TABLE, Some(table), Some(length)),
+        RuleAction::Unreachable => (UNREACHABLE, None, None),
+    };
+    let header = [family, 0, from_length, 0, TABLE_ELSEWHERE, 0, 0, action, 0, 0, 0, 0];
+    let message = request.message(kind, ACK | flags, &header);
+    message.attribute(6, &rule.priority.to_ne_bytes());
+    message.attribute(22, &[TCP]).attribute(21, &[RULE_ORIGIN]);
+    if let Some((address, _)) = rule.from {
+        message.attribute(2, &parts(address).2);
+    }
+    if rule.local {
+        message.text(3, "lo");
+    }
+    if let Some(table) = table {
+        message.attribute(15, &table.to_ne_bytes());
+    }
+    if let Some(length) = longer {
+        message.attribute(14, &length.to_ne_bytes());
+    }
+}
+
+fn parse_link(payload: &[u8]) -> Option<Link> {
+    let flags = u32_at(payload, 8)?;
+    let mut link = Link {
+        index: u32_at(payload, 4)?,
+        name: String::new(),
+        kind: String::new(),
+        up: flags & UP != 0,
+        loopback: flags & LOOPBACK != 0,
+    };
+    for (kind, value) in attributes(payload.get(16..)?) {
+        match kind {
+            3 => link.name = text(value),
+            18 => {
+                let named = attributes(value).find(|(kind, _)| *kind == 1);
+                link.kind = named.map(|(_, value)| text(value)).unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+    (!link.name.is_empty()).then_some(link)
+}
+
+fn parse_address(payload: &[u8]) -> Option<Address> {
+    let (length, link) = (*payload.get(1)?, u32_at(payload, 4)?);
+    let (mut local, mut peer) = (None, None);
+    for (kind, value) in attributes(payload.get(8..)?) {
+        match kind {
+            1 => peer = address_of(value),
+            2 => local = address_of(value),
+            _ => {}
+        }
+    }
+    // Of a link between two, the local address is ours; IPv6 has the one only.
+    local.or(peer).map(|address| Address { link, address, length })
+}
+
+fn parse_route(payload: &[u8]) -> Option<Route> {
+    let [family, length, _, _, table, _, _, UNICAST, ..] = *payload else { return None };
+    let destination = match family {
+        INET => Ipv4Addr::UNSPECIFIED.into(),
+        INET6 => Ipv6Addr::UNSPECIFIED.into(),
+        _ => return None,
+    };
+    let mut route = Route { destination, length, link: None, table: table.into(), metric: 0 };
+    for (kind, value) in attributes(payload.get(12..)?) {
+        match kind {
+            1 => route.destination = address_of(value)?,
+            4 => route.link = u32_at(value, 0),
+            6 => route.metric = u32_at(value, 0)?,
+            15 => route.table = u32_at(value, 0)?,
+            _ => {}
+        }
+    }
+    Some(route)
+}
+
+fn parse_rule(payload: &[u8]) -> Option<Rule> {
+    let [family, _, from_length, _, table, _, _, action, ..] = *payload else { return None };
+    let (mut table, mut longer, mut tcp) = (u32::from(table), None, false);
+    let (mut priority, mut local, mut from) = (0, false, None);
+    for (kind, value) in attributes(payload.get(12..)?) {
+        match kind {
+            2 => from = Some((address_of(value)?, from_length)),
+            3 => local = text(value) == "lo",
+            6 => priority = u32_at(value, 0)?,
+            // "None" is written as minus one.
+            14 => longer = u32_at(value, 0).filter(|&length| length != u32::MAX),
+            15 => table = u32_at(value, 0)?,
+            22 => tcp = value == [6],
+            _ => {}
+        }
+    }
+    let action = match (action, longer) {
+        (1, None) => RuleAction::Lookup(table),
+        (1, Some(length)) => RuleAction::LookupLonger(table, length),
+        (7, _) => RuleAction::Unreachable,
+        _ => return None,
+    };
+    tcp.then_some(Rule { ipv6: family == INET6, priority, local, from, action })
+}
+
+/// Feeds all parsers.
+#[doc(hidden)]
+pub fn parse_anything(payload: &[u8]) {
+    let _ = (parse_link(payload), parse_address(payload));
+    let _ = (parse_route(payload), parse_rule(payload));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::messages;
+    use proptest::prelude::*;
+
+    #[test]
+    fn rules_are_read_as_written() {
+        let bases: [(IpAddr, u8); 2] =
+            [("8000::".parse().unwrap(), 1), ("fd57::2".parse().unwrap(), 128)];
+        let rule = |from, local, action| Rule { ipv6: true, priority: 5201, local, from, action };
+        for rule in [
+            rule(Some(bases[0]), true, RuleAction::Lookup(MAIN)),
+            rule(Some(bases[1]), false, RuleAction::Lookup(30565)),
+            rule(None, false, RuleAction::LookupLonger(MAIN, 0)),
+            rule(None, true, RuleAction::Unreachable),
+        ] {
+            let mut request = Builder::default();
+            write_rule(&mut request, NEW_RULE, 0, &rule);
+            let (bytes, _) = request.finish();
+            let (_, payload) = messages(&bytes).next().unwrap();
+            assert_eq!(parse_rule(payload), Some(rule));
+        }
+    }
+
+    #[test]
+    fn this_machine_has_a_loopback_link() {
+        let routes = Routes::open().unwrap();
+        let links = routes.links().unwrap();
+        assert!(links.iter().any(|link| link.loopback && link.name == "lo"), "{links:?}");
+        routes.addresses().unwrap();
+        routes.rules().unwrap();
+        routes.defaults().unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn no_payload_panics(payload in proptest::collection::vec(any::<u8>(), 0..200)) {
+            parse_anything(&payload);
+        }
+    }
+}
