@@ -6,6 +6,7 @@ use std::io;
 use weftline::Error;
 use weftline_bpf::BpfError;
 use weftline_lab::LabError;
+use weftline_net::NetError;
 use weftline_report::ReportError;
 use weftline_scenario::{ResultsError, ScenarioError, UnknownName};
 
@@ -114,6 +115,16 @@ impl From<LabError> for Failure {
     fn from(error: LabError) -> Self {
         let status = error.exit_code();
         Self::new(error, status)
+    }
+}
+
+impl From<NetError> for Failure {
+    fn from(error: NetError) -> Self {
+        match error {
+            NetError::NotPossible { .. } => Self::not_possible(error),
+            NetError::AddressTaken { .. } | NetError::DeviceTaken { .. } => Self::wrong_use(error),
+            _ => Self::failed(error),
+        }
     }
 }
 

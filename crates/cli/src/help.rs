@@ -6,13 +6,16 @@ use crate::Cli;
 use crate::doctor::OWN_OPTIONS;
 
 /// An example for the long help of each command. The tests hold them to the parser.
-pub(crate) const EXAMPLES: [(&str, &str); 34] = [
+pub(crate) const EXAMPLES: [(&str, &str); 37] = [
     ("serve", "weftline serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token"),
     (
         "connect",
         "weftline connect --server server.example:4433 --fingerprint sha256:5ef17016… \\
       --token-file token --path wifi=wlan0 lte=wwan0,role=metered --listen 127.0.0.1:8080",
     ),
+    ("up", "weftline up weftline:AQEEywBxBRFR…"),
+    ("down", "weftline down"),
+    ("invite", "weftline invite phone"),
     ("status", "weftline status --watch"),
     (
         "doctor connect",

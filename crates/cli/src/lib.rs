@@ -13,6 +13,9 @@ mod failure;
 pub mod fuzz;
 mod generate;
 mod help;
+mod instance;
+mod internet;
+mod invite;
 mod lab;
 mod list;
 mod listeners;
@@ -32,6 +35,7 @@ mod serve;
 mod signals;
 mod sim;
 mod status;
+mod up;
 #[doc(hidden)]
 pub mod usage;
 mod vr;
@@ -60,6 +64,12 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Take local TCP connections and carry them to a server over several paths
     Connect(Box<connect::ConnectArgs>),
+    /// Carry all TCP of this machine to a server that has invited it, over all its links (needs root)
+    Up(up::UpArgs),
+    /// End `up`: this machine's connections go their usual ways again (needs root)
+    Down,
+    /// Invite a machine to a server with --internet, show its invite again, or revoke it
+    Invite(internet::InviteArgs),
     /// Show what a running daemon does: its connections, and each one's paths
     Status(status::StatusArgs),
     /// Check a client or a server that does not work, and say what to do
@@ -99,6 +109,12 @@ enum Command {
         /// What to do, as JSON
         args: String,
     },
+    /// What restores the network after `up`, started by it
+    #[command(name = up::JANITOR_COMMAND, hide = true)]
+    UpJanitor {
+        /// The journal of changed sysctls
+        journal: std::path::PathBuf,
+    },
 }
 
 /// The version with the commit that the program is built from, as records have it.
@@ -132,6 +148,9 @@ fn obey(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(*args),
         Command::Connect(args) => connect::run(*args),
+        Command::Up(args) => up::run(&args),
+        Command::Down => up::down(),
+        Command::Invite(args) => internet::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Doctor(command) => doctor::run(command),
         Command::Lab(command) => lab::run(command),
@@ -144,6 +163,7 @@ fn obey(command: Command) -> Result<(), Failure> {
         Command::List { what } => list::run(what),
         Command::Generate(what) => generate::run(what, help::program()),
         Command::LabEndpoint { args } => lab::endpoint(&args),
+        Command::UpJanitor { journal } => up::janitor(&journal),
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Identity, Limits, Server, ServerBuilder, ServerControl, ServerSecurity, ServerTls, Target,
+    Egress, Identity, Limits, Network, Server, ServerBuilder, ServerControl, ServerSecurity,
+    ServerTls, Target,
 };
 
 use crate::config;
@@ -16,6 +17,8 @@ use crate::daemon::{
     end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_plaintext,
 };
 use crate::failure::Failure;
+use crate::instance::Instance;
+use crate::internet;
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, Doors, Life, Wanted, sockets};
@@ -45,6 +48,19 @@ pub(crate) struct ServeArgs {
     /// It needs --token-file or --client-ca, because a client may go anywhere from here.
     #[arg(long, conflicts_with = "forward")]
     socks: bool,
+    /// Carry whole machines (weftline up): forward each connection to where it was going
+    ///
+    /// The first start makes a token file in the state directory and prints an invite; `weftline
+    /// invite` makes more. Private and other special addresses, those of this machine and port 25
+    /// are refused.
+    #[arg(long, conflicts_with_all = ["forward", "socks", "insecure_plaintext"])]
+    internet: bool,
+    /// A network that clients may reach besides the internet, such as 192.168.7.0/24
+    #[arg(long, value_name = "CIDR", requires = "internet")]
+    allow: Vec<String>,
+    /// The address that clients reach this server by, if it is none of its own; for invites
+    #[arg(long, value_name = "ADDR", requires = "internet", hide_short_help = true)]
+    public: Vec<SocketAddr>,
     /// A certificate chain (PEM) instead of the self-made one; needs --key
     #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
     cert: Option<PathBuf>,
@@ -83,7 +99,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SIZE", hide_short_help = true)]
     max_total_memory: Option<String>,
     /// Most connections at once; one client, and one address, may have a quarter of them
-    /// [default: 4096]
+    /// [default: 4096; 8192 with --internet, and half of them]
     #[arg(long, value_name = "N", hide_short_help = true)]
     max_connections: Option<NonZeroUsize>,
     /// How long a connection lives without any path [default: 30s]
@@ -149,7 +165,7 @@ impl ServeArgs {
             None => self,
         };
         all.check()?;
-        Ok(all)
+        all.with_defaults()
     }
 
     /// Refuses what does not go together, wherever it was said. A state directory does no harm
@@ -160,7 +176,34 @@ impl ServeArgs {
             ("cert", self.cert.is_some()),
             ("key", self.key.is_some()),
         ];
-        config::exclude(("insecure-plaintext", self.insecure_plaintext), &others)
+        config::exclude(("insecure-plaintext", self.insecure_plaintext), &others)?;
+        let others = [
+            ("forward", self.forward.is_some()),
+            ("socks", self.socks),
+            ("insecure-plaintext", self.insecure_plaintext),
+            // An invite names the self-made certificate.
+            ("cert", self.cert.is_some()),
+            ("key", self.key.is_some()),
+            ("client-ca", self.client_ca.is_some()),
+        ];
+        config::exclude(("internet", self.internet), &others)?;
+        for (name, given) in
+            [("allow", &self.allow[..].is_empty()), ("public", &self.public.is_empty())]
+        {
+            if !given && !self.internet {
+                let message = format!("--{name} is for --internet, which is not given; add it");
+                return Err(Failure::wrong_use(message));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a server of whole machines has unless told otherwise.
+    fn with_defaults(mut self) -> Result<Self, Failure> {
+        if self.internet && self.token_file.is_none() {
+            self.token_file = Some(internet::token_file(&identity_dir(self.state_dir.as_deref())?));
+        }
+        Ok(self)
     }
 
     /// The options, with `from` for those that are not given.
@@ -171,8 +214,14 @@ impl ServeArgs {
                 true => from.join_address,
                 false => self.join_address,
             },
-            socks: self.socks || (from.socks && self.forward.is_none()),
-            forward: if self.socks { None } else { self.forward.or(from.forward) },
+            socks: self.socks || (from.socks && self.forward.is_none() && !self.internet),
+            internet: self.internet || (from.internet && self.forward.is_none() && !self.socks),
+            forward: match self.socks || self.internet {
+                true => None,
+                false => self.forward.or(from.forward),
+            },
+            allow: if self.allow.is_empty() { from.allow } else { self.allow },
+            public: if self.public.is_empty() { from.public } else { self.public },
             congestion: match self.congestion.is_empty() {
                 true => from.congestion,
                 false => self.congestion,
@@ -200,13 +249,19 @@ impl ServeArgs {
     }
 
     fn target(&self) -> Result<Target, Failure> {
+        if self.internet {
+            let network = |text: &String| text.parse::<Network>();
+            let allowed = self.allow.iter().map(network).collect::<Result<_, _>>();
+            let allowed = allowed.map_err(|error| Failure::wrong_use(format!("--allow: {error}")));
+            return Ok(Target::Internet(Egress::new(allowed?)));
+        }
         let Some(target) = &self.forward else {
             // Without TLS nobody shows a certificate, whatever authorities are named.
             let by_certificate = self.client_ca.is_some() && !self.insecure_plaintext;
             let authenticates = self.token_file.is_some() || by_certificate;
             return match (self.socks, authenticates) {
                 (false, _) => Err(Failure::wrong_use(
-                    "nothing to forward to; give --forward ADDR, or --socks",
+                    "nothing to forward to; give --forward ADDR, --socks or --internet",
                 )),
                 (true, false) => Err(Failure::wrong_use(
                     "--socks lets clients go anywhere from here; give --token-file or --client-ca",
@@ -280,6 +335,9 @@ impl ServeArgs {
         if let Some(size) = &self.max_memory {
             builder = builder.max_memory(parse_size("--max-memory", size)?);
         }
+        if self.internet && self.max_connections.is_none() {
+            builder = builder.limits(whole_machines());
+        }
         if let Some(most) = self.max_connections {
             let sessions = most.get();
             let share = sessions.div_ceil(4);
@@ -293,6 +351,27 @@ impl ServeArgs {
             builder = builder.idle_timeout(parse_duration("--idle-timeout", timeout)?);
         }
         Ok((builder, greeting))
+    }
+
+    /// Claims the state directory of a server of whole machines, with whether it is its first start.
+    fn prepare_invites(&self) -> Result<Option<(Instance, bool)>, Failure> {
+        let Some(tokens) = self.token_file.as_ref().filter(|_| self.internet) else {
+            return Ok(None);
+        };
+        internet::prepare(&identity_dir(self.state_dir.as_deref())?, tokens).map(Some)
+    }
+
+    /// Notes where such a server can be reached, and returns what to say of that.
+    fn announce_invites(
+        &self,
+        listening: &[SocketAddr],
+        prepared: Option<&(Instance, bool)>,
+    ) -> Result<String, Failure> {
+        let (Some((_, fresh)), Some(tokens)) = (prepared, &self.token_file) else {
+            return Ok(String::new());
+        };
+        let dir = identity_dir(self.state_dir.as_deref())?;
+        internet::announce(&dir, tokens, listening, &self.public, *fresh)
     }
 
     /// Where the daemon shows how it is.
@@ -339,6 +418,19 @@ pub(crate) fn tls(
     Ok(ServerSecurity::Tls(ServerTls::new(&identity, client_ca)?))
 }
 
+/// Limits for clients each of which is a machine with all its programs: a page in a browser alone
+/// opens a hundred connections at once.
+fn whole_machines() -> Limits {
+    Limits {
+        handshakes: 1024,
+        handshakes_per_source: 256,
+        sessions: 8192,
+        sessions_per_source: 4096,
+        sessions_per_client: 4096,
+        ..Limits::default()
+    }
+}
+
 /// Where the self-made certificate is kept.
 fn identity_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
     match given {
@@ -369,10 +461,15 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
-    if first.listen.is_empty() && passed.is_empty() {
+    let mut listen = first.listen.clone();
+    if first.internet && listen.is_empty() && passed.is_empty() {
+        listen.push(internet::default_listen());
+    }
+    if listen.is_empty() && passed.is_empty() {
         return Err(Failure::wrong_use("nothing to listen on; give --listen ADDR"));
     }
     let target = first.target()?;
+    let invited = first.prepare_invites()?;
     let (mut builder, mut greeting) = first.builder()?;
     congestion::couple();
     for name in &first.congestion {
@@ -383,18 +480,19 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     }
     // One configuration does for both ways to be started.
     let is_passed = |address: &SocketAddr| passed.iter().any(|one| one.address == *address);
-    let fresh: Vec<_> = first.listen.iter().copied().filter(|a| !is_passed(a)).collect();
+    let fresh: Vec<_> = listen.iter().copied().filter(|a| !is_passed(a)).collect();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Serve, first.drain.as_deref())?;
         let mut wanted = Reload::on_signal()?;
         let server = builder.bind(&fresh)?;
         let addresses: Vec<_> = server.local_addrs().iter().map(ToString::to_string).collect();
+        let invite = first.announce_invites(server.local_addrs(), invited.as_ref())?;
         for address in &addresses {
             greeting += &format!("listening on {address}\n");
         }
         life.set_listening(addresses);
-        output::print(&greeting)?;
+        output::print(&(greeting + &invite))?;
         let _open = Doors::open(&life, first.doors()).await?;
         life.ready();
         let control = server.control();

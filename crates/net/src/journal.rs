@@ -81,7 +81,10 @@ fn sysctl(name: &str) -> io::Result<PathBuf> {
         // That of the network namespace of the thread, where a thread may have its own.
         return Ok(Path::new("/proc/sys").join(name));
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("'{name}' is no sysctl of the network")))
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("'{name}' is no sysctl of the network"),
+    ))
 }
 
 #[cfg(test)]

@@ -13,6 +13,11 @@ impl Fingerprint {
         let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
         Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
     }
+
+    /// The hash's bytes.
+    pub const fn to_bytes(self) -> [u8; 32] {
+        self.0
+    }
 }
 
 impl fmt::Display for Fingerprint {
@@ -25,6 +30,12 @@ impl fmt::Display for Fingerprint {
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<[u8; 32]> for Fingerprint {
+    fn from(hash: [u8; 32]) -> Self {
+        Self(hash)
     }
 }
 

@@ -14,7 +14,7 @@
 //! |---|---|
 //! | carry a byte stream | [`Connection`]: `AsyncRead + AsyncWrite` |
 //! | carry messages with deadlines | [`Connection::into_messages`] |
-//! | forward TCP ports, or offer SOCKS 5 | [`Forwarder`] at the client, [`serve`] at the server |
+//! | forward TCP ports, offer SOCKS 5, or carry a whole machine | [`Forwarder`] at the client, [`serve`] at the server |
 //! | see what goes on | [`Control`], [`status`] |
 //! | find out why a path does not work | [`reach`](crate::reach()), [`Error`] |
 //!
@@ -119,7 +119,10 @@ pub use coupling::set_coupler;
 pub use error::Error;
 pub use events::{PathEvent, PathEventKind};
 pub use fingerprint::{Fingerprint, ParseFingerprintError};
-pub use forward::{Forwarder, LocalService, Relayed, SocksUsers, Target, relay, serve};
+pub use forward::{
+    Egress, Forwarder, InternetOffer, LocalService, Network, ParseNetworkError, Relayed,
+    SocksUsers, Target, relay, serve,
+};
 pub use limits::Limits;
 pub use memory::MemoryBudget;
 pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};

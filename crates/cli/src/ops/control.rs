@@ -158,7 +158,7 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
 /// Whether a path is named like a control socket, and is a socket.
 fn is_ours(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let named = ["serve-", "connect-"].iter().any(|kind| name.starts_with(kind));
+    let named = ["serve-", "connect-", "up-"].iter().any(|kind| name.starts_with(kind));
     named && name.ends_with(".sock") && is_socket(path)
 }
 

@@ -36,6 +36,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) enum Daemon {
     Serve,
     Connect,
+    Up,
 }
 
 impl Daemon {
@@ -43,6 +44,7 @@ impl Daemon {
         match self {
             Self::Serve => "serve",
             Self::Connect => "connect",
+            Self::Up => "up",
         }
     }
 }

@@ -138,7 +138,7 @@ impl Log {
     fn begin(&mut self, status: &ConnectionStatus) {
         let vantage_point = match self.daemon {
             Daemon::Serve => "server",
-            Daemon::Connect => "client",
+            Daemon::Connect | Daemon::Up => "client",
         };
         let wall_clock = humantime::format_rfc3339_millis(time_of_day()).to_string();
         self.file.put(&json!({

@@ -17,7 +17,7 @@ pub(crate) const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     pub(crate) schema: u32,
-    /// `serve` or `connect`.
+    /// `serve`, `connect` or `up`.
     pub(crate) daemon: String,
     pub(crate) version: String,
     pub(crate) pid: u32,

@@ -1,8 +1,10 @@
 //! The client's side of forwarding.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt as _;
@@ -11,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use weftline_core::session::RESET_SHUTDOWN;
 
+use super::captured::original_target;
 use super::pool::Pool;
 use super::socks::{self, Reply, SocksUsers};
 use super::{ACCEPT_PAUSE, Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
@@ -29,11 +32,13 @@ pub enum LocalService {
     Forward,
     /// A SOCKS 5 proxy.
     Socks,
+    /// Nothing that they look for: the kernel has redirected their connections there.
+    Captured,
 }
 
-/// Takes TCP connections at one local address and carries each over the paths of a client.
+/// Takes TCP connections at a local address, or at several, and carries each over the paths of a client.
 pub struct Forwarder {
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     local: SocketAddr,
     service: LocalService,
     users: Option<SocksUsers>,
@@ -52,7 +57,7 @@ impl Forwarder {
         service: LocalService,
         ready: usize,
     ) -> Result<Self, Error> {
-        Self::start(client, socket::listen(address)?, service, ready).await
+        Self::start(client, vec![socket::listen(address)?], service, ready).await
     }
 
     /// As [`bind`](Self::bind), with a listener that is there already, such as one of systemd.
@@ -65,18 +70,35 @@ impl Forwarder {
         service: LocalService,
         ready: usize,
     ) -> Result<Self, Error> {
-        Self::start(client, socket::adopt(listener)?, service, ready).await
+        Self::start(client, vec![socket::adopt(listener)?], service, ready).await
+    }
+
+    /// Carries connections that the kernel redirects to `listeners`, such as one for each address
+    /// family, each to where it was going. A connection to a listener itself is reset.
+    ///
+    /// # Errors
+    /// When there is no listener or one is none, or the server cannot be reached or does not fit.
+    pub async fn captured(
+        client: Client,
+        listeners: Vec<std::net::TcpListener>,
+        ready: usize,
+    ) -> Result<Self, Error> {
+        let listeners = listeners.into_iter().map(socket::adopt).collect::<Result<_, _>>()?;
+        Self::start(client, listeners, LocalService::Captured, ready).await
     }
 
     async fn start(
         client: Client,
-        listener: TcpListener,
+        listeners: Vec<TcpListener>,
         service: LocalService,
         ready: usize,
     ) -> Result<Self, Error> {
-        let local = listener.local_addr().map_err(Error::Socket)?;
+        let Some(first) = listeners.first() else {
+            return Err(Error::Invalid("nothing to listen on; give an address".to_owned()));
+        };
+        let local = first.local_addr().map_err(Error::Socket)?;
         let pool = Arc::new(Pool::start(client, ready).await?);
-        Ok(Self { listener, local, service, users: None, pool })
+        Ok(Self { listeners, local, service, users: None, pool })
     }
 
     /// Lets only `users` use the proxy; without, whoever reaches its address may.
@@ -111,7 +133,7 @@ impl Forwarder {
         tokio::pin!(stop, removed);
         let is_removed = loop {
             let (local, peer) = tokio::select! {
-                accepted = self.listener.accept() => match accepted {
+                accepted = accept(&self.listeners) => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         tracing::warn!("cannot accept a connection: {error}");
@@ -127,7 +149,7 @@ impl Forwarder {
             let users = self.users.clone();
             open.tasks.spawn(forward_one(pool, self.service, users, local, peer, stage));
         };
-        drop(self.listener);
+        drop(self.listeners);
         keeper.shutdown().await;
         for unused in self.pool.empty() {
             open.tasks.spawn(async move {
@@ -143,6 +165,15 @@ impl Forwarder {
         }
         open.drain(stop_now).await;
     }
+}
+
+/// The next connection of any of the listeners.
+async fn accept(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
+    poll_fn(|cx| {
+        let ready = listeners.iter().map(|listener| listener.poll_accept(cx));
+        ready.into_iter().find(Poll::is_ready).unwrap_or(Poll::Pending)
+    })
+    .await
 }
 
 async fn forward_one(
@@ -165,7 +196,7 @@ async fn forward_one(
         }
         Err(error) => {
             tracing::warn!("cannot forward a connection of {peer}: {error}");
-            if service == LocalService::Forward {
+            if service != LocalService::Socks {
                 let _ = local.set_zero_linger();
             }
         }
@@ -181,6 +212,10 @@ async fn open(
 ) -> io::Result<(Connection, Option<String>)> {
     if service == LocalService::Forward {
         return Ok((pool.open(&Opening::Forward).await?, None));
+    }
+    if service == LocalService::Captured {
+        let target = original_target(local)?;
+        return Ok((pool.open(&Opening::Address(target)).await?, Some(target.to_string())));
     }
     let negotiation = socks::negotiate(local, users);
     let negotiation = tokio::time::timeout(NEGOTIATION_TIMEOUT, negotiation).await;

@@ -28,6 +28,15 @@ pub(super) async fn connect(target: &ServerAddr) -> io::Result<TcpStream> {
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
+/// A connection to one address.
+///
+/// # Errors
+/// When it does not answer.
+pub(super) async fn connect_to(target: SocketAddr) -> io::Result<TcpStream> {
+    let connected = tokio::time::timeout(TARGET_TIMEOUT, TcpStream::connect(target)).await;
+    connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
 /// The addresses in the resolver's order, its families by turns (RFC 8305 §4).
 fn by_turns(found: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut found = found.peekable();

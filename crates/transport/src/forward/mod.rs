@@ -5,15 +5,17 @@
 //! is one of the few kept ready, so that a new local connection need not wait for any handshake,
 //! and the server does not bother the target. A target that speaks first is heard at once.
 
+mod captured;
 mod connect;
 mod dial;
+mod egress;
 mod pool;
 mod relay;
 mod serve;
 mod socks;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -24,7 +26,9 @@ use weftline_core::session::RESET_SHUTDOWN;
 
 use crate::connection::Connection;
 
+pub use captured::InternetOffer;
 pub use connect::{Forwarder, LocalService};
+pub use egress::{Egress, Network, ParseNetworkError};
 use relay::relay_or;
 pub use relay::{Relayed, relay};
 pub use serve::{Target, serve};
@@ -44,11 +48,18 @@ enum Opening {
     /// To this `host:port`: a byte, the text's length in a byte, the text. The server answers with
     /// a reply byte of RFC 1928 §6 before any data.
     Named(String),
+    /// To this address: a byte, 4 or 6, the address in 4 or 16 bytes, the port in two; data follow.
+    /// The server resets the connection if it cannot be reached.
+    Address(SocketAddr),
+    /// To nobody: a byte. The server says what it offers to a whole machine.
+    Ask,
 }
 
 impl Opening {
     const FORWARD: u8 = 1;
     const NAMED: u8 = 2;
+    const ADDRESS: u8 = 3;
+    const ASK: u8 = 4;
 
     async fn write(&self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         match self {
@@ -58,6 +69,22 @@ impl Opening {
                     .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "name too long"))?;
                 to.write_all(&[&[Self::NAMED, length], target.as_bytes()].concat()).await
             }
+            Self::Address(target) => {
+                let mut bytes = vec![Self::ADDRESS];
+                match target.ip() {
+                    IpAddr::V4(address) => {
+                        bytes.push(4);
+                        bytes.extend(address.octets());
+                    }
+                    IpAddr::V6(address) => {
+                        bytes.push(6);
+                        bytes.extend(address.octets());
+                    }
+                }
+                bytes.extend(target.port().to_be_bytes());
+                to.write_all(&bytes).await
+            }
+            Self::Ask => to.write_u8(Self::ASK).await,
         }
     }
 
@@ -72,6 +99,15 @@ impl Opening {
                 let text = String::from_utf8(text).map_err(|_| wrong("a target is not UTF-8"))?;
                 Ok(Self::Named(text))
             }
+            Self::ADDRESS => {
+                let address: IpAddr = match from.read_u8().await? {
+                    4 => Ipv4Addr::from_bits(from.read_u32().await?).into(),
+                    6 => Ipv6Addr::from_bits(from.read_u128().await?).into(),
+                    other => return Err(wrong(&format!("there is no address family {other}"))),
+                };
+                Ok(Self::Address(SocketAddr::new(address, from.read_u16().await?)))
+            }
+            Self::ASK => Ok(Self::Ask),
             other => Err(wrong(&format!("a forwarded connection cannot begin with byte {other}"))),
         }
     }
@@ -163,8 +199,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn openings_are_read_as_written(name in "[a-z0-9.:\\[\\]]{0,255}", forward: bool) {
-            let opening = if forward { Opening::Forward } else { Opening::Named(name) };
+        fn openings_are_read_as_written(
+            name in "[a-z0-9.:\\[\\]]{0,255}",
+            address: std::net::IpAddr,
+            port: u16,
+            kind in 0..4,
+        ) {
+            let opening = match kind {
+                0 => Opening::Forward,
+                1 => Opening::Named(name),
+                2 => Opening::Address(SocketAddr::new(address, port)),
+                _ => Opening::Ask,
+            };
             let mut bytes = Vec::new();
             now(opening.write(&mut bytes)).unwrap();
             prop_assert_eq!(now(Opening::read(&mut &bytes[..])).unwrap(), opening);
@@ -172,7 +218,7 @@ mod tests {
 
         #[test]
         fn anything_else_is_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let known = bytes.first().is_some_and(|&first| first == 1 || first == 2);
+            let known = bytes.first().is_some_and(|first| (1..=4).contains(first));
             prop_assert!(now(Opening::read(&mut &bytes[..])).is_err() || known);
         }
     }

@@ -9,7 +9,9 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use weftline_core::session::{RESET_FORWARD, RESET_SHUTDOWN};
 
+use super::captured::InternetOffer;
 use super::dial;
+use super::egress::Egress;
 use super::socks::Reply;
 use super::{Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
 use crate::address::ServerAddr;
@@ -24,6 +26,8 @@ pub enum Target {
     Fixed(ServerAddr),
     /// Wherever the client says: it takes SOCKS connections.
     Named,
+    /// To the address that the client says, as far as it is let go: it carries whole machines.
+    Internet(Egress),
 }
 
 /// Forwards each connection of `server` to its target until `stop` completes. Nothing is accepted
@@ -67,6 +71,13 @@ async fn serve_one(
             return;
         }
     };
+    if let (Ok(Opening::Ask), Target::Internet(_)) = (&opening, &*target) {
+        if let Err(error) = InternetOffer::write(&mut connection).await {
+            tracing::debug!("{peer}: asked what is offered, and left: {error}");
+        }
+        let _ = connection.closed().await;
+        return;
+    }
     let dialled = match &opening {
         Ok(opening) => {
             let dialled = tokio::select! {
@@ -91,6 +102,7 @@ async fn serve_one(
         Ok(local) => {
             connection.set_label(&match (&opening, &*target) {
                 (Ok(Opening::Named(name)), _) => format!("to {name}"),
+                (Ok(Opening::Address(address)), _) => format!("to {address}"),
                 (_, Target::Fixed(target)) => format!("to {target}"),
                 _ => "to a target".to_owned(),
             });
@@ -132,13 +144,21 @@ async fn dial(
             }
             dialled.map_err(|error| refused(&error))
         }
-        (Target::Fixed(_), Opening::Named(_)) => {
+        (Target::Internet(egress), Opening::Address(address)) => {
+            let address = egress.check(*address)?;
+            let refused = |error| format!("cannot reach {address}: {error}");
+            dial::connect_to(address).await.map_err(refused)
+        }
+        (Target::Fixed(_), _) => {
             Err("this server forwards to one target only; the client must not name another"
                 .to_owned())
         }
-        (Target::Named, Opening::Forward) => {
+        (Target::Named, _) => {
             Err("this server wants to be told where to connect; the client must run a SOCKS proxy"
                 .to_owned())
+        }
+        (Target::Internet(_), _) => {
+            Err("this server carries whole machines; the client must run 'weftline up'".to_owned())
         }
     }
 }

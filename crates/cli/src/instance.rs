@@ -1,0 +1,86 @@
+//! One process of a kind at a time: a file that is locked as long as the process lives, with its
+//! number in it.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// A claim, which lasts as long as this or a copy of its file is open.
+#[derive(Debug)]
+pub(crate) struct Instance(File);
+
+impl Instance {
+    /// Claims `path`; `None` if another process has it.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub(crate) fn claim(path: &Path) -> io::Result<Option<Self>> {
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir)?;
+        }
+        let mut file = open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Some(Self(file)))
+    }
+
+    /// The number of the process that has claimed `path`.
+    ///
+    /// # Errors
+    /// When the file is there and cannot be read.
+    pub(crate) fn holder(path: &Path) -> io::Result<Option<u32>> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                let number = fs::read_to_string(path)?.trim().parse();
+                number
+                    .map(Some)
+                    .map_err(|_| io::Error::other("its process does not say its number"))
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Another handle of the claim, for a process that shares it.
+    ///
+    /// # Errors
+    /// When there are too many open files.
+    pub(crate) fn share(&self) -> io::Result<File> {
+        self.0.try_clone()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Writes a file that is whole at any time, for its owner only.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(dir) = path.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{}", std::process::id()));
+    let _ = fs::remove_file(&draft);
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    let moved = written.and_then(|()| fs::rename(&draft, path));
+    if moved.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    moved
+}

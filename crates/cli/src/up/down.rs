@@ -1,0 +1,43 @@
+//! `weftline down`: ends `weftline up`, and waits until the machine's network is as before.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Files, check_rights};
+use crate::failure::Failure;
+use crate::instance::Instance;
+use crate::output;
+
+/// How long `up` may take to end.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Ends it.
+pub(crate) fn run() -> Result<(), Failure> {
+    check_rights("weftline down")?;
+    let files = Files::find()?;
+    let wrong = |error: std::io::Error| {
+        Failure::failed(format!("{}: {error}; try it again", files.lock.display()))
+    };
+    let holder = Instance::holder(&files.lock).map_err(wrong)?;
+    let pid = holder.and_then(|number| Pid::from_raw(number.cast_signed()));
+    let Some(pid) = pid else {
+        return Err(Failure::wrong_use("this machine is not up; 'weftline up' begins that"));
+    };
+    match kill_process(pid, Signal::TERM) {
+        // It has ended in this moment; its janitor may be at work.
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(error) => return Err(wrong(error.into())),
+    }
+    let began = Instant::now();
+    while Instance::holder(&files.lock).map_err(wrong)?.is_some() {
+        if began.elapsed() > PATIENCE {
+            let pid = pid.as_raw_nonzero();
+            return Err(Failure::failed(format!(
+                "process {pid} does not end; 'kill -9 {pid}' ends it, and the network is restored"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    output::print("down: this machine's connections go their usual ways\n")
+}

@@ -1,0 +1,64 @@
+//! The janitor: a process of its own that waits for the end of `weftline up`, whatever ends it, and
+//! undoes in the machine's network what does not go with the process.
+
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use weftline_net::{Journal, remove_leftovers};
+
+use super::Lifeline;
+use crate::failure::Failure;
+use crate::instance::Instance;
+
+/// The hidden command that is the janitor.
+pub(crate) const COMMAND: &str = "up-janitor";
+
+/// Starts it. It shares the claim of this machine, so that no successor begins before it is done.
+///
+/// # Errors
+/// When the program cannot be started once more.
+pub(super) fn start(instance: &Instance, journal: &Path) -> Result<Lifeline, Failure> {
+    let start = || {
+        // This very program, also when its file has been replaced.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("weftline").arg(COMMAND).arg(journal);
+        // Of a group of its own: what a terminal sends is not for it.
+        command.stdin(Stdio::piped()).stdout(instance.share()?).process_group(0);
+        command.spawn()
+    };
+    let child = start()
+        .map_err(|error| Failure::failed(format!("cannot start the janitor process: {error}")))?;
+    let pipe = child.stdin.ok_or_else(|| Failure::failed("the janitor has no pipe"))?;
+    Ok(Lifeline(OwnedFd::from(pipe)))
+}
+
+/// Waits until the other end of standard input is closed, and undoes what is left.
+pub(crate) fn run(journal: &PathBuf) -> Result<(), Failure> {
+    // A service manager that stops all processes of a service means the other one.
+    let ignored = Arc::new(AtomicBool::new(false));
+    for signal in
+        [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
+    {
+        signal_hook::flag::register(signal, Arc::clone(&ignored))?;
+    }
+    let mut rest = [0; 64];
+    let mut from = io::stdin().lock();
+    loop {
+        match from.read(&mut rest) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let rules = remove_leftovers().map(drop);
+    let sysctls = Journal::undo(journal);
+    rules.and(sysctls).map_err(|error| {
+        Failure::failed(format!("cannot restore this machine's network: {error}; reboot it"))
+    })
+}

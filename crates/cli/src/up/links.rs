@@ -1,0 +1,161 @@
+//! Which links there are: every interface with a default route that is no tunnel, as they come.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use weftline::{Bind, ClientBuilder, PathConfig};
+use weftline_net::{DEVICE, Journal, Link, Route, Routes};
+
+use crate::failure::Failure;
+use crate::paths;
+
+/// Beginnings of names, and kinds, of interfaces that lead to this machine itself or into a tunnel.
+const NAMES: [&str; 8] = ["docker", "br-", "veth", "virbr", "tun", "tap", "wg", "tailscale"];
+const KINDS: [&str; 5] = ["tun", "wireguard", "vti", "ipip", "sit"];
+/// The word for every interface with a default route.
+const AUTO: &str = "auto";
+/// The most links used at once.
+const MAX_LINKS: usize = 8;
+
+/// The links used, each with the server's address that it reaches.
+pub(super) struct Links {
+    /// Those named on the command line.
+    named: Vec<PathConfig>,
+    /// Whether others are found.
+    auto: bool,
+    /// Interfaces that were found.
+    found: Vec<String>,
+    servers: Vec<SocketAddr>,
+}
+
+/// A link, and the server's address for it.
+pub(super) type Pair = (PathConfig, SocketAddr);
+
+impl Links {
+    /// Those that `texts` name; without any, those that are found.
+    ///
+    /// # Errors
+    /// When one is not there.
+    pub(super) fn new(texts: &[String], servers: Vec<SocketAddr>) -> Result<Self, Failure> {
+        let is_auto = |text: &&String| *text == AUTO;
+        let auto = texts.is_empty() || texts.iter().any(|text| is_auto(&text));
+        let given = texts.iter().filter(|text| !is_auto(text));
+        let named = given.map(|text| paths::parse(text)).collect::<Result<_, _>>()?;
+        Ok(Self { named, auto, found: Vec::new(), servers })
+    }
+
+    /// The names of the links used.
+    pub(super) fn names(&self) -> Vec<String> {
+        let named = self.named.iter().map(|path| path.name.clone());
+        named.chain(self.found.iter().cloned()).collect()
+    }
+
+    /// Looks again. An interface that has lost its default route stays as long as it is there: the
+    /// route comes back, and a path that is kept knows what it is worth.
+    ///
+    /// # Errors
+    /// When the system does not tell.
+    pub(super) fn look(&mut self) -> Result<Vec<Pair>, Failure> {
+        let routes = Routes::open()?;
+        let (links, defaults) = (routes.links()?, routes.defaults()?);
+        if self.auto {
+            self.found.retain(|name| links.iter().any(|link| link.name == *name));
+            for route in &defaults {
+                let link = links.iter().find(|link| Some(link.index) == route.link);
+                let Some(link) = link.filter(|link| is_way_out(link)) else { continue };
+                let is_named = |path: &PathConfig| path.bind == Bind::Interface(link.name.clone());
+                if !self.found.contains(&link.name)
+                    && !self.named.iter().any(is_named)
+                    && self.found.len() < MAX_LINKS
+                {
+                    self.found.push(link.name.clone());
+                }
+            }
+        }
+        let found =
+            self.found.iter().map(|name| PathConfig::new(name, Bind::Interface(name.clone())));
+        let all = self.named.iter().cloned().chain(found);
+        Ok(all.map(|path| self.with_server(path, &links, &defaults)).collect())
+    }
+
+    /// The first of the server's addresses whose family leaves by this path.
+    fn with_server(&self, path: PathConfig, links: &[Link], defaults: &[Route]) -> Pair {
+        let leaves = |server: &&SocketAddr| match &path.bind {
+            Bind::Any => true,
+            Bind::Address(address) => address.is_ipv4() == server.is_ipv4(),
+            Bind::Interface(name) => {
+                let index = links.iter().find(|link| link.name == *name).map(|link| link.index);
+                let of_link = |route: &&Route| route.link == index;
+                let mut families =
+                    defaults.iter().filter(of_link).map(|route| route.destination.is_ipv4());
+                families.any(|is_ipv4| is_ipv4 == server.is_ipv4())
+            }
+        };
+        let server = self.servers.iter().find(leaves).or(self.servers.first());
+        let server = *server.expect("an invite has an address");
+        (path, server)
+    }
+}
+
+/// Whether an interface with a default route leads out of this machine by itself.
+fn is_way_out(link: &Link) -> bool {
+    !link.loopback
+        && link.name != DEVICE
+        && !NAMES.iter().any(|name| link.name.starts_with(name))
+        && !KINDS.contains(&&*link.kind)
+}
+
+/// The client with these links.
+pub(super) fn with(basis: &ClientBuilder, pairs: Vec<Pair>) -> ClientBuilder {
+    let add = |builder: ClientBuilder, (path, server): Pair| builder.path(path).server(server);
+    pairs.into_iter().fold(basis.clone(), add)
+}
+
+/// Lets packets come in by a link that the main table would not answer by (rp_filter): with several
+/// links, all but one are such.
+pub(super) fn loosen(pairs: &[Pair], journal: &Path) {
+    const STRICT: &str = "1";
+    const LOOSE: &str = "2";
+    if pairs.len() < 2 {
+        return;
+    }
+    let name_of = |interface: &str| format!("net/ipv4/conf/{interface}/rp_filter");
+    let read = |interface: &str| {
+        std::fs::read_to_string(format!("/proc/sys/{}", name_of(interface))).unwrap_or_default()
+    };
+    for (path, _) in pairs {
+        let Bind::Interface(interface) = &path.bind else { continue };
+        // The greater of the two holds.
+        let set = [read("all"), read(interface)].map(|text| text.trim().to_owned());
+        if set.iter().max().is_some_and(|most| most == STRICT)
+            && let Err(error) = Journal::at(journal).set(&name_of(interface), LOOSE)
+        {
+            tracing::warn!(
+                "{interface}: its reverse path filter is strict and stays so ({error}); answers that \
+                 come in there may be dropped"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunnels_and_containers_are_no_ways_out() {
+        let link = |name: &str, kind: &str| Link {
+            index: 2,
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            up: true,
+            loopback: false,
+        };
+        assert!(is_way_out(&link("wlan0", "")) && is_way_out(&link("eth0", "veth")));
+        for (name, kind) in
+            [("weft0", "tun"), ("docker0", "bridge"), ("home", "wireguard"), ("veth1a", "veth")]
+        {
+            assert!(!is_way_out(&link(name, kind)), "{name}");
+        }
+    }
+}

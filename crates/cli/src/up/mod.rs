@@ -1,0 +1,334 @@
+//! `weftline up`: all new TCP connections of this machine go to a server over all its links.
+//!
+//! What is changed in the machine's network is undone when the program ends, whatever ends it: by
+//! itself, by the kernel, by the janitor, or by the next start.
+
+mod down;
+mod janitor;
+mod links;
+mod saved;
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+use weftline::refusal::TOKEN;
+use weftline::{
+    Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer, Token, Trust,
+};
+use weftline_net::{Capture, CaptureConfig, DEVICE, Ipv6, Journal, Watch, remove_leftovers};
+
+use crate::daemon::{end, runtime};
+use crate::failure::Failure;
+use crate::instance::Instance;
+use crate::invite::Invite;
+use crate::ops::control::Control;
+use crate::ops::log::{self, Format};
+use crate::ops::{Daemon, Doors, Life, Wanted, control};
+use crate::{output, secrets};
+use links::Links;
+
+pub(crate) use down::run as down;
+pub(crate) use janitor::{COMMAND as JANITOR_COMMAND, run as janitor};
+
+/// Connections kept ready: a program that opens several at once need not wait.
+const READY: usize = 4;
+/// The least time between two looks at the links, for machines whose routes change all the time.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long a predecessor that has been killed may take to be cleared away.
+const PREDECESSOR: Duration = Duration::from_secs(5);
+
+/// Options of `up`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct UpArgs {
+    /// The server's invite, or - to read it from standard input [default: that of the last time]
+    invite: Option<String>,
+    /// A link to use, as for `connect`; may be given several times [default: auto, every interface
+    /// that has a default route and is no tunnel]
+    #[arg(long, value_name = "NAME=VIA")]
+    path: Vec<String>,
+    /// Where the invite is kept [default: /etc/weftline]
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    state_dir: Option<PathBuf>,
+    /// Where `weftline status` can ask how the daemon is, or none [default: a socket in
+    /// $RUNTIME_DIRECTORY, or in /run/weftline]
+    #[arg(long, value_name = "PATH|none", hide_short_help = true)]
+    control: Option<Control>,
+    /// What a line of the log looks like [default: text]
+    #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
+    log_format: Option<Format>,
+    /// What is logged: off, error, warn, info, debug, trace, or directives like those of RUST_LOG
+    /// [default: what RUST_LOG says, else info]
+    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
+    log_level: Option<String>,
+}
+
+/// The files of a running `up`.
+struct Files {
+    lock: PathBuf,
+    /// What sysctls were before.
+    journal: PathBuf,
+}
+
+impl Files {
+    fn find() -> Result<Self, Failure> {
+        let dir = control::default_dirs().into_iter().next();
+        let dir = dir.ok_or_else(|| Failure::wrong_use("RUNTIME_DIRECTORY is not set; set it"))?;
+        Ok(Self { lock: dir.join("up.lock"), journal: dir.join("up.journal") })
+    }
+}
+
+/// Captures until a signal comes.
+pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
+    check_rights("weftline up")?;
+    let kept = saved::file(args.state_dir.as_deref());
+    let (text, is_new) = match args.invite.as_deref() {
+        Some("-") => (io::read_to_string(io::stdin().lock())?, true),
+        Some(text) => (text.to_owned(), true),
+        None => (saved::read(&kept)?, false),
+    };
+    let invite: Invite = text.parse().map_err(Failure::wrong_use)?;
+    log::start(args.log_format, args.log_level.as_deref())?;
+    secrets::raise_file_limit();
+    let files = Files::find()?;
+    let instance = claim(&files.lock)?;
+    // Before anything is opened that must go with this process.
+    let _janitor = janitor::start(&instance, &files.journal)?;
+    let runtime = runtime()?;
+    let result = runtime.block_on(async {
+        let life = Life::start(Daemon::Up, Some("0s"))?;
+        let _open = Doors::open(
+            &life,
+            Wanted { control: args.control.as_ref(), metrics: None, qlog: None },
+        )
+        .await?;
+        let started = tokio::select! {
+            started = Up::start(args, &invite, &files) => started?,
+            () = life.stopping() => return Ok(()),
+        };
+        if is_new {
+            saved::write(&kept, &invite)?;
+        }
+        life.set_listening(vec![format!("{DEVICE}: all TCP of this machine")]);
+        output::print(&format!("up: {}\n", started.summary()))?;
+        life.ready();
+        started.run(&life).await;
+        life.over();
+        Ok(())
+    });
+    end(runtime);
+    result
+}
+
+/// Refuses to begin what would fail half way.
+fn check_rights(command: &str) -> Result<(), Failure> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Failure::not_possible(format!(
+        "'{command}' changes the routes of this machine, which needs root; run it with sudo"
+    )))
+}
+
+/// Claims this machine. A predecessor that has been killed is waited for: its janitor is at work.
+fn claim(lock: &Path) -> Result<Instance, Failure> {
+    let wrong = |error: io::Error| Failure::failed(format!("{}: {error}", lock.display()));
+    let began = Instant::now();
+    loop {
+        if let Some(instance) = Instance::claim(lock).map_err(wrong)? {
+            return Ok(instance);
+        }
+        let holder = Instance::holder(lock).ok().flatten();
+        let lives = holder.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists());
+        if lives || began.elapsed() > PREDECESSOR {
+            let pid = holder.map_or(String::new(), |pid| format!(" (process {pid})"));
+            return Err(Failure::wrong_use(format!(
+                "this machine is up already{pid}; 'weftline down' ends that"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// All that runs while the machine is up.
+struct Up {
+    client: Client,
+    basis: ClientBuilder,
+    links: Links,
+    journal: PathBuf,
+    forwarder: Forwarder,
+    capture: Capture,
+    watch: AsyncFd<Watch>,
+    ipv6: bool,
+    server: String,
+}
+
+impl Up {
+    async fn start(args: &UpArgs, invite: &Invite, files: &Files) -> Result<Self, Failure> {
+        let watch = Watch::start()?;
+        clear(&files.journal)?;
+        let mut links = Links::new(&args.path, invite.addresses.clone())?;
+        let basis = basis(invite)?;
+        let found = links.look()?;
+        if found.is_empty() {
+            return Err(Failure::wrong_use(
+                "no interface has a default route; connect a link, or name it with --path \
+                 wifi=wlan0 (ip route shows the routes)",
+            ));
+        }
+        links::loosen(&found, &files.journal);
+        let client = links::with(&basis, found).build()?;
+        let asked = InternetOffer::ask(&client).await;
+        let offer = asked.map_err(|error| explain(error, invite))?;
+        let (v4, v6) = listeners(offer.ipv6)?;
+        let config = CaptureConfig {
+            port_v4: port(&v4)?,
+            ipv6: v6.as_ref().map_or(Ok(Ipv6::Unreachable), |one| port(one).map(Ipv6::Redirect))?,
+        };
+        let ipv6 = v6.is_some();
+        let listeners = [Some(v4), v6].into_iter().flatten().collect();
+        let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
+        let capture = Capture::start(&config)?;
+        let journal = files.journal.clone();
+        let watch = AsyncFd::new(watch)?;
+        let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
+        Ok(Self { client, basis, links, journal, forwarder, capture, watch, ipv6, server })
+    }
+
+    /// What it does, in a line.
+    fn summary(&self) -> String {
+        let family = if self.ipv6 { "" } else { ", IPv4 only" };
+        format!(
+            "all TCP of this machine goes to {} over {}{family}; 'weftline down' ends that",
+            self.server,
+            self.links.names().join(", ")
+        )
+    }
+
+    /// Goes on until the first signal. Then new connections go their usual ways, and those that are
+    /// captured are reset.
+    async fn run(self, life: &Life) {
+        let Self { client, basis, mut links, journal, forwarder, capture, watch, .. } = self;
+        let (stop, mut stopped) = watch::channel(false);
+        let stopping = async move {
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        let running = tokio::spawn(forwarder.run(stopping, async {}));
+        let following = async {
+            loop {
+                match watch.readable().await {
+                    Ok(mut guard) => {
+                        let drained = watch.get_ref().drain();
+                        guard.clear_ready();
+                        drained.inspect_err(|error| tracing::warn!("links: {error}")).ok();
+                    }
+                    Err(error) => {
+                        tracing::warn!("links are not followed any more: {error}");
+                        std::future::pending::<()>().await;
+                    }
+                }
+                keep(&capture);
+                follow(&client, &basis, &mut links, &journal);
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        tokio::select! {
+            () = following => {}
+            () = life.stopping() => {}
+        }
+        capture.release();
+        stop.send_replace(true);
+        let _ = running.await;
+        drop(capture);
+        if let Err(error) = Journal::undo(&journal) {
+            tracing::error!("{}: {error}", journal.display());
+        }
+    }
+}
+
+/// Adds rules again that somebody has deleted, such as a network manager that restarts.
+fn keep(capture: &Capture) {
+    match capture.keep() {
+        Ok(0) => {}
+        Ok(n) => tracing::info!("added {n} routing rules again that were deleted"),
+        Err(error) => tracing::warn!("cannot look after the routing rules: {error}"),
+    }
+}
+
+/// Takes links that have come.
+fn follow(client: &Client, basis: &ClientBuilder, links: &mut Links, journal: &Path) {
+    let before = links.names();
+    let found = match links.look() {
+        Ok(found) => found,
+        Err(error) => return tracing::warn!("cannot look at the links: {error}"),
+    };
+    if links.names() == before || found.is_empty() {
+        return;
+    }
+    links::loosen(&found, journal);
+    match client.reload(links::with(basis, found)) {
+        Ok(()) => tracing::info!("links: {}", links.names().join(", ")),
+        Err(error) => tracing::warn!("cannot use the links that there are now: {error}"),
+    }
+}
+
+/// Removes what a killed predecessor has left.
+fn clear(journal: &Path) -> Result<(), Failure> {
+    let left = remove_leftovers().map_err(|error| {
+        Failure::failed(format!("cannot remove the routing rules of an earlier 'up': {error}"))
+    })?;
+    if left > 0 {
+        tracing::info!("removed {left} routing rules that a killed 'up' had left");
+    }
+    Journal::undo(journal)
+        .map_err(|error| Failure::failed(format!("{}: {error}", journal.display())))
+}
+
+/// The client but for its links.
+fn basis(invite: &Invite) -> Result<ClientBuilder, Failure> {
+    let trust = Trust::Pinned(invite.fingerprint);
+    let security = ClientSecurity::Tls(ClientTls::new(&trust, None)?);
+    Ok(Client::builder().security(security).token(Token::named(&invite.name, &invite.secret)?))
+}
+
+/// Where the kernel redirects connections to, of each family: nobody else can reach that.
+fn listeners(ipv6: bool) -> Result<(TcpListener, Option<TcpListener>), Failure> {
+    let any = |ip: std::net::IpAddr| TcpListener::bind(SocketAddr::new(ip, 0));
+    let v4 = any(Ipv4Addr::LOCALHOST.into())
+        .map_err(|error| Failure::failed(format!("cannot listen on 127.0.0.1: {error}")))?;
+    let v6 = ipv6.then(|| any(Ipv6Addr::LOCALHOST.into())).transpose();
+    let v6 = v6.inspect_err(|error| tracing::info!("IPv6 is not captured: {error}"));
+    Ok((v4, v6.ok().flatten()))
+}
+
+fn port(listener: &TcpListener) -> Result<u16, Failure> {
+    Ok(listener.local_addr()?.port())
+}
+
+/// What the server's refusal means to the one who was invited.
+fn explain(error: Error, invite: &Invite) -> Failure {
+    let name = &invite.name;
+    match error {
+        Error::Refused { peer, code: TOKEN, .. } => Failure::failed(format!(
+            "the server {peer} does not let '{name}' in: the invite has been revoked or replaced; \
+             make a new one there with 'weftline invite {name}'"
+        )),
+        Error::WrongFingerprint { peer, .. } => Failure::failed(format!(
+            "{peer} is not the server that has made this invite, or has lost its state directory; \
+             make a new invite there with 'weftline invite {name}'"
+        )),
+        Error::Unreachable { .. } => Failure::failed(format!(
+            "{error}; check that 'weftline serve --internet' runs there and that its port is open"
+        )),
+        error => error.into(),
+    }
+}
+
+/// An end of a pipe that is open as long as this process lives.
+#[derive(Debug)]
+struct Lifeline(#[expect(dead_code, reason = "it is closed when it is dropped")] OwnedFd);

@@ -1,0 +1,470 @@
+//! `weftline up` as its user meets it: a machine with two links, its server, and the internet behind
+//! that, each a network namespace of its own. It needs root.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Daemon, PATIENCE, weftline};
+use weftline_lab::LabError;
+use weftline_lab::netns::Netns;
+
+/// The server's address, which both links lead to, and that of its side of the internet.
+const SERVER: &str = "203.0.113.5";
+/// A machine of the internet.
+const FAR_V4: &str = "198.51.100.9";
+const FAR_V6: &str = "2001:db8:9::9";
+/// A machine of the server's own network.
+const PRIVATE: &str = "172.20.0.9";
+/// Each link: interface, the client's address, the server's, the metric of its route.
+const LINKS: [(&str, &str, &str, &str); 2] = [
+    ("wlan0", "192.168.1.20/24", "192.168.1.1/24", "600"),
+    ("wwan0", "10.64.3.9/30", "10.64.3.10/30", "700"),
+];
+/// Bytes of the long answer, and how many of them come before it waits for the word to go on.
+const LONG: usize = 24 << 20;
+const FIRST: usize = 4 << 20;
+
+/// Three machines, and the directories of two of them.
+struct Network {
+    client: Netns,
+    server: Netns,
+    internet: Netns,
+    state: tempfile::TempDir,
+    run: tempfile::TempDir,
+}
+
+fn ip(ns: &Netns, args: &str) {
+    let output = ns.command("ip").args(args.split(' ')).output().unwrap();
+    assert!(output.status.success(), "ip {args}: {output:?}");
+}
+
+/// Joins two namespaces by a pair of interfaces.
+fn join(one: (&Netns, &str), other: (&Netns, &str)) {
+    // A process in the other namespace, by which `ip` finds it.
+    let mut there = other.0.command("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let (near, far, id) = (one.1, other.1, there.id());
+    ip(one.0, &format!("link add {near} type veth peer name {far} netns {id}"));
+    ip(one.0, &format!("link set {near} up"));
+    ip(other.0, &format!("link set {far} up"));
+    there.kill().unwrap();
+    there.wait().unwrap();
+}
+
+impl Network {
+    /// Sets it up, or says why that cannot be.
+    fn set_up() -> Option<Self> {
+        let made = || Ok::<_, LabError>([Netns::create()?, Netns::create()?, Netns::create()?]);
+        let [client, server, internet] = match made() {
+            Ok(made) => made,
+            Err(LabError::NotPossible { what, remedy }) => {
+                assert!(std::env::var_os("CI").is_none(), "{what}; {remedy}");
+                eprintln!(
+                    "skipped: {what}; run 'sudo -E cargo test -p weftline-cli --test whole_machine'"
+                );
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        for ns in [&client, &server, &internet] {
+            ip(ns, "link set lo up");
+        }
+        for (link, near, far, metric) in LINKS {
+            join((&client, link), (&server, link));
+            ip(&client, &format!("addr add {near} dev {link}"));
+            ip(&server, &format!("addr add {far} dev {link}"));
+            let gateway = far.split('/').next().unwrap();
+            let route = format!("route add default via {gateway} dev {link} metric {metric}");
+            ip(&client, &route);
+        }
+        ip(&server, &format!("addr add {SERVER}/32 dev lo"));
+        join((&server, "eth0"), (&internet, "eth0"));
+        for address in ["198.51.100.1/24", "172.20.0.1/24"] {
+            ip(&server, &format!("addr add {address} dev eth0"));
+        }
+        ip(&server, "addr add 2001:db8:9::1/64 dev eth0 nodad");
+        ip(&server, &format!("route add default via {FAR_V6} dev eth0"));
+        for address in [FAR_V4, PRIVATE] {
+            ip(&internet, &format!("addr add {address}/24 dev eth0"));
+        }
+        ip(&internet, &format!("addr add {FAR_V6}/64 dev eth0 nodad"));
+        let [state, run] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        Some(Self { client, server, internet, state, run })
+    }
+
+    /// The program in a namespace.
+    fn command(&self, ns: &Netns, args: &[&str]) -> Command {
+        let built = weftline(args);
+        let mut command = ns.command(built.get_program());
+        command.args(args).env("RUNTIME_DIRECTORY", self.run.path()).env_remove("RUST_LOG");
+        command
+    }
+
+    fn state(&self) -> &str {
+        self.state.path().to_str().unwrap()
+    }
+
+    /// Starts the server; its invite, at the first start.
+    fn serve(&self, more: &[&str]) -> (Daemon, String) {
+        let args = [&["serve", "--internet", "--state-dir", self.state()], more].concat();
+        let mut server = Daemon::spawn(&mut self.command(&self.server, &args));
+        server.says("fingerprint");
+        server.says("listening on");
+        let invite = format!("weftline:{}", server.says("weftline:"));
+        (server, invite)
+    }
+
+    /// The arguments of `up`.
+    fn up_args<'a>(&'a self, invite: &'a str) -> [&'a str; 4] {
+        ["up", invite, "--state-dir", self.state()]
+    }
+
+    fn up(&self, invite: &str) -> Daemon {
+        let mut up = Daemon::spawn(&mut self.command(&self.client, &self.up_args(invite)));
+        up.says("up:");
+        up
+    }
+
+    fn run(&self, ns: &Netns, args: &[&str]) -> Output {
+        self.command(ns, args).output().unwrap()
+    }
+
+    /// What `curl` says to a URL.
+    fn curl(&self, url: &str) -> Output {
+        let args = ["--silent", "--show-error", "--max-time", "60", "--noproxy", "*", url];
+        self.client.command("curl").args(args).output().unwrap()
+    }
+
+    /// Whatever `up` may change in the client's network.
+    fn snapshot(&self) -> String {
+        let mut text = String::new();
+        for args in ["rule", "-6 rule", "route show table all", "-6 route show table all", "link"] {
+            let output = self.client.command("ip").args(args.split(' ')).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            // Which of two default routes is in use for a while is no setting.
+            text += &format!("ip {args}\n{}", String::from_utf8_lossy(&output.stdout));
+        }
+        let seen = self.client.run(|| {
+            let mut tables = weftline_net::tables()?;
+            tables.sort();
+            let mut text = format!("tables {tables:?}\n");
+            for family in ["ipv4", "ipv6"] {
+                add_sysctls(&mut text, Path::new(&format!("/proc/sys/net/{family}/conf")));
+            }
+            Ok(text)
+        });
+        text + &seen.unwrap()
+    }
+
+    /// Waits until the client's network is as it was.
+    #[track_caller]
+    fn restored(&self, before: &str) {
+        let began = Instant::now();
+        loop {
+            let now = self.snapshot();
+            if now == before {
+                return;
+            }
+            if began.elapsed() > PATIENCE {
+                let lines: Vec<_> = now.lines().filter(|line| !before.contains(line)).collect();
+                panic!("left behind: {lines:#?}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn add_sysctls(text: &mut String, dir: &Path) {
+    let mut entries: Vec<_> = fs::read_dir(dir).unwrap().map(|one| one.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            add_sysctls(text, &path);
+        } else if let Ok(value) = fs::read_to_string(&path) {
+            *text += &format!("{} {}\n", path.display(), value.trim());
+        }
+    }
+}
+
+/// A machine of the internet that speaks HTTP: it says who asks; `/long` sends many bytes, of which
+/// the rest waits until `go` is not zero.
+struct Site {
+    address: SocketAddr,
+    asked: Arc<AtomicU64>,
+    go: Arc<AtomicU64>,
+}
+
+impl Site {
+    fn start(ns: &Netns, address: &str) -> Self {
+        let address: SocketAddr = address.parse().unwrap();
+        let listener = ns.run(|| TcpListener::bind(address)).unwrap();
+        let (asked, go) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let site = Self { address, asked: Arc::clone(&asked), go: Arc::clone(&go) };
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                asked.fetch_add(1, Ordering::SeqCst);
+                let go = Arc::clone(&go);
+                thread::spawn(move || answer(stream, &go));
+            }
+        });
+        site
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+fn answer(mut stream: TcpStream, go: &AtomicU64) -> Option<()> {
+    let mut line = String::new();
+    let mut from = BufReader::new(stream.try_clone().ok()?);
+    from.read_line(&mut line).ok()?;
+    let is_long = line.contains("/long");
+    let mut rest = String::new();
+    while from.read_line(&mut rest).ok()? > 2 {
+        rest.clear();
+    }
+    let peer = stream.peer_addr().ok()?.ip();
+    let body = if is_long { LONG } else { peer.to_string().len() };
+    let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {body}\r\n\r\n");
+    stream.write_all(head.as_bytes()).ok()?;
+    if !is_long {
+        return stream.write_all(peer.to_string().as_bytes()).ok();
+    }
+    stream.write_all(&vec![b'x'; FIRST]).ok()?;
+    while go.load(Ordering::SeqCst) == 0 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    stream.write_all(&vec![b'y'; LONG - FIRST]).ok()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn programs_reach_the_internet_by_both_families_over_both_links() {
+    let Some(net) = Network::set_up() else { return };
+    let v4 = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let v6 = Site::start(&net.internet, &format!("[{FAR_V6}]:80"));
+    let private = Site::start(&net.internet, &format!("{PRIVATE}:80"));
+    let before = net.snapshot();
+    assert!(!net.curl(&v4.url("")).status.success(), "there is no way but by the server");
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    // The server's own address towards the internet asks.
+    let got = net.curl(&v4.url(""));
+    assert_eq!(
+        (text(&got.stdout), got.status.code()),
+        ("198.51.100.1".to_owned(), Some(0)),
+        "{got:?}"
+    );
+    let got = net.curl(&v6.url(""));
+    assert_eq!(
+        (text(&got.stdout), got.status.code()),
+        ("2001:db8:9::1".to_owned(), Some(0)),
+        "{got:?}"
+    );
+
+    // What is not the internet is refused at the server, and the program's connection is reset.
+    let refused = net.curl(&private.url(""));
+    assert!(!refused.status.success() && private.asked() == 0, "{refused:?}");
+    server.logs("is not the internet: the address is private");
+    let refused = net.curl(&format!("http://{SERVER}:1/"));
+    assert!(!refused.status.success(), "{refused:?}");
+    server.logs("the server's own");
+    for url in ["http://169.254.169.254/", "http://127.0.0.53:80/", &format!("http://{FAR_V4}:25/")]
+    {
+        assert!(!net.curl(url).status.success(), "{url}");
+    }
+
+    // Both links are there.
+    let status = net.run(&net.client, &["status"]);
+    let shown = text(&status.stdout);
+    assert!(shown.contains("weftline up") && shown.contains("weft0"), "{status:?}");
+    assert!(shown.contains("wlan0") && shown.contains("wwan0"), "{shown}");
+
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success() && text(&down.stdout).starts_with("down:"), "{down:?}");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
+    // The invite has been kept.
+    let kept = fs::metadata(net.state.path().join("up.toml")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&kept) & 0o777, 0o600);
+    let mut again =
+        Daemon::spawn(&mut net.command(&net.client, &["up", "--state-dir", net.state()]));
+    again.says("up:");
+    assert_eq!(text(&net.curl(&v4.url("")).stdout), "198.51.100.1");
+}
+
+#[test]
+fn a_download_outlives_a_link() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = net.up(&invite);
+    let args = ["--silent", "--show-error", "--max-time", "120", "--noproxy", "*"];
+    let mut curl = net.client.command("curl");
+    let mut curl = curl.args(args).arg(site.url("long")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut from = curl.stdout.take().unwrap();
+    let mut got = vec![0; FIRST];
+    from.read_exact(&mut got).unwrap();
+    // The link of the least metric is gone in the middle, with its routes.
+    ip(&net.client, "link set wlan0 down");
+    site.go.store(1, Ordering::SeqCst);
+    from.read_to_end(&mut got).unwrap();
+    assert!(curl.wait().unwrap().success());
+    assert_eq!(got.len(), LONG);
+    assert!(got[..FIRST].iter().all(|&b| b == b'x') && got[FIRST..].iter().all(|&b| b == b'y'));
+    // New ones go over the link that is left.
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+}
+
+#[test]
+fn a_link_that_comes_is_used() {
+    let Some(net) = Network::set_up() else { return };
+    ip(&net.client, "route del default dev wwan0");
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    ip(&net.client, "route add default via 10.64.3.10 dev wwan0 metric 700");
+    up.logs("links: wlan0, wwan0");
+    ip(&net.client, "link set wlan0 down");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    // Rules that somebody deletes come back.
+    ip(&net.client, "rule del pref 5201");
+    up.logs("routing rules again");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+}
+
+#[test]
+fn killed_at_any_time_it_leaves_nothing_behind() {
+    let Some(net) = Network::set_up() else { return };
+    // As many distributions have it: with two links it must be loosened, and restored.
+    let strict = |name: &str| fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "1");
+    net.client.run(|| ["all", "wlan0", "wwan0"].into_iter().try_for_each(strict)).unwrap();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let before = net.snapshot();
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let up = net.up(&invite);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    assert_ne!(net.snapshot(), before);
+    let second = net.run(&net.client, &net.up_args(&invite));
+    let said = text(&second.stderr);
+    assert!(said.contains("is up already") && second.status.code() == Some(2), "{said}");
+    up.signal("-KILL");
+    net.restored(&before);
+    // At any step of the start: it is killed ever later, until it is up.
+    let mut steps = 0;
+    for delay in (0..60).map(|n| Duration::from_millis(n * 7)) {
+        let mut command = net.command(&net.client, &net.up_args(&invite));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        thread::sleep(delay);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        net.restored(&before);
+        steps += 1;
+    }
+    assert_eq!(steps, 60);
+    // The next start works at once after a kill.
+    net.up(&invite).signal("-KILL");
+    let up = net.up(&invite);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
+}
+
+#[test]
+fn the_port_of_the_capture_is_no_proxy() {
+    let Some(net) = Network::set_up() else { return };
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    // All ports on which somebody listens in the client's namespace.
+    let table = net.client.run(|| fs::read_to_string("/proc/thread-self/net/tcp")).unwrap();
+    let ports: Vec<u16> = table
+        .lines()
+        .filter(|line| line.split_whitespace().nth(3) == Some("0A"))
+        .filter_map(|line| u16::from_str_radix(line.split_whitespace().nth(1)?.get(9..)?, 16).ok())
+        .collect();
+    assert_eq!(ports.len(), 1, "{table}");
+    let talk = |to: SocketAddr| {
+        let mut stream = TcpStream::connect(to)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+        stream.read(&mut [0; 64])
+    };
+    let local = net.client.run(|| Ok(talk(([127, 0, 0, 1], ports[0]).into()))).unwrap();
+    assert!(!matches!(local, Ok(1..)), "{local:?}");
+    up.logs("is no proxy");
+    // From outside there is nothing, not even at the tunnel's address.
+    let mut routed = net.server.command("ip");
+    assert!(
+        routed
+            .args(["route", "add", "10.87.0.2/32", "via", "192.168.1.20"])
+            .status()
+            .unwrap()
+            .success()
+    );
+    for to in ["192.168.1.20", "10.87.0.2"] {
+        let to = SocketAddr::new(to.parse().unwrap(), ports[0]);
+        let reached = net.server.run(|| TcpStream::connect_timeout(&to, Duration::from_secs(1)));
+        assert!(reached.is_err(), "{to}");
+    }
+}
+
+#[test]
+fn invites_that_do_not_do_are_told_in_a_line() {
+    let Some(net) = Network::set_up() else { return };
+    let before = net.snapshot();
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let refuse = |invite: &str, part: &str| {
+        let output = net.run(&net.client, &net.up_args(invite));
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(part), "{invite}: {output:?}");
+        let lines = said.lines().filter(|line| line.starts_with("weftline: ")).count();
+        assert_eq!(lines, 1, "{said}");
+        net.restored(&before);
+    };
+    refuse("hello", "that is no invite");
+    refuse(&invite[..invite.len() - 3], "damaged or cut off");
+    let none = net.run(&net.client, &["up", "--state-dir", net.state()]);
+    assert!(text(&none.stderr).contains("none kept in"), "{none:?}");
+    let down = net.run(&net.client, &["down"]);
+    assert!(text(&down.stderr).contains("this machine is not up"), "{down:?}");
+
+    // One for another machine, the same again, and taken back.
+    let args = ["invite", "phone", "--state-dir", net.state()];
+    let phone = text(&net.run(&net.server, &args).stdout).trim().to_owned();
+    assert!(phone.starts_with("weftline:") && phone != invite, "{phone}");
+    assert_eq!(text(&net.run(&net.server, &args).stdout).trim(), phone);
+    server.logs("has been read again");
+    let mut up = net.up(&phone);
+    let revoked = net.run(&net.server, &[&args[..], &["--revoke"]].concat());
+    assert!(revoked.status.success(), "{revoked:?}");
+    server.logs("has been read again");
+    up.signal("-TERM");
+    up.says("");
+    drop(up);
+    refuse(&phone, "has been revoked or replaced");
+    let unknown = net.run(&net.server, &[&args[..], &["--revoke"]].concat());
+    assert!(text(&unknown.stderr).contains("no invite for 'phone'"), "{unknown:?}");
+
+    // A server that is not there any more, and another one in its place.
+    drop(server);
+    refuse(&invite, "check that 'weftline serve --internet' runs there");
+}
