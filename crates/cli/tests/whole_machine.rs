@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -34,6 +34,9 @@ const LINKS: [(&str, &str, &str, &str); 2] = [
 const LONG: usize = 24 << 20;
 const FIRST: usize = 4 << 20;
 
+/// How long the network may take to be as before: the janitor is at work.
+const RESTORED: Duration = Duration::from_secs(30);
+
 /// Three machines, and the directories of two of them.
 struct Network {
     client: Netns,
@@ -54,8 +57,10 @@ fn join(one: (&Netns, &str), other: (&Netns, &str)) {
     let mut there = other.0.command("cat").stdin(Stdio::piped()).spawn().unwrap();
     let (near, far, id) = (one.1, other.1, there.id());
     ip(one.0, &format!("link add {near} type veth peer name {far} netns {id}"));
-    ip(one.0, &format!("link set {near} up"));
-    ip(other.0, &format!("link set {far} up"));
+    for (ns, link) in [(one.0, near), (other.0, far)] {
+        // No address that the kernel makes and tries out for a second: it would look like a change.
+        ip(ns, &format!("link set {link} addrgenmode none up"));
+    }
     there.kill().unwrap();
     there.wait().unwrap();
 }
@@ -115,7 +120,9 @@ impl Network {
 
     /// Starts the server; its invite, at the first start.
     fn serve(&self, more: &[&str]) -> (Daemon, String) {
-        let args = [&["serve", "--internet", "--state-dir", self.state()], more].concat();
+        let args =
+            [&["serve", "--internet", "--control", "none", "--state-dir", self.state()], more]
+                .concat();
         let mut server = Daemon::spawn(&mut self.command(&self.server, &args));
         server.says("fingerprint");
         server.says("listening on");
@@ -174,9 +181,12 @@ impl Network {
             if now == before {
                 return;
             }
-            if began.elapsed() > PATIENCE {
-                let lines: Vec<_> = now.lines().filter(|line| !before.contains(line)).collect();
-                panic!("left behind: {lines:#?}");
+            if began.elapsed() > RESTORED {
+                let less = |all: &str, part: &str| -> Vec<String> {
+                    let lines = all.lines().filter(|line| !part.lines().any(|one| one == *line));
+                    lines.map(str::to_owned).collect()
+                };
+                panic!("new {:#?}, gone {:#?}", less(&now, before), less(before, &now));
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -263,7 +273,6 @@ fn programs_reach_the_internet_by_both_families_over_both_links() {
     let v6 = Site::start(&net.internet, &format!("[{FAR_V6}]:80"));
     let private = Site::start(&net.internet, &format!("{PRIVATE}:80"));
     let before = net.snapshot();
-    assert!(!net.curl(&v4.url("")).status.success(), "there is no way but by the server");
     let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
     let up = net.up(&invite);
     // The server's own address towards the internet asks.
@@ -309,6 +318,56 @@ fn programs_reach_the_internet_by_both_families_over_both_links() {
         Daemon::spawn(&mut net.command(&net.client, &["up", "--state-dir", net.state()]));
     again.says("up:");
     assert_eq!(text(&net.curl(&v4.url("")).stdout), "198.51.100.1");
+}
+
+#[test]
+fn the_server_says_what_it_opens_and_whether_it_has_ipv6() {
+    let Some(net) = Network::set_up() else { return };
+    let private = Site::start(&net.internet, &format!("{PRIVATE}:80"));
+    let v4 = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    ip(&net.server, &format!("-6 route del default via {FAR_V6} dev eth0"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0", "--allow", "172.20.0.0/24"]);
+    let mut command = net.command(&net.client, &net.up_args(&invite));
+    let mut up = Daemon::spawn(&mut command);
+    let said = up.says("up:");
+    assert!(said.contains("IPv4 only"), "{said}");
+    assert_eq!(text(&net.curl(&private.url("")).stdout), "172.20.0.1");
+    // A name with both is reached by IPv4, as the program hears at once that there is no IPv6.
+    let resolve = format!("far.example:80:[{FAR_V6}],{FAR_V4}");
+    let mut curl = net.client.command("curl");
+    let got = curl.args(["-sS", "--max-time", "60", "--noproxy", "*", "--resolve", &resolve]);
+    let got = got.arg("http://far.example/").output().unwrap();
+    assert_eq!(text(&got.stdout), "198.51.100.1", "{got:?}");
+    assert_eq!(v4.asked(), 1);
+    let got = net.curl(&format!("http://[{FAR_V6}]/"));
+    assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
+}
+
+#[test]
+fn what_is_bound_to_a_link_or_is_no_tcp_goes_its_usual_way() {
+    let Some(net) = Network::set_up() else { return };
+    // On the server, behind each link's own gateway address and beyond.
+    let near = Site::start(&net.server, "192.168.1.1:80");
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let udp = net.server.run(|| UdpSocket::bind((SERVER, 53))).unwrap();
+    udp.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = net.up(&invite);
+    // On the link's own network.
+    assert_eq!(text(&net.curl(&near.url("")).stdout), "192.168.1.20");
+    for (bound, seen) in [("wwan0", "10.64.3.9"), ("192.168.1.20", "192.168.1.20")] {
+        let mut curl = net.client.command("curl");
+        let curl = curl.args(["-sS", "--max-time", "60", "--noproxy", "*", "--interface", bound]);
+        let got = curl.arg(beyond.url("")).output().unwrap();
+        assert_eq!(text(&got.stdout), seen, "{bound}: {got:?}");
+    }
+    let sent = net.client.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.send_to(b"a question", (SERVER, 53))
+    });
+    assert_eq!(sent.unwrap(), 10);
+    let (_, from) = udp.recv_from(&mut [0; 16]).unwrap();
+    assert_eq!(from.ip().to_string(), "192.168.1.20", "by the route of the least metric");
 }
 
 #[test]
@@ -453,13 +512,12 @@ fn invites_that_do_not_do_are_told_in_a_line() {
     assert!(phone.starts_with("weftline:") && phone != invite, "{phone}");
     assert_eq!(text(&net.run(&net.server, &args).stdout).trim(), phone);
     server.logs("has been read again");
-    let mut up = net.up(&phone);
+    let up = net.up(&phone);
     let revoked = net.run(&net.server, &[&args[..], &["--revoke"]].concat());
     assert!(revoked.status.success(), "{revoked:?}");
     server.logs("has been read again");
     up.signal("-TERM");
-    up.says("");
-    drop(up);
+    assert_eq!(up.end().0, Some(0));
     refuse(&phone, "has been revoked or replaced");
     let unknown = net.run(&net.server, &[&args[..], &["--revoke"]].concat());
     assert!(text(&unknown.stderr).contains("no invite for 'phone'"), "{unknown:?}");

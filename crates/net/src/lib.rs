@@ -22,6 +22,7 @@ mod message;
 mod nft;
 mod route;
 mod socket;
+mod sys;
 mod watch;
 
 pub use capture::{Capture, CaptureConfig, DEVICE, Ipv6, TABLE, remove_leftovers};

@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 use weftline::refusal::TOKEN;
 use weftline::{
@@ -163,7 +162,7 @@ struct Up {
     journal: PathBuf,
     forwarder: Forwarder,
     capture: Capture,
-    watch: AsyncFd<Watch>,
+    watch: Watch,
     ipv6: bool,
     server: String,
 }
@@ -195,7 +194,6 @@ impl Up {
         let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
         let capture = Capture::start(&config)?;
         let journal = files.journal.clone();
-        let watch = AsyncFd::new(watch)?;
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         Ok(Self { client, basis, links, journal, forwarder, capture, watch, ipv6, server })
     }
@@ -221,16 +219,9 @@ impl Up {
         let running = tokio::spawn(forwarder.run(stopping, async {}));
         let following = async {
             loop {
-                match watch.readable().await {
-                    Ok(mut guard) => {
-                        let drained = watch.get_ref().drain();
-                        guard.clear_ready();
-                        drained.inspect_err(|error| tracing::warn!("links: {error}")).ok();
-                    }
-                    Err(error) => {
-                        tracing::warn!("links are not followed any more: {error}");
-                        std::future::pending::<()>().await;
-                    }
+                if let Err(error) = watch.changed().await {
+                    tracing::warn!("links are not followed any more: {error}");
+                    std::future::pending::<()>().await;
                 }
                 keep(&capture);
                 follow(&client, &basis, &mut links, &journal);
