@@ -58,6 +58,7 @@ pub struct CaptureConfig {
 pub struct Capture {
     routes: Routes,
     rules: Vec<Rule>,
+    ipv6: bool,
     _table: Table,
     _device: SyncDevice,
 }
@@ -109,9 +110,15 @@ impl Capture {
             rules.extend(rules_v6(v6, port_v6.is_some()));
         }
         // From here on dropping it removes what is there.
-        let capture = Self { routes, rules, _table: table, _device: device };
+        let ipv6 = port_v6.is_some();
+        let capture = Self { routes, rules, ipv6, _table: table, _device: device };
         capture.keep().map_err(NetError::os("adding a routing rule"))?;
         Ok(capture)
+    }
+
+    /// Whether IPv6 connections are captured, too.
+    pub const fn has_ipv6(&self) -> bool {
+        self.ipv6
     }
 
     /// Adds rules again that somebody has deleted. Returns how many those are.
@@ -168,7 +175,7 @@ fn rules_v4(own: IpAddr) -> Vec<Rule> {
     let rule = |priority, local, from, action| Rule { ipv6: false, priority, local, from, action };
     let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
     vec![
-        rule(FIRST_RULE, false, None, RuleAction::LookupLonger(MAIN, 0)),
+        rule(FIRST_RULE, true, None, RuleAction::LookupLonger(MAIN, 0)),
         rule(FIRST_RULE + 1, true, Some((none, 32)), RuleAction::Lookup(TABLE)),
         rule(FIRST_RULE + 2, true, Some((own, 32)), RuleAction::Lookup(TABLE)),
     ]
@@ -180,7 +187,7 @@ fn rules_v6(own: IpAddr, carried: bool) -> Vec<Rule> {
     let rule = |priority, local, from, action| Rule { ipv6: true, priority, local, from, action };
     let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
     let last = if carried { RuleAction::Lookup(TABLE) } else { RuleAction::Unreachable };
-    let mut rules = vec![rule(FIRST_RULE, false, None, RuleAction::LookupLonger(MAIN, 0))];
+    let mut rules = vec![rule(FIRST_RULE, true, None, RuleAction::LookupLonger(MAIN, 0))];
     if carried {
         rules.push(rule(FIRST_RULE + 1, true, Some((own, 128)), RuleAction::Lookup(TABLE)));
     }

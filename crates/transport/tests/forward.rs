@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use common::{Security, pair, patiently, server_and_client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use weftline::{Client, Error, Forwarder, LocalService, Server, Target};
+use weftline::{Client, Egress, Error, Forwarder, InternetOffer, LocalService, Server, Target};
 use weftline_core::session::RESET_SHUTDOWN;
 
 /// A service that echoes.
@@ -71,6 +71,50 @@ async fn a_program_is_not_given_what_was_kept_ready_with_a_server_that_is_gone()
         let answer = ask(proxy).await;
         second.shutdown_background();
         assert_eq!(answer.unwrap(), b"anybody there?");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_a_server_of_whole_machines_says_what_it_offers() {
+    patiently(async {
+        let target = echoing().await;
+        let kinds =
+            [Target::Internet(Egress::default()), Target::Fixed(target.into()), Target::Named];
+        for kind in kinds {
+            let carries = matches!(kind, Target::Internet(_));
+            let (server, client) = server_and_client(Security::Tls);
+            tokio::spawn(weftline::serve(server, kind, pending(), pending()));
+            let client = client.build().unwrap();
+            // It can be asked again and again.
+            for _ in 0..3 {
+                let answer = InternetOffer::ask(&client).await.map_err(|error| error.to_string());
+                match answer {
+                    Ok(_) => assert!(carries),
+                    Err(error) => assert!(!carries && error.contains("--internet"), "{error}"),
+                }
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_port_of_a_capture_is_no_proxy() {
+    patiently(async {
+        let target = echoing().await;
+        let (server, client) = server_and_client(Security::Tls);
+        tokio::spawn(weftline::serve(server, Target::Fixed(target.into()), pending(), pending()));
+        let ports = ["127.0.0.1:0", "[::1]:0"].map(|any| std::net::TcpListener::bind(any).unwrap());
+        let addresses = ports.each_ref().map(|port| port.local_addr().unwrap());
+        let client = client.build().unwrap();
+        let forwarder = Forwarder::captured(client, ports.into(), 1).await.unwrap();
+        tokio::spawn(forwarder.run(pending(), pending()));
+        for address in addresses {
+            // It is reset, or closed with nothing said.
+            let said = ask(address).await.unwrap_or_default();
+            assert!(said.is_empty(), "{address}: {said:?}");
+        }
     })
     .await;
 }

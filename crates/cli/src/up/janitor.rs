@@ -4,7 +4,7 @@
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -38,7 +38,7 @@ pub(super) fn start(instance: &Instance, journal: &Path) -> Result<Lifeline, Fai
 }
 
 /// Waits until the other end of standard input is closed, and undoes what is left.
-pub(crate) fn run(journal: &PathBuf) -> Result<(), Failure> {
+pub(crate) fn run(journal: &Path) -> Result<(), Failure> {
     // A service manager that stops all processes of a service means the other one.
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in

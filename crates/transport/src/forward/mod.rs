@@ -201,7 +201,7 @@ mod tests {
         #[test]
         fn openings_are_read_as_written(
             name in "[a-z0-9.:\\[\\]]{0,255}",
-            address: std::net::IpAddr,
+            address: IpAddr,
             port: u16,
             kind in 0..4,
         ) {
