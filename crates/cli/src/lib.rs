@@ -64,7 +64,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Take local TCP connections and carry them to a server over several paths
     Connect(Box<connect::ConnectArgs>),
-    /// Carry all TCP of this machine to a server that has invited it, over all its links (needs root)
+    /// Carry all TCP of this machine to a server over all its links (needs root)
     Up(up::UpArgs),
     /// End `up`: this machine's connections go their usual ways again (needs root)
     Down,
