@@ -191,7 +191,10 @@ fn shown(invite: &Invite) -> Result<String, Failure> {
     let mut shown = format!("{text}\n");
     if io::stdout().is_terminal() {
         let code = QrCode::with_error_correction_level(&text, EcLevel::L);
-        shown += &code.map_err(Failure::failed)?.render::<Dense1x2>().build();
+        // Most terminals are dark: what is drawn there is what is to be light.
+        let (light, dark) = (Dense1x2::Dark, Dense1x2::Light);
+        let picture = code.map_err(Failure::failed)?;
+        shown += &picture.render::<Dense1x2>().light_color(light).dark_color(dark).build();
         shown.push('\n');
     }
     Ok(shown)
