@@ -50,7 +50,11 @@ use failure::Failure;
 /// Bonds network links into connections at the sum of their rates, and compares ways to do so
 #[derive(Debug, Parser)]
 #[command(name = "weftline", version = VERSION)]
-#[command(after_help = "Every command takes --quiet (errors only) and --color auto|always|never.")]
+#[command(
+    help_template = "{about}\n\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}",
+    after_help = "Every command takes --help, --quiet (errors only) and --color auto|always|never; \
+                  -V prints the version."
+)]
 struct Cli {
     #[command(flatten)]
     screen: output::ScreenArgs,

@@ -10,7 +10,7 @@ use crate::markdown::{documents, root};
 use crate::{check, shell};
 
 /// The most lines of the top-level help, and of any other command's short help.
-const TOP: usize = 28;
+const TOP: usize = 25;
 const SHORT: usize = 30;
 
 /// The words of each command after `weftline`, and whether others are below it.
