@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use weftline::{Client, ClientBuilder, Forwarder, LocalService, SocksUsers};
 
@@ -43,6 +43,8 @@ pub(crate) struct Listeners {
 struct Open {
     client: Client,
     address: String,
+    /// Who may use it.
+    users: watch::Sender<Option<SocksUsers>>,
     /// Closes it when it is dropped.
     _remove: oneshot::Sender<()>,
 }
@@ -86,26 +88,27 @@ impl Listeners {
             let client = client.build()?;
             self.base.get_or_insert_with(|| client.clone());
             if !self.open.contains_key(&one.place()) {
-                let mut bound = self.bind(one, client.clone()).await?;
-                if let Some(users) = one.users.clone() {
-                    bound = bound.socks_users(users);
-                } else if one.service == LocalService::Socks
-                    && !bound.local_addr().ip().is_loopback()
-                {
+                let (users, now) = watch::channel(one.users.clone());
+                let bound = self.bind(one, client.clone()).await?.follow_socks_users(now);
+                let is_open = one.service == LocalService::Socks && one.users.is_none();
+                if is_open && !bound.local_addr().ip().is_loopback() {
                     tracing::warn!(
                         "whoever reaches {} can use it as a proxy; give --socks-users FILE",
                         bound.local_addr()
                     );
                 }
-                fresh.push((one.place(), client, bound));
+                fresh.push((one.place(), client, users, bound));
             }
         }
         self.open.retain(|place, open| {
             let stays = wanted.iter().find(|one| one.place() == *place);
             // It has just been built like this: there is nothing wrong with it.
-            stays.is_some_and(|one| open.client.reload(one.client.clone()).is_ok())
+            stays.is_some_and(|one| {
+                open.users.send_replace(one.users.clone());
+                open.client.reload(one.client.clone()).is_ok()
+            })
         });
-        for (place, client, forwarder) in fresh {
+        for (place, client, users, forwarder) in fresh {
             let address = forwarder.local_addr().to_string();
             output::print(&format!("listening on {address}\n"))?;
             let (remove, removed) = oneshot::channel::<()>();
@@ -116,7 +119,7 @@ impl Listeners {
                 };
                 forwarder.run_until_removed(removed, life.stopping(), life.ending()).await;
             });
-            self.open.insert(place, Open { client, address, _remove: remove });
+            self.open.insert(place, Open { client, address, users, _remove: remove });
         }
         self.life.set_listening(self.open.values().map(|open| open.address.clone()).collect());
         Ok(())

@@ -168,6 +168,38 @@ fn listeners_come_and_go_each_with_its_scheduler() {
     assert_eq!(client.end().0, Some(0));
 }
 
+/// Whether the proxy takes that name and password (RFC 1929).
+fn is_let_in(proxy: SocketAddr, user: &str, password: &str) -> bool {
+    let mut stream = TcpStream::connect(proxy).unwrap();
+    let length = |text: &str| u8::try_from(text.len()).unwrap();
+    let mut says = vec![5, 1, 2, 1, length(user)];
+    says.extend(user.bytes());
+    says.push(length(password));
+    says.extend(password.bytes());
+    stream.write_all(&says).unwrap();
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[..3], [5, 2, 1]);
+    answer[3] == 0
+}
+
+#[test]
+fn whoever_is_taken_from_the_users_of_a_proxy_is_let_in_no_more() {
+    let world = World::new();
+    let users = world.file.with_file_name("users");
+    let config = format!(
+        "socks = '127.0.0.1:0'\nsocks-users = '{}'\npath = ['one=127.0.0.1']\nready = 0\n",
+        users.display()
+    );
+    std::fs::write(&users, "alice:an old password\n").unwrap();
+    let (client, proxy) = world.connect(&config);
+    assert!(is_let_in(proxy, "alice", "an old password"));
+    std::fs::write(&users, "bob:a new password\n").unwrap();
+    world.reload(&client, &config, &[]);
+    assert!(!is_let_in(proxy, "alice", "an old password"));
+    assert!(is_let_in(proxy, "bob", "a new password"));
+}
+
 const CAPPED_LEN: usize = 250_000;
 
 fn with_cap(cap: &str) -> String {

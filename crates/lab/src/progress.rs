@@ -1,6 +1,6 @@
 //! Progress on standard error: a bar on a terminal, plain lines otherwise.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// For `runs` runs; shows nothing if it is to be `quiet`.
     pub(crate) fn new(runs: usize, quiet: bool) -> Self {
-        let is_shown = std::io::stderr().is_terminal() && !quiet;
+        let is_shown = io::stderr().is_terminal() && !quiet;
         let bar = is_shown.then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg} {eta}");
@@ -51,7 +51,8 @@ impl Progress {
         match &self.bar {
             Some(bar) => bar.println(text),
             None if self.quiet => {}
-            None => eprintln!("{text}"),
+            // Nobody may be reading any more.
+            None => drop(writeln!(io::stderr(), "{text}")),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A shell on the client's side of a scenario, for trying things by hand.
 
+use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -81,10 +82,13 @@ fn environment(testbed: &Testbed) -> Vec<(String, String)> {
 }
 
 fn explain(scenario: &Scenario, testbed: &Testbed) {
-    eprintln!("{}: this shell is the client; leave it to end the lab", scenario.name);
+    // Nobody may be reading any more.
+    let mut out = io::stderr().lock();
+    let mut tell = |line: String| drop(writeln!(out, "{line}"));
+    tell(format!("{}: this shell is the client; leave it to end the lab", scenario.name));
     for (path, name) in testbed.names().iter().enumerate() {
         let ends = [End::Client, End::Server].map(|end| topology::address(path, end).v4);
-        eprintln!("  {name}: {} here, {} at the server", ends[0], ends[1]);
+        tell(format!("  {name}: {} here, {} at the server", ends[0], ends[1]));
     }
-    eprintln!("  a program at the server: nsenter --net=$WEFTLINE_SERVER_NS PROGRAM");
+    tell("  a program at the server: nsenter --net=$WEFTLINE_SERVER_NS PROGRAM".to_owned());
 }

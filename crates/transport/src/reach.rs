@@ -118,7 +118,7 @@ fn packet(stream: &TcpStream, server: SocketAddr) -> io::Result<u32> {
 /// # Errors
 /// [`Error::PortInUse`], [`Error::UnknownAddress`] and [`Error::Listen`].
 pub fn check_listen(address: SocketAddr) -> Result<(), Error> {
-    socket::bind_listener(address).map(drop)
+    socket::bind_listener(address, false).map(drop)
 }
 
 #[cfg(test)]

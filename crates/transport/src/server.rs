@@ -184,7 +184,7 @@ impl ServerBuilder {
             let listener = passed.try_clone().map_err(Error::Socket)?;
             socket::adopt(listener)
         });
-        let fresh = addresses.iter().map(|&address| socket::listen(address));
+        let fresh = addresses.iter().map(|&address| socket::listen_beside(address, addresses));
         let listeners: Vec<TcpListener> = passed.chain(fresh).collect::<Result<_, Error>>()?;
         let local: Result<Vec<_>, _> = listeners.iter().map(TcpListener::local_addr).collect();
         if listeners.is_empty() {

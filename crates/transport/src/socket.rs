@@ -124,7 +124,20 @@ pub(crate) async fn connect_any(
 /// # Errors
 /// [`Error::PortInUse`] and [`Error::Listen`], naming the address.
 pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
-    let socket = bind_listener(address)?;
+    listen_beside(address, &[])
+}
+
+/// As [`listen`], beside sockets on `others`: `[::]` leaves IPv4 to `0.0.0.0` or an address of it that
+/// is among them with the same port.
+///
+/// # Errors
+/// As for [`listen`].
+pub(crate) fn listen_beside(
+    address: SocketAddr,
+    others: &[SocketAddr],
+) -> Result<TcpListener, Error> {
+    let is_shared = others.iter().any(|other| other.is_ipv4() && other.port() == address.port());
+    let socket = bind_listener(address, is_shared && address.port() != 0)?;
     let listen = || {
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())
@@ -132,15 +145,15 @@ pub(crate) fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
     listen().map_err(|source| not_listening(address, source))
 }
 
-/// A socket on `address` that does not listen yet.
+/// A socket on `address` that does not listen yet; `only_v6` leaves IPv4 to others where it is `[::]`.
 ///
 /// # Errors
 /// As for [`listen`].
-pub(crate) fn bind_listener(address: SocketAddr) -> Result<Socket, Error> {
+pub(crate) fn bind_listener(address: SocketAddr, only_v6: bool) -> Result<Socket, Error> {
     let bind = || {
         let socket = new_socket(address)?;
         socket.set_reuse_address(true)?;
-        if address.is_ipv6() && !address.ip().is_unspecified() {
+        if address.is_ipv6() && (only_v6 || !address.ip().is_unspecified()) {
             socket.set_only_v6(true)?;
         }
         socket.bind(&address.into())?;

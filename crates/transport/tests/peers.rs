@@ -335,6 +335,26 @@ async fn handshakes_are_limited_in_time_bytes_and_number() {
 }
 
 #[tokio::test]
+async fn both_families_are_listened_to_at_one_port() {
+    let both = |port: u16| -> [SocketAddr; 2] {
+        [([0, 0, 0, 0], port).into(), (std::net::Ipv6Addr::UNSPECIFIED, port).into()]
+    };
+    // Another program may take the port in between.
+    let server = loop {
+        let free = std::net::TcpListener::bind("[::]:0").unwrap().local_addr().unwrap().port();
+        match pair(Security::Plain).0.bind(&both(free)) {
+            Err(Error::PortInUse { address }) if address == both(free)[0] => {}
+            server => break server.unwrap(),
+        }
+    };
+    let port = server.local_addrs()[0].port();
+    assert_eq!(server.local_addrs(), both(port));
+    for near in ["127.0.0.1", "::1"] {
+        TcpStream::connect((near, port)).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_taken_port_and_a_foreign_address_are_named() {
     let (_server, address) = plain_server();
     let (again, _) = pair(Security::Plain);

@@ -96,7 +96,8 @@ fn identity(kept: &Kept, client_ca: Option<&Path>) -> Finding {
 
 /// Whether files can be made in `dir`, or in what is there of it.
 fn can_be_made(dir: &Path) -> bool {
-    let there = dir.ancestors().find(|part| part.exists());
+    let Ok(dir) = std::path::absolute(dir) else { return false };
+    let there = dir.ancestors().find(|part| part.exists()).filter(|part| part.is_dir());
     there.is_some_and(|part| rustix::fs::access(part, Access::WRITE_OK | Access::EXEC_OK).is_ok())
 }
 

@@ -41,7 +41,7 @@ pub struct Forwarder {
     listeners: Vec<TcpListener>,
     local: SocketAddr,
     service: LocalService,
-    users: Option<SocksUsers>,
+    users: watch::Receiver<Option<SocksUsers>>,
     pool: Arc<Pool>,
 }
 
@@ -98,13 +98,21 @@ impl Forwarder {
         };
         let local = first.local_addr().map_err(Error::Socket)?;
         let pool = Arc::new(Pool::start(client, ready).await?);
-        Ok(Self { listeners, local, service, users: None, pool })
+        let (_, users) = watch::channel(None);
+        Ok(Self { listeners, local, service, users, pool })
     }
 
     /// Lets only `users` use the proxy; without, whoever reaches its address may.
     #[must_use]
-    pub fn socks_users(mut self, users: SocksUsers) -> Self {
-        self.users = Some(users);
+    pub fn socks_users(self, users: SocksUsers) -> Self {
+        self.follow_socks_users(watch::channel(Some(users)).1)
+    }
+
+    /// Lets only those use the proxy that `users` has when they come; `None` lets in whoever reaches
+    /// its address.
+    #[must_use]
+    pub fn follow_socks_users(mut self, users: watch::Receiver<Option<SocksUsers>>) -> Self {
+        self.users = users;
         self
     }
 
@@ -146,7 +154,7 @@ impl Forwarder {
                 () = &mut removed => break true,
             };
             let (pool, stage) = (Arc::clone(&self.pool), open.stage.subscribe());
-            let users = self.users.clone();
+            let users = self.users.borrow().clone();
             open.tasks.spawn(forward_one(pool, self.service, users, local, peer, stage));
         };
         drop(self.listeners);

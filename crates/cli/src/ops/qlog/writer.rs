@@ -142,11 +142,22 @@ struct Files {
     failing: bool,
 }
 
+/// Whether a file has a name that a program of that kind gives: `<time>-<kind>-<process>-<number>`.
+/// What others keep there is theirs.
+fn is_of(path: &Path, kind: &str) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let stem = name.strip_suffix(EXTENSION).and_then(|stem| stem.strip_suffix('.'));
+    let parts: Vec<&str> = stem.unwrap_or_default().split('-').collect();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    matches!(parts[..], [time, of, process, number]
+        if of == kind && [time, process, number].into_iter().all(is_number))
+}
+
 impl Files {
     fn new(dir: &Path, kind: &'static str) -> io::Result<Self> {
         let mut names: Vec<PathBuf> = fs::read_dir(dir)?
             .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.extension().is_some_and(|found| found == EXTENSION))
+            .filter(|path| is_of(path, kind))
             .collect();
         names.sort();
         let (dir, open) = (dir.to_owned(), BTreeMap::new());
@@ -217,7 +228,11 @@ mod tests {
         for old in 0..MAX_FILES + 5 {
             fs::write(dir.path().join(format!("{old:013}-serve-1-{old}.sqlog")), "").unwrap();
         }
-        fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+        // What others keep there counts for nothing, and stays.
+        let others = ["notes.txt", "0-curl.sqlog", "0000000000000-connect-1-1.sqlog"];
+        for name in others {
+            fs::write(dir.path().join(name), "mine").unwrap();
+        }
         let writer = Writer::start(dir.path(), "serve").unwrap();
         let mut sink = writer.sink().file(7);
         for time in 0..20 {
@@ -226,8 +241,8 @@ mod tests {
         drop(writer);
         assert_eq!(sink.lost(), 0);
         let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path()).collect();
-        assert_eq!(names.len(), MAX_FILES + 1);
-        assert!(dir.path().join("notes.txt").exists());
+        assert_eq!(names.len(), MAX_FILES + others.len());
+        assert!(others.iter().all(|name| dir.path().join(name).exists()));
         let newest = names.iter().filter(|path| path.extension().is_some_and(|e| e == EXTENSION));
         let text = fs::read(newest.max().unwrap()).unwrap();
         assert!(text.len() as u64 <= MAX_FILE + 200, "{}", text.len());

@@ -161,8 +161,7 @@ impl PlayArgs {
     fn playing(&self, patience: Duration) -> Result<Playing, Failure> {
         let names = match self.transport {
             Transport::Weftline => {
-                let name = |path: &String| path.split('=').next().unwrap_or_default().to_owned();
-                self.path.iter().map(name).collect()
+                paths::parse_all(&self.path)?.iter().map(|path| path.name.to_string()).collect()
             }
             kernel => vec![kernel.name().to_owned()],
         };
@@ -219,8 +218,8 @@ impl PlayArgs {
             let server: ServerAddr = server.parse().map_err(Failure::wrong_use)?;
             builder = builder.server(server);
         }
-        for path in &self.path {
-            builder = builder.path(provided(paths::parse(path)?)?);
+        for path in paths::parse_all(&self.path)? {
+            builder = builder.path(provided(path)?);
         }
         if let Some(name) = &self.congestion {
             builder = builder.congestion(congestion::provide(name)?);
