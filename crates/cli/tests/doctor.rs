@@ -177,6 +177,20 @@ fn a_wrong_port() {
     assert!(said.contains("no weftline server listens at"), "{said}");
 }
 
+/// Each path is tried to its own server, also when the one before it is not there.
+#[test]
+fn a_path_that_is_not_there_leaves_the_others_their_servers() {
+    let ((_a, first), (_b, second)) = (refusing(), refusing());
+    let (first, second) = (first.to_string(), second.to_string());
+    let servers = ["connect", "--server", &first, &second, "--listen", "127.0.0.1:0", PLAIN];
+    let report = doctor(&[&servers[..], &["--path", "wifi=nosuch0", "lo=127.0.0.1"]].concat());
+    assert!(report.text.contains(&second) && !report.text.contains(&first), "{}", report.text);
+    let paths = ["--path", "one=127.0.0.1", "two=127.0.0.2", "three=127.0.0.3"];
+    let report = doctor(&[&servers[..], &paths].concat());
+    let said = report.names("error", "configuration");
+    assert!(said.contains("2 server addresses for 3 paths"), "{said}");
+}
+
 #[test]
 fn another_version() {
     // The preamble of protocol 9.2.

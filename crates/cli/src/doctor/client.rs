@@ -31,8 +31,11 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
     if parts.plaintext {
         findings.add(verdict::plaintext());
     }
-    let paths = good_paths(parts.paths, &mut findings);
-    let servers = match_servers(&parts.servers, paths.len(), &mut findings);
+    // As `connect` does, before what is wrong is left out.
+    let servers = match_servers(&parts.servers, parts.paths.len(), &mut findings);
+    let paths = good_paths(parts.paths, &mut findings).into_iter();
+    let routes = paths.filter_map(|(place, path)| Some((path, servers.get(place)?.clone())));
+    let routes: Vec<_> = routes.collect();
     let settings = match parts.settings {
         Ok(settings) => settings,
         Err(failure) => {
@@ -40,7 +43,7 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
             return findings;
         }
     };
-    let seen = dial_all(settings, paths, servers).await;
+    let seen = dial_all(settings, routes).await;
     let any = seen.iter().any(|seen| seen.dialled.is_ok());
     for seen in seen {
         findings.extend(seen.judge(any));
@@ -48,8 +51,11 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
     findings
 }
 
-/// Those paths that are there; what is wrong with the others.
-fn good_paths(paths: Vec<Result<PathConfig, Failure>>, findings: &mut Findings) -> Vec<PathConfig> {
+/// Those paths that are there, with their places among all; what is wrong with the others.
+fn good_paths(
+    paths: Vec<Result<PathConfig, Failure>>,
+    findings: &mut Findings,
+) -> Vec<(usize, PathConfig)> {
     if paths.len() == 1 {
         let found = "there is one path only, nothing to add it to";
         let remedy = "give a --path for each interface, or --path auto";
@@ -60,9 +66,9 @@ fn good_paths(paths: Vec<Result<PathConfig, Failure>>, findings: &mut Findings) 
         findings.add(Finding::error(Check::Path, "paths", "no path is given", remedy));
     }
     let mut good = Vec::new();
-    for path in paths {
+    for (place, path) in paths.into_iter().enumerate() {
         match path {
-            Ok(path) => good.push(path),
+            Ok(path) => good.push((place, path)),
             Err(failure) => {
                 let remedy = "see 'ip address' for what is there; it may have to be set up or named \
                               in another way";
@@ -73,7 +79,7 @@ fn good_paths(paths: Vec<Result<PathConfig, Failure>>, findings: &mut Findings) 
     good
 }
 
-/// A server for each path.
+/// A server for each path; none if they do not fit.
 fn match_servers(servers: &[ServerAddr], paths: usize, findings: &mut Findings) -> Vec<ServerAddr> {
     match servers {
         [] => {
@@ -84,7 +90,13 @@ fn match_servers(servers: &[ServerAddr], paths: usize, findings: &mut Findings) 
             Vec::new()
         }
         [one] => vec![one.clone(); paths],
-        many => many.to_vec(),
+        many if many.len() == paths => many.to_vec(),
+        many => {
+            let found = format!("{} server addresses for {paths} paths", many.len());
+            let remedy = "give one for all or one for each";
+            findings.add(Finding::error(Check::Configuration, "server", found, remedy));
+            Vec::new()
+        }
     }
 }
 
@@ -102,13 +114,9 @@ struct Seen {
 }
 
 /// Dials on all paths at once; a path that cannot be reached takes some seconds.
-async fn dial_all(
-    settings: ClientBuilder,
-    paths: Vec<PathConfig>,
-    servers: Vec<ServerAddr>,
-) -> Vec<Seen> {
+async fn dial_all(settings: ClientBuilder, routes: Vec<(PathConfig, ServerAddr)>) -> Vec<Seen> {
     let mut dials = JoinSet::new();
-    for (index, (path, server)) in paths.into_iter().zip(servers).enumerate() {
+    for (index, (path, server)) in routes.into_iter().enumerate() {
         let settings = settings.clone();
         dials.spawn(async move { (index, dial(settings, path, server).await) });
     }
