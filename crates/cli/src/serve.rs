@@ -71,7 +71,7 @@ pub(crate) struct ServeArgs {
     /// weftline in $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
-    /// A file with the secrets of the clients that are let in, one a line
+    /// A file with the secrets of accepted clients, one a line
     ///
     /// A secret has 16 characters or more; a name and a colon may stand before it. The file is read
     /// again on SIGHUP.

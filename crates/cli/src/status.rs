@@ -163,7 +163,7 @@ fn table(snapshot: &Snapshot) -> String {
     let mut text = format!("weftline {daemon} {version}, process {pid}, {state} for {uptime}\n");
     text += &format!("listening on {}\n", snapshot.listening.join(", "));
     text += &format!(
-        "memory: {} resident, {} of {} promised to connections\n",
+        "memory: {} resident, {} of {} reserved for connections\n",
         bytes(memory.resident_bytes),
         bytes(memory.reserved_bytes),
         bytes(memory.total_bytes)

@@ -184,9 +184,9 @@ impl Page<'_> {
         let memory = Memory::now();
         let about = "Memory of the process that is in the machine's";
         self.gauge("resident_memory_bytes", about, memory.resident_bytes)?;
-        let about = "Memory promised to connections";
+        let about = "Memory reserved for connections";
         self.gauge("reserved_memory_bytes", about, memory.reserved_bytes)?;
-        self.gauge("memory_limit_bytes", "The most that is promised", memory.total_bytes)
+        self.gauge("memory_limit_bytes", "The most that is reserved", memory.total_bytes)
     }
 
     fn paths(&mut self, paths: &[(&str, PathTotals)]) -> fmt::Result {

@@ -103,7 +103,7 @@ struct SecurityArgs {
     /// Where the self-made certificate is kept [default: that of `weftline serve`]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
-    /// A file with the secrets of the players that are let in
+    /// A file with the secrets of accepted players
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Authorities (PEM) of which players must have a certificate
