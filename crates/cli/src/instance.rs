@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// A claim, which lasts as long as this or a copy of its file is open.
@@ -77,7 +77,13 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     draft.push(format!(".{}", std::process::id()));
     let _ = fs::remove_file(&draft);
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
-    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    // Whose it was, it stays: root may change what a server of another user reads.
+    let owned = match fs::metadata(path) {
+        Ok(old) => std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid())),
+        Err(_) => Ok(()),
+    };
+    let written =
+        owned.and_then(|()| file.write_all(text.as_bytes())).and_then(|()| file.sync_all());
     let moved = written.and_then(|()| fs::rename(&draft, path));
     if moved.is_err() {
         let _ = fs::remove_file(&draft);

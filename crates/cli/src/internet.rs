@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -123,7 +124,8 @@ pub(crate) fn announce(
     if !fresh {
         return Ok(String::new());
     }
-    let secret = entries(&about.token_file)?.into_iter().find(|(name, _)| name == FIRST);
+    let secret =
+        entries(&read_tokens(&about.token_file)?).into_iter().find(|(name, _)| name == FIRST);
     let (name, secret) = secret.ok_or_else(|| Failure::failed("the first token is gone"))?;
     shown(&invite(state_dir, about, name, secret)?)
 }
@@ -148,7 +150,10 @@ pub(crate) fn run(args: &InviteArgs) -> Result<(), Failure> {
     if args.name == NOBODY {
         return Err(Failure::wrong_use(format!("nobody can be called '{NOBODY}'; choose another")));
     }
-    let mut known = entries(&about.token_file)?;
+    // Whoever else changes it waits.
+    let _editing = editing(&dir)?;
+    let text = read_tokens(&about.token_file)?;
+    let known = entries(&text);
     let found = known.iter().find(|(name, _)| *name == args.name).cloned();
     if args.revoke {
         if found.is_none() {
@@ -157,23 +162,33 @@ pub(crate) fn run(args: &InviteArgs) -> Result<(), Failure> {
             let message = format!("no invite for '{}'; there are: {names}", args.name);
             return Err(Failure::wrong_use(message));
         }
-        known.retain(|(name, _)| *name != args.name);
-        save(&about.token_file, known)?;
-        let told = tell_server(&dir)?;
-        let when = if told { "" } else { " (the server does not run now)" };
-        return output::print(&format!("{} is let in no more{when}\n", args.name));
+        save(&about.token_file, without(&text, &args.name)?)?;
+        let when = match tell_server(&dir)? {
+            true => "the server reads its tokens again, and its log says so",
+            false => "the server does not run now",
+        };
+        return output::print(&format!("{} is revoked; {when}\n", args.name));
     }
     let (name, secret) = match found {
         Some(found) => found,
         None => {
-            let made = (args.name.clone(), secret()?);
-            known.push(made.clone());
-            save(&about.token_file, known)?;
+            let secret = secret()?;
+            let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            save(&about.token_file, format!("{text}{end}{}: {secret}\n", args.name))?;
             tell_server(&dir)?;
-            made
+            (args.name.clone(), secret)
         }
     };
     output::print(&shown(&invite(&dir, about, name, secret)?)?)
+}
+
+/// Keeps others from changing the tokens of `dir` for as long as it is open.
+fn editing(dir: &Path) -> Result<fs::File, Failure> {
+    let path = dir.join("internet.edit");
+    let mut options = fs::File::options();
+    let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let locked = file.and_then(|file| file.lock().map(|()| file));
+    locked.map_err(|error| at(&path, &error))
 }
 
 fn invite(dir: &Path, about: About, name: String, secret: String) -> Result<Invite, Failure> {
@@ -182,6 +197,13 @@ fn invite(dir: &Path, about: About, name: String, secret: String) -> Result<Invi
         Failure::wrong_use(format!("there is no certificate in {dir}; start the server once"))
     })?;
     let fingerprint = identity.fingerprint();
+    if secret.len() > usize::from(u8::MAX) || !(1..=MAX_ADDRESSES).contains(&about.addresses.len())
+    {
+        return Err(Failure::wrong_use(format!(
+            "no invite for '{name}': its secret may have 255 bytes, and the server 1 to \
+             {MAX_ADDRESSES} addresses; shorten what is longer"
+        )));
+    }
     Ok(Invite { addresses: about.addresses, fingerprint, name, secret })
 }
 
@@ -200,22 +222,33 @@ fn shown(invite: &Invite) -> Result<String, Failure> {
     Ok(shown)
 }
 
-/// Name and secret of each line of a token file.
-fn entries(file: &Path) -> Result<Vec<(String, String)>, Failure> {
-    let text = config::read_text(file, MAX_FILE).map_err(|error| at(file, &error))?;
-    let entry = |line: &str| {
-        let line = line.trim();
-        let (name, secret) = line.split_once(':').filter(|_| !line.starts_with('#'))?;
-        (name != NOBODY).then(|| (name.trim().to_owned(), secret.trim().to_owned()))
-    };
-    Ok(text.lines().filter_map(entry).collect())
+fn read_tokens(file: &Path) -> Result<String, Failure> {
+    config::read_text(file, MAX_FILE).map_err(|error| at(file, &error))
 }
 
-fn save(file: &Path, mut entries: Vec<(String, String)>) -> Result<(), Failure> {
-    if entries.is_empty() {
-        entries.push((NOBODY.to_owned(), secret()?));
+/// Name and secret of a line of a token file; it may be a comment, or a secret without a name.
+fn entry(line: &str) -> Option<(&str, &str)> {
+    let (name, secret) = line.split_once(':').filter(|_| !line.trim().starts_with('#'))?;
+    Some((name.trim(), secret.trim()))
+}
+
+/// Name and secret of each line that has both.
+fn entries(text: &str) -> Vec<(String, String)> {
+    let named = text.lines().filter_map(entry).filter(|(name, _)| *name != NOBODY);
+    named.map(|(name, secret)| (name.to_owned(), secret.to_owned())).collect()
+}
+
+/// The tokens but for those of `name`. All other lines stay as they are.
+fn without(text: &str, name: &str) -> Result<String, Failure> {
+    let others = text.lines().filter(|line| entry(line).is_none_or(|(other, _)| other != name));
+    let mut rest: String = others.map(|line| format!("{line}\n")).collect();
+    if Token::read_all(&rest).is_err() {
+        rest += &format!("{NOBODY}: {}\n", secret()?);
     }
-    let text: String = entries.iter().map(|(name, secret)| format!("{name}: {secret}\n")).collect();
+    Ok(rest)
+}
+
+fn save(file: &Path, text: String) -> Result<(), Failure> {
     Token::read_all(&text)?;
     write_whole(file, &text).map_err(|error| at(file, &error))
 }
@@ -325,12 +358,20 @@ mod tests {
 
     #[test]
     fn the_last_token_leaves_one_that_nobody_has() {
+        let rest = without("a: a secret of its own\n", "a").unwrap();
+        assert!(entries(&rest).is_empty());
+        assert_eq!(Token::read_all(&rest).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn other_lines_stay_as_they_are() {
+        let text = "# ours\na secret without a name\na: the first secret of all\nb:the second secret of all\n";
+        let rest = "# ours\na secret without a name\nb:the second secret of all\n";
+        assert_eq!(without(text, "a").unwrap(), rest);
+        assert_eq!(entries(text).len(), 2);
         let dir = tempfile::tempdir().unwrap();
         let file = token_file(dir.path());
-        save(&file, vec![("a".to_owned(), secret().unwrap())]).unwrap();
-        assert_eq!(entries(&file).unwrap().len(), 1);
-        save(&file, Vec::new()).unwrap();
-        assert!(entries(&file).unwrap().is_empty());
-        assert_eq!(Token::read_all(&fs::read_to_string(&file).unwrap()).unwrap().len(), 1);
+        save(&file, rest.to_owned()).unwrap();
+        assert_eq!(read_tokens(&file).unwrap(), rest);
     }
 }

@@ -253,7 +253,8 @@ impl ServeArgs {
             let network = |text: &String| text.parse::<Network>();
             let allowed = self.allow.iter().map(network).collect::<Result<_, _>>();
             let allowed = allowed.map_err(|error| Failure::wrong_use(format!("--allow: {error}")));
-            return Ok(Target::Internet(Egress::new(allowed?)));
+            let outer = self.public.iter().map(SocketAddr::ip).collect();
+            return Ok(Target::Internet(Egress::new(allowed?).reached_by(outer)));
         }
         let Some(target) = &self.forward else {
             // Without TLS nobody shows a certificate, whatever authorities are named.
@@ -469,6 +470,12 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         return Err(Failure::wrong_use("nothing to listen on; give --listen ADDR"));
     }
     let target = first.target()?;
+    let runtime = runtime()?;
+    // Before `weftline invite` can find this process and send it a signal.
+    let mut wanted = {
+        let _inside = runtime.enter();
+        Reload::on_signal()?
+    };
     let invited = first.prepare_invites()?;
     let (mut builder, mut greeting) = first.builder()?;
     congestion::couple();
@@ -481,10 +488,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     // One configuration does for both ways to be started.
     let is_passed = |address: &SocketAddr| passed.iter().any(|one| one.address == *address);
     let fresh: Vec<_> = listen.iter().copied().filter(|a| !is_passed(a)).collect();
-    let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Serve, first.drain.as_deref())?;
-        let mut wanted = Reload::on_signal()?;
         let server = builder.bind(&fresh)?;
         let addresses: Vec<_> = server.local_addrs().iter().map(ToString::to_string).collect();
         let invite = first.announce_invites(server.local_addrs(), invited.as_ref())?;

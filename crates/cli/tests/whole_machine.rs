@@ -22,7 +22,9 @@ use weftline_lab::netns::Netns;
 const SERVER: &str = "203.0.113.5";
 /// A machine of the internet.
 const FAR_V4: &str = "198.51.100.9";
+/// The server's router, which is a neighbour, and what lies behind it.
 const FAR_V6: &str = "2001:db8:9::9";
+const SITE_V6: &str = "2001:db8:10::9";
 /// A machine of the server's own network.
 const PRIVATE: &str = "172.20.0.9";
 /// Each link: interface, the client's address, the server's, the metric of its route.
@@ -102,6 +104,7 @@ impl Network {
             ip(&internet, &format!("addr add {address}/24 dev eth0"));
         }
         ip(&internet, &format!("addr add {FAR_V6}/64 dev eth0 nodad"));
+        ip(&internet, &format!("addr add {SITE_V6}/128 dev lo nodad"));
         let [state, run] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         Some(Self { client, server, internet, state, run })
     }
@@ -270,7 +273,8 @@ fn text(bytes: &[u8]) -> String {
 fn programs_reach_the_internet_by_both_families_over_both_links() {
     let Some(net) = Network::set_up() else { return };
     let v4 = Site::start(&net.internet, &format!("{FAR_V4}:80"));
-    let v6 = Site::start(&net.internet, &format!("[{FAR_V6}]:80"));
+    let v6 = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+    let neighbour = Site::start(&net.internet, &format!("[{FAR_V6}]:80"));
     let private = Site::start(&net.internet, &format!("{PRIVATE}:80"));
     let before = net.snapshot();
     let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
@@ -293,6 +297,9 @@ fn programs_reach_the_internet_by_both_families_over_both_links() {
     let refused = net.curl(&private.url(""));
     assert!(!refused.status.success() && private.asked() == 0, "{refused:?}");
     server.logs("is not the internet: the address is private");
+    // Nor are the server's neighbours by IPv6, though their addresses are of the internet.
+    let refused = net.curl(&neighbour.url(""));
+    assert!(!refused.status.success() && neighbour.asked() == 0, "{refused:?}");
     let refused = net.curl(&format!("http://{SERVER}:1/"));
     assert!(!refused.status.success(), "{refused:?}");
     server.logs("the server's own");
@@ -333,13 +340,13 @@ fn the_server_says_what_it_opens_and_whether_it_has_ipv6() {
     assert!(said.contains("IPv4 only"), "{said}");
     assert_eq!(text(&net.curl(&private.url("")).stdout), "172.20.0.1");
     // A name with both is reached by IPv4, as the program hears at once that there is no IPv6.
-    let resolve = format!("far.example:80:[{FAR_V6}],{FAR_V4}");
+    let resolve = format!("far.example:80:[{SITE_V6}],{FAR_V4}");
     let mut curl = net.client.command("curl");
     let got = curl.args(["-sS", "--max-time", "60", "--noproxy", "*", "--resolve", &resolve]);
     let got = got.arg("http://far.example/").output().unwrap();
     assert_eq!(text(&got.stdout), "198.51.100.1", "{got:?}");
     assert_eq!(v4.asked(), 1);
-    let got = net.curl(&format!("http://[{FAR_V6}]/"));
+    let got = net.curl(&format!("http://[{SITE_V6}]/"));
     assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
 }
 

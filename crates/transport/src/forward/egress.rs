@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use crate::links::Links;
-
 /// The port of mail between servers: open to clients, it would make the server a source of spam.
 const MAIL: u16 = 25;
 
@@ -67,12 +65,14 @@ impl Network {
 }
 
 /// Networks that are not the internet, and what they are (RFC 6890 and its registry).
-const CLOSED: [(Network, &str); 19] = [
+const CLOSED: [(Network, &str); 20] = [
     (Network::v4(0, 0, 0, 8), "no address of another machine"),
     (Network::v4(10, 0, 0, 8), "private"),
     (Network::v4(100, 64, 0, 10), "shared by a provider's customers"),
     (Network::v4(127, 0, 0, 8), "loopback"),
     (Network::v4(169, 254, 0, 16), "link-local, where clouds keep their secrets"),
+    // Azure's host answers there to each virtual machine, with its secrets.
+    (Network { address: IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), length: 32 }, "a cloud's own"),
     (Network::v4(172, 16, 0, 12), "private"),
     (Network::v4(192, 0, 0, 24), "reserved"),
     (Network::v4(192, 168, 0, 16), "private"),
@@ -94,12 +94,21 @@ const CLOSED: [(Network, &str); 19] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
     allowed: Vec<Network>,
+    /// Addresses by which this server is reached and which are none of its interfaces'.
+    outer: Vec<IpAddr>,
 }
 
 impl Egress {
     /// The internet, and these networks besides.
     pub fn new(allowed: Vec<Network>) -> Self {
-        Self { allowed }
+        Self { allowed, outer: Vec::new() }
+    }
+
+    /// The same, of a server that is reached by these addresses: behind a NAT they lead to the router.
+    #[must_use]
+    pub fn reached_by(mut self, outer: Vec<IpAddr>) -> Self {
+        self.outer = outer;
+        self
     }
 
     /// The address to connect to, if a client may.
@@ -107,7 +116,11 @@ impl Egress {
     /// # Errors
     /// Why it may not, with what would let it.
     pub(super) fn check(&self, target: SocketAddr) -> Result<SocketAddr, String> {
-        self.check_with(target, |address| Links::now().interface_of(address).is_some())
+        let own = if_addrs::get_if_addrs()
+            .map_err(|error| format!("{target}: this server's own addresses: {error}"))?;
+        self.check_with(target, |address| {
+            self.outer.contains(&address) || own.iter().any(|one| is_near(&one.addr, address))
+        })
     }
 
     fn check_with(
@@ -140,6 +153,18 @@ impl Egress {
     }
 }
 
+/// Whether an address is an interface's, or of IPv6 one of its network: neighbours there have addresses
+/// of the internet, and the router keeps that from them. (On a public network of IPv4 they are
+/// strangers.)
+fn is_near(interface: &if_addrs::IfAddr, address: IpAddr) -> bool {
+    match interface {
+        if_addrs::IfAddr::V4(own) => address == IpAddr::V4(own.ip),
+        if_addrs::IfAddr::V6(own) => {
+            Network { address: IpAddr::V6(own.ip), length: own.prefixlen }.contains(address)
+        }
+    }
+}
+
 /// What an address of 6to4 (RFC 3056) leads to is in it.
 fn of_6to4(address: IpAddr) -> Option<&'static str> {
     let IpAddr::V6(address) = address else { return None };
@@ -164,6 +189,7 @@ mod tests {
         for (closed, part) in [
             ("10.1.2.3:80", "private"),
             ("172.31.0.1:80", "private"),
+            ("168.63.129.16:80", "cloud"),
             ("192.168.1.1:80", "private"),
             ("127.0.0.1:22", "loopback"),
             ("169.254.169.254:80", "link-local"),
