@@ -323,6 +323,9 @@ fn a_daemon_without_a_named_socket_is_found_and_one_killed_leaves_nothing_in_the
     }
     drop(first);
     assert_eq!(sockets().len(), 1, "killed, it could not clear up");
+    // One that was killed before its socket had its name.
+    let draft = dir.path().join(format!("serve-1.sock.{}", u32::MAX));
+    drop(std::os::unix::net::UnixListener::bind(draft).unwrap());
     let quiet = start(&["--control", "none"]);
     drop(quiet);
     let second = start(&["--metrics", "127.0.0.1:0"]);

@@ -157,9 +157,13 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
 
 /// Whether a path is named like a control socket, and is a socket.
 fn is_ours(path: &Path) -> bool {
+    is_name(path) && is_socket(path)
+}
+
+fn is_name(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let named = ["serve-", "connect-", "up-"].iter().any(|kind| name.starts_with(kind));
-    named && name.ends_with(".sock") && is_socket(path)
+    named && name.ends_with(".sock")
 }
 
 fn is_socket(path: &Path) -> bool {
@@ -169,12 +173,21 @@ fn is_socket(path: &Path) -> bool {
 /// Makes the default directory, and removes what daemons left there that were killed.
 fn make_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)?;
-    for path in entries(dir).iter().filter(|path| is_ours(path)) {
-        if is_dead(path) {
+    for path in &entries(dir) {
+        if is_ours(path) && is_dead(path) || is_draft(path) {
             let _ = fs::remove_file(path);
         }
     }
     Ok(())
+}
+
+/// Whether a path is a socket as [`bind`] makes it before it has its name, of a process that is no
+/// more.
+fn is_draft(path: &Path) -> bool {
+    let process = path.extension().and_then(|end| end.to_str()?.parse::<u32>().ok());
+    let is_named = path.file_stem().is_some_and(|stem| is_name(Path::new(stem)));
+    let is_gone = |process: u32| !Path::new("/proc").join(process.to_string()).exists();
+    is_named && process.is_some_and(is_gone) && is_socket(path)
 }
 
 /// Whether nobody answers at a socket.
