@@ -63,7 +63,8 @@ pub(crate) fn limit_memory(size: Option<&str>) -> Result<(), Failure> {
 
 /// Warns of keys whose values were changed under a daemon that reads them at its start alone.
 pub(crate) fn warn_of_restart(keys: &[(&str, bool)]) {
-    let changed: Vec<_> = keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect();
+    let changed: Vec<_> =
+        keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect();
     if !changed.is_empty() {
         let changed = changed.join(", ");
         tracing::warn!("{changed}: changed, and read at the start only; restart for it to hold");

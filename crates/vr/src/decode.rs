@@ -75,7 +75,8 @@ impl DecodedGop {
             .collect();
         scratch.link(&dir)?;
         let what = format!("GoP {gop} of {}", package.dir().display());
-        let mut reader = TileReader::start(ffmpeg, plan, scratch.0.path(), "tiles.txt", &files, &what)?;
+        let mut reader =
+            TileReader::start(ffmpeg, plan, scratch.0.path(), "tiles.txt", &files, &what)?;
         let (width, height) = (plan.frame().width(), plan.frame().height());
         let pixels = width as usize * height as usize;
         let mut luma = vec![0; pixels * plan.gop_frames() as usize];
