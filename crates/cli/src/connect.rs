@@ -38,6 +38,7 @@ const MAX_READY: usize = 64;
 pub(crate) struct ConnectArgs {
     /// The server, such as 192.0.2.1:7000; once for all paths, or once for each in their order
     #[arg(long, value_name = "ADDR", num_args = 1..)]
+    #[serde(deserialize_with = "config::one_or_many")]
     server: Vec<String>,
     /// A path: a name of your choice and the interface or local address it leaves through
     ///
@@ -45,6 +46,7 @@ pub(crate) struct ConnectArgs {
     /// congestion=bbr. `auto` stands for every other interface that has a default route, each under
     /// its own name.
     #[arg(long, value_name = "NAME=VIA", num_args = 1..)]
+    #[serde(deserialize_with = "config::one_or_many")]
     path: Vec<String>,
     /// Where to take TCP connections, such as 127.0.0.1:8080
     ///
@@ -88,13 +90,13 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     ca: Option<PathBuf>,
     /// The name the certificate must be issued to [default: the host of --server]
-    #[arg(long, value_name = "NAME", requires = "ca", hide_short_help = true)]
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
     server_name: Option<String>,
     /// This client's certificate (PEM), for servers with --client-ca; needs --key
-    #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     cert: Option<PathBuf>,
     /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     key: Option<PathBuf>,
     /// A file with the secret that the server wants
     #[arg(long, value_name = "FILE")]
@@ -175,6 +177,8 @@ pub(crate) struct ClientParts {
     pub(crate) places: Vec<Place>,
     /// Whether what is said of these places goes together.
     pub(crate) listeners: Result<(), Failure>,
+    /// Where metrics are fetched.
+    pub(crate) metrics: Option<SocketAddr>,
     pub(crate) plaintext: bool,
     /// All but servers and paths.
     pub(crate) settings: Result<ClientBuilder, Failure>,
@@ -337,6 +341,7 @@ impl ConnectArgs {
                 true => all.listeners_of(&Client::builder()).map(drop),
                 false => Ok(()),
             },
+            metrics: all.metrics,
             plaintext: all.insecure_plaintext,
             settings: all.settings(),
         })

@@ -35,11 +35,13 @@ pub(crate) struct ServeArgs {
     ///
     /// With port 0 the system chooses one.
     #[arg(long, value_name = "ADDR", num_args = 1..)]
+    #[serde(deserialize_with = "config::one_or_many")]
     listen: Vec<SocketAddr>,
     /// Where clients join further paths to the connections of this server, for several servers
     /// behind one name or balancer: an address of this one alone, as clients see it, which is not
     /// checked; up to 4; read again on SIGHUP [default: clients join where they connected]
     #[arg(long, value_name = "ADDR", num_args = 1.., hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
     join_address: Vec<SocketAddr>,
     /// Where each connection is forwarded to, such as 127.0.0.1:80
     #[arg(long, value_name = "ADDR")]
@@ -57,16 +59,18 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with_all = ["forward", "socks", "insecure_plaintext"])]
     internet: bool,
     /// A network that clients may reach besides the internet, such as 192.168.7.0/24
-    #[arg(long, value_name = "CIDR", requires = "internet")]
+    #[arg(long, value_name = "CIDR")]
+    #[serde(deserialize_with = "config::one_or_many")]
     allow: Vec<String>,
     /// The address that clients reach this server by, if it is none of its own; for invites
-    #[arg(long, value_name = "ADDR", requires = "internet", hide_short_help = true)]
+    #[arg(long, value_name = "ADDR", hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
     public: Vec<SocketAddr>,
     /// A certificate chain (PEM) instead of the self-made one; needs --key
-    #[arg(long, value_name = "FILE", requires = "key", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     cert: Option<PathBuf>,
     /// The certificate's key (PEM)
-    #[arg(long, value_name = "FILE", requires = "cert", hide_short_help = true)]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     key: Option<PathBuf>,
     /// Where the self-made certificate is kept [default: /var/lib/weftline for root, else
     /// weftline in $XDG_STATE_HOME or ~/.local/state]
@@ -87,6 +91,7 @@ pub(crate) struct ServeArgs {
     /// Congestion controls to load into the kernel for clients that ask for them, besides those it
     /// has: compound, lia, olia, balia (needs root)
     #[arg(long, value_name = "NAME", value_delimiter = ',', hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
     congestion: Vec<String>,
     /// The only congestion controls that clients may choose, such as bbr,cubic; read again on SIGHUP
     /// [default: all that this machine has]
@@ -140,6 +145,8 @@ pub(crate) struct ServeArgs {
 pub(crate) struct ServerParts {
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) target: Target,
+    /// Where metrics are fetched.
+    pub(crate) metrics: Option<SocketAddr>,
     /// The files it reads, and what they are.
     pub(crate) files: Vec<(&'static str, PathBuf)>,
     pub(crate) identity: Kept,
@@ -188,6 +195,12 @@ impl ServeArgs {
             ("client-ca", self.client_ca.is_some()),
         ];
         config::exclude(("internet", self.internet), &others)?;
+        for (place, address) in self.listen.iter().enumerate() {
+            if address.port() != 0 && self.listen[..place].contains(address) {
+                let message = format!("--listen: {address} is listed twice; leave one out");
+                return Err(Failure::wrong_use(message));
+            }
+        }
         for (name, given) in
             [("allow", &self.allow[..].is_empty()), ("public", &self.public.is_empty())]
         {
@@ -306,6 +319,7 @@ impl ServeArgs {
         let wanted = all.congestion.iter().map(|name| congestion::provide(name));
         Ok(ServerParts {
             target: all.target()?,
+            metrics: all.metrics,
             files: named.into_iter().filter_map(file).collect(),
             listen: all.listen,
             identity: match (all.insecure_plaintext, all.cert, all.key) {
@@ -383,14 +397,23 @@ impl ServeArgs {
 
     /// Takes over what may change while the server runs.
     fn reload(&self, first: &Self, control: &ServerControl) -> Result<(), Failure> {
-        let fixed = |args: &Self| {
-            let congestion = args.congestion.clone();
-            (args.listen.clone(), args.target().ok(), args.max_connections, congestion)
-        };
-        if fixed(self) != fixed(first) {
-            let message = "congestion, listen, forward, socks and max-connections hold from \
-                           start to end; restart to change them";
-            return Err(Failure::wrong_use(message));
+        let fixed = [
+            ("allow", self.allow != first.allow),
+            ("congestion", self.congestion != first.congestion),
+            ("forward", self.forward != first.forward),
+            ("internet", self.internet != first.internet),
+            ("listen", self.listen != first.listen),
+            ("max-connections", self.max_connections != first.max_connections),
+            ("public", self.public != first.public),
+            ("socks", self.socks != first.socks),
+        ];
+        let changed: Vec<_> = fixed.iter().filter(|(_, changed)| *changed).collect();
+        if !changed.is_empty() {
+            let names: Vec<_> = changed.iter().map(|(name, _)| *name).collect();
+            return Err(Failure::wrong_use(format!(
+                "{}: holds from start to end; restart to change it",
+                names.join(", ")
+            )));
         }
         let (builder, _) = self.builder()?;
         match control.reload(builder)? {
@@ -404,7 +427,6 @@ impl ServeArgs {
             ("log-level", self.log_level != first.log_level),
             ("max-total-memory", self.max_total_memory != first.max_total_memory),
             ("metrics", self.metrics != first.metrics),
-            ("public", self.public != first.public),
             ("qlog", self.qlog != first.qlog),
             ("state-dir", self.state_dir != first.state_dir),
         ]);
@@ -509,8 +531,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             greeting += &format!("listening on {address}\n");
         }
         life.set_listening(addresses);
-        output::print(&(greeting + &invite))?;
+        // Whoever waits for the greeting takes it for a server that runs.
         let _open = Doors::open(&life, first.doors()).await?;
+        output::print(&(greeting + &invite))?;
         life.ready();
         let control = server.control();
         let reloading = async {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use crate::failure::Failure;
 use crate::ops::control;
 use crate::ops::snapshot::{Connection, Snapshot, Taken};
+use crate::output;
 
 /// The time between two looks, of which the rates are made.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -50,7 +52,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         std::thread::sleep(if args.watch { WATCH_INTERVAL } else { MOMENT });
         let Some(mut now) = daemon.ask()? else {
             return match args.watch {
-                true => Ok(()),
+                true => {
+                    output::remark("the daemon has ended");
+                    Ok(())
+                }
                 false => Err(daemon.wrong("it has ended")),
             };
         };
@@ -102,7 +107,10 @@ impl Daemon {
         let stream = open().map_err(|error: io::Error| {
             let hint = match error.kind() {
                 io::ErrorKind::PermissionDenied => "; only its owner and root may ask",
-                io::ErrorKind::ConnectionRefused => "; that daemon is no more",
+                io::ErrorKind::ConnectionRefused if is_socket(path) => "; that daemon is no more",
+                io::ErrorKind::ConnectionRefused => {
+                    "; that is no socket: give a daemon's --control"
+                }
                 _ => "",
             };
             Failure::failed(format!("cannot ask the daemon at {}: {error}{hint}", path.display()))
@@ -137,9 +145,16 @@ impl Daemon {
             {
                 Ok(None)
             }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(self.wrong(format!("no answer within {PATIENCE:?}; it is stopped or hangs")))
+            }
             Err(error) => Err(self.wrong(error)),
         }
     }
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
 /// The one daemon there is.
@@ -172,8 +187,13 @@ fn find(connections: usize) -> Result<Daemon, Failure> {
 fn table(snapshot: &Snapshot) -> String {
     let Snapshot { daemon, version, pid, state, memory, .. } = snapshot;
     let uptime = age(snapshot.uptime_s);
-    let mut text = format!("weftline {daemon} {version}, process {pid}, {state} for {uptime}\n");
-    text += &format!("listening on {}\n", snapshot.listening.join(", "));
+    let mut text = format!("weftline {daemon} {version}, process {pid}, ");
+    text += &match state.as_str() {
+        "running" => {
+            format!("running for {uptime}\nlistening on {}\n", snapshot.listening.join(", "))
+        }
+        state => format!("{state}, started {uptime} ago\n"),
+    };
     text += &format!(
         "memory: {} resident, {} of {} reserved for connections\n",
         bytes(memory.resident_bytes),

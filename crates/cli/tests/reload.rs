@@ -291,7 +291,7 @@ fn a_server_takes_another_token_and_resets_whoever_has_the_old_one() {
     write("serve.toml", &config("forward = '127.0.0.1:9'\n"));
     server.signal("-HUP");
     let line = server.logs("is left aside, nothing has changed: ");
-    assert!(line.contains("socks and max-connections hold from start to end"), "{line}");
+    assert!(line.contains("forward: holds from start to end"), "{line}");
     exchange(&mut stream, 10_000);
 
     write("serve.toml", &config(&target));

@@ -213,6 +213,8 @@ fn a_configuration_file_is_checked_line_by_line() {
     for (text, message) in [
         ("listen = [\"127.0.0.1:0\"]\nfoward = \"x\"\n", "line 2: unknown field `foward`"),
         ("listen = 7\n", "line 1: invalid type"),
+        ("grace = 30\n", "expected a string (key 'grace')"),
+        ("listen = '0.0.0.0'\n", "invalid socket address"),
         ("listen = [", "line 1: "),
     ] {
         fs::write(path, text).unwrap();

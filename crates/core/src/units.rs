@@ -129,7 +129,9 @@ impl FromStr for Bitrate {
 
     fn from_str(text: &str) -> Result<Self, ParseUnitError> {
         let scales = [("bps", 1), ("kbps", 1_000), ("Mbps", 1_000_000), ("Gbps", 1_000_000_000)];
-        parse_scaled(text, &scales).map(Self).ok_or_else(|| ParseUnitError {
+        // A large B is a byte to many: eight times what is meant, or an eighth.
+        let bits = Some(text).filter(|text| !text.contains('B'));
+        bits.and_then(|text| parse_scaled(text, &scales)).map(Self).ok_or_else(|| ParseUnitError {
             text: text.to_owned(),
             what: "rate",
             example: "\"476Mbps\" (bps, kbps, Mbps or Gbps)",
@@ -248,7 +250,9 @@ mod tests {
             assert_eq!(text.parse(), Ok(Bitrate::bps(bps)));
         }
         assert_eq!(Bitrate::mbps(1544).to_string(), "1544Mbps");
-        for bad in ["", "Mbps", "5", "1.Mbps", "-3Mbps", "5 furlongs", "99999999999999Gbps"] {
+        for bad in
+            ["", "Mbps", "5", "1.Mbps", "-3Mbps", "5 furlongs", "99999999999999Gbps", "5MBps"]
+        {
             assert!(bad.parse::<Bitrate>().is_err(), "{bad}");
         }
     }

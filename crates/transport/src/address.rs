@@ -38,12 +38,12 @@ impl FromStr for ServerAddr {
     type Err = ParseServerAddrError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Ok(address) = text.parse::<SocketAddr>() {
+        if let Some(address) = text.parse::<SocketAddr>().ok().filter(|one| one.port() != 0) {
             return Ok(address.into());
         }
         let parse = || {
             let (host, port) = text.rsplit_once(':')?;
-            let port = port.parse().ok()?;
+            let port = port.parse().ok().filter(|&port: &u16| port != 0)?;
             let fits = !host.is_empty() && ServerName::try_from(host).is_ok();
             fits.then(|| Self { host: host.to_owned(), port })
         };

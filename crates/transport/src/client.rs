@@ -420,7 +420,10 @@ impl ClientBuilder {
         for (index, path) in self.paths.iter().enumerate() {
             let name = &path.name;
             if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
-                let message = format!("a path's name has 1 to {MAX_NAME} bytes, '{name}' does not");
+                let name = name.escape_debug();
+                let message = format!(
+                    "a path's name has 1 to {MAX_NAME} bytes and no control characters; '{name}' is none"
+                );
                 return Err(Error::Invalid(message));
             }
             if self.paths[..index].iter().any(|other| other.name == *name) {

@@ -1,5 +1,6 @@
 //! Dialling a host that has several addresses, of which some may be dead (RFC 8305).
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ const STAGGER: Duration = Duration::from_millis(250);
 
 /// What `dial` makes of the first of `addresses` that answers. They are tried in order, the next one
 /// when the last has failed or has not answered for a while. When all have failed, what the first of
-/// them had to say; `None` without any.
+/// them had to say whose failure is `telling`, or else the first; `None` without any.
 pub(crate) async fn race<T, E, F>(
     addresses: Vec<SocketAddr>,
     dial: impl Fn(SocketAddr) -> F,
+    telling: impl Fn(&E) -> bool,
 ) -> Option<Result<T, E>>
 where
     T: Send + 'static,
@@ -22,7 +24,7 @@ where
 {
     let mut dials = JoinSet::new();
     let mut rest = addresses.into_iter().enumerate();
-    let mut failed: Option<(usize, E)> = None;
+    let mut failed: Option<((bool, usize), E)> = None;
     loop {
         if let Some((place, address)) = rest.next() {
             let dial = dial(address);
@@ -34,8 +36,9 @@ where
             Some(done) = dials.join_next() => match done {
                 Ok((_, Ok(dialled))) => return Some(Ok(dialled)),
                 Ok((place, Err(error))) => {
-                    if failed.as_ref().is_none_or(|(first, _)| place < *first) {
-                        failed = Some((place, error));
+                    let rank = (!telling(&error), place);
+                    if failed.as_ref().is_none_or(|(first, _)| rank < *first) {
+                        failed = Some((rank, error));
                     }
                 }
                 // Nobody aborts it: a bug of ours is not hidden.
@@ -43,5 +46,35 @@ where
             },
             () = tokio::time::sleep(STAGGER), if rest.len() > 0 => {}
         }
+    }
+}
+
+/// Whether a failure says something of the other end or the way there. Where a link has no address or
+/// no route of the family, as many have none of IPv6, an address of it was never tried.
+pub(crate) fn was_tried(kind: io::ErrorKind) -> bool {
+    let untried = [io::ErrorKind::NetworkUnreachable, io::ErrorKind::AddrNotAvailable];
+    !untried.contains(&kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use io::ErrorKind::{ConnectionRefused, NetworkUnreachable, TimedOut};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn of_failures_one_that_tells_something_is_told() {
+        let addresses: Vec<SocketAddr> =
+            ["[2001:db8::1]:7", "192.0.2.1:7"].map(|text| text.parse().unwrap()).to_vec();
+        let failing = |kinds: [io::ErrorKind; 2]| {
+            let dial = move |address: SocketAddr| async move {
+                Err::<(), io::Error>(kinds[usize::from(address.is_ipv4())].into())
+            };
+            race(addresses.clone(), dial, |error| was_tried(error.kind()))
+        };
+        let kind = |raced: Option<io::Result<()>>| raced.unwrap().unwrap_err().kind();
+        assert_eq!(kind(failing([NetworkUnreachable, TimedOut]).await), TimedOut);
+        assert_eq!(kind(failing([ConnectionRefused, TimedOut]).await), ConnectionRefused);
+        assert_eq!(kind(failing([NetworkUnreachable; 2]).await), NetworkUnreachable);
     }
 }

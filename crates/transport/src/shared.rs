@@ -113,6 +113,8 @@ struct Slot {
     peer: SocketAddr,
     congestion: CongestionInUse,
     silent_since: Option<Instant>,
+    /// Whether the path manager waits for it: one that only receives is never silent by the session.
+    answers: bool,
     /// Memory promised to its buffers, bytes.
     buffers: u64,
 }
@@ -376,6 +378,7 @@ impl Shared {
                 peer,
                 congestion,
                 silent_since: None,
+                answers: true,
                 buffers: SUBFLOW,
             });
             inner.names.insert(path, Arc::clone(name));
@@ -425,7 +428,7 @@ impl Shared {
     /// Bytes delivered in both directions so far.
     pub(crate) fn moved(&self) -> u64 {
         self.see(|inner| {
-            let stats = inner.session.stats();
+            let stats = inner.stats();
             stats.acknowledged + stats.delivered
         })
     }
@@ -470,7 +473,7 @@ impl Shared {
     pub(crate) fn carried(&self, path: PathId) -> Option<Carried> {
         self.see(|inner| {
             let of_path = inner.slots.iter().filter(|slot| slot.path == path).count();
-            let stats = inner.session.stats();
+            let stats = inner.stats();
             let stats = stats.paths.get(&path).filter(|_| of_path > 0)?;
             Some(Carried {
                 outstanding: stats.subflow.as_ref().map_or(0, |subflow| subflow.outstanding),
@@ -509,6 +512,14 @@ impl Shared {
                 ..Look::default()
             }
         })
+    }
+
+    /// Notes whether a subflow is waited for.
+    pub(crate) fn note_answering(&self, id: SubflowId, answers: bool) {
+        self.with(|inner, _| {
+            let slot = inner.slots.iter_mut().find(|slot| slot.id == id);
+            slot.into_iter().for_each(|slot| slot.answers = answers);
+        });
     }
 
     /// Asks the peer for a sign of life on a subflow.
@@ -636,13 +647,13 @@ impl Shared {
 
     /// The session's counters, and the name of every path in them.
     pub(crate) fn stats(&self) -> (SessionStats, BTreeMap<PathId, Arc<str>>) {
-        self.see(|inner| (inner.session.stats(), inner.names.clone()))
+        self.see(|inner| (inner.stats(), inner.names.clone()))
     }
 
     /// The connection as it is now.
     pub(crate) fn status(&self, about: &About) -> ConnectionStatus {
         self.see(|inner| {
-            let mut stats = inner.session.stats();
+            let mut stats = inner.stats();
             let mut names = inner.planned.clone();
             names.extend(inner.names.iter().map(|(&id, name)| (id, Arc::clone(name))));
             for &path in names.keys() {

@@ -18,7 +18,7 @@ use weftline_core::Bitrate;
 use crate::bind::Bind;
 use crate::congestion::{self, Choice};
 use crate::error::Error;
-use crate::race::race;
+use crate::race::{race, was_tried};
 use crate::sys;
 
 /// Bounds of `TCP_NOTSENT_LOWAT` in bytes: below, every wake-up moves too little; above, data is
@@ -115,10 +115,15 @@ pub(crate) async fn connect_any(
     servers: &[SocketAddr],
     options: &SocketOptions,
 ) -> Result<TcpStream, Error> {
-    let connected = race(servers.to_vec(), |server| {
+    let dial = |server| {
         let (bind, options) = (bind.clone(), options.clone());
         async move { connect(&bind, server, &options).await }
-    });
+    };
+    let telling = |error: &Error| match error {
+        Error::NoInterfaceAddress { .. } => false,
+        error => was_tried(error.io_kind()),
+    };
+    let connected = race(servers.to_vec(), dial, telling);
     let none = || Err(Error::Invalid("no address to connect to".to_owned()));
     connected.await.unwrap_or_else(none)
 }

@@ -153,6 +153,37 @@ async fn a_silent_subflow_is_rescued_and_replaced() {
     .await;
 }
 
+/// An end that only receives has nothing outstanding by which the session could judge.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_swallows_everything_is_silent_for_a_receiver() {
+    let (mut server, client, relay) = behind_relay(Security::Tls).await;
+    patiently(async {
+        let mut connection = client.connect().await.unwrap();
+        let mut events = connection.events();
+        let mut peer = server.accept().await;
+        let is_silent = |connection: &Connection| {
+            let stats = connection.stats();
+            let (two, _) = stats.names.iter().find(|(_, name)| &***name == "two").unwrap();
+            stats.session.paths[two].subflow.as_ref().is_some_and(|subflow| subflow.silent)
+        };
+        transfer(&mut peer, &mut connection, &pattern(1_000_000, 1)).await;
+        event(&mut events, "two", |k| matches!(k, PathEventKind::Up { .. })).await;
+        assert!(!is_silent(&connection));
+        relay.swallow();
+        let download = async {
+            loop {
+                transfer(&mut peer, &mut connection, &pattern(1_000_000, 2)).await;
+            }
+        };
+        tokio::select! {
+            _ = event(&mut events, "two", |k| matches!(k, PathEventKind::Stalled { .. })) => {}
+            () = download => {}
+        }
+        assert!(is_silent(&connection), "nothing comes on it, and nothing takes its place");
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_any_path_the_error_says_what_was_delivered() {
     let (server, trust) = pair(Security::Plain);

@@ -28,6 +28,7 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
             findings.add(ports::look(*address));
         }
     }
+    findings.extend(parts.metrics.map(ports::look));
     if let Err(failure) = &parts.listeners {
         findings.add(configuration(failure));
     }

@@ -38,6 +38,7 @@ pub(super) async fn examine(parts: ServerParts) -> Findings {
             findings.extend(firewall::look(address.port()));
         }
     }
+    findings.extend(parts.metrics.map(ports::look));
     findings.extend(parts.token_file.as_deref().and_then(tokens));
     findings.add(identity(&parts.identity, parts.client_ca.as_deref()));
     if let Target::Fixed(target) = &parts.target {

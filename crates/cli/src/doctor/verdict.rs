@@ -1,6 +1,7 @@
 //! What it means how dialling went on a path.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use weftline::{Error, LinkState, Reach, refusal};
@@ -85,7 +86,7 @@ impl Place {
     /// The server was not reached, or has not let the client in.
     pub(super) fn failed(&self, error: Error) -> Finding {
         let (check, remedy) = match &error {
-            Error::Unreachable { source, .. } => self.unreachable(source),
+            Error::Unreachable { source, server, .. } => self.unreachable(source, *server),
             other => self.cause(other),
         };
         // What the server says it says on every path alike.
@@ -106,15 +107,18 @@ impl Place {
         };
         let found = match &error {
             // The path is not the cause.
-            Error::Unreachable { source, .. } if of_server => {
-                format!("refuses connections: {source}")
+            Error::Unreachable { source, server, .. } if of_server => {
+                // A name has several addresses.
+                let address = Some(server.to_string()).filter(|one| *one != self.server);
+                let address = address.map(|one| format!("{one} ")).unwrap_or_default();
+                format!("{address}refuses connections: {source}")
             }
             _ => Failure::from(error).to_string(),
         };
         Finding::error(check, subject, found, remedy)
     }
 
-    fn unreachable(&self, source: &io::Error) -> (Check, String) {
+    fn unreachable(&self, source: &io::Error, address: SocketAddr) -> (Check, String) {
         let through = self.through();
         let server = &self.server;
         match (self.link, self.leads, source.kind()) {
@@ -125,6 +129,15 @@ impl Place {
             (LinkState::NoAddress, ..) => (
                 Check::Link,
                 format!("{through} has no address: wait for DHCP, or 'ip address add … dev {through}'"),
+            ),
+            // Others reach it, and an address of the other family refuses.
+            (_, _, io::ErrorKind::ConnectionRefused) if self.others_reach && address.is_ipv6() => (
+                Check::Port,
+                format!(
+                    "the server takes IPv4 only, and {through} leads there by IPv6: start it with \
+                     --listen '[::]:{}', which takes both",
+                    address.port()
+                ),
             ),
             (_, _, io::ErrorKind::ConnectionRefused) => (Check::Port, nobody_listens(server)),
             (_, false, _) | (_, _, io::ErrorKind::NetworkUnreachable) => (
@@ -325,6 +338,15 @@ mod tests {
         let refused = || unreachable(io::ErrorKind::ConnectionRefused);
         let finding = place().failed(refused());
         assert_eq!((finding.check, &*finding.subject), (Check::Port, "server 192.0.2.1:7000"));
+        let by_ipv6 = Error::Unreachable {
+            server: "[2001:db8::5]:7000".parse().unwrap(),
+            via: weftline::Bind::Any,
+            source: io::ErrorKind::ConnectionRefused.into(),
+        };
+        let finding = place().failed(by_ipv6);
+        assert!(finding.found.starts_with("[2001:db8::5]:7000 refuses"), "{finding:?}");
+        let remedy = finding.remedy.unwrap();
+        assert!(remedy.contains("--listen '[::]:7000', which takes both"), "{remedy}");
         let none = unreachable(io::ErrorKind::NetworkUnreachable);
         assert_eq!(judged(place(), none).0, Check::Route);
     }

@@ -93,6 +93,8 @@ pub enum Action {
     Probe(SubflowId),
     /// The subflow is not waited for any longer.
     Stalled(PathId, SubflowId),
+    /// It is, after all: it delivers again, and no other has taken its place.
+    Recovered(SubflowId),
     /// Another subflow has taken this one's place: close it.
     Replace(SubflowId),
     /// Say what is still on the path's subflows: [`handle_carried`](PathManager::handle_carried).

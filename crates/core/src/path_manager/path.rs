@@ -309,6 +309,7 @@ impl Path {
                     return self.secure_next(most, now, actions);
                 }
                 let Some((mut watched, _)) = dark.old.take() else { return };
+                actions.push_back(Action::Recovered(watched.subflow));
                 watched.next_look = Some(now + LOOK_INTERVAL);
                 self.state = State::Up(watched);
                 self.abandon_all(actions);

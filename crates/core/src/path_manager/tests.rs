@@ -143,6 +143,7 @@ impl World {
                 Action::Look(subflow) | Action::Rest(subflow) => self.look(subflow),
                 Action::Probe(_)
                 | Action::Stalled(..)
+                | Action::Recovered(_)
                 | Action::Replace(_)
                 | Action::Carried(_)
                 | Action::ClosePath(_)
@@ -234,6 +235,7 @@ fn a_short_stall_keeps_the_subflow() {
     let mut world = World::new(vec![dark(2000, 2450), Model::default()], &[]);
     world.run(at(12_000));
     assert_eq!(world.count(|action| matches!(action, Action::Stalled(..))), 1);
+    assert_eq!(world.count(|action| matches!(action, Action::Recovered(_))), 1);
     assert_eq!(world.count(|action| matches!(action, Action::Replace(_))), 0);
     assert_eq!(world.manager.dark().count(), 0);
     assert!(world.attempts.is_empty(), "dials are given up");

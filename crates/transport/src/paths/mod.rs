@@ -179,7 +179,11 @@ impl Paths {
                 Action::Probe(subflow) => {
                     self.shared.as_ref().inspect(|shared| shared.probe(subflow));
                 }
+                Action::Recovered(subflow) => {
+                    self.shared.as_ref().inspect(|shared| shared.note_answering(subflow, true));
+                }
                 Action::Stalled(path, subflow) => {
+                    self.shared.as_ref().inspect(|shared| shared.note_answering(subflow, false));
                     self.tell(path, PathEventKind::Stalled { subflow: subflow.0 });
                 }
                 Action::Replace(subflow) => {

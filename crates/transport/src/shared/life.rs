@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weftline_core::life::{Cause, Ending};
 use weftline_core::scheduler::Kind;
-use weftline_core::session::{Event, RESET_ABANDONED};
+use weftline_core::session::{Event, RESET_ABANDONED, SessionStats};
 use weftline_core::{Instant, SubflowId};
 
 use super::{Effects, End, Inner, SEND_STEP, Shared, Slot, path_event};
@@ -109,7 +109,15 @@ impl Inner {
             Ending::Closed => End::Closed,
             Ending::Failed(cause) => End::Failed(Arc::new(error_of(cause))),
         });
-        effects.over = Some(matches!(end, End::Failed(_)));
+        // One that was kept ready and is given up unused has not failed at anything.
+        let abandoned = matches!(
+            end,
+            End::Failed(error) if matches!(**error, Error::Reset { code: RESET_ABANDONED, .. })
+        );
+        let failed = matches!(end, End::Failed(_));
+        let stats = self.session.stats();
+        let unused = stats.acknowledged == 0 && stats.delivered == 0;
+        effects.over = Some(failed && !(abandoned && unused));
         effects.counted = self.life.was_open();
         // The timer ends when there is no subflow left, which may be so already.
         effects.rearm = true;
@@ -163,6 +171,15 @@ impl Inner {
             None => PathEventKind::Recovered { subflow: id.0 },
         };
         effects.events.push(path_event(now, slot.path, &slot.name, kind));
+    }
+
+    /// The session's figures; silent is also what the path manager does not wait for any longer.
+    pub(super) fn stats(&self) -> SessionStats {
+        let mut stats = self.session.stats();
+        for subflow in stats.paths.values_mut().filter_map(|path| path.subflow.as_mut()) {
+            subflow.silent |= self.slot(subflow.id).is_some_and(|slot| !slot.answers);
+        }
+        stats
     }
 
     pub(super) fn slot(&self, id: SubflowId) -> Option<&Slot> {
