@@ -150,8 +150,13 @@ impl Network {
 
     /// What `curl` says to a URL.
     fn curl(&self, url: &str) -> Output {
-        let args = ["--silent", "--show-error", "--max-time", "60", "--noproxy", "*", url];
-        self.client.command("curl").args(args).output().unwrap()
+        self.curl_with(&[], url)
+    }
+
+    /// What `curl` says to a URL with further arguments.
+    fn curl_with(&self, more: &[&str], url: &str) -> Output {
+        let args = ["--silent", "--show-error", "--max-time", "60", "--noproxy", "*"];
+        self.client.command("curl").args(args).args(more).arg(url).output().unwrap()
     }
 
     /// Whatever `up` may change in the client's network.
@@ -348,6 +353,49 @@ fn the_server_says_what_it_opens_and_whether_it_has_ipv6() {
     assert_eq!(v4.asked(), 1);
     let got = net.curl(&format!("http://[{SITE_V6}]/"));
     assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
+}
+
+/// The process that waits for the end of `up`.
+fn janitor_of(up: &Daemon) -> u32 {
+    let parent = up.id().to_string();
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // After the name, which may hold anything, stand the state and the parent.
+        stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&parent)
+    };
+    let all = fs::read_dir("/proc").unwrap();
+    let mut all = all.filter_map(|one| one.unwrap().file_name().to_str()?.parse().ok());
+    all.find(is_child).unwrap()
+}
+
+#[test]
+fn a_server_without_ipv6_takes_none_from_bound_sockets_nor_after_a_kill() {
+    let Some(net) = Network::set_up() else { return };
+    // A link that has IPv6 by itself, which leads to a site that the server's side does not.
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    ip(&net.server, &format!("-6 route del default via {FAR_V6} dev eth0"));
+    let site = Site::start(&net.server, "[2001:db8:20::1]:80");
+    let directly = || text(&net.curl(&site.url("")).stdout) == "2001:db8:1::20";
+    assert!(directly());
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    let got = net.curl(&site.url(""));
+    assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
+    for bound in ["wlan0", "2001:db8:1::20"] {
+        let got = net.curl_with(&["--interface", bound], &site.url(""));
+        assert_eq!(text(&got.stdout), "2001:db8:1::20", "{bound}: {got:?}");
+    }
+    // With the janitor, so that the rules stay.
+    let pid = janitor_of(&up).to_string();
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    up.signal("-KILL");
+    assert_eq!(up.end().0, None);
+    let rules = net.client.command("ip").args(["-6", "rule"]).output().unwrap();
+    assert!(text(&rules.stdout).contains("30565"), "{rules:?}");
+    assert!(directly());
 }
 
 #[test]

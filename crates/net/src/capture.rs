@@ -4,11 +4,16 @@
 //! The routing rules choose connections whose socket has no address of its own yet. A socket that is
 //! bound to a link or to one of its addresses, an answer to somebody else's connection, and what is
 //! on a link's own network go their usual ways. So do our own sockets, each bound to its link.
+//!
+//! No rule refuses anything by itself: rules outlive a process that is killed together with what would
+//! remove them. All that they do is to ask our table, which is empty then.
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
+use std::os::fd::OwnedFd;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::error::NetError;
@@ -41,8 +46,8 @@ const ADDRESSES_V6: [Ipv6Addr; 2] = [
 pub enum Ipv6 {
     /// They are redirected to this port of this machine.
     Redirect(u16),
-    /// The program is told at once that there is no way, and tries IPv4.
-    Unreachable,
+    /// They are refused at once, so that the program tries IPv4.
+    Refused,
 }
 
 /// Where captured connections go.
@@ -58,7 +63,8 @@ pub struct CaptureConfig {
 pub struct Capture {
     routes: Routes,
     rules: Vec<Rule>,
-    ipv6: bool,
+    /// What refuses IPv6 connections, if anything does.
+    _refusing: Option<Refusing>,
     _table: Table,
     _device: SyncDevice,
 }
@@ -93,9 +99,13 @@ impl Capture {
             }
         };
         routes.set_up(index).map_err(os("setting up"))?;
+        let refusing = match config.ipv6 {
+            Ipv6::Refused if has_ipv6 => Refusing::start(),
+            _ => None,
+        };
         let port_v6 = match config.ipv6 {
             Ipv6::Redirect(port) if has_ipv6 => Some(port),
-            _ => None,
+            _ => refusing.as_ref().map(|refusing| refusing.port),
         };
         let addresses = if has_ipv6 { vec![v4, v6] } else { vec![v4] };
         let redirect =
@@ -106,19 +116,13 @@ impl Capture {
             routes.add_default(true, index, TABLE).map_err(os("adding an IPv6 route through"))?;
         }
         let mut rules = rules_v4(v4);
-        if has_ipv6 {
-            rules.extend(rules_v6(v6, port_v6.is_some()));
+        if port_v6.is_some() {
+            rules.extend(rules_v6(v6));
         }
         // From here on dropping it removes what is there.
-        let ipv6 = port_v6.is_some();
-        let capture = Self { routes, rules, ipv6, _table: table, _device: device };
+        let capture = Self { routes, rules, _refusing: refusing, _table: table, _device: device };
         capture.keep().map_err(NetError::os("adding a routing rule"))?;
         Ok(capture)
-    }
-
-    /// Whether IPv6 connections are captured, too.
-    pub const fn has_ipv6(&self) -> bool {
-        self.ipv6
     }
 
     /// Adds rules again that somebody has deleted. Returns how many those are.
@@ -183,20 +187,45 @@ fn rules_v4(own: IpAddr) -> Vec<Rule> {
 
 /// The same for IPv6. A rule `from ::/128` never holds there for a socket without an address, which
 /// would leave all of IPv6 uncaptured; but each of the two halves holds for every socket with one.
-fn rules_v6(own: IpAddr, carried: bool) -> Vec<Rule> {
+fn rules_v6(own: IpAddr) -> Vec<Rule> {
     let rule = |priority, local, from, action| Rule { ipv6: true, priority, local, from, action };
     let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
-    let last = if carried { RuleAction::Lookup(TABLE) } else { RuleAction::Unreachable };
-    let mut rules = vec![rule(FIRST_RULE, true, None, RuleAction::LookupLonger(MAIN, 0))];
-    if carried {
-        rules.push(rule(FIRST_RULE + 1, true, Some((own, 128)), RuleAction::Lookup(TABLE)));
-    }
-    rules.extend([
+    vec![
+        rule(FIRST_RULE, true, None, RuleAction::LookupLonger(MAIN, 0)),
+        rule(FIRST_RULE + 1, true, Some((own, 128)), RuleAction::Lookup(TABLE)),
         rule(FIRST_RULE + 2, true, half(0), RuleAction::Lookup(MAIN)),
         rule(FIRST_RULE + 3, true, half(0x8000), RuleAction::Lookup(MAIN)),
-        rule(LAST_RULE, true, None, last),
-    ]);
-    rules
+        rule(LAST_RULE, true, None, RuleAction::Lookup(TABLE)),
+    ]
+}
+
+/// A port of this machine that is ours and on which nobody listens: the kernel refuses connections
+/// that are redirected to it.
+#[derive(Debug)]
+struct Refusing {
+    port: u16,
+    _socket: OwnedFd,
+}
+
+impl Refusing {
+    /// Takes a port; `None`, with a warning, where loopback has no IPv6.
+    fn start() -> Option<Self> {
+        let take = || {
+            let flags = SocketFlags::CLOEXEC;
+            let kind = SocketType::STREAM;
+            let socket = rustix::net::socket_with(AddressFamily::INET6, kind, flags, None)?;
+            rustix::net::bind(&socket, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0))?;
+            let address = SocketAddrV6::try_from(rustix::net::getsockname(&socket)?)?;
+            Ok::<_, rustix::io::Errno>(Self { port: address.port(), _socket: socket })
+        };
+        let warn = |error: &rustix::io::Errno| {
+            tracing::warn!(
+                "IPv6 connections go past the server, which has no IPv6, as ::1 cannot be had here \
+                 to refuse them ({error})"
+            );
+        };
+        take().inspect_err(warn).ok()
+    }
 }
 
 /// The first of `wanted` that no network of this machine has.
@@ -293,7 +322,7 @@ mod tests {
     #[test]
     fn our_rules_are_known_again_and_others_are_not() {
         let own = ADDRESSES_V6[0].into();
-        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own, true), rules_v6(own, false)];
+        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own)];
         assert!(all.concat().iter().all(is_ours));
         let other = Rule { priority: 5210, ..all[0][0] };
         assert!(!is_ours(&other));

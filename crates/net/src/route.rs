@@ -85,7 +85,7 @@ pub enum RuleAction {
     Lookup(u32),
     /// It asks this table, and takes no route from it whose network is this long or shorter.
     LookupLonger(u32, u32),
-    /// It says that there is no way.
+    /// It says that there is no way. No rule is made so any more; one may be left by an earlier version.
     Unreachable,
 }
 

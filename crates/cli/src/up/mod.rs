@@ -164,6 +164,8 @@ struct Up {
     capture: Capture,
     watch: Watch,
     server: String,
+    /// Whether the server carries IPv6, too.
+    ipv6: bool,
 }
 
 impl Up {
@@ -186,19 +188,20 @@ impl Up {
         let (v4, v6) = listeners(offer.ipv6)?;
         let config = CaptureConfig {
             port_v4: port(&v4)?,
-            ipv6: v6.as_ref().map_or(Ok(Ipv6::Unreachable), |one| port(one).map(Ipv6::Redirect))?,
+            ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
         };
+        let ipv6 = v6.is_some();
         let listeners = [Some(v4), v6].into_iter().flatten().collect();
         let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
         let capture = Capture::start(&config)?;
         let journal = files.journal.clone();
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
-        Ok(Self { client, basis, links, journal, forwarder, capture, watch, server })
+        Ok(Self { client, basis, links, journal, forwarder, capture, watch, server, ipv6 })
     }
 
     /// What it does, in a line.
     fn summary(&self) -> String {
-        let family = if self.capture.has_ipv6() { "" } else { ", IPv4 only" };
+        let family = if self.ipv6 { "" } else { ", IPv4 only" };
         format!(
             "all TCP of this machine goes to {} over {}{family}; 'weftline down' ends that",
             self.server,
