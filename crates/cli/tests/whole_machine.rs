@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -117,6 +117,11 @@ impl Network {
         command
     }
 
+    /// Where `up` notes what sysctls were.
+    fn journal(&self) -> PathBuf {
+        self.run.path().join("up.journal")
+    }
+
     fn state(&self) -> &str {
         self.state.path().to_str().unwrap()
     }
@@ -157,6 +162,19 @@ impl Network {
     fn curl_with(&self, more: &[&str], url: &str) -> Output {
         let args = ["--silent", "--show-error", "--max-time", "60", "--noproxy", "*"];
         self.client.command("curl").args(args).args(more).arg(url).output().unwrap()
+    }
+
+    /// Asks a site again and again until it is asked by `peer`.
+    #[track_caller]
+    fn comes_to_see(&self, site: &Site, peer: &str) {
+        let began = Instant::now();
+        loop {
+            let got = self.curl_with(&["--connect-timeout", "1"], &site.url(""));
+            if text(&got.stdout) == peer {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{peer}: {got:?}");
+        }
     }
 
     /// Whatever `up` may change in the client's network.
@@ -426,6 +444,32 @@ fn what_is_bound_to_a_link_or_is_no_tcp_goes_its_usual_way() {
 }
 
 #[test]
+fn rules_of_other_programs_come_first_and_those_of_earlier_versions_go() {
+    let Some(net) = Network::set_up() else { return };
+    // As Tailscale has it: a table of its own, asked by a rule that stands here.
+    const TAILNET: &str = "100.100.1.1";
+    ip(&net.server, &format!("addr add {TAILNET}/32 dev lo"));
+    ip(&net.client, "route add 100.100.0.0/16 via 192.168.1.1 dev wlan0 table 52");
+    ip(&net.client, "rule add pref 5270 lookup 52");
+    let tailnet = Site::start(&net.server, &format!("{TAILNET}:80"));
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let before = net.snapshot();
+    // What an earlier version has left.
+    ip(
+        &net.client,
+        "rule add pref 5201 iif lo from 0.0.0.0/32 ipproto tcp lookup 30565 protocol kernel",
+    );
+    ip(&net.client, "-6 rule add pref 5204 iif lo ipproto tcp unreachable protocol kernel");
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    assert_eq!(text(&net.curl(&tailnet.url("")).stdout), "192.168.1.20");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
+}
+
+#[test]
 fn a_download_outlives_a_link() {
     let Some(net) = Network::set_up() else { return };
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
@@ -454,16 +498,74 @@ fn a_link_that_comes_is_used() {
     let Some(net) = Network::set_up() else { return };
     ip(&net.client, "route del default dev wwan0");
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let site_v6 = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
     let up = net.up(&invite);
     ip(&net.client, "route add default via 10.64.3.10 dev wwan0 metric 700");
     up.logs("links: wlan0, wwan0");
     ip(&net.client, "link set wlan0 down");
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
-    // Rules that somebody deletes come back.
-    ip(&net.client, "rule del pref 5201");
-    up.logs("routing rules again");
-    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    // What somebody deletes comes back: rules, routes, addresses, with which routes go, too.
+    for deleted in [
+        "rule del pref 5281",
+        "route flush table 30565",
+        "-6 route flush table 30565",
+        "addr flush dev weft0",
+        "link set weft0 down",
+    ] {
+        ip(&net.client, deleted);
+        up.logs("routing rules again");
+        net.comes_to_see(&site, "198.51.100.1");
+        net.comes_to_see(&site_v6, "2001:db8:9::1");
+    }
+}
+
+#[test]
+fn a_modem_that_comes_back_is_loosened_again() {
+    let Some(net) = Network::set_up() else { return };
+    let filter = |name: &str| format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+    let strict = |name: &str| fs::write(filter(name), "1");
+    net.client.run(|| ["default", "wlan0", "wwan0"].into_iter().try_for_each(strict)).unwrap();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let path = ["--path", "lte=wwan0", "--path", "auto"];
+    let mut up = net.command(&net.client, &[&net.up_args(&invite)[..], &path].concat());
+    let mut up = Daemon::spawn(&mut up);
+    up.says("up:");
+    let is_loose = || net.client.run(|| fs::read_to_string(filter("wwan0"))).unwrap().trim() == "2";
+    assert!(is_loose());
+    for _ in 0..3 {
+        ip(&net.client, "link del wwan0");
+        join((&net.client, "wwan0"), (&net.server, "wwan0"));
+        ip(&net.server, "addr add 10.64.3.10/30 dev wwan0");
+        ip(&net.client, "addr add 10.64.3.9/30 dev wwan0");
+        ip(&net.client, "route add default via 10.64.3.10 dev wwan0 metric 700");
+        let began = Instant::now();
+        while !is_loose() {
+            assert!(began.elapsed() < PATIENCE, "it stays strict");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let journal = fs::read_to_string(net.journal()).unwrap();
+    assert_eq!(journal.lines().filter(|line| line.contains("wwan0")).count(), 1, "{journal}");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    let restored = net.client.run(|| fs::read_to_string(filter("wwan0"))).unwrap();
+    assert_eq!(restored.trim(), "1");
+}
+
+#[test]
+fn ipv6_is_captured_where_new_interfaces_have_none() {
+    let Some(net) = Network::set_up() else { return };
+    // One link has it, and leads to the site, too.
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    let off = || fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    net.client.run(off).unwrap();
+    let site = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = net.up(&invite);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "2001:db8:9::1");
 }
 
 #[test]
@@ -475,7 +577,9 @@ fn killed_at_any_time_it_leaves_nothing_behind() {
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
     let before = net.snapshot();
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let began = Instant::now();
     let up = net.up(&invite);
+    let start = began.elapsed();
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
     assert_ne!(net.snapshot(), before);
     let loosened = || fs::read_to_string("/proc/sys/net/ipv4/conf/wwan0/rp_filter");
@@ -485,8 +589,9 @@ fn killed_at_any_time_it_leaves_nothing_behind() {
     assert!(said.contains("is up already") && second.status.code() == Some(2), "{said}");
     up.signal("-KILL");
     net.restored(&before);
-    // At any step of the start: it is killed ever later, until it is up.
-    for delay in (0..60).map(|n| Duration::from_millis(n * 7)) {
+    // At any step of the start: it is killed ever later, until it is up, however fast this machine is.
+    const MOMENTS: u32 = 60;
+    for delay in (0..MOMENTS).map(|n| start * 13 / 10 * n / (MOMENTS - 1)) {
         let mut command = net.command(&net.client, &net.up_args(&invite));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         thread::sleep(delay);

@@ -9,8 +9,10 @@
 //! remove them. All that they do is to ask our table, which is empty then.
 
 use std::fmt;
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
+use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -18,15 +20,18 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::error::NetError;
 use crate::nft::{Redirect, Table};
-use crate::route::{MAIN, Route, Routes, Rule, RuleAction};
+use crate::route::{Link, MAIN, Route, Routes, Rule, RuleAction};
 
 /// The name of the device.
 pub const DEVICE: &str = "weft0";
 /// The routing table with the default routes through the device.
 pub const TABLE: u32 = 30565;
-/// The priorities of our rules, from the first to the last.
-const FIRST_RULE: u32 = 5200;
-const LAST_RULE: u32 = 5204;
+/// The priorities of our rules, from the first to the last: after those of Tailscale, 5210 to 5270,
+/// which lead to its own network.
+const FIRST_RULE: u32 = 5280;
+const LAST_RULE: u32 = 5284;
+/// Those of earlier versions, which may have left some.
+const FORMER_RULES: RangeInclusive<u32> = 5200..=5204;
 /// The longest packet of the device. TCP never sees it, as connections end in this machine.
 const MTU: u16 = 1400;
 /// Addresses that the device may have: the first that no network of this machine has.
@@ -62,6 +67,10 @@ pub struct CaptureConfig {
 /// The capture; new connections go their usual ways again when this is dropped.
 pub struct Capture {
     routes: Routes,
+    /// The device's number.
+    index: u32,
+    /// The device's addresses, one of each family that is captured.
+    addresses: Vec<IpAddr>,
     rules: Vec<Rule>,
     /// What refuses IPv6 connections, if anything does.
     _refusing: Option<Refusing>,
@@ -90,14 +99,7 @@ impl Capture {
         let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
         let os = |what: &str| NetError::os(format!("{what} the device {DEVICE}"));
         routes.add_address(index, v4).map_err(os("giving an address to"))?;
-        let has_ipv6 = match routes.add_address(index, v6) {
-            Ok(()) => true,
-            // It is switched off in this machine, where nothing goes out by it then.
-            Err(error) => {
-                tracing::info!("this machine has no IPv6 to capture: {error}");
-                false
-            }
-        };
+        let has_ipv6 = add_ipv6(&routes, index, v6);
         routes.set_up(index).map_err(os("setting up"))?;
         let refusing = match config.ipv6 {
             Ipv6::Refused if has_ipv6 => Refusing::start(),
@@ -111,29 +113,50 @@ impl Capture {
         let redirect =
             Redirect { device: DEVICE, port_v4: config.port_v4, port_v6, addresses: &addresses };
         let table = Table::create(&redirect).map_err(no_table)?;
-        routes.add_default(false, index, TABLE).map_err(os("adding a route through"))?;
-        if port_v6.is_some() {
-            routes.add_default(true, index, TABLE).map_err(os("adding an IPv6 route through"))?;
-        }
         let mut rules = rules_v4(v4);
+        let mut addresses = vec![v4];
         if port_v6.is_some() {
             rules.extend(rules_v6(v6));
+            addresses.push(v6);
         }
         // From here on dropping it removes what is there.
-        let capture = Self { routes, rules, _refusing: refusing, _table: table, _device: device };
-        capture.keep().map_err(NetError::os("adding a routing rule"))?;
+        let capture = Self {
+            routes,
+            index,
+            addresses,
+            rules,
+            _refusing: refusing,
+            _table: table,
+            _device: device,
+        };
+        capture.keep().map_err(NetError::os("adding routes and rules"))?;
         Ok(capture)
     }
 
-    /// Adds rules again that somebody has deleted. Returns how many those are.
+    /// Adds again what somebody has deleted: addresses of the device, routes through it, rules; and
+    /// sets the device up if it is down. Returns how much that is.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn keep(&self) -> io::Result<usize> {
+        // Routes need an address and a device that is up; rules lead to routes.
+        let mut added = 0;
+        for &address in &self.addresses {
+            added += usize::from(is_new(self.routes.add_address(self.index, address))?);
+        }
+        let is_down = |link: &Link| link.index == self.index && !link.up;
+        if self.routes.links()?.iter().any(is_down) {
+            self.routes.set_up(self.index)?;
+            added += 1;
+        }
+        for address in &self.addresses {
+            let route = self.routes.add_default(address.is_ipv6(), self.index, TABLE);
+            added += usize::from(is_new(route)?);
+        }
         let there = self.routes.rules()?;
         let missing: Vec<_> = self.rules.iter().filter(|rule| !there.contains(rule)).collect();
         missing.iter().try_for_each(|rule| self.routes.add_rule(rule))?;
-        Ok(missing.len())
+        Ok(added + missing.len())
     }
 
     /// From now on new connections go their usual ways. Those that are captured stay so.
@@ -144,6 +167,40 @@ impl Capture {
             }
         }
     }
+}
+
+/// Whether the kernel has added something; what was there already is no fault.
+fn is_new(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the device an IPv6 address; whether it has one then. Where new interfaces have no IPv6, ours
+/// gets it nevertheless if others have it: what goes out by those is to be captured.
+fn add_ipv6(routes: &Routes, index: u32, address: IpAddr) -> bool {
+    let is_used = || {
+        let links = routes.links()?;
+        let is_loopback = |number| links.iter().any(|link| link.index == number && link.loopback);
+        let mut there = routes.addresses()?.into_iter();
+        Ok::<_, io::Error>(there.any(|one| one.address.is_ipv6() && !is_loopback(one.link)))
+    };
+    let is_used = is_used().unwrap_or(true);
+    if is_used {
+        // It fails where the kernel has no IPv6, or the directory is read-only; then so does the next.
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6"), "0");
+    }
+    match routes.add_address(index, address) {
+        Ok(()) => return true,
+        Err(error) if is_used => tracing::warn!(
+            "IPv6 connections go past the server, as {DEVICE} gets no IPv6 address ({error}); let it \
+             have one with 'sysctl net.ipv6.conf.default.disable_ipv6=0' and start again"
+        ),
+        Err(error) => tracing::info!("this machine has no IPv6 to capture: {error}"),
+    }
+    false
 }
 
 impl Drop for Capture {
@@ -165,7 +222,8 @@ pub fn remove_leftovers() -> io::Result<usize> {
 
 /// Whether a rule for TCP is one of those made here.
 fn is_ours(rule: &Rule) -> bool {
-    (FIRST_RULE..=LAST_RULE).contains(&rule.priority)
+    let priority = rule.priority;
+    ((FIRST_RULE..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
         && match rule.action {
             RuleAction::Lookup(table) => table == TABLE || table == MAIN,
             RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
@@ -324,8 +382,8 @@ mod tests {
         let own = ADDRESSES_V6[0].into();
         let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own)];
         assert!(all.concat().iter().all(is_ours));
-        let other = Rule { priority: 5210, ..all[0][0] };
-        assert!(!is_ours(&other));
+        assert!(is_ours(&Rule { priority: 5204, action: RuleAction::Unreachable, ..all[0][0] }));
+        assert!(!is_ours(&Rule { priority: 5210, ..all[0][0] }));
         assert!(!is_ours(&Rule { action: RuleAction::Lookup(52), ..all[0][0] }));
     }
 }

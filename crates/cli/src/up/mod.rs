@@ -243,12 +243,17 @@ impl Up {
     }
 }
 
-/// Adds rules again that somebody has deleted, such as a network manager that restarts.
+/// Adds again what somebody has deleted, such as a network manager that restarts.
 fn keep(capture: &Capture) {
     match capture.keep() {
         Ok(0) => {}
-        Ok(n) => tracing::info!("added {n} routing rules again that were deleted"),
-        Err(error) => tracing::warn!("cannot look after the routing rules: {error}"),
+        Ok(n) => {
+            tracing::info!("added {n} addresses, routes or routing rules again that were deleted")
+        }
+        Err(error) => tracing::warn!(
+            "new connections may go past the server: {DEVICE}, its routes or rules cannot be set \
+             again ({error}); 'weftline down' and 'weftline up' do"
+        ),
     }
 }
 
@@ -259,10 +264,11 @@ fn follow(client: &Client, basis: &ClientBuilder, links: &mut Links, journal: &P
         Ok(found) => found,
         Err(error) => return tracing::warn!("cannot look at the links: {error}"),
     };
+    // An interface of the same name may be a new one, with a filter of its own.
+    links::loosen(&found, journal);
     if links.names() == before || found.is_empty() {
         return;
     }
-    links::loosen(&found, journal);
     match client.reload(links::with(basis, found)) {
         Ok(()) => tracing::info!("links: {}", links.names().join(", ")),
         Err(error) => tracing::warn!("cannot use the links that there are now: {error}"),
