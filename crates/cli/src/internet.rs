@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -33,6 +34,10 @@ const FIRST: &str = "first";
 /// The name of a token that nobody has: a file of tokens is never empty, which would let everybody
 /// in or nobody reload it.
 const NOBODY: &str = "nobody";
+/// Where systemd keeps the credentials of units.
+const CREDENTIALS: &str = "/run/credentials";
+/// How long a running server may take to read its tokens again.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest file of tokens that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -71,63 +76,135 @@ fn lock_file(state_dir: &Path) -> PathBuf {
     state_dir.join("internet.lock")
 }
 
-/// Claims the state directory for this server, and makes the token file if there is none. Whether it
-/// has made one.
-///
-/// # Errors
-/// When another server has it, or it cannot be written.
-pub(crate) fn prepare(state_dir: &Path, tokens: &Path) -> Result<(Instance, bool), Failure> {
-    let lock = lock_file(state_dir);
-    let claimed = Instance::claim(&lock).map_err(|error| at(&lock, &error))?;
-    let Some(instance) = claimed else {
-        return Err(Failure::wrong_use(format!(
-            "another server with --internet has the state directory {}; end it, or give another \
-             --state-dir",
-            state_dir.display()
-        )));
-    };
-    let fresh = !tokens.exists();
-    if fresh {
-        let line = format!("{FIRST}: {}\n", secret()?);
-        write_whole(tokens, &line).map_err(|error| at(tokens, &error))?;
-    }
-    Ok((instance, fresh))
+fn loaded_file(state_dir: &Path) -> PathBuf {
+    state_dir.join("internet.loaded")
 }
 
-/// Notes where the server can be reached. Returns what it has to say: with `fresh` the first invite.
-///
-/// # Errors
-/// When it cannot be noted, or there is no address to invite to.
-pub(crate) fn announce(
-    state_dir: &Path,
-    tokens: &Path,
-    listening: &[SocketAddr],
-    public: &[SocketAddr],
+/// What a running server lets in: by that `weftline invite` knows what holds.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Loaded {
+    /// The server's process.
+    process: u32,
+    /// The digest of the token file when it was read last.
+    tokens: String,
+    /// Why the server goes on with what it had read before, if it does.
+    error: Option<String>,
+}
+
+/// The claim of a server of whole machines on its state directory.
+#[derive(Debug)]
+pub(crate) struct Invites {
+    _claim: Instance,
+    dir: PathBuf,
+    tokens: PathBuf,
+    /// Whether no server has run with this directory before.
     fresh: bool,
-) -> Result<String, Failure> {
-    let addresses = if public.is_empty() { reachable(listening)? } else { public.to_vec() };
-    if !public.is_empty() && addresses.len() > MAX_ADDRESSES {
-        let message = format!("--public: at most {MAX_ADDRESSES} addresses; leave some out");
-        return Err(Failure::wrong_use(message));
+}
+
+impl Invites {
+    /// Claims the state directory `dir`, and makes the token file if there is none.
+    ///
+    /// # Errors
+    /// When another server has it, or it cannot be written.
+    pub(crate) fn prepare(dir: PathBuf, tokens: PathBuf) -> Result<Self, Failure> {
+        let lock = lock_file(&dir);
+        let claimed = Instance::claim(&lock).map_err(|error| at(&lock, &error))?;
+        let Some(claim) = claimed else {
+            return Err(Failure::wrong_use(format!(
+                "another server with --internet has the state directory {}; end it, or give another \
+                 --state-dir",
+                dir.display()
+            )));
+        };
+        if !tokens.exists() {
+            let line = format!("{FIRST}: {}\n", secret()?);
+            write_whole(&tokens, &line).map_err(|error| at(&tokens, &error))?;
+        }
+        // Also after a start that has made the tokens and failed.
+        let fresh = !about_file(&dir).exists();
+        let tokens = std::path::absolute(&tokens).map_err(|error| at(&tokens, &error))?;
+        let this = Self { _claim: claim, dir, tokens, fresh };
+        this.reading().note(None);
+        Ok(this)
     }
-    if addresses.iter().all(|address| is_private(address.ip())) {
-        output::warn(
-            "this machine has private addresses only; if clients come from outside, name the address \
-             they see with --public ADDR",
-        );
+
+    /// Notes where the server can be reached. Returns what it has to say: at the first start on a
+    /// terminal the first invite, which elsewhere would be kept with other output.
+    ///
+    /// # Errors
+    /// When it cannot be noted, or there is no address to invite to.
+    pub(crate) fn announce(
+        &self,
+        listening: &[SocketAddr],
+        public: &[SocketAddr],
+    ) -> Result<String, Failure> {
+        let addresses = if public.is_empty() { reachable(listening)? } else { public.to_vec() };
+        if !public.is_empty() && addresses.len() > MAX_ADDRESSES {
+            let message = format!("--public: at most {MAX_ADDRESSES} addresses; leave some out");
+            return Err(Failure::wrong_use(message));
+        }
+        if addresses.iter().all(|address| is_private(address.ip())) {
+            output::warn(
+                "this machine has private addresses only; if clients come from outside, name the \
+                 address they see with --public ADDR",
+            );
+        }
+        let about = About { addresses, token_file: self.tokens.clone() };
+        let file = about_file(&self.dir);
+        let text = toml::to_string(&about).map_err(Failure::failed)?;
+        write_whole(&file, &text).map_err(|error| at(&file, &error))?;
+        let first =
+            entries(&read_tokens(&self.tokens)?).into_iter().find(|(name, _)| name == FIRST);
+        match first {
+            Some((name, secret)) if self.fresh && io::stdout().is_terminal() => {
+                shown(&invite(&self.dir, about, name, secret)?)
+            }
+            Some(_) if self.fresh => {
+                let dir = self.dir.display();
+                tracing::info!(
+                    "one machine is invited: run 'weftline invite {FIRST} --state-dir {dir}' for its \
+                     invite, which is a secret"
+                );
+                Ok(String::new())
+            }
+            _ => Ok(String::new()),
+        }
     }
-    let tokens = std::path::absolute(tokens).map_err(|error| at(tokens, &error))?;
-    let about = About { addresses, token_file: tokens };
-    let file = about_file(state_dir);
-    let text = toml::to_string(&about).map_err(Failure::failed)?;
-    write_whole(&file, &text).map_err(|error| at(&file, &error))?;
-    if !fresh {
-        return Ok(String::new());
+
+    /// What the server is about to read.
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        Reading {
+            dir: &self.dir,
+            tokens: read_tokens(&self.tokens).map_or_else(|_| String::new(), |text| digest(&text)),
+        }
     }
-    let secret =
-        entries(&read_tokens(&about.token_file)?).into_iter().find(|(name, _)| name == FIRST);
-    let (name, secret) = secret.ok_or_else(|| Failure::failed("the first token is gone"))?;
-    shown(&invite(state_dir, about, name, secret)?)
+}
+
+/// The tokens that a server reads.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    dir: &'a Path,
+    tokens: String,
+}
+
+impl Reading<'_> {
+    /// Notes that the server goes by them from now on, or why it does not.
+    pub(crate) fn note(self, error: Option<&Failure>) {
+        let error = error.map(ToString::to_string);
+        let loaded = Loaded { process: std::process::id(), tokens: self.tokens, error };
+        let file = loaded_file(self.dir);
+        let text = toml::to_string(&loaded).map_err(io::Error::other);
+        if let Err(error) = text.and_then(|text| write_whole(&file, &text)) {
+            tracing::warn!("{}: {error}; 'weftline invite' cannot see what holds", file.display());
+        }
+    }
+}
+
+/// Tells texts of a token file apart.
+fn digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    URL_SAFE_NO_PAD.encode(digest)
 }
 
 /// Makes an invite, shows the one there is, or takes one back.
@@ -162,24 +239,44 @@ pub(crate) fn run(args: &InviteArgs) -> Result<(), Failure> {
             let message = format!("no invite for '{}'; there are: {names}", args.name);
             return Err(Failure::wrong_use(message));
         }
-        save(&about.token_file, without(&text, &args.name)?)?;
-        let when = match tell_server(&dir)? {
-            true => "the server reads its tokens again, and its log says so",
+        let rest = without(&text, &args.name)?;
+        save(&about.token_file, &rest)?;
+        let said = match tell_server(&dir, &rest).map_err(|why| not_revoked(args, &about, &why))? {
+            true => "the running server lets it in no more and has reset its connections",
             false => "the server does not run now",
         };
-        return output::print(&format!("{} is revoked; {when}\n", args.name));
+        return output::print(&format!("{} is revoked; {said}\n", args.name));
     }
+    let mut told = Ok(true);
     let (name, secret) = match found {
         Some(found) => found,
         None => {
             let secret = secret()?;
             let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            save(&about.token_file, format!("{text}{end}{}: {secret}\n", args.name))?;
-            tell_server(&dir)?;
+            let text = format!("{text}{end}{}: {secret}\n", args.name);
+            save(&about.token_file, &text)?;
+            told = tell_server(&dir, &text);
             (args.name.clone(), secret)
         }
     };
-    output::print(&shown(&invite(&dir, about, name, secret)?)?)
+    let tokens = about.token_file.display().to_string();
+    output::print(&shown(&invite(&dir, about, name, secret)?)?)?;
+    told.map(drop).map_err(|why| {
+        let name = &args.name;
+        Failure::failed(format!(
+            "'{name}' is in {tokens}, but {why}, and lets it in only when it has read that; restart \
+             it, or send it SIGHUP"
+        ))
+    })
+}
+
+/// What holds when an invite is out of the file and a server runs that may not know it.
+fn not_revoked(args: &InviteArgs, about: &About, why: &str) -> Failure {
+    let (name, tokens) = (&args.name, about.token_file.display());
+    Failure::failed(format!(
+        "'{name}' is out of {tokens}, but {why}, and may let it in until it has read that; restart \
+         it, or send it SIGHUP"
+    ))
 }
 
 /// Keeps others from changing the tokens of `dir` for as long as it is open.
@@ -248,9 +345,17 @@ fn without(text: &str, name: &str) -> Result<String, Failure> {
     Ok(rest)
 }
 
-fn save(file: &Path, text: String) -> Result<(), Failure> {
-    Token::read_all(&text)?;
-    write_whole(file, &text).map_err(|error| at(file, &error))
+fn save(file: &Path, text: &str) -> Result<(), Failure> {
+    if file.starts_with(CREDENTIALS) {
+        return Err(Failure::wrong_use(format!(
+            "the tokens are a credential of a systemd unit, {}, which cannot be changed here; change \
+             what it is made of and restart the unit, or have its server keep its own tokens by \
+             leaving out --token-file",
+            file.display()
+        )));
+    }
+    Token::read_all(text)?;
+    write_whole(file, text).map_err(|error| at(file, &error))
 }
 
 /// A secret of 128 bits.
@@ -261,20 +366,33 @@ fn secret() -> Result<String, Failure> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Has the running server read its tokens again; whether one runs.
-fn tell_server(dir: &Path) -> Result<bool, Failure> {
+/// Has the running server read its tokens again, which are `tokens` now; whether one runs. When it has
+/// not read them, the reason, as the end of a sentence.
+fn tell_server(dir: &Path, tokens: &str) -> Result<bool, String> {
     let lock = lock_file(dir);
-    let holder = Instance::holder(&lock).map_err(|error| at(&lock, &error))?;
-    let pid = holder.and_then(|number| Pid::from_raw(number.cast_signed()));
-    match pid {
-        Some(pid) => {
-            let told = kill_process(pid, Signal::HUP).map_err(io::Error::from);
-            told.map_err(|error| {
-                Failure::failed(format!("the server (process {}): {error}", pid.as_raw_nonzero()))
-            })?;
-            Ok(true)
+    let holder = || Instance::holder(&lock);
+    let number = holder().map_err(|error| format!("of the server, {}: {error}", lock.display()))?;
+    let Some(number) = number else { return Ok(false) };
+    let server = format!("the running server (process {number})");
+    let pid = Pid::from_raw(number.cast_signed()).ok_or_else(|| format!("{server} is none"))?;
+    let told = kill_process(pid, Signal::HUP).map_err(io::Error::from);
+    told.map_err(|error| format!("{server} could not be told ({error})"))?;
+    let (wanted, began) = (digest(tokens), Instant::now());
+    loop {
+        let loaded = config::read::<Loaded>(&loaded_file(dir)).ok();
+        let loaded = loaded.filter(|one| one.process == number && one.tokens == wanted);
+        match loaded.map(|loaded| loaded.error) {
+            Some(None) => return Ok(true),
+            Some(Some(error)) => {
+                return Err(format!("{server} goes on with what it had ({error})"));
+            }
+            // It has ended in this moment.
+            None if !matches!(holder(), Ok(Some(now)) if now == number) => return Ok(false),
+            None if began.elapsed() > PATIENCE => {
+                return Err(format!("{server} has not said that it has read that"));
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
         }
-        None => Ok(false),
     }
 }
 
@@ -371,7 +489,10 @@ mod tests {
         assert_eq!(entries(text).len(), 2);
         let dir = tempfile::tempdir().unwrap();
         let file = token_file(dir.path());
-        save(&file, rest.to_owned()).unwrap();
+        save(&file, rest).unwrap();
         assert_eq!(read_tokens(&file).unwrap(), rest);
+        let credential = Path::new("/run/credentials/weftline-serve@home.service/tokens");
+        let refused = save(credential, rest).unwrap_err().to_string();
+        assert!(refused.contains("a credential of a systemd unit"), "{refused}");
     }
 }

@@ -7,6 +7,7 @@ mod common;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -117,16 +118,18 @@ impl Network {
         command
     }
 
-    /// Where `up` notes what sysctls were.
-    fn journal(&self) -> PathBuf {
-        self.run.path().join("up.journal")
+    /// What `up` keeps of the client's network: its lock and what sysctls were.
+    fn files(&self) -> [PathBuf; 2] {
+        let number = self.client.run(|| Ok(fs::metadata("/proc/thread-self/ns/net")?.ino()));
+        let number = number.unwrap();
+        ["lock", "journal"].map(|kind| format!("/run/weftline/up-{number}.{kind}").into())
     }
 
     fn state(&self) -> &str {
         self.state.path().to_str().unwrap()
     }
 
-    /// Starts the server; its invite, at the first start.
+    /// Starts the server; the first invite.
     fn serve(&self, more: &[&str]) -> (Daemon, String) {
         let args =
             [&["serve", "--internet", "--control", "none", "--state-dir", self.state()], more]
@@ -134,8 +137,15 @@ impl Network {
         let mut server = Daemon::spawn(&mut self.command(&self.server, &args));
         server.says("fingerprint");
         server.says("listening on");
-        let invite = format!("weftline:{}", server.says("weftline:"));
-        (server, invite)
+        let invite = self.invite(&["first"]);
+        assert!(invite.status.success(), "{invite:?}");
+        (server, text(&invite.stdout).trim().to_owned())
+    }
+
+    /// `weftline invite` at the server.
+    fn invite(&self, args: &[&str]) -> Output {
+        let args = [&["invite", "--state-dir", self.state()], args].concat();
+        self.run(&self.server, &args)
     }
 
     /// The arguments of `up`.
@@ -215,6 +225,14 @@ impl Network {
                 panic!("new {:#?}, gone {:#?}", less(&now, before), less(before, &now));
             }
             thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for file in self.files() {
+            let _ = fs::remove_file(file);
         }
     }
 }
@@ -343,7 +361,7 @@ fn programs_reach_the_internet_by_both_families_over_both_links() {
     net.restored(&before);
     // The invite has been kept.
     let kept = fs::metadata(net.state.path().join("up.toml")).unwrap();
-    assert_eq!(std::os::unix::fs::MetadataExt::mode(&kept) & 0o777, 0o600);
+    assert_eq!(kept.mode() & 0o777, 0o600);
     let mut again =
         Daemon::spawn(&mut net.command(&net.client, &["up", "--state-dir", net.state()]));
     again.says("up:");
@@ -545,7 +563,7 @@ fn a_modem_that_comes_back_is_loosened_again() {
             thread::sleep(Duration::from_millis(5));
         }
     }
-    let journal = fs::read_to_string(net.journal()).unwrap();
+    let journal = fs::read_to_string(&net.files()[1]).unwrap();
     assert_eq!(journal.lines().filter(|line| line.contains("wwan0")).count(), 1, "{journal}");
     up.signal("-TERM");
     assert_eq!(up.end().0, Some(0));
@@ -584,7 +602,10 @@ fn killed_at_any_time_it_leaves_nothing_behind() {
     assert_ne!(net.snapshot(), before);
     let loosened = || fs::read_to_string("/proc/sys/net/ipv4/conf/wwan0/rp_filter");
     assert_eq!(net.client.run(loosened).unwrap().trim(), "2");
-    let second = net.run(&net.client, &net.up_args(&invite));
+    // Whether a unit starts it or a shell.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut second = net.command(&net.client, &net.up_args(&invite));
+    let second = second.env("RUNTIME_DIRECTORY", elsewhere.path()).output().unwrap();
     let said = text(&second.stderr);
     assert!(said.contains("is up already") && second.status.code() == Some(2), "{said}");
     up.signal("-KILL");
@@ -679,6 +700,7 @@ fn invites_that_do_not_do_are_told_in_a_line() {
     let up = net.up(&phone);
     let revoked = net.run(&net.server, &[&args[..], &["--revoke"]].concat());
     assert!(revoked.status.success(), "{revoked:?}");
+    assert!(text(&revoked.stdout).contains("lets it in no more"), "{revoked:?}");
     server.logs("has been read again");
     up.signal("-TERM");
     assert_eq!(up.end().0, Some(0));
@@ -689,4 +711,54 @@ fn invites_that_do_not_do_are_told_in_a_line() {
     // A server that is not there any more, and another one in its place.
     drop(server);
     refuse(&invite, "check that 'weftline serve --internet' runs there");
+}
+
+#[test]
+fn what_a_revoked_invite_means_is_said_as_it_is() {
+    let Some(net) = Network::set_up() else { return };
+    let config = net.run.path().join("serve.toml");
+    fs::write(&config, "listen = [\"0.0.0.0:0\"]\n").unwrap();
+    let (server, _) = net.serve(&["--config", config.to_str().unwrap()]);
+    let phone = text(&net.invite(&["phone"]).stdout).trim().to_owned();
+    // The server cannot read its configuration any more, and so not its tokens.
+    fs::write(&config, "listen = 7\n").unwrap();
+    let revoked = net.invite(&["phone", "--revoke"]);
+    let said = text(&revoked.stderr);
+    assert!(!revoked.status.success() && revoked.stdout.is_empty(), "{revoked:?}");
+    assert!(said.contains("goes on with what it had") && said.contains("may let it in"), "{said}");
+    server.logs("nothing has changed");
+    let up = net.up(&phone);
+    // An invite that it does not know yet.
+    let tablet = net.invite(&["tablet"]);
+    assert!(text(&tablet.stdout).starts_with("weftline:"), "{tablet:?}");
+    assert!(text(&tablet.stderr).contains("only when it has read that"), "{tablet:?}");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    // None runs.
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let revoked = net.invite(&["tablet", "--revoke"]);
+    assert!(text(&revoked.stdout).contains("the server does not run now"), "{revoked:?}");
+}
+
+#[test]
+fn an_invite_is_no_output_but_on_a_terminal_and_is_not_lost_with_a_start() {
+    let Some(net) = Network::set_up() else { return };
+    let taken = net.server.run(|| TcpListener::bind("0.0.0.0:4433")).unwrap();
+    let args = ["serve", "--internet", "--control", "none", "--state-dir", net.state()];
+    let args = [&args[..], &["--listen", "0.0.0.0:4433"]].concat();
+    let failed = net.run(&net.server, &args);
+    assert!(text(&failed.stderr).contains("4433") && !failed.status.success(), "{failed:?}");
+    drop(taken);
+    let mut server = Daemon::spawn(&mut net.command(&net.server, &args));
+    server.says("fingerprint");
+    server.says("listening on");
+    server.logs("run 'weftline invite first");
+    let invite = text(&net.invite(&["first"]).stdout).trim().to_owned();
+    let up = net.up(&invite);
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    server.signal("-TERM");
+    let (status, rest) = server.end();
+    assert_eq!((status, &*rest), (Some(0), ""));
 }

@@ -11,6 +11,7 @@ mod saved;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ use crate::instance::Instance;
 use crate::invite::Invite;
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
-use crate::ops::{Daemon, Doors, Life, Wanted, control};
+use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::{output, secrets};
 use links::Links;
 
@@ -75,10 +76,15 @@ struct Files {
 }
 
 impl Files {
+    /// Those of this network, which has one `up` at a time: always in the same place, whether a unit
+    /// or a shell starts it. Containers have networks of their own, so each has a number in its name.
     fn find() -> Result<Self, Failure> {
-        let dir = control::default_dirs().into_iter().next();
-        let dir = dir.ok_or_else(|| Failure::wrong_use("RUNTIME_DIRECTORY is not set; set it"))?;
-        Ok(Self { lock: dir.join("up.lock"), journal: dir.join("up.journal") })
+        const DIR: &str = "/run/weftline";
+        const NETWORK: &str = "/proc/self/ns/net";
+        let found = std::fs::metadata(NETWORK);
+        let number = found.map_err(|error| Failure::failed(format!("{NETWORK}: {error}")))?.ino();
+        let file = |kind: &str| Path::new(DIR).join(format!("up-{number}.{kind}"));
+        Ok(Self { lock: file("lock"), journal: file("journal") })
     }
 }
 
