@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,10 +18,11 @@ use qrcode::{EcLevel, QrCode};
 use ring::rand::SecureRandom as _;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
-use weftline::{Identity, Token};
+use weftline::{Identity, Token, TokenLine};
 use weftline_net::Routes;
 
 use crate::config;
+use crate::daemon::parse_duration;
 use crate::failure::Failure;
 use crate::instance::{Instance, write_whole};
 use crate::invite::{Invite, MAX_ADDRESSES};
@@ -49,6 +50,9 @@ pub(crate) struct InviteArgs {
     /// Let the client in no more, and end its connections
     #[arg(long)]
     revoke: bool,
+    /// Let the client open connections for so long from now on, such as 7d
+    #[arg(long, value_name = "DURATION", conflicts_with = "revoke")]
+    expires: Option<String>,
     /// The server's state directory [default: /var/lib/weftline for root, else weftline in
     /// $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR")]
@@ -155,10 +159,10 @@ impl Invites {
         let text = toml::to_string(&about).map_err(Failure::failed)?;
         write_whole(&file, &text).map_err(|error| at(&file, &error))?;
         let first =
-            entries(&read_tokens(&self.tokens)?).into_iter().find(|(name, _)| name == FIRST);
+            entries(&read_tokens(&self.tokens)?).into_iter().find(|entry| entry.name == FIRST);
         match first {
-            Some((name, secret)) if self.fresh && io::stdout().is_terminal() => {
-                shown(&invite(&self.dir, about, name, secret)?)
+            Some(first) if self.fresh && io::stdout().is_terminal() => {
+                shown(&invite(&self.dir, about, first)?)
             }
             Some(_) if self.fresh => {
                 let dir = self.dir.display();
@@ -227,14 +231,15 @@ pub(crate) fn run(args: &InviteArgs) -> Result<(), Failure> {
     if args.name == NOBODY {
         return Err(Failure::wrong_use(format!("nobody can be called '{NOBODY}'; choose another")));
     }
+    let until = args.expires.as_deref().map(date_after).transpose()?;
     // Whoever else changes it waits.
     let _editing = editing(&dir)?;
     let text = read_tokens(&about.token_file)?;
     let known = entries(&text);
-    let found = known.iter().find(|(name, _)| *name == args.name).cloned();
+    let found = known.iter().find(|entry| entry.name == args.name);
     if args.revoke {
         if found.is_none() {
-            let names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> = known.iter().map(|entry| &*entry.name).collect();
             let names = names.join(", ");
             let message = format!("no invite for '{}'; there are: {names}", args.name);
             return Err(Failure::wrong_use(message));
@@ -247,25 +252,36 @@ pub(crate) fn run(args: &InviteArgs) -> Result<(), Failure> {
         };
         return output::print(&format!("{} is revoked; {said}\n", args.name));
     }
-    let mut told = Ok(true);
-    let (name, secret) = match found {
-        Some(found) => found,
-        None => {
-            let secret = secret()?;
-            let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            let text = format!("{text}{end}{}: {secret}\n", args.name);
-            save(&about.token_file, &text)?;
-            told = tell_server(&dir, &text);
-            (args.name.clone(), secret)
-        }
+    let (wanted, is_new) = match found {
+        Some(found) => (found.until_at_least(until)?, until.is_some()),
+        None => (Entry { name: args.name.clone(), until, secret: secret()? }, true),
     };
+    let mut told = Ok(true);
+    if is_new {
+        let text = with(&text, &wanted);
+        save(&about.token_file, &text)?;
+        told = tell_server(&dir, &text);
+    }
     let tokens = about.token_file.display().to_string();
-    output::print(&shown(&invite(&dir, about, name, secret)?)?)?;
+    output::print(&shown(&invite(&dir, about, wanted)?)?)?;
     told.map(drop).map_err(|why| {
         let name = &args.name;
         Failure::failed(format!(
             "'{name}' is in {tokens}, but {why}, and lets it in only when it has read that; restart \
              it, or send it SIGHUP"
+        ))
+    })
+}
+
+/// The moment so long after now.
+fn date_after(text: &str) -> Result<SystemTime, Failure> {
+    let wait = parse_duration("--expires", text)?;
+    // A date has four digits for its year.
+    let most = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    let date = SystemTime::now().checked_add(wait).filter(|date| *date < most);
+    date.filter(|_| wait >= Duration::from_secs(1)).ok_or_else(|| {
+        Failure::wrong_use(format!(
+            "--expires: '{text}' is too short or too long; give something like 12h or 7d"
         ))
     })
 }
@@ -288,7 +304,8 @@ fn editing(dir: &Path) -> Result<fs::File, Failure> {
     locked.map_err(|error| at(&path, &error))
 }
 
-fn invite(dir: &Path, about: About, name: String, secret: String) -> Result<Invite, Failure> {
+fn invite(dir: &Path, about: About, entry: Entry) -> Result<Invite, Failure> {
+    let Entry { name, secret, .. } = entry;
     let identity = Identity::kept_in(dir)?.ok_or_else(|| {
         let dir = dir.display();
         Failure::wrong_use(format!("there is no certificate in {dir}; start the server once"))
@@ -323,21 +340,68 @@ fn read_tokens(file: &Path) -> Result<String, Failure> {
     config::read_text(file, MAX_FILE).map_err(|error| at(file, &error))
 }
 
-/// Name and secret of a line of a token file; it may be a comment, or a secret without a name.
-fn entry(line: &str) -> Option<(&str, &str)> {
-    let (name, secret) = line.split_once(':').filter(|_| !line.trim().starts_with('#'))?;
-    Some((name.trim(), secret.trim()))
+/// One who is invited.
+#[derive(Clone, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    /// When the invite lets in no more.
+    until: Option<SystemTime>,
+    secret: String,
 }
 
-/// Name and secret of each line that has both.
-fn entries(text: &str) -> Vec<(String, String)> {
-    let named = text.lines().filter_map(entry).filter(|(name, _)| *name != NOBODY);
-    named.map(|(name, secret)| (name.to_owned(), secret.to_owned())).collect()
+impl Entry {
+    /// The same with another date, if there is one; it must let in now.
+    fn until_at_least(&self, date: Option<SystemTime>) -> Result<Self, Failure> {
+        let until = date.or(self.until);
+        if until.is_some_and(|until| until <= SystemTime::now()) {
+            let name = &self.name;
+            return Err(Failure::wrong_use(format!(
+                "the invite for '{name}' has expired; --expires 7d lets it in again, --revoke takes \
+                 it back for good"
+            )));
+        }
+        Ok(Self { until, ..self.clone() })
+    }
+
+    fn line(&self) -> String {
+        let name = Some(&*self.name);
+        format!("{}\n", TokenLine { name, until: self.until, secret: &self.secret })
+    }
+}
+
+/// A line of a token file that has a name.
+fn entry(line: &str) -> Option<Entry> {
+    let line = TokenLine::read(line).ok()??;
+    let (name, secret) = (line.name?.to_owned(), line.secret.to_owned());
+    Some(Entry { name, until: line.until, secret })
+}
+
+/// Those who are invited.
+fn entries(text: &str) -> Vec<Entry> {
+    text.lines().filter_map(entry).filter(|entry| entry.name != NOBODY).collect()
+}
+
+/// The tokens with this one, in its place if its secret is there. All other lines stay as they are.
+fn with(text: &str, new: &Entry) -> String {
+    let mut is_there = false;
+    let mut all = String::new();
+    for line in text.lines() {
+        if entry(line).is_some_and(|old| (&old.name, &old.secret) == (&new.name, &new.secret)) {
+            is_there = true;
+            all += &new.line();
+        } else {
+            all += &format!("{line}\n");
+        }
+    }
+    if !is_there {
+        all += &new.line();
+    }
+    all
 }
 
 /// The tokens but for those of `name`. All other lines stay as they are.
 fn without(text: &str, name: &str) -> Result<String, Failure> {
-    let others = text.lines().filter(|line| entry(line).is_none_or(|(other, _)| other != name));
+    let others = text.lines().filter(|line| entry(line).is_none_or(|other| other.name != name));
     let mut rest: String = others.map(|line| format!("{line}\n")).collect();
     if Token::read_all(&rest).is_err() {
         rest += &format!("{NOBODY}: {}\n", secret()?);
@@ -479,6 +543,21 @@ mod tests {
         let rest = without("a: a secret of its own\n", "a").unwrap();
         assert!(entries(&rest).is_empty());
         assert_eq!(Token::read_all(&rest).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_date_is_changed_in_its_line() {
+        let text = "# ours\na: the first secret of all\nb: the second secret of all";
+        let mut entry = entries(text).remove(0);
+        entry.until = Some(SystemTime::UNIX_EPOCH);
+        assert!(entry.until_at_least(None).is_err());
+        let later = entry.until_at_least(Some(SystemTime::now() + PATIENCE)).unwrap();
+        assert!(later.until_at_least(None).unwrap() == later);
+        assert_eq!(
+            with(text, &entry),
+            "# ours\na until 1970-01-01T00:00:00Z: the first secret of all\n\
+             b: the second secret of all\n"
+        );
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn reason(error: &Error) -> &'static str {
             refusal::SCHEDULER => "scheduler",
             refusal::SUBFLOW => "subflow",
             refusal::TLS_WANTED => "tls",
-            refusal::TOKEN => "token",
+            refusal::TOKEN | refusal::EXPIRED => "token",
             _ => "other",
         },
         Error::ClosedInHandshake { .. } | Error::Socket(_) => "closed",
