@@ -184,6 +184,7 @@ impl Network {
                 return;
             }
             assert!(began.elapsed() < PATIENCE, "{peer}: {got:?}");
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -761,4 +762,110 @@ fn an_invite_is_no_output_but_on_a_terminal_and_is_not_lost_with_a_start() {
     server.signal("-TERM");
     let (status, rest) = server.end();
     assert_eq!((status, &*rest), (Some(0), ""));
+}
+
+#[test]
+fn exceptions_go_directly() {
+    let Some(net) = Network::set_up() else { return };
+    // Behind both links, and the server's own, to which it lets no client.
+    const BEHIND: [&str; 2] = ["198.18.5.5", "198.18.7.7"];
+    BEHIND.iter().for_each(|address| ip(&net.server, &format!("addr add {address}/32 dev lo")));
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    let site = |address: &str| Site::start(&net.server, address);
+    let by_network = site(&format!("{}:80", BEHIND[0]));
+    let [by_port, by_port_v6] =
+        [site(&format!("{}:8080", BEHIND[1])), site("[2001:db8:20::1]:8080")];
+    let other = site(&format!("{}:80", BEHIND[1]));
+    let far = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let before = net.snapshot();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    fs::write(net.state.path().join("up.toml"), "except = [\"port:8080\"]\n").unwrap();
+    let more = ["--except", "198.18.5.0/24", "--except", "uid:1234", "--except", "uid:1234"];
+    let args = [&net.up_args(&invite)[..], &more].concat();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
+    up.says("up:");
+    let seen = |site: &Site| text(&net.curl(&site.url("")).stdout);
+    assert_eq!(seen(&by_network), "192.168.1.20");
+    assert_eq!(seen(&by_port), "192.168.1.20");
+    assert_eq!(seen(&by_port_v6), "2001:db8:1::20");
+    assert_eq!(seen(&other), "", "only what is excepted");
+    assert_eq!(seen(&far), "198.51.100.1");
+    let as_user = ["--reuid=1234", "--clear-groups", "curl", "-sS", "--max-time", "60"];
+    let mut curl = net.client.command("setpriv");
+    let got = curl.args(as_user).args(["--noproxy", "*"]).arg(other.url("")).output().unwrap();
+    assert_eq!(text(&got.stdout), "192.168.1.20", "{got:?}");
+    up.signal("-KILL");
+    net.restored(&before);
+    // Those of the file have been kept with the invite.
+    let kept = fs::read_to_string(net.state.path().join("up.toml")).unwrap();
+    assert!(kept.contains("port:8080") && kept.contains(&invite), "{kept}");
+    assert!(!kept.contains("uid:1234"), "{kept}");
+    let wrong = [&net.up_args(&invite)[..], &["--except", "home"]].concat();
+    let wrong = net.run(&net.client, &wrong);
+    let said = text(&wrong.stderr);
+    assert!(wrong.status.code() == Some(2) && said.contains("'home' is no exception"), "{said}");
+    assert!(said.contains("192.168.7.0/24") && said.contains("uid:1000"), "{said}");
+}
+
+#[test]
+fn a_target_that_refuses_is_refused_ahead_for_a_while() {
+    let Some(net) = Network::set_up() else { return };
+    let v4 = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = net.up(&invite);
+    for target in [format!("[{SITE_V6}]:80"), format!("{FAR_V4}:81")] {
+        let url = format!("http://{target}/");
+        // It is accepted here and reset, as nobody listens there.
+        let got = net.curl(&url);
+        assert!(!matches!(got.status.code(), Some(0 | 7)), "{got:?}");
+        server.logs(&format!("cannot reach {target}"));
+        // Now it is not accepted.
+        let got = net.curl(&url);
+        assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
+    }
+    // So a program finds the address that answers. Other ports are no matter.
+    let resolve = format!("far.example:80:[{SITE_V6}],{FAR_V4}");
+    let got = net.curl_with(&["--resolve", &resolve], "http://far.example/");
+    assert_eq!(text(&got.stdout), "198.51.100.1", "{got:?}");
+    assert_eq!(v4.asked(), 1);
+    // It is tried again after a while.
+    let v6 = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+    net.comes_to_see(&v6, "2001:db8:9::1");
+}
+
+#[test]
+fn an_invite_expires() {
+    let Some(net) = Network::set_up() else { return };
+    let (server, _) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let made = net.invite(&["phone", "--expires", "7d"]);
+    let phone = text(&made.stdout).trim().to_owned();
+    let up = net.up(&phone);
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    server.logs("has been read again");
+    // Its time goes by.
+    let file = net.state.path().join("internet.tokens");
+    let tokens = fs::read_to_string(&file).unwrap();
+    let line = tokens.lines().find(|line| line.starts_with("phone until ")).unwrap();
+    let (name, secret) = line.split_once("Z: ").unwrap();
+    let (name, _) = name.split_once(" until ").unwrap();
+    let over = format!("{name} until 2020-01-01T00:00:00Z: {secret}");
+    fs::write(&file, tokens.replace(line, &over)).unwrap();
+    server.signal("-HUP");
+    server.logs("has been read again");
+    let refused = net.run(&net.client, &net.up_args(&phone));
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("the invite has expired"), "{said}");
+    // It is not shown as if it were good, and can be let in again.
+    let shown = net.invite(&["phone"]);
+    assert!(text(&shown.stderr).contains("has expired"), "{shown:?}");
+    for wrong in ["0s", "next week", "100000years"] {
+        assert_eq!(net.invite(&["phone", "--expires", wrong]).status.code(), Some(2), "{wrong}");
+    }
+    let again = net.invite(&["phone", "--expires", "12h"]);
+    assert_eq!(text(&again.stdout).trim(), phone, "{again:?}");
+    net.up(&phone);
 }

@@ -11,15 +11,17 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::error::NetError;
-use crate::nft::{Redirect, Table};
+use crate::exception::Exception;
+use crate::nft::{Ports, Redirect, Table};
 use crate::route::{Link, MAIN, Route, Routes, Rule, RuleAction};
 
 /// The name of the device.
@@ -28,6 +30,7 @@ pub const DEVICE: &str = "weft0";
 pub const TABLE: u32 = 30565;
 /// The priorities of our rules, from the first to the last: after those of Tailscale, 5210 to 5270,
 /// which lead to its own network.
+const EXCEPTIONS: u32 = 5279;
 const FIRST_RULE: u32 = 5280;
 const LAST_RULE: u32 = 5284;
 /// Those of earlier versions, which may have left some.
@@ -56,12 +59,14 @@ pub enum Ipv6 {
 }
 
 /// Where captured connections go.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CaptureConfig {
     /// The port of this machine to which IPv4 connections are redirected.
     pub port_v4: u16,
     /// What becomes of IPv6.
     pub ipv6: Ipv6,
+    /// What goes its usual way.
+    pub exceptions: Vec<Exception>,
 }
 
 /// The capture; new connections go their usual ways again when this is dropped.
@@ -72,9 +77,9 @@ pub struct Capture {
     /// The device's addresses, one of each family that is captured.
     addresses: Vec<IpAddr>,
     rules: Vec<Rule>,
-    /// What refuses IPv6 connections, if anything does.
-    _refusing: Option<Refusing>,
-    _table: Table,
+    /// What refuses connections, of IPv4 and IPv6.
+    _refusing: [Option<Refusing>; 2],
+    table: Mutex<Table>,
     _device: SyncDevice,
 }
 
@@ -101,19 +106,24 @@ impl Capture {
         routes.add_address(index, v4).map_err(os("giving an address to"))?;
         let has_ipv6 = add_ipv6(&routes, index, v6);
         routes.set_up(index).map_err(os("setting up"))?;
-        let refusing = match config.ipv6 {
-            Ipv6::Refused if has_ipv6 => Refusing::start(),
-            _ => None,
-        };
+        let refusing_v4 = Refusing::start(Ipv4Addr::LOCALHOST.into());
+        let refusing_v6 =
+            has_ipv6.then(|| Refusing::start(Ipv6Addr::LOCALHOST.into())).and_then(warned_of);
+        let refusing = [refusing_v4.ok(), refusing_v6];
+        let [refused_v4, refused_v6] =
+            [0, 1].map(|family: usize| refusing[family].as_ref().map(|one| one.port));
         let port_v6 = match config.ipv6 {
-            Ipv6::Redirect(port) if has_ipv6 => Some(port),
-            _ => refusing.as_ref().map(|refusing| refusing.port),
+            Ipv6::Redirect(port) => has_ipv6.then_some(port),
+            Ipv6::Refused => refused_v6,
         };
         let addresses = if has_ipv6 { vec![v4, v6] } else { vec![v4] };
+        let v4_ports = Some(Ports { to: config.port_v4, refused: refused_v4 });
+        let v6_ports = port_v6.map(|to| Ports { to, refused: refused_v6 });
         let redirect =
-            Redirect { device: DEVICE, port_v4: config.port_v4, port_v6, addresses: &addresses };
+            Redirect { device: DEVICE, v4: v4_ports, v6: v6_ports, addresses: &addresses };
         let table = Table::create(&redirect).map_err(no_table)?;
         let mut rules = rules_v4(v4);
+        rules.extend(exceptions(&config.exceptions, port_v6.is_some()));
         let mut addresses = vec![v4];
         if port_v6.is_some() {
             rules.extend(rules_v6(v6));
@@ -126,7 +136,7 @@ impl Capture {
             addresses,
             rules,
             _refusing: refusing,
-            _table: table,
+            table: Mutex::new(table),
             _device: device,
         };
         capture.keep().map_err(NetError::os("adding routes and rules"))?;
@@ -157,6 +167,18 @@ impl Capture {
         let missing: Vec<_> = self.rules.iter().filter(|rule| !there.contains(rule)).collect();
         missing.iter().try_for_each(|rule| self.routes.add_rule(rule))?;
         Ok(added + missing.len())
+    }
+
+    /// Has the kernel refuse new connections to `target` for ten seconds: a program that is refused
+    /// before it has sent anything tries its next address. The newest of very many are left out.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
+    pub fn refuse(&self, target: SocketAddr) -> io::Result<()> {
+        self.table.lock().expect("no panic").refuse(target)
     }
 
     /// From now on new connections go their usual ways. Those that are captured stay so.
@@ -223,7 +245,7 @@ pub fn remove_leftovers() -> io::Result<usize> {
 /// Whether a rule for TCP is one of those made here.
 fn is_ours(rule: &Rule) -> bool {
     let priority = rule.priority;
-    ((FIRST_RULE..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
+    ((EXCEPTIONS..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
         && match rule.action {
             RuleAction::Lookup(table) => table == TABLE || table == MAIN,
             RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
@@ -234,27 +256,50 @@ fn is_ours(rule: &Rule) -> bool {
 /// What is on a link's own network goes there; what has no source address yet comes to us, and so
 /// does what we have given ours.
 fn rules_v4(own: IpAddr) -> Vec<Rule> {
-    let rule = |priority, local, from, action| Rule { ipv6: false, priority, local, from, action };
+    let rule = |place, from, action| Rule { from, ..Rule::new(false, FIRST_RULE + place, action) };
     let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
     vec![
-        rule(FIRST_RULE, true, None, RuleAction::LookupLonger(MAIN, 0)),
-        rule(FIRST_RULE + 1, true, Some((none, 32)), RuleAction::Lookup(TABLE)),
-        rule(FIRST_RULE + 2, true, Some((own, 32)), RuleAction::Lookup(TABLE)),
+        rule(0, None, RuleAction::LookupLonger(MAIN, 0)),
+        rule(1, Some((none, 32)), RuleAction::Lookup(TABLE)),
+        rule(2, Some((own, 32)), RuleAction::Lookup(TABLE)),
     ]
 }
 
 /// The same for IPv6. A rule `from ::/128` never holds there for a socket without an address, which
 /// would leave all of IPv6 uncaptured; but each of the two halves holds for every socket with one.
 fn rules_v6(own: IpAddr) -> Vec<Rule> {
-    let rule = |priority, local, from, action| Rule { ipv6: true, priority, local, from, action };
+    let rule = |place, from, action| Rule { from, ..Rule::new(true, FIRST_RULE + place, action) };
     let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
     vec![
-        rule(FIRST_RULE, true, None, RuleAction::LookupLonger(MAIN, 0)),
-        rule(FIRST_RULE + 1, true, Some((own, 128)), RuleAction::Lookup(TABLE)),
-        rule(FIRST_RULE + 2, true, half(0), RuleAction::Lookup(MAIN)),
-        rule(FIRST_RULE + 3, true, half(0x8000), RuleAction::Lookup(MAIN)),
-        rule(LAST_RULE, true, None, RuleAction::Lookup(TABLE)),
+        rule(0, None, RuleAction::LookupLonger(MAIN, 0)),
+        rule(1, Some((own, 128)), RuleAction::Lookup(TABLE)),
+        rule(2, half(0), RuleAction::Lookup(MAIN)),
+        rule(3, half(0x8000), RuleAction::Lookup(MAIN)),
+        rule(4, None, RuleAction::Lookup(TABLE)),
     ]
+}
+
+/// The rules by which exceptions go as the main table says, in each family that is captured.
+fn exceptions(all: &[Exception], ipv6: bool) -> Vec<Rule> {
+    let of_family = |exception: &Exception, ipv6| {
+        let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Lookup(MAIN));
+        match *exception {
+            Exception::Network(address, length) => {
+                (address.is_ipv6() == ipv6).then_some(Rule { to: Some((address, length)), ..whole })
+            }
+            Exception::Port(port) => Some(Rule { port: Some(port), ..whole }),
+            Exception::User(user) => Some(Rule { user: Some(user), ..whole }),
+        }
+    };
+    let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
+    let rules = all.iter().flat_map(|one| families.iter().filter_map(|&f| of_family(one, f)));
+    let mut found: Vec<Rule> = Vec::new();
+    for rule in rules {
+        if !found.contains(&rule) {
+            found.push(rule);
+        }
+    }
+    found
 }
 
 /// A port of this machine that is ours and on which nobody listens: the kernel refuses connections
@@ -266,24 +311,26 @@ struct Refusing {
 }
 
 impl Refusing {
-    /// Takes a port; `None`, with a warning, where loopback has no IPv6.
-    fn start() -> Option<Self> {
-        let take = || {
-            let flags = SocketFlags::CLOEXEC;
-            let kind = SocketType::STREAM;
-            let socket = rustix::net::socket_with(AddressFamily::INET6, kind, flags, None)?;
-            rustix::net::bind(&socket, &SocketAddrV6::new(Ipv6Addr::LOCALHOST, 0, 0, 0))?;
-            let address = SocketAddrV6::try_from(rustix::net::getsockname(&socket)?)?;
-            Ok::<_, rustix::io::Errno>(Self { port: address.port(), _socket: socket })
-        };
-        let warn = |error: &rustix::io::Errno| {
-            tracing::warn!(
-                "IPv6 connections go past the server, which has no IPv6, as ::1 cannot be had here \
-                 to refuse them ({error})"
-            );
-        };
-        take().inspect_err(warn).ok()
+    /// Takes a port of a loopback address.
+    fn start(loopback: IpAddr) -> io::Result<Self> {
+        let family = if loopback.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        rustix::net::bind(&socket, &SocketAddr::new(loopback, 0))?;
+        let port = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?.port();
+        Ok(Self { port, _socket: socket })
     }
+}
+
+/// Where loopback has no IPv6, nothing can refuse its connections; that is warned of.
+fn warned_of(started: io::Result<Refusing>) -> Option<Refusing> {
+    let warn = |error: &io::Error| {
+        tracing::warn!(
+            "loopback has no IPv6 here ({error}): if the server has none either, IPv6 connections go \
+             past it; 'sysctl net.ipv6.conf.lo.disable_ipv6=0' lets them be refused"
+        );
+    };
+    started.inspect_err(warn).ok()
 }
 
 /// The first of `wanted` that no network of this machine has.
@@ -380,7 +427,10 @@ mod tests {
     #[test]
     fn our_rules_are_known_again_and_others_are_not() {
         let own = ADDRESSES_V6[0].into();
-        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own)];
+        let excepted = ["10.1.0.0/16", "2001:db8::/32", "port:22", "uid:7"];
+        let excepted = exceptions(&excepted.map(|text| text.parse().unwrap()), true);
+        assert_eq!(excepted.len(), 1 + 1 + 2 + 2);
+        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own), excepted];
         assert!(all.concat().iter().all(is_ours));
         assert!(is_ours(&Rule { priority: 5204, action: RuleAction::Unreachable, ..all[0][0] }));
         assert!(!is_ours(&Rule { priority: 5210, ..all[0][0] }));

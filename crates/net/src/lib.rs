@@ -21,6 +21,8 @@
 mod capture;
 #[cfg(feature = "capture")]
 mod error;
+#[cfg(feature = "capture")]
+mod exception;
 mod journal;
 mod message;
 #[cfg(feature = "capture")]
@@ -34,6 +36,8 @@ mod watch;
 pub use capture::{Capture, CaptureConfig, DEVICE, Ipv6, TABLE, remove_leftovers};
 #[cfg(feature = "capture")]
 pub use error::NetError;
+#[cfg(feature = "capture")]
+pub use exception::{Exception, ParseExceptionError};
 pub use journal::Journal;
 #[cfg(feature = "capture")]
 pub use nft::tables;

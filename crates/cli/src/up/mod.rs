@@ -13,15 +13,18 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::sync::watch;
-use weftline::refusal::TOKEN;
+use weftline::refusal::{EXPIRED, TOKEN};
 use weftline::{
     Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer, Token, Trust,
 };
-use weftline_net::{Capture, CaptureConfig, DEVICE, Ipv6, Journal, Watch, remove_leftovers};
+use weftline_net::{
+    Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, Watch, remove_leftovers,
+};
 
 use crate::daemon::{end, runtime};
 use crate::failure::Failure;
@@ -52,6 +55,10 @@ pub(crate) struct UpArgs {
     /// that has a default route and is no tunnel]
     #[arg(long, value_name = "NAME=VIA")]
     path: Vec<String>,
+    /// Connections that go directly: to a network or an address, port:N, or those of a user, uid:N;
+    /// may be given several times, besides `except` in up.toml
+    #[arg(long, value_name = "WHAT")]
+    except: Vec<String>,
     /// Where the invite is kept [default: /etc/weftline]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
@@ -92,12 +99,17 @@ impl Files {
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     check_rights("weftline up")?;
     let kept = saved::file(args.state_dir.as_deref());
-    let (text, is_new) = match args.invite.as_deref() {
-        Some("-") => (io::read_to_string(io::stdin().lock())?, true),
-        Some(text) => (text.to_owned(), true),
-        None => (saved::read(&kept)?, false),
+    let mut saved = saved::read(&kept)?;
+    let given = match args.invite.as_deref() {
+        Some("-") => Some(io::read_to_string(io::stdin().lock())?),
+        given => given.map(str::to_owned),
     };
-    let invite: Invite = text.parse().map_err(Failure::wrong_use)?;
+    let is_new = given.is_some();
+    saved.invite = given.or(saved.invite);
+    let invite: Invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
+    let exceptions = saved.except.iter().chain(&args.except).map(|text| text.parse());
+    let exceptions: Vec<Exception> =
+        exceptions.collect::<Result<_, _>>().map_err(Failure::wrong_use)?;
     log::start(args.log_format, args.log_level.as_deref())?;
     secrets::raise_file_limit();
     let files = Files::find()?;
@@ -113,11 +125,12 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
         )
         .await?;
         let started = tokio::select! {
-            started = Up::start(args, &invite, &files) => started?,
+            started = Up::start(args, &invite, exceptions, &files) => started?,
             () = life.stopping() => return Ok(()),
         };
         if is_new {
-            saved::write(&kept, &invite)?;
+            saved.invite = Some(invite.to_string());
+            saved.write(&kept)?;
         }
         life.set_listening(vec![format!("{DEVICE}: all TCP of this machine")]);
         output::print(&format!("up: {}\n", started.summary()))?;
@@ -167,7 +180,7 @@ struct Up {
     links: Links,
     journal: PathBuf,
     forwarder: Forwarder,
-    capture: Capture,
+    capture: Arc<Capture>,
     watch: Watch,
     server: String,
     /// Whether the server carries IPv6, too.
@@ -175,7 +188,12 @@ struct Up {
 }
 
 impl Up {
-    async fn start(args: &UpArgs, invite: &Invite, files: &Files) -> Result<Self, Failure> {
+    async fn start(
+        args: &UpArgs,
+        invite: &Invite,
+        exceptions: Vec<Exception>,
+        files: &Files,
+    ) -> Result<Self, Failure> {
         let watch = Watch::start()?;
         clear(&files.journal)?;
         let mut links = Links::new(&args.path, invite.addresses.clone())?;
@@ -195,11 +213,14 @@ impl Up {
         let config = CaptureConfig {
             port_v4: port(&v4)?,
             ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
+            exceptions,
         };
         let ipv6 = v6.is_some();
         let listeners = [Some(v4), v6].into_iter().flatten().collect();
         let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
-        let capture = Capture::start(&config)?;
+        let capture = Arc::new(Capture::start(&config)?);
+        let refusing = Arc::downgrade(&capture);
+        let forwarder = forwarder.on_unreachable(move |target| refuse(&refusing, target));
         let journal = files.journal.clone();
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         Ok(Self { client, basis, links, journal, forwarder, capture, watch, server, ipv6 })
@@ -263,6 +284,14 @@ fn keep(capture: &Capture) {
     }
 }
 
+/// Has a target that the server does not reach refused for a while, so that programs try another.
+fn refuse(capture: &Weak<Capture>, target: SocketAddr) {
+    let Some(capture) = capture.upgrade() else { return };
+    if let Err(error) = capture.refuse(target) {
+        tracing::debug!("{target} is not refused ahead: {error}");
+    }
+}
+
 /// Takes links that have come.
 fn follow(client: &Client, basis: &ClientBuilder, links: &mut Links, journal: &Path) {
     let before = links.names();
@@ -321,6 +350,10 @@ fn explain(error: Error, invite: &Invite) -> Failure {
         Error::Refused { peer, code: TOKEN, .. } => Failure::failed(format!(
             "the server {peer} does not let '{name}' in: the invite has been revoked or replaced; \
              make a new one there with 'weftline invite {name}'"
+        )),
+        Error::Refused { peer, code: EXPIRED, .. } => Failure::failed(format!(
+            "the server {peer} does not let '{name}' in any more: the invite has expired; ask for a \
+             new one, which 'weftline invite {name} --expires 7d' makes there"
         )),
         Error::WrongFingerprint { peer, .. } => Failure::failed(format!(
             "{peer} is not the server that has made this invite, or has lost its state directory; \
