@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -273,12 +273,18 @@ pub(crate) fn run(args: &InviteArgs) -> Result<(), Failure> {
     })
 }
 
-/// The moment so long after now.
-fn date_after(text: &str) -> Result<SystemTime, Failure> {
+/// The time of day, as the time since 1970.
+#[expect(clippy::disallowed_types, reason = "invites end at a date; nothing is timed by it")]
+fn time_of_day() -> Duration {
+    std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The moment so long after now, as the time since 1970.
+fn date_after(text: &str) -> Result<Duration, Failure> {
+    // The end of the last year of four digits.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
     let wait = parse_duration("--expires", text)?;
-    // A date has four digits for its year.
-    let most = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
-    let date = SystemTime::now().checked_add(wait).filter(|date| *date < most);
+    let date = time_of_day().checked_add(wait).filter(|date| *date < LAST);
     date.filter(|_| wait >= Duration::from_secs(1)).ok_or_else(|| {
         Failure::wrong_use(format!(
             "--expires: '{text}' is too short or too long; give something like 12h or 7d"
@@ -344,16 +350,16 @@ fn read_tokens(file: &Path) -> Result<String, Failure> {
 #[derive(Clone, PartialEq, Eq)]
 struct Entry {
     name: String,
-    /// When the invite lets in no more.
-    until: Option<SystemTime>,
+    /// When the invite lets in no more, as the time since 1970.
+    until: Option<Duration>,
     secret: String,
 }
 
 impl Entry {
     /// The same with another date, if there is one; it must let in now.
-    fn until_at_least(&self, date: Option<SystemTime>) -> Result<Self, Failure> {
+    fn until_at_least(&self, date: Option<Duration>) -> Result<Self, Failure> {
         let until = date.or(self.until);
-        if until.is_some_and(|until| until <= SystemTime::now()) {
+        if until.is_some_and(|until| until <= time_of_day()) {
             let name = &self.name;
             return Err(Failure::wrong_use(format!(
                 "the invite for '{name}' has expired; --expires 7d lets it in again, --revoke takes \
@@ -549,9 +555,9 @@ mod tests {
     fn a_date_is_changed_in_its_line() {
         let text = "# ours\na: the first secret of all\nb: the second secret of all";
         let mut entry = entries(text).remove(0);
-        entry.until = Some(SystemTime::UNIX_EPOCH);
+        entry.until = Some(Duration::ZERO);
         assert!(entry.until_at_least(None).is_err());
-        let later = entry.until_at_least(Some(SystemTime::now() + PATIENCE)).unwrap();
+        let later = entry.until_at_least(Some(time_of_day() + PATIENCE)).unwrap();
         assert!(later.until_at_least(None).unwrap() == later);
         assert_eq!(
             with(text, &entry),

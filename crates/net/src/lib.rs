@@ -44,9 +44,26 @@ pub use nft::tables;
 pub use route::{Address, Link, Route, Routes, Rule, RuleAction};
 pub use watch::Watch;
 
-/// The parsers of messages, for tests that feed them anything.
+/// What the fuzz target `netlink`, and the replay of its corpus, drive. Not for use otherwise.
 #[doc(hidden)]
 pub mod fuzz {
-    pub use crate::message::{attributes, messages};
-    pub use crate::route::parse_anything;
+    use crate::message::{HEADER, attributes, messages, text};
+    use crate::route::parse_anything;
+
+    /// Any bytes are messages, to the first that is cut off, and any payload is read or left aside.
+    ///
+    /// # Panics
+    /// If it is not so.
+    pub fn netlink(bytes: &[u8]) {
+        let mut count = 0;
+        for (_, payload) in messages(bytes) {
+            parse_anything(payload);
+            for (_, value) in attributes(payload) {
+                assert!(text(value).len() <= 3 * value.len(), "no byte becomes a long text");
+            }
+            count += 1;
+        }
+        assert!(count * HEADER <= bytes.len(), "each message has a header");
+        parse_anything(bytes);
+    }
 }

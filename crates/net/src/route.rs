@@ -417,8 +417,7 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
 }
 
 /// Feeds all parsers.
-#[doc(hidden)]
-pub fn parse_anything(payload: &[u8]) {
+pub(crate) fn parse_anything(payload: &[u8]) {
     let _ = (parse_link(payload), parse_address(payload));
     let _ = (parse_route(payload), parse_rule(payload));
 }

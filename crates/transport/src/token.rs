@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ring::hmac;
 
@@ -33,8 +33,8 @@ pub struct Token {
     key: hmac::Key,
     /// Tells secrets of one name apart.
     digest: Fingerprint,
-    /// When it lets in no more.
-    until: Option<SystemTime>,
+    /// When it lets in no more, as the time since 1970.
+    until: Option<Duration>,
 }
 
 impl fmt::Debug for Token {
@@ -112,8 +112,8 @@ impl Token {
         &self.name
     }
 
-    /// Whether its time is over at `now`.
-    pub(crate) fn is_over(&self, now: SystemTime) -> bool {
+    /// Whether its time is over at `now`, the time since 1970.
+    pub(crate) fn is_over(&self, now: Duration) -> bool {
         self.until.is_some_and(|until| now >= until)
     }
 
@@ -160,8 +160,8 @@ const UNTIL: &str = " until ";
 pub struct TokenLine<'a> {
     /// The client's name.
     pub name: Option<&'a str>,
-    /// When the token lets in no more.
-    pub until: Option<SystemTime>,
+    /// When the token lets in no more, as the time since 1970.
+    pub until: Option<Duration>,
     /// The secret.
     pub secret: &'a str,
 }
@@ -179,7 +179,7 @@ impl fmt::Display for TokenLine<'_> {
         if let Some(name) = self.name {
             f.write_str(name)?;
             if let Some(until) = self.until {
-                write!(f, "{UNTIL}{}", humantime::format_rfc3339_seconds(until))?;
+                write!(f, "{UNTIL}{}", humantime::format_rfc3339_seconds(UNIX_EPOCH + until))?;
             }
             f.write_str(": ")?;
         }
@@ -202,7 +202,7 @@ impl<'a> TokenLine<'a> {
             // A date has colons itself, and ends with the letter for its time zone.
             let parts = rest.split_once("Z:").and_then(|(date, secret)| {
                 let until = humantime::parse_rfc3339(&format!("{}Z", date.trim())).ok()?;
-                Some((until, secret.trim()))
+                Some((until.duration_since(UNIX_EPOCH).ok()?, secret.trim()))
             });
             let (until, secret) = parts.ok_or_else(|| {
                 let message = "no date after 'until'; write it like 2026-12-03T10:00:00Z";
@@ -248,7 +248,9 @@ mod tests {
         let text = "alice until 2026-12-03T10:00:00Z: 0123456789abcdef";
         let one = &Token::read_all(text).unwrap()[0];
         assert_eq!(one.digest, Token::new("0123456789abcdef").unwrap().digest);
-        let at = |text: &str| humantime::parse_rfc3339(text).unwrap();
+        let at = |text: &str| {
+            humantime::parse_rfc3339(text).unwrap().duration_since(UNIX_EPOCH).unwrap()
+        };
         assert!(
             !one.is_over(at("2026-12-03T09:59:59Z")) && one.is_over(at("2026-12-03T10:00:00Z"))
         );

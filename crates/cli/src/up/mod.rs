@@ -275,7 +275,7 @@ fn keep(capture: &Capture) {
     match capture.keep() {
         Ok(0) => {}
         Ok(n) => {
-            tracing::info!("added {n} addresses, routes or routing rules again that were deleted")
+            tracing::info!("added {n} addresses, routes or routing rules again that were deleted");
         }
         Err(error) => tracing::warn!(
             "new connections may go past the server: {DEVICE}, its routes or rules cannot be set \
