@@ -108,6 +108,9 @@ impl Network {
         }
         ip(&internet, &format!("addr add {FAR_V6}/64 dev eth0 nodad"));
         ip(&internet, &format!("addr add {SITE_V6}/128 dev lo nodad"));
+        // Without these the kernel cannot ask whether a neighbour is still there.
+        ip(&server, "addr add fe80::1/64 dev eth0 nodad");
+        ip(&internet, "addr add fe80::2/64 dev eth0 nodad");
         let [state, run] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         Some(Self { client, server, internet, state, run })
     }
