@@ -32,9 +32,10 @@ demo: build
 build:
 	@echo "Building weftline (the first time takes some minutes)..."
 	$(CARGO) build --release --locked -p weftline-cli $$(./scripts/features)
+	@$(MAKE) --no-print-directory generated
 
 # Manual pages and completions, which the program makes itself.
-generated: build
+generated:
 	rm -rf $(PACKAGE)
 	mkdir -p $(PACKAGE)
 	$(BUILT) generate man $(PACKAGE)/man
@@ -42,7 +43,13 @@ generated: build
 	$(BUILT) generate completions zsh > $(PACKAGE)/_weftline
 	$(BUILT) generate completions fish > $(PACKAGE)/weftline.fish
 
-install: generated
+# With sudo it installs what its user has built: root may have no compiler, and what it builds would
+# be its own.
+install:
+	@if [ -n "$$SUDO_USER" ]; then \
+	    test -x $(BUILT) && test -d $(PACKAGE)/man || { \
+	        echo "nothing is built yet; first, without sudo: make build"; exit 1; }; \
+	else $(MAKE) --no-print-directory build; fi
 	install -Dm755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/weftline
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/lib/systemd/system \
 	    $(DESTDIR)$(PREFIX)/share/doc/weftline/examples
@@ -56,7 +63,7 @@ install: generated
 	        > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/} || exit 1; \
 	done
 
-deb: generated
+deb: build
 	@command -v cargo-deb >/dev/null || { \
 	    echo "cargo-deb is not installed: cargo install --locked cargo-deb"; exit 1; }
 	./scripts/packaged-docs $(PACKAGE)

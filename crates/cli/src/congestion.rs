@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
 
 use clap::Subcommand;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -56,10 +57,18 @@ pub(crate) fn provide(name: &str) -> Result<String, Failure> {
         return Ok(name.to_owned());
     }
     let (kernel_name, loaded) = Control::provide(name)?;
-    // It goes with the process.
-    std::mem::forget(loaded);
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner).extend(loaded);
     couple();
     Ok(kernel_name)
+}
+
+/// What this process holds in the kernel. From Linux 6.4 on it goes with the process, however that
+/// ends; before, only when it is dropped.
+static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+
+/// Takes out of the kernel what [`provide`] has loaded.
+pub(crate) fn release() {
+    LOADED.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
 /// From now on coupled controls of the kernel are told which sockets are one connection.

@@ -14,7 +14,8 @@ use weftline::{
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
-    end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_plaintext,
+    end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_of_restart,
+    warn_plaintext,
 };
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
@@ -172,6 +173,8 @@ pub(crate) struct ClientParts {
     pub(crate) files: Vec<(&'static str, PathBuf)>,
     /// Where it takes connections.
     pub(crate) places: Vec<Place>,
+    /// Whether what is said of these places goes together.
+    pub(crate) listeners: Result<(), Failure>,
     pub(crate) plaintext: bool,
     /// All but servers and paths.
     pub(crate) settings: Result<ClientBuilder, Failure>,
@@ -329,6 +332,11 @@ impl ConnectArgs {
             paths: all.paths(),
             files: named.into_iter().filter_map(file).collect(),
             places: places.flatten().cloned().collect(),
+            // Sockets that systemd passes are not here to be seen.
+            listeners: match all.has_place() {
+                true => all.listeners_of(&Client::builder()).map(drop),
+                false => Ok(()),
+            },
             plaintext: all.insecure_plaintext,
             settings: all.settings(),
         })
@@ -378,17 +386,40 @@ impl ConnectArgs {
         Wanted { control: self.control.as_ref(), metrics: self.metrics, qlog: self.qlog.as_deref() }
     }
 
+    /// Says which of the keys that are read at the start only are others than those of `first`.
+    fn warn_of_restart(&self, first: &Self) {
+        warn_of_restart(&[
+            ("control", self.control != first.control),
+            ("drain", self.drain != first.drain),
+            ("log-format", self.log_format != first.log_format),
+            ("log-level", self.log_level != first.log_level),
+            ("max-total-memory", self.max_total_memory != first.max_total_memory),
+            ("metrics", self.metrics != first.metrics),
+            ("qlog", self.qlog != first.qlog),
+        ]);
+    }
+
+    /// Whether it says where connections are taken.
+    fn has_place(&self) -> bool {
+        self.listen.is_some() || self.socks.is_some() || !self.forwards.is_empty()
+    }
+
     /// Where connections are taken, and how they are carried from there. A single `passed` socket
     /// needs no name.
     fn listeners(mut self, passed: &[Passed]) -> Result<Vec<Listener>, Failure> {
-        if self.listen.is_none() && self.socks.is_none() && self.forwards.is_empty() {
+        if !self.has_place() {
             self.listen = (passed.len() == 1).then(|| Place::Passed(String::new()));
         }
-        if self.listen.is_none() && self.socks.is_none() && self.forwards.is_empty() {
+        if !self.has_place() {
             let message = "nowhere to take connections; give --listen ADDR or --socks ADDR";
             return Err(Failure::wrong_use(message));
         }
         let client = self.builder()?;
+        self.listeners_of(&client)
+    }
+
+    /// Where connections are taken, each with this client and what its place changes of it.
+    fn listeners_of(&self, client: &ClientBuilder) -> Result<Vec<Listener>, Failure> {
         let users = self.socks_users.as_deref().map(secrets::users).transpose()?;
         let mut listeners = Vec::new();
         if self.listen.is_some() || self.socks.is_some() {
@@ -527,8 +558,10 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
             };
             let again = async {
                 let args = args.clone().complete()?;
-                let wanted = args.listeners(listeners.passed())?;
-                listeners.set(wanted).await
+                let wanted = args.clone().listeners(listeners.passed())?;
+                listeners.set(wanted).await?;
+                args.warn_of_restart(&first);
+                Ok(())
             };
             tokio::select! {
                 set = again => log_reload(file, set),

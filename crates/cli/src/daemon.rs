@@ -6,6 +6,7 @@ use std::path::Path;
 use weftline::MemoryBudget;
 use weftline_core::ByteCount;
 
+use crate::congestion;
 use crate::failure::Failure;
 use crate::output;
 
@@ -45,10 +46,11 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(builder.enable_all().event_interval(EVENT_INTERVAL).build()?)
 }
 
-/// Ends a runtime. A name that is being looked up, or a file that does not come, is not waited for
+/// Ends a runtime, and what was loaded into the kernel for it. A name that is being looked up, or a file that does not come, is not waited for
 /// long.
 pub(crate) fn end(runtime: tokio::runtime::Runtime) {
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    congestion::release();
 }
 
 /// Makes `--max-total-memory` the limit of all connections of this process.
@@ -57,6 +59,16 @@ pub(crate) fn limit_memory(size: Option<&str>) -> Result<(), Failure> {
     let total = parse_size("--max-total-memory", size)?;
     MemoryBudget::limit_process(total)
         .map_err(|error| Failure::wrong_use(format!("--max-total-memory: {error}")))
+}
+
+/// Warns of keys whose values were changed under a daemon that reads them at its start alone.
+pub(crate) fn warn_of_restart(keys: &[(&str, bool)]) {
+    let changed: Vec<_> =
+        keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect();
+    if !changed.is_empty() {
+        let changed = changed.join(", ");
+        tracing::warn!("{changed}: changed, and read at the start only; restart for it to hold");
+    }
 }
 
 /// Says what came of reading a configuration file again.

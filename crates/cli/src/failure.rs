@@ -59,6 +59,10 @@ impl Failure {
         let message = message.to_string();
         let lines: Vec<&str> = message.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
         let message = lines.join(" ");
+        let status = match status {
+            FAILED if remedy::lacks_rights(&message) => NOT_POSSIBLE,
+            status => status,
+        };
         let message = match remedy::of(&message) {
             Some(remedy) => format!("{message}; {remedy}"),
             None => message,

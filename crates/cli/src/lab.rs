@@ -20,7 +20,8 @@ pub(crate) enum LabCommand {
     Run(Box<RunArgs>),
     /// Do every run of a sweep file; goes on where an interrupted one stopped
     Sweep(SweepArgs),
-    /// Open a shell beside the client, the scenario's links up until it ends
+    /// Open a shell beside the client, the scenario's links up until it ends; its exit status is
+    /// the command's
     Shell(ShellArgs),
     /// Say what this machine can do
     Check,
@@ -76,7 +77,11 @@ pub(crate) fn run(command: LabCommand) -> Result<(), Failure> {
         LabCommand::Check => Ok(weftline_lab::check()?),
         LabCommand::Shell(args) => {
             let scenario = Scenario::find(&args.scenario)?;
-            Ok(weftline_lab::shell(&scenario, args.congestion.parse()?, args.seed)?)
+            match weftline_lab::shell(&scenario, args.congestion.parse()?, args.seed)? {
+                0 => Ok(()),
+                // A script that is fed to it can fail, and whoever has started it is to see that.
+                n => Err(Failure::with_status(format!("the shell's exit status is {n}"), n)),
+            }
         }
         LabCommand::Sweep(args) => run_sweep(&args),
         LabCommand::List => output::print(&list::scenarios(can_run)?),

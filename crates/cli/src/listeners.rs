@@ -88,6 +88,7 @@ impl Listeners {
             let client = client.build()?;
             self.base.get_or_insert_with(|| client.clone());
             if !self.open.contains_key(&one.place()) {
+                self.check_change(one)?;
                 let (users, now) = watch::channel(one.users.clone());
                 let bound = self.bind(one, client.clone()).await?.follow_socks_users(now);
                 let is_open = one.service == LocalService::Socks && one.users.is_none();
@@ -125,6 +126,18 @@ impl Listeners {
         Ok(())
     }
 
+    /// Refuses what is open under another service: its port is taken, by ourselves.
+    fn check_change(&self, one: &Listener) -> Result<(), Failure> {
+        let is_fixed = matches!(one.address, Place::Address(address) if address.port() != 0);
+        if is_fixed && self.open.keys().any(|(address, _)| *address == one.address) {
+            let (address, now) = (&one.address, name_of(one.service));
+            return Err(Failure::wrong_use(format!(
+                "{address} cannot become {now} while it is open; restart, or choose another address"
+            )));
+        }
+        Ok(())
+    }
+
     async fn bind(&self, one: &Listener, client: Client) -> Result<Forwarder, Failure> {
         let (service, ready) = (one.service, one.ready);
         Ok(match (&one.address, one.address.find(&self.passed)?) {
@@ -141,5 +154,13 @@ impl Listeners {
     /// Waits until all have ended, once they have been stopped.
     pub(crate) async fn ended(mut self) {
         while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// What the option is called that offers it.
+const fn name_of(service: LocalService) -> &'static str {
+    match service {
+        LocalService::Socks => "socks",
+        _ => "listen",
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct ScreenArgs {
 
 /// Whether warnings and progress are left out.
 static QUIET: AtomicBool = AtomicBool::new(false);
+/// Whether the log is JSON.
+static LOGS_JSON: AtomicBool = AtomicBool::new(false);
 /// What `--color` says.
 static COLOR: OnceLock<ColorChoice> = OnceLock::new();
 
@@ -86,9 +88,17 @@ pub(crate) fn color_among(words: impl Iterator<Item = String>) -> ColorChoice {
 
 /// Warns on standard error.
 pub(crate) fn warn(what: impl fmt::Display) {
-    if !is_quiet() {
+    // Who reads the log as JSON reads all of standard error so.
+    if LOGS_JSON.load(Ordering::Relaxed) {
+        tracing::warn!("{what}");
+    } else if !is_quiet() {
         tell(format_args!("warning: {what}"));
     }
+}
+
+/// From now on warnings are lines of the log, which is JSON.
+pub(crate) fn log_warnings() {
+    LOGS_JSON.store(true, Ordering::Relaxed);
 }
 
 /// Says under the program's name what else is good to know.

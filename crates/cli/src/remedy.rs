@@ -30,13 +30,20 @@ pub(crate) fn of(message: &str) -> Option<&'static str> {
     })
 }
 
+/// Whether an error of the system in this message is for want of rights.
+pub(crate) fn lacks_rights(message: &str) -> bool {
+    [Errno::ACCESS, Errno::PERM]
+        .iter()
+        .any(|errno| message.contains(&format!("(os error {})", errno.raw_os_error())))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
 
     use std::io;
 
-    use super::of;
+    use super::{lacks_rights, of};
 
     #[test]
     fn errors_of_the_system_have_a_remedy_and_only_one() {
@@ -47,5 +54,8 @@ mod tests {
         assert_eq!(of(&format!("cannot keep it: {missing}; name another directory")), None);
         assert_eq!(of("--ready: at most 64"), None);
         assert_eq!(of("(os error x)"), None);
+        let denied = io::Error::from_raw_os_error(13);
+        assert!(lacks_rights(&format!("cannot listen on 1: {denied}; run it as root")));
+        assert!(!lacks_rights(&format!("cannot listen on 1: {busy}")));
     }
 }

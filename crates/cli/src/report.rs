@@ -29,11 +29,9 @@ pub(crate) struct ReportArgs {
 
 pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
     let ReportArgs { dir, beside, out, open } = args;
-    let page = match out {
-        Some(file) => weftline_report::write_report_to(dir, beside, file),
-        None => weftline_report::write_report(dir, beside),
-    };
-    let page = page.map_err(|error| {
+    let file = out.clone().unwrap_or_else(|| dir.join("report.html"));
+    let made = weftline_report::make_report(dir, beside, &file);
+    let made = made.map_err(|error| {
         let is_empty = |results: &&PathBuf| !results.join("runs.jsonl").exists();
         match std::iter::once(dir).chain(beside).find(is_empty) {
             Some(results) => Failure::failed(format_args!(
@@ -44,8 +42,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<(), Failure> {
             None => error.into(),
         }
     })?;
-    output::print(&format!("{}\n", page.display()))?;
-    if *open { show(&page) } else { Ok(()) }
+    // A script wants the page's name and nothing else.
+    made.sentence.iter().for_each(output::remark);
+    output::print(&format!("{}\n", made.file.display()))?;
+    if *open { show(&made.file) } else { Ok(()) }
 }
 
 /// Hands the page to the desktop; the page stays, whatever comes of it.

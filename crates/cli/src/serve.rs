@@ -14,7 +14,8 @@ use weftline::{
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
-    end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_plaintext,
+    end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_of_restart,
+    warn_plaintext,
 };
 use crate::failure::Failure;
 use crate::internet::{self, Invites};
@@ -382,6 +383,17 @@ impl ServeArgs {
             0 => {}
             n => tracing::info!("{n} connections of clients whose token is gone were reset"),
         }
+        warn_of_restart(&[
+            ("control", self.control != first.control),
+            ("drain", self.drain != first.drain),
+            ("log-format", self.log_format != first.log_format),
+            ("log-level", self.log_level != first.log_level),
+            ("max-total-memory", self.max_total_memory != first.max_total_memory),
+            ("metrics", self.metrics != first.metrics),
+            ("public", self.public != first.public),
+            ("qlog", self.qlog != first.qlog),
+            ("state-dir", self.state_dir != first.state_dir),
+        ]);
         Ok(())
     }
 }

@@ -45,12 +45,14 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         Some(path) => Daemon::open(path, args.connections)?,
         None => find(args.connections)?,
     };
-    let mut before = daemon.ask()?;
+    let mut before = daemon.ask()?.ok_or_else(|| daemon.wrong("it has ended"))?;
     loop {
         std::thread::sleep(if args.watch { WATCH_INTERVAL } else { MOMENT });
-        let mut now = match daemon.ask() {
-            Err(_) if args.watch => return Ok(()),
-            now => now?,
+        let Some(mut now) = daemon.ask()? else {
+            return match args.watch {
+                true => Ok(()),
+                false => Err(daemon.wrong("it has ended")),
+            };
         };
         let seconds = now.at.duration_since(before.at).as_secs_f64();
         now.snapshot.rates_since(&before.snapshot, seconds);
@@ -108,24 +110,34 @@ impl Daemon {
         Ok(Self { path: path.to_owned(), stream, connections })
     }
 
-    fn ask(&mut self) -> Result<Taken, Failure> {
+    fn wrong(&self, reason: impl std::fmt::Display) -> Failure {
+        Failure::failed(format!("the daemon at {}: {reason}", self.path.display()))
+    }
+
+    /// How it is now; `None` when it has ended.
+    fn ask(&mut self) -> Result<Option<Taken>, Failure> {
         let request = serde_json::json!({ "command": "status", "connections": self.connections });
         let mut line = String::new();
         let asked = self.stream.get_mut().write_all(format!("{request}\n").as_bytes());
         let answered =
             asked.and_then(|()| (&mut self.stream).take(MAX_ANSWER).read_line(&mut line));
         let at = Instant::now();
-        let wrong = |reason: String| {
-            Failure::failed(format!("the daemon at {}: {reason}", self.path.display()))
-        };
         match answered {
-            Ok(0) => Err(wrong("it has ended".to_owned())),
+            Ok(0) => Ok(None),
             Ok(_) => {
                 let snapshot = serde_json::from_str(&line);
-                let snapshot = snapshot.map_err(|error| wrong(format!("{error}: {line}")))?;
-                Ok(Taken { at, snapshot })
+                let snapshot = snapshot.map_err(|error| self.wrong(format!("{error}: {line}")))?;
+                Ok(Some(Taken { at, snapshot }))
             }
-            Err(error) => Err(wrong(error.to_string())),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(self.wrong(error)),
         }
     }
 }

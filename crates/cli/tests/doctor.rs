@@ -218,6 +218,28 @@ fn a_port_that_is_taken() {
 }
 
 #[test]
+fn places_that_connect_would_refuse() {
+    let state = tempfile::tempdir().unwrap();
+    let (_server, address, fingerprint) = serve(state.path(), &[]);
+    let file = |forwards: &str| {
+        let config = format!("fingerprint = '{fingerprint}'\n{forwards}");
+        write(state.path(), "connect.toml", &config)
+    };
+    let one = "[[forwards]]\nlisten = '127.0.0.1:0'\n";
+    client(address, &["--config", &file(one)]).is_well();
+    for (forwards, words) in [
+        (format!("{one}{one}"), "is listed twice"),
+        (format!("{one}ready = 1000\n"), "--ready: at most"),
+        (format!("{one}socks = '127.0.0.1:0'\n"), "exclude each other"),
+        (format!("socks-users = '/nowhere'\n{one}"), "/nowhere"),
+    ] {
+        let report = client(address, &["--config", &file(&forwards)]);
+        assert!(report.text.contains(words), "{words}: {}", report.text);
+        assert_eq!(report.status, Some(1), "{}", report.text);
+    }
+}
+
+#[test]
 fn the_servers_certificate_has_changed() {
     let state = tempfile::tempdir().unwrap();
     let (_server, address, fingerprint) = serve(state.path(), &[]);

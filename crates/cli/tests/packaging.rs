@@ -41,6 +41,17 @@ fn every_command_has_a_manual_page_and_every_shell_its_completions() {
     }
 }
 
+#[test]
+fn packaged_documents_have_their_pictures() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dir = tempfile::tempdir().unwrap();
+    let done = Command::new(root.join("scripts/packaged-docs")).arg(dir.path()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let made = |file: &str| dir.path().join(file).is_file();
+    assert!(made("README.md") && made("docs/gallery.md") && made("docs/bond.svg"));
+    assert!(made("docs/gallery/fbdt-3b.svg"));
+}
+
 /// A dry look for what these tests need beside the program.
 fn is_there(program: &str, command: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());

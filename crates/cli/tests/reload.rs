@@ -168,6 +168,24 @@ fn listeners_come_and_go_each_with_its_scheduler() {
     assert_eq!(client.end().0, Some(0));
 }
 
+#[test]
+fn what_only_a_restart_can_change_is_named() {
+    let world = World::new();
+    // A port that nobody else has: no other test is at this address.
+    let local = TcpListener::bind("127.77.88.99:0").unwrap().local_addr().unwrap();
+    let path = "path = ['one=127.0.0.1']\nready = 0\n";
+    let forward = format!("listen = '{local}'\n{path}");
+    let (client, _) = world.connect(&forward);
+    let later = "drain = '1s'\nmax-total-memory = '64MiB'\nlog-level = 'debug'\n";
+    let told = "drain, log-level, max-total-memory: changed, and read at the start only";
+    world.reload(&client, &format!("{later}{forward}"), &[told]);
+
+    world.write(&format!("socks = '{local}'\n{path}"));
+    client.signal("-HUP");
+    client.logs("cannot become socks while it is open; restart, or choose another address");
+    exchange(&mut TcpStream::connect(local).unwrap(), 1000);
+}
+
 /// Whether the proxy takes that name and password (RFC 1929).
 fn is_let_in(proxy: SocketAddr, user: &str, password: &str) -> bool {
     let mut stream = TcpStream::connect(proxy).unwrap();

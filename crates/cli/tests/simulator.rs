@@ -504,7 +504,11 @@ fn a_report_is_written_where_it_is_wanted_and_opened() {
     let done = with(Some(&format!("printf %s \"$1\" > '{}'", opened.display())));
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert_eq!(text(&done.stdout).trim(), page);
-    assert!(fs::read_to_string(&page).unwrap().starts_with("<!doctype html>"));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.starts_with("<!doctype html>"));
+    let sentence = text(&done.stderr).trim().trim_start_matches("weftline: ").to_owned();
+    assert!(sentence.contains("min-rtt"), "{sentence}");
+    assert!(html.contains(&format!("<p class=\"verdict\">{sentence}</p>")), "{sentence}");
     assert_eq!(fs::read_to_string(&opened).unwrap(), page);
     assert!(!Path::new(&dir).join("report.html").exists());
 

@@ -224,31 +224,26 @@ pub(crate) fn run_valid(
 
 /// One line on a run that is over.
 pub(crate) fn summary(record: &RunRecord) -> String {
-    let RunRecord { scheme, seed, .. } = record;
-    let mut line = format!("{scheme} (seed {seed}):");
-    if let Some(goodput) = record.goodput_mbps {
-        line += &format!(" {goodput:.1} Mb/s");
-    }
-    if let Some(time) = record.completion_s {
-        line += &format!(" in {time:.4} s");
+    let mut parts = Vec::new();
+    match (record.goodput_mbps, record.completion_s) {
+        (Some(goodput), Some(time)) => parts.push(format!("{goodput:.1} Mb/s in {time:.4} s")),
+        (Some(goodput), None) => parts.push(format!("{goodput:.1} Mb/s")),
+        (None, Some(time)) => parts.push(format!("{time:.4} s")),
+        (None, None) => {}
     }
     if let Some(video) = &record.video {
         let VideoRecord { picture_discards, buffer_underflows, underflow_s, .. } = video;
-        line += &format!(
-            ", {picture_discards} pictures discarded, {buffer_underflows} underflows of \
+        parts.push(format!(
+            "{picture_discards} pictures discarded, {buffer_underflows} underflows of \
              {underflow_s:.1} s in all"
-        );
+        ));
     }
-    if let Some(error) = &record.error {
-        line += &format!(" failed: {error}");
-    }
+    parts.extend(record.error.as_ref().map(|error| format!("failed: {error}")));
     if let Some(emulator) = record.emulator {
-        line += &format!(", late {:.2} %", emulator.late_over_1ms_share * 100.0);
-        if !emulator.valid {
-            line += ", invalid";
-        }
+        parts.push(format!("late {:.2} %", emulator.late_over_1ms_share * 100.0));
+        parts.extend((!emulator.valid).then(|| "invalid".to_owned()));
     }
-    line
+    format!("{} (seed {}): {}", record.scheme, record.seed, parts.join(", "))
 }
 
 pub(crate) fn print_json(record: &RunRecord) -> Result<(), LabError> {
@@ -271,5 +266,22 @@ pub(crate) fn cannot_write(error: ResultsError) -> LabError {
     match error.is_wrong_use() {
         true => LabError::Usage(error.to_string()),
         false => LabError::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_has_commas_between_its_parts_alone() {
+        let video = VideoRecord { picture_discards: 89, ..VideoRecord::default() };
+        let mut record = RunRecord { scheme: "tr-sty".to_owned(), seed: 1, ..RunRecord::default() };
+        record.video = Some(video);
+        let words = "tr-sty (seed 1): 89 pictures discarded, 0 underflows of 0.0 s in all";
+        assert_eq!(summary(&record), words);
+        (record.video, record.goodput_mbps) = (None, Some(1.25));
+        (record.completion_s, record.error) = (Some(0.5), Some("it ended".to_owned()));
+        assert_eq!(summary(&record), "tr-sty (seed 1): 1.2 Mb/s in 0.5000 s, failed: it ended");
     }
 }

@@ -22,11 +22,12 @@ const DATA_FROM: usize = 1024;
 /// Opens `$SHELL` in the client's namespace of `scenario`, with its links up until the shell ends.
 /// The environment tells it where the server is: `WEFTLINE_SERVER` (on the first path),
 /// `WEFTLINE_SERVER_<PATH>` on each, `WEFTLINE_SERVER_NS` for `nsenter --net=`. Kernel MPTCP is set
-/// up with a subflow on every path. Traces start with the first data from the server.
+/// up with a subflow on every path. Traces start with the first data from the server. Returns the
+/// shell's exit status.
 ///
 /// # Errors
 /// What this machine cannot do, or a shell that does not start.
-pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(), LabError> {
+pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<u8, LabError> {
     check_scenario(scenario)?;
     privilege::ensure()?;
     let provided = control::provide(congestion)?;
@@ -60,8 +61,7 @@ pub fn shell(scenario: &Scenario, congestion: Congestion, seed: u64) -> Result<(
     let status = command.status().map_err(LabError::os(context()))?;
     match status.signal() {
         Some(signal) => Err(LabError::Failed(format!("{}: killed by {signal}", context()))),
-        // Its exit status is that of the last command typed: no failure of ours.
-        None => Ok(()),
+        None => Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
     }
 }
 

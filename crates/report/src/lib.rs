@@ -104,11 +104,30 @@ pub fn write_report_to(
     beside: &[PathBuf],
     file: &Path,
 ) -> Result<PathBuf, ReportError> {
+    make_report(dir, beside, file).map(|made| made.file)
+}
+
+/// A report that has been written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MadeReport {
+    /// The page.
+    pub file: PathBuf,
+    /// Its first sentence: what came out of the runs, if they say anything.
+    pub sentence: Option<String>,
+}
+
+/// As [`write_report_to`], with the page's first sentence.
+///
+/// # Errors
+///
+/// As [`write_report`].
+pub fn make_report(dir: &Path, beside: &[PathBuf], file: &Path) -> Result<MadeReport, ReportError> {
     let data = Data::read(dir, beside)?;
     let file = file.to_owned();
     let written = fs::write(&file, page::render(&data));
     written.map_err(|source| ReportError::Write { file: file.clone(), source })?;
-    Ok(file)
+    Ok(MadeReport { file, sentence: verdict::sentence(&data.records) })
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ impl Shared {
         let first_window = ByteCount::new(first_window);
         let mut session = Session::new(&SessionConfig { first_window, ..config.clone() }, now);
         session.set_receive_limit(lease.receive(), now);
-        session.set_send_limit(lease.send(), now);
+        session.set_send_limit(lease.send(), u64::MAX, now);
         let inner = Inner {
             session,
             life: Life::new(config, grace),

@@ -25,8 +25,12 @@ use crate::sys;
 /// committed to a path too early.
 const LOWAT_MIN: u32 = 16 << 10;
 const LOWAT_MAX: u32 = 256 << 10;
-/// The unsent data a socket may hold, as time at the path's delivery rate.
+/// The unsent data a socket may hold, as time at the path's rate: this, or a part of its round trip
+/// where that is more. It is what a writer that wakes late has before the socket runs dry. Then the
+/// kernel takes the path for limited by the application, and BBR, which sees no round trip without
+/// that, overshoots at the rate of its startup for as long as it goes on.
 const LOWAT_TIME: Duration = Duration::from_millis(5);
+const LOWAT_ROUND_TRIPS: u32 = 16;
 /// Connections the kernel completes before we accept them.
 const BACKLOG: i32 = 1024;
 
@@ -365,7 +369,7 @@ impl TcpInfo {
     }
 }
 
-/// Keeps a socket's `TCP_NOTSENT_LOWAT` at what the path delivers in 5 ms.
+/// Keeps a socket's `TCP_NOTSENT_LOWAT` at what leaves it in 5 ms or a sixteenth of the round trip.
 #[derive(Debug)]
 pub(crate) struct LowWater {
     set_bytes: u32,
@@ -382,9 +386,11 @@ impl LowWater {
         u64::from(self.set_bytes)
     }
 
-    /// Follows the path's delivery rate; a system call only when it changed by a quarter.
-    pub(crate) fn update(&mut self, stream: &TcpStream, rate: Bitrate) {
-        let wanted = rate.bytes_in(LOWAT_TIME).as_u64();
+    /// Follows the path's rate; a system call only when it changed by a quarter.
+    pub(crate) fn update(&mut self, stream: &TcpStream, info: &TcpInfo) {
+        let rate = info.delivery_rate.max(info.pacing_rate);
+        let time = LOWAT_TIME.max(info.min_rtt / LOWAT_ROUND_TRIPS);
+        let wanted = rate.bytes_in(time).as_u64();
         let wanted = u32::try_from(wanted).unwrap_or(LOWAT_MAX).clamp(LOWAT_MIN, LOWAT_MAX);
         if wanted.abs_diff(self.set_bytes) * 4 >= self.set_bytes
             && SockRef::from(stream).set_tcp_notsent_lowat(wanted).is_ok()

@@ -497,7 +497,7 @@ impl Writer<'_> {
         if let Some(info) = &info {
             self.info_at = Some(now);
             self.unsent = info.unsent_bytes;
-            self.low_water.update(&self.socket.stream, info.delivery_rate);
+            self.low_water.update(&self.socket.stream, info);
         }
         if !is_writable(&self.socket.stream) {
             return (info, Some(0));

@@ -1,8 +1,7 @@
 //! Decodes tiles of a package back into luma: tile by tile in one process, or put together into
 //! the pictures of a GoP.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use weftline_video::geometry::Rect;
 use weftline_video::metric::Plane;
@@ -76,7 +75,8 @@ impl DecodedGop {
             .collect();
         scratch.link(&dir)?;
         let what = format!("GoP {gop} of {}", package.dir().display());
-        let mut reader = TileReader::start(ffmpeg, plan, &scratch.0, "tiles.txt", &files, &what)?;
+        let mut reader =
+            TileReader::start(ffmpeg, plan, scratch.0.path(), "tiles.txt", &files, &what)?;
         let (width, height) = (plan.frame().width(), plan.frame().height());
         let pixels = width as usize * height as usize;
         let mut luma = vec![0; pixels * plan.gop_frames() as usize];
@@ -119,27 +119,16 @@ impl DecodedGop {
 
 /// A directory of our own beside others' temporary files, gone at the end. The package is linked
 /// into it: so it need not be writable, and may have any name.
-struct Scratch(PathBuf);
+struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     fn new() -> Result<Self, VrError> {
-        use std::sync::atomic::{AtomicU64, Ordering};
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let id = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(format!("weftline-vr-{}-{}", id.0, id.1));
-        fs::create_dir(&path).map_err(VrError::io("make", &path))?;
-        Ok(Self(path))
+        let made = tempfile::Builder::new().prefix("weftline-vr-").tempdir();
+        made.map(Self).map_err(VrError::io("make a directory in", &std::env::temp_dir()))
     }
 
     fn link(&self, package: &Path) -> Result<(), VrError> {
-        let link = self.0.join("tiles");
+        let link = self.0.path().join("tiles");
         std::os::unix::fs::symlink(package.join("tiles"), &link).map_err(VrError::io("make", &link))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Temporary directories are cleared by the system, too.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -28,6 +28,9 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
             findings.add(ports::look(*address));
         }
     }
+    if let Err(failure) = &parts.listeners {
+        findings.add(configuration(failure));
+    }
     if parts.plaintext {
         findings.add(verdict::plaintext());
     }

@@ -65,8 +65,9 @@ impl Place {
             );
             let ip = reach.server.ip();
             let remedy = format!(
-                "find the largest that passes with 'ping -M do -s 1200 {ip}' (28 bytes are headers) \
-                 and set it: 'ip link set dev {through} mtu 1228'"
+                "find the largest that passes with 'ping -M do -s 1252 {ip}' (28 bytes are headers) \
+                 and set it: 'ip link set dev {through} mtu 1280'. Below 1280 an interface loses its \
+                 IPv6: give the route less instead, 'ip route change … mtu 1228'"
             );
             return Some(Finding::error(Check::Mtu, self.subject(), found, remedy));
         }
@@ -148,8 +149,8 @@ impl Place {
         if self.others_reach && self.is_strict {
             return format!(
                 "the server answers on another path. This kernel may drop the answers: 'sysctl -w \
-                 net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.{through}.rp_filter=2'; else a firewall \
-                 blocks this link"
+                 {}=2'; else a firewall blocks this link",
+                filter_key(through)
             );
         }
         if self.others_reach {
@@ -262,6 +263,15 @@ fn in_ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }
 
+/// The sysctl of an interface's reverse path filter. Slashes where the name has dots of its own, as
+/// those of VLANs have.
+fn filter_key(interface: &str) -> String {
+    match interface.contains('.') {
+        true => format!("net/ipv4/conf/{interface}/rp_filter"),
+        false => format!("net.ipv4.conf.{interface}.rp_filter"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::finding::Level;
@@ -283,6 +293,12 @@ mod tests {
         let via = weftline::Bind::Interface("wwan0".to_owned());
         let server = "192.0.2.1:7000".parse().unwrap();
         Error::Unreachable { server, via, source: kind.into() }
+    }
+
+    #[test]
+    fn a_vlans_sysctl_is_written_with_slashes() {
+        assert_eq!(filter_key("eth0.7"), "net/ipv4/conf/eth0.7/rp_filter");
+        assert_eq!(filter_key("wlan0"), "net.ipv4.conf.wlan0.rp_filter");
     }
 
     #[test]

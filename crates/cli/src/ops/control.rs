@@ -196,6 +196,9 @@ fn is_dead(path: &Path) -> bool {
     connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
+/// The longest path of a socket (unix(7)).
+const MAX_PATH: usize = 107;
+
 /// Listens at `path`, in place of a daemon that is no more. The socket appears there when it is
 /// ready and belongs to its owner only.
 fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -213,7 +216,16 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     fresh.push(format!(".{}", std::process::id()));
     let fresh = PathBuf::from(fresh);
     let _ = fs::remove_file(&fresh);
-    let listener = UnixListener::bind(&fresh)?;
+    let listener = UnixListener::bind(&fresh).map_err(|error| {
+        let length = fresh.as_os_str().len();
+        match length > MAX_PATH {
+            true => io::Error::new(
+                error.kind(),
+                format!("it is too long by {} bytes; choose a shorter one", length - MAX_PATH),
+            ),
+            false => error,
+        }
+    })?;
     let renamed = fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
         .and_then(|()| fs::rename(&fresh, path));
     if let Err(error) = renamed {

@@ -49,7 +49,10 @@ pub(crate) fn start(format: Option<Format>, level: Option<&str>) -> Result<(), F
     let layer = tracing_subscriber::fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);
     let result = match format.unwrap_or_default() {
-        Format::Json => registry.with(layer.json().flatten_event(true)).try_init(),
+        Format::Json => {
+            output::log_warnings();
+            registry.with(layer.json().flatten_event(true)).try_init()
+        }
         Format::Text => {
             let layer = layer.with_target(false).with_ansi(output::has_color(&io::stderr()));
             registry.with(layer.without_time()).try_init()

@@ -107,6 +107,8 @@ pub(super) fn run(args: &EvaluateArgs) -> Result<(), Failure> {
     };
     let stop = stop_on_signals()?;
     let transports = args.transports()?;
+    // Before the long work.
+    args.out.as_deref().map(files::prepare).transpose()?;
     let mut loaded = load(&args.packages, &args.heads)?;
     if args.viewport == Viewport::Mixed {
         for (scene, _) in &mut loaded.scenes {

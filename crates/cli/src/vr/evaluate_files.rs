@@ -30,12 +30,17 @@ pub(super) struct Whole<'a> {
     pub(super) records: &'a [VrRecord],
 }
 
+fn wrong(file: &Path, why: std::io::Error) -> Failure {
+    Failure::failed(format!("cannot write {}: {why}", file.display()))
+}
+
+/// Makes the directory.
+pub(super) fn prepare(dir: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(dir).map_err(|why| wrong(dir, why))
+}
+
 /// Writes sessions and GoPs.
 pub(super) fn write(dir: &Path, whole: &Whole<'_>) -> Result<(), Failure> {
-    let wrong = |file: &Path, why: std::io::Error| {
-        Failure::failed(format!("cannot write {}: {why}", file.display()))
-    };
-    fs::create_dir_all(dir).map_err(|why| wrong(dir, why))?;
     let file = dir.join(VR_SESSIONS);
     fs::write(&file, lines(whole.records)?).map_err(|why| wrong(&file, why))?;
     let file = dir.join(VR_GOPS);
@@ -118,8 +123,7 @@ pub(super) fn write_moments(
         text.push('\n');
     }
     let file = dir.join(VR_MOMENTS);
-    fs::write(&file, text)
-        .map_err(|why| Failure::failed(format!("cannot write {}: {why}", file.display())))
+    fs::write(&file, text).map_err(|why| wrong(&file, why))
 }
 
 /// What was played of a scene by a pair, under the last condition that has it with the first seed,

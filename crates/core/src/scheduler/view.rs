@@ -24,7 +24,8 @@ pub struct SendView<'a> {
     pub limit: u64,
     /// How far above the in-order point the receiver lets the sender go, in bytes.
     pub credit_window: u64,
-    /// The most memory there is for bytes that are written and not acknowledged in order.
+    /// The most memory that there may be for bytes that are written and not acknowledged in order: a
+    /// driver may have it only when they are held.
     pub memory: u64,
     /// What is left of the send memory, in bytes, if the application was refused for lack of it and
     /// less than a third has come free since.

@@ -406,10 +406,11 @@ impl Session {
         self.send.held() + self.send.notes()
     }
 
-    /// The driver has memory for `limit` bytes to send, with what is known of where they are. What is held already stays. Without any
+    /// The driver has memory for `limit` bytes to send, with what is known of where they are, and
+    /// would have it for up to `reach` if so many were held. What is held already stays. Without any
     /// call only `max_memory` limits.
-    pub fn set_send_limit(&mut self, limit: u64, now: Instant) {
-        self.send.set_memory_limit(limit);
+    pub fn set_send_limit(&mut self, limit: u64, reach: u64, now: Instant) {
+        self.send.set_memory_limit(limit, reach);
         self.after(now);
     }
 

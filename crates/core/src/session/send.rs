@@ -82,8 +82,9 @@ struct Rules {
 #[derive(Debug)]
 struct Memory {
     most: u64,
-    /// What of that the driver has memory for.
+    /// What of that the driver has memory for now, and what it may have as more is held.
     limit: u64,
+    reach: u64,
     /// The application was refused room for something it last offered.
     was_refused: bool,
 }
@@ -115,7 +116,12 @@ impl SendHalf {
                     .map_or(1 << 18, |n| n.max(1 << 18)),
                 chunk: config.chunk.unwrap_or(config.scheduler.chunk()),
             },
-            memory: Memory { most: config.memory(), limit: u64::MAX, was_refused: false },
+            memory: Memory {
+                most: config.memory(),
+                limit: u64::MAX,
+                reach: u64::MAX,
+                was_refused: false,
+            },
             subflows: Vec::new(),
             policies: Policies::default(),
             outbox: config.messages.map(|limits| Box::new(Outbox::new(limits))),
@@ -255,9 +261,9 @@ impl SendHalf {
         ahead.saturating_sub(self.unassigned.bytes()).min(memory.saturating_sub(taken))
     }
 
-    /// The driver has memory for this much to send; what is held already stays.
-    pub(super) const fn set_memory_limit(&mut self, limit: u64) {
-        self.memory.limit = limit;
+    /// The driver has memory for this much to send, and may have `reach`; what is held already stays.
+    pub(super) const fn set_memory_limit(&mut self, limit: u64, reach: u64) {
+        (self.memory.limit, self.memory.reach) = (limit, reach);
     }
 
     pub(super) const fn finish(&mut self) {
@@ -446,7 +452,7 @@ impl SendHalf {
             unassigned: &self.unassigned,
             limit: self.limit(),
             credit_window: self.credit.window(),
-            memory: self.memory(),
+            memory: self.memory.most.min(self.memory.reach),
             memory_left: self.memory_left(),
             expected: if self.is_kept_full() { self.buffer.end() } else { 0 },
             subflows: &self.subflows,

@@ -238,7 +238,7 @@ impl Node {
     /// There is only so much memory from now on; `None`: as much as at first.
     pub fn limit_memory(&mut self, limit: Option<u64>, now: Instant) {
         let limit = limit.unwrap_or(self.memory).min(self.memory);
-        self.session.set_send_limit(limit, now);
+        self.session.set_send_limit(limit, limit, now);
         self.session.set_receive_limit(limit, now);
     }
 

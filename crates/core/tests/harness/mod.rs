@@ -475,7 +475,7 @@ impl World {
             Step::Writes(node, bytes) => self.nodes[node].may_write = bytes,
             Step::Memory(node, receive, send) => {
                 self.nodes[node].session.set_receive_limit(receive, now);
-                self.nodes[node].session.set_send_limit(send, now);
+                self.nodes[node].session.set_send_limit(send, send, now);
             }
             Step::Reset(node) if self.nodes[node].end.is_none() => {
                 self.nodes[node].session.reset(2, "given up", now);

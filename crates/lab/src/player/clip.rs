@@ -68,7 +68,8 @@ fn name(config: &ClipConfig) -> String {
 fn cache() -> Result<PathBuf, LabError> {
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    let base = base.filter(|base| base.is_absolute()).unwrap_or_else(std::env::temp_dir);
+    // Not where others can write: the lab is root.
+    let base = base.filter(|base| base.is_absolute()).unwrap_or_else(|| "/var/cache".into());
     Ok(base.join("weftline").join("clips"))
 }
 

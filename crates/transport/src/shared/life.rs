@@ -60,7 +60,7 @@ impl Inner {
         let held = self.session.send_memory();
         if self.lease.send() > 2 * (held + SEND_STEP) {
             let limit = self.lease.shrink_send((held + SEND_STEP / 2).next_multiple_of(SEND_STEP));
-            self.session.set_send_limit(limit, now);
+            self.session.set_send_limit(limit, u64::MAX, now);
         }
     }
 
@@ -77,7 +77,7 @@ impl Inner {
             if self.session.send_memory() == 0 {
                 // Pings are due now and then: a connection that rests then keeps what it must.
                 let limit = self.lease.shrink_send(0);
-                self.session.set_send_limit(limit, now);
+                self.session.set_send_limit(limit, u64::MAX, now);
             }
         }
         self.life.handle_timeout(&mut self.session, now);

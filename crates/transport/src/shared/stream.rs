@@ -160,7 +160,8 @@ impl Inner {
         let wanted = self.session.send_memory() + more.max(SEND_STEP / 2);
         if wanted > self.lease.send() {
             let limit = self.lease.grow_send(wanted.next_multiple_of(SEND_STEP));
-            self.session.set_send_limit(limit, now);
+            let reach = if limit < wanted { limit } else { u64::MAX };
+            self.session.set_send_limit(limit, reach, now);
         }
     }
 }
