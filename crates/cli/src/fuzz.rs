@@ -1,9 +1,11 @@
-//! What the fuzz target `config`, and the replay of its corpus, drive. Not for use otherwise.
+//! What the fuzz targets `config` and `invite`, and the replay of their corpora, drive. Not for use
+//! otherwise.
 
 use serde::de::DeserializeOwned;
 
 use crate::config::parse;
 use crate::connect::ConnectArgs;
+use crate::invite;
 use crate::paths::{self, PathTable};
 use crate::serve::ServeArgs;
 
@@ -22,6 +24,21 @@ pub fn config(bytes: &[u8]) {
     }
 }
 
+/// Any text, and any bytes in the form of an invite with a checksum that is right, is an invite that is
+/// written as it was read, or an error of one line that shows nothing of it.
+///
+/// # Panics
+/// If it is not so.
+pub fn invite(bytes: &[u8]) {
+    let given = std::str::from_utf8(bytes).ok().map(str::to_owned);
+    for text in given.into_iter().chain([invite::sealed(bytes.to_vec())]) {
+        match text.parse::<invite::Invite>() {
+            Ok(read) => assert!(read.to_string().parse() == Ok(read), "it is read as written"),
+            Err(error) => assert!(!error.to_string().contains('\n'), "one line: {error}"),
+        }
+    }
+}
+
 fn check<T: DeserializeOwned>(text: &str) {
     let Err(error) = parse::<T>(text) else { return };
     let number = || error.strip_prefix("line ")?.split(':').next()?.parse::<usize>().ok();
@@ -34,7 +51,7 @@ fn check<T: DeserializeOwned>(text: &str) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::config;
+    use super::{config, invite};
 
     /// A line as it may stand in a file: a key of ours or not, and any value; or anything.
     fn line() -> impl Strategy<Value = String> {
@@ -91,10 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn the_corpus_of_the_fuzz_target() {
-        let folder = format!("{}/../../fuzz/corpus/config", env!("CARGO_MANIFEST_DIR"));
-        let files = std::fs::read_dir(&folder).expect("the corpus is in the tree");
-        let run = files.map(|file| config(&std::fs::read(file.unwrap().path()).unwrap())).count();
-        assert!(run > 0, "{folder} is empty");
+    fn the_corpora_of_the_fuzz_targets() {
+        for (name, target) in [("config", config as fn(&[u8])), ("invite", invite)] {
+            let folder = format!("{}/../../fuzz/corpus/{name}", env!("CARGO_MANIFEST_DIR"));
+            let files = std::fs::read_dir(&folder).expect("the corpus is in the tree");
+            let read = |file: std::io::Result<std::fs::DirEntry>| std::fs::read(file?.path());
+            let run = files.map(|file| target(&read(file).unwrap())).count();
+            assert!(run > 0, "{folder} is empty");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::io::{self, IsTerminal as _};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,10 +18,11 @@ use qrcode::{EcLevel, QrCode};
 use ring::rand::SecureRandom as _;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
-use weftline::{Identity, Token};
+use weftline::{Identity, Token, TokenLine};
 use weftline_net::Routes;
 
 use crate::config;
+use crate::daemon::parse_duration;
 use crate::failure::Failure;
 use crate::instance::{Instance, write_whole};
 use crate::invite::{Invite, MAX_ADDRESSES};
@@ -33,6 +35,10 @@ const FIRST: &str = "first";
 /// The name of a token that nobody has: a file of tokens is never empty, which would let everybody
 /// in or nobody reload it.
 const NOBODY: &str = "nobody";
+/// Where systemd keeps the credentials of units.
+const CREDENTIALS: &str = "/run/credentials";
+/// How long a running server may take to read its tokens again.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest file of tokens that is read, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -44,6 +50,9 @@ pub(crate) struct InviteArgs {
     /// Let the client in no more, and end its connections
     #[arg(long)]
     revoke: bool,
+    /// Let the client open connections for so long from now on, such as 7d
+    #[arg(long, value_name = "DURATION", conflicts_with = "revoke")]
+    expires: Option<String>,
     /// The server's state directory [default: /var/lib/weftline for root, else weftline in
     /// $XDG_STATE_HOME or ~/.local/state]
     #[arg(long, value_name = "DIR")]
@@ -71,63 +80,135 @@ fn lock_file(state_dir: &Path) -> PathBuf {
     state_dir.join("internet.lock")
 }
 
-/// Claims the state directory for this server, and makes the token file if there is none. Whether it
-/// has made one.
-///
-/// # Errors
-/// When another server has it, or it cannot be written.
-pub(crate) fn prepare(state_dir: &Path, tokens: &Path) -> Result<(Instance, bool), Failure> {
-    let lock = lock_file(state_dir);
-    let claimed = Instance::claim(&lock).map_err(|error| at(&lock, &error))?;
-    let Some(instance) = claimed else {
-        return Err(Failure::wrong_use(format!(
-            "another server with --internet has the state directory {}; end it, or give another \
-             --state-dir",
-            state_dir.display()
-        )));
-    };
-    let fresh = !tokens.exists();
-    if fresh {
-        let line = format!("{FIRST}: {}\n", secret()?);
-        write_whole(tokens, &line).map_err(|error| at(tokens, &error))?;
-    }
-    Ok((instance, fresh))
+fn loaded_file(state_dir: &Path) -> PathBuf {
+    state_dir.join("internet.loaded")
 }
 
-/// Notes where the server can be reached. Returns what it has to say: with `fresh` the first invite.
-///
-/// # Errors
-/// When it cannot be noted, or there is no address to invite to.
-pub(crate) fn announce(
-    state_dir: &Path,
-    tokens: &Path,
-    listening: &[SocketAddr],
-    public: &[SocketAddr],
+/// What a running server lets in: by that `weftline invite` knows what holds.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Loaded {
+    /// The server's process.
+    process: u32,
+    /// The digest of the token file when it was read last.
+    tokens: String,
+    /// Why the server goes on with what it had read before, if it does.
+    error: Option<String>,
+}
+
+/// The claim of a server of whole machines on its state directory.
+#[derive(Debug)]
+pub(crate) struct Invites {
+    _claim: Instance,
+    dir: PathBuf,
+    tokens: PathBuf,
+    /// Whether no server has run with this directory before.
     fresh: bool,
-) -> Result<String, Failure> {
-    let addresses = if public.is_empty() { reachable(listening)? } else { public.to_vec() };
-    if !public.is_empty() && addresses.len() > MAX_ADDRESSES {
-        let message = format!("--public: at most {MAX_ADDRESSES} addresses; leave some out");
-        return Err(Failure::wrong_use(message));
+}
+
+impl Invites {
+    /// Claims the state directory `dir`, and makes the token file if there is none.
+    ///
+    /// # Errors
+    /// When another server has it, or it cannot be written.
+    pub(crate) fn prepare(dir: PathBuf, tokens: PathBuf) -> Result<Self, Failure> {
+        let lock = lock_file(&dir);
+        let claimed = Instance::claim(&lock).map_err(|error| at(&lock, &error))?;
+        let Some(claim) = claimed else {
+            return Err(Failure::wrong_use(format!(
+                "another server with --internet has the state directory {}; end it, or give another \
+                 --state-dir",
+                dir.display()
+            )));
+        };
+        if !tokens.exists() {
+            let line = format!("{FIRST}: {}\n", secret()?);
+            write_whole(&tokens, &line).map_err(|error| at(&tokens, &error))?;
+        }
+        // Also after a start that has made the tokens and failed.
+        let fresh = !about_file(&dir).exists();
+        let tokens = std::path::absolute(&tokens).map_err(|error| at(&tokens, &error))?;
+        let this = Self { _claim: claim, dir, tokens, fresh };
+        this.reading().note(None);
+        Ok(this)
     }
-    if addresses.iter().all(|address| is_private(address.ip())) {
-        output::warn(
-            "this machine has private addresses only; if clients come from outside, name the address \
-             they see with --public ADDR",
-        );
+
+    /// Notes where the server can be reached. Returns what it has to say: at the first start on a
+    /// terminal the first invite, which elsewhere would be kept with other output.
+    ///
+    /// # Errors
+    /// When it cannot be noted, or there is no address to invite to.
+    pub(crate) fn announce(
+        &self,
+        listening: &[SocketAddr],
+        public: &[SocketAddr],
+    ) -> Result<String, Failure> {
+        let addresses = if public.is_empty() { reachable(listening)? } else { public.to_vec() };
+        if !public.is_empty() && addresses.len() > MAX_ADDRESSES {
+            let message = format!("--public: at most {MAX_ADDRESSES} addresses; leave some out");
+            return Err(Failure::wrong_use(message));
+        }
+        if addresses.iter().all(|address| is_private(address.ip())) {
+            output::warn(
+                "this machine has private addresses only; if clients come from outside, name the \
+                 address they see with --public ADDR",
+            );
+        }
+        let about = About { addresses, token_file: self.tokens.clone() };
+        let file = about_file(&self.dir);
+        let text = toml::to_string(&about).map_err(Failure::failed)?;
+        write_whole(&file, &text).map_err(|error| at(&file, &error))?;
+        let first =
+            entries(&read_tokens(&self.tokens)?).into_iter().find(|entry| entry.name == FIRST);
+        match first {
+            Some(first) if self.fresh && io::stdout().is_terminal() => {
+                shown(&invite(&self.dir, about, first)?)
+            }
+            Some(_) if self.fresh => {
+                let dir = self.dir.display();
+                tracing::info!(
+                    "one machine is invited: run 'weftline invite {FIRST} --state-dir {dir}' for its \
+                     invite, which is a secret"
+                );
+                Ok(String::new())
+            }
+            _ => Ok(String::new()),
+        }
     }
-    let tokens = std::path::absolute(tokens).map_err(|error| at(tokens, &error))?;
-    let about = About { addresses, token_file: tokens };
-    let file = about_file(state_dir);
-    let text = toml::to_string(&about).map_err(Failure::failed)?;
-    write_whole(&file, &text).map_err(|error| at(&file, &error))?;
-    if !fresh {
-        return Ok(String::new());
+
+    /// What the server is about to read.
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        Reading {
+            dir: &self.dir,
+            tokens: read_tokens(&self.tokens).map_or_else(|_| String::new(), |text| digest(&text)),
+        }
     }
-    let secret =
-        entries(&read_tokens(&about.token_file)?).into_iter().find(|(name, _)| name == FIRST);
-    let (name, secret) = secret.ok_or_else(|| Failure::failed("the first token is gone"))?;
-    shown(&invite(state_dir, about, name, secret)?)
+}
+
+/// The tokens that a server reads.
+#[derive(Debug)]
+pub(crate) struct Reading<'a> {
+    dir: &'a Path,
+    tokens: String,
+}
+
+impl Reading<'_> {
+    /// Notes that the server goes by them from now on, or why it does not.
+    pub(crate) fn note(self, error: Option<&Failure>) {
+        let error = error.map(ToString::to_string);
+        let loaded = Loaded { process: std::process::id(), tokens: self.tokens, error };
+        let file = loaded_file(self.dir);
+        let text = toml::to_string(&loaded).map_err(io::Error::other);
+        if let Err(error) = text.and_then(|text| write_whole(&file, &text)) {
+            tracing::warn!("{}: {error}; 'weftline invite' cannot see what holds", file.display());
+        }
+    }
+}
+
+/// Tells texts of a token file apart.
+fn digest(text: &str) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    URL_SAFE_NO_PAD.encode(digest)
 }
 
 /// Makes an invite, shows the one there is, or takes one back.
@@ -150,36 +231,74 @@ pub(crate) fn run(args: &InviteArgs) -> Result<(), Failure> {
     if args.name == NOBODY {
         return Err(Failure::wrong_use(format!("nobody can be called '{NOBODY}'; choose another")));
     }
+    let until = args.expires.as_deref().map(date_after).transpose()?;
     // Whoever else changes it waits.
     let _editing = editing(&dir)?;
     let text = read_tokens(&about.token_file)?;
     let known = entries(&text);
-    let found = known.iter().find(|(name, _)| *name == args.name).cloned();
+    let found = known.iter().find(|entry| entry.name == args.name);
     if args.revoke {
         if found.is_none() {
-            let names: Vec<_> = known.iter().map(|(name, _)| name.as_str()).collect();
+            let names: Vec<_> = known.iter().map(|entry| &*entry.name).collect();
             let names = names.join(", ");
             let message = format!("no invite for '{}'; there are: {names}", args.name);
             return Err(Failure::wrong_use(message));
         }
-        save(&about.token_file, without(&text, &args.name)?)?;
-        let when = match tell_server(&dir)? {
-            true => "the server reads its tokens again, and its log says so",
+        let rest = without(&text, &args.name)?;
+        save(&about.token_file, &rest)?;
+        let said = match tell_server(&dir, &rest).map_err(|why| not_revoked(args, &about, &why))? {
+            true => "the running server lets it in no more and has reset its connections",
             false => "the server does not run now",
         };
-        return output::print(&format!("{} is revoked; {when}\n", args.name));
+        return output::print(&format!("{} is revoked; {said}\n", args.name));
     }
-    let (name, secret) = match found {
-        Some(found) => found,
-        None => {
-            let secret = secret()?;
-            let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            save(&about.token_file, format!("{text}{end}{}: {secret}\n", args.name))?;
-            tell_server(&dir)?;
-            (args.name.clone(), secret)
-        }
+    let (wanted, is_new) = match found {
+        Some(found) => (found.until_at_least(until)?, until.is_some()),
+        None => (Entry { name: args.name.clone(), until, secret: secret()? }, true),
     };
-    output::print(&shown(&invite(&dir, about, name, secret)?)?)
+    let mut told = Ok(true);
+    if is_new {
+        let text = with(&text, &wanted);
+        save(&about.token_file, &text)?;
+        told = tell_server(&dir, &text);
+    }
+    let tokens = about.token_file.display().to_string();
+    output::print(&shown(&invite(&dir, about, wanted)?)?)?;
+    told.map(drop).map_err(|why| {
+        let name = &args.name;
+        Failure::failed(format!(
+            "'{name}' is in {tokens}, but {why}, and lets it in only when it has read that; restart \
+             it, or send it SIGHUP"
+        ))
+    })
+}
+
+/// The time of day, as the time since 1970.
+#[expect(clippy::disallowed_types, reason = "invites end at a date; nothing is timed by it")]
+fn time_of_day() -> Duration {
+    std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The moment so long after now, as the time since 1970.
+fn date_after(text: &str) -> Result<Duration, Failure> {
+    // The end of the last year of four digits.
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    let wait = parse_duration("--expires", text)?;
+    let date = time_of_day().checked_add(wait).filter(|date| *date < LAST);
+    date.filter(|_| wait >= Duration::from_secs(1)).ok_or_else(|| {
+        Failure::wrong_use(format!(
+            "--expires: '{text}' is too short or too long; give something like 12h or 7d"
+        ))
+    })
+}
+
+/// What holds when an invite is out of the file and a server runs that may not know it.
+fn not_revoked(args: &InviteArgs, about: &About, why: &str) -> Failure {
+    let (name, tokens) = (&args.name, about.token_file.display());
+    Failure::failed(format!(
+        "'{name}' is out of {tokens}, but {why}, and may let it in until it has read that; restart \
+         it, or send it SIGHUP"
+    ))
 }
 
 /// Keeps others from changing the tokens of `dir` for as long as it is open.
@@ -191,7 +310,8 @@ fn editing(dir: &Path) -> Result<fs::File, Failure> {
     locked.map_err(|error| at(&path, &error))
 }
 
-fn invite(dir: &Path, about: About, name: String, secret: String) -> Result<Invite, Failure> {
+fn invite(dir: &Path, about: About, entry: Entry) -> Result<Invite, Failure> {
+    let Entry { name, secret, .. } = entry;
     let identity = Identity::kept_in(dir)?.ok_or_else(|| {
         let dir = dir.display();
         Failure::wrong_use(format!("there is no certificate in {dir}; start the server once"))
@@ -226,21 +346,68 @@ fn read_tokens(file: &Path) -> Result<String, Failure> {
     config::read_text(file, MAX_FILE).map_err(|error| at(file, &error))
 }
 
-/// Name and secret of a line of a token file; it may be a comment, or a secret without a name.
-fn entry(line: &str) -> Option<(&str, &str)> {
-    let (name, secret) = line.split_once(':').filter(|_| !line.trim().starts_with('#'))?;
-    Some((name.trim(), secret.trim()))
+/// One who is invited.
+#[derive(Clone, PartialEq, Eq)]
+struct Entry {
+    name: String,
+    /// When the invite lets in no more, as the time since 1970.
+    until: Option<Duration>,
+    secret: String,
 }
 
-/// Name and secret of each line that has both.
-fn entries(text: &str) -> Vec<(String, String)> {
-    let named = text.lines().filter_map(entry).filter(|(name, _)| *name != NOBODY);
-    named.map(|(name, secret)| (name.to_owned(), secret.to_owned())).collect()
+impl Entry {
+    /// The same with another date, if there is one; it must let in now.
+    fn until_at_least(&self, date: Option<Duration>) -> Result<Self, Failure> {
+        let until = date.or(self.until);
+        if until.is_some_and(|until| until <= time_of_day()) {
+            let name = &self.name;
+            return Err(Failure::wrong_use(format!(
+                "the invite for '{name}' has expired; --expires 7d lets it in again, --revoke takes \
+                 it back for good"
+            )));
+        }
+        Ok(Self { until, ..self.clone() })
+    }
+
+    fn line(&self) -> String {
+        let name = Some(&*self.name);
+        format!("{}\n", TokenLine { name, until: self.until, secret: &self.secret })
+    }
+}
+
+/// A line of a token file that has a name.
+fn entry(line: &str) -> Option<Entry> {
+    let line = TokenLine::read(line).ok()??;
+    let (name, secret) = (line.name?.to_owned(), line.secret.to_owned());
+    Some(Entry { name, until: line.until, secret })
+}
+
+/// Those who are invited.
+fn entries(text: &str) -> Vec<Entry> {
+    text.lines().filter_map(entry).filter(|entry| entry.name != NOBODY).collect()
+}
+
+/// The tokens with this one, in its place if its secret is there. All other lines stay as they are.
+fn with(text: &str, new: &Entry) -> String {
+    let mut is_there = false;
+    let mut all = String::new();
+    for line in text.lines() {
+        if entry(line).is_some_and(|old| (&old.name, &old.secret) == (&new.name, &new.secret)) {
+            is_there = true;
+            all += &new.line();
+        } else {
+            all += &format!("{line}\n");
+        }
+    }
+    if !is_there {
+        all += &new.line();
+    }
+    all
 }
 
 /// The tokens but for those of `name`. All other lines stay as they are.
 fn without(text: &str, name: &str) -> Result<String, Failure> {
-    let others = text.lines().filter(|line| entry(line).is_none_or(|(other, _)| other != name));
+    let others = text.lines().filter(|line| entry(line).is_none_or(|other| other.name != name));
     let mut rest: String = others.map(|line| format!("{line}\n")).collect();
     if Token::read_all(&rest).is_err() {
         rest += &format!("{NOBODY}: {}\n", secret()?);
@@ -248,9 +415,17 @@ fn without(text: &str, name: &str) -> Result<String, Failure> {
     Ok(rest)
 }
 
-fn save(file: &Path, text: String) -> Result<(), Failure> {
-    Token::read_all(&text)?;
-    write_whole(file, &text).map_err(|error| at(file, &error))
+fn save(file: &Path, text: &str) -> Result<(), Failure> {
+    if file.starts_with(CREDENTIALS) {
+        return Err(Failure::wrong_use(format!(
+            "the tokens are a credential of a systemd unit, {}, which cannot be changed here; change \
+             what it is made of and restart the unit, or have its server keep its own tokens by \
+             leaving out --token-file",
+            file.display()
+        )));
+    }
+    Token::read_all(text)?;
+    write_whole(file, text).map_err(|error| at(file, &error))
 }
 
 /// A secret of 128 bits.
@@ -261,20 +436,33 @@ fn secret() -> Result<String, Failure> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Has the running server read its tokens again; whether one runs.
-fn tell_server(dir: &Path) -> Result<bool, Failure> {
+/// Has the running server read its tokens again, which are `tokens` now; whether one runs. When it has
+/// not read them, the reason, as the end of a sentence.
+fn tell_server(dir: &Path, tokens: &str) -> Result<bool, String> {
     let lock = lock_file(dir);
-    let holder = Instance::holder(&lock).map_err(|error| at(&lock, &error))?;
-    let pid = holder.and_then(|number| Pid::from_raw(number.cast_signed()));
-    match pid {
-        Some(pid) => {
-            let told = kill_process(pid, Signal::HUP).map_err(io::Error::from);
-            told.map_err(|error| {
-                Failure::failed(format!("the server (process {}): {error}", pid.as_raw_nonzero()))
-            })?;
-            Ok(true)
+    let holder = || Instance::holder(&lock);
+    let number = holder().map_err(|error| format!("of the server, {}: {error}", lock.display()))?;
+    let Some(number) = number else { return Ok(false) };
+    let server = format!("the running server (process {number})");
+    let pid = Pid::from_raw(number.cast_signed()).ok_or_else(|| format!("{server} is none"))?;
+    let told = kill_process(pid, Signal::HUP).map_err(io::Error::from);
+    told.map_err(|error| format!("{server} could not be told ({error})"))?;
+    let (wanted, began) = (digest(tokens), Instant::now());
+    loop {
+        let loaded = config::read::<Loaded>(&loaded_file(dir)).ok();
+        let loaded = loaded.filter(|one| one.process == number && one.tokens == wanted);
+        match loaded.map(|loaded| loaded.error) {
+            Some(None) => return Ok(true),
+            Some(Some(error)) => {
+                return Err(format!("{server} goes on with what it had ({error})"));
+            }
+            // It has ended in this moment.
+            None if !matches!(holder(), Ok(Some(now)) if now == number) => return Ok(false),
+            None if began.elapsed() > PATIENCE => {
+                return Err(format!("{server} has not said that it has read that"));
+            }
+            None => std::thread::sleep(Duration::from_millis(10)),
         }
-        None => Ok(false),
     }
 }
 
@@ -364,6 +552,21 @@ mod tests {
     }
 
     #[test]
+    fn a_date_is_changed_in_its_line() {
+        let text = "# ours\na: the first secret of all\nb: the second secret of all";
+        let mut entry = entries(text).remove(0);
+        entry.until = Some(Duration::ZERO);
+        assert!(entry.until_at_least(None).is_err());
+        let later = entry.until_at_least(Some(time_of_day() + PATIENCE)).unwrap();
+        assert!(later.until_at_least(None).unwrap() == later);
+        assert_eq!(
+            with(text, &entry),
+            "# ours\na until 1970-01-01T00:00:00Z: the first secret of all\n\
+             b: the second secret of all\n"
+        );
+    }
+
+    #[test]
     fn other_lines_stay_as_they_are() {
         let text = "# ours\na secret without a name\na: the first secret of all\nb:the second secret of all\n";
         let rest = "# ours\na secret without a name\nb:the second secret of all\n";
@@ -371,7 +574,10 @@ mod tests {
         assert_eq!(entries(text).len(), 2);
         let dir = tempfile::tempdir().unwrap();
         let file = token_file(dir.path());
-        save(&file, rest.to_owned()).unwrap();
+        save(&file, rest).unwrap();
         assert_eq!(read_tokens(&file).unwrap(), rest);
+        let credential = Path::new("/run/credentials/weftline-serve@home.service/tokens");
+        let refused = save(credential, rest).unwrap_err().to_string();
+        assert!(refused.contains("a credential of a systemd unit"), "{refused}");
     }
 }

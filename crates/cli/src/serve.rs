@@ -18,8 +18,7 @@ use crate::daemon::{
     warn_plaintext,
 };
 use crate::failure::Failure;
-use crate::instance::Instance;
-use crate::internet;
+use crate::internet::{self, Invites};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, Doors, Life, Wanted, sockets};
@@ -369,25 +368,12 @@ impl ServeArgs {
         Ok((builder, greeting))
     }
 
-    /// Claims the state directory of a server of whole machines, with whether it is its first start.
-    fn prepare_invites(&self) -> Result<Option<(Instance, bool)>, Failure> {
+    /// Claims the state directory of a server of whole machines.
+    fn prepare_invites(&self) -> Result<Option<Invites>, Failure> {
         let Some(tokens) = self.token_file.as_ref().filter(|_| self.internet) else {
             return Ok(None);
         };
-        internet::prepare(&identity_dir(self.state_dir.as_deref())?, tokens).map(Some)
-    }
-
-    /// Notes where such a server can be reached, and returns what to say of that.
-    fn announce_invites(
-        &self,
-        listening: &[SocketAddr],
-        prepared: Option<&(Instance, bool)>,
-    ) -> Result<String, Failure> {
-        let (Some((_, fresh)), Some(tokens)) = (prepared, &self.token_file) else {
-            return Ok(String::new());
-        };
-        let dir = identity_dir(self.state_dir.as_deref())?;
-        internet::announce(&dir, tokens, listening, &self.public, *fresh)
+        Invites::prepare(identity_dir(self.state_dir.as_deref())?, tokens.clone()).map(Some)
     }
 
     /// Where the daemon shows how it is.
@@ -526,7 +512,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         let life = Life::start(Daemon::Serve, first.drain.as_deref())?;
         let server = builder.bind(&fresh)?;
         let addresses: Vec<_> = server.local_addrs().iter().map(ToString::to_string).collect();
-        let invite = first.announce_invites(server.local_addrs(), invited.as_ref())?;
+        let announce = |one: &Invites| one.announce(server.local_addrs(), &first.public);
+        let invite = invited.as_ref().map(announce).transpose()?.unwrap_or_default();
         for address in &addresses {
             greeting += &format!("listening on {address}\n");
         }
@@ -542,8 +529,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
                 life.reloading();
                 match &file {
                     Some(file) => {
+                        let read = invited.as_ref().map(Invites::reading);
                         let again = args.clone().complete();
-                        log_reload(file, again.and_then(|args| args.reload(&first, &control)));
+                        let result = again.and_then(|args| args.reload(&first, &control));
+                        read.into_iter().for_each(|read| read.note(result.as_ref().err()));
+                        log_reload(file, result);
                     }
                     None => log_nothing_to_reload(),
                 }

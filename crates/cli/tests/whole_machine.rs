@@ -4,10 +4,12 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::Path;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Daemon, PATIENCE, weftline};
+use socket2::{Domain, Socket, Type};
 use weftline_lab::LabError;
 use weftline_lab::netns::Netns;
 
@@ -105,6 +108,9 @@ impl Network {
         }
         ip(&internet, &format!("addr add {FAR_V6}/64 dev eth0 nodad"));
         ip(&internet, &format!("addr add {SITE_V6}/128 dev lo nodad"));
+        // Without these the kernel cannot ask whether a neighbour is still there.
+        ip(&server, "addr add fe80::1/64 dev eth0 nodad");
+        ip(&internet, "addr add fe80::2/64 dev eth0 nodad");
         let [state, run] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         Some(Self { client, server, internet, state, run })
     }
@@ -117,11 +123,18 @@ impl Network {
         command
     }
 
+    /// What `up` keeps of the client's network: its lock and what sysctls were.
+    fn files(&self) -> [PathBuf; 2] {
+        let number = self.client.run(|| Ok(fs::metadata("/proc/thread-self/ns/net")?.ino()));
+        let number = number.unwrap();
+        ["lock", "journal"].map(|kind| format!("/run/weftline/up-{number}.{kind}").into())
+    }
+
     fn state(&self) -> &str {
         self.state.path().to_str().unwrap()
     }
 
-    /// Starts the server; its invite, at the first start.
+    /// Starts the server; the first invite.
     fn serve(&self, more: &[&str]) -> (Daemon, String) {
         let args =
             [&["serve", "--internet", "--control", "none", "--state-dir", self.state()], more]
@@ -129,8 +142,15 @@ impl Network {
         let mut server = Daemon::spawn(&mut self.command(&self.server, &args));
         server.says("fingerprint");
         server.says("listening on");
-        let invite = format!("weftline:{}", server.says("weftline:"));
-        (server, invite)
+        let invite = self.invite(&["first"]);
+        assert!(invite.status.success(), "{invite:?}");
+        (server, text(&invite.stdout).trim().to_owned())
+    }
+
+    /// `weftline invite` at the server.
+    fn invite(&self, args: &[&str]) -> Output {
+        let args = [&["invite", "--state-dir", self.state()], args].concat();
+        self.run(&self.server, &args)
     }
 
     /// The arguments of `up`.
@@ -150,8 +170,27 @@ impl Network {
 
     /// What `curl` says to a URL.
     fn curl(&self, url: &str) -> Output {
-        let args = ["--silent", "--show-error", "--max-time", "60", "--noproxy", "*", url];
-        self.client.command("curl").args(args).output().unwrap()
+        self.curl_with(&[], url)
+    }
+
+    /// What `curl` says to a URL with further arguments.
+    fn curl_with(&self, more: &[&str], url: &str) -> Output {
+        let args = ["--silent", "--show-error", "--max-time", "60", "--noproxy", "*"];
+        self.client.command("curl").args(args).args(more).arg(url).output().unwrap()
+    }
+
+    /// Asks a site again and again until it is asked by `peer`.
+    #[track_caller]
+    fn comes_to_see(&self, site: &Site, peer: &str) {
+        let began = Instant::now();
+        loop {
+            let got = self.curl_with(&["--connect-timeout", "1"], &site.url(""));
+            if text(&got.stdout) == peer {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{peer}: {got:?}");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Whatever `up` may change in the client's network.
@@ -192,6 +231,14 @@ impl Network {
                 panic!("new {:#?}, gone {:#?}", less(&now, before), less(before, &now));
             }
             thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for file in self.files() {
+            let _ = fs::remove_file(file);
         }
     }
 }
@@ -265,6 +312,99 @@ fn answer(mut stream: TcpStream, go: &AtomicU64) -> Option<()> {
     stream.write_all(&vec![b'y'; LONG - FIRST]).ok()
 }
 
+/// What goes over the links of a machine: a line for each kind of packet.
+struct Sniffer {
+    seen: thread::JoinHandle<BTreeSet<String>>,
+    /// What the last packet has in it.
+    end: &'static [u8],
+}
+
+impl Sniffer {
+    /// Begins to look. Packets of other interfaces than the links, which have other hardware addresses
+    /// or none, do not count.
+    fn start(net: &Network, server: SocketAddr) -> Self {
+        const ALL: u16 = 3;
+        const END: &[u8] = b"the last packet of them all";
+        let protocol = socket2::Protocol::from(i32::from(ALL.to_be()));
+        let open = || Socket::new(Domain::PACKET, Type::RAW, Some(protocol));
+        let mut socket = net.client.run(open).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let links: Vec<[u8; 6]> =
+            LINKS.iter().map(|(name, ..)| hardware(&net.client, name)).collect();
+        let seen = thread::spawn(move || {
+            let (mut seen, mut frame) = (BTreeSet::new(), vec![0; 1 << 17]);
+            loop {
+                let length = socket.read(&mut frame).unwrap();
+                let frame = &frame[..length];
+                let is_of_link = |at: std::ops::Range<usize>| {
+                    frame.get(at).is_some_and(|one| links.iter().any(|link| link == one))
+                };
+                if !is_of_link(0..6) && !is_of_link(6..12) {
+                    continue;
+                }
+                if frame.ends_with(END) {
+                    return seen;
+                }
+                seen.insert(kind_of(frame, server));
+            }
+        });
+        Self { seen, end: END }
+    }
+
+    /// All that went over the links to this moment.
+    fn stop(self, net: &Network) -> BTreeSet<String> {
+        let send = || UdpSocket::bind("0.0.0.0:0")?.send_to(self.end, (SERVER, 9));
+        net.client.run(send).unwrap();
+        self.seen.join().unwrap()
+    }
+}
+
+/// A link's hardware address.
+fn hardware(ns: &Netns, name: &str) -> [u8; 6] {
+    let shown = ns.command("ip").args(["-o", "link", "show", "dev", name]).output().unwrap();
+    let shown = text(&shown.stdout);
+    let address = shown.split("link/ether ").nth(1).unwrap().split(' ').next().unwrap();
+    let bytes = address.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
+    bytes.collect::<Vec<_>>().try_into().unwrap()
+}
+
+/// What a frame of Ethernet carries.
+fn kind_of(frame: &[u8], server: SocketAddr) -> String {
+    let u16_at = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let (source, target, protocol, after): (IpAddr, IpAddr, u8, usize) = match u16_at(12) {
+        0x0806 => return "ARP".to_owned(),
+        0x0800 => {
+            let at = |at: usize| <[u8; 4]>::try_from(&frame[at..at + 4]).unwrap().into();
+            (at(26), at(30), frame[23], 14 + 4 * usize::from(frame[14] & 15))
+        }
+        0x86dd => {
+            let at = |at: usize| <[u8; 16]>::try_from(&frame[at..at + 16]).unwrap().into();
+            (at(22), at(38), frame[20], 54)
+        }
+        other => return format!("of type {other:#x}"),
+    };
+    match protocol {
+        // Neighbours and routers are looked for, by multicast, whose listeners say so.
+        58 if (133..=136).contains(&frame[after]) => "neighbour discovery".to_owned(),
+        0 if target.is_multicast() => "neighbour discovery".to_owned(),
+        1 | 58 => {
+            format!("ICMP with {}", if target.to_string() == SERVER { target } else { source })
+        }
+        6 | 17 => {
+            let ends = [
+                SocketAddr::new(source, u16_at(after)),
+                SocketAddr::new(target, u16_at(after + 2)),
+            ];
+            let name = if protocol == 6 { "TCP" } else { "UDP" };
+            match ends.contains(&server) {
+                true => format!("{name} with the server"),
+                false => format!("{name} from {} to {}", ends[0].ip(), ends[1]),
+            }
+        }
+        other => format!("IP's {other} from {source} to {target}"),
+    }
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -320,7 +460,7 @@ fn programs_reach_the_internet_by_both_families_over_both_links() {
     net.restored(&before);
     // The invite has been kept.
     let kept = fs::metadata(net.state.path().join("up.toml")).unwrap();
-    assert_eq!(std::os::unix::fs::MetadataExt::mode(&kept) & 0o777, 0o600);
+    assert_eq!(kept.mode() & 0o777, 0o600);
     let mut again =
         Daemon::spawn(&mut net.command(&net.client, &["up", "--state-dir", net.state()]));
     again.says("up:");
@@ -350,6 +490,49 @@ fn the_server_says_what_it_opens_and_whether_it_has_ipv6() {
     assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
 }
 
+/// The process that waits for the end of `up`.
+fn janitor_of(up: &Daemon) -> u32 {
+    let parent = up.id().to_string();
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // After the name, which may hold anything, stand the state and the parent.
+        stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&parent)
+    };
+    let all = fs::read_dir("/proc").unwrap();
+    let mut all = all.filter_map(|one| one.unwrap().file_name().to_str()?.parse().ok());
+    all.find(is_child).unwrap()
+}
+
+#[test]
+fn a_server_without_ipv6_takes_none_from_bound_sockets_nor_after_a_kill() {
+    let Some(net) = Network::set_up() else { return };
+    // A link that has IPv6 by itself, which leads to a site that the server's side does not.
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    ip(&net.server, &format!("-6 route del default via {FAR_V6} dev eth0"));
+    let site = Site::start(&net.server, "[2001:db8:20::1]:80");
+    let directly = || text(&net.curl(&site.url("")).stdout) == "2001:db8:1::20";
+    assert!(directly());
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    let got = net.curl(&site.url(""));
+    assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
+    for bound in ["wlan0", "2001:db8:1::20"] {
+        let got = net.curl_with(&["--interface", bound], &site.url(""));
+        assert_eq!(text(&got.stdout), "2001:db8:1::20", "{bound}: {got:?}");
+    }
+    // With the janitor, so that the rules stay.
+    let pid = janitor_of(&up).to_string();
+    assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    up.signal("-KILL");
+    assert_eq!(up.end().0, None);
+    let rules = net.client.command("ip").args(["-6", "rule"]).output().unwrap();
+    assert!(text(&rules.stdout).contains("30565"), "{rules:?}");
+    assert!(directly());
+}
+
 #[test]
 fn what_is_bound_to_a_link_or_is_no_tcp_goes_its_usual_way() {
     let Some(net) = Network::set_up() else { return };
@@ -375,6 +558,32 @@ fn what_is_bound_to_a_link_or_is_no_tcp_goes_its_usual_way() {
     assert_eq!(sent.unwrap(), 10);
     let (_, from) = udp.recv_from(&mut [0; 16]).unwrap();
     assert_eq!(from.ip().to_string(), "192.168.1.20", "by the route of the least metric");
+}
+
+#[test]
+fn rules_of_other_programs_come_first_and_those_of_earlier_versions_go() {
+    let Some(net) = Network::set_up() else { return };
+    // As Tailscale has it: a table of its own, asked by a rule that stands here.
+    const TAILNET: &str = "100.100.1.1";
+    ip(&net.server, &format!("addr add {TAILNET}/32 dev lo"));
+    ip(&net.client, "route add 100.100.0.0/16 via 192.168.1.1 dev wlan0 table 52");
+    ip(&net.client, "rule add pref 5270 lookup 52");
+    let tailnet = Site::start(&net.server, &format!("{TAILNET}:80"));
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let before = net.snapshot();
+    // What an earlier version has left.
+    ip(
+        &net.client,
+        "rule add pref 5201 iif lo from 0.0.0.0/32 ipproto tcp lookup 30565 protocol kernel",
+    );
+    ip(&net.client, "-6 rule add pref 5204 iif lo ipproto tcp unreachable protocol kernel");
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    assert_eq!(text(&net.curl(&tailnet.url("")).stdout), "192.168.1.20");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
 }
 
 #[test]
@@ -406,16 +615,74 @@ fn a_link_that_comes_is_used() {
     let Some(net) = Network::set_up() else { return };
     ip(&net.client, "route del default dev wwan0");
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let site_v6 = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
     let up = net.up(&invite);
     ip(&net.client, "route add default via 10.64.3.10 dev wwan0 metric 700");
     up.logs("links: wlan0, wwan0");
     ip(&net.client, "link set wlan0 down");
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
-    // Rules that somebody deletes come back.
-    ip(&net.client, "rule del pref 5201");
-    up.logs("routing rules again");
-    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    // What somebody deletes comes back: rules, routes, addresses, with which routes go, too.
+    for deleted in [
+        "rule del pref 5281",
+        "route flush table 30565",
+        "-6 route flush table 30565",
+        "addr flush dev weft0",
+        "link set weft0 down",
+    ] {
+        ip(&net.client, deleted);
+        up.logs("routing rules again");
+        net.comes_to_see(&site, "198.51.100.1");
+        net.comes_to_see(&site_v6, "2001:db8:9::1");
+    }
+}
+
+#[test]
+fn a_modem_that_comes_back_is_loosened_again() {
+    let Some(net) = Network::set_up() else { return };
+    let filter = |name: &str| format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+    let strict = |name: &str| fs::write(filter(name), "1");
+    net.client.run(|| ["default", "wlan0", "wwan0"].into_iter().try_for_each(strict)).unwrap();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let path = ["--path", "lte=wwan0", "--path", "auto"];
+    let mut up = net.command(&net.client, &[&net.up_args(&invite)[..], &path].concat());
+    let mut up = Daemon::spawn(&mut up);
+    up.says("up:");
+    let is_loose = || net.client.run(|| fs::read_to_string(filter("wwan0"))).unwrap().trim() == "2";
+    assert!(is_loose());
+    for _ in 0..3 {
+        ip(&net.client, "link del wwan0");
+        join((&net.client, "wwan0"), (&net.server, "wwan0"));
+        ip(&net.server, "addr add 10.64.3.10/30 dev wwan0");
+        ip(&net.client, "addr add 10.64.3.9/30 dev wwan0");
+        ip(&net.client, "route add default via 10.64.3.10 dev wwan0 metric 700");
+        let began = Instant::now();
+        while !is_loose() {
+            assert!(began.elapsed() < PATIENCE, "it stays strict");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let journal = fs::read_to_string(&net.files()[1]).unwrap();
+    assert_eq!(journal.lines().filter(|line| line.contains("wwan0")).count(), 1, "{journal}");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    let restored = net.client.run(|| fs::read_to_string(filter("wwan0"))).unwrap();
+    assert_eq!(restored.trim(), "1");
+}
+
+#[test]
+fn ipv6_is_captured_where_new_interfaces_have_none() {
+    let Some(net) = Network::set_up() else { return };
+    // One link has it, and leads to the site, too.
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    let off = || fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    net.client.run(off).unwrap();
+    let site = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = net.up(&invite);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "2001:db8:9::1");
 }
 
 #[test]
@@ -427,18 +694,24 @@ fn killed_at_any_time_it_leaves_nothing_behind() {
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
     let before = net.snapshot();
     let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let began = Instant::now();
     let up = net.up(&invite);
+    let start = began.elapsed();
     assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
     assert_ne!(net.snapshot(), before);
     let loosened = || fs::read_to_string("/proc/sys/net/ipv4/conf/wwan0/rp_filter");
     assert_eq!(net.client.run(loosened).unwrap().trim(), "2");
-    let second = net.run(&net.client, &net.up_args(&invite));
+    // Whether a unit starts it or a shell.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut second = net.command(&net.client, &net.up_args(&invite));
+    let second = second.env("RUNTIME_DIRECTORY", elsewhere.path()).output().unwrap();
     let said = text(&second.stderr);
     assert!(said.contains("is up already") && second.status.code() == Some(2), "{said}");
     up.signal("-KILL");
     net.restored(&before);
-    // At any step of the start: it is killed ever later, until it is up.
-    for delay in (0..60).map(|n| Duration::from_millis(n * 7)) {
+    // At any step of the start: it is killed ever later, until it is up, however fast this machine is.
+    const MOMENTS: u32 = 60;
+    for delay in (0..MOMENTS).map(|n| start * 13 / 10 * n / (MOMENTS - 1)) {
         let mut command = net.command(&net.client, &net.up_args(&invite));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         thread::sleep(delay);
@@ -526,6 +799,7 @@ fn invites_that_do_not_do_are_told_in_a_line() {
     let up = net.up(&phone);
     let revoked = net.run(&net.server, &[&args[..], &["--revoke"]].concat());
     assert!(revoked.status.success(), "{revoked:?}");
+    assert!(text(&revoked.stdout).contains("lets it in no more"), "{revoked:?}");
     server.logs("has been read again");
     up.signal("-TERM");
     assert_eq!(up.end().0, Some(0));
@@ -536,4 +810,243 @@ fn invites_that_do_not_do_are_told_in_a_line() {
     // A server that is not there any more, and another one in its place.
     drop(server);
     refuse(&invite, "check that 'weftline serve --internet' runs there");
+}
+
+#[test]
+fn what_a_revoked_invite_means_is_said_as_it_is() {
+    let Some(net) = Network::set_up() else { return };
+    let config = net.run.path().join("serve.toml");
+    fs::write(&config, "listen = [\"0.0.0.0:0\"]\n").unwrap();
+    let (server, _) = net.serve(&["--config", config.to_str().unwrap()]);
+    let phone = text(&net.invite(&["phone"]).stdout).trim().to_owned();
+    // The server cannot read its configuration any more, and so not its tokens.
+    fs::write(&config, "listen = 7\n").unwrap();
+    let revoked = net.invite(&["phone", "--revoke"]);
+    let said = text(&revoked.stderr);
+    assert!(!revoked.status.success() && revoked.stdout.is_empty(), "{revoked:?}");
+    assert!(said.contains("goes on with what it had") && said.contains("may let it in"), "{said}");
+    server.logs("nothing has changed");
+    let up = net.up(&phone);
+    // An invite that it does not know yet.
+    let tablet = net.invite(&["tablet"]);
+    assert!(text(&tablet.stdout).starts_with("weftline:"), "{tablet:?}");
+    assert!(text(&tablet.stderr).contains("only when it has read that"), "{tablet:?}");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    // None runs.
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let revoked = net.invite(&["tablet", "--revoke"]);
+    assert!(text(&revoked.stdout).contains("the server does not run now"), "{revoked:?}");
+}
+
+#[test]
+fn an_invite_is_no_output_but_on_a_terminal_and_is_not_lost_with_a_start() {
+    let Some(net) = Network::set_up() else { return };
+    let taken = net.server.run(|| TcpListener::bind("0.0.0.0:4433")).unwrap();
+    let args = ["serve", "--internet", "--control", "none", "--state-dir", net.state()];
+    let args = [&args[..], &["--listen", "0.0.0.0:4433"]].concat();
+    let failed = net.run(&net.server, &args);
+    assert!(text(&failed.stderr).contains("4433") && !failed.status.success(), "{failed:?}");
+    drop(taken);
+    let mut server = Daemon::spawn(&mut net.command(&net.server, &args));
+    server.says("fingerprint");
+    server.says("listening on");
+    server.logs("run 'weftline invite first");
+    let invite = text(&net.invite(&["first"]).stdout).trim().to_owned();
+    let up = net.up(&invite);
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    server.signal("-TERM");
+    let (status, rest) = server.end();
+    assert_eq!((status, &*rest), (Some(0), ""));
+}
+
+#[test]
+fn exceptions_go_directly() {
+    let Some(net) = Network::set_up() else { return };
+    // Behind both links, and the server's own, to which it lets no client.
+    const BEHIND: [&str; 2] = ["198.18.5.5", "198.18.7.7"];
+    BEHIND.iter().for_each(|address| ip(&net.server, &format!("addr add {address}/32 dev lo")));
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    let site = |address: &str| Site::start(&net.server, address);
+    let by_network = site(&format!("{}:80", BEHIND[0]));
+    let [by_port, by_port_v6] =
+        [site(&format!("{}:8080", BEHIND[1])), site("[2001:db8:20::1]:8080")];
+    let other = site(&format!("{}:80", BEHIND[1]));
+    let far = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let before = net.snapshot();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    fs::write(net.state.path().join("up.toml"), "except = [\"port:8080\"]\n").unwrap();
+    let more = ["--except", "198.18.5.0/24", "--except", "uid:1234", "--except", "uid:1234"];
+    let args = [&net.up_args(&invite)[..], &more].concat();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
+    up.says("up:");
+    let seen = |site: &Site| text(&net.curl(&site.url("")).stdout);
+    assert_eq!(seen(&by_network), "192.168.1.20");
+    assert_eq!(seen(&by_port), "192.168.1.20");
+    assert_eq!(seen(&by_port_v6), "2001:db8:1::20");
+    assert_eq!(seen(&other), "", "only what is excepted");
+    assert_eq!(seen(&far), "198.51.100.1");
+    let as_user = ["--reuid=1234", "--clear-groups", "curl", "-sS", "--max-time", "60"];
+    let mut curl = net.client.command("setpriv");
+    let got = curl.args(as_user).args(["--noproxy", "*"]).arg(other.url("")).output().unwrap();
+    assert_eq!(text(&got.stdout), "192.168.1.20", "{got:?}");
+    up.signal("-KILL");
+    net.restored(&before);
+    // Those of the file have been kept with the invite.
+    let kept = fs::read_to_string(net.state.path().join("up.toml")).unwrap();
+    assert!(kept.contains("port:8080") && kept.contains(&invite), "{kept}");
+    assert!(!kept.contains("uid:1234"), "{kept}");
+    let wrong = [&net.up_args(&invite)[..], &["--except", "home"]].concat();
+    let wrong = net.run(&net.client, &wrong);
+    let said = text(&wrong.stderr);
+    assert!(wrong.status.code() == Some(2) && said.contains("'home' is no exception"), "{said}");
+    assert!(said.contains("192.168.7.0/24") && said.contains("uid:1000"), "{said}");
+}
+
+#[test]
+fn a_target_that_refuses_is_refused_ahead_for_a_while() {
+    let Some(net) = Network::set_up() else { return };
+    let v4 = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = net.up(&invite);
+    let refused = std::io::ErrorKind::ConnectionRefused;
+    for target in [format!("[{SITE_V6}]:80"), format!("{FAR_V4}:81")] {
+        let target: SocketAddr = target.parse().unwrap();
+        let connect = || {
+            let mut stream = TcpStream::connect(target)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.read(&mut [0])
+        };
+        // It is accepted here and reset, as nobody listens there.
+        let met = net.client.run(|| Ok(connect())).unwrap();
+        assert!(met.as_ref().is_err_and(|error| error.kind() != refused), "{target}: {met:?}");
+        server.logs(&format!("cannot reach {target}"));
+        // Now it is not accepted.
+        let met = net.client.run(|| Ok(connect())).unwrap();
+        assert!(met.as_ref().is_err_and(|error| error.kind() == refused), "{target}: {met:?}");
+    }
+    // So a program finds the address that answers. Other ports are no matter.
+    let resolve = format!("far.example:80:[{SITE_V6}],{FAR_V4}");
+    let got = net.curl_with(&["--resolve", &resolve], "http://far.example/");
+    assert_eq!(text(&got.stdout), "198.51.100.1", "{got:?}");
+    assert_eq!(v4.asked(), 1);
+    // It is tried again after a while.
+    let v6 = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+    net.comes_to_see(&v6, "2001:db8:9::1");
+}
+
+#[test]
+fn an_invite_expires() {
+    let Some(net) = Network::set_up() else { return };
+    let (server, _) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let made = net.invite(&["phone", "--expires", "7d"]);
+    let phone = text(&made.stdout).trim().to_owned();
+    let up = net.up(&phone);
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    server.logs("has been read again");
+    // Its time goes by.
+    let file = net.state.path().join("internet.tokens");
+    let tokens = fs::read_to_string(&file).unwrap();
+    let line = tokens.lines().find(|line| line.starts_with("phone until ")).unwrap();
+    let (name, secret) = line.split_once("Z: ").unwrap();
+    let (name, _) = name.split_once(" until ").unwrap();
+    let over = format!("{name} until 2020-01-01T00:00:00Z: {secret}");
+    fs::write(&file, tokens.replace(line, &over)).unwrap();
+    server.signal("-HUP");
+    server.logs("has been read again");
+    let refused = net.run(&net.client, &net.up_args(&phone));
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("the invite has expired"), "{said}");
+    // It is not shown as if it were good, and can be let in again.
+    let shown = net.invite(&["phone"]);
+    assert!(text(&shown.stderr).contains("has expired"), "{shown:?}");
+    for wrong in ["0s", "next week", "100000years"] {
+        assert_eq!(net.invite(&["phone", "--expires", wrong]).status.code(), Some(2), "{wrong}");
+    }
+    let again = net.invite(&["phone", "--expires", "12h"]);
+    assert_eq!(text(&again.stdout).trim(), phone, "{again:?}");
+    net.up(&phone);
+}
+
+#[test]
+fn one_capability_is_enough() {
+    let Some(net) = Network::set_up() else { return };
+    let strict = |name: &str| fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "1");
+    net.client.run(|| ["all", "wlan0", "wwan0"].into_iter().try_for_each(strict)).unwrap();
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let before = net.snapshot();
+    // As the unit has it.
+    let program = weftline(&[]);
+    let mut command = net.client.command("setpriv");
+    command.args(["--no-new-privs", "--bounding-set=-all,+net_admin"]).arg(program.get_program());
+    command.args(net.up_args(&invite)).env("RUNTIME_DIRECTORY", net.run.path());
+    let mut up = Daemon::spawn(command.env_remove("RUST_LOG"));
+    up.says("up:");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    let loosened = || fs::read_to_string("/proc/sys/net/ipv4/conf/wwan0/rp_filter");
+    assert_eq!(net.client.run(loosened).unwrap().trim(), "2");
+    up.signal("-KILL");
+    net.restored(&before);
+}
+
+#[test]
+fn links_show_the_server_and_what_goes_past_it() {
+    let Some(net) = Network::set_up() else { return };
+    let v4 = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let v6 = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    // IPv6 would find its way by a link, too.
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
+    let (_server, invite) =
+        net.serve(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
+    // Without `up` it sees a connection that is not to the server's port.
+    let sniffer = Sniffer::start(&net, server);
+    assert_eq!(text(&net.curl(&beyond.url("")).stdout), "192.168.1.20");
+    let seen = sniffer.stop(&net);
+    assert!(seen.contains("TCP from 192.168.1.20 to 203.0.113.5:80"), "{seen:?}");
+
+    let up = net.up(&invite);
+    let sniffer = Sniffer::start(&net, server);
+    let visit = || {
+        assert_eq!(text(&net.curl(&v4.url("")).stdout), "198.51.100.1");
+        assert_eq!(text(&net.curl(&v6.url("")).stdout), "2001:db8:9::1");
+        // What the server lets nobody go to, and what refuses.
+        assert_ne!(net.curl(&beyond.url("")).status.code(), Some(0));
+        assert_ne!(net.curl(&format!("http://[{SITE_V6}]:81/")).status.code(), Some(0));
+    };
+    visit();
+    // As the document says, these go their usual ways.
+    let ask = || UdpSocket::bind("0.0.0.0:0")?.send_to(b"a question", (SERVER, 53));
+    net.client.run(ask).unwrap();
+    let ping = net.client.command("ping").args(["-c", "1", "-W", "60", SERVER]).output();
+    let has_ping = ping.is_ok_and(|output| output.status.success());
+    // A link is lost, and comes back.
+    ip(&net.client, "link set wlan0 down");
+    visit();
+    ip(&net.client, "link set wlan0 up");
+    ip(&net.client, "route add default via 192.168.1.1 dev wlan0 metric 600");
+    visit();
+    let mut seen = sniffer.stop(&net);
+    for word in ["ARP", "neighbour discovery"] {
+        seen.remove(word);
+    }
+    assert!(seen.remove("TCP with the server"), "{seen:?}");
+    let udp = |one: &String| one.starts_with("UDP from 192.168.1.20 to 203.0.113.5:53");
+    assert!(seen.iter().any(udp), "{seen:?}");
+    seen.retain(|one| !udp(one));
+    // Nobody listens there, which the server's system says.
+    assert!(seen.remove("ICMP with 203.0.113.5") || !has_ping, "{seen:?}");
+    assert!(seen.is_empty(), "{seen:?}");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
 }

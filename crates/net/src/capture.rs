@@ -4,24 +4,37 @@
 //! The routing rules choose connections whose socket has no address of its own yet. A socket that is
 //! bound to a link or to one of its addresses, an answer to somebody else's connection, and what is
 //! on a link's own network go their usual ways. So do our own sockets, each bound to its link.
+//!
+//! No rule refuses anything by itself: rules outlive a process that is killed together with what would
+//! remove them. All that they do is to ask our table, which is empty then.
 
 use std::fmt;
+use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::error::NetError;
-use crate::nft::{Redirect, Table};
-use crate::route::{MAIN, Route, Routes, Rule, RuleAction};
+use crate::exception::Exception;
+use crate::nft::{Ports, Redirect, Table};
+use crate::route::{Link, MAIN, Route, Routes, Rule, RuleAction};
 
 /// The name of the device.
 pub const DEVICE: &str = "weft0";
 /// The routing table with the default routes through the device.
 pub const TABLE: u32 = 30565;
-/// The priorities of our rules, from the first to the last.
-const FIRST_RULE: u32 = 5200;
-const LAST_RULE: u32 = 5204;
+/// The priorities of our rules, from the first to the last: after those of Tailscale, 5210 to 5270,
+/// which lead to its own network.
+const EXCEPTIONS: u32 = 5279;
+const FIRST_RULE: u32 = 5280;
+const LAST_RULE: u32 = 5284;
+/// Those of earlier versions, which may have left some.
+const FORMER_RULES: RangeInclusive<u32> = 5200..=5204;
 /// The longest packet of the device. TCP never sees it, as connections end in this machine.
 const MTU: u16 = 1400;
 /// Addresses that the device may have: the first that no network of this machine has.
@@ -41,25 +54,32 @@ const ADDRESSES_V6: [Ipv6Addr; 2] = [
 pub enum Ipv6 {
     /// They are redirected to this port of this machine.
     Redirect(u16),
-    /// The program is told at once that there is no way, and tries IPv4.
-    Unreachable,
+    /// They are refused at once, so that the program tries IPv4.
+    Refused,
 }
 
 /// Where captured connections go.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct CaptureConfig {
     /// The port of this machine to which IPv4 connections are redirected.
     pub port_v4: u16,
     /// What becomes of IPv6.
     pub ipv6: Ipv6,
+    /// What goes its usual way.
+    pub exceptions: Vec<Exception>,
 }
 
 /// The capture; new connections go their usual ways again when this is dropped.
 pub struct Capture {
     routes: Routes,
+    /// The device's number.
+    index: u32,
+    /// The device's addresses, one of each family that is captured.
+    addresses: Vec<IpAddr>,
     rules: Vec<Rule>,
-    ipv6: bool,
-    _table: Table,
+    /// What refuses connections, of IPv4 and IPv6.
+    _refusing: [Option<Refusing>; 2],
+    table: Mutex<Table>,
     _device: SyncDevice,
 }
 
@@ -84,52 +104,81 @@ impl Capture {
         let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
         let os = |what: &str| NetError::os(format!("{what} the device {DEVICE}"));
         routes.add_address(index, v4).map_err(os("giving an address to"))?;
-        let has_ipv6 = match routes.add_address(index, v6) {
-            Ok(()) => true,
-            // It is switched off in this machine, where nothing goes out by it then.
-            Err(error) => {
-                tracing::info!("this machine has no IPv6 to capture: {error}");
-                false
-            }
-        };
+        let has_ipv6 = add_ipv6(&routes, index, v6);
         routes.set_up(index).map_err(os("setting up"))?;
+        let refusing_v4 = Refusing::start(Ipv4Addr::LOCALHOST.into());
+        let refusing_v6 =
+            has_ipv6.then(|| Refusing::start(Ipv6Addr::LOCALHOST.into())).and_then(warned_of);
+        let refusing = [refusing_v4.ok(), refusing_v6];
+        let [refused_v4, refused_v6] =
+            [0, 1].map(|family: usize| refusing[family].as_ref().map(|one| one.port));
         let port_v6 = match config.ipv6 {
-            Ipv6::Redirect(port) if has_ipv6 => Some(port),
-            _ => None,
+            Ipv6::Redirect(port) => has_ipv6.then_some(port),
+            Ipv6::Refused => refused_v6,
         };
         let addresses = if has_ipv6 { vec![v4, v6] } else { vec![v4] };
+        let v4_ports = Some(Ports { to: config.port_v4, refused: refused_v4 });
+        let v6_ports = port_v6.map(|to| Ports { to, refused: refused_v6 });
         let redirect =
-            Redirect { device: DEVICE, port_v4: config.port_v4, port_v6, addresses: &addresses };
+            Redirect { device: DEVICE, v4: v4_ports, v6: v6_ports, addresses: &addresses };
         let table = Table::create(&redirect).map_err(no_table)?;
-        routes.add_default(false, index, TABLE).map_err(os("adding a route through"))?;
-        if port_v6.is_some() {
-            routes.add_default(true, index, TABLE).map_err(os("adding an IPv6 route through"))?;
-        }
         let mut rules = rules_v4(v4);
-        if has_ipv6 {
-            rules.extend(rules_v6(v6, port_v6.is_some()));
+        rules.extend(exceptions(&config.exceptions, port_v6.is_some()));
+        let mut addresses = vec![v4];
+        if port_v6.is_some() {
+            rules.extend(rules_v6(v6));
+            addresses.push(v6);
         }
         // From here on dropping it removes what is there.
-        let ipv6 = port_v6.is_some();
-        let capture = Self { routes, rules, ipv6, _table: table, _device: device };
-        capture.keep().map_err(NetError::os("adding a routing rule"))?;
+        let capture = Self {
+            routes,
+            index,
+            addresses,
+            rules,
+            _refusing: refusing,
+            table: Mutex::new(table),
+            _device: device,
+        };
+        capture.keep().map_err(NetError::os("adding routes and rules"))?;
         Ok(capture)
     }
 
-    /// Whether IPv6 connections are captured, too.
-    pub const fn has_ipv6(&self) -> bool {
-        self.ipv6
-    }
-
-    /// Adds rules again that somebody has deleted. Returns how many those are.
+    /// Adds again what somebody has deleted: addresses of the device, routes through it, rules; and
+    /// sets the device up if it is down. Returns how much that is.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn keep(&self) -> io::Result<usize> {
+        // Routes need an address and a device that is up; rules lead to routes.
+        let mut added = 0;
+        for &address in &self.addresses {
+            added += usize::from(is_new(self.routes.add_address(self.index, address))?);
+        }
+        let is_down = |link: &Link| link.index == self.index && !link.up;
+        if self.routes.links()?.iter().any(is_down) {
+            self.routes.set_up(self.index)?;
+            added += 1;
+        }
+        for address in &self.addresses {
+            let route = self.routes.add_default(address.is_ipv6(), self.index, TABLE);
+            added += usize::from(is_new(route)?);
+        }
         let there = self.routes.rules()?;
         let missing: Vec<_> = self.rules.iter().filter(|rule| !there.contains(rule)).collect();
         missing.iter().try_for_each(|rule| self.routes.add_rule(rule))?;
-        Ok(missing.len())
+        Ok(added + missing.len())
+    }
+
+    /// Has the kernel refuse new connections to `target` for ten seconds: a program that is refused
+    /// before it has sent anything tries its next address. The newest of very many are left out.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
+    pub fn refuse(&self, target: SocketAddr) -> io::Result<()> {
+        self.table.lock().expect("no panic").refuse(target)
     }
 
     /// From now on new connections go their usual ways. Those that are captured stay so.
@@ -140,6 +189,40 @@ impl Capture {
             }
         }
     }
+}
+
+/// Whether the kernel has added something; what was there already is no fault.
+fn is_new(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the device an IPv6 address; whether it has one then. Where new interfaces have no IPv6, ours
+/// gets it nevertheless if others have it: what goes out by those is to be captured.
+fn add_ipv6(routes: &Routes, index: u32, address: IpAddr) -> bool {
+    let is_used = || {
+        let links = routes.links()?;
+        let is_loopback = |number| links.iter().any(|link| link.index == number && link.loopback);
+        let mut there = routes.addresses()?.into_iter();
+        Ok::<_, io::Error>(there.any(|one| one.address.is_ipv6() && !is_loopback(one.link)))
+    };
+    let is_used = is_used().unwrap_or(true);
+    if is_used {
+        // It fails where the kernel has no IPv6, or the directory is read-only; then so does the next.
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6"), "0");
+    }
+    match routes.add_address(index, address) {
+        Ok(()) => return true,
+        Err(error) if is_used => tracing::warn!(
+            "IPv6 connections go past the server, as {DEVICE} gets no IPv6 address ({error}); let it \
+             have one with 'sysctl net.ipv6.conf.default.disable_ipv6=0' and start again"
+        ),
+        Err(error) => tracing::info!("this machine has no IPv6 to capture: {error}"),
+    }
+    false
 }
 
 impl Drop for Capture {
@@ -161,7 +244,8 @@ pub fn remove_leftovers() -> io::Result<usize> {
 
 /// Whether a rule for TCP is one of those made here.
 fn is_ours(rule: &Rule) -> bool {
-    (FIRST_RULE..=LAST_RULE).contains(&rule.priority)
+    let priority = rule.priority;
+    ((EXCEPTIONS..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
         && match rule.action {
             RuleAction::Lookup(table) => table == TABLE || table == MAIN,
             RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
@@ -172,31 +256,81 @@ fn is_ours(rule: &Rule) -> bool {
 /// What is on a link's own network goes there; what has no source address yet comes to us, and so
 /// does what we have given ours.
 fn rules_v4(own: IpAddr) -> Vec<Rule> {
-    let rule = |priority, local, from, action| Rule { ipv6: false, priority, local, from, action };
+    let rule = |place, from, action| Rule { from, ..Rule::new(false, FIRST_RULE + place, action) };
     let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
     vec![
-        rule(FIRST_RULE, true, None, RuleAction::LookupLonger(MAIN, 0)),
-        rule(FIRST_RULE + 1, true, Some((none, 32)), RuleAction::Lookup(TABLE)),
-        rule(FIRST_RULE + 2, true, Some((own, 32)), RuleAction::Lookup(TABLE)),
+        rule(0, None, RuleAction::LookupLonger(MAIN, 0)),
+        rule(1, Some((none, 32)), RuleAction::Lookup(TABLE)),
+        rule(2, Some((own, 32)), RuleAction::Lookup(TABLE)),
     ]
 }
 
 /// The same for IPv6. A rule `from ::/128` never holds there for a socket without an address, which
 /// would leave all of IPv6 uncaptured; but each of the two halves holds for every socket with one.
-fn rules_v6(own: IpAddr, carried: bool) -> Vec<Rule> {
-    let rule = |priority, local, from, action| Rule { ipv6: true, priority, local, from, action };
+fn rules_v6(own: IpAddr) -> Vec<Rule> {
+    let rule = |place, from, action| Rule { from, ..Rule::new(true, FIRST_RULE + place, action) };
     let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
-    let last = if carried { RuleAction::Lookup(TABLE) } else { RuleAction::Unreachable };
-    let mut rules = vec![rule(FIRST_RULE, true, None, RuleAction::LookupLonger(MAIN, 0))];
-    if carried {
-        rules.push(rule(FIRST_RULE + 1, true, Some((own, 128)), RuleAction::Lookup(TABLE)));
+    vec![
+        rule(0, None, RuleAction::LookupLonger(MAIN, 0)),
+        rule(1, Some((own, 128)), RuleAction::Lookup(TABLE)),
+        rule(2, half(0), RuleAction::Lookup(MAIN)),
+        rule(3, half(0x8000), RuleAction::Lookup(MAIN)),
+        rule(4, None, RuleAction::Lookup(TABLE)),
+    ]
+}
+
+/// The rules by which exceptions go as the main table says, in each family that is captured.
+fn exceptions(all: &[Exception], ipv6: bool) -> Vec<Rule> {
+    let of_family = |exception: &Exception, ipv6| {
+        let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Lookup(MAIN));
+        match *exception {
+            Exception::Network(address, length) => {
+                (address.is_ipv6() == ipv6).then_some(Rule { to: Some((address, length)), ..whole })
+            }
+            Exception::Port(port) => Some(Rule { port: Some(port), ..whole }),
+            Exception::User(user) => Some(Rule { user: Some(user), ..whole }),
+        }
+    };
+    let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
+    let rules = all.iter().flat_map(|one| families.iter().filter_map(|&f| of_family(one, f)));
+    let mut found: Vec<Rule> = Vec::new();
+    for rule in rules {
+        if !found.contains(&rule) {
+            found.push(rule);
+        }
     }
-    rules.extend([
-        rule(FIRST_RULE + 2, true, half(0), RuleAction::Lookup(MAIN)),
-        rule(FIRST_RULE + 3, true, half(0x8000), RuleAction::Lookup(MAIN)),
-        rule(LAST_RULE, true, None, last),
-    ]);
-    rules
+    found
+}
+
+/// A port of this machine that is ours and on which nobody listens: the kernel refuses connections
+/// that are redirected to it.
+#[derive(Debug)]
+struct Refusing {
+    port: u16,
+    _socket: OwnedFd,
+}
+
+impl Refusing {
+    /// Takes a port of a loopback address.
+    fn start(loopback: IpAddr) -> io::Result<Self> {
+        let family = if loopback.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        rustix::net::bind(&socket, &SocketAddr::new(loopback, 0))?;
+        let port = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?.port();
+        Ok(Self { port, _socket: socket })
+    }
+}
+
+/// Where loopback has no IPv6, nothing can refuse its connections; that is warned of.
+fn warned_of(started: io::Result<Refusing>) -> Option<Refusing> {
+    let warn = |error: &io::Error| {
+        tracing::warn!(
+            "loopback has no IPv6 here ({error}): if the server has none either, IPv6 connections go \
+             past it; 'sysctl net.ipv6.conf.lo.disable_ipv6=0' lets them be refused"
+        );
+    };
+    started.inspect_err(warn).ok()
 }
 
 /// The first of `wanted` that no network of this machine has.
@@ -293,10 +427,13 @@ mod tests {
     #[test]
     fn our_rules_are_known_again_and_others_are_not() {
         let own = ADDRESSES_V6[0].into();
-        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own, true), rules_v6(own, false)];
+        let excepted = ["10.1.0.0/16", "2001:db8::/32", "port:22", "uid:7"];
+        let excepted = exceptions(&excepted.map(|text| text.parse().unwrap()), true);
+        assert_eq!(excepted.len(), 1 + 1 + 2 + 2);
+        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own), excepted];
         assert!(all.concat().iter().all(is_ours));
-        let other = Rule { priority: 5210, ..all[0][0] };
-        assert!(!is_ours(&other));
+        assert!(is_ours(&Rule { priority: 5204, action: RuleAction::Unreachable, ..all[0][0] }));
+        assert!(!is_ours(&Rule { priority: 5210, ..all[0][0] }));
         assert!(!is_ours(&Rule { action: RuleAction::Lookup(52), ..all[0][0] }));
     }
 }

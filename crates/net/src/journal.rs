@@ -20,21 +20,36 @@ impl Journal {
     }
 
     /// Sets the sysctl `name`, such as `net/ipv4/conf/wlan0/rp_filter`, after what it was has been
-    /// noted. One that has the value already is left alone.
+    /// noted. One that has the value already is left alone. A name is noted once, however often its
+    /// interface goes and comes again with what the system gives it.
     ///
     /// # Errors
-    /// When there is no such sysctl, or the journal or the sysctl cannot be written.
+    /// When there is no such sysctl, or the journal or the sysctl cannot be read or written.
     pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
         let path = sysctl(name)?;
-        let old = fs::read_to_string(&path)?;
-        let old = old.trim();
-        if old == value {
+        let now = fs::read_to_string(&path)?;
+        let now = now.trim();
+        if now == value {
             return Ok(());
         }
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.append(true).create(true).mode(0o600).open(&self.0)?;
-        writeln!(file, "{name}\t{old}\t{value}")?;
+        let text = read(&self.0)?.unwrap_or_default();
+        let of_name = |line: &&str| parts(line).is_some_and(|(noted, ..)| noted == name);
+        let noted = text.lines().find(of_name).and_then(parts);
+        // What we have set ourselves is not what it was.
+        let old = noted.filter(|(_, _, set)| *set == now).map_or(now, |(_, old, _)| old);
+        let others = text.lines().filter(|line| !of_name(line)).map(|line| format!("{line}\n"));
+        self.write(&(others.collect::<String>() + &format!("{name}\t{old}\t{value}\n")))?;
         fs::write(path, value)
+    }
+
+    /// Writes the journal so that it is whole at any time.
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut draft = self.0.as_os_str().to_owned();
+        draft.push(".new");
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft);
+        file?.write_all(text.as_bytes())?;
+        fs::rename(draft, &self.0)
     }
 
     /// Restores what the journal in `file` says, and removes it. A sysctl that is gone, or that
@@ -43,25 +58,33 @@ impl Journal {
     /// # Errors
     /// When a file cannot be read or written; the rest has been restored then.
     pub fn undo(file: &Path) -> io::Result<()> {
-        let length = match fs::metadata(file) {
-            Ok(found) => found.len(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        if length > MAX_BYTES {
-            let message = format!("{}: no journal of sysctls; remove it", file.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-        }
-        let text = fs::read_to_string(file)?;
+        let Some(text) = read(file)? else { return Ok(()) };
         let mut result = Ok(());
-        for line in text.lines().rev() {
-            let mut parts = line.split('\t');
-            if let (Some(name), Some(old), Some(set)) = (parts.next(), parts.next(), parts.next()) {
-                result = result.and(restore(name, old, set));
-            }
+        for (name, old, set) in text.lines().rev().filter_map(parts) {
+            result = result.and(restore(name, old, set));
         }
         result.and_then(|()| fs::remove_file(file))
     }
+}
+
+/// What is in a journal, if there is one.
+fn read(file: &Path) -> io::Result<Option<String>> {
+    let length = match fs::metadata(file) {
+        Ok(found) => found.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if length > MAX_BYTES {
+        let message = format!("{}: no journal of sysctls; remove it", file.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    fs::read_to_string(file).map(Some)
+}
+
+/// A line's sysctl, what it was, and what it has been set to.
+fn parts(line: &str) -> Option<(&str, &str, &str)> {
+    let mut parts = line.split('\t');
+    Some((parts.next()?, parts.next()?, parts.next()?))
 }
 
 fn restore(name: &str, old: &str, set: &str) -> io::Result<()> {

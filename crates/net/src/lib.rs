@@ -5,36 +5,65 @@
 //! |---|---|
 //! | list links, addresses, routes and rules, add and delete them | [`Routes`] |
 //! | hear of changes | [`Watch`] |
-//! | take all new TCP connections of this machine | [`Capture`] |
+//! | take all new TCP connections of this machine | `Capture` (feature `capture`) |
 //! | change a sysctl so that it can be undone | [`Journal`] |
 //!
-//! What [`Capture`] sets up goes with the process that made it, whatever ends it: the device and its
+//! What `Capture` sets up goes with the process that made it, whatever ends it: the device and its
 //! routes with the open device, the nf_tables table with the socket that owns it. Only routing rules
-//! and sysctls remain; [`remove_leftovers`] and [`Journal::undo`] remove those.
+//! and sysctls remain; `remove_leftovers` and [`Journal::undo`] remove those.
 //!
 //! Messages from the kernel are checked as if they came from a stranger: nothing in them panics, and
 //! what is kept of a long list is bounded by the caller.
 
+#![cfg_attr(not(feature = "capture"), allow(dead_code, reason = "the capture uses it"))]
+
+#[cfg(feature = "capture")]
 mod capture;
+#[cfg(feature = "capture")]
 mod error;
+#[cfg(feature = "capture")]
+mod exception;
 mod journal;
 mod message;
+#[cfg(feature = "capture")]
 mod nft;
 mod route;
 mod socket;
 mod sys;
 mod watch;
 
+#[cfg(feature = "capture")]
 pub use capture::{Capture, CaptureConfig, DEVICE, Ipv6, TABLE, remove_leftovers};
+#[cfg(feature = "capture")]
 pub use error::NetError;
+#[cfg(feature = "capture")]
+pub use exception::{Exception, ParseExceptionError};
 pub use journal::Journal;
+#[cfg(feature = "capture")]
 pub use nft::tables;
 pub use route::{Address, Link, Route, Routes, Rule, RuleAction};
 pub use watch::Watch;
 
-/// The parsers of messages, for tests that feed them anything.
+/// What the fuzz target `netlink`, and the replay of its corpus, drive. Not for use otherwise.
 #[doc(hidden)]
 pub mod fuzz {
-    pub use crate::message::{attributes, messages};
-    pub use crate::route::parse_anything;
+    use crate::message::{HEADER, attributes, messages, text};
+    use crate::route::parse_anything;
+
+    /// Any bytes are messages, to the first that is cut off, and any payload is read or left aside.
+    ///
+    /// # Panics
+    /// If it is not so.
+    pub fn netlink(bytes: &[u8]) {
+        let mut count = 0;
+        for (_, payload) in messages(bytes) {
+            parse_anything(payload);
+            for (_, value) in attributes(payload) {
+                assert!(text(value).len() <= 3 * value.len(), "no byte becomes a long text");
+            }
+            count += 1;
+        }
+        assert!(count * HEADER <= bytes.len(), "each message has a header");
+        parse_anything(bytes);
+    }
 }

@@ -4,7 +4,7 @@
 //! kernel removes it when the socket is closed, however the process ends.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use rustix::net::netlink;
 
@@ -19,6 +19,8 @@ const NEW_TABLE: u16 = 0;
 const GET_TABLE: u16 = 1;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
+const NEW_SET: u16 = 9;
+const NEW_ELEMENT: u16 = 12;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 /// Families: none in particular, IPv4 and IPv6 together, each alone.
@@ -43,6 +45,17 @@ const TCP: u8 = 6;
 /// The register that expressions pass their value in, and that of verdicts.
 const REGISTER: u32 = 1;
 const VERDICT: u32 = 0;
+/// The first of the registers of four bytes, which a key of several parts fills one after another.
+const SHORT_REGISTERS: u32 = 8;
+/// What a port takes there.
+const PORT_SPACE: usize = 4;
+/// Headers that an offset is counted from.
+const NETWORK_HEADER: u32 = 1;
+const TRANSPORT_HEADER: u32 = 2;
+/// The flag of a set whose entries go after a while, how long that is, and how many there are at most.
+const SET_TIMEOUT: u32 = 0x10;
+const REFUSED_MILLISECONDS: u64 = 10_000;
+const MOST_REFUSED: u32 = 4096;
 const DROP: u32 = 0;
 /// How values are compared.
 const EQUAL: u32 = 0;
@@ -50,15 +63,24 @@ const UNEQUAL: u32 = 1;
 /// Length of an interface's name.
 const NAME_LENGTH: usize = 16;
 
+/// Ports of this machine to which connections are redirected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ports {
+    /// The usual one.
+    pub(crate) to: u16,
+    /// One that refuses, for targets that have refused a while ago.
+    pub(crate) refused: Option<u16>,
+}
+
 /// What is redirected.
 #[derive(Clone, Debug)]
 pub(crate) struct Redirect<'a> {
     /// TCP that leaves by this device.
     pub(crate) device: &'a str,
-    /// To this port of this machine, for IPv4.
-    pub(crate) port_v4: u16,
-    /// The same for IPv6.
-    pub(crate) port_v6: Option<u16>,
+    /// Where IPv4 goes.
+    pub(crate) v4: Option<Ports>,
+    /// Where IPv6 goes.
+    pub(crate) v6: Option<Ports>,
     /// The device's addresses: packets to them from any other link are dropped.
     pub(crate) addresses: &'a [IpAddr],
 }
@@ -66,7 +88,7 @@ pub(crate) struct Redirect<'a> {
 /// The table; it is gone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Table {
-    _socket: Netlink,
+    socket: Netlink,
 }
 
 impl Table {
@@ -80,9 +102,13 @@ impl Table {
         batch.message(BATCH_BEGIN, 0, &header(UNSPECIFIED, SUBSYSTEM));
         message(&mut batch, NEW_TABLE, CREATE | EXCL).text(1, NAME).attribute(2, &be(OWNER));
         chain(&mut batch, "output", "nat", OUTPUT, DNAT);
-        redirect_rule(&mut batch, redirect.device, IPV4, redirect.port_v4);
-        if let Some(port) = redirect.port_v6 {
-            redirect_rule(&mut batch, redirect.device, IPV6, port);
+        for (family, ports) in [(&V4, redirect.v4), (&V6, redirect.v6)] {
+            let Some(ports) = ports else { continue };
+            set(&mut batch, family);
+            if let Some(refused) = ports.refused {
+                redirect_rule(&mut batch, redirect.device, family, Some(family.set), refused);
+            }
+            redirect_rule(&mut batch, redirect.device, family, None, ports.to);
         }
         chain(&mut batch, "prerouting", "filter", PREROUTING, RAW);
         for &address in redirect.addresses {
@@ -90,8 +116,71 @@ impl Table {
         }
         batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
         socket.request(batch)?;
-        Ok(Self { _socket: socket })
+        Ok(Self { socket })
     }
+
+    /// Has new connections to `target` go to the port that refuses them, for a while.
+    ///
+    /// # Errors
+    /// The kernel's refusal, as when there are very many of them.
+    pub(crate) fn refuse(&self, target: SocketAddr) -> io::Result<()> {
+        let (family, mut key) = match target.ip() {
+            IpAddr::V4(address) => (&V4, address.octets().to_vec()),
+            IpAddr::V6(address) => (&V6, address.octets().to_vec()),
+        };
+        // Each part fills whole registers.
+        key.extend(target.port().to_be_bytes());
+        key.resize(family.key_length(), 0);
+        let mut batch = Builder::default();
+        batch.message(BATCH_BEGIN, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        let message = message(&mut batch, NEW_ELEMENT, CREATE).text(1, NAME).text(2, family.set);
+        message.nest(3, |list| {
+            list.nest(1, |element| {
+                element.nest(1, |data| {
+                    data.attribute(1, &key);
+                });
+            });
+        });
+        batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        self.socket.request(batch)
+    }
+}
+
+/// What tells the families apart.
+struct Family {
+    /// Its number.
+    number: u8,
+    /// Where a packet's target address stands, and its length.
+    target: (u32, usize),
+    /// The set of targets that are refused.
+    set: &'static str,
+    /// That set's number in the transaction that makes it.
+    set_number: u32,
+}
+
+const V4: Family = Family { number: IPV4, target: (16, 4), set: "refused4", set_number: 1 };
+const V6: Family = Family { number: IPV6, target: (24, 16), set: "refused6", set_number: 2 };
+
+impl Family {
+    /// The length of an address and a port in registers.
+    const fn key_length(&self) -> usize {
+        self.target.1 + PORT_SPACE
+    }
+}
+
+/// `set NAME { type ADDRESS . inet_service; timeout 10s; size 4096; }`
+fn set(batch: &mut Builder, family: &Family) {
+    // How tools show it: an address and a port.
+    let kind: u32 = if family.number == IPV4 { 7 } else { 8 };
+    let length = u32::try_from(family.key_length()).expect("8 or 20");
+    let message = message(batch, NEW_SET, CREATE | EXCL).text(1, NAME).text(2, family.set);
+    message.attribute(3, &be(SET_TIMEOUT)).attribute(4, &be(kind << 6 | 13));
+    message.attribute(5, &be(length));
+    message.nest(9, |size| {
+        size.attribute(1, &be(MOST_REFUSED));
+    });
+    message.attribute(10, &be(family.set_number));
+    message.attribute(11, &REFUSED_MILLISECONDS.to_be_bytes());
 }
 
 /// The names of all tables of this network namespace.
@@ -136,12 +225,21 @@ fn rule(batch: &mut Builder, chain: &str, fill: impl FnOnce(&mut Builder)) {
     message.nest(4, fill);
 }
 
-/// `meta nfproto F meta oifname D meta l4proto tcp redirect to :PORT`
-fn redirect_rule(batch: &mut Builder, device: &str, family: u8, port: u16) {
+/// `meta nfproto F meta oifname D meta l4proto tcp [ip daddr . tcp dport @SET] redirect to :PORT`
+fn redirect_rule(batch: &mut Builder, device: &str, family: &Family, set: Option<&str>, port: u16) {
     rule(batch, "output", |list| {
-        meta(list, FAMILY, EQUAL, &[family]);
+        meta(list, FAMILY, EQUAL, &[family.number]);
         meta(list, OUT_NAME, EQUAL, &padded(device));
         meta(list, PROTOCOL, EQUAL, &[TCP]);
+        if let Some(set) = set {
+            let (offset, length) = family.target;
+            let after = SHORT_REGISTERS + u32::try_from(length / 4).expect("1 or 4");
+            payload(list, SHORT_REGISTERS, NETWORK_HEADER, (offset, length));
+            payload(list, after, TRANSPORT_HEADER, (2, 2));
+            expression(list, "lookup", |data| {
+                data.text(1, set).attribute(2, &be(SHORT_REGISTERS));
+            });
+        }
         expression(list, "immediate", |data| {
             data.attribute(1, &be(REGISTER));
             data.nest(2, |value| {
@@ -157,19 +255,15 @@ fn redirect_rule(batch: &mut Builder, device: &str, family: u8, port: u16) {
 /// `meta nfproto F meta iifname != lo ip daddr A drop`: whoever shares a link with this machine could
 /// find out by such packets what connections it has (CVE-2019-14899).
 fn drop_rule(batch: &mut Builder, address: IpAddr) {
-    let (family, offset, bytes) = match address {
-        IpAddr::V4(address) => (IPV4, 16, address.octets().to_vec()),
-        IpAddr::V6(address) => (IPV6, 24, address.octets().to_vec()),
+    let (family, bytes) = match address {
+        IpAddr::V4(address) => (&V4, address.octets().to_vec()),
+        IpAddr::V6(address) => (&V6, address.octets().to_vec()),
     };
+    let (offset, _) = family.target;
     rule(batch, "prerouting", |list| {
-        meta(list, FAMILY, EQUAL, &[family]);
+        meta(list, FAMILY, EQUAL, &[family.number]);
         meta(list, IN_NAME, UNEQUAL, &padded("lo"));
-        expression(list, "payload", |data| {
-            const NETWORK_HEADER: u32 = 1;
-            let length = u32::try_from(bytes.len()).expect("4 or 16");
-            data.attribute(1, &be(REGISTER)).attribute(2, &be(NETWORK_HEADER));
-            data.attribute(3, &be(offset)).attribute(4, &be(length));
-        });
+        payload(list, REGISTER, NETWORK_HEADER, (offset, bytes.len()));
         compare(list, EQUAL, &bytes);
         expression(list, "immediate", |data| {
             data.attribute(1, &be(VERDICT));
@@ -179,6 +273,15 @@ fn drop_rule(batch: &mut Builder, address: IpAddr) {
                 });
             });
         });
+    });
+}
+
+/// Loads a part of the packet, counted from the beginning of a header, into a register.
+fn payload(list: &mut Builder, register: u32, header: u32, (offset, length): (u32, usize)) {
+    expression(list, "payload", |data| {
+        let length = u32::try_from(length).expect("an address or a port");
+        data.attribute(1, &be(register)).attribute(2, &be(header));
+        data.attribute(3, &be(offset)).attribute(4, &be(length));
     });
 }
 

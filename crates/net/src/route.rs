@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::message::{ACK, Builder, CREATE, EXCL, attributes, text, u32_at};
+use crate::message::{ACK, Builder, CREATE, EXCL, attributes, text, u16_at, u32_at};
 use crate::socket::Netlink;
 
 /// Types of messages (linux/rtnetlink.h).
@@ -85,7 +85,7 @@ pub enum RuleAction {
     Lookup(u32),
     /// It asks this table, and takes no route from it whose network is this long or shorter.
     LookupLonger(u32, u32),
-    /// It says that there is no way.
+    /// It says that there is no way. No rule is made so any more; one may be left by an earlier version.
     Unreachable,
 }
 
@@ -100,8 +100,21 @@ pub struct Rule {
     pub local: bool,
     /// It holds for packets from this network only.
     pub from: Option<(IpAddr, u8)>,
+    /// It holds for packets to this network only.
+    pub to: Option<(IpAddr, u8)>,
+    /// It holds for packets to this port only.
+    pub port: Option<u16>,
+    /// It holds for packets of this user only.
+    pub user: Option<u32>,
     /// What it does.
     pub action: RuleAction,
+}
+
+impl Rule {
+    /// A rule for all TCP packets of this machine.
+    pub(crate) const fn new(ipv6: bool, priority: u32, action: RuleAction) -> Self {
+        Self { ipv6, priority, local: true, from: None, to: None, port: None, user: None, action }
+    }
 }
 
 /// The kernel's routing tables and what belongs to them.
@@ -279,18 +292,29 @@ fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
     const UNREACHABLE: u8 = 7;
     const TCP: u8 = 6;
     let family = if rule.ipv6 { INET6 } else { INET };
-    let from_length = rule.from.map_or(0, |(_, length)| length);
+    let length = |network: Option<(IpAddr, u8)>| network.map_or(0, |(_, length)| length);
+    let (to_length, from_length) = (length(rule.to), length(rule.from));
     let (action, table, longer) = match rule.action {
         RuleAction::Lookup(table) => (TO_TABLE, Some(table), None),
         RuleAction::LookupLonger(table, length) => (TO_TABLE, Some(table), Some(length)),
         RuleAction::Unreachable => (UNREACHABLE, None, None),
     };
-    let header = [family, 0, from_length, 0, TABLE_ELSEWHERE, 0, 0, action, 0, 0, 0, 0];
+    let header = [family, to_length, from_length, 0, TABLE_ELSEWHERE, 0, 0, action, 0, 0, 0, 0];
     let message = request.message(kind, ACK | flags, &header);
     message.attribute(6, &rule.priority.to_ne_bytes());
     message.attribute(22, &[TCP]).attribute(21, &[RULE_ORIGIN]);
+    if let Some((address, _)) = rule.to {
+        message.attribute(1, &parts(address).2);
+    }
     if let Some((address, _)) = rule.from {
         message.attribute(2, &parts(address).2);
+    }
+    // Each a range, from the first to the last.
+    if let Some(user) = rule.user {
+        message.attribute(20, &[user.to_ne_bytes(); 2].concat());
+    }
+    if let Some(port) = rule.port {
+        message.attribute(24, &[port.to_ne_bytes(); 2].concat());
     }
     if rule.local {
         message.text(3, "lo");
@@ -360,33 +384,40 @@ fn parse_route(payload: &[u8]) -> Option<Route> {
 }
 
 fn parse_rule(payload: &[u8]) -> Option<Rule> {
-    let [family, _, from_length, _, table, _, _, action, ..] = *payload else { return None };
+    let [family, to_length, from_length, _, table, _, _, action, ..] = *payload else {
+        return None;
+    };
     let (mut table, mut longer, mut tcp) = (u32::from(table), None, false);
-    let (mut priority, mut local, mut from) = (0, false, None);
+    let mut rule = Rule::new(family == INET6, 0, RuleAction::Unreachable);
+    rule.local = false;
     for (kind, value) in attributes(payload.get(12..)?) {
         match kind {
-            2 => from = Some((address_of(value)?, from_length)),
-            3 => local = text(value) == "lo",
-            6 => priority = u32_at(value, 0)?,
+            1 => rule.to = Some((address_of(value)?, to_length)),
+            2 => rule.from = Some((address_of(value)?, from_length)),
+            3 => rule.local = text(value) == "lo",
+            6 => rule.priority = u32_at(value, 0)?,
             // "None" is written as minus one.
             14 => longer = u32_at(value, 0).filter(|&length| length != u32::MAX),
             15 => table = u32_at(value, 0)?,
+            20 => rule.user = Some(u32_at(value, 0).filter(|&one| u32_at(value, 4) == Some(one))?),
             22 => tcp = value == [6],
+            // Those of the mark, the way out and the port of origin are of no rule made here.
+            10 | 16 | 17 | 23 => return None,
+            24 => rule.port = Some(u16_at(value, 0).filter(|&one| u16_at(value, 2) == Some(one))?),
             _ => {}
         }
     }
-    let action = match (action, longer) {
+    rule.action = match (action, longer) {
         (1, None) => RuleAction::Lookup(table),
         (1, Some(length)) => RuleAction::LookupLonger(table, length),
         (7, _) => RuleAction::Unreachable,
         _ => return None,
     };
-    tcp.then_some(Rule { ipv6: family == INET6, priority, local, from, action })
+    tcp.then_some(rule)
 }
 
 /// Feeds all parsers.
-#[doc(hidden)]
-pub fn parse_anything(payload: &[u8]) {
+pub(crate) fn parse_anything(payload: &[u8]) {
     let _ = (parse_link(payload), parse_address(payload));
     let _ = (parse_route(payload), parse_rule(payload));
 }
@@ -401,12 +432,16 @@ mod tests {
     fn rules_are_read_as_written() {
         let bases: [(IpAddr, u8); 2] =
             [("8000::".parse().unwrap(), 1), ("fd57::2".parse().unwrap(), 128)];
-        let rule = |from, local, action| Rule { ipv6: true, priority: 5201, local, from, action };
+        let rule = |from, local, action| Rule { from, local, ..Rule::new(true, 5281, action) };
+        let whole = rule(None, true, RuleAction::Lookup(MAIN));
         for rule in [
             rule(Some(bases[0]), true, RuleAction::Lookup(MAIN)),
             rule(Some(bases[1]), false, RuleAction::Lookup(30565)),
             rule(None, false, RuleAction::LookupLonger(MAIN, 0)),
             rule(None, true, RuleAction::Unreachable),
+            Rule { to: Some(bases[0]), ..whole },
+            Rule { port: Some(8080), ..whole },
+            Rule { user: Some(1000), ..whole },
         ] {
             let mut request = Builder::default();
             write_rule(&mut request, NEW_RULE, 0, &rule);

@@ -1,4 +1,4 @@
-//! The only place that reads a clock: nanoseconds since the first call in this process.
+//! The only place that reads clocks: nanoseconds since the first call in this process, and dates.
 
 use std::sync::OnceLock;
 use std::time;
@@ -15,6 +15,12 @@ fn epoch() -> time::Instant {
 pub(crate) fn now() -> Instant {
     let elapsed = epoch().elapsed();
     Instant::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The time of day, as the time since 1970. It may be set.
+#[expect(clippy::disallowed_types, reason = "tokens end at a date; nothing is timed by it")]
+pub(crate) fn time_of_day() -> time::Duration {
+    time::SystemTime::now().duration_since(time::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// `instant` as tokio's timers count it; far in the future for [`Instant::FAR`].

@@ -133,6 +133,6 @@ pub use stats::{ProcessStats, process_stats, refusals};
 pub use tls::{
     ClientSecurity, ClientTls, Identity, ServerSecurity, ServerTls, Trust, default_state_dir,
 };
-pub use token::Token;
+pub use token::{Token, TokenLine};
 pub use weftline_core::session::{Incoming, Message, MessageFate, MessageId, Outcome, SendError};
 pub use weftline_core::{PathPolicy, Role};

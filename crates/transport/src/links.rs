@@ -6,24 +6,13 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
-use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
+use weftline_net::Watch;
 
 use crate::bind::Bind;
-use crate::sys;
 
-/// The groups of messages wanted: links, addresses, and routes, which follow their addresses by a
-/// moment and without which nothing can be sent from them.
-const GROUPS: u32 = (libc::RTMGRP_LINK
-    | libc::RTMGRP_IPV4_IFADDR
-    | libc::RTMGRP_IPV6_IFADDR
-    | libc::RTMGRP_IPV4_ROUTE
-    | libc::RTMGRP_IPV6_ROUTE) as u32;
 /// The least time between two looks, for machines whose routes change all the time.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -92,12 +81,12 @@ pub(crate) struct LinkWatch(watch::Receiver<Links>);
 impl LinkWatch {
     /// Starts watching; `None`, with a line in the log, where the system does not let us.
     pub(crate) fn start() -> Option<Self> {
-        let socket = open().and_then(sys::readable);
-        let socket =
-            socket.inspect_err(|error| tracing::info!("links are not watched: {error}")).ok()?;
+        let changes = Watch::start();
+        let changes =
+            changes.inspect_err(|error| tracing::info!("links are not watched: {error}")).ok()?;
         let (sender, receiver) = watch::channel(Links::now());
         tokio::spawn(async move {
-            if let Err(error) = follow(&socket, &sender).await {
+            if let Err(error) = follow(&changes, &sender).await {
                 tracing::warn!("links are not watched any more: {error}");
             }
         });
@@ -124,37 +113,16 @@ impl LinkWatch {
     }
 }
 
-fn open() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    // Protocol 0 is `NETLINK_ROUTE`.
-    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
-    Ok(socket)
-}
-
-/// Publishes what there is after every change, until nobody listens.
-async fn follow(socket: &AsyncFd<OwnedFd>, sender: &watch::Sender<Links>) -> io::Result<()> {
+/// Publishes what there is after every change, until nobody listens. Routes count, too: they follow
+/// their addresses by a moment, and without them nothing can be sent from these.
+async fn follow(changes: &Watch, sender: &watch::Sender<Links>) -> io::Result<()> {
     loop {
-        let mut guard = tokio::select! {
+        tokio::select! {
             () = sender.closed() => return Ok(()),
-            ready = socket.readable() => ready?,
-        };
-        drain(socket.get_ref())?;
-        guard.clear_ready();
+            changed = changes.changed() => changed?,
+        }
         sender.send_replace(Links::now());
         tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Reads all messages that wait. What they say is of no matter.
-fn drain(socket: &OwnedFd) -> io::Result<()> {
-    let mut scratch = [0; 8 << 10];
-    loop {
-        match rustix::net::recv(socket, &mut scratch, RecvFlags::TRUNC) {
-            Ok(_) | Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 

@@ -19,6 +19,8 @@ pub const TLS_WANTED: u64 = 7;
 pub const TOKEN: u64 = 8;
 /// The client wants a connection of messages and the server takes byte streams only.
 pub const MESSAGES: u64 = 9;
+/// The client's token is right and its time is over.
+pub const EXPIRED: u64 = 10;
 
 /// `text` from a peer, made fit for one line of a terminal: without controls, and without what
 /// reorders or hides the text around it.

@@ -48,11 +48,12 @@ pub(crate) struct Counters {
 
 /// Why handshakes are refused or break off, as metrics name it. The first is for those that make room
 /// for others, the last for everything that has no name of its own.
-const REASONS: [&str; 13] = [
+const REASONS: [&str; 14] = [
     "flood",
     "busy",
     "closed",
     "congestion",
+    "expired",
     "join",
     "messages",
     "protocol",
@@ -70,6 +71,7 @@ fn reason(error: &Error) -> &'static str {
         Error::RefusedPeer { code, .. } => match *code {
             refusal::BUSY => "busy",
             refusal::CONGESTION => "congestion",
+            refusal::EXPIRED => "expired",
             refusal::JOIN => "join",
             refusal::MESSAGES => "messages",
             refusal::PROTOCOL => "protocol",
@@ -155,7 +157,7 @@ mod tests {
         for code in 0..20 {
             let error = Error::RefusedPeer { peer, code, reason: String::new() };
             assert!(REASONS.contains(&reason(&error)), "{code}");
-            assert_eq!(reason(&error) == "other", code == 0 || code > 9, "{code}");
+            assert_eq!(reason(&error) == "other", code == 0 || code > 10, "{code}");
         }
         assert_eq!(reason(&Error::GivenUp { peer }), REASONS[0]);
         assert_eq!(reason(&Error::NoTrust), "other");

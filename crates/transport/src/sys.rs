@@ -1,17 +1,14 @@
-//! What no crate wraps safely: two socket options, reading into memory that is not filled yet, and
-//! waiting for a descriptor of our own.
+//! What no crate wraps safely: two socket options, and reading into memory that is not filled yet.
 #![expect(
     unsafe_code,
-    reason = "TCP_INFO and SO_RCVLOWAT have no safe wrapper in socket2 or rustix, BytesMut cannot know \
-              how much of it was filled, and tokio's AsyncFd that a descriptor stays the same"
+    reason = "TCP_INFO and SO_RCVLOWAT have no safe wrapper in socket2 or rustix, and BytesMut cannot \
+              know how much of it was filled"
 )]
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use bytes::BytesMut;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Linux's `struct tcp_info` of the socket `fd`.
 ///
@@ -67,15 +64,6 @@ pub(crate) fn receive(socket: impl AsFd, into: &mut BytesMut) -> io::Result<usiz
     // SAFETY: the kernel has filled the first `read` bytes of the spare capacity.
     unsafe { into.set_len(len + read) };
     Ok(read)
-}
-
-/// Lets tasks wait until `fd`, which does not block, can be read.
-///
-/// # Errors
-/// When the system cannot watch it.
-pub(crate) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is open and names the same file until it is dropped.
-    unsafe { Ok(AsyncFd::register_with_interest(fd, Interest::READABLE)?) }
 }
 
 #[cfg(test)]

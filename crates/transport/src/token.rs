@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ring::hmac;
 
@@ -32,6 +33,8 @@ pub struct Token {
     key: hmac::Key,
     /// Tells secrets of one name apart.
     digest: Fingerprint,
+    /// When it lets in no more, as the time since 1970.
+    until: Option<Duration>,
 }
 
 impl fmt::Debug for Token {
@@ -69,29 +72,27 @@ impl Token {
             return Err(Error::Invalid(if length < MIN_SECRET { message } else { too_long }));
         }
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        Ok(Self { name: name.into(), key, digest: Fingerprint::of(secret.as_bytes()) })
+        Ok(Self { name: name.into(), key, digest: Fingerprint::of(secret.as_bytes()), until: None })
     }
 
     /// The tokens in the text of a file: one on each line, with or without a name and a colon
-    /// before it. Empty lines and lines that begin with `#` do not count. A name may stand on
-    /// several lines: while a client changes its secret, both let it in.
+    /// before it, and with a name perhaps ` until ` and a date: `phone until 2026-12-03T10:00:00Z:
+    /// SECRET`. Empty lines and lines that begin with `#` do not count. A name may stand on several
+    /// lines: while a client changes its secret, both let it in.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the number of the line that is wrong; never with what is in it.
     pub fn read_all(text: &str) -> Result<Vec<Self>, Error> {
         let mut tokens: Vec<Self> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
             let wrong =
                 |reason: &dyn fmt::Display| Error::Invalid(format!("line {number}: {reason}"));
-            let token = match line.split_once(':') {
-                Some((name, secret)) if is_name(name.trim()) => Self::named(name.trim(), secret),
-                _ => Self::new(line),
+            let Some(line) = TokenLine::read(line).map_err(|error| wrong(&error))? else {
+                continue;
             };
-            let token = token.map_err(|error| wrong(&error))?;
+            let token = Self::named(line.name.unwrap_or(UNNAMED), line.secret);
+            let mut token = token.map_err(|error| wrong(&error))?;
+            token.until = line.until;
             if let Some(other) = tokens.iter().find(|other| other.digest == token.digest) {
                 return Err(wrong(&format!("the same secret as that of '{}'", other.name)));
             }
@@ -109,6 +110,11 @@ impl Token {
     /// The client's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether its time is over at `now`, the time since 1970.
+    pub(crate) fn is_over(&self, now: Duration) -> bool {
+        self.until.is_some_and(|until| now >= until)
     }
 
     /// A key for something else than a connection, such as `weftline probe`: both ends with the token
@@ -146,6 +152,73 @@ impl Token {
     }
 }
 
+/// What stands between a name and a date.
+const UNTIL: &str = " until ";
+
+/// A line of a file of tokens, in its parts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenLine<'a> {
+    /// The client's name.
+    pub name: Option<&'a str>,
+    /// When the token lets in no more, as the time since 1970.
+    pub until: Option<Duration>,
+    /// The secret.
+    pub secret: &'a str,
+}
+
+/// Nothing of the secret.
+impl fmt::Debug for TokenLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenLine").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The line as it is read again.
+impl fmt::Display for TokenLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = self.name {
+            f.write_str(name)?;
+            if let Some(until) = self.until {
+                write!(f, "{UNTIL}{}", humantime::format_rfc3339_seconds(UNIX_EPOCH + until))?;
+            }
+            f.write_str(": ")?;
+        }
+        f.write_str(self.secret)
+    }
+}
+
+impl<'a> TokenLine<'a> {
+    /// The parts of a line; `None` for one that is empty or a comment.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] when there is no date where one should be.
+    pub fn read(line: &'a str) -> Result<Option<Self>, Error> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(None);
+        }
+        let dated = line.split_once(UNTIL).filter(|(name, _)| is_name(name));
+        if let Some((name, rest)) = dated {
+            // A date has colons itself, and ends with the letter for its time zone.
+            let parts = rest.split_once("Z:").and_then(|(date, secret)| {
+                let until = humantime::parse_rfc3339(&format!("{}Z", date.trim())).ok()?;
+                Some((until.duration_since(UNIX_EPOCH).ok()?, secret.trim()))
+            });
+            let (until, secret) = parts.ok_or_else(|| {
+                let message = "no date after 'until'; write it like 2026-12-03T10:00:00Z";
+                Error::Invalid(message.to_owned())
+            })?;
+            return Ok(Some(Self { name: Some(name), until: Some(until), secret }));
+        }
+        Ok(Some(match line.split_once(':') {
+            Some((name, secret)) if is_name(name.trim()) => {
+                Self { name: Some(name.trim()), until: None, secret: secret.trim() }
+            }
+            _ => Self { name: None, until: None, secret: line },
+        }))
+    }
+}
+
 fn is_name(text: &str) -> bool {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.@".contains(&b);
     (1..=MAX_NAME).contains(&text.len()) && text.bytes().all(fits)
@@ -171,6 +244,21 @@ mod tests {
     }
 
     #[test]
+    fn a_date_ends_a_token_and_changes_nothing_else() {
+        let text = "alice until 2026-12-03T10:00:00Z: 0123456789abcdef";
+        let one = &Token::read_all(text).unwrap()[0];
+        assert_eq!(one.digest, Token::new("0123456789abcdef").unwrap().digest);
+        let at = |text: &str| {
+            humantime::parse_rfc3339(text).unwrap().duration_since(UNIX_EPOCH).unwrap()
+        };
+        assert!(
+            !one.is_over(at("2026-12-03T09:59:59Z")) && one.is_over(at("2026-12-03T10:00:00Z"))
+        );
+        assert!(!Token::new("0123456789abcdef").unwrap().is_over(at("9999-01-01T00:00:00Z")));
+        assert_eq!(TokenLine::read(text).unwrap().unwrap().to_string(), text);
+    }
+
+    #[test]
     fn a_name_changes_nothing_in_the_secret() {
         let one = &Token::read_all("alice: 0123456789abcdef").unwrap()[0];
         assert_eq!(one.digest, Token::new("0123456789abcdef").unwrap().digest);
@@ -191,6 +279,10 @@ mod tests {
             ("# nothing\n", "there is no token in it"),
             ("alice: tooshort!", "line 1: a token needs 16 characters or more, this one has 9"),
             ("a: 0123456789abcdef\nb: 0123456789abcdef", "line 2: the same secret as that of 'a'"),
+            (
+                "a until tomorrow: 0123456789abcdef",
+                "line 1: no date after 'until'; write it like 2026-12-03T10:00:00Z",
+            ),
         ] {
             let error = Token::read_all(text).unwrap_err().to_string();
             assert_eq!(error, message);

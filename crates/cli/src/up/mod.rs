@@ -11,16 +11,20 @@ mod saved;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use tokio::sync::watch;
-use weftline::refusal::TOKEN;
+use weftline::refusal::{EXPIRED, TOKEN};
 use weftline::{
     Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer, Token, Trust,
 };
-use weftline_net::{Capture, CaptureConfig, DEVICE, Ipv6, Journal, Watch, remove_leftovers};
+use weftline_net::{
+    Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, Watch, remove_leftovers,
+};
 
 use crate::daemon::{end, runtime};
 use crate::failure::Failure;
@@ -28,7 +32,7 @@ use crate::instance::Instance;
 use crate::invite::Invite;
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
-use crate::ops::{Daemon, Doors, Life, Wanted, control};
+use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::{output, secrets};
 use links::Links;
 
@@ -51,6 +55,10 @@ pub(crate) struct UpArgs {
     /// that has a default route and is no tunnel]
     #[arg(long, value_name = "NAME=VIA")]
     path: Vec<String>,
+    /// Connections that go directly: to a network or an address, port:N, or those of a user, uid:N;
+    /// may be given several times, besides `except` in up.toml
+    #[arg(long, value_name = "WHAT")]
+    except: Vec<String>,
     /// Where the invite is kept [default: /etc/weftline]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
@@ -75,10 +83,15 @@ struct Files {
 }
 
 impl Files {
+    /// Those of this network, which has one `up` at a time: always in the same place, whether a unit
+    /// or a shell starts it. Containers have networks of their own, so each has a number in its name.
     fn find() -> Result<Self, Failure> {
-        let dir = control::default_dirs().into_iter().next();
-        let dir = dir.ok_or_else(|| Failure::wrong_use("RUNTIME_DIRECTORY is not set; set it"))?;
-        Ok(Self { lock: dir.join("up.lock"), journal: dir.join("up.journal") })
+        const DIR: &str = "/run/weftline";
+        const NETWORK: &str = "/proc/self/ns/net";
+        let found = std::fs::metadata(NETWORK);
+        let number = found.map_err(|error| Failure::failed(format!("{NETWORK}: {error}")))?.ino();
+        let file = |kind: &str| Path::new(DIR).join(format!("up-{number}.{kind}"));
+        Ok(Self { lock: file("lock"), journal: file("journal") })
     }
 }
 
@@ -86,12 +99,17 @@ impl Files {
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     check_rights("weftline up")?;
     let kept = saved::file(args.state_dir.as_deref());
-    let (text, is_new) = match args.invite.as_deref() {
-        Some("-") => (io::read_to_string(io::stdin().lock())?, true),
-        Some(text) => (text.to_owned(), true),
-        None => (saved::read(&kept)?, false),
+    let mut saved = saved::read(&kept)?;
+    let given = match args.invite.as_deref() {
+        Some("-") => Some(io::read_to_string(io::stdin().lock())?),
+        given => given.map(str::to_owned),
     };
-    let invite: Invite = text.parse().map_err(Failure::wrong_use)?;
+    let is_new = given.is_some();
+    saved.invite = given.or(saved.invite);
+    let invite: Invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
+    let exceptions = saved.except.iter().chain(&args.except).map(|text| text.parse());
+    let exceptions: Vec<Exception> =
+        exceptions.collect::<Result<_, _>>().map_err(Failure::wrong_use)?;
     log::start(args.log_format, args.log_level.as_deref())?;
     secrets::raise_file_limit();
     let files = Files::find()?;
@@ -107,11 +125,12 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
         )
         .await?;
         let started = tokio::select! {
-            started = Up::start(args, &invite, &files) => started?,
+            started = Up::start(args, &invite, exceptions, &files) => started?,
             () = life.stopping() => return Ok(()),
         };
         if is_new {
-            saved::write(&kept, &invite)?;
+            saved.invite = Some(invite.to_string());
+            saved.write(&kept)?;
         }
         life.set_listening(vec![format!("{DEVICE}: all TCP of this machine")]);
         output::print(&format!("up: {}\n", started.summary()))?;
@@ -161,13 +180,20 @@ struct Up {
     links: Links,
     journal: PathBuf,
     forwarder: Forwarder,
-    capture: Capture,
+    capture: Arc<Capture>,
     watch: Watch,
     server: String,
+    /// Whether the server carries IPv6, too.
+    ipv6: bool,
 }
 
 impl Up {
-    async fn start(args: &UpArgs, invite: &Invite, files: &Files) -> Result<Self, Failure> {
+    async fn start(
+        args: &UpArgs,
+        invite: &Invite,
+        exceptions: Vec<Exception>,
+        files: &Files,
+    ) -> Result<Self, Failure> {
         let watch = Watch::start()?;
         clear(&files.journal)?;
         let mut links = Links::new(&args.path, invite.addresses.clone())?;
@@ -186,19 +212,23 @@ impl Up {
         let (v4, v6) = listeners(offer.ipv6)?;
         let config = CaptureConfig {
             port_v4: port(&v4)?,
-            ipv6: v6.as_ref().map_or(Ok(Ipv6::Unreachable), |one| port(one).map(Ipv6::Redirect))?,
+            ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
+            exceptions,
         };
+        let ipv6 = v6.is_some();
         let listeners = [Some(v4), v6].into_iter().flatten().collect();
         let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
-        let capture = Capture::start(&config)?;
+        let capture = Arc::new(Capture::start(&config)?);
+        let refusing = Arc::downgrade(&capture);
+        let forwarder = forwarder.on_unreachable(move |target| refuse(&refusing, target));
         let journal = files.journal.clone();
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
-        Ok(Self { client, basis, links, journal, forwarder, capture, watch, server })
+        Ok(Self { client, basis, links, journal, forwarder, capture, watch, server, ipv6 })
     }
 
     /// What it does, in a line.
     fn summary(&self) -> String {
-        let family = if self.capture.has_ipv6() { "" } else { ", IPv4 only" };
+        let family = if self.ipv6 { "" } else { ", IPv4 only" };
         format!(
             "all TCP of this machine goes to {} over {}{family}; 'weftline down' ends that",
             self.server,
@@ -240,12 +270,25 @@ impl Up {
     }
 }
 
-/// Adds rules again that somebody has deleted, such as a network manager that restarts.
+/// Adds again what somebody has deleted, such as a network manager that restarts.
 fn keep(capture: &Capture) {
     match capture.keep() {
         Ok(0) => {}
-        Ok(n) => tracing::info!("added {n} routing rules again that were deleted"),
-        Err(error) => tracing::warn!("cannot look after the routing rules: {error}"),
+        Ok(n) => {
+            tracing::info!("added {n} addresses, routes or routing rules again that were deleted");
+        }
+        Err(error) => tracing::warn!(
+            "new connections may go past the server: {DEVICE}, its routes or rules cannot be set \
+             again ({error}); 'weftline down' and 'weftline up' do"
+        ),
+    }
+}
+
+/// Has a target that the server does not reach refused for a while, so that programs try another.
+fn refuse(capture: &Weak<Capture>, target: SocketAddr) {
+    let Some(capture) = capture.upgrade() else { return };
+    if let Err(error) = capture.refuse(target) {
+        tracing::debug!("{target} is not refused ahead: {error}");
     }
 }
 
@@ -256,10 +299,11 @@ fn follow(client: &Client, basis: &ClientBuilder, links: &mut Links, journal: &P
         Ok(found) => found,
         Err(error) => return tracing::warn!("cannot look at the links: {error}"),
     };
+    // An interface of the same name may be a new one, with a filter of its own.
+    links::loosen(&found, journal);
     if links.names() == before || found.is_empty() {
         return;
     }
-    links::loosen(&found, journal);
     match client.reload(links::with(basis, found)) {
         Ok(()) => tracing::info!("links: {}", links.names().join(", ")),
         Err(error) => tracing::warn!("cannot use the links that there are now: {error}"),
@@ -306,6 +350,10 @@ fn explain(error: Error, invite: &Invite) -> Failure {
         Error::Refused { peer, code: TOKEN, .. } => Failure::failed(format!(
             "the server {peer} does not let '{name}' in: the invite has been revoked or replaced; \
              make a new one there with 'weftline invite {name}'"
+        )),
+        Error::Refused { peer, code: EXPIRED, .. } => Failure::failed(format!(
+            "the server {peer} does not let '{name}' in any more: the invite has expired; ask for a \
+             new one, which 'weftline invite {name} --expires 7d' makes there"
         )),
         Error::WrongFingerprint { peer, .. } => Failure::failed(format!(
             "{peer} is not the server that has made this invite, or has lost its state directory; \

@@ -7,17 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::config;
 use crate::failure::Failure;
 use crate::instance::write_whole;
-use crate::invite::Invite;
 use crate::secrets;
 
 /// Where it is kept unless told otherwise.
 const DIR: &str = "/etc/weftline";
 
 /// What is kept.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Saved {
-    invite: String,
+pub(super) struct Saved {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) invite: Option<String>,
+    /// Exceptions, as `--except` has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) except: Vec<String>,
 }
 
 /// The file in `dir` that keeps it.
@@ -25,29 +28,41 @@ pub(super) fn file(dir: Option<&Path>) -> PathBuf {
     dir.unwrap_or(Path::new(DIR)).join("up.toml")
 }
 
-/// The text of the invite that is kept.
+/// What is kept, if anything is.
 ///
 /// # Errors
-/// When there is none.
-pub(super) fn read(file: &Path) -> Result<String, Failure> {
+/// When the file cannot be read, or has something else in it.
+pub(super) fn read(file: &Path) -> Result<Saved, Failure> {
     if !file.exists() {
-        return Err(Failure::wrong_use(format!(
-            "no invite given, and none kept in {}; give the one that 'weftline serve --internet' or \
-             'weftline invite NAME' has printed",
-            file.display()
-        )));
+        return Ok(Saved::default());
     }
     secrets::warn_if_others_can_read(file);
-    config::read::<Saved>(file).map(|saved| saved.invite)
+    config::read(file)
 }
 
-/// Keeps an invite that works.
-///
-/// # Errors
-/// When the file cannot be written.
-pub(super) fn write(file: &Path, invite: &Invite) -> Result<(), Failure> {
-    let text = toml::to_string(&Saved { invite: invite.to_string() }).map_err(Failure::failed)?;
-    write_whole(file, &text).map_err(|error| {
-        Failure::failed(format!("cannot keep the invite in {}: {error}", file.display()))
-    })
+impl Saved {
+    /// The text of the invite.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn invite(&self, file: &Path) -> Result<&str, Failure> {
+        self.invite.as_deref().ok_or_else(|| {
+            Failure::wrong_use(format!(
+                "no invite given, and none kept in {}; give the one that 'weftline serve --internet' \
+                 or 'weftline invite NAME' has printed",
+                file.display()
+            ))
+        })
+    }
+
+    /// Keeps it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub(super) fn write(&self, file: &Path) -> Result<(), Failure> {
+        let text = toml::to_string(self).map_err(Failure::failed)?;
+        write_whole(file, &text).map_err(|error| {
+            Failure::failed(format!("cannot keep the invite in {}: {error}", file.display()))
+        })
+    }
 }

@@ -521,3 +521,6 @@ pub const RESET_FORWARD: u64 = 3;
 pub const RESET_SHUTDOWN: u64 = 4;
 /// Reset code: the server does not let this client in any more.
 pub const RESET_REVOKED: u64 = 5;
+/// Reset code: the server has not reached the target of a forwarded connection, or does not let the
+/// client go there.
+pub const RESET_TARGET: u64 = 6;

@@ -1,5 +1,6 @@
 //! The client's side of forwarding.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use weftline_core::session::RESET_SHUTDOWN;
+use weftline_core::session::{RESET_SHUTDOWN, RESET_TARGET};
 
 use super::captured::original_target;
 use super::pool::Pool;
@@ -43,7 +44,11 @@ pub struct Forwarder {
     service: LocalService,
     users: watch::Receiver<Option<SocksUsers>>,
     pool: Arc<Pool>,
+    unreachable: Unreachable,
 }
+
+/// Hears of targets that the server has not reached.
+type Unreachable = Arc<dyn Fn(SocketAddr) + Send + Sync>;
 
 impl Forwarder {
     /// Listens on `address`, after making sure that the server can be reached. `ready`
@@ -99,7 +104,15 @@ impl Forwarder {
         let local = first.local_addr().map_err(Error::Socket)?;
         let pool = Arc::new(Pool::start(client, ready).await?);
         let (_, users) = watch::channel(None);
-        Ok(Self { listeners, local, service, users, pool })
+        Ok(Self { listeners, local, service, users, pool, unreachable: Arc::new(|_| {}) })
+    }
+
+    /// Tells `hears` of each target of a captured connection that the server has not reached, or does
+    /// not let this client go to, before the program hears of it.
+    #[must_use]
+    pub fn on_unreachable(mut self, hears: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
+        self.unreachable = Arc::new(hears);
+        self
     }
 
     /// Lets only `users` use the proxy; without, whoever reaches its address may.
@@ -154,8 +167,12 @@ impl Forwarder {
                 () = &mut removed => break true,
             };
             let (pool, stage) = (Arc::clone(&self.pool), open.stage.subscribe());
-            let users = self.users.borrow().clone();
-            open.tasks.spawn(forward_one(pool, self.service, users, local, peer, stage));
+            let (users, unreachable) = (self.users.borrow().clone(), Arc::clone(&self.unreachable));
+            let service = self.service;
+            open.tasks.spawn(async move {
+                let opened = (service, users, local, peer);
+                forward_one(pool, opened, unreachable, stage).await;
+            });
         };
         drop(self.listeners);
         keeper.shutdown().await;
@@ -186,10 +203,8 @@ async fn accept(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)
 
 async fn forward_one(
     pool: Arc<Pool>,
-    service: LocalService,
-    users: Option<SocksUsers>,
-    mut local: TcpStream,
-    peer: SocketAddr,
+    (service, users, mut local, peer): (LocalService, Option<SocksUsers>, TcpStream, SocketAddr),
+    unreachable: Unreachable,
     mut stage: watch::Receiver<Stage>,
 ) {
     let opened = tokio::select! {
@@ -198,9 +213,16 @@ async fn forward_one(
     };
     match opened {
         Ok((connection, target)) => {
-            let to = target.map(|target| format!(" to {target}"));
+            let to = target.as_ref().map(|target| format!(" to {target}"));
             connection.set_label(&format!("from {peer}{}", to.unwrap_or_default()));
-            relay_until(connection, local, peer, stage).await;
+            let failed = |error: &Error| {
+                if let (Error::Reset { code: RESET_TARGET, .. }, Some(Goal::Address(target))) =
+                    (error, target)
+                {
+                    unreachable(target);
+                }
+            };
+            relay_until(connection, local, peer, stage, failed).await;
         }
         Err(error) => {
             tracing::warn!("cannot forward a connection of {peer}: {error}");
@@ -211,19 +233,34 @@ async fn forward_one(
     }
 }
 
+/// Where a program wants to go.
+enum Goal {
+    Address(SocketAddr),
+    Named(String),
+}
+
+impl fmt::Display for Goal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Named(name) => name.fmt(f),
+        }
+    }
+}
+
 /// A connection whose other end is where `local` wants to go, and where that is if it said so.
 async fn open(
     pool: &Pool,
     service: LocalService,
     users: Option<&SocksUsers>,
     local: &mut TcpStream,
-) -> io::Result<(Connection, Option<String>)> {
+) -> io::Result<(Connection, Option<Goal>)> {
     if service == LocalService::Forward {
         return Ok((pool.open(&Opening::Forward).await?, None));
     }
     if service == LocalService::Captured {
         let target = original_target(local)?;
-        return Ok((pool.open(&Opening::Address(target)).await?, Some(target.to_string())));
+        return Ok((pool.open(&Opening::Address(target)).await?, Some(Goal::Address(target))));
     }
     let negotiation = socks::negotiate(local, users);
     let negotiation = tokio::time::timeout(NEGOTIATION_TIMEOUT, negotiation).await;
@@ -236,7 +273,7 @@ async fn open(
     match answer.await {
         Ok((connection, Reply::SUCCEEDED)) => {
             socks::reply(local, Reply::SUCCEEDED).await?;
-            Ok((connection, Some(target)))
+            Ok((connection, Some(Goal::Named(target))))
         }
         Ok((mut connection, reply)) => {
             let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection).await;

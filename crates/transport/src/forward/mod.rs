@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 use weftline_core::session::RESET_SHUTDOWN;
 
 use crate::connection::Connection;
+use crate::error::Error;
 
 pub use captured::InternetOffer;
 pub use connect::{Forwarder, LocalService};
@@ -114,19 +115,20 @@ impl Opening {
 }
 
 /// Relays to the end, which comes early when the connections under way are stopped: this one is
-/// reset then, and the peer told why.
+/// reset then, and the peer told why. `failed` hears how the connection has failed, if it has.
 async fn relay_until(
     connection: Connection,
     local: TcpStream,
     peer: SocketAddr,
     mut stage: watch::Receiver<Stage>,
+    failed: impl FnOnce(&Error),
 ) {
     let control = connection.control();
     let stopped = async {
         reached(&mut stage, Stage::Over).await;
         control.abort(RESET_SHUTDOWN, SHUTTING_DOWN);
     };
-    match relay_or(connection, local, stopped).await {
+    match relay_or(connection, local, stopped, failed).await {
         Ok(relayed) => {
             let (sent, received) = (relayed.sent, relayed.received);
             tracing::debug!("{peer}: finished, {sent} bytes sent, {received} bytes received");

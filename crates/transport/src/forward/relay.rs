@@ -13,6 +13,7 @@ use weftline_core::session::RESET_FORWARD;
 use super::SHUTTING_DOWN;
 use crate::cipher::{advance, fill_slices};
 use crate::connection::{Connection, ReadHalf, WriteHalf};
+use crate::error::Error;
 
 /// Bytes taken from the multipath connection for one write to the local one.
 const READ_AT_ONCE: usize = 256 << 10;
@@ -33,15 +34,17 @@ pub struct Relayed {
 /// # Errors
 /// When either side fails; the other side has been reset then.
 pub async fn relay(connection: Connection, local: TcpStream) -> io::Result<Relayed> {
-    relay_or(connection, local, std::future::pending()).await
+    relay_or(connection, local, std::future::pending(), |_| {}).await
 }
 
 /// As [`relay`], until `stopped`, which has then ended the connection. That alone would not end a
-/// relay that waits for the local side: a program that neither reads nor closes.
+/// relay that waits for the local side: a program that neither reads nor closes. `failed` hears how the
+/// connection ended, if it failed, before the local side does.
 pub(super) async fn relay_or(
     connection: Connection,
     local: TcpStream,
     stopped: impl Future<Output = ()>,
+    failed: impl FnOnce(&Error),
 ) -> io::Result<Relayed> {
     local.set_nodelay(true)?;
     let mut stopped = std::pin::pin!(stopped);
@@ -71,7 +74,9 @@ pub(super) async fn relay_or(
     if let Err(error) = &result {
         // No effect when the connection itself has failed.
         control.abort(RESET_FORWARD, &error.to_string());
-        let _ = control.closed().await;
+        if let Err(error) = control.closed().await {
+            failed(&error);
+        }
         if let Ok(local) = from_local.reunite(to_local) {
             // Closing with lingering time zero resets.
             let _ = local.set_zero_linger();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use weftline_core::session::{RESET_FORWARD, RESET_SHUTDOWN};
+use weftline_core::session::{RESET_FORWARD, RESET_SHUTDOWN, RESET_TARGET};
 
 use super::captured::InternetOffer;
 use super::dial;
@@ -106,11 +106,13 @@ async fn serve_one(
                 (_, Target::Fixed(target)) => format!("to {target}"),
                 _ => "to a target".to_owned(),
             });
-            relay_until(connection, local, peer, stage).await;
+            relay_until(connection, local, peer, stage, |_| {}).await;
         }
         Err(reason) => {
             tracing::warn!("{peer}: {reason}");
-            connection.abort(RESET_FORWARD, &reason);
+            let is_target =
+                matches!((&opening, &*target), (Ok(Opening::Address(_)), Target::Internet(_)));
+            connection.abort(if is_target { RESET_TARGET } else { RESET_FORWARD }, &reason);
             let _ = connection.closed().await;
         }
     }
