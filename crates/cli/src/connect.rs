@@ -23,6 +23,7 @@ use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed, Place};
 use crate::ops::{Daemon, Doors, Life, Wanted};
+use crate::output;
 use crate::paths::{self, PathTable};
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
@@ -544,7 +545,8 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Connect, first.drain.as_deref())?;
         let mut reload = Reload::on_signal()?;
-        let _open = Doors::open(&life, first.doors()).await?;
+        let doors = Doors::open(&life, first.doors()).await?;
+        output::print(&doors.greeting)?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
         tokio::select! {
             set = listeners.set(wanted) => set?,

@@ -519,8 +519,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         }
         life.set_listening(addresses);
         // Whoever waits for the greeting takes it for a server that runs.
-        let _open = Doors::open(&life, first.doors()).await?;
-        output::print(&(greeting + &invite))?;
+        let doors = Doors::open(&life, first.doors()).await?;
+        output::print(&(greeting + &invite + &doors.greeting))?;
         life.ready();
         let control = server.control();
         let reloading = async {

@@ -162,7 +162,7 @@ fn certificates_tokens_and_directories_that_do_not_work_are_named() {
     let twice = file("twice", "a: 0123456789abcdef\nb: 0123456789abcdef\n");
     let state = dir.path().to_str().unwrap();
     for (status, args, message) in [
-        (2, vec!["--cert", &empty], "required arguments were not provided: --key <FILE>"),
+        (2, vec!["--cert", &empty], "--cert and --key belong together; give both"),
         (2, vec!["--cert", &empty, "--key", &empty], "no private key in it (PEM expected)"),
         (2, vec!["--token-file", &short, "--state-dir", state], "a token needs 16 characters"),
         (

@@ -37,7 +37,8 @@ pub(super) fn run(
         let signals = signals::Stop::on_signals()?;
         output::print(&shown.greeting)?;
         if let Some(address) = shown.metrics {
-            metrics::open_with(Box::new(Node(publish.clone())), address).await?;
+            let opened = metrics::open_with(Box::new(Node(publish.clone())), address);
+            output::print(&opened.await?)?;
         }
         let (ended, end) = oneshot::channel();
         let thread = {

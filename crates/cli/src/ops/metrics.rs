@@ -28,7 +28,6 @@ use weftline::{process_stats, refusals};
 use super::snapshot::Memory;
 use super::{Life, answer_each};
 use crate::failure::Failure;
-use crate::output;
 
 /// Scrapers that are answered at once; further ones wait.
 const MAX_SCRAPERS: usize = 8;
@@ -39,22 +38,22 @@ const MAX_HEAD: usize = 8 << 10;
 /// OpenMetrics 1.0, which Prometheus and others take.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers scrapers at `address` from now on.
+/// Answers scrapers at `address` from now on. Returns what to say of it.
 ///
 /// # Errors
 /// When the address cannot be had.
-pub(crate) async fn open(life: &Arc<Life>, address: SocketAddr) -> Result<(), Failure> {
+pub(crate) async fn open(life: &Arc<Life>, address: SocketAddr) -> Result<String, Failure> {
     open_with(Box::new(Daemon(Arc::clone(life))), address).await
 }
 
-/// Answers scrapers at `address` with what `collector` finds, from now on.
+/// Answers scrapers at `address` with what `collector` finds, from now on. Returns what to say of it.
 ///
 /// # Errors
 /// When the address cannot be had.
 pub(crate) async fn open_with(
     collector: Box<dyn Collector>,
     address: SocketAddr,
-) -> Result<(), Failure> {
+) -> Result<String, Failure> {
     let wrong = |error: std::io::Error| {
         let remedy = match error.kind() {
             std::io::ErrorKind::AddrInUse => "stop the program that has it, or choose another port",
@@ -67,7 +66,6 @@ pub(crate) async fn open_with(
     if !address.ip().is_loopback() {
         tracing::warn!("whoever reaches {address} can read the metrics; 127.0.0.1 keeps them here");
     }
-    output::print(&format!("metrics on {address}\n"))?;
     let mut registry = Registry::with_prefix("weftline");
     registry.register_collector(collector);
     let registry = Arc::new(registry);
@@ -82,7 +80,7 @@ pub(crate) async fn open_with(
         }
     };
     tokio::spawn(answer_each(MAX_SCRAPERS, move |cx| listener.poll_accept(cx), answer));
-    Ok(())
+    Ok(format!("metrics on {address}\n"))
 }
 
 async fn serve(stream: TcpStream, registry: Arc<Registry>) -> hyper::Result<()> {

@@ -207,6 +207,8 @@ pub(crate) struct Wanted<'a> {
 
 /// Where it shows that, as long as this lives.
 pub(crate) struct Doors {
+    /// What to say of it: where metrics are fetched.
+    pub(crate) greeting: String,
     _control: Option<control::Socket>,
     _qlog: Option<qlog::Qlog>,
 }
@@ -217,11 +219,12 @@ impl Doors {
     /// # Errors
     /// When one cannot be had.
     pub(crate) async fn open(life: &Arc<Life>, wanted: Wanted<'_>) -> Result<Self, Failure> {
-        if let Some(address) = wanted.metrics {
-            metrics::open(life, address).await?;
-        }
+        let greeting = match wanted.metrics {
+            Some(address) => metrics::open(life, address).await?,
+            None => String::new(),
+        };
         let qlog = wanted.qlog.map(|dir| qlog::Qlog::start(life.daemon, dir)).transpose()?;
-        Ok(Self { _control: control::open(life, wanted.control)?, _qlog: qlog })
+        Ok(Self { greeting, _control: control::open(life, wanted.control)?, _qlog: qlog })
     }
 }
 
