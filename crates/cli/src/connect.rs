@@ -580,5 +580,6 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
         Ok(())
     });
     end(runtime);
+    congestion::release();
     result
 }

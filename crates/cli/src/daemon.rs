@@ -6,7 +6,6 @@ use std::path::Path;
 use weftline::MemoryBudget;
 use weftline_core::ByteCount;
 
-use crate::congestion;
 use crate::failure::Failure;
 use crate::output;
 
@@ -46,11 +45,10 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(builder.enable_all().event_interval(EVENT_INTERVAL).build()?)
 }
 
-/// Ends a runtime, and what was loaded into the kernel for it. A name that is being looked up, or a file that does not come, is not waited for
+/// Ends a runtime. A name that is being looked up, or a file that does not come, is not waited for
 /// long.
 pub(crate) fn end(runtime: tokio::runtime::Runtime) {
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    congestion::release();
 }
 
 /// Makes `--max-total-memory` the limit of all connections of this process.

@@ -548,5 +548,6 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         Ok(())
     });
     end(runtime);
+    congestion::release();
     result
 }

@@ -240,6 +240,22 @@ fn places_that_connect_would_refuse() {
 }
 
 #[test]
+fn certificates_that_are_none() {
+    let state = tempfile::tempdir().unwrap();
+    let dir = state.path().to_str().unwrap();
+    let service = echo().to_string();
+    let server = ["serve", "--listen", "127.0.0.1:0", "--forward", &service, "--state-dir", dir];
+    drop(serve(state.path(), &[]));
+    let authorities = write(state.path(), "ca.pem", "nothing of use");
+    let said = doctor(&[&server[..], &["--client-ca", &authorities]].concat());
+    let said = said.names("error", "certificate");
+    assert!(said.contains("give --client-ca certificates of authorities"), "{said}");
+    write(state.path(), "identity.pem", "nothing of use");
+    let said = doctor(&server).names("error", "certificate");
+    assert!(said.contains("move identity.pem in"), "{said}");
+}
+
+#[test]
 fn the_servers_certificate_has_changed() {
     let state = tempfile::tempdir().unwrap();
     let (_server, address, fingerprint) = serve(state.path(), &[]);

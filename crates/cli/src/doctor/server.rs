@@ -88,11 +88,26 @@ fn identity(kept: &Kept, client_ca: Option<&Path>) -> Finding {
             Finding::error(Check::Permission, subject, found, remedy)
         }
         (Ok(None), _) => unreachable!("files are read or they are an error"),
-        (Err(error), _) => {
-            let remedy = "give --cert the chain and --key its key, both PEM; or leave both out";
+        (Err(error), kept) => {
+            let of_clients = client_ca.filter(|ca| is_about(&error, ca));
+            let remedy = match (of_clients, kept) {
+                (Some(_), _) => "give --client-ca certificates of authorities, PEM".to_owned(),
+                (None, Kept::In(dir)) => format!(
+                    "move identity.pem in {} away: the next start makes another, with another \
+                     fingerprint for the clients",
+                    dir.display()
+                ),
+                (None, _) => "give --cert the chain and --key its key, both PEM; or leave both out"
+                    .to_owned(),
+            };
             Finding::error(Check::Certificate, subject, error, remedy)
         }
     }
+}
+
+/// Whether an error names that file.
+fn is_about(error: &weftline::Error, file: &Path) -> bool {
+    matches!(error, weftline::Error::Certificate { path, .. } if path == file)
 }
 
 /// Whether files can be made in `dir`, or in what is there of it.
