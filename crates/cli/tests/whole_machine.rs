@@ -635,6 +635,13 @@ fn a_link_that_comes_is_used() {
         net.comes_to_see(&site, "198.51.100.1");
         net.comes_to_see(&site_v6, "2001:db8:9::1");
     }
+    // Without its IPv6 the rest is kept all the same, and it gets that again.
+    let off = || fs::write("/proc/sys/net/ipv6/conf/weft0/disable_ipv6", "1");
+    net.client.run(off).unwrap();
+    up.logs("routing rules again");
+    net.comes_to_see(&site_v6, "2001:db8:9::1");
+    ip(&net.client, "rule del pref 5281");
+    net.comes_to_see(&site, "198.51.100.1");
 }
 
 #[test]

@@ -147,26 +147,54 @@ impl Capture {
     /// sets the device up if it is down. Returns how much that is.
     ///
     /// # Errors
-    /// The kernel's refusal.
+    /// The kernel's first refusal; all the rest has been tried all the same.
     pub fn keep(&self) -> io::Result<usize> {
         // Routes need an address and a device that is up; rules lead to routes.
-        let mut added = 0;
-        for &address in &self.addresses {
-            added += usize::from(is_new(self.routes.add_address(self.index, address))?);
-        }
-        let is_down = |link: &Link| link.index == self.index && !link.up;
-        if self.routes.links()?.iter().any(is_down) {
-            self.routes.set_up(self.index)?;
-            added += 1;
-        }
-        for address in &self.addresses {
+        let addresses = self.addresses.iter().map(|&address| self.keep_address(address));
+        let routes = self.addresses.iter().map(|address| {
             let route = self.routes.add_default(address.is_ipv6(), self.index, TABLE);
-            added += usize::from(is_new(route)?);
+            is_new(route).map(usize::from)
+        });
+        let rest = [Self::keep_up as fn(&Self) -> io::Result<usize>, Self::keep_rules];
+        let [up, rules] = rest.map(|step| std::iter::once_with(move || step(self)));
+        let steps = addresses.chain(up).chain(routes).chain(rules);
+        let (mut added, mut failed) = (0, None);
+        for step in steps {
+            match step {
+                Ok(more) => added += more,
+                // One family may be refused, and the other is to go on.
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
+        failed.map_or(Ok(added), Err)
+    }
+
+    fn keep_address(&self, address: IpAddr) -> io::Result<usize> {
+        let add = || is_new(self.routes.add_address(self.index, address));
+        match add() {
+            Err(error) if address.is_ipv6() && error.kind() == io::ErrorKind::PermissionDenied => {
+                // Somebody has switched IPv6 off, perhaps for all interfaces.
+                enable_ipv6();
+                add()
+            }
+            added => added,
+        }
+        .map(usize::from)
+    }
+
+    fn keep_up(&self) -> io::Result<usize> {
+        let is_down = |link: &Link| link.index == self.index && !link.up;
+        if !self.routes.links()?.iter().any(is_down) {
+            return Ok(0);
+        }
+        self.routes.set_up(self.index).map(|()| 1)
+    }
+
+    fn keep_rules(&self) -> io::Result<usize> {
         let there = self.routes.rules()?;
         let missing: Vec<_> = self.rules.iter().filter(|rule| !there.contains(rule)).collect();
         missing.iter().try_for_each(|rule| self.routes.add_rule(rule))?;
-        Ok(added + missing.len())
+        Ok(missing.len())
     }
 
     /// Has the kernel refuse new connections to `target` for ten seconds: a program that is refused
@@ -200,6 +228,12 @@ fn is_new(result: io::Result<()>) -> io::Result<bool> {
     }
 }
 
+/// Lets the device have IPv6 addresses. It fails where the kernel has no IPv6, or the directory is
+/// read-only; then so does adding one.
+fn enable_ipv6() {
+    let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6"), "0");
+}
+
 /// Gives the device an IPv6 address; whether it has one then. Where new interfaces have no IPv6, ours
 /// gets it nevertheless if others have it: what goes out by those is to be captured.
 fn add_ipv6(routes: &Routes, index: u32, address: IpAddr) -> bool {
@@ -211,8 +245,7 @@ fn add_ipv6(routes: &Routes, index: u32, address: IpAddr) -> bool {
     };
     let is_used = is_used().unwrap_or(true);
     if is_used {
-        // It fails where the kernel has no IPv6, or the directory is read-only; then so does the next.
-        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6"), "0");
+        enable_ipv6();
     }
     match routes.add_address(index, address) {
         Ok(()) => return true,

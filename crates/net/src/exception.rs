@@ -46,7 +46,8 @@ fn read(text: &str) -> Option<Exception> {
     };
     let most = if IpAddr::is_ipv4(&address) { 32 } else { 128 };
     let length = length.unwrap_or(most);
-    (length <= most).then(|| Exception::Network(masked(address, length), length))
+    // The kernel has no rule to "everything", and nothing would be left to capture.
+    (1..=most).contains(&length).then(|| Exception::Network(masked(address, length), length))
 }
 
 /// An address without the bits that do not count.
@@ -72,10 +73,8 @@ mod tests {
         for (text, exception) in [
             ("192.168.7.9/24", network("192.168.7.0", 24)),
             ("203.0.113.9", network("203.0.113.9", 32)),
-            ("0.0.0.0/0", network("0.0.0.0", 0)),
             ("2001:db8::9", network("2001:db8::9", 128)),
             ("2001:db8:7:8::9/48", network("2001:db8:7::", 48)),
-            ("::/0", network("::", 0)),
             ("port:22", Exception::Port(22)),
             ("uid:1000", Exception::User(1000)),
         ] {
@@ -89,6 +88,8 @@ mod tests {
             "",
             "home",
             "10.0.0.0/33",
+            "0.0.0.0/0",
+            "::/0",
             "10.0.0.0/",
             "::/129",
             "port:0",
