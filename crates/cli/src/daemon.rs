@@ -59,12 +59,16 @@ pub(crate) fn limit_memory(size: Option<&str>) -> Result<(), Failure> {
         .map_err(|error| Failure::wrong_use(format!("--max-total-memory: {error}")))
 }
 
-/// Warns of keys whose values were changed under a daemon that reads them at its start alone.
-pub(crate) fn warn_of_restart(keys: &[(&str, bool)]) {
+/// The keys that have changed, with commas between; `None` if none has.
+pub(crate) fn changed(keys: &[(&str, bool)]) -> Option<String> {
     let changed: Vec<_> =
         keys.iter().filter(|(_, changed)| *changed).map(|(key, _)| *key).collect();
-    if !changed.is_empty() {
-        let changed = changed.join(", ");
+    (!changed.is_empty()).then(|| changed.join(", "))
+}
+
+/// Warns of keys whose values were changed under a daemon that reads them at its start alone.
+pub(crate) fn warn_of_restart(keys: &[(&str, bool)]) {
+    if let Some(changed) = changed(keys) {
         tracing::warn!("{changed}: changed, and read at the start only; restart for it to hold");
     }
 }

@@ -14,7 +14,7 @@ use weftline::{
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
-    end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_of_restart,
+    changed, end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_of_restart,
     warn_plaintext,
 };
 use crate::failure::Failure;
@@ -383,7 +383,7 @@ impl ServeArgs {
 
     /// Takes over what may change while the server runs.
     fn reload(&self, first: &Self, control: &ServerControl) -> Result<(), Failure> {
-        let fixed = [
+        let fixed = changed(&[
             ("allow", self.allow != first.allow),
             ("congestion", self.congestion != first.congestion),
             ("forward", self.forward != first.forward),
@@ -392,14 +392,10 @@ impl ServeArgs {
             ("max-connections", self.max_connections != first.max_connections),
             ("public", self.public != first.public),
             ("socks", self.socks != first.socks),
-        ];
-        let changed: Vec<_> = fixed.iter().filter(|(_, changed)| *changed).collect();
-        if !changed.is_empty() {
-            let names: Vec<_> = changed.iter().map(|(name, _)| *name).collect();
-            return Err(Failure::wrong_use(format!(
-                "{}: holds from start to end; restart to change it",
-                names.join(", ")
-            )));
+        ]);
+        if let Some(fixed) = fixed {
+            let message = format!("{fixed}: holds from start to end; restart to change it");
+            return Err(Failure::wrong_use(message));
         }
         let (builder, _) = self.builder()?;
         match control.reload(builder)? {

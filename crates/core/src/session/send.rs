@@ -82,8 +82,9 @@ struct Rules {
 #[derive(Debug)]
 struct Memory {
     most: u64,
-    /// What of that the driver has memory for now, and what it may have as more is held.
+    /// What of that the driver has reserved.
     limit: u64,
+    /// What it can reserve when more is held.
     reach: u64,
     /// The application was refused room for something it last offered.
     was_refused: bool,
