@@ -1,5 +1,6 @@
 //! `weftline connect`: local TCP connections in, multipath connections out.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use weftline::{
     ServerAddr, Trust,
 };
 
+use crate::certificates;
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
@@ -176,11 +178,13 @@ pub(crate) struct ClientParts {
     pub(crate) files: Vec<(&'static str, PathBuf)>,
     /// Where it takes connections.
     pub(crate) places: Vec<Place>,
-    /// Whether what is said of these places goes together.
-    pub(crate) listeners: Result<(), Failure>,
-    /// Where metrics are fetched.
-    pub(crate) metrics: Option<SocketAddr>,
+    /// What is there, if what is said of these places goes together.
+    pub(crate) listeners: Result<BTreeSet<LocalService>, Failure>,
+    /// Where it shows how it is.
+    pub(crate) doors: Wanted,
     pub(crate) plaintext: bool,
+    /// What it shows the server.
+    pub(crate) certificate: Option<PathBuf>,
     /// All but servers and paths.
     pub(crate) settings: Result<ClientBuilder, Failure>,
 }
@@ -339,11 +343,12 @@ impl ConnectArgs {
             places: places.flatten().cloned().collect(),
             // Sockets that systemd passes are not here to be seen.
             listeners: match all.has_place() {
-                true => all.listeners_of(&Client::builder()).map(drop),
-                false => Ok(()),
+                true => all.listeners_of(&Client::builder()).map(services),
+                false => Ok(BTreeSet::new()),
             },
-            metrics: all.metrics,
+            doors: all.doors(),
             plaintext: all.insecure_plaintext,
+            certificate: all.cert.clone(),
             settings: all.settings(),
         })
     }
@@ -388,8 +393,8 @@ impl ConnectArgs {
     }
 
     /// Where the daemon shows how it is.
-    fn doors(&self) -> Wanted<'_> {
-        Wanted { control: self.control.as_ref(), metrics: self.metrics, qlog: self.qlog.as_deref() }
+    fn doors(&self) -> Wanted {
+        Wanted { control: self.control.clone(), metrics: self.metrics, qlog: self.qlog.clone() }
     }
 
     /// Says which of the keys that are read at the start only are others than those of `first`.
@@ -489,6 +494,7 @@ pub(crate) fn tls(
         (Some(cert), Some(key)) => {
             let identity = Identity::from_files(cert, key)?;
             secrets::warn_if_others_can_read(key);
+            certificates::warn(cert);
             Some(identity)
         }
         (None, None) => None,
@@ -501,6 +507,11 @@ pub(crate) fn tls(
 pub(crate) fn provided(mut path: PathConfig) -> Result<PathConfig, Failure> {
     path.congestion = path.congestion.as_deref().map(congestion::provide).transpose()?;
     Ok(path)
+}
+
+/// What local programs find at any of them.
+fn services(listeners: Vec<Listener>) -> BTreeSet<LocalService> {
+    listeners.iter().map(|one| one.service).collect()
 }
 
 fn ready(given: Option<usize>) -> Result<usize, Failure> {

@@ -2,6 +2,7 @@
 //! own is one that registers them and calls [`run`] (`examples/own.rs`), and that the fuzz targets can
 //! link to what reads configuration files.
 
+mod certificates;
 mod config;
 mod congestion;
 mod connect;

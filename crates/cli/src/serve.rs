@@ -11,6 +11,7 @@ use weftline::{
     ServerTls, Target,
 };
 
+use crate::certificates;
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
@@ -144,8 +145,8 @@ pub(crate) struct ServeArgs {
 pub(crate) struct ServerParts {
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) target: Target,
-    /// Where metrics are fetched.
-    pub(crate) metrics: Option<SocketAddr>,
+    /// Where it shows how it is.
+    pub(crate) doors: Wanted,
     /// The files it reads, and what they are.
     pub(crate) files: Vec<(&'static str, PathBuf)>,
     pub(crate) identity: Kept,
@@ -197,6 +198,15 @@ impl ServeArgs {
         for (place, address) in self.listen.iter().enumerate() {
             if address.port() != 0 && self.listen[..place].contains(address) {
                 let message = format!("--listen: {address} is listed twice; leave one out");
+                return Err(Failure::wrong_use(message));
+            }
+        }
+        for all in self.listen.iter().filter(|one| one.ip().is_unspecified() && one.port() != 0) {
+            let is_within = |one: &&SocketAddr| {
+                *one != all && one.port() == all.port() && one.is_ipv4() == all.is_ipv4()
+            };
+            if let Some(within) = self.listen.iter().find(is_within) {
+                let message = format!("--listen: {all} has {within} in it; leave out one of them");
                 return Err(Failure::wrong_use(message));
             }
         }
@@ -318,7 +328,7 @@ impl ServeArgs {
         let wanted = all.congestion.iter().map(|name| congestion::provide(name));
         Ok(ServerParts {
             target: all.target()?,
-            metrics: all.metrics,
+            doors: all.doors(),
             files: named.into_iter().filter_map(file).collect(),
             listen: all.listen,
             identity: match (all.insecure_plaintext, all.cert, all.key) {
@@ -377,8 +387,8 @@ impl ServeArgs {
     }
 
     /// Where the daemon shows how it is.
-    fn doors(&self) -> Wanted<'_> {
-        Wanted { control: self.control.as_ref(), metrics: self.metrics, qlog: self.qlog.as_deref() }
+    fn doors(&self) -> Wanted {
+        Wanted { control: self.control.clone(), metrics: self.metrics, qlog: self.qlog.clone() }
     }
 
     /// Takes over what may change while the server runs.
@@ -427,6 +437,7 @@ pub(crate) fn tls(
         (Some(cert), Some(key)) => {
             let identity = Identity::from_files(cert, key)?;
             secrets::warn_if_others_can_read(key);
+            certificates::warn(cert);
             identity
         }
         (None, None) => Identity::from_state_dir(&identity_dir(state_dir)?)?,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
+use clap::builder::UnknownArgumentValueParser;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weftline_scenario::{
@@ -40,6 +41,11 @@ pub(crate) struct RunArgs {
     /// How many runs at once [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
+    /// What only the lab has, for a hint.
+    #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest(
+        "cuts are of 'weftline lab run'; in the simulator give the path a trace that falls to 0"
+    ))]
+    cut: Option<()>,
 }
 
 /// Options of `sim sweep`.

@@ -89,9 +89,14 @@ fn write(dir: &Path, name: &str, text: &str) -> String {
 
 /// A server on loopback, with the fingerprint if it has one.
 fn serve(state: &Path, args: &[&str]) -> (Daemon, SocketAddr, String) {
+    serve_for(&["--forward", "127.0.0.1:1"], state, args)
+}
+
+/// A server on loopback that does this for its clients, with the fingerprint if it has one.
+fn serve_for(what: &[&str], state: &Path, args: &[&str]) -> (Daemon, SocketAddr, String) {
     let state = state.to_str().unwrap();
-    let start = ["serve", "--listen", "127.0.0.1:0", "--forward", "127.0.0.1:1"];
-    let all = [&start[..], &["--state-dir", state, "--control", "none"], args].concat();
+    let start = ["serve", "--listen", "127.0.0.1:0"];
+    let all = [&start[..], what, &["--state-dir", state, "--control", "none"], args].concat();
     let mut server = Daemon::start(&all);
     let fingerprint = server.says("fingerprint");
     let address = server.listening();
@@ -220,7 +225,8 @@ fn a_port_that_is_taken() {
 #[test]
 fn places_that_connect_would_refuse() {
     let state = tempfile::tempdir().unwrap();
-    let (_server, address, fingerprint) = serve(state.path(), &[]);
+    let service = echo().to_string();
+    let (_server, address, fingerprint) = serve_for(&["--forward", &service], state.path(), &[]);
     let file = |forwards: &str| {
         let config = format!("fingerprint = '{fingerprint}'\n{forwards}");
         write(state.path(), "connect.toml", &config)
@@ -250,9 +256,98 @@ fn certificates_that_are_none() {
     let said = doctor(&[&server[..], &["--client-ca", &authorities]].concat());
     let said = said.names("error", "certificate");
     assert!(said.contains("give --client-ca certificates of authorities"), "{said}");
+    // Before there is a certificate of its own, too.
+    fs::remove_file(state.path().join("identity.pem")).unwrap();
+    let said = doctor(&[&server[..], &["--client-ca", &authorities]].concat());
+    said.names("error", "certificate");
     write(state.path(), "identity.pem", "nothing of use");
     let said = doctor(&server).names("error", "certificate");
     assert!(said.contains("move identity.pem in"), "{said}");
+}
+
+/// A certificate for these years and its key, as files.
+fn dated(dir: &Path, from: i32, to: i32) -> [String; 2] {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(to, 1, 1));
+    let cert = params.self_signed(&key).unwrap().pem();
+    [write(dir, "dated.pem", &cert), write(dir, "dated-key.pem", &key.serialize_pem())]
+}
+
+#[test]
+fn certificates_whose_time_is_over_or_has_not_come() {
+    let state = tempfile::tempdir().unwrap();
+    let service = echo().to_string();
+    for (years, words) in [((1990, 2000), "expired on 2000-01-01"), ((2900, 3000), "from 2900-")] {
+        let [cert, key] = dated(state.path(), years.0, years.1);
+        let listen = ["serve", "--listen", "127.0.0.1:0", "--forward", &service];
+        let own = ["--cert", &cert, "--key", &key];
+        let said = doctor(&[&listen[..], &own].concat()).names("error", "certificate");
+        assert!(said.contains(words), "{said}");
+
+        // The daemon says so, too, and goes on: who pins the fingerprint does not mind.
+        let what = ["--forward", &service];
+        let (server, address, fingerprint) = serve_for(&what, state.path(), &own);
+        client(address, &["--fingerprint", &fingerprint]).is_well();
+        server.logs(words);
+
+        let (_server, address, fingerprint) = serve_for(&what, state.path(), &[]);
+        let trust = ["--fingerprint", &fingerprint];
+        let said = client(address, &[&trust[..], &own].concat()).names("error", "certificate");
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn ends_that_mean_different_things() {
+    let state = tempfile::tempdir().unwrap();
+    let token = write(state.path(), "token", "a secret of more than 16\n");
+    let (service, (_nobody, dead)) = (echo().to_string(), refusing());
+    let dead = dead.to_string();
+    let (forward, broken) = (["--forward", &service], ["--forward", &dead]);
+    let (listen, socks) = (["--listen", "127.0.0.1:0"], ["--socks", "127.0.0.1:0"]);
+    for (server, client_has, words) in [
+        (&forward[..], listen, None),
+        (&forward, socks, Some("one target only")),
+        (&["--socks"], socks, None),
+        (&["--socks"], listen, Some("wants to be told where to connect")),
+        (&["--internet"], listen, Some("carries whole machines")),
+        (&broken, listen, Some("cannot reach the forward target")),
+    ] {
+        let (_server, address, fingerprint) =
+            serve_for(server, state.path(), &["--token-file", &token]);
+        let trust = ["--fingerprint", &fingerprint, "--token-file", &token];
+        let report = client(address, &[&trust[..], &client_has].concat());
+        match words {
+            None => report.is_well(),
+            Some(words) => {
+                let said = report.names("error", "forward");
+                assert!(said.contains(words), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn places_for_files_that_cannot_be() {
+    let state = tempfile::tempdir().unwrap();
+    let dir = state.path().to_str().unwrap();
+    let service = echo().to_string();
+    let file = write(state.path(), "file", "");
+    let server = ["serve", "--listen", "127.0.0.1:0", "--forward", &service];
+    let below = format!("{file}/below");
+    for (option, place) in [
+        ("--qlog", file.as_str()),
+        ("--control", &below),
+        ("--control", &file),
+        ("--state-dir", &below),
+    ] {
+        let state_dir = ["--state-dir", dir];
+        let rest = if option == "--state-dir" { &[] } else { &state_dir[..] };
+        let report = doctor(&[&server[..], rest, &[option, place]].concat());
+        assert_eq!(report.status, Some(1), "{option} {place}: {}", report.text);
+        assert!(report.text.contains(place.trim_end_matches("/below")), "{}", report.text);
+    }
 }
 
 #[test]

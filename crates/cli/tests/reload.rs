@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Daemon, echo, serve};
+use common::{Daemon, echo, refusing, serve};
 use weftline_judged::verdict;
 
 /// Sends `len` bytes there and back on a connection under way.
@@ -140,6 +140,17 @@ fn a_broken_file_leaves_everything_as_it_is() {
     client.logs("is left aside, nothing has changed: ");
     exchange(&mut stream, 100_000);
     exchange(&mut TcpStream::connect(local).unwrap(), 100_000);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_any_more_is_told_of_before_a_program_asks() {
+    let mut world = World::new();
+    let rest = "[[paths]]\nname = 'one'\nvia = '127.0.0.1'\n[[forwards]]\nlisten = '127.0.0.1:0'\n";
+    let (client, _) = world.connect(rest);
+    let (_nobody, address) = refusing();
+    let head = world.head.split_once('\n').unwrap().1.to_owned();
+    world.head = format!("server = ['{address}']\n{head}");
+    world.reload(&client, rest, &["no connection can be made, going on trying"]);
 }
 
 #[test]

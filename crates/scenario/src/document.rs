@@ -71,8 +71,17 @@ impl<'a> Table<'a> {
         key: &'static str,
         example: &str,
     ) -> Result<Value<'a>, ScenarioError> {
-        let missing = format!("key '{}{key}' is missing; write for example {example}", self.prefix);
+        let instead = self.mistyped(key);
+        let missing =
+            format!("key '{}{key}' is missing{instead}; write for example {example}", self.prefix);
         self.take(key).ok_or_else(|| self.source.error(self.span.clone(), missing))
+    }
+
+    /// What is said of a key one letter off `key`, which is missing, if there is one.
+    pub(crate) fn mistyped(&self, key: &str) -> String {
+        let keys = self.entries.keys().map(|other| other.get_ref());
+        let mut close = keys.filter(|other| strsim::damerau_levenshtein(other, key) == 1);
+        close.next().map(|other| format!(", and there is '{other}'")).unwrap_or_default()
     }
 
     /// The duration of `key`, or the default.

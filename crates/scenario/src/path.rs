@@ -157,7 +157,9 @@ impl PathSpec {
         }
         let rate = RateSpec::read(&mut table, load)?;
         let rate = rate.ok_or_else(|| {
-            table.error("a path needs a rate or a trace; write for example rate = \"476Mbps\"")
+            let instead = table.mistyped("rate") + &table.mistyped("trace");
+            let needs = format!("a path needs a rate or a trace{instead}");
+            table.error(format!("{needs}; write for example rate = \"476Mbps\""))
         })?;
         let delay = table.duration_or("delay", Duration::ZERO)?;
         let path = Self {

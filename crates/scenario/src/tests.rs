@@ -325,6 +325,8 @@ fn wrong_scenarios_name_file_line_key_and_remedy() {
         format!("{head}flow = []\n[[path]]\nname = \"a\"\n{rate}"),
         format!("{good}[[path]]\nname = \"a\"\n{rate}"),
         path(""),
+        path("rat = \"1Mbps\""),
+        format!("name = \"x\"\nduraton = \"9s\"\n[[path]]\nname = \"a\"\n{rate}"),
         path("rate = \"0Mbps\""),
         path("rate = \"476\""),
         path(&format!("{rate}trace = {{ }}")),

@@ -1,13 +1,14 @@
 //! Looks at a client: dials the server on each path as `weftline connect` does.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use weftline::{ClientBuilder, Error, LinkState, PathConfig, Reach, ServerAddr};
+use weftline::{ClientBuilder, Error, LinkState, LocalService, PathConfig, Reach, ServerAddr};
 
 use super::finding::{Check, Finding, Findings};
 use super::verdict::{self, Place};
-use super::{machine, ports};
+use super::{doors, machine, ports};
 use crate::connect::ClientParts;
 use crate::failure::Failure;
 use crate::ops::sockets;
@@ -28,10 +29,14 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
             findings.add(ports::look(*address));
         }
     }
-    findings.extend(parts.metrics.map(ports::look));
-    if let Err(failure) = &parts.listeners {
-        findings.add(configuration(failure));
+    findings.extend(doors::look(&parts.doors));
+    if let Some(cert) = &parts.certificate {
+        findings.extend(machine::certificate(cert));
     }
+    let services = parts.listeners.unwrap_or_else(|failure| {
+        findings.add(configuration(&failure));
+        BTreeSet::new()
+    });
     if parts.plaintext {
         findings.add(verdict::plaintext());
     }
@@ -47,10 +52,33 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
             return findings;
         }
     };
-    let seen = dial_all(settings, routes).await;
-    let any = seen.iter().any(|seen| seen.dialled.is_ok());
+    let seen = dial_all(settings.clone(), routes).await;
+    let works = seen.iter().find(|seen| seen.dialled.is_ok());
+    let tried = match works {
+        Some(works) => try_out(&services, settings, works).await,
+        None => Vec::new(),
+    };
+    let any = works.is_some();
     for seen in seen {
         findings.extend(seen.judge(any));
+    }
+    findings.extend(tried);
+    findings
+}
+
+/// What the server says to connections for these services, on a path that works.
+async fn try_out(
+    services: &BTreeSet<LocalService>,
+    settings: ClientBuilder,
+    works: &Seen,
+) -> Vec<Finding> {
+    let client = settings.server(works.server.clone()).path(works.path.clone()).build();
+    let Ok(client) = client else { return Vec::new() };
+    let mut findings = Vec::new();
+    for service in services {
+        if let Err(error) = service.try_out(&client).await {
+            findings.push(verdict::turned_away(&works.server, &error));
+        }
     }
     findings
 }

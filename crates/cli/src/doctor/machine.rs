@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
-use weftline::Error;
+use weftline::{ClientTls, Error, Trust};
 
 use super::finding::{Check, Finding};
+use crate::certificates::{self, Dates};
 use crate::secrets;
 
 /// When the sources of this program were last changed, in seconds since 1970; 0 where that is not
@@ -60,6 +61,27 @@ fn look(what: &str, file: &PathBuf) -> Option<Finding> {
         }
         Ok(_) => None,
     }
+}
+
+/// Whether the time of the certificate in `file`, if there is one, has come and is not over: ends that
+/// have it checked by an authority (--ca, --client-ca) look at that, those with a fingerprint do not.
+pub(super) fn certificate(file: &Path) -> Option<Finding> {
+    let dates = certificates::look(file)?;
+    let (subject, found) = (format!("certificate {}", file.display()), dates.found());
+    Some(match dates {
+        Dates::Soon(_) => Finding::warning(Check::Certificate, subject, found, dates.remedy()),
+        Dates::Early(_) | Dates::Over(_) => {
+            Finding::error(Check::Certificate, subject, found, dates.remedy())
+        }
+    })
+}
+
+/// Whether the authorities in `file` can be read; a file that is not there was told of.
+pub(super) fn authorities(file: &Path) -> Option<Finding> {
+    File::open(file).ok()?;
+    let read = ClientTls::new(&Trust::Authority(file.to_owned()), None);
+    let remedy = "give --client-ca certificates of authorities, PEM";
+    read.err().map(|error| Finding::error(Check::Certificate, "authorities", error, remedy))
 }
 
 /// Whether BBR can be used, which both ends choose where they may.

@@ -1,10 +1,12 @@
 //! `weftline doctor`: whether a client or a server that is set up so can work on this machine, and
 //! what to do where it cannot.
 //!
-//! `client.rs`, `server.rs` and `machine.rs` look; `verdict.rs`, `firewall.rs` and `ports.rs` judge
-//! what was seen, without looking at anything themselves.
+//! `client.rs` and `server.rs` look, each with what both have: `machine.rs`, `directory.rs`, `doors.rs`
+//! and `ports.rs`. `verdict.rs` and `firewall.rs` judge what was seen.
 
 mod client;
+mod directory;
+mod doors;
 mod finding;
 mod firewall;
 mod machine;

@@ -4,11 +4,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::Access;
 use weftline::{Identity, ServerTls, Target};
 
 use super::finding::{Check, Finding, Findings};
-use super::{firewall, machine, ports, verdict};
+use super::{directory, doors, firewall, machine, ports, verdict};
 use crate::secrets;
 use crate::serve::{Kept, ServerParts};
 
@@ -38,9 +37,13 @@ pub(super) async fn examine(parts: ServerParts) -> Findings {
             findings.extend(firewall::look(address.port()));
         }
     }
-    findings.extend(parts.metrics.map(ports::look));
+    findings.extend(doors::look(&parts.doors));
     findings.extend(parts.token_file.as_deref().and_then(tokens));
-    findings.add(identity(&parts.identity, parts.client_ca.as_deref()));
+    findings.add(identity(&parts.identity));
+    if let Kept::Files(cert, _) = &parts.identity {
+        findings.extend(machine::certificate(cert));
+    }
+    findings.extend(parts.client_ca.as_deref().and_then(machine::authorities));
     if let Target::Fixed(target) = &parts.target {
         findings.add(forward(&target.to_string()).await);
     }
@@ -64,57 +67,38 @@ fn tokens(file: &Path) -> Option<Finding> {
 }
 
 /// What the server shows its clients.
-fn identity(kept: &Kept, client_ca: Option<&Path>) -> Finding {
+fn identity(kept: &Kept) -> Finding {
     let subject = "certificate";
     let loaded = match kept {
         Kept::Nothing => return verdict::plaintext(),
         Kept::Files(cert, key) => Identity::from_files(cert, key).map(Some),
         Kept::In(dir) => Identity::kept_in(dir),
     };
-    let tls = |identity: Identity| ServerTls::new(&identity, client_ca);
+    let tls = |identity: Identity| ServerTls::new(&identity, None);
     match (loaded.and_then(|identity| identity.map(tls).transpose()), kept) {
         (Ok(Some(tls)), _) => {
             let found = format!("clients pin --fingerprint {}", tls.fingerprint());
             Finding::ok(Check::Certificate, subject, found)
         }
-        (Ok(None), Kept::In(dir)) if can_be_made(dir) => {
-            let found = format!("it will be made at first start, in {}", dir.display());
-            Finding::ok(Check::Certificate, subject, found)
-        }
         (Ok(None), Kept::In(dir)) => {
-            let found =
-                format!("there is none, and this user cannot make one in {}", dir.display());
-            let remedy = "run as the owner of that directory, or give another --state-dir";
-            Finding::error(Check::Permission, subject, found, remedy)
+            let found = format!("it will be made at first start, in {}", dir.display());
+            let made = Finding::ok(Check::Certificate, subject, found);
+            directory::look("state directory", dir).unwrap_or(made)
         }
         (Ok(None), _) => unreachable!("files are read or they are an error"),
         (Err(error), kept) => {
-            let of_clients = client_ca.filter(|ca| is_about(&error, ca));
-            let remedy = match (of_clients, kept) {
-                (Some(_), _) => "give --client-ca certificates of authorities, PEM".to_owned(),
-                (None, Kept::In(dir)) => format!(
+            let remedy = match kept {
+                Kept::In(dir) => format!(
                     "move identity.pem in {} away: the next start makes another, with another \
                      fingerprint for the clients",
                     dir.display()
                 ),
-                (None, _) => "give --cert the chain and --key its key, both PEM; or leave both out"
+                _ => "give --cert the chain and --key its key, both PEM; or leave both out"
                     .to_owned(),
             };
             Finding::error(Check::Certificate, subject, error, remedy)
         }
     }
-}
-
-/// Whether an error names that file.
-fn is_about(error: &weftline::Error, file: &Path) -> bool {
-    matches!(error, weftline::Error::Certificate { path, .. } if path == file)
-}
-
-/// Whether files can be made in `dir`, or in what is there of it.
-fn can_be_made(dir: &Path) -> bool {
-    let Ok(dir) = std::path::absolute(dir) else { return false };
-    let there = dir.ancestors().find(|part| part.exists()).filter(|part| part.is_dir());
-    there.is_some_and(|part| rustix::fs::access(part, Access::WRITE_OK | Access::EXEC_OK).is_ok())
 }
 
 /// Whether the service behind the server answers.

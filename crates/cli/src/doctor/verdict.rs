@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weftline::{Error, LinkState, Reach, refusal};
+use weftline::{Error, LinkState, Reach, ServerAddr, refusal};
 use weftline_core::session::SessionError;
 use weftline_core::wire::WireError;
 
@@ -35,6 +35,19 @@ pub(super) fn plaintext() -> Finding {
         "no encryption and no authentication: anybody on the way can read and change the data";
     let remedy = "for anything but measurements leave out --insecure-plaintext at both ends";
     Finding::warning(Check::Tls, "security", found, remedy)
+}
+
+/// The server lets the client in and not the connections of its programs.
+pub(super) fn turned_away(server: &ServerAddr, error: &Error) -> Finding {
+    let found = match error {
+        // Its own words.
+        Error::Reset { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    };
+    let remedy = "both ends must mean the same: serve --forward and connect --listen, serve --socks and \
+                  connect --socks, serve --internet and 'weftline up'; and what the server forwards \
+                  to must run";
+    Finding::error(Check::Forward, format!("server {server}"), found, remedy)
 }
 
 impl Place {

@@ -5,13 +5,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::Access;
 use serde::Deserialize;
+use socket2::{Domain, SockAddr, Socket as Socket2, Type};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -172,7 +174,8 @@ fn is_socket(path: &Path) -> bool {
 
 /// Makes the default directory, and removes what daemons left there that were killed.
 fn make_dir(dir: &Path) -> io::Result<()> {
-    fs::create_dir_all(dir)?;
+    // Whatever the mask of this process: who may write there may replace the sockets.
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(dir)?;
     for path in &entries(dir) {
         if is_ours(path) && is_dead(path) || is_draft(path) {
             let _ = fs::remove_file(path);
@@ -196,12 +199,47 @@ fn is_dead(path: &Path) -> bool {
     connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
+/// Programs that the kernel lets wait.
+const BACKLOG: i32 = 128;
 /// The longest path of a socket (unix(7)).
 const MAX_PATH: usize = 107;
 
 /// Listens at `path`, in place of a daemon that is no more. The socket appears there when it is
 /// ready and belongs to its owner only.
 fn bind(path: &Path) -> io::Result<UnixListener> {
+    check(path)?;
+    let fresh = draft(path);
+    let _ = fs::remove_file(&fresh);
+    let listener = listen(&fresh)?;
+    if let Err(error) = fs::rename(&fresh, path) {
+        let _ = fs::remove_file(&fresh);
+        return Err(error);
+    }
+    Ok(listener)
+}
+
+/// Where a socket is made before it has its name.
+fn draft(path: &Path) -> PathBuf {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(format!(".{}", std::process::id()));
+    PathBuf::from(fresh)
+}
+
+/// A socket at `path` that belongs to its owner from its first moment: the file takes over the mode of
+/// the socket that is bound to it (unix_bind() in Linux).
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket2::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    UnixListener::from_std(socket.into())
+}
+
+/// Whether a socket can be had at `path`.
+///
+/// # Errors
+/// When there is something else, or another daemon, or the directory is not there or not this user's.
+pub(crate) fn check(path: &Path) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         if !is_socket(path) {
             let message = "there is something else than a socket; choose another path";
@@ -212,27 +250,16 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, message));
         }
     }
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(format!(".{}", std::process::id()));
-    let fresh = PathBuf::from(fresh);
-    let _ = fs::remove_file(&fresh);
-    let listener = UnixListener::bind(&fresh).map_err(|error| {
-        let length = fresh.as_os_str().len();
-        match length > MAX_PATH {
-            true => io::Error::new(
-                error.kind(),
-                format!("it is too long by {} bytes; choose a shorter one", length - MAX_PATH),
-            ),
-            false => error,
-        }
-    })?;
-    let renamed = fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
-        .and_then(|()| fs::rename(&fresh, path));
-    if let Err(error) = renamed {
-        let _ = fs::remove_file(&fresh);
-        return Err(error);
+    let length = draft(path).as_os_str().len();
+    if length > MAX_PATH {
+        let message =
+            format!("it is too long by {} bytes; choose a shorter one", length - MAX_PATH);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    Ok(listener)
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    rustix::fs::access(parent, Access::WRITE_OK | Access::EXEC_OK)?;
+    Ok(())
 }
 
 /// Answers one program until it leaves or asks nothing for a while.
@@ -276,6 +303,7 @@ fn refuse(reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[tokio::test]
     async fn a_dead_socket_is_replaced_and_nothing_else_is() {

@@ -12,7 +12,7 @@ pub(crate) mod systemd;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -199,10 +199,10 @@ impl Life {
 }
 
 /// Where a daemon is to show how it is.
-pub(crate) struct Wanted<'a> {
-    pub(crate) control: Option<&'a Control>,
+pub(crate) struct Wanted {
+    pub(crate) control: Option<Control>,
     pub(crate) metrics: Option<SocketAddr>,
-    pub(crate) qlog: Option<&'a Path>,
+    pub(crate) qlog: Option<PathBuf>,
 }
 
 /// Where it shows that, as long as this lives.
@@ -218,13 +218,13 @@ impl Doors {
     ///
     /// # Errors
     /// When one cannot be had.
-    pub(crate) async fn open(life: &Arc<Life>, wanted: Wanted<'_>) -> Result<Self, Failure> {
+    pub(crate) async fn open(life: &Arc<Life>, wanted: Wanted) -> Result<Self, Failure> {
         let greeting = match wanted.metrics {
             Some(address) => metrics::open(life, address).await?,
             None => String::new(),
         };
-        let qlog = wanted.qlog.map(|dir| qlog::Qlog::start(life.daemon, dir)).transpose()?;
-        Ok(Self { greeting, _control: control::open(life, wanted.control)?, _qlog: qlog })
+        let qlog = wanted.qlog.map(|dir| qlog::Qlog::start(life.daemon, &dir)).transpose()?;
+        Ok(Self { greeting, _control: control::open(life, wanted.control.as_ref())?, _qlog: qlog })
     }
 }
 

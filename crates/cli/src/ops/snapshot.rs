@@ -81,7 +81,7 @@ pub(crate) struct Connection {
 pub(crate) struct Path {
     pub(crate) name: String,
     pub(crate) role: String,
-    /// `up`, `standby` (its role keeps it from new data now), `silent` or `down`.
+    /// `up`, `standby` (its role keeps what this end sends off it now), `silent` or `down`.
     pub(crate) state: String,
     /// The other end's address on it.
     #[serde(default)]

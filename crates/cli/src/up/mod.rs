@@ -119,11 +119,9 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Up, Some("0s"))?;
-        let _open = Doors::open(
-            &life,
-            Wanted { control: args.control.as_ref(), metrics: None, qlog: None },
-        )
-        .await?;
+        let _open =
+            Doors::open(&life, Wanted { control: args.control.clone(), metrics: None, qlog: None })
+                .await?;
         let started = tokio::select! {
             started = Up::start(args, &invite, exceptions, &files) => started?,
             () = life.stopping() => return Ok(()),

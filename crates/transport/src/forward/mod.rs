@@ -13,6 +13,7 @@ mod pool;
 mod relay;
 mod serve;
 mod socks;
+mod trial;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

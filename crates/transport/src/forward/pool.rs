@@ -105,6 +105,7 @@ impl Pool {
     /// Keeps the wanted number of connections ready, for ever.
     pub(super) async fn keep(self: Arc<Self>) {
         let mut changes = self.client.changes();
+        let mut is_failing = false;
         loop {
             changes.mark_unchanged();
             self.ready().retain(|one| self.is_fit(one));
@@ -113,11 +114,17 @@ impl Pool {
             } else {
                 match self.connect().await {
                     Ok(connection) => {
+                        if std::mem::take(&mut is_failing) {
+                            tracing::info!("connections can be made again");
+                        }
                         self.ready().push_back(connection);
                         continue;
                     }
                     Err(error) => {
-                        tracing::debug!("cannot keep a connection ready: {error}");
+                        // Once: it is tried again and again.
+                        if !std::mem::replace(&mut is_failing, true) {
+                            tracing::warn!("no connection can be made, going on trying: {error}");
+                        }
                         RETRY_WAIT
                     }
                 }
