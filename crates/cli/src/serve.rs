@@ -316,9 +316,14 @@ impl ServeArgs {
     /// # Errors
     /// When the options do not fit together.
     pub(crate) fn parts(self) -> Result<ServerParts, Failure> {
-        let all = self.complete()?;
+        let mut all = self.complete()?;
+        if all.internet && all.listen.is_empty() {
+            all.listen.push(internet::default_listen());
+        }
+        // The first start makes it.
+        let tokens = all.token_file.clone().filter(|file| !all.internet || file.exists());
         let named = [
-            ("token file", &all.token_file),
+            ("token file", &tokens),
             ("authority file", &all.client_ca),
             ("certificate", &all.cert),
             ("key", &all.key),

@@ -309,7 +309,7 @@ fn a_socks_proxy_reaches_what_the_server_can_reach() {
     let (plain, local) = client("--listen");
     let mut stream = TcpStream::connect(local).unwrap();
     assert!(stream.read_to_end(&mut Vec::new()).is_err());
-    plain.logs("the client must run a SOCKS proxy");
+    plain.logs("serve --socks): use connect --socks");
 }
 
 #[test]

@@ -41,7 +41,7 @@ pub enum Kind {
     New,
     /// A subflow that makes progress has it: a redundant copy.
     Copy,
-    /// Only stalled subflows have it.
+    /// Only silent subflows have it.
     Reinjection,
 }
 
@@ -138,7 +138,7 @@ impl Subflow {
         self.given = unwritten;
     }
 
-    /// Takes whether it is stalled while TCP recovers from a retransmission timeout, and at no other
+    /// Takes whether it is silent while TCP recovers from a retransmission timeout, and at no other
     /// time.
     pub const fn set_stalls_by_timeout(&mut self, by_timeout: bool) {
         self.stall.is_by_timeout = by_timeout;

@@ -108,9 +108,14 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     for scheme in &options.schemes {
         scheme.check(&options.scenario).map_err(|error| LabError::Usage(error.to_string()))?;
     }
-    for Cut { path, .. } in &options.cuts {
-        if options.scenario.path(path).is_none() {
-            let message = format!("--cut: the scenario has no path '{path}'");
+    for cut in &options.cuts {
+        if options.scenario.path(&cut.path).is_none() {
+            let message = format!("--cut: the scenario has no path '{}'", cut.path);
+            return Err(LabError::Usage(message));
+        }
+        let duration = options.scenario.duration;
+        if cut.from >= duration {
+            let message = format!("--cut: {cut} begins when the run of {duration:?} is over");
             return Err(LabError::Usage(message));
         }
     }

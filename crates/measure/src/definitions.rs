@@ -85,7 +85,7 @@ pub const DEFINITIONS: &[Definition] = &[
     of(
         "copied_bytes",
         "B",
-        "bytes sent again though another path was still delivering them (redundant copies), with the warm-up; what a stalled path held does not count",
+        "bytes sent again though another path was still delivering them (redundant copies), with the warm-up; what a silent path held does not count",
     ),
     of("cpu_seconds", "s", "processor time of both endpoint programs (lab)"),
     of("peak_memory_bytes", "B", "the larger of their peaks of resident memory (lab)"),

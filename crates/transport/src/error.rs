@@ -221,7 +221,10 @@ pub enum Error {
         reason: String,
     },
     /// The name cannot be resolved.
-    #[error("cannot resolve the server name '{name}': {reason}")]
+    #[error(
+        "cannot resolve the server name '{name}': {reason}; check the spelling and the resolver, \
+         'getent hosts {name}'"
+    )]
     Resolve {
         /// As given.
         name: String,

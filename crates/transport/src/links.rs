@@ -67,6 +67,15 @@ impl Links {
         Some(found.any(|running| running))
     }
 
+    /// Whether an interface has an address of IPv4, or else of IPv6 that reaches beyond its link.
+    pub(crate) fn has_family(&self, interface: &str, ipv4: bool) -> bool {
+        let fits = |address: IpAddr| match address {
+            IpAddr::V4(_) => ipv4,
+            IpAddr::V6(address) => !ipv4 && !address.is_unicast_link_local(),
+        };
+        self.0.iter().any(|entry| entry.interface == interface && fits(entry.address))
+    }
+
     /// The interface that has `address`.
     pub(crate) fn interface_of(&self, address: IpAddr) -> Option<String> {
         let found = self.0.iter().find(|entry| entry.address == address);

@@ -3,7 +3,7 @@
 //! here is used to carry data.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -47,6 +47,15 @@ impl Bind {
             (Some(true), _) | (None, Self::Any | Self::Address(_)) => LinkState::Up,
             (Some(false), _) => LinkState::Down,
             (None, Self::Interface(_)) => LinkState::NoAddress,
+        }
+    }
+
+    /// Whether it has an address to reach `server` from: one of its family.
+    pub fn has_family_of(&self, server: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Address(address) => address.is_ipv4() == server.is_ipv4(),
+            Self::Interface(name) => Links::now().has_family(name, server.is_ipv4()),
         }
     }
 

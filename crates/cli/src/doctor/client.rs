@@ -1,12 +1,12 @@
 //! Looks at a client: dials the server on each path as `weftline connect` does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use weftline::{ClientBuilder, Error, LinkState, LocalService, PathConfig, Reach, ServerAddr};
 
-use super::finding::{Check, Finding, Findings};
+use super::finding::{Check, Finding, Findings, Level};
 use super::verdict::{self, Place};
 use super::{doors, machine, ports};
 use crate::connect::ClientParts;
@@ -22,7 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) async fn examine(parts: ClientParts) -> Findings {
     let mut findings = Findings::default();
     findings.extend(machine::clock());
-    findings.extend(machine::files(&parts.files));
+    let files = machine::files(&parts.files);
+    let is_unreadable = files.iter().any(|finding| finding.level == Level::Error);
+    findings.extend(files);
     findings.extend(machine::congestion());
     for place in &parts.places {
         if let sockets::Place::Address(address) = place {
@@ -47,11 +49,19 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
     let routes: Vec<_> = routes.collect();
     let settings = match parts.settings {
         Ok(settings) => settings,
+        // What cannot be read was told of with the files.
+        Err(_) if is_unreadable => return findings,
         Err(failure) => {
             findings.add(configuration(&failure));
             return findings;
         }
     };
+    if !routes.is_empty()
+        && let Err(failure) = fits_together(&settings, &routes)
+    {
+        findings.add(configuration(&failure));
+        return findings;
+    }
     let seen = dial_all(settings.clone(), routes).await;
     let works = seen.iter().find(|seen| seen.dialled.is_ok());
     let tried = match works {
@@ -64,6 +74,17 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
     }
     findings.extend(tried);
     findings
+}
+
+/// Whether `connect` would take these paths together.
+fn fits_together(
+    settings: &ClientBuilder,
+    routes: &[(PathConfig, ServerAddr)],
+) -> Result<(), Failure> {
+    let all = routes.iter().fold(settings.clone(), |builder, (path, server)| {
+        builder.server(server.clone()).path(path.clone())
+    });
+    all.build().map(drop).map_err(Failure::from)
 }
 
 /// What the server says to connections for these services, on a path that works.
@@ -88,7 +109,7 @@ fn good_paths(
     paths: Vec<Result<PathConfig, Failure>>,
     findings: &mut Findings,
 ) -> Vec<(usize, PathConfig)> {
-    if paths.len() == 1 {
+    if let [Ok(_)] = &paths[..] {
         let found = "there is one path only, nothing to add it to";
         let remedy = "give a --path for each interface, or --path auto";
         findings.add(Finding::warning(Check::Path, "paths", found, remedy));
@@ -101,11 +122,25 @@ fn good_paths(
     for (place, path) in paths.into_iter().enumerate() {
         match path {
             Ok(path) => good.push((place, path)),
+            // It says what is wrong and what to write.
+            Err(failure) if failure.to_string().contains("; ") => {
+                let remedy = "correct that path; --path takes NAME=INTERFACE or NAME=ADDRESS";
+                findings.add(Finding::error(Check::Configuration, "paths", failure, remedy));
+            }
             Err(failure) => {
                 let remedy = "see 'ip address' for what is there; it may have to be set up or named \
                               in another way";
                 findings.add(Finding::error(Check::Link, "paths", failure, remedy));
             }
+        }
+    }
+    let mut links = BTreeMap::new();
+    for (_, path) in &good {
+        let Some(interface) = path.bind.interface().filter(|name| name != "lo") else { continue };
+        if let Some(other) = links.insert(interface.clone(), &path.name) {
+            let found = format!("{other} and {} both leave through {interface}", path.name);
+            let remedy = "give each path a link of its own: two paths over one carry no more";
+            findings.add(Finding::warning(Check::Path, "paths", found, remedy));
         }
     }
     good
@@ -178,6 +213,10 @@ impl Seen {
         let place = Place {
             path: self.path.name.clone(),
             link: self.path.bind.link(),
+            has_family: match &self.dialled {
+                Err(Error::Unreachable { server, .. }) => self.path.bind.has_family_of(server.ip()),
+                _ => true,
+            },
             leads: leads(&self.path, &self.dialled, interface.as_deref()),
             is_strict: interface.as_deref().is_some_and(machine::filters_strictly),
             interface,

@@ -94,10 +94,17 @@ impl Finding {
 pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds one; what is there already, such as the same fault of the server on another path, is said
-    /// once.
+    /// Adds one; what is there already, such as the same fault of the server on another path or at
+    /// another of its addresses, is said once.
     pub(super) fn add(&mut self, finding: Finding) {
-        if !self.0.contains(&finding) {
+        let is_there = self.0.iter().any(|there| match &there.remedy {
+            Some(remedy) => {
+                finding.remedy.as_ref() == Some(remedy)
+                    && (there.check, &there.subject) == (finding.check, &finding.subject)
+            }
+            None => *there == finding,
+        });
+        if !is_there {
             self.0.push(finding);
         }
     }

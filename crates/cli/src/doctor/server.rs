@@ -69,6 +69,13 @@ fn tokens(file: &Path) -> Option<Finding> {
 /// What the server shows its clients.
 fn identity(kept: &Kept) -> Finding {
     let subject = "certificate";
+    if let Kept::In(dir) = kept
+        && dir.exists()
+        && !dir.is_dir()
+        && let Some(finding) = directory::look("state directory", dir)
+    {
+        return finding;
+    }
     let loaded = match kept {
         Kept::Nothing => return verdict::plaintext(),
         Kept::Files(cert, key) => Identity::from_files(cert, key).map(Some),

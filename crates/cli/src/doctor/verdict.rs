@@ -20,6 +20,8 @@ pub(super) struct Place {
     pub(super) path: String,
     pub(super) interface: Option<String>,
     pub(super) link: LinkState,
+    /// Whether the path has an address of the family of the address that was tried.
+    pub(super) has_family: bool,
     /// Whether the routing table leads to the server through the interface.
     pub(super) leads: bool,
     /// Whether the kernel drops what does not come in where it would go out.
@@ -44,9 +46,13 @@ pub(super) fn turned_away(server: &ServerAddr, error: &Error) -> Finding {
         Error::Reset { reason, .. } => reason.clone(),
         other => other.to_string(),
     };
-    let remedy = "both ends must mean the same: serve --forward and connect --listen, serve --socks and \
-                  connect --socks, serve --internet and 'weftline up'; and what the server forwards \
-                  to must run";
+    let remedy = match found.contains("the forward target") {
+        true => "start the service behind the server, or correct --forward there",
+        false => {
+            "both ends must mean the same: serve --forward and connect --listen, serve --socks and \
+             connect --socks, serve --internet and 'weftline up'"
+        }
+    };
     Finding::error(Check::Forward, format!("server {server}"), found, remedy)
 }
 
@@ -63,7 +69,7 @@ impl Place {
     pub(super) fn up(&self, reach: Option<&Reach>) -> Finding {
         let (server, through) = (&self.server, self.through());
         let mut found = format!("{server} accepts this client through {through}");
-        if let Some(reach) = reach {
+        if let Some(reach) = reach.filter(|reach| reach.full_size) {
             let (rtt, packet) = (in_ms(reach.rtt), reach.packet);
             found += &format!(", round trip {rtt}, packets of {packet} bytes");
         }
@@ -142,6 +148,14 @@ impl Place {
             (LinkState::NoAddress, ..) => (
                 Check::Link,
                 format!("{through} has no address: wait for DHCP, or 'ip address add … dev {through}'"),
+            ),
+            _ if !self.has_family => (
+                Check::Route,
+                format!(
+                    "{through} has no {} address: give --server a name that has addresses of both \
+                     families, or an address for each path",
+                    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+                ),
             ),
             // Others reach it, and an address of the other family refuses.
             (_, _, io::ErrorKind::ConnectionRefused) if self.others_reach && address.is_ipv6() => (
@@ -308,6 +322,7 @@ mod tests {
             path: "lte".to_owned(),
             interface: Some("wwan0".to_owned()),
             link: LinkState::Up,
+            has_family: true,
             leads: true,
             is_strict: false,
             server: "192.0.2.1:7000".to_owned(),

@@ -159,8 +159,9 @@ impl Life {
             () = tokio::time::sleep(self.drain) => "their time is over",
             () = self.stop.nth(2) => "a second signal came",
         };
-        if !self.told_end.swap(true, Ordering::Relaxed) {
-            tracing::warn!("ended while under way: {}, {reason}", connections(used()));
+        let under_way = used();
+        if under_way > 0 && !self.told_end.swap(true, Ordering::Relaxed) {
+            tracing::warn!("ended while under way: {}, {reason}", connections(under_way));
         }
     }
 

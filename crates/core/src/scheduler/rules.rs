@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// A rule of `earliest` and `fbdt`, or of `fbdt-strict`, that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// What a stalled path carries is sent again at once.
+    /// What a silent path carries is sent again at once.
     Reinject,
     /// The byte at the in-order point is copied when it is late.
     CopyLate,
@@ -28,7 +28,7 @@ impl Rule {
     /// All of them, with their names and what they do. A rule's place is its bit where sets are stored
     /// or sent: a new one comes last.
     pub const ALL: [(Self, &'static str, &'static str); 8] = [
-        (Self::Reinject, "reinject", "what a stalled path carries is sent again at once"),
+        (Self::Reinject, "reinject", "what a silent path carries is sent again at once"),
         (Self::CopyLate, "copy-late", "the byte at the in-order point is copied when it is late"),
         (Self::SpareFar, "spare-far", "new data only where it brings the end forward"),
         (Self::CopyLast, "copy-last", "at the end of all data, what will come last is copied"),

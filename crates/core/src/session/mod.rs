@@ -75,7 +75,7 @@ pub enum Event {
     SchedulerReplaced(SchedulerFault),
     /// The peer ended the connection at once, with its code and reason.
     Reset(u64, String),
-    /// Bytes that other subflows had were given to one: reinjected, if only stalled ones had them,
+    /// Bytes that other subflows had were given to one: reinjected, if only silent ones had them,
     /// else a redundant copy.
     SentAgain {
         /// The subflow that has them now.
@@ -155,7 +155,7 @@ pub struct Session {
     blocks: BytesMut,
     write_blocked: bool,
     last_tick: Instant,
-    /// Whether a subflow's figures say that it is stalled, or no longer.
+    /// Whether a subflow's figures say that it is silent, or no longer.
     judge_due: bool,
     finished_told: bool,
     readable_told: bool,

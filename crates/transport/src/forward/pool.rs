@@ -162,8 +162,14 @@ impl PathLog {
             | PathEventKind::Stalled { .. } => return,
         };
         let mut paths = self.0.lock().expect("the log's users do not panic");
-        if paths.insert(Arc::clone(&event.name), up) != Some(up) {
-            tracing::info!("{event}");
+        let before = paths.insert(Arc::clone(&event.name), up);
+        match &event.kind {
+            _ if before == Some(up) => {}
+            // It was up, and cannot be had again.
+            PathEventKind::AttemptFailed { reason } if before == Some(true) => {
+                tracing::info!("path {}: down: {reason}", event.name);
+            }
+            _ => tracing::info!("{event}"),
         }
     }
 }

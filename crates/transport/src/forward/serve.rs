@@ -152,13 +152,13 @@ async fn dial(
             dial::connect_to(address).await.map_err(refused)
         }
         (Target::Fixed(_), _) => {
-            Err("this server forwards to one target only; the client must not name another"
+            Err("this server forwards to one target only (serve --forward): use connect --listen"
                 .to_owned())
         }
-        (Target::Named, _) => {
-            Err("this server wants to be told where to connect; the client must run a SOCKS proxy"
-                .to_owned())
-        }
+        (Target::Named, _) => Err(
+            "this server wants to be told where to connect (serve --socks): use connect --socks"
+                .to_owned(),
+        ),
         (Target::Internet(_), _) => {
             Err("this server carries whole machines; the client must run 'weftline up'".to_owned())
         }

@@ -44,7 +44,7 @@ impl LocalService {
         let said = tokio::time::timeout(PATIENCE, talk).await;
         let failure = control.error();
         // No effect where the connection has ended or failed.
-        control.abort(RESET_SHUTDOWN, "it was a trial");
+        control.abort(RESET_SHUTDOWN, "weftline doctor has tried whether this server answers");
         let _ = control.closed().await;
         match (said, failure) {
             // Silence is a service that waits to be spoken to.

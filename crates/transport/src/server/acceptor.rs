@@ -489,7 +489,7 @@ fn wrong_join() -> Refused {
 }
 
 fn no_token() -> Refused {
-    let reason = "this server wants a token and yours is missing or another one";
+    let reason = "this server wants a token, and the client's is missing or another one";
     Refused::new(refusal::TOKEN, reason)
 }
 
