@@ -46,12 +46,39 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let start = error.span().map_or(0, |span| span.start);
         let line = text[..start].matches('\n').count() + 1;
+        let written = text.lines().nth(line - 1).unwrap_or_default();
         // What is expected says nothing without what it is expected of.
-        let key = text.lines().nth(line - 1).and_then(|line| line.split_once('='));
-        let key = key.map(|(key, _)| key.trim()).filter(|key| !error.message().contains(key));
+        let key = written.split_once('=').map(|(key, _)| key.trim());
+        let key = key.filter(|key| !error.message().contains(key));
         let key = key.map(|key| format!(" (key '{key}')")).unwrap_or_default();
-        format!("line {line}: {}{key}", error.message())
+        let advice = advice(error.message(), written);
+        format!("line {line}: {}{key}{advice}", error.message())
     })
+}
+
+/// What to write instead of the line `written`, of which the parser says `message`.
+fn advice(message: &str, written: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    if message.starts_with("unknown field") {
+        let wrong = names.next().unwrap_or_default();
+        let near = names.min_by_key(|name| strsim::damerau_levenshtein(name, wrong));
+        let near = near.filter(|name| strsim::damerau_levenshtein(name, wrong) <= 2);
+        return near.map(|name| format!("; did you mean {name}?")).unwrap_or_default();
+    }
+    for table in ["path", "forward"] {
+        if written.trim() == format!("[[{table}]]") {
+            return format!("; such a table is called [[{table}s]]");
+        }
+    }
+    let is_number =
+        ["integer", "float"].iter().any(|kind| message.contains(&format!("type: {kind}")));
+    if is_number && message.contains("expected a string") {
+        return "; put it in quotes, with its unit".to_owned();
+    }
+    match message.contains("type: string") && message.contains("expected u") {
+        true => "; write the number without quotes".to_owned(),
+        false => String::new(),
+    }
 }
 
 /// Reads a list, or one of what it would have: a list of one.
@@ -92,4 +119,39 @@ pub(crate) fn read_text(file: &Path, max: u64) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     fs::read_to_string(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+    #[derive(Default)]
+    struct Some {
+        grace: Option<String>,
+        ready: Option<usize>,
+        token_file: Option<String>,
+        #[serde(deserialize_with = "one_or_many")]
+        path: Vec<String>,
+    }
+
+    #[test]
+    fn what_to_write_instead_is_said() {
+        for (text, words) in [
+            (
+                "grace = 30",
+                "line 1: invalid type: integer `30`, expected a string (key 'grace'); put",
+            ),
+            ("\nready = '2'", "line 2: invalid type: string"),
+            ("ready = '2'", "; write the number without quotes"),
+            ("token_file = 'x'", "; did you mean token-file?"),
+            ("[[path]]\nname = 'a'", "; such a table is called [[paths]]"),
+        ] {
+            let error = parse::<Some>(text).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+        let error = parse::<Some>("else = 1").unwrap_err();
+        assert!(!error.contains("did you mean"), "{error}");
+    }
 }

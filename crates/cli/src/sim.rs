@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use clap::builder::UnknownArgumentValueParser;
-use clap::{Args, Subcommand};
+use clap::{ArgAction, Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weftline_scenario::{
     Bundle, Case, Comparison, Merged, Part, ResultsWriter, RunRecord, Sweep, merge, read_runs,
@@ -45,7 +45,14 @@ pub(crate) struct RunArgs {
     #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest(
         "cuts are of 'weftline lab run'; in the simulator give the path a trace that falls to 0"
     ))]
-    cut: Option<()>,
+    cut: Option<String>,
+    /// The same.
+    #[arg(long, hide = true, action = ArgAction::SetTrue,
+        value_parser = UnknownArgumentValueParser::suggest(
+            "TLS is of 'weftline lab run'; it costs nothing in the simulator"
+        )
+    )]
+    tls: Option<String>,
 }
 
 /// Options of `sim sweep`.

@@ -57,6 +57,7 @@ fn wrong_arguments_are_one_line() {
             &["serve", "--listen", "0.0.0.0:4433", "127.0.0.1:4433", "--forward", "127.0.0.1:1"],
             "0.0.0.0:4433 has 127.0.0.1:4433 in it; leave out one of them",
         ),
+        (&["sim", "run", "bond", "--tls"], "TLS is of 'weftline lab run'"),
         (&["sim", "run", "bond", "--cut", "dsl@3s..4s"], "cuts are of 'weftline lab run'"),
         (&["serve", "--listen", "127.0.0.1:0", "--socks"], "give --token-file or --client-ca"),
         (&["serve", "--listen", "127.0.0.1:0", "--forward", "here"], "'here' is no server address"),

@@ -206,7 +206,12 @@ impl ServerTls {
         };
         let mut config = builder
             .with_single_cert(identity.chain.clone(), identity.key.clone_key())
-            .map_err(|error| certificate(&identity.source, error))?;
+            .map_err(|error| match error {
+                rustls::Error::InconsistentKeys(_) => {
+                    certificate(&identity.source, "the key given with it is another one's")
+                }
+                other => certificate(&identity.source, other),
+            })?;
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.send_tls13_tickets = 0;
         Ok(Self { config: Arc::new(config), fingerprint: identity.fingerprint() })
@@ -374,8 +379,48 @@ pub(crate) fn handshake_error(peer: SocketAddr, error: &io::Error) -> Error {
         Some(rustls::Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
         )) => Error::CertificateDates { peer, is_early: false },
-        Some(other) => Error::Tls { peer, reason: other.to_string() },
+        Some(other) => Error::Tls { peer, reason: reason(other) },
     }
+}
+
+/// What a failure of TLS means, where rustls has a name for it only.
+fn reason(error: &rustls::Error) -> String {
+    use rustls::AlertDescription as Alert;
+    match error {
+        rustls::Error::AlertReceived(Alert::CertificateRequired) => {
+            "it wants a certificate from this end, and there is none".to_owned()
+        }
+        rustls::Error::AlertReceived(
+            alert @ (Alert::BadCertificate
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::UnsupportedCertificate),
+        ) => format!(
+            "it does not accept this end's certificate ({alert:?}): it expects another fingerprint, \
+             authority or name, or the dates do not fit its clock"
+        ),
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            "its certificate is from none of the authorities given; one that the server has made \
+             itself is known by its fingerprint only"
+                .to_owned()
+        }
+        rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        }) => {
+            let names: Vec<&str> = presented.iter().map(|name| in_quotes(name)).collect();
+            let (expected, names) = (expected.to_str(), names.join(", "));
+            format!("its certificate is issued to {names}, and not to {expected}")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// What a debug text such as `DnsName("server.example")` has in its quotes.
+fn in_quotes(text: &str) -> &str {
+    text.split('"').nth(1).unwrap_or(text)
 }
 
 /// Whether the peer just went away.

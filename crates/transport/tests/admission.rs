@@ -137,7 +137,7 @@ async fn a_certificate_of_an_authority_is_accepted_for_its_names_only() {
     patiently(check_echo(&client.clone().build().unwrap(), 100_000)).await;
     patiently(check_echo(&client.clone().server_name("relay.example").build().unwrap(), 10)).await;
     let error = refused(client.server_name("other.example")).await;
-    assert!(error.to_string().contains("not valid for name"), "{error}");
+    assert!(error.to_string().contains("and not to other.example"), "{error}");
 }
 
 /// Where a server takes joins is an address; who it is stays the name that the client was given.
@@ -182,7 +182,7 @@ async fn a_join_is_verified_by_the_configured_name() {
         loop {
             match events.recv().await.unwrap().kind {
                 PathEventKind::AttemptFailed { reason }
-                    if reason.contains("not valid for name") =>
+                    if reason.contains("and not to localhost") =>
                 {
                     break;
                 }
@@ -215,7 +215,7 @@ async fn a_server_with_client_certificates_refuses_clients_without() {
     patiently(check_echo(&client.clone().build().unwrap(), 1000)).await;
     let without = ClientTls::new(&trust, None).unwrap();
     let error = refused(client.security(ClientSecurity::Tls(without))).await;
-    assert!(error.to_string().contains("CertificateRequired"), "{error}");
+    assert!(error.to_string().contains("it wants a certificate from this end"), "{error}");
 }
 
 #[tokio::test]
