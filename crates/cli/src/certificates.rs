@@ -1,4 +1,5 @@
 //! Until when a certificate holds. TLS itself tells only the other end, and only when it is too late.
+#![expect(clippy::disallowed_types, reason = "certificates have dates; nothing is timed by them")]
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

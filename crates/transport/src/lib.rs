@@ -124,9 +124,10 @@ pub use forward::{
     SocksUsers, Target, relay, serve,
 };
 pub use limits::Limits;
+pub use links::LinkState;
 pub use memory::MemoryBudget;
 pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};
-pub use reach::{LinkState, Reach, check_listen, reach};
+pub use reach::{Reach, check_listen, reach};
 pub use server::{Server, ServerBuilder, ServerControl};
 pub use settings::PathConfig;
 pub use stats::{ProcessStats, process_stats, refusals};

@@ -83,6 +83,47 @@ impl Links {
     }
 }
 
+/// The state of what a path leaves through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// It is up and has an address; or it is no interface's, as those of 127.0.0.0/8.
+    Up,
+    /// It is down, or has no carrier.
+    Down,
+    /// The interface has no address.
+    NoAddress,
+}
+
+impl Bind {
+    /// How the interface is that it stands for.
+    pub fn link(&self) -> LinkState {
+        let links = Links::now();
+        match (links.any_running(self), self) {
+            (Some(true), _) | (None, Self::Any | Self::Address(_)) => LinkState::Up,
+            (Some(false), _) => LinkState::Down,
+            (None, Self::Interface(_)) => LinkState::NoAddress,
+        }
+    }
+
+    /// Whether it has an address to reach `server` from: one of its family.
+    pub fn has_family_of(&self, server: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Address(address) => address.is_ipv4() == server.is_ipv4(),
+            Self::Interface(name) => Links::now().has_family(name, server.is_ipv4()),
+        }
+    }
+
+    /// The interface that it names, or that has its address.
+    pub fn interface(&self) -> Option<String> {
+        match self {
+            Self::Any => None,
+            Self::Interface(name) => Some(name.clone()),
+            Self::Address(address) => Links::now().interface_of(*address),
+        }
+    }
+}
+
 /// Keeps watch over the machine's links until it is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkWatch(watch::Receiver<Links>);

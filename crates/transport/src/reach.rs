@@ -1,9 +1,9 @@
-//! What can be found out about a path without a connection of Weftline: whether its link is up,
-//! whether TCP reaches the server through it, and how large packets may be. For diagnosis: nothing
+//! What can be found out about a path without a connection of Weftline: whether TCP reaches the server
+//! through it, and how large packets may be. For diagnosis: nothing
 //! here is used to carry data.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use tokio::net::TcpStream;
 use crate::address::ServerAddr;
 use crate::bind::Bind;
 use crate::error::Error;
-use crate::links::Links;
 use crate::socket::{self, SocketOptions};
 use crate::sys;
 
@@ -27,47 +26,6 @@ const FILLING: usize = 8 << 10;
 /// A TLS record of a handshake (RFC 8446 §5.1) that is as long as one may be, and in it a client hello
 /// (§4) that is longer.
 const FILLING_HEAD: [u8; 9] = [0x16, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff];
-
-/// The state of what a path leaves through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkState {
-    /// It is up and has an address; or it is no interface's, as those of 127.0.0.0/8.
-    Up,
-    /// It is down, or has no carrier.
-    Down,
-    /// The interface has no address.
-    NoAddress,
-}
-
-impl Bind {
-    /// How the interface is that it stands for.
-    pub fn link(&self) -> LinkState {
-        let links = Links::now();
-        match (links.any_running(self), self) {
-            (Some(true), _) | (None, Self::Any | Self::Address(_)) => LinkState::Up,
-            (Some(false), _) => LinkState::Down,
-            (None, Self::Interface(_)) => LinkState::NoAddress,
-        }
-    }
-
-    /// Whether it has an address to reach `server` from: one of its family.
-    pub fn has_family_of(&self, server: IpAddr) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Address(address) => address.is_ipv4() == server.is_ipv4(),
-            Self::Interface(name) => Links::now().has_family(name, server.is_ipv4()),
-        }
-    }
-
-    /// The interface that it names, or that has its address.
-    pub fn interface(&self) -> Option<String> {
-        match self {
-            Self::Any => None,
-            Self::Interface(name) => Some(name.clone()),
-            Self::Address(address) => Links::now().interface_of(*address),
-        }
-    }
-}
 
 /// What TCP alone finds on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,8 +100,8 @@ mod tests {
         let reached = reach(&bind, &address.into(), Duration::from_secs(400)).await.unwrap();
         assert_eq!((reached.server, reached.full_size), (address, true));
         assert!(reached.packet > 1500, "{reached:?}");
-        assert_eq!(bind.link(), LinkState::Up);
-        assert_eq!(Bind::Interface("lo".to_owned()).link(), LinkState::Up);
+        assert_eq!(bind.link(), crate::links::LinkState::Up);
+        assert_eq!(Bind::Interface("lo".to_owned()).link(), crate::links::LinkState::Up);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use weftline_core::Bitrate;
 use crate::bind::Bind;
 use crate::congestion::{self, Choice};
 use crate::error::Error;
+use crate::links::LinkState;
 use crate::race::{race, was_tried};
 use crate::sys;
 
@@ -91,7 +92,8 @@ pub(crate) async fn connect(
     server: SocketAddr,
     options: &SocketOptions,
 ) -> Result<TcpStream, Error> {
-    let unreachable = |source| Error::Unreachable { server, via: bind.clone(), source };
+    let unreachable =
+        |source| Error::Unreachable { server, via: bind.clone(), source: by_link(bind, source) };
     let socket = new_socket(server).map_err(unreachable)?;
     bind_socket(&socket, bind, server)?;
     configure(SockRef::from(&socket), options)?;
@@ -104,6 +106,16 @@ pub(crate) async fn connect(
             format!("no answer within {:?}", options.connect_timeout),
         ))),
     }
+}
+
+/// Why `bind` leads nowhere: its link, where that is the cause, and not what the kernel makes of it.
+fn by_link(bind: &Bind, source: io::Error) -> io::Error {
+    let cause = match bind.link() {
+        LinkState::Up => return source,
+        LinkState::Down => "the interface is down or has no carrier",
+        LinkState::NoAddress => "the interface has no address",
+    };
+    io::Error::new(source.kind(), cause)
 }
 
 /// Connects from `bind` to the first of `servers` that answers.
