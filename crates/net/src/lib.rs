@@ -56,9 +56,9 @@ pub mod fuzz {
     /// If it is not so.
     pub fn netlink(bytes: &[u8]) {
         let mut count = 0;
-        for (_, payload) in messages(bytes) {
-            parse_anything(payload);
-            for (_, value) in attributes(payload) {
+        for message in messages(bytes) {
+            parse_anything(message.payload);
+            for (_, value) in attributes(message.payload) {
                 assert!(text(value).len() <= 3 * value.len(), "no byte becomes a long text");
             }
             count += 1;

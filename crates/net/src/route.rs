@@ -445,9 +445,9 @@ mod tests {
         ] {
             let mut request = Builder::default();
             write_rule(&mut request, NEW_RULE, 0, &rule);
-            let (bytes, _) = request.finish();
-            let (_, payload) = messages(&bytes).next().unwrap();
-            assert_eq!(parse_rule(payload), Some(rule));
+            let (bytes, _) = request.finish(1);
+            let message = messages(&bytes).next().unwrap();
+            assert_eq!(parse_rule(message.payload), Some(rule));
         }
     }
 

@@ -6,6 +6,7 @@
 mod down;
 mod janitor;
 mod links;
+mod refusals;
 mod saved;
 
 use std::io;
@@ -13,7 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -35,6 +36,7 @@ use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::{output, secrets};
 use links::Links;
+use refusals::Refusals;
 
 pub(crate) use down::run as down;
 pub(crate) use janitor::{COMMAND as JANITOR_COMMAND, run as janitor};
@@ -218,7 +220,10 @@ impl Up {
         let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
         let capture = Arc::new(Capture::start(&config)?);
         let refusing = Arc::downgrade(&capture);
-        let forwarder = forwarder.on_unreachable(move |target| refuse(&refusing, target));
+        let refusals = Refusals::start(move |target| {
+            refusing.upgrade().map_or(Ok(()), |capture| capture.refuse(target))
+        })?;
+        let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
         let journal = files.journal.clone();
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         Ok(Self { client, basis, links, journal, forwarder, capture, watch, server, ipv6 })
@@ -279,14 +284,6 @@ fn keep(capture: &Capture) {
             "new connections may go past the server: {DEVICE}, its routes or rules cannot be set \
              again ({error}); 'weftline down' and 'weftline up' do"
         ),
-    }
-}
-
-/// Has a target that the server does not reach refused for a while, so that programs try another.
-fn refuse(capture: &Weak<Capture>, target: SocketAddr) {
-    let Some(capture) = capture.upgrade() else { return };
-    if let Err(error) = capture.refuse(target) {
-        tracing::debug!("{target} is not refused ahead: {error}");
     }
 }
 

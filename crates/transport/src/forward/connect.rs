@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -48,7 +49,9 @@ pub struct Forwarder {
 }
 
 /// Hears of targets that the server has not reached.
-type Unreachable = Arc<dyn Fn(SocketAddr) + Send + Sync>;
+type Unreachable = Arc<dyn Fn(SocketAddr) -> Hearing + Send + Sync>;
+/// What is done with one.
+type Hearing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Forwarder {
     /// Listens on `address`, after making sure that the server can be reached. `ready`
@@ -104,14 +107,28 @@ impl Forwarder {
         let local = first.local_addr().map_err(Error::Socket)?;
         let pool = Arc::new(Pool::start(client, ready).await?);
         let (_, users) = watch::channel(None);
-        Ok(Self { listeners, local, service, users, pool, unreachable: Arc::new(|_| {}) })
+        Ok(Self {
+            listeners,
+            local,
+            service,
+            users,
+            pool,
+            unreachable: Arc::new(|_| Box::pin(std::future::ready(()))),
+        })
     }
 
     /// Tells `hears` of each target of a captured connection that the server has not reached, or does
-    /// not let this client go to, before the program hears of it.
+    /// not let this client go to. The program hears of it when what `hears` returns is done; nothing
+    /// else waits for that.
     #[must_use]
-    pub fn on_unreachable(mut self, hears: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
-        self.unreachable = Arc::new(hears);
+    pub fn on_unreachable<F>(
+        mut self,
+        hears: impl Fn(SocketAddr) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.unreachable = Arc::new(move |target| Box::pin(hears(target)));
         self
     }
 
@@ -215,12 +232,11 @@ async fn forward_one(
         Ok((connection, target)) => {
             let to = target.as_ref().map(|target| format!(" to {target}"));
             connection.set_label(&format!("from {peer}{}", to.unwrap_or_default()));
-            let failed = |error: &Error| {
-                if let (Error::Reset { code: RESET_TARGET, .. }, Some(Goal::Address(target))) =
-                    (error, target)
-                {
-                    unreachable(target);
+            let failed = |error: &Error| match (error, target) {
+                (Error::Reset { code: RESET_TARGET, .. }, Some(Goal::Address(target))) => {
+                    unreachable(target)
                 }
+                _ => Box::pin(std::future::ready(())),
             };
             relay_until(connection, local, peer, stage, failed).await;
         }

@@ -106,7 +106,7 @@ async fn serve_one(
                 (_, Target::Fixed(target)) => format!("to {target}"),
                 _ => "to a target".to_owned(),
             });
-            relay_until(connection, local, peer, stage, |_| {}).await;
+            relay_until(connection, local, peer, stage, |_| std::future::ready(())).await;
         }
         Err(reason) => {
             tracing::warn!("{peer}: {reason}");
