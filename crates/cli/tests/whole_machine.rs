@@ -948,6 +948,34 @@ fn a_target_that_refuses_is_refused_ahead_for_a_while() {
 }
 
 #[test]
+fn what_the_server_lacks_is_not_held_against_a_target() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = net.up(&invite);
+    // One port to connect from, and who has it.
+    let range = || fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40000");
+    net.server.run(range).unwrap();
+    let args = ["--silent", "--show-error", "--no-buffer", "--max-time", "400", "--noproxy", "*"];
+    let mut first = net.client.command("curl");
+    let mut first = first.args(args).arg(site.url("long")).stdout(Stdio::piped()).spawn().unwrap();
+    first.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let connect = || {
+        let mut stream = TcpStream::connect(site.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.read(&mut [0])
+    };
+    let refused = std::io::ErrorKind::ConnectionRefused;
+    for _ in 0..2 {
+        let met = net.client.run(|| Ok(connect())).unwrap();
+        assert!(met.as_ref().is_err_and(|error| error.kind() != refused), "{met:?}");
+        server.logs(&format!("cannot reach {}", site.address));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
+#[test]
 fn an_invite_expires() {
     let Some(net) = Network::set_up() else { return };
     let (server, _) = net.serve(&["--listen", "0.0.0.0:0"]);
