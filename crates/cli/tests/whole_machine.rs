@@ -916,6 +916,41 @@ fn exceptions_go_directly() {
 }
 
 #[test]
+fn what_is_not_captured_goes_by_the_administrator_s_rules() {
+    let Some(net) = Network::set_up() else { return };
+    // An exception, a socket with an address of its own, and a socket on its link's network, each with
+    // a rule of its own that leads elsewhere than the main table or nowhere.
+    const EXCEPTED: &str = "198.18.5.5";
+    ip(&net.server, &format!("addr add {EXCEPTED}/32 dev lo"));
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    let excepted = Site::start(&net.server, &format!("{EXCEPTED}:80"));
+    let v6 = Site::start(&net.server, "[2001:db8:20::1]:80");
+    let near = Site::start(&net.server, "192.168.1.1:80");
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    ip(&net.client, "route add default via 10.64.3.10 dev wwan0 table 77");
+    ip(&net.client, &format!("rule add pref 6000 to {EXCEPTED} lookup 77"));
+    ip(&net.client, "-6 rule add pref 6000 from 2001:db8:1::20 ipproto tcp dport 80 unreachable");
+    ip(&net.client, "rule add pref 6000 from 192.168.1.20 ipproto tcp dport 80 unreachable");
+    let before = net.snapshot();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let args = [&net.up_args(&invite)[..], &["--except", "198.18.5.0/24"]].concat();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
+    up.says("up:");
+    assert_eq!(text(&net.curl(&excepted.url("")).stdout), "10.64.3.9");
+    for (bound, site) in
+        [("2001:db8:1::20", &v6), ("192.168.1.20", &near), ("192.168.1.20", &beyond)]
+    {
+        let got = net.curl_with(&["--interface", bound], &site.url(""));
+        assert_eq!((got.status.code(), site.asked()), (Some(7), 0), "{bound}: {got:?}");
+    }
+    up.signal("-KILL");
+    net.restored(&before);
+}
+
+#[test]
 fn a_target_that_refuses_is_refused_ahead_for_a_while() {
     let Some(net) = Network::set_up() else { return };
     let v4 = Site::start(&net.internet, &format!("{FAR_V4}:80"));

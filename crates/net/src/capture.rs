@@ -3,7 +3,9 @@
 //!
 //! The routing rules choose connections whose socket has no address of its own yet. A socket that is
 //! bound to a link or to one of its addresses, an answer to somebody else's connection, and what is
-//! on a link's own network go their usual ways. So do our own sockets, each bound to its link.
+//! on a link's own network go their usual ways. So do our own sockets, each bound to its link. The usual
+//! ways are those of the rules that come after ours, which are an administrator's: what is not captured
+//! goes past our rules, and no table is asked for it.
 //!
 //! No rule refuses anything by itself: rules outlive a process that is killed together with what would
 //! remove them. All that they do is to ask our table, which is empty then.
@@ -29,10 +31,10 @@ pub const DEVICE: &str = "weft0";
 /// The routing table with the default routes through the device.
 pub const TABLE: u32 = 30565;
 /// The priorities of our rules, from the first to the last: after those of Tailscale, 5210 to 5270,
-/// which lead to its own network.
+/// which lead to its own network. The last does nothing: what is not captured goes on there.
 const EXCEPTIONS: u32 = 5279;
 const FIRST_RULE: u32 = 5280;
-const LAST_RULE: u32 = 5284;
+const LAST_RULE: u32 = 5285;
 /// Those of earlier versions, which may have left some.
 const FORMER_RULES: RangeInclusive<u32> = 5200..=5204;
 /// The longest packet of the device. TCP never sees it, as connections end in this machine.
@@ -122,8 +124,9 @@ impl Capture {
         let redirect =
             Redirect { device: DEVICE, v4: v4_ports, v6: v6_ports, addresses: &addresses };
         let table = Table::create(&redirect).map_err(no_table)?;
-        let mut rules = rules_v4(v4);
-        rules.extend(exceptions(&config.exceptions, port_v6.is_some()));
+        // What is not captured, before what is: none of the first is, in between.
+        let mut rules = exceptions(&config.exceptions, port_v6.is_some());
+        rules.extend(rules_v4(v4));
         let mut addresses = vec![v4];
         if port_v6.is_some() {
             rules.extend(rules_v6(v6));
@@ -211,7 +214,8 @@ impl Capture {
 
     /// From now on new connections go their usual ways. Those that are captured stay so.
     pub fn release(&self) {
-        for rule in &self.rules {
+        // In the other order, so that what is not captured is not in between.
+        for rule in self.rules.iter().rev() {
             if let Err(error) = self.routes.delete_rule(rule) {
                 tracing::warn!("a routing rule stays, priority {}: {error}", rule.priority);
             }
@@ -282,17 +286,19 @@ fn is_ours(rule: &Rule) -> bool {
         && match rule.action {
             RuleAction::Lookup(table) => table == TABLE || table == MAIN,
             RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
-            RuleAction::Unreachable => true,
+            RuleAction::Goto(priority) => priority == LAST_RULE,
+            RuleAction::Nothing | RuleAction::Unreachable => true,
         }
 }
 
-/// What is on a link's own network goes there; what has no source address yet comes to us, and so
-/// does what we have given ours.
+/// What has no source address yet comes to us, but for what is on a link's own network; and so does what
+/// we have given ours.
 fn rules_v4(own: IpAddr) -> Vec<Rule> {
     let rule = |place, from, action| Rule { from, ..Rule::new(false, FIRST_RULE + place, action) };
     let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
     vec![
-        rule(0, None, RuleAction::LookupLonger(MAIN, 0)),
+        end(false),
+        rule(0, Some((none, 32)), RuleAction::LookupLonger(MAIN, 0)),
         rule(1, Some((none, 32)), RuleAction::Lookup(TABLE)),
         rule(2, Some((own, 32)), RuleAction::Lookup(TABLE)),
     ]
@@ -304,18 +310,24 @@ fn rules_v6(own: IpAddr) -> Vec<Rule> {
     let rule = |place, from, action| Rule { from, ..Rule::new(true, FIRST_RULE + place, action) };
     let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
     vec![
-        rule(0, None, RuleAction::LookupLonger(MAIN, 0)),
-        rule(1, Some((own, 128)), RuleAction::Lookup(TABLE)),
-        rule(2, half(0), RuleAction::Lookup(MAIN)),
-        rule(3, half(0x8000), RuleAction::Lookup(MAIN)),
+        end(true),
+        rule(0, Some((own, 128)), RuleAction::Lookup(TABLE)),
+        rule(1, half(0), RuleAction::Goto(LAST_RULE)),
+        rule(2, half(0x8000), RuleAction::Goto(LAST_RULE)),
+        rule(3, None, RuleAction::LookupLonger(MAIN, 0)),
         rule(4, None, RuleAction::Lookup(TABLE)),
     ]
 }
 
-/// The rules by which exceptions go as the main table says, in each family that is captured.
+/// Where rules lead that take connections past ours.
+fn end(ipv6: bool) -> Rule {
+    Rule::new(ipv6, LAST_RULE, RuleAction::Nothing)
+}
+
+/// The rules by which exceptions go past ours, in each family that is captured.
 fn exceptions(all: &[Exception], ipv6: bool) -> Vec<Rule> {
     let of_family = |exception: &Exception, ipv6| {
-        let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Lookup(MAIN));
+        let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Goto(LAST_RULE));
         match *exception {
             Exception::Network(address, length) => {
                 (address.is_ipv6() == ipv6).then_some(Rule { to: Some((address, length)), ..whole })
@@ -465,6 +477,8 @@ mod tests {
         assert_eq!(excepted.len(), 1 + 1 + 2 + 2);
         let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own), excepted];
         assert!(all.concat().iter().all(is_ours));
+        // Of an earlier version.
+        assert!(is_ours(&Rule { action: RuleAction::Lookup(MAIN), ..all[2][0] }));
         assert!(is_ours(&Rule { priority: 5204, action: RuleAction::Unreachable, ..all[0][0] }));
         assert!(!is_ours(&Rule { priority: 5210, ..all[0][0] }));
         assert!(!is_ours(&Rule { action: RuleAction::Lookup(52), ..all[0][0] }));

@@ -31,6 +31,11 @@ const ROUTE_ORIGIN: u8 = 0x57;
 /// The origin of our rules: the kernel's, which systemd-networkd spares when it removes what it does
 /// not know.
 const RULE_ORIGIN: u8 = 2;
+/// What rules do (linux/fib_rules.h, `FR_ACT_*`).
+const TO_TABLE: u8 = 1;
+const GOTO: u8 = 2;
+const NOTHING: u8 = 3;
+const UNREACHABLE: u8 = 7;
 /// Flags of a link (linux/if.h).
 const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
@@ -85,6 +90,10 @@ pub enum RuleAction {
     Lookup(u32),
     /// It asks this table, and takes no route from it whose network is this long or shorter.
     LookupLonger(u32, u32),
+    /// It goes on with the rule of this priority, or does nothing if there is none.
+    Goto(u32),
+    /// It does nothing: another leads to it.
+    Nothing,
     /// It says that there is no way. No rule is made so any more; one may be left by an earlier version.
     Unreachable,
 }
@@ -288,16 +297,15 @@ fn address_of(value: &[u8]) -> Option<IpAddr> {
 }
 
 fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
-    const TO_TABLE: u8 = 1;
-    const UNREACHABLE: u8 = 7;
     const TCP: u8 = 6;
     let family = if rule.ipv6 { INET6 } else { INET };
     let length = |network: Option<(IpAddr, u8)>| network.map_or(0, |(_, length)| length);
     let (to_length, from_length) = (length(rule.to), length(rule.from));
-    let (action, table, longer) = match rule.action {
-        RuleAction::Lookup(table) => (TO_TABLE, Some(table), None),
-        RuleAction::LookupLonger(table, length) => (TO_TABLE, Some(table), Some(length)),
-        RuleAction::Unreachable => (UNREACHABLE, None, None),
+    let action = match rule.action {
+        RuleAction::Lookup(_) | RuleAction::LookupLonger(..) => TO_TABLE,
+        RuleAction::Goto(_) => GOTO,
+        RuleAction::Nothing => NOTHING,
+        RuleAction::Unreachable => UNREACHABLE,
     };
     let header = [family, to_length, from_length, 0, TABLE_ELSEWHERE, 0, 0, action, 0, 0, 0, 0];
     let message = request.message(kind, ACK | flags, &header);
@@ -319,11 +327,17 @@ fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
     if rule.local {
         message.text(3, "lo");
     }
-    if let Some(table) = table {
-        message.attribute(15, &table.to_ne_bytes());
-    }
-    if let Some(length) = longer {
-        message.attribute(14, &length.to_ne_bytes());
+    match rule.action {
+        RuleAction::Lookup(table) => {
+            message.attribute(15, &table.to_ne_bytes());
+        }
+        RuleAction::LookupLonger(table, length) => {
+            message.attribute(15, &table.to_ne_bytes()).attribute(14, &length.to_ne_bytes());
+        }
+        RuleAction::Goto(priority) => {
+            message.attribute(4, &priority.to_ne_bytes());
+        }
+        RuleAction::Nothing | RuleAction::Unreachable => {}
     }
 }
 
@@ -387,7 +401,7 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
     let [family, to_length, from_length, _, table, _, _, action, ..] = *payload else {
         return None;
     };
-    let (mut table, mut longer, mut tcp) = (u32::from(table), None, false);
+    let (mut table, mut longer, mut goto, mut tcp) = (u32::from(table), None, None, false);
     let mut rule = Rule::new(family == INET6, 0, RuleAction::Unreachable);
     rule.local = false;
     for (kind, value) in attributes(payload.get(12..)?) {
@@ -395,6 +409,7 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
             1 => rule.to = Some((address_of(value)?, to_length)),
             2 => rule.from = Some((address_of(value)?, from_length)),
             3 => rule.local = text(value) == "lo",
+            4 => goto = u32_at(value, 0),
             6 => rule.priority = u32_at(value, 0)?,
             // "None" is written as minus one.
             14 => longer = u32_at(value, 0).filter(|&length| length != u32::MAX),
@@ -408,9 +423,11 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
         }
     }
     rule.action = match (action, longer) {
-        (1, None) => RuleAction::Lookup(table),
-        (1, Some(length)) => RuleAction::LookupLonger(table, length),
-        (7, _) => RuleAction::Unreachable,
+        (TO_TABLE, None) => RuleAction::Lookup(table),
+        (TO_TABLE, Some(length)) => RuleAction::LookupLonger(table, length),
+        (GOTO, _) => RuleAction::Goto(goto?),
+        (NOTHING, _) => RuleAction::Nothing,
+        (UNREACHABLE, _) => RuleAction::Unreachable,
         _ => return None,
     };
     tcp.then_some(rule)
@@ -439,6 +456,8 @@ mod tests {
             rule(Some(bases[1]), false, RuleAction::Lookup(30565)),
             rule(None, false, RuleAction::LookupLonger(MAIN, 0)),
             rule(None, true, RuleAction::Unreachable),
+            rule(Some(bases[0]), true, RuleAction::Goto(5285)),
+            rule(None, true, RuleAction::Nothing),
             Rule { to: Some(bases[0]), ..whole },
             Rule { port: Some(8080), ..whole },
             Rule { user: Some(1000), ..whole },
