@@ -14,7 +14,6 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
@@ -24,33 +23,14 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use crate::error::NetError;
 use crate::exception::Exception;
 use crate::nft::{Ports, Redirect, Table};
-use crate::route::{Link, MAIN, Route, Routes, Rule, RuleAction};
+use crate::own_address::{ADDRESSES_V4, ADDRESSES_V6, free_address};
+use crate::route::{Link, Routes, Rule};
+use crate::rules::{TABLE, exceptions, rules_v4, rules_v6};
 
 /// The name of the device.
 pub const DEVICE: &str = "weft0";
-/// The routing table with the default routes through the device.
-pub const TABLE: u32 = 30565;
-/// The priorities of our rules, from the first to the last: after those of Tailscale, 5210 to 5270,
-/// which lead to its own network. The last does nothing: what is not captured goes on there.
-const EXCEPTIONS: u32 = 5279;
-const FIRST_RULE: u32 = 5280;
-const LAST_RULE: u32 = 5285;
-/// Those of earlier versions, which may have left some.
-const FORMER_RULES: RangeInclusive<u32> = 5200..=5204;
 /// The longest packet of the device. TCP never sees it, as connections end in this machine.
 const MTU: u16 = 1400;
-/// Addresses that the device may have: the first that no network of this machine has.
-const ADDRESSES_V4: [Ipv4Addr; 4] = [
-    Ipv4Addr::new(10, 87, 0, 2),
-    Ipv4Addr::new(10, 187, 0, 2),
-    Ipv4Addr::new(172, 30, 87, 2),
-    Ipv4Addr::new(192, 168, 187, 2),
-];
-const ADDRESSES_V6: [Ipv6Addr; 2] = [
-    Ipv6Addr::new(0xfd57, 0x6566, 0x7400, 0, 0, 0, 0, 2),
-    Ipv6Addr::new(0xfd87, 0x6566, 0x7400, 0, 0, 0, 0, 2),
-];
-
 /// What becomes of new TCP connections to IPv6 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv6 {
@@ -268,85 +248,6 @@ impl Drop for Capture {
     }
 }
 
-/// Removes the rules that a process has left behind that was killed. Returns how many those were.
-///
-/// # Errors
-/// The kernel's refusal.
-pub fn remove_leftovers() -> io::Result<usize> {
-    let routes = Routes::open()?;
-    let left: Vec<_> = routes.rules()?.into_iter().filter(is_ours).collect();
-    left.iter().try_for_each(|rule| routes.delete_rule(rule))?;
-    Ok(left.len())
-}
-
-/// Whether a rule for TCP is one of those made here.
-fn is_ours(rule: &Rule) -> bool {
-    let priority = rule.priority;
-    ((EXCEPTIONS..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
-        && match rule.action {
-            RuleAction::Lookup(table) => table == TABLE || table == MAIN,
-            RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
-            RuleAction::Goto(priority) => priority == LAST_RULE,
-            RuleAction::Nothing | RuleAction::Unreachable => true,
-        }
-}
-
-/// What has no source address yet comes to us, but for what is on a link's own network; and so does what
-/// we have given ours.
-fn rules_v4(own: IpAddr) -> Vec<Rule> {
-    let rule = |place, from, action| Rule { from, ..Rule::new(false, FIRST_RULE + place, action) };
-    let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
-    vec![
-        end(false),
-        rule(0, Some((none, 32)), RuleAction::LookupLonger(MAIN, 0)),
-        rule(1, Some((none, 32)), RuleAction::Lookup(TABLE)),
-        rule(2, Some((own, 32)), RuleAction::Lookup(TABLE)),
-    ]
-}
-
-/// The same for IPv6. A rule `from ::/128` never holds there for a socket without an address, which
-/// would leave all of IPv6 uncaptured; but each of the two halves holds for every socket with one.
-fn rules_v6(own: IpAddr) -> Vec<Rule> {
-    let rule = |place, from, action| Rule { from, ..Rule::new(true, FIRST_RULE + place, action) };
-    let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
-    vec![
-        end(true),
-        rule(0, Some((own, 128)), RuleAction::Lookup(TABLE)),
-        rule(1, half(0), RuleAction::Goto(LAST_RULE)),
-        rule(2, half(0x8000), RuleAction::Goto(LAST_RULE)),
-        rule(3, None, RuleAction::LookupLonger(MAIN, 0)),
-        rule(4, None, RuleAction::Lookup(TABLE)),
-    ]
-}
-
-/// Where rules lead that take connections past ours.
-fn end(ipv6: bool) -> Rule {
-    Rule::new(ipv6, LAST_RULE, RuleAction::Nothing)
-}
-
-/// The rules by which exceptions go past ours, in each family that is captured.
-fn exceptions(all: &[Exception], ipv6: bool) -> Vec<Rule> {
-    let of_family = |exception: &Exception, ipv6| {
-        let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Goto(LAST_RULE));
-        match *exception {
-            Exception::Network(address, length) => {
-                (address.is_ipv6() == ipv6).then_some(Rule { to: Some((address, length)), ..whole })
-            }
-            Exception::Port(port) => Some(Rule { port: Some(port), ..whole }),
-            Exception::User(user) => Some(Rule { user: Some(user), ..whole }),
-        }
-    };
-    let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
-    let rules = all.iter().flat_map(|one| families.iter().filter_map(|&f| of_family(one, f)));
-    let mut found: Vec<Rule> = Vec::new();
-    for rule in rules {
-        if !found.contains(&rule) {
-            found.push(rule);
-        }
-    }
-    found
-}
-
 /// A port of this machine that is ours and on which nobody listens: the kernel refuses connections
 /// that are redirected to it.
 #[derive(Debug)]
@@ -376,35 +277,6 @@ fn warned_of(started: io::Result<Refusing>) -> Option<Refusing> {
         );
     };
     started.inspect_err(warn).ok()
-}
-
-/// The first of `wanted` that no network of this machine has.
-fn free_address(routes: &Routes, wanted: &[IpAddr]) -> Result<IpAddr, NetError> {
-    let asking = || {
-        let taken = routes.routes(|route| {
-            route.length > 0 && wanted.iter().any(|&address| leads_to(route, address))
-        })?;
-        Ok::<_, io::Error>((taken, routes.addresses()?))
-    };
-    let (taken, there) = asking().map_err(NetError::os("asking for the routes"))?;
-    let is_free = |address: &&IpAddr| {
-        !taken.iter().any(|route| leads_to(route, **address))
-            && !there.iter().any(|one| one.address == **address)
-    };
-    let tried = *wanted.last().expect("some are tried");
-    wanted.iter().find(is_free).copied().ok_or(NetError::AddressTaken { tried })
-}
-
-fn leads_to(route: &Route, address: IpAddr) -> bool {
-    let (one, other, bits) = match (route.destination, address) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => {
-            (u128::from(one.to_bits()), u128::from(other.to_bits()), 32)
-        }
-        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128),
-        _ => return false,
-    };
-    let beyond = u32::from(bits - route.length.min(bits));
-    (one ^ other).checked_shr(beyond).unwrap_or(0) == 0
 }
 
 fn check_free(routes: &Routes) -> Result<(), NetError> {
@@ -443,44 +315,5 @@ fn no_table(error: io::Error) -> NetError {
             remedy: "remove it with 'nft delete table inet weftline'",
         },
         _ => NetError::os("making the nf_tables table 'inet weftline'")(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn networks_that_hold_an_address_are_found() {
-        let route = |destination: &str, length| Route {
-            destination: destination.parse().unwrap(),
-            length,
-            link: None,
-            table: MAIN,
-            metric: 0,
-        };
-        let own = ADDRESSES_V4[0].into();
-        assert!(leads_to(&route("10.0.0.0", 8), own));
-        assert!(leads_to(&route("10.87.0.2", 32), own));
-        assert!(!leads_to(&route("10.88.0.0", 16), own));
-        assert!(!leads_to(&route("fd00::", 8), own));
-        assert!(leads_to(&route("fd57::", 16), ADDRESSES_V6[0].into()));
-        // A length that cannot be is taken for the longest.
-        assert!(!leads_to(&route("10.88.0.0", 200), own));
-    }
-
-    #[test]
-    fn our_rules_are_known_again_and_others_are_not() {
-        let own = ADDRESSES_V6[0].into();
-        let excepted = ["10.1.0.0/16", "2001:db8::/32", "port:22", "uid:7"];
-        let excepted = exceptions(&excepted.map(|text| text.parse().unwrap()), true);
-        assert_eq!(excepted.len(), 1 + 1 + 2 + 2);
-        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own), excepted];
-        assert!(all.concat().iter().all(is_ours));
-        // Of an earlier version.
-        assert!(is_ours(&Rule { action: RuleAction::Lookup(MAIN), ..all[2][0] }));
-        assert!(is_ours(&Rule { priority: 5204, action: RuleAction::Unreachable, ..all[0][0] }));
-        assert!(!is_ours(&Rule { priority: 5210, ..all[0][0] }));
-        assert!(!is_ours(&Rule { action: RuleAction::Lookup(52), ..all[0][0] }));
     }
 }
