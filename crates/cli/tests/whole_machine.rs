@@ -692,6 +692,64 @@ fn ipv6_is_captured_where_new_interfaces_have_none() {
     assert_eq!(text(&net.curl(&site.url("")).stdout), "2001:db8:9::1");
 }
 
+/// Gives the client IPv6 by a link, which leads to a site behind it as well.
+fn add_ipv6(net: &Network) -> Site {
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    Site::start(&net.server, "[2001:db8:20::1]:80")
+}
+
+#[test]
+fn ipv6_that_comes_later_is_captured() {
+    let Some(net) = Network::set_up() else { return };
+    let off = || fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    net.client.run(off).unwrap();
+    let site = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+    let before = net.snapshot();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    let rules = || text(&net.client.command("ip").args(["-6", "rule"]).output().unwrap().stdout);
+    assert!(!rules().contains("30565"), "this machine has no IPv6: {}", rules());
+    let behind = add_ipv6(&net);
+    net.comes_to_see(&site, "2001:db8:9::1");
+    // It is the server's own, to which it lets nobody.
+    assert_eq!(text(&net.curl(&behind.url("")).stdout), "");
+    ip(&net.client, "-6 route del default via 2001:db8:1::1 dev wlan0");
+    ip(&net.client, "addr del 2001:db8:1::20/64 dev wlan0");
+    up.signal("-KILL");
+    net.restored(&before);
+}
+
+#[test]
+fn ipv6_is_captured_or_refused_where_loopback_has_none() {
+    for has_ipv6 in [true, false] {
+        let Some(net) = Network::set_up() else { return };
+        let behind = add_ipv6(&net);
+        let off = || fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", "1");
+        net.client.run(off).unwrap();
+        assert_eq!(text(&net.curl(&behind.url("")).stdout), "2001:db8:1::20");
+        let site = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+        if !has_ipv6 {
+            ip(&net.server, &format!("-6 route del default via {FAR_V6} dev eth0"));
+        }
+        let before = net.snapshot();
+        let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+        let up = net.up(&invite);
+        if has_ipv6 {
+            assert_eq!(text(&net.curl(&site.url("")).stdout), "2001:db8:9::1");
+            assert_eq!(text(&net.curl(&behind.url("")).stdout), "");
+        } else {
+            let got = net.curl(&behind.url(""));
+            assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
+        }
+        // As it was, whatever ends it.
+        up.signal(if has_ipv6 { "-TERM" } else { "-KILL" });
+        net.restored(&before);
+    }
+}
+
 #[test]
 fn killed_at_any_time_it_leaves_nothing_behind() {
     let Some(net) = Network::set_up() else { return };

@@ -73,20 +73,16 @@ fn end(ipv6: bool) -> Rule {
     Rule::new(ipv6, LAST_RULE, RuleAction::Nothing)
 }
 
-/// The rules by which exceptions go past ours, in each family that is captured.
+/// The rules by which exceptions go past ours, of one family.
 pub(crate) fn exceptions(all: &[Exception], ipv6: bool) -> Vec<Rule> {
-    let of_family = |exception: &Exception, ipv6| {
-        let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Goto(LAST_RULE));
-        match *exception {
-            Exception::Network(address, length) => {
-                (address.is_ipv6() == ipv6).then_some(Rule { to: Some((address, length)), ..whole })
-            }
-            Exception::Port(port) => Some(Rule { port: Some(port), ..whole }),
-            Exception::User(user) => Some(Rule { user: Some(user), ..whole }),
+    let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Goto(LAST_RULE));
+    let rules = all.iter().filter_map(|exception| match *exception {
+        Exception::Network(address, length) => {
+            (address.is_ipv6() == ipv6).then_some(Rule { to: Some((address, length)), ..whole })
         }
-    };
-    let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
-    let rules = all.iter().flat_map(|one| families.iter().filter_map(|&f| of_family(one, f)));
+        Exception::Port(port) => Some(Rule { port: Some(port), ..whole }),
+        Exception::User(user) => Some(Rule { user: Some(user), ..whole }),
+    });
     let mut found: Vec<Rule> = Vec::new();
     for rule in rules {
         if !found.contains(&rule) {
@@ -105,7 +101,8 @@ mod tests {
     fn our_rules_are_known_again_and_others_are_not() {
         let own = ADDRESSES_V6[0].into();
         let excepted = ["10.1.0.0/16", "2001:db8::/32", "port:22", "uid:7"];
-        let excepted = exceptions(&excepted.map(|text| text.parse().unwrap()), true);
+        let excepted = excepted.map(|text| text.parse().unwrap());
+        let excepted = [false, true].map(|ipv6| exceptions(&excepted, ipv6)).concat();
         assert_eq!(excepted.len(), 1 + 1 + 2 + 2);
         let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own), excepted];
         assert!(all.concat().iter().all(is_ours));

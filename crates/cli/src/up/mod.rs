@@ -10,7 +10,7 @@ mod refusals;
 mod saved;
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use socket2::{Domain, Socket, Type};
 use tokio::sync::watch;
 use weftline::refusal::{EXPIRED, TOKEN};
 use weftline::{
@@ -45,6 +46,8 @@ pub(crate) use janitor::{COMMAND as JANITOR_COMMAND, run as janitor};
 const READY: usize = 4;
 /// The least time between two looks at the links, for machines whose routes change all the time.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Captured connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
 /// How long a predecessor that has been killed may take to be cleared away.
 const PREDECESSOR: Duration = Duration::from_secs(5);
 
@@ -214,6 +217,7 @@ impl Up {
             port_v4: port(&v4)?,
             ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
             exceptions,
+            journal: files.journal.clone(),
         };
         let ipv6 = v6.is_some();
         let listeners = [Some(v4), v6].into_iter().flatten().collect();
@@ -326,12 +330,23 @@ fn basis(invite: &Invite) -> Result<ClientBuilder, Failure> {
 
 /// Where the kernel redirects connections to, of each family: nobody else can reach that.
 fn listeners(ipv6: bool) -> Result<(TcpListener, Option<TcpListener>), Failure> {
-    let any = |ip: std::net::IpAddr| TcpListener::bind(SocketAddr::new(ip, 0));
-    let v4 = any(Ipv4Addr::LOCALHOST.into())
+    let v4 = listen(Ipv4Addr::LOCALHOST.into())
         .map_err(|error| Failure::failed(format!("cannot listen on 127.0.0.1: {error}")))?;
-    let v6 = ipv6.then(|| any(Ipv6Addr::LOCALHOST.into())).transpose();
-    let v6 = v6.inspect_err(|error| tracing::info!("IPv6 is not captured: {error}"));
+    let v6 = ipv6.then(|| listen(Ipv6Addr::LOCALHOST.into())).transpose();
+    let v6 = v6.inspect_err(|error| tracing::info!("this machine has no IPv6: {error}"));
     Ok((v4, v6.ok().flatten()))
+}
+
+fn listen(loopback: IpAddr) -> io::Result<TcpListener> {
+    let address = SocketAddr::new(loopback, 0);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if loopback.is_ipv6() {
+        // Loopback may get its address later.
+        socket.set_freebind_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 fn port(listener: &TcpListener) -> Result<u16, Failure> {
