@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -1052,7 +1052,8 @@ fn what_the_server_lacks_is_not_held_against_a_target() {
     let args = ["--silent", "--show-error", "--no-buffer", "--max-time", "400", "--noproxy", "*"];
     let mut first = net.client.command("curl");
     let mut first = first.args(args).arg(site.url("long")).stdout(Stdio::piped()).spawn().unwrap();
-    first.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
+    let mut output = first.stdout.take().unwrap();
+    output.read_exact(&mut [0]).unwrap();
     let connect = || {
         let mut stream = TcpStream::connect(site.address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -1100,6 +1101,95 @@ fn an_invite_expires() {
     let again = net.invite(&["phone", "--expires", "12h"]);
     assert_eq!(text(&again.stdout).trim(), phone, "{again:?}");
     net.up(&phone);
+}
+
+/// Makes all in a directory another user's.
+fn give_away(dir: &Path, user: u32) {
+    let entries = fs::read_dir(dir).unwrap().map(|one| one.unwrap().path());
+    for path in entries.chain([dir.to_owned()]) {
+        std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
+    }
+}
+
+#[test]
+fn root_is_led_nowhere_by_the_files_of_a_server_s_user() {
+    const USER: u32 = 1234;
+    let Some(net) = Network::set_up() else { return };
+    let (server, _) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let state = net.state.path();
+    let [tokens, about, edit] =
+        ["internet.tokens", "internet.toml", "internet.edit"].map(|name| state.join(name));
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    give_away(state, USER);
+    mode(&tokens, 0o640).unwrap();
+    // A file keeps its owner and mode, and the server hears of it.
+    let made = net.invite(&["phone"]);
+    assert!(text(&made.stdout).starts_with("weftline:"), "{made:?}");
+    server.logs("has been read again");
+    let of = |path: &Path| fs::metadata(path).map(|is| (is.uid(), is.gid(), is.mode() & 0o777));
+    assert_eq!(of(&tokens).unwrap(), (USER, USER, 0o640));
+    assert_eq!(of(&edit).unwrap(), (USER, USER, 0o600));
+
+    // A file of root's, that only root can read or change.
+    let own = net.run.path().join("tokens");
+    let line = "other: the first secret of all\n";
+    fs::write(&own, line).unwrap();
+    mode(net.run.path(), 0o755).unwrap();
+    mode(&own, 0o600).unwrap();
+    let kept = fs::read_to_string(&tokens).unwrap();
+    let fails = |part: &str| {
+        let got = net.invite(&["tablet"]);
+        let said = text(&got.stderr);
+        assert!(!got.status.success() && got.stdout.is_empty() && said.contains(part), "{got:?}");
+        assert_eq!(fs::read_to_string(&own).unwrap(), line);
+    };
+    // By a link in its place, by what the server has noted, and by a link that is opened to be locked.
+    fs::remove_file(&tokens).unwrap();
+    symlink(&own, &tokens).unwrap();
+    fails("Permission denied");
+    fs::remove_file(&tokens).unwrap();
+    fs::write(&tokens, kept).unwrap();
+    give_away(state, USER);
+    let noted = fs::read_to_string(&about).unwrap();
+    let elsewhere = noted.replace(tokens.to_str().unwrap(), own.to_str().unwrap());
+    fs::write(&about, &elsewhere).unwrap();
+    fails("name it with --token-file");
+    let named = net.invite(&["tablet", "--token-file", own.to_str().unwrap()]);
+    assert!(text(&named.stdout).starts_with("weftline:"), "{named:?}");
+    assert!(fs::read_to_string(&own).unwrap().contains("tablet: "));
+    assert_eq!(of(&own).unwrap(), (0, 0, 0o600));
+    fs::write(&own, line).unwrap();
+    fs::write(&about, &noted).unwrap();
+    fs::remove_file(&edit).unwrap();
+    symlink(&own, &edit).unwrap();
+    fails("internet.edit");
+    fs::remove_file(&edit).unwrap();
+
+    // Nor does it end a process because a file has its number.
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let mut innocent = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let lock = fs::File::options().write(true).open(state.join("internet.lock")).unwrap();
+    lock.lock().unwrap();
+    fs::write(state.join("internet.lock"), innocent.id().to_string()).unwrap();
+    let got = net.invite(&["tablet"]);
+    assert!(text(&got.stderr).contains("it is no 'weftline serve'"), "{got:?}");
+    drop(innocent.stdin.take());
+    assert!(innocent.wait().unwrap().success(), "it has ended by itself");
+    drop(lock);
+
+    // Where its user has no way to the directory, as to that of a unit with a user of its own.
+    let closed = net.run.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    mode(&closed, 0o700).unwrap();
+    let inside = closed.join("weftline");
+    assert!(Command::new("cp").arg("-a").arg(state).arg(&inside).status().unwrap().success());
+    let moved = noted.replace(state.to_str().unwrap(), inside.to_str().unwrap());
+    fs::write(inside.join("internet.toml"), moved).unwrap();
+    let args = ["invite", "last", "--state-dir", inside.to_str().unwrap()];
+    let got = net.run(&net.server, &args);
+    assert!(text(&got.stdout).starts_with("weftline:"), "{got:?}");
+    assert!(fs::read_to_string(inside.join("internet.tokens")).unwrap().contains("last: "));
 }
 
 #[test]
