@@ -692,6 +692,21 @@ fn ipv6_is_captured_where_new_interfaces_have_none() {
     assert_eq!(text(&net.curl(&site.url("")).stdout), "2001:db8:9::1");
 }
 
+#[test]
+fn the_janitor_outlives_what_ends_up() {
+    let Some(net) = Network::set_up() else { return };
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let before = net.snapshot();
+    // As a service manager's watchdog does it, and a terminal, to all processes at once.
+    for signal in ["-ABRT", "-QUIT"] {
+        let up = net.up(&invite);
+        let pid = janitor_of(&up).to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        up.signal(signal);
+        net.restored(&before);
+    }
+}
+
 /// Gives the client IPv6 by a link, which leads to a site behind it as well.
 fn add_ipv6(net: &Network) -> Site {
     ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
