@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use weftline::Token;
 
 use super::tokens::{
-    Entry, NOBODY, entries, read_tokens, save, secret, time_of_day, with, without,
+    Entry, NOBODY, entries, entry_of, read_tokens, save, secret, time_of_day, with, without,
 };
 use super::{About, Loaded, about_file, at, digest, invite, loaded_file, lock_file, shown};
 use crate::config;
@@ -155,8 +155,7 @@ fn give(
     args: &InviteArgs,
     until: Option<Duration>,
 ) -> Result<(), Failure> {
-    let known = entries(text);
-    let (wanted, is_new) = match known.iter().find(|entry| entry.name == args.name) {
+    let (wanted, is_new) = match entry_of(&entries(text), &args.name) {
         Some(found) => (found.until_at_least(until)?, until.is_some()),
         None => (Entry { name: args.name.clone(), until, secret: secret()? }, true),
     };

@@ -16,6 +16,8 @@ use crate::instance::write_whole;
 /// The name of a token that nobody has: a file of tokens is never empty, which would let everybody
 /// in or nobody reload it.
 pub(super) const NOBODY: &str = "nobody";
+/// How long a token that has expired stays in the file: so long its client is told so.
+const KEPT_EXPIRED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Where systemd keeps the credentials of units.
 const CREDENTIALS: &str = "/run/credentials";
 /// The longest file of tokens that is read, in bytes.
@@ -54,6 +56,11 @@ impl Entry {
         Ok(Self { until, ..self.clone() })
     }
 
+    /// Whether it has let nobody in for so long that nobody will ask why.
+    fn is_long_over(&self) -> bool {
+        self.until.is_some_and(|until| until + KEPT_EXPIRED < time_of_day())
+    }
+
     fn line(&self) -> String {
         let name = Some(&*self.name);
         format!("{}\n", TokenLine { name, until: self.until, secret: &self.secret })
@@ -72,16 +79,27 @@ pub(super) fn entries(text: &str) -> Vec<Entry> {
     text.lines().filter_map(entry).filter(|entry| entry.name != NOBODY).collect()
 }
 
-/// The tokens with this one, in its place if its secret is there. All other lines stay as they are.
+/// Of those of `name` the first that lets in now, else the first.
+pub(super) fn entry_of(known: &[Entry], name: &str) -> Option<Entry> {
+    let now = time_of_day();
+    let of_name = || known.iter().filter(|entry| entry.name == name);
+    let lets_in = |entry: &&Entry| entry.until.is_none_or(|until| until > now);
+    of_name().find(lets_in).or_else(|| of_name().next()).cloned()
+}
+
+/// The tokens with this one, and with its date on all of its name: each of those lets the same client in.
+/// All other lines stay as they are, but for those that are long over.
 pub(super) fn with(text: &str, new: &Entry) -> String {
     let mut is_there = false;
     let mut all = String::new();
     for line in text.lines() {
-        if entry(line).is_some_and(|old| (&old.name, &old.secret) == (&new.name, &new.secret)) {
-            is_there = true;
-            all += &new.line();
-        } else {
-            all += &format!("{line}\n");
+        match entry(line) {
+            Some(old) if old.name == new.name => {
+                is_there |= old.secret == new.secret;
+                all += &Entry { until: new.until, ..old }.line();
+            }
+            Some(old) if old.is_long_over() => {}
+            _ => all += &format!("{line}\n"),
         }
     }
     if !is_there {
@@ -90,10 +108,11 @@ pub(super) fn with(text: &str, new: &Entry) -> String {
     all
 }
 
-/// The tokens but for those of `name`. All other lines stay as they are.
+/// The tokens but for those of `name`. All other lines stay as they are, but for those that are long over.
 pub(super) fn without(text: &str, name: &str) -> Result<String, Failure> {
-    let others = text.lines().filter(|line| entry(line).is_none_or(|other| other.name != name));
-    let mut rest: String = others.map(|line| format!("{line}\n")).collect();
+    let is_other =
+        |line: &&str| entry(line).is_none_or(|one| one.name != name && !one.is_long_over());
+    let mut rest: String = text.lines().filter(is_other).map(|line| format!("{line}\n")).collect();
     if Token::read_all(&rest).is_err() {
         rest += &format!("{NOBODY}: {}\n", secret()?);
     }
@@ -133,6 +152,31 @@ mod tests {
         let rest = without("a: a secret of its own\n", "a").unwrap();
         assert!(entries(&rest).is_empty());
         assert_eq!(Token::read_all(&rest).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_date_is_that_of_all_lines_of_a_name_and_what_is_long_over_goes() {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let now = time_of_day();
+        let line = |name: &str, until: Option<Duration>, secret: &str| {
+            let (name, secret) = (name.to_owned(), secret.to_owned());
+            Entry { name, until, secret }.line()
+        };
+        let (old, young) = (Some(now - 31 * day), Some(now - 29 * day));
+        let text = line("a", old, "the first secret of all")
+            + &line("b", old, "the second secret of all")
+            + &line("c", young, "the third secret of all")
+            + &line("a", None, "the fourth secret of all");
+        // The one that lets in is shown.
+        let mut a = entry_of(&entries(&text), "a").unwrap();
+        assert_eq!(a.secret, "the fourth secret of all");
+        a.until = Some(now + day);
+        let dated = line("a", a.until, "the first secret of all")
+            + &line("c", young, "the third secret of all")
+            + &line("a", a.until, "the fourth secret of all");
+        assert_eq!(with(&text, &a), dated);
+        assert_eq!(without(&text, "a").unwrap(), line("c", young, "the third secret of all"));
+        assert!(entry_of(&entries(&text), "d").is_none());
     }
 
     #[test]
