@@ -132,8 +132,7 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
             () = life.stopping() => return Ok(()),
         };
         if is_new {
-            saved.invite = Some(invite.to_string());
-            saved.write(&kept)?;
+            saved::keep(&kept, &invite.to_string())?;
         }
         life.set_listening(vec![format!("{DEVICE}: all TCP of this machine")]);
         output::print(&format!("up: {}\n", started.summary()))?;
