@@ -169,9 +169,10 @@ impl Forwarder {
         let mut keeper = JoinSet::new();
         keeper.spawn(Arc::clone(&self.pool).keep());
         tokio::pin!(stop, removed);
+        let mut turn = 0;
         let is_removed = loop {
             let (local, peer) = tokio::select! {
-                accepted = accept(&self.listeners) => match accepted {
+                accepted = accept(&self.listeners, &mut turn) => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         tracing::warn!("cannot accept a connection: {error}");
@@ -209,11 +210,22 @@ impl Forwarder {
     }
 }
 
-/// The next connection of any of the listeners.
-async fn accept(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
+/// The next connection of any of the listeners. They are asked by turns: one at which connections never
+/// cease to come does not keep those of another waiting.
+async fn accept(
+    listeners: &[TcpListener],
+    turn: &mut usize,
+) -> io::Result<(TcpStream, SocketAddr)> {
     poll_fn(|cx| {
-        let ready = listeners.iter().map(|listener| listener.poll_accept(cx));
-        ready.into_iter().find(Poll::is_ready).unwrap_or(Poll::Pending)
+        let first = *turn % listeners.len();
+        let (before, from) = listeners.split_at(first);
+        for (place, listener) in (first..).zip(from.iter().chain(before)) {
+            if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+                *turn = (place + 1) % listeners.len();
+                return Poll::Ready(accepted);
+            }
+        }
+        Poll::Pending
     })
     .await
 }
@@ -300,5 +312,30 @@ async fn open(
             socks::reply(local, Reply::FAILED).await?;
             Err(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_listener_has_its_turn() {
+        let mut listeners = Vec::new();
+        for _ in 0..3 {
+            listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        }
+        let ports: Vec<_> = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
+        // Connections wait at the first two, many of them at the first.
+        let connect = |port| std::net::TcpStream::connect(port).unwrap();
+        let _waiting: Vec<_> =
+            [0, 0, 0, 0, 1, 1].iter().map(|&place: &usize| connect(ports[place])).collect();
+        let (mut turn, mut taken) = (0, Vec::new());
+        for _ in 0..6 {
+            let (stream, _) = accept(&listeners, &mut turn).await.unwrap();
+            let at = stream.local_addr().unwrap();
+            taken.push(ports.iter().position(|port| *port == at).unwrap());
+        }
+        assert_eq!(taken, [0, 1, 0, 1, 0, 0]);
     }
 }
