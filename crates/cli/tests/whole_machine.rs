@@ -707,6 +707,34 @@ fn the_janitor_outlives_what_ends_up() {
     }
 }
 
+#[test]
+fn a_link_that_is_given_the_device_s_address_has_it() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let before = net.snapshot();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    ip(&net.server, "addr add 10.87.0.1/24 dev wlan0");
+    ip(&net.client, "addr add 10.87.0.2/24 dev wlan0");
+    up.logs("has 10.187.0.2 now");
+    let device = net.client.command("ip").args(["-4", "addr", "show", "dev", "weft0"]).output();
+    let device = text(&device.unwrap().stdout);
+    assert!(device.contains("10.187.0.2/32") && !device.contains("10.87.0.2/32"), "{device}");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    // Answers to the address come in by the link.
+    let got = net.curl_with(&["--interface", "10.87.0.2"], &beyond.url(""));
+    assert_eq!(text(&got.stdout), "10.87.0.2", "{got:?}");
+    // There is no other address any more, and `up` has to end.
+    let others = ["10.187.0.2", "172.30.87.2", "192.168.187.2"];
+    others.iter().for_each(|one| ip(&net.client, &format!("addr add {one}/32 dev wwan0")));
+    let (status, _) = up.end();
+    assert_eq!(status, Some(2));
+    others.iter().for_each(|one| ip(&net.client, &format!("addr del {one}/32 dev wwan0")));
+    ip(&net.client, "addr del 10.87.0.2/24 dev wlan0");
+    net.restored(&before);
+}
+
 /// Gives the client IPv6 by a link, which leads to a site behind it as well.
 fn add_ipv6(net: &Network) -> Site {
     ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");

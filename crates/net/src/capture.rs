@@ -163,16 +163,72 @@ impl Capture {
     }
 
     /// Adds again what somebody has deleted: addresses of the device, routes through it, rules; and
-    /// sets the device up if it is down. Captures IPv6 from when this machine has any. Returns how much
-    /// has been added.
+    /// sets the device up if it is down. Captures IPv6 from when this machine has any. Gives the device
+    /// another address if a link has been given its own. Returns how much has been added.
     ///
     /// # Errors
-    /// The kernel's first refusal; all the rest has been tried all the same.
-    pub fn keep(&self) -> io::Result<usize> {
+    /// [`NetError::AddressTaken`] when there is no other address: then no link works that has ours, until
+    /// this is dropped. Else the kernel's first refusal; all the rest has been tried all the same.
+    pub fn keep(&self) -> Result<usize, NetError> {
+        let left = self.leave_taken()?;
         let found = self.look_for_ipv6();
         let held = self.held();
         let families = held.families().iter().map(|&ipv6| self.keep_family(held, ipv6));
-        all(std::iter::once(found.map(|()| 0)).chain(families))
+        let added = all(std::iter::once(found.map(|()| 0)).chain(families));
+        if let Some(before) = left {
+            self.remove_former(before, held);
+        }
+        added.map_err(NetError::os("setting again what was deleted"))
+    }
+
+    /// Chooses other addresses for the device if a link has its own, as by DHCP: what comes in there for
+    /// it would be dropped. Returns what held before.
+    fn leave_taken(&self) -> Result<Option<Held>, NetError> {
+        let there = self.routes.addresses().map_err(NetError::os("asking for the addresses"))?;
+        let is_taken = |address: IpAddr| {
+            there.iter().any(|one| one.link != self.index && one.address == address)
+        };
+        let mut held = self.held.lock().expect("no panic");
+        let (before, mut now) = (*held, *held);
+        if is_taken(now.v4) {
+            now.v4 = free_address(&self.routes, &ADDRESSES_V4.map(IpAddr::V4))?;
+        }
+        if is_taken(now.v6) {
+            now.v6 = free_address(&self.routes, &ADDRESSES_V6.map(IpAddr::V6))?;
+        }
+        if (before.v4, before.v6) == (now.v4, now.v6) {
+            return Ok(None);
+        }
+        let table = self.table.lock().expect("no panic");
+        table.guard(&[now.v4, now.v6]).map_err(NetError::os("leaving a link its address"))?;
+        *held = now;
+        Ok(Some(before))
+    }
+
+    /// Removes rules and addresses that were ours `before`, and are not `now`.
+    fn remove_former(&self, before: Held, now: Held) {
+        for &ipv6 in before.families() {
+            let (old, new) = (before.address(ipv6), now.address(ipv6));
+            if old == new {
+                continue;
+            }
+            let rules = now.rules(&self.exceptions, ipv6);
+            let former = before.rules(&self.exceptions, ipv6);
+            let mut former = former.iter().filter(|rule| !rules.contains(rule));
+            let removed = former
+                .try_for_each(|rule| self.routes.delete_rule(rule))
+                .and_then(|()| self.routes.delete_address(self.index, old));
+            match removed {
+                Ok(()) => tracing::warn!(
+                    "a link has been given {old}, which was the address of {DEVICE}: that has {new} \
+                     now; captured connections may have ended"
+                ),
+                Err(error) => tracing::warn!(
+                    "a link and {DEVICE} both have {old}, which {DEVICE} cannot leave ({error}): \
+                     'weftline down' and 'weftline up' do"
+                ),
+            }
+        }
     }
 
     /// Has IPv6 captured if this machine has any now. Loopback, to which it is redirected, must have it

@@ -10,6 +10,7 @@ use crate::socket::Netlink;
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
+const DELETE_ADDRESS: u16 = 21;
 const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
@@ -232,12 +233,27 @@ impl Routes {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn add_address(&self, link: u32, address: IpAddr) -> io::Result<()> {
+        self.address(NEW_ADDRESS, CREATE | EXCL, link, address)
+    }
+
+    /// Takes a host's address from an interface.
+    ///
+    /// # Errors
+    /// The kernel's refusal; one that it does not have is none.
+    pub(crate) fn delete_address(&self, link: u32, address: IpAddr) -> io::Result<()> {
+        match self.address(DELETE_ADDRESS, 0, link, address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
+            result => result,
+        }
+    }
+
+    fn address(&self, kind: u16, flags: u16, link: u32, address: IpAddr) -> io::Result<()> {
         let (family, length, bytes) = parts(address);
         let mut header = [0; 8];
         header[..3].copy_from_slice(&[family, length, if family == INET6 { NO_DAD } else { 0 }]);
         header[4..].copy_from_slice(&link.to_ne_bytes());
         let mut request = Builder::default();
-        let message = request.message(NEW_ADDRESS, ACK | CREATE | EXCL, &header);
+        let message = request.message(kind, ACK | flags, &header);
         // Local address, and the peer's, which is the same here.
         message.attribute(2, &bytes).attribute(1, &bytes);
         self.0.request(request)

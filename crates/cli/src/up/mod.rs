@@ -25,7 +25,7 @@ use weftline::{
     Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer, Token, Trust,
 };
 use weftline_net::{
-    Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, Watch, remove_leftovers,
+    Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, NetError, Watch, remove_leftovers,
 };
 
 use crate::daemon::{end, runtime};
@@ -137,9 +137,9 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
         life.set_listening(vec![format!("{DEVICE}: all TCP of this machine")]);
         output::print(&format!("up: {}\n", started.summary()))?;
         life.ready();
-        started.run(&life).await;
+        let ended = started.run(&life).await;
         life.over();
-        Ok(())
+        ended
     });
     end(runtime);
     result
@@ -244,7 +244,10 @@ impl Up {
 
     /// Goes on until the first signal. Then new connections go their usual ways, and those that are
     /// captured are reset.
-    async fn run(self, life: &Life) {
+    ///
+    /// # Errors
+    /// When it cannot go on as the machine's network is now.
+    async fn run(self, life: &Life) -> Result<(), Failure> {
         let Self { client, basis, mut links, journal, forwarder, capture, watch, .. } = self;
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
@@ -257,15 +260,17 @@ impl Up {
                     tracing::warn!("links are not followed any more: {error}");
                     std::future::pending::<()>().await;
                 }
-                keep(&capture);
+                if let Err(error) = keep(&capture) {
+                    return error;
+                }
                 follow(&client, &basis, &mut links, &journal);
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        tokio::select! {
-            () = following => {}
-            () = life.stopping() => {}
-        }
+        let ended = tokio::select! {
+            error = following => Err(error.into()),
+            () = life.stopping() => Ok(()),
+        };
         capture.release();
         stop.send_replace(true);
         let _ = running.await;
@@ -273,21 +278,27 @@ impl Up {
         if let Err(error) = Journal::undo(&journal) {
             tracing::error!("{}: {error}", journal.display());
         }
+        ended
     }
 }
 
 /// Adds again what somebody has deleted, such as a network manager that restarts.
-fn keep(capture: &Capture) {
+///
+/// # Errors
+/// When a link has the device's address and there is no other.
+fn keep(capture: &Capture) -> Result<(), NetError> {
     match capture.keep() {
         Ok(0) => {}
         Ok(n) => {
             tracing::info!("added {n} addresses, routes or routing rules again that were deleted");
         }
+        Err(error @ NetError::AddressTaken { .. }) => return Err(error),
         Err(error) => tracing::warn!(
             "new connections may go past the server: {DEVICE}, its routes or rules cannot be set \
              again ({error}); 'weftline down' and 'weftline up' do"
         ),
     }
+    Ok(())
 }
 
 /// Takes links that have come.
