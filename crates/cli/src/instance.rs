@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// A claim, which lasts as long as this or a copy of its file is open.
@@ -65,28 +65,61 @@ fn open(path: &Path) -> io::Result<File> {
     options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
-/// Writes a file that is whole at any time, for its owner only.
+/// Writes a file that is whole at any time. A new one is for its owner only; one that is there keeps its
+/// owner and mode, as root may change what a server of another user reads.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When it cannot be written, or is no file but a link to one.
 pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir)?;
     }
+    let old = match fs::symlink_metadata(path) {
+        Ok(old) if !old.is_file() => {
+            let message = "it is no file, but perhaps a link to one; name the file itself";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        old => old.ok(),
+    };
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".{}", std::process::id()));
     let _ = fs::remove_file(&draft);
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
-    // Whose it was, it stays: root may change what a server of another user reads.
-    let owned = match fs::metadata(path) {
-        Ok(old) => std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid())),
-        Err(_) => Ok(()),
-    };
+    let kept = old.map_or(Ok(()), |old| keep(&file, &old));
     let written =
-        owned.and_then(|()| file.write_all(text.as_bytes())).and_then(|()| file.sync_all());
+        kept.and_then(|()| file.write_all(text.as_bytes())).and_then(|()| file.sync_all());
     let moved = written.and_then(|()| fs::rename(&draft, path));
     if moved.is_err() {
         let _ = fs::remove_file(&draft);
     }
     moved
+}
+
+/// Gives a file the owner and the mode of another.
+fn keep(file: &File, old: &fs::Metadata) -> io::Result<()> {
+    std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
+    file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o777))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+
+    #[test]
+    fn a_file_keeps_its_mode_and_a_link_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link] = ["file", "link"].map(|name| dir.path().join(name));
+        let mode = |file: &Path| fs::metadata(file).unwrap().mode() & 0o777;
+        write_whole(&file, "one").unwrap();
+        assert_eq!(mode(&file), 0o600);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        write_whole(&file, "two").unwrap();
+        assert_eq!((mode(&file), &*fs::read_to_string(&file).unwrap()), (0o640, "two"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(write_whole(&link, "three").unwrap_err().to_string().contains("a link"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "two");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "no draft is left");
+    }
 }

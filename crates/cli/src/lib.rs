@@ -29,6 +29,7 @@ mod probe;
 mod ray;
 mod remedy;
 mod report;
+mod rights;
 mod routes;
 mod run_args;
 mod secrets;

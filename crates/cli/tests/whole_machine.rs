@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -693,6 +693,107 @@ fn ipv6_is_captured_where_new_interfaces_have_none() {
 }
 
 #[test]
+fn the_janitor_outlives_what_ends_up() {
+    let Some(net) = Network::set_up() else { return };
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let before = net.snapshot();
+    // As a service manager's watchdog does it, and a terminal, to all processes at once.
+    for signal in ["-ABRT", "-QUIT"] {
+        let up = net.up(&invite);
+        let pid = janitor_of(&up).to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        up.signal(signal);
+        net.restored(&before);
+    }
+}
+
+#[test]
+fn a_link_that_is_given_the_device_s_address_has_it() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let before = net.snapshot();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    ip(&net.server, "addr add 10.87.0.1/24 dev wlan0");
+    ip(&net.client, "addr add 10.87.0.2/24 dev wlan0");
+    up.logs("has 10.187.0.2 now");
+    let device = net.client.command("ip").args(["-4", "addr", "show", "dev", "weft0"]).output();
+    let device = text(&device.unwrap().stdout);
+    assert!(device.contains("10.187.0.2/32") && !device.contains("10.87.0.2/32"), "{device}");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    // Answers to the address come in by the link.
+    let got = net.curl_with(&["--interface", "10.87.0.2"], &beyond.url(""));
+    assert_eq!(text(&got.stdout), "10.87.0.2", "{got:?}");
+    // There is no other address any more, and `up` has to end.
+    let others = ["10.187.0.2", "172.30.87.2", "192.168.187.2"];
+    others.iter().for_each(|one| ip(&net.client, &format!("addr add {one}/32 dev wwan0")));
+    let (status, _) = up.end();
+    assert_eq!(status, Some(2));
+    others.iter().for_each(|one| ip(&net.client, &format!("addr del {one}/32 dev wwan0")));
+    ip(&net.client, "addr del 10.87.0.2/24 dev wlan0");
+    net.restored(&before);
+}
+
+/// Gives the client IPv6 by a link, which leads to a site behind it as well.
+fn add_ipv6(net: &Network) -> Site {
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    Site::start(&net.server, "[2001:db8:20::1]:80")
+}
+
+#[test]
+fn ipv6_that_comes_later_is_captured() {
+    let Some(net) = Network::set_up() else { return };
+    let off = || fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    net.client.run(off).unwrap();
+    let site = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+    let before = net.snapshot();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = net.up(&invite);
+    let rules = || text(&net.client.command("ip").args(["-6", "rule"]).output().unwrap().stdout);
+    assert!(!rules().contains("30565"), "this machine has no IPv6: {}", rules());
+    let behind = add_ipv6(&net);
+    net.comes_to_see(&site, "2001:db8:9::1");
+    // It is the server's own, to which it lets nobody.
+    assert_eq!(text(&net.curl(&behind.url("")).stdout), "");
+    ip(&net.client, "-6 route del default via 2001:db8:1::1 dev wlan0");
+    ip(&net.client, "addr del 2001:db8:1::20/64 dev wlan0");
+    up.signal("-KILL");
+    net.restored(&before);
+}
+
+#[test]
+fn ipv6_is_captured_or_refused_where_loopback_has_none() {
+    for has_ipv6 in [true, false] {
+        let Some(net) = Network::set_up() else { return };
+        let behind = add_ipv6(&net);
+        let off = || fs::write("/proc/sys/net/ipv6/conf/lo/disable_ipv6", "1");
+        net.client.run(off).unwrap();
+        assert_eq!(text(&net.curl(&behind.url("")).stdout), "2001:db8:1::20");
+        let site = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
+        if !has_ipv6 {
+            ip(&net.server, &format!("-6 route del default via {FAR_V6} dev eth0"));
+        }
+        let before = net.snapshot();
+        let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+        let up = net.up(&invite);
+        if has_ipv6 {
+            assert_eq!(text(&net.curl(&site.url("")).stdout), "2001:db8:9::1");
+            assert_eq!(text(&net.curl(&behind.url("")).stdout), "");
+        } else {
+            let got = net.curl(&behind.url(""));
+            assert_eq!(got.status.code(), Some(7), "cannot connect: {got:?}");
+        }
+        // As it was, whatever ends it.
+        up.signal(if has_ipv6 { "-TERM" } else { "-KILL" });
+        net.restored(&before);
+    }
+}
+
+#[test]
 fn killed_at_any_time_it_leaves_nothing_behind() {
     let Some(net) = Network::set_up() else { return };
     // As many distributions have it: with two links it must be loosened, and restored.
@@ -916,6 +1017,41 @@ fn exceptions_go_directly() {
 }
 
 #[test]
+fn what_is_not_captured_goes_by_the_administrator_s_rules() {
+    let Some(net) = Network::set_up() else { return };
+    // An exception, a socket with an address of its own, and a socket on its link's network, each with
+    // a rule of its own that leads elsewhere than the main table or nowhere.
+    const EXCEPTED: &str = "198.18.5.5";
+    ip(&net.server, &format!("addr add {EXCEPTED}/32 dev lo"));
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    let excepted = Site::start(&net.server, &format!("{EXCEPTED}:80"));
+    let v6 = Site::start(&net.server, "[2001:db8:20::1]:80");
+    let near = Site::start(&net.server, "192.168.1.1:80");
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    ip(&net.client, "route add default via 10.64.3.10 dev wwan0 table 77");
+    ip(&net.client, &format!("rule add pref 6000 to {EXCEPTED} lookup 77"));
+    ip(&net.client, "-6 rule add pref 6000 from 2001:db8:1::20 ipproto tcp dport 80 unreachable");
+    ip(&net.client, "rule add pref 6000 from 192.168.1.20 ipproto tcp dport 80 unreachable");
+    let before = net.snapshot();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let args = [&net.up_args(&invite)[..], &["--except", "198.18.5.0/24"]].concat();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
+    up.says("up:");
+    assert_eq!(text(&net.curl(&excepted.url("")).stdout), "10.64.3.9");
+    for (bound, site) in
+        [("2001:db8:1::20", &v6), ("192.168.1.20", &near), ("192.168.1.20", &beyond)]
+    {
+        let got = net.curl_with(&["--interface", bound], &site.url(""));
+        assert_eq!((got.status.code(), site.asked()), (Some(7), 0), "{bound}: {got:?}");
+    }
+    up.signal("-KILL");
+    net.restored(&before);
+}
+
+#[test]
 fn a_target_that_refuses_is_refused_ahead_for_a_while() {
     let Some(net) = Network::set_up() else { return };
     let v4 = Site::start(&net.internet, &format!("{FAR_V4}:80"));
@@ -945,6 +1081,35 @@ fn a_target_that_refuses_is_refused_ahead_for_a_while() {
     // It is tried again after a while.
     let v6 = Site::start(&net.internet, &format!("[{SITE_V6}]:80"));
     net.comes_to_see(&v6, "2001:db8:9::1");
+}
+
+#[test]
+fn what_the_server_lacks_is_not_held_against_a_target() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = net.up(&invite);
+    // One port to connect from, and who has it.
+    let range = || fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40000");
+    net.server.run(range).unwrap();
+    let args = ["--silent", "--show-error", "--no-buffer", "--max-time", "400", "--noproxy", "*"];
+    let mut first = net.client.command("curl");
+    let mut first = first.args(args).arg(site.url("long")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = first.stdout.take().unwrap();
+    output.read_exact(&mut [0]).unwrap();
+    let connect = || {
+        let mut stream = TcpStream::connect(site.address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.read(&mut [0])
+    };
+    let refused = std::io::ErrorKind::ConnectionRefused;
+    for _ in 0..2 {
+        let met = net.client.run(|| Ok(connect())).unwrap();
+        assert!(met.as_ref().is_err_and(|error| error.kind() != refused), "{met:?}");
+        server.logs(&format!("cannot reach {}", site.address));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
 }
 
 #[test]
@@ -979,6 +1144,95 @@ fn an_invite_expires() {
     let again = net.invite(&["phone", "--expires", "12h"]);
     assert_eq!(text(&again.stdout).trim(), phone, "{again:?}");
     net.up(&phone);
+}
+
+/// Makes all in a directory another user's.
+fn give_away(dir: &Path, user: u32) {
+    let entries = fs::read_dir(dir).unwrap().map(|one| one.unwrap().path());
+    for path in entries.chain([dir.to_owned()]) {
+        std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
+    }
+}
+
+#[test]
+fn root_is_led_nowhere_by_the_files_of_a_server_s_user() {
+    const USER: u32 = 1234;
+    let Some(net) = Network::set_up() else { return };
+    let (server, _) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let state = net.state.path();
+    let [tokens, about, edit] =
+        ["internet.tokens", "internet.toml", "internet.edit"].map(|name| state.join(name));
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    give_away(state, USER);
+    mode(&tokens, 0o640).unwrap();
+    // A file keeps its owner and mode, and the server hears of it.
+    let made = net.invite(&["phone"]);
+    assert!(text(&made.stdout).starts_with("weftline:"), "{made:?}");
+    server.logs("has been read again");
+    let of = |path: &Path| fs::metadata(path).map(|is| (is.uid(), is.gid(), is.mode() & 0o777));
+    assert_eq!(of(&tokens).unwrap(), (USER, USER, 0o640));
+    assert_eq!(of(&edit).unwrap(), (USER, USER, 0o600));
+
+    // A file of root's, that only root can read or change.
+    let own = net.run.path().join("tokens");
+    let line = "other: the first secret of all\n";
+    fs::write(&own, line).unwrap();
+    mode(net.run.path(), 0o755).unwrap();
+    mode(&own, 0o600).unwrap();
+    let kept = fs::read_to_string(&tokens).unwrap();
+    let fails = |part: &str| {
+        let got = net.invite(&["tablet"]);
+        let said = text(&got.stderr);
+        assert!(!got.status.success() && got.stdout.is_empty() && said.contains(part), "{got:?}");
+        assert_eq!(fs::read_to_string(&own).unwrap(), line);
+    };
+    // By a link in its place, by what the server has noted, and by a link that is opened to be locked.
+    fs::remove_file(&tokens).unwrap();
+    symlink(&own, &tokens).unwrap();
+    fails("Permission denied");
+    fs::remove_file(&tokens).unwrap();
+    fs::write(&tokens, kept).unwrap();
+    give_away(state, USER);
+    let noted = fs::read_to_string(&about).unwrap();
+    let elsewhere = noted.replace(tokens.to_str().unwrap(), own.to_str().unwrap());
+    fs::write(&about, &elsewhere).unwrap();
+    fails("name it with --token-file");
+    let named = net.invite(&["tablet", "--token-file", own.to_str().unwrap()]);
+    assert!(text(&named.stdout).starts_with("weftline:"), "{named:?}");
+    assert!(fs::read_to_string(&own).unwrap().contains("tablet: "));
+    assert_eq!(of(&own).unwrap(), (0, 0, 0o600));
+    fs::write(&own, line).unwrap();
+    fs::write(&about, &noted).unwrap();
+    fs::remove_file(&edit).unwrap();
+    symlink(&own, &edit).unwrap();
+    fails("internet.edit");
+    fs::remove_file(&edit).unwrap();
+
+    // Nor does it end a process because a file has its number.
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let mut innocent = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let lock = fs::File::options().write(true).open(state.join("internet.lock")).unwrap();
+    lock.lock().unwrap();
+    fs::write(state.join("internet.lock"), innocent.id().to_string()).unwrap();
+    let got = net.invite(&["tablet"]);
+    assert!(text(&got.stderr).contains("it is no 'weftline serve'"), "{got:?}");
+    drop(innocent.stdin.take());
+    assert!(innocent.wait().unwrap().success(), "it has ended by itself");
+    drop(lock);
+
+    // Where its user has no way to the directory, as to that of a unit with a user of its own.
+    let closed = net.run.path().join("closed");
+    fs::create_dir(&closed).unwrap();
+    mode(&closed, 0o700).unwrap();
+    let inside = closed.join("weftline");
+    assert!(Command::new("cp").arg("-a").arg(state).arg(&inside).status().unwrap().success());
+    let moved = noted.replace(state.to_str().unwrap(), inside.to_str().unwrap());
+    fs::write(inside.join("internet.toml"), moved).unwrap();
+    let args = ["invite", "last", "--state-dir", inside.to_str().unwrap()];
+    let got = net.run(&net.server, &args);
+    assert!(text(&got.stdout).starts_with("weftline:"), "{got:?}");
+    assert!(fs::read_to_string(inside.join("internet.tokens")).unwrap().contains("last: "));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //!
 //! The routing rules choose connections whose socket has no address of its own yet. A socket that is
 //! bound to a link or to one of its addresses, an answer to somebody else's connection, and what is
-//! on a link's own network go their usual ways. So do our own sockets, each bound to its link.
+//! on a link's own network go their usual ways. So do our own sockets, each bound to its link. The usual
+//! ways are those of the rules that come after ours, which are an administrator's: what is not captured
+//! goes past our rules, and no table is asked for it.
 //!
 //! No rule refuses anything by itself: rules outlive a process that is killed together with what would
 //! remove them. All that they do is to ask our table, which is empty then.
@@ -12,8 +14,8 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -21,34 +23,16 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::error::NetError;
 use crate::exception::Exception;
+use crate::journal::Journal;
 use crate::nft::{Ports, Redirect, Table};
-use crate::route::{Link, MAIN, Route, Routes, Rule, RuleAction};
+use crate::own_address::{ADDRESSES_V4, ADDRESSES_V6, free_address};
+use crate::route::{Address, Link, Routes, Rule};
+use crate::rules::{TABLE, exceptions, rules_v4, rules_v6};
 
 /// The name of the device.
 pub const DEVICE: &str = "weft0";
-/// The routing table with the default routes through the device.
-pub const TABLE: u32 = 30565;
-/// The priorities of our rules, from the first to the last: after those of Tailscale, 5210 to 5270,
-/// which lead to its own network.
-const EXCEPTIONS: u32 = 5279;
-const FIRST_RULE: u32 = 5280;
-const LAST_RULE: u32 = 5284;
-/// Those of earlier versions, which may have left some.
-const FORMER_RULES: RangeInclusive<u32> = 5200..=5204;
 /// The longest packet of the device. TCP never sees it, as connections end in this machine.
 const MTU: u16 = 1400;
-/// Addresses that the device may have: the first that no network of this machine has.
-const ADDRESSES_V4: [Ipv4Addr; 4] = [
-    Ipv4Addr::new(10, 87, 0, 2),
-    Ipv4Addr::new(10, 187, 0, 2),
-    Ipv4Addr::new(172, 30, 87, 2),
-    Ipv4Addr::new(192, 168, 187, 2),
-];
-const ADDRESSES_V6: [Ipv6Addr; 2] = [
-    Ipv6Addr::new(0xfd57, 0x6566, 0x7400, 0, 0, 0, 0, 2),
-    Ipv6Addr::new(0xfd87, 0x6566, 0x7400, 0, 0, 0, 0, 2),
-];
-
 /// What becomes of new TCP connections to IPv6 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv6 {
@@ -67,6 +51,8 @@ pub struct CaptureConfig {
     pub ipv6: Ipv6,
     /// What goes its usual way.
     pub exceptions: Vec<Exception>,
+    /// The file of the journal in which sysctls that are changed are noted.
+    pub journal: PathBuf,
 }
 
 /// The capture; new connections go their usual ways again when this is dropped.
@@ -74,18 +60,51 @@ pub struct Capture {
     routes: Routes,
     /// The device's number.
     index: u32,
-    /// The device's addresses, one of each family that is captured.
-    addresses: Vec<IpAddr>,
-    rules: Vec<Rule>,
+    exceptions: Vec<Exception>,
+    journal: Journal,
+    /// Whether IPv6 can be captured, once there is any.
+    can_ipv6: bool,
+    held: Mutex<Held>,
     /// What refuses connections, of IPv4 and IPv6.
     _refusing: [Option<Refusing>; 2],
     table: Mutex<Table>,
     _device: SyncDevice,
 }
 
+/// What the capture goes by at a time.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// The device's addresses.
+    v4: IpAddr,
+    v6: IpAddr,
+    /// Whether IPv6 is captured: since this machine has had any.
+    ipv6: bool,
+    /// Whether it has been said that loopback has no IPv6.
+    is_told: bool,
+}
+
+impl Held {
+    /// The families that are captured, IPv6 or not.
+    fn families(self) -> &'static [bool] {
+        if self.ipv6 { &[false, true] } else { &[false] }
+    }
+
+    const fn address(self, ipv6: bool) -> IpAddr {
+        if ipv6 { self.v6 } else { self.v4 }
+    }
+
+    /// The rules of a family: what is not captured, before what is, so that none of the first is in
+    /// between.
+    fn rules(self, all: &[Exception], ipv6: bool) -> Vec<Rule> {
+        let mut rules = exceptions(all, ipv6);
+        rules.extend(if ipv6 { rules_v6(self.v6) } else { rules_v4(self.v4) });
+        rules
+    }
+}
+
 impl fmt::Debug for Capture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Capture").field("rules", &self.rules).finish_non_exhaustive()
+        f.debug_struct("Capture").field("held", &self.held).finish_non_exhaustive()
     }
 }
 
@@ -102,78 +121,174 @@ impl Capture {
         check_free(&routes)?;
         let device = create_device()?;
         let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
-        let os = |what: &str| NetError::os(format!("{what} the device {DEVICE}"));
-        routes.add_address(index, v4).map_err(os("giving an address to"))?;
-        let has_ipv6 = add_ipv6(&routes, index, v6);
-        routes.set_up(index).map_err(os("setting up"))?;
-        let refusing_v4 = Refusing::start(Ipv4Addr::LOCALHOST.into());
-        let refusing_v6 =
-            has_ipv6.then(|| Refusing::start(Ipv6Addr::LOCALHOST.into())).and_then(warned_of);
-        let refusing = [refusing_v4.ok(), refusing_v6];
+        let refusing = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+            .map(|loopback| Refusing::start(loopback).ok());
         let [refused_v4, refused_v6] =
             [0, 1].map(|family: usize| refusing[family].as_ref().map(|one| one.port));
         let port_v6 = match config.ipv6 {
-            Ipv6::Redirect(port) => has_ipv6.then_some(port),
+            Ipv6::Redirect(port) => Some(port),
+            // None is taken if this kernel has no IPv6 at all.
             Ipv6::Refused => refused_v6,
         };
-        let addresses = if has_ipv6 { vec![v4, v6] } else { vec![v4] };
-        let v4_ports = Some(Ports { to: config.port_v4, refused: refused_v4 });
-        let v6_ports = port_v6.map(|to| Ports { to, refused: refused_v6 });
-        let redirect =
-            Redirect { device: DEVICE, v4: v4_ports, v6: v6_ports, addresses: &addresses };
-        let table = Table::create(&redirect).map_err(no_table)?;
-        let mut rules = rules_v4(v4);
-        rules.extend(exceptions(&config.exceptions, port_v6.is_some()));
-        let mut addresses = vec![v4];
-        if port_v6.is_some() {
-            rules.extend(rules_v6(v6));
-            addresses.push(v6);
-        }
+        let table = Table::create(&Redirect {
+            device: DEVICE,
+            v4: Some(Ports { to: config.port_v4, refused: refused_v4 }),
+            v6: port_v6.map(|to| Ports { to, refused: refused_v6 }),
+            addresses: &[v4, v6],
+        });
         // From here on dropping it removes what is there.
         let capture = Self {
             routes,
             index,
-            addresses,
-            rules,
+            exceptions: config.exceptions.clone(),
+            journal: Journal::at(&config.journal),
+            can_ipv6: port_v6.is_some(),
+            held: Mutex::new(Held { v4, v6, ipv6: false, is_told: false }),
             _refusing: refusing,
-            table: Mutex::new(table),
+            table: Mutex::new(table.map_err(no_table)?),
             _device: device,
         };
-        capture.keep().map_err(NetError::os("adding routes and rules"))?;
+        capture.keep_family(capture.held(), false).map_err(NetError::os("capturing IPv4"))?;
+        if let Err(error) = capture.keep() {
+            tracing::warn!(
+                "IPv6 connections go past the server, as {DEVICE} gets no IPv6 ({error}); it is tried \
+                 again when links change"
+            );
+        }
         Ok(capture)
     }
 
+    fn held(&self) -> Held {
+        *self.held.lock().expect("no panic")
+    }
+
     /// Adds again what somebody has deleted: addresses of the device, routes through it, rules; and
-    /// sets the device up if it is down. Returns how much that is.
+    /// sets the device up if it is down. Captures IPv6 from when this machine has any. Gives the device
+    /// another address if a link has been given its own. Returns how much has been added.
     ///
     /// # Errors
-    /// The kernel's first refusal; all the rest has been tried all the same.
-    pub fn keep(&self) -> io::Result<usize> {
-        // Routes need an address and a device that is up; rules lead to routes.
-        let addresses = self.addresses.iter().map(|&address| self.keep_address(address));
-        let routes = self.addresses.iter().map(|address| {
-            let route = self.routes.add_default(address.is_ipv6(), self.index, TABLE);
-            is_new(route).map(usize::from)
-        });
-        let rest = [Self::keep_up as fn(&Self) -> io::Result<usize>, Self::keep_rules];
-        let [up, rules] = rest.map(|step| std::iter::once_with(move || step(self)));
-        let steps = addresses.chain(up).chain(routes).chain(rules);
-        let (mut added, mut failed) = (0, None);
-        for step in steps {
-            match step {
-                Ok(more) => added += more,
-                // One family may be refused, and the other is to go on.
-                Err(error) => failed = failed.or(Some(error)),
+    /// [`NetError::AddressTaken`] when there is no other address: then no link works that has ours, until
+    /// this is dropped. Else the kernel's first refusal; all the rest has been tried all the same.
+    pub fn keep(&self) -> Result<usize, NetError> {
+        let left = self.leave_taken()?;
+        let found = self.look_for_ipv6();
+        let held = self.held();
+        let families = held.families().iter().map(|&ipv6| self.keep_family(held, ipv6));
+        let added = all(std::iter::once(found.map(|()| 0)).chain(families));
+        if let Some(before) = left {
+            self.remove_former(before, held);
+        }
+        added.map_err(NetError::os("setting again what was deleted"))
+    }
+
+    /// Chooses other addresses for the device if a link has its own, as by DHCP: what comes in there for
+    /// it would be dropped. Returns what held before.
+    fn leave_taken(&self) -> Result<Option<Held>, NetError> {
+        let there = self.routes.addresses().map_err(NetError::os("asking for the addresses"))?;
+        let is_taken = |address: IpAddr| {
+            there.iter().any(|one| one.link != self.index && one.address == address)
+        };
+        let mut held = self.held.lock().expect("no panic");
+        let (before, mut now) = (*held, *held);
+        if is_taken(now.v4) {
+            now.v4 = free_address(&self.routes, &ADDRESSES_V4.map(IpAddr::V4))?;
+        }
+        if is_taken(now.v6) {
+            now.v6 = free_address(&self.routes, &ADDRESSES_V6.map(IpAddr::V6))?;
+        }
+        if (before.v4, before.v6) == (now.v4, now.v6) {
+            return Ok(None);
+        }
+        let table = self.table.lock().expect("no panic");
+        table.guard(&[now.v4, now.v6]).map_err(NetError::os("leaving a link its address"))?;
+        *held = now;
+        Ok(Some(before))
+    }
+
+    /// Removes rules and addresses that were ours `before`, and are not `now`.
+    fn remove_former(&self, before: Held, now: Held) {
+        for &ipv6 in before.families() {
+            let (old, new) = (before.address(ipv6), now.address(ipv6));
+            if old == new {
+                continue;
+            }
+            let rules = now.rules(&self.exceptions, ipv6);
+            let former = before.rules(&self.exceptions, ipv6);
+            let mut former = former.iter().filter(|rule| !rules.contains(rule));
+            let removed = former
+                .try_for_each(|rule| self.routes.delete_rule(rule))
+                .and_then(|()| self.routes.delete_address(self.index, old));
+            match removed {
+                Ok(()) => tracing::warn!(
+                    "a link has been given {old}, which was the address of {DEVICE}: that has {new} \
+                     now; captured connections may have ended"
+                ),
+                Err(error) => tracing::warn!(
+                    "a link and {DEVICE} both have {old}, which {DEVICE} cannot leave ({error}): \
+                     'weftline down' and 'weftline up' do"
+                ),
             }
         }
-        failed.map_or(Ok(added), Err)
+    }
+
+    /// Has IPv6 captured if this machine has any now. Loopback, to which it is redirected, must have it
+    /// then, too.
+    fn look_for_ipv6(&self) -> io::Result<()> {
+        let mut held = self.held.lock().expect("no panic");
+        if !self.can_ipv6 {
+            return Ok(());
+        }
+        let (links, there) = (self.routes.links()?, self.routes.addresses()?);
+        let is_loopback =
+            |one: &Address| links.iter().any(|link| link.index == one.link && link.loopback);
+        let mut of_ipv6 = there.iter().filter(|one| one.address.is_ipv6());
+        held.ipv6 = held.ipv6
+            || fs::read_to_string(disable_ipv6(DEVICE)).is_ok_and(|text| text.trim() == "0")
+            || of_ipv6.clone().any(|one| !is_loopback(one));
+        if held.ipv6 && !of_ipv6.any(is_loopback) {
+            self.give_loopback_ipv6(&mut held);
+        }
+        Ok(())
+    }
+
+    /// Without it connections by IPv6 would go nowhere.
+    fn give_loopback_ipv6(&self, held: &mut Held) {
+        const LOOPBACK: &str = "net/ipv6/conf/lo/disable_ipv6";
+        let set = self.journal.set(LOOPBACK, "0");
+        let has_it = self.routes.addresses().is_ok_and(|there| {
+            there.iter().any(|one| one.address == IpAddr::V6(Ipv6Addr::LOCALHOST))
+        });
+        let reason = match set {
+            Ok(()) if has_it => {
+                return tracing::info!("loopback has IPv6 for as long as this runs");
+            }
+            Ok(()) => "it has no address ::1".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        if !std::mem::replace(&mut held.is_told, true) {
+            tracing::warn!(
+                "IPv6 connections get no answer until they give up, as loopback has no IPv6 ({reason}); \
+                 'sysctl net.ipv6.conf.lo.disable_ipv6=0' and 'ip link set lo up' give it that"
+            );
+        }
+    }
+
+    /// Adds what is missing of one family.
+    fn keep_family(&self, held: Held, ipv6: bool) -> io::Result<usize> {
+        // Routes need an address and a device that is up; rules lead to routes.
+        let address = || self.keep_address(held.address(ipv6));
+        let route = || is_new(self.routes.add_default(ipv6, self.index, TABLE)).map(usize::from);
+        let rules = || self.keep_rules(&held.rules(&self.exceptions, ipv6));
+        let steps: [&dyn Fn() -> io::Result<usize>; 4] =
+            [&address, &|| self.keep_up(), &route, &rules];
+        all(steps.into_iter().map(|step| step()))
     }
 
     fn keep_address(&self, address: IpAddr) -> io::Result<usize> {
         let add = || is_new(self.routes.add_address(self.index, address));
         match add() {
             Err(error) if address.is_ipv6() && error.kind() == io::ErrorKind::PermissionDenied => {
-                // Somebody has switched IPv6 off, perhaps for all interfaces.
+                // It has none where new interfaces have none, or somebody has switched it off.
                 enable_ipv6();
                 add()
             }
@@ -190,9 +305,9 @@ impl Capture {
         self.routes.set_up(self.index).map(|()| 1)
     }
 
-    fn keep_rules(&self) -> io::Result<usize> {
+    fn keep_rules(&self, rules: &[Rule]) -> io::Result<usize> {
         let there = self.routes.rules()?;
-        let missing: Vec<_> = self.rules.iter().filter(|rule| !there.contains(rule)).collect();
+        let missing: Vec<_> = rules.iter().filter(|rule| !there.contains(rule)).collect();
         missing.iter().try_for_each(|rule| self.routes.add_rule(rule))?;
         Ok(missing.len())
     }
@@ -211,9 +326,13 @@ impl Capture {
 
     /// From now on new connections go their usual ways. Those that are captured stay so.
     pub fn release(&self) {
-        for rule in &self.rules {
-            if let Err(error) = self.routes.delete_rule(rule) {
-                tracing::warn!("a routing rule stays, priority {}: {error}", rule.priority);
+        let held = self.held();
+        for &ipv6 in held.families() {
+            // In the other order, so that what is not captured is not in between.
+            for rule in held.rules(&self.exceptions, ipv6).iter().rev() {
+                if let Err(error) = self.routes.delete_rule(rule) {
+                    tracing::warn!("a routing rule stays, priority {}: {error}", rule.priority);
+                }
             }
         }
     }
@@ -228,111 +347,33 @@ fn is_new(result: io::Result<()>) -> io::Result<bool> {
     }
 }
 
+/// Goes through all steps: one may be refused, and the others are to go on.
+fn all(steps: impl Iterator<Item = io::Result<usize>>) -> io::Result<usize> {
+    let (mut added, mut failed) = (0, None);
+    for step in steps {
+        match step {
+            Ok(more) => added += more,
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(added), Err)
+}
+
 /// Lets the device have IPv6 addresses. It fails where the kernel has no IPv6, or the directory is
 /// read-only; then so does adding one.
 fn enable_ipv6() {
-    let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{DEVICE}/disable_ipv6"), "0");
+    let _ = fs::write(disable_ipv6(DEVICE), "0");
 }
 
-/// Gives the device an IPv6 address; whether it has one then. Where new interfaces have no IPv6, ours
-/// gets it nevertheless if others have it: what goes out by those is to be captured.
-fn add_ipv6(routes: &Routes, index: u32, address: IpAddr) -> bool {
-    let is_used = || {
-        let links = routes.links()?;
-        let is_loopback = |number| links.iter().any(|link| link.index == number && link.loopback);
-        let mut there = routes.addresses()?.into_iter();
-        Ok::<_, io::Error>(there.any(|one| one.address.is_ipv6() && !is_loopback(one.link)))
-    };
-    let is_used = is_used().unwrap_or(true);
-    if is_used {
-        enable_ipv6();
-    }
-    match routes.add_address(index, address) {
-        Ok(()) => return true,
-        Err(error) if is_used => tracing::warn!(
-            "IPv6 connections go past the server, as {DEVICE} gets no IPv6 address ({error}); let it \
-             have one with 'sysctl net.ipv6.conf.default.disable_ipv6=0' and start again"
-        ),
-        Err(error) => tracing::info!("this machine has no IPv6 to capture: {error}"),
-    }
-    false
+/// The sysctl by which an interface has no IPv6.
+fn disable_ipv6(interface: &str) -> String {
+    format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
         self.release();
     }
-}
-
-/// Removes the rules that a process has left behind that was killed. Returns how many those were.
-///
-/// # Errors
-/// The kernel's refusal.
-pub fn remove_leftovers() -> io::Result<usize> {
-    let routes = Routes::open()?;
-    let left: Vec<_> = routes.rules()?.into_iter().filter(is_ours).collect();
-    left.iter().try_for_each(|rule| routes.delete_rule(rule))?;
-    Ok(left.len())
-}
-
-/// Whether a rule for TCP is one of those made here.
-fn is_ours(rule: &Rule) -> bool {
-    let priority = rule.priority;
-    ((EXCEPTIONS..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
-        && match rule.action {
-            RuleAction::Lookup(table) => table == TABLE || table == MAIN,
-            RuleAction::LookupLonger(table, length) => (table, length) == (MAIN, 0),
-            RuleAction::Unreachable => true,
-        }
-}
-
-/// What is on a link's own network goes there; what has no source address yet comes to us, and so
-/// does what we have given ours.
-fn rules_v4(own: IpAddr) -> Vec<Rule> {
-    let rule = |place, from, action| Rule { from, ..Rule::new(false, FIRST_RULE + place, action) };
-    let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
-    vec![
-        rule(0, None, RuleAction::LookupLonger(MAIN, 0)),
-        rule(1, Some((none, 32)), RuleAction::Lookup(TABLE)),
-        rule(2, Some((own, 32)), RuleAction::Lookup(TABLE)),
-    ]
-}
-
-/// The same for IPv6. A rule `from ::/128` never holds there for a socket without an address, which
-/// would leave all of IPv6 uncaptured; but each of the two halves holds for every socket with one.
-fn rules_v6(own: IpAddr) -> Vec<Rule> {
-    let rule = |place, from, action| Rule { from, ..Rule::new(true, FIRST_RULE + place, action) };
-    let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
-    vec![
-        rule(0, None, RuleAction::LookupLonger(MAIN, 0)),
-        rule(1, Some((own, 128)), RuleAction::Lookup(TABLE)),
-        rule(2, half(0), RuleAction::Lookup(MAIN)),
-        rule(3, half(0x8000), RuleAction::Lookup(MAIN)),
-        rule(4, None, RuleAction::Lookup(TABLE)),
-    ]
-}
-
-/// The rules by which exceptions go as the main table says, in each family that is captured.
-fn exceptions(all: &[Exception], ipv6: bool) -> Vec<Rule> {
-    let of_family = |exception: &Exception, ipv6| {
-        let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Lookup(MAIN));
-        match *exception {
-            Exception::Network(address, length) => {
-                (address.is_ipv6() == ipv6).then_some(Rule { to: Some((address, length)), ..whole })
-            }
-            Exception::Port(port) => Some(Rule { port: Some(port), ..whole }),
-            Exception::User(user) => Some(Rule { user: Some(user), ..whole }),
-        }
-    };
-    let families: &[bool] = if ipv6 { &[false, true] } else { &[false] };
-    let rules = all.iter().flat_map(|one| families.iter().filter_map(|&f| of_family(one, f)));
-    let mut found: Vec<Rule> = Vec::new();
-    for rule in rules {
-        if !found.contains(&rule) {
-            found.push(rule);
-        }
-    }
-    found
 }
 
 /// A port of this machine that is ours and on which nobody listens: the kernel refuses connections
@@ -349,50 +390,14 @@ impl Refusing {
         let family = if loopback.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        if loopback.is_ipv6() {
+            // Loopback may get its address later.
+            rustix::net::sockopt::set_ipv6_freebind(&socket, true)?;
+        }
         rustix::net::bind(&socket, &SocketAddr::new(loopback, 0))?;
         let port = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?.port();
         Ok(Self { port, _socket: socket })
     }
-}
-
-/// Where loopback has no IPv6, nothing can refuse its connections; that is warned of.
-fn warned_of(started: io::Result<Refusing>) -> Option<Refusing> {
-    let warn = |error: &io::Error| {
-        tracing::warn!(
-            "loopback has no IPv6 here ({error}): if the server has none either, IPv6 connections go \
-             past it; 'sysctl net.ipv6.conf.lo.disable_ipv6=0' lets them be refused"
-        );
-    };
-    started.inspect_err(warn).ok()
-}
-
-/// The first of `wanted` that no network of this machine has.
-fn free_address(routes: &Routes, wanted: &[IpAddr]) -> Result<IpAddr, NetError> {
-    let asking = || {
-        let taken = routes.routes(|route| {
-            route.length > 0 && wanted.iter().any(|&address| leads_to(route, address))
-        })?;
-        Ok::<_, io::Error>((taken, routes.addresses()?))
-    };
-    let (taken, there) = asking().map_err(NetError::os("asking for the routes"))?;
-    let is_free = |address: &&IpAddr| {
-        !taken.iter().any(|route| leads_to(route, **address))
-            && !there.iter().any(|one| one.address == **address)
-    };
-    let tried = *wanted.last().expect("some are tried");
-    wanted.iter().find(is_free).copied().ok_or(NetError::AddressTaken { tried })
-}
-
-fn leads_to(route: &Route, address: IpAddr) -> bool {
-    let (one, other, bits) = match (route.destination, address) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => {
-            (u128::from(one.to_bits()), u128::from(other.to_bits()), 32)
-        }
-        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128),
-        _ => return false,
-    };
-    let beyond = u32::from(bits - route.length.min(bits));
-    (one ^ other).checked_shr(beyond).unwrap_or(0) == 0
 }
 
 fn check_free(routes: &Routes) -> Result<(), NetError> {
@@ -431,42 +436,5 @@ fn no_table(error: io::Error) -> NetError {
             remedy: "remove it with 'nft delete table inet weftline'",
         },
         _ => NetError::os("making the nf_tables table 'inet weftline'")(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn networks_that_hold_an_address_are_found() {
-        let route = |destination: &str, length| Route {
-            destination: destination.parse().unwrap(),
-            length,
-            link: None,
-            table: MAIN,
-            metric: 0,
-        };
-        let own = ADDRESSES_V4[0].into();
-        assert!(leads_to(&route("10.0.0.0", 8), own));
-        assert!(leads_to(&route("10.87.0.2", 32), own));
-        assert!(!leads_to(&route("10.88.0.0", 16), own));
-        assert!(!leads_to(&route("fd00::", 8), own));
-        assert!(leads_to(&route("fd57::", 16), ADDRESSES_V6[0].into()));
-        // A length that cannot be is taken for the longest.
-        assert!(!leads_to(&route("10.88.0.0", 200), own));
-    }
-
-    #[test]
-    fn our_rules_are_known_again_and_others_are_not() {
-        let own = ADDRESSES_V6[0].into();
-        let excepted = ["10.1.0.0/16", "2001:db8::/32", "port:22", "uid:7"];
-        let excepted = exceptions(&excepted.map(|text| text.parse().unwrap()), true);
-        assert_eq!(excepted.len(), 1 + 1 + 2 + 2);
-        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own), excepted];
-        assert!(all.concat().iter().all(is_ours));
-        assert!(is_ours(&Rule { priority: 5204, action: RuleAction::Unreachable, ..all[0][0] }));
-        assert!(!is_ours(&Rule { priority: 5210, ..all[0][0] }));
-        assert!(!is_ours(&Rule { action: RuleAction::Lookup(52), ..all[0][0] }));
     }
 }

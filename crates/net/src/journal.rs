@@ -6,50 +6,67 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a journal that are read: a line has some sixty.
+/// The most bytes of a journal, which it is kept below and no other is read: a line has some sixty.
 const MAX_BYTES: u64 = 1 << 16;
+/// Where sysctls are.
+const SYSCTLS: &str = "/proc/sys";
 
 /// Sysctls that this process has changed, each noted in a file before.
 #[derive(Debug)]
-pub struct Journal(PathBuf);
+pub struct Journal {
+    file: PathBuf,
+    /// The directory of all sysctls.
+    sysctls: PathBuf,
+}
 
 impl Journal {
     /// A journal in `file`, which continues what is there.
     pub fn at(file: impl Into<PathBuf>) -> Self {
-        Self(file.into())
+        Self { file: file.into(), sysctls: SYSCTLS.into() }
     }
 
     /// Sets the sysctl `name`, such as `net/ipv4/conf/wlan0/rp_filter`, after what it was has been
     /// noted. One that has the value already is left alone. A name is noted once, however often its
-    /// interface goes and comes again with what the system gives it.
+    /// interface goes and comes again with what the system gives it; those of interfaces that are gone are
+    /// noted no more.
     ///
     /// # Errors
-    /// When there is no such sysctl, or the journal or the sysctl cannot be read or written.
+    /// When there is no such sysctl, the journal or the sysctl cannot be read or written, or the journal
+    /// has no room.
     pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
-        let path = sysctl(name)?;
+        let path = sysctl(&self.sysctls, name)?;
         let now = fs::read_to_string(&path)?;
         let now = now.trim();
         if now == value {
             return Ok(());
         }
-        let text = read(&self.0)?.unwrap_or_default();
+        let text = read(&self.file)?.unwrap_or_default();
         let of_name = |line: &&str| parts(line).is_some_and(|(noted, ..)| noted == name);
         let noted = text.lines().find(of_name).and_then(parts);
         // What we have set ourselves is not what it was.
         let old = noted.filter(|(_, _, set)| *set == now).map_or(now, |(_, old, _)| old);
-        let others = text.lines().filter(|line| !of_name(line)).map(|line| format!("{line}\n"));
-        self.write(&(others.collect::<String>() + &format!("{name}\t{old}\t{value}\n")))?;
+        let is_there = |line: &&str| {
+            let path = parts(line).map(|(name, ..)| sysctl(&self.sysctls, name));
+            path.is_some_and(|path| path.is_ok_and(|path| path.exists()))
+        };
+        let others = text.lines().filter(|line| !of_name(line) && is_there(line));
+        let others: String = others.map(|line| format!("{line}\n")).collect();
+        self.write(&format!("{others}{name}\t{old}\t{value}\n"))?;
         fs::write(path, value)
     }
 
     /// Writes the journal so that it is whole at any time.
     fn write(&self, text: &str) -> io::Result<()> {
-        let mut draft = self.0.as_os_str().to_owned();
+        if text.len() as u64 > MAX_BYTES {
+            let message = format!("{}: there is no room for another sysctl", self.file.display());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        let mut draft = self.file.as_os_str().to_owned();
         draft.push(".new");
         let mut options = fs::OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&draft);
         file?.write_all(text.as_bytes())?;
-        fs::rename(draft, &self.0)
+        fs::rename(draft, &self.file)
     }
 
     /// Restores what the journal in `file` says, and removes it. A sysctl that is gone, or that
@@ -88,7 +105,7 @@ fn parts(line: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn restore(name: &str, old: &str, set: &str) -> io::Result<()> {
-    let path = sysctl(name)?;
+    let path = sysctl(Path::new(SYSCTLS), name)?;
     match fs::read_to_string(&path) {
         Ok(now) if now.trim() == set => fs::write(path, old),
         Ok(_) => Ok(()),
@@ -98,11 +115,11 @@ fn restore(name: &str, old: &str, set: &str) -> io::Result<()> {
 }
 
 /// The file of a sysctl of the network. An interface may have any name, but no way out of there.
-fn sysctl(name: &str) -> io::Result<PathBuf> {
+fn sysctl(all: &Path, name: &str) -> io::Result<PathBuf> {
     let is_part = |part: &str| !matches!(part, "" | "." | "..");
     if name.starts_with("net/") && name.split('/').all(is_part) {
         // That of the network namespace of the thread, where a thread may have its own.
-        return Ok(Path::new("/proc/sys").join(name));
+        return Ok(all.join(name));
     }
     Err(io::Error::new(
         io::ErrorKind::InvalidInput,
@@ -129,15 +146,44 @@ mod tests {
     }
 
     #[test]
+    fn interfaces_that_come_and_go_do_not_fill_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("up.journal");
+        let journal = Journal { file: file.clone(), sysctls: dir.path().to_owned() };
+        let name = |interface: &str| format!("net/ipv4/conf/{interface}/rp_filter");
+        let appear = |interface: &str| {
+            let path = dir.path().join(name(interface));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "1\n").unwrap();
+            journal.set(&name(interface), "2")
+        };
+        appear("wlan0").unwrap();
+        // As those of a telephone, which has another name each time.
+        for number in 0..2000 {
+            let modem = format!("enx{number:012x}");
+            appear(&modem).unwrap();
+            fs::remove_dir_all(dir.path().join("net/ipv4/conf").join(&modem)).unwrap();
+        }
+        let noted = fs::read_to_string(&file).unwrap();
+        assert_eq!(noted.lines().count(), 2, "{noted}");
+        assert!(noted.starts_with(&format!("{}\t1\t2\n", name("wlan0"))), "{noted}");
+        // Very many at once find no room, and are left as they are; the journal is good.
+        let refused = (0..).find_map(|number| appear(&format!("{number:0200}")).err()).unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::FileTooLarge);
+        assert!(fs::metadata(&file).unwrap().len() <= MAX_BYTES);
+        assert!(read(&file).unwrap().unwrap().contains("007/"));
+    }
+
+    #[test]
     fn only_what_is_still_as_we_set_it_is_restored() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("up.journal");
         let name = "net/ipv4/conf/lo/rp_filter";
-        let now = fs::read_to_string(sysctl(name).unwrap()).unwrap();
+        let now = fs::read_to_string(sysctl(Path::new(SYSCTLS), name).unwrap()).unwrap();
         // It has another value than the journal's: nobody writes.
         fs::write(&file, format!("{name}\t7\t9\nnet/ipv4/conf/gone0/rp_filter\t0\t2\n")).unwrap();
         Journal::undo(&file).unwrap();
-        assert_eq!(fs::read_to_string(sysctl(name).unwrap()).unwrap(), now);
+        assert_eq!(fs::read_to_string(sysctl(Path::new(SYSCTLS), name).unwrap()).unwrap(), now);
         Journal::at(&file).set(name, now.trim()).unwrap();
         assert!(!file.exists(), "nothing was changed");
     }

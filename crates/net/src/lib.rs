@@ -27,13 +27,17 @@ mod journal;
 mod message;
 #[cfg(feature = "capture")]
 mod nft;
+#[cfg(feature = "capture")]
+mod own_address;
 mod route;
+#[cfg(feature = "capture")]
+mod rules;
 mod socket;
 mod sys;
 mod watch;
 
 #[cfg(feature = "capture")]
-pub use capture::{Capture, CaptureConfig, DEVICE, Ipv6, TABLE, remove_leftovers};
+pub use capture::{Capture, CaptureConfig, DEVICE, Ipv6};
 #[cfg(feature = "capture")]
 pub use error::NetError;
 #[cfg(feature = "capture")]
@@ -42,6 +46,8 @@ pub use journal::Journal;
 #[cfg(feature = "capture")]
 pub use nft::tables;
 pub use route::{Address, Link, Route, Routes, Rule, RuleAction};
+#[cfg(feature = "capture")]
+pub use rules::{TABLE, remove_leftovers};
 pub use watch::Watch;
 
 /// What the fuzz target `netlink`, and the replay of its corpus, drive. Not for use otherwise.
@@ -56,9 +62,9 @@ pub mod fuzz {
     /// If it is not so.
     pub fn netlink(bytes: &[u8]) {
         let mut count = 0;
-        for (_, payload) in messages(bytes) {
-            parse_anything(payload);
-            for (_, value) in attributes(payload) {
+        for message in messages(bytes) {
+            parse_anything(message.payload);
+            for (_, value) in attributes(message.payload) {
                 assert!(text(value).len() <= 3 * value.len(), "no byte becomes a long text");
             }
             count += 1;

@@ -2,6 +2,8 @@
 
 /// Length of a message's header.
 pub(crate) const HEADER: usize = 16;
+/// Where a message's number stands in it.
+const SEQUENCE: usize = 8;
 /// Everything begins at a multiple of this.
 const ALIGN: usize = 4;
 /// The bits of an attribute's type that name it; the others are flags.
@@ -34,7 +36,7 @@ impl Builder {
         self.bytes.extend_from_slice(&[0; 4]);
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
         self.bytes.extend_from_slice(&(flags | REQUEST).to_ne_bytes());
-        // Sequence and port: the socket is used for one request at a time, and the kernel knows it.
+        // The sequence, which `finish` fills in, and the port, which the kernel knows.
         self.bytes.extend_from_slice(&[0; 8]);
         self.bytes.extend_from_slice(header);
         self.acks += usize::from(flags & ACK != 0);
@@ -81,20 +83,35 @@ impl Builder {
         self.bytes.resize(self.bytes.len().next_multiple_of(ALIGN), 0);
     }
 
-    /// All messages, and how many answers there will be.
-    pub(crate) fn finish(self) -> (Vec<u8>, usize) {
+    /// All messages, each with this number, which its answer has, too; and how many answers there
+    /// will be.
+    pub(crate) fn finish(mut self, sequence: u32) -> (Vec<u8>, usize) {
+        let mut at = 0;
+        while let Some(length) = u32_at(&self.bytes, at).and_then(|one| usize::try_from(one).ok()) {
+            self.bytes[at + SEQUENCE..at + SEQUENCE + 4].copy_from_slice(&sequence.to_ne_bytes());
+            at += length.next_multiple_of(ALIGN);
+        }
         (self.bytes, self.acks)
     }
 }
 
-/// The messages in what was received: type and payload of each, to the first that is cut off.
-pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+/// A message that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message<'a> {
+    pub(crate) kind: u16,
+    /// The number of the request that it answers.
+    pub(crate) sequence: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+/// The messages in what was received, to the first that is cut off.
+pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = usize::try_from(u32_at(bytes, 0)?).ok()?;
-        let kind = u16_at(bytes, 4)?;
+        let (kind, sequence) = (u16_at(bytes, 4)?, u32_at(bytes, SEQUENCE)?);
         let payload = bytes.get(HEADER..length)?;
         bytes = bytes.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
-        Some((kind, payload))
+        Some(Message { kind, sequence, payload })
     })
 }
 
@@ -137,14 +154,15 @@ mod tests {
             inner.attribute(1, &[1, 2, 3]);
         });
         builder.message(17, 0, &[]).attribute(1, &[9]);
-        let (bytes, acks) = builder.finish();
+        let (bytes, acks) = builder.finish(7);
         assert_eq!(acks, 1);
         let found: Vec<_> = messages(&bytes).collect();
-        assert_eq!(found.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [16, 17]);
-        let inner: Vec<_> = attributes(&found[0].1[4..]).collect();
+        assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [16, 17]);
+        assert!(found.iter().all(|one| one.sequence == 7), "{found:?}");
+        let inner: Vec<_> = attributes(&found[0].payload[4..]).collect();
         assert_eq!((inner[0].0, text(inner[0].1)), (3, "wlan0".to_owned()));
         assert_eq!(attributes(inner[1].1).collect::<Vec<_>>(), [(1, &[1, 2, 3][..])]);
-        assert_eq!(attributes(found[1].1).collect::<Vec<_>>(), [(1, &[9][..])]);
+        assert_eq!(attributes(found[1].payload).collect::<Vec<_>>(), [(1, &[9][..])]);
     }
 
     proptest! {

@@ -13,12 +13,15 @@ use crate::socket::Netlink;
 
 /// The table's name.
 const NAME: &str = "weftline";
+/// The chain that drops what comes to the device's addresses by another link.
+const GUARD: &str = "prerouting";
 /// Messages of nf_tables, and those around a batch.
 const SUBSYSTEM: u16 = 10;
 const NEW_TABLE: u16 = 0;
 const GET_TABLE: u16 = 1;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
+const DELETE_RULE: u16 = 8;
 const NEW_SET: u16 = 9;
 const NEW_ELEMENT: u16 = 12;
 const BATCH_BEGIN: u16 = 0x10;
@@ -110,13 +113,29 @@ impl Table {
             }
             redirect_rule(&mut batch, redirect.device, family, None, ports.to);
         }
-        chain(&mut batch, "prerouting", "filter", PREROUTING, RAW);
+        chain(&mut batch, GUARD, "filter", PREROUTING, RAW);
         for &address in redirect.addresses {
             drop_rule(&mut batch, address);
         }
         batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
         socket.request(batch)?;
         Ok(Self { socket })
+    }
+
+    /// Drops packets to these addresses, and to no others any more, that come by another link.
+    ///
+    /// # Errors
+    /// The kernel's refusal; all is as before then.
+    pub(crate) fn guard(&self, addresses: &[IpAddr]) -> io::Result<()> {
+        let mut batch = Builder::default();
+        batch.message(BATCH_BEGIN, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        // Without a number it is all rules of the chain.
+        message(&mut batch, DELETE_RULE, 0).text(1, NAME).text(2, GUARD);
+        for &address in addresses {
+            drop_rule(&mut batch, address);
+        }
+        batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        self.socket.request(batch)
     }
 
     /// Has new connections to `target` go to the port that refuses them, for a while.
@@ -260,7 +279,7 @@ fn drop_rule(batch: &mut Builder, address: IpAddr) {
         IpAddr::V6(address) => (&V6, address.octets().to_vec()),
     };
     let (offset, _) = family.target;
-    rule(batch, "prerouting", |list| {
+    rule(batch, GUARD, |list| {
         meta(list, FAMILY, EQUAL, &[family.number]);
         meta(list, IN_NAME, UNEQUAL, &padded("lo"));
         payload(list, REGISTER, NETWORK_HEADER, (offset, bytes.len()));

@@ -10,6 +10,7 @@ use crate::socket::Netlink;
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
 const NEW_ADDRESS: u16 = 20;
+const DELETE_ADDRESS: u16 = 21;
 const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
 const GET_ROUTE: u16 = 26;
@@ -31,6 +32,11 @@ const ROUTE_ORIGIN: u8 = 0x57;
 /// The origin of our rules: the kernel's, which systemd-networkd spares when it removes what it does
 /// not know.
 const RULE_ORIGIN: u8 = 2;
+/// What rules do (linux/fib_rules.h, `FR_ACT_*`).
+const TO_TABLE: u8 = 1;
+const GOTO: u8 = 2;
+const NOTHING: u8 = 3;
+const UNREACHABLE: u8 = 7;
 /// Flags of a link (linux/if.h).
 const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
@@ -85,6 +91,10 @@ pub enum RuleAction {
     Lookup(u32),
     /// It asks this table, and takes no route from it whose network is this long or shorter.
     LookupLonger(u32, u32),
+    /// It goes on with the rule of this priority, or does nothing if there is none.
+    Goto(u32),
+    /// It does nothing: another leads to it.
+    Nothing,
     /// It says that there is no way. No rule is made so any more; one may be left by an earlier version.
     Unreachable,
 }
@@ -223,12 +233,27 @@ impl Routes {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn add_address(&self, link: u32, address: IpAddr) -> io::Result<()> {
+        self.address(NEW_ADDRESS, CREATE | EXCL, link, address)
+    }
+
+    /// Takes a host's address from an interface.
+    ///
+    /// # Errors
+    /// The kernel's refusal; one that it does not have is none.
+    pub(crate) fn delete_address(&self, link: u32, address: IpAddr) -> io::Result<()> {
+        match self.address(DELETE_ADDRESS, 0, link, address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(()),
+            result => result,
+        }
+    }
+
+    fn address(&self, kind: u16, flags: u16, link: u32, address: IpAddr) -> io::Result<()> {
         let (family, length, bytes) = parts(address);
         let mut header = [0; 8];
         header[..3].copy_from_slice(&[family, length, if family == INET6 { NO_DAD } else { 0 }]);
         header[4..].copy_from_slice(&link.to_ne_bytes());
         let mut request = Builder::default();
-        let message = request.message(NEW_ADDRESS, ACK | CREATE | EXCL, &header);
+        let message = request.message(kind, ACK | flags, &header);
         // Local address, and the peer's, which is the same here.
         message.attribute(2, &bytes).attribute(1, &bytes);
         self.0.request(request)
@@ -288,16 +313,15 @@ fn address_of(value: &[u8]) -> Option<IpAddr> {
 }
 
 fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
-    const TO_TABLE: u8 = 1;
-    const UNREACHABLE: u8 = 7;
     const TCP: u8 = 6;
     let family = if rule.ipv6 { INET6 } else { INET };
     let length = |network: Option<(IpAddr, u8)>| network.map_or(0, |(_, length)| length);
     let (to_length, from_length) = (length(rule.to), length(rule.from));
-    let (action, table, longer) = match rule.action {
-        RuleAction::Lookup(table) => (TO_TABLE, Some(table), None),
-        RuleAction::LookupLonger(table, length) => (TO_TABLE, Some(table), Some(length)),
-        RuleAction::Unreachable => (UNREACHABLE, None, None),
+    let action = match rule.action {
+        RuleAction::Lookup(_) | RuleAction::LookupLonger(..) => TO_TABLE,
+        RuleAction::Goto(_) => GOTO,
+        RuleAction::Nothing => NOTHING,
+        RuleAction::Unreachable => UNREACHABLE,
     };
     let header = [family, to_length, from_length, 0, TABLE_ELSEWHERE, 0, 0, action, 0, 0, 0, 0];
     let message = request.message(kind, ACK | flags, &header);
@@ -319,11 +343,17 @@ fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
     if rule.local {
         message.text(3, "lo");
     }
-    if let Some(table) = table {
-        message.attribute(15, &table.to_ne_bytes());
-    }
-    if let Some(length) = longer {
-        message.attribute(14, &length.to_ne_bytes());
+    match rule.action {
+        RuleAction::Lookup(table) => {
+            message.attribute(15, &table.to_ne_bytes());
+        }
+        RuleAction::LookupLonger(table, length) => {
+            message.attribute(15, &table.to_ne_bytes()).attribute(14, &length.to_ne_bytes());
+        }
+        RuleAction::Goto(priority) => {
+            message.attribute(4, &priority.to_ne_bytes());
+        }
+        RuleAction::Nothing | RuleAction::Unreachable => {}
     }
 }
 
@@ -387,7 +417,7 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
     let [family, to_length, from_length, _, table, _, _, action, ..] = *payload else {
         return None;
     };
-    let (mut table, mut longer, mut tcp) = (u32::from(table), None, false);
+    let (mut table, mut longer, mut goto, mut tcp) = (u32::from(table), None, None, false);
     let mut rule = Rule::new(family == INET6, 0, RuleAction::Unreachable);
     rule.local = false;
     for (kind, value) in attributes(payload.get(12..)?) {
@@ -395,6 +425,7 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
             1 => rule.to = Some((address_of(value)?, to_length)),
             2 => rule.from = Some((address_of(value)?, from_length)),
             3 => rule.local = text(value) == "lo",
+            4 => goto = u32_at(value, 0),
             6 => rule.priority = u32_at(value, 0)?,
             // "None" is written as minus one.
             14 => longer = u32_at(value, 0).filter(|&length| length != u32::MAX),
@@ -408,9 +439,11 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
         }
     }
     rule.action = match (action, longer) {
-        (1, None) => RuleAction::Lookup(table),
-        (1, Some(length)) => RuleAction::LookupLonger(table, length),
-        (7, _) => RuleAction::Unreachable,
+        (TO_TABLE, None) => RuleAction::Lookup(table),
+        (TO_TABLE, Some(length)) => RuleAction::LookupLonger(table, length),
+        (GOTO, _) => RuleAction::Goto(goto?),
+        (NOTHING, _) => RuleAction::Nothing,
+        (UNREACHABLE, _) => RuleAction::Unreachable,
         _ => return None,
     };
     tcp.then_some(rule)
@@ -439,15 +472,17 @@ mod tests {
             rule(Some(bases[1]), false, RuleAction::Lookup(30565)),
             rule(None, false, RuleAction::LookupLonger(MAIN, 0)),
             rule(None, true, RuleAction::Unreachable),
+            rule(Some(bases[0]), true, RuleAction::Goto(5285)),
+            rule(None, true, RuleAction::Nothing),
             Rule { to: Some(bases[0]), ..whole },
             Rule { port: Some(8080), ..whole },
             Rule { user: Some(1000), ..whole },
         ] {
             let mut request = Builder::default();
             write_rule(&mut request, NEW_RULE, 0, &rule);
-            let (bytes, _) = request.finish();
-            let (_, payload) = messages(&bytes).next().unwrap();
-            assert_eq!(parse_rule(payload), Some(rule));
+            let (bytes, _) = request.finish(1);
+            let message = messages(&bytes).next().unwrap();
+            assert_eq!(parse_rule(message.payload), Some(rule));
         }
     }
 

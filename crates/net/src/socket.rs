@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use crate::message::{Builder, DUMP, messages, u32_at};
+use crate::message::{Builder, DUMP, Message, messages, u32_at};
 
 /// The kernel answers at once; a request that is not answered is a fault.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,7 +21,12 @@ const DONE: u16 = 3;
 
 /// A socket for one request at a time.
 #[derive(Debug)]
-pub(crate) struct Netlink(OwnedFd);
+pub(crate) struct Netlink {
+    socket: OwnedFd,
+    /// The number of the last request. What is left of its answers, or comes late, has it too, and is
+    /// not taken for an answer to the next.
+    last: AtomicU32,
+}
 
 impl Netlink {
     /// Opens one; `None` is rtnetlink's protocol.
@@ -31,7 +37,15 @@ impl Netlink {
         // The kernel chooses the port; it is what an nf_tables table belongs to.
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-        Ok(Self(socket))
+        Ok(Self { socket, last: AtomicU32::new(0) })
+    }
+
+    /// Sends requests; their number, and how many answers there will be.
+    fn send(&self, requests: Builder) -> io::Result<(u32, usize)> {
+        let number = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let (bytes, wanted) = requests.finish(number);
+        rustix::net::send(&self.socket, &bytes, SendFlags::empty())?;
+        Ok((number, wanted))
     }
 
     /// Sends requests and waits for the answer of each.
@@ -39,15 +53,14 @@ impl Netlink {
     /// # Errors
     /// The first refusal.
     pub(crate) fn request(&self, requests: Builder) -> io::Result<()> {
-        let (bytes, mut wanted) = requests.finish();
-        rustix::net::send(&self.0, &bytes, SendFlags::empty())?;
+        let (number, mut wanted) = self.send(requests)?;
         let mut buffer = vec![0; BUFFER];
         let mut first = Ok(());
         while wanted > 0 {
-            for (kind, payload) in messages(self.receive(&mut buffer)?) {
-                if kind == ERROR {
+            for message in answers(self.receive(&mut buffer)?, number) {
+                if message.kind == ERROR {
                     wanted = wanted.saturating_sub(1);
-                    first = first.and(code(payload));
+                    first = first.and(code(message.payload));
                 }
             }
             // A batch that is refused as a whole is answered by less than an answer for each.
@@ -70,14 +83,14 @@ impl Netlink {
     ) -> io::Result<()> {
         let mut request = Builder::default();
         request.message(kind, DUMP, header);
-        rustix::net::send(&self.0, &request.finish().0, SendFlags::empty())?;
+        let (number, _) = self.send(request)?;
         let mut buffer = vec![0; BUFFER];
         loop {
-            for (kind, payload) in messages(self.receive(&mut buffer)?) {
-                match kind {
+            for message in answers(self.receive(&mut buffer)?, number) {
+                match message.kind {
                     DONE => return Ok(()),
-                    ERROR => return code(payload),
-                    _ => each(payload),
+                    ERROR => return code(message.payload),
+                    _ => each(message.payload),
                 }
             }
         }
@@ -85,7 +98,7 @@ impl Netlink {
 
     fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
         loop {
-            match rustix::net::recv(&self.0, &mut *buffer, RecvFlags::empty()) {
+            match rustix::net::recv(&self.socket, &mut *buffer, RecvFlags::empty()) {
                 Ok((length, _)) => return Ok(&buffer[..length]),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => {
@@ -100,12 +113,61 @@ impl Netlink {
 
 impl AsFd for Netlink {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
+}
+
+/// Those of the messages that answer the request of this number.
+fn answers(bytes: &[u8], number: u32) -> impl Iterator<Item = Message<'_>> {
+    messages(bytes).filter(move |message| message.sequence == number)
 }
 
 /// The kernel's answer: nothing wrong, or a number of errno(3).
 fn code(payload: &[u8]) -> io::Result<()> {
     let code = u32_at(payload, 0).map_or(0, u32::cast_signed);
     if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code.saturating_neg())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::message::ACK;
+
+    /// An answer to the request of this number: a number of errno(3), or 0.
+    fn answer(number: u32, code: i32) -> Vec<u8> {
+        let mut answer = Builder::default();
+        answer.message(ERROR, 0, &code.wrapping_neg().to_ne_bytes());
+        answer.finish(number).0
+    }
+
+    #[test]
+    fn what_is_left_of_an_earlier_answer_is_none() {
+        let pair = rustix::net::socketpair;
+        let (near, far) =
+            pair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        // In the kernel's place.
+        let kernel = thread::spawn(move || {
+            let mut buffer = [0; 256];
+            for (late, code) in [(Some((0, 17)), 0), (Some((1, 0)), 28), (None, 0)] {
+                let (length, _) = rustix::net::recv(&far, &mut buffer, RecvFlags::empty()).unwrap();
+                let number = messages(&buffer[..length]).next().unwrap().sequence;
+                let late = late.map(|(number, code)| answer(number, code));
+                for answer in late.into_iter().chain([answer(number, code)]) {
+                    rustix::net::send(&far, &answer, SendFlags::empty()).unwrap();
+                }
+            }
+        });
+        let netlink = Netlink { socket: near, last: AtomicU32::new(0) };
+        let request = || {
+            let mut request = Builder::default();
+            request.message(16, ACK, &[]);
+            netlink.request(request)
+        };
+        request().unwrap();
+        assert_eq!(request().unwrap_err().raw_os_error(), Some(28));
+        request().unwrap();
+        kernel.join().unwrap();
+    }
 }

@@ -197,11 +197,14 @@ impl<'a> TokenLine<'a> {
         if line.is_empty() || line.starts_with('#') {
             return Ok(None);
         }
-        let dated = line.split_once(UNTIL).filter(|(name, _)| is_name(name));
+        // Without a colon it is a secret of several words that has no name.
+        let dated =
+            line.split_once(UNTIL).filter(|(name, rest)| is_name(name) && rest.contains(':'));
         if let Some((name, rest)) = dated {
             // A date has colons itself, and ends with the letter for its time zone.
-            let parts = rest.split_once("Z:").and_then(|(date, secret)| {
+            let parts = rest.split_once('Z').and_then(|(date, secret)| {
                 let until = humantime::parse_rfc3339(&format!("{}Z", date.trim())).ok()?;
+                let secret = secret.trim_start().strip_prefix(':')?;
                 Some((until.duration_since(UNIX_EPOCH).ok()?, secret.trim()))
             });
             let (until, secret) = parts.ok_or_else(|| {
@@ -256,6 +259,25 @@ mod tests {
         );
         assert!(!Token::new("0123456789abcdef").unwrap().is_over(at("9999-01-01T00:00:00Z")));
         assert_eq!(TokenLine::read(text).unwrap().unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn the_word_until_in_a_secret_is_no_date() {
+        let secret = "sesame until the end of days";
+        let one = &Token::read_all(secret).unwrap()[0];
+        assert_eq!((one.name(), one.digest), ("default", Token::new(secret).unwrap().digest));
+        assert!(!one.is_over(Duration::MAX));
+        for (line, secret) in [
+            ("alice: bob until 2020-01-01T00:00:00Z: x", "bob until 2020-01-01T00:00:00Z: x"),
+            ("alice: until 2020-01-01T00:00:00Z: 0123", "until 2020-01-01T00:00:00Z: 0123"),
+        ] {
+            let read = TokenLine::read(line).unwrap().unwrap();
+            assert_eq!((read.name, read.until, read.secret), (Some("alice"), None, secret));
+        }
+        let dated = "alice until 2020-01-01T00:00:00Z : bob until 2030-01-01T00:00:00Z: 0123";
+        let read = TokenLine::read(dated).unwrap().unwrap();
+        assert_eq!(read.secret, "bob until 2030-01-01T00:00:00Z: 0123");
+        assert!(Token::named("alice until 2020-01-01T00:00:00Z", secret).is_err());
     }
 
     #[test]

@@ -9,6 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use signal_hook::consts::{
+    SIGABRT, SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU,
+};
 use weftline_net::{Journal, remove_leftovers};
 
 use super::Lifeline;
@@ -17,6 +20,11 @@ use crate::instance::Instance;
 
 /// The hidden command that is the janitor.
 pub(crate) const COMMAND: &str = "up-janitor";
+
+/// What would end a process: a service manager that stops all processes of a service, or ends them as
+/// its watchdog has heard nothing (SIGABRT), means the other one, of which the janitor hears otherwise.
+const MEANT_FOR_UP: [i32; 10] =
+    [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT, SIGALRM, SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU];
 
 /// Starts it. It shares the claim of this machine, so that no successor begins before it is done.
 ///
@@ -39,11 +47,8 @@ pub(super) fn start(instance: &Instance, journal: &Path) -> Result<Lifeline, Fai
 
 /// Waits until the other end of standard input is closed, and undoes what is left.
 pub(crate) fn run(journal: &Path) -> Result<(), Failure> {
-    // A service manager that stops all processes of a service means the other one.
     let ignored = Arc::new(AtomicBool::new(false));
-    for signal in
-        [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT, signal_hook::consts::SIGHUP]
-    {
+    for signal in MEANT_FOR_UP {
         signal_hook::flag::register(signal, Arc::clone(&ignored))?;
     }
     let mut rest = [0; 64];

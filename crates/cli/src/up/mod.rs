@@ -6,24 +6,26 @@
 mod down;
 mod janitor;
 mod links;
+mod refusals;
 mod saved;
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use socket2::{Domain, Socket, Type};
 use tokio::sync::watch;
 use weftline::refusal::{EXPIRED, TOKEN};
 use weftline::{
     Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer, Token, Trust,
 };
 use weftline_net::{
-    Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, Watch, remove_leftovers,
+    Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, NetError, Watch, remove_leftovers,
 };
 
 use crate::daemon::{end, runtime};
@@ -35,6 +37,7 @@ use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::{output, secrets};
 use links::Links;
+use refusals::Refusals;
 
 pub(crate) use down::run as down;
 pub(crate) use janitor::{COMMAND as JANITOR_COMMAND, run as janitor};
@@ -43,6 +46,8 @@ pub(crate) use janitor::{COMMAND as JANITOR_COMMAND, run as janitor};
 const READY: usize = 4;
 /// The least time between two looks at the links, for machines whose routes change all the time.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Captured connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
 /// How long a predecessor that has been killed may take to be cleared away.
 const PREDECESSOR: Duration = Duration::from_secs(5);
 
@@ -127,15 +132,14 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
             () = life.stopping() => return Ok(()),
         };
         if is_new {
-            saved.invite = Some(invite.to_string());
-            saved.write(&kept)?;
+            saved::keep(&kept, &invite.to_string())?;
         }
         life.set_listening(vec![format!("{DEVICE}: all TCP of this machine")]);
         output::print(&format!("up: {}\n", started.summary()))?;
         life.ready();
-        started.run(&life).await;
+        let ended = started.run(&life).await;
         life.over();
-        Ok(())
+        ended
     });
     end(runtime);
     result
@@ -212,13 +216,17 @@ impl Up {
             port_v4: port(&v4)?,
             ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
             exceptions,
+            journal: files.journal.clone(),
         };
         let ipv6 = v6.is_some();
         let listeners = [Some(v4), v6].into_iter().flatten().collect();
         let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
         let capture = Arc::new(Capture::start(&config)?);
         let refusing = Arc::downgrade(&capture);
-        let forwarder = forwarder.on_unreachable(move |target| refuse(&refusing, target));
+        let refusals = Refusals::start(move |target| {
+            refusing.upgrade().map_or(Ok(()), |capture| capture.refuse(target))
+        })?;
+        let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
         let journal = files.journal.clone();
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         Ok(Self { client, basis, links, journal, forwarder, capture, watch, server, ipv6 })
@@ -236,7 +244,10 @@ impl Up {
 
     /// Goes on until the first signal. Then new connections go their usual ways, and those that are
     /// captured are reset.
-    async fn run(self, life: &Life) {
+    ///
+    /// # Errors
+    /// When it cannot go on as the machine's network is now.
+    async fn run(self, life: &Life) -> Result<(), Failure> {
         let Self { client, basis, mut links, journal, forwarder, capture, watch, .. } = self;
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
@@ -249,15 +260,17 @@ impl Up {
                     tracing::warn!("links are not followed any more: {error}");
                     std::future::pending::<()>().await;
                 }
-                keep(&capture);
+                if let Err(error) = keep(&capture) {
+                    return error;
+                }
                 follow(&client, &basis, &mut links, &journal);
                 tokio::time::sleep(PAUSE).await;
             }
         };
-        tokio::select! {
-            () = following => {}
-            () = life.stopping() => {}
-        }
+        let ended = tokio::select! {
+            error = following => Err(error.into()),
+            () = life.stopping() => Ok(()),
+        };
         capture.release();
         stop.send_replace(true);
         let _ = running.await;
@@ -265,29 +278,27 @@ impl Up {
         if let Err(error) = Journal::undo(&journal) {
             tracing::error!("{}: {error}", journal.display());
         }
+        ended
     }
 }
 
 /// Adds again what somebody has deleted, such as a network manager that restarts.
-fn keep(capture: &Capture) {
+///
+/// # Errors
+/// When a link has the device's address and there is no other.
+fn keep(capture: &Capture) -> Result<(), NetError> {
     match capture.keep() {
         Ok(0) => {}
         Ok(n) => {
             tracing::info!("added {n} addresses, routes or routing rules again that were deleted");
         }
+        Err(error @ NetError::AddressTaken { .. }) => return Err(error),
         Err(error) => tracing::warn!(
             "new connections may go past the server: {DEVICE}, its routes or rules cannot be set \
              again ({error}); 'weftline down' and 'weftline up' do"
         ),
     }
-}
-
-/// Has a target that the server does not reach refused for a while, so that programs try another.
-fn refuse(capture: &Weak<Capture>, target: SocketAddr) {
-    let Some(capture) = capture.upgrade() else { return };
-    if let Err(error) = capture.refuse(target) {
-        tracing::debug!("{target} is not refused ahead: {error}");
-    }
+    Ok(())
 }
 
 /// Takes links that have come.
@@ -329,12 +340,23 @@ fn basis(invite: &Invite) -> Result<ClientBuilder, Failure> {
 
 /// Where the kernel redirects connections to, of each family: nobody else can reach that.
 fn listeners(ipv6: bool) -> Result<(TcpListener, Option<TcpListener>), Failure> {
-    let any = |ip: std::net::IpAddr| TcpListener::bind(SocketAddr::new(ip, 0));
-    let v4 = any(Ipv4Addr::LOCALHOST.into())
+    let v4 = listen(Ipv4Addr::LOCALHOST.into())
         .map_err(|error| Failure::failed(format!("cannot listen on 127.0.0.1: {error}")))?;
-    let v6 = ipv6.then(|| any(Ipv6Addr::LOCALHOST.into())).transpose();
-    let v6 = v6.inspect_err(|error| tracing::info!("IPv6 is not captured: {error}"));
+    let v6 = ipv6.then(|| listen(Ipv6Addr::LOCALHOST.into())).transpose();
+    let v6 = v6.inspect_err(|error| tracing::info!("this machine has no IPv6: {error}"));
     Ok((v4, v6.ok().flatten()))
+}
+
+fn listen(loopback: IpAddr) -> io::Result<TcpListener> {
+    let address = SocketAddr::new(loopback, 0);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if loopback.is_ipv6() {
+        // Loopback may get its address later.
+        socket.set_freebind_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 fn port(listener: &TcpListener) -> Result<u16, Failure> {

@@ -12,8 +12,11 @@ use crate::secrets;
 /// Where it is kept unless told otherwise.
 const DIR: &str = "/etc/weftline";
 
+/// The longest file that is read, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
 /// What is kept.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Saved {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,15 +57,67 @@ impl Saved {
             ))
         })
     }
+}
 
-    /// Keeps it.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub(super) fn write(&self, file: &Path) -> Result<(), Failure> {
-        let text = toml::to_string(self).map_err(Failure::failed)?;
-        write_whole(file, &text).map_err(|error| {
-            Failure::failed(format!("cannot keep the invite in {}: {error}", file.display()))
-        })
+/// Keeps an invite in `file`, with all else that stands there by now: somebody may have changed it since
+/// it was read.
+///
+/// # Errors
+/// When the file cannot be read any more, or not be written.
+pub(super) fn keep(file: &Path, invite: &str) -> Result<(), Failure> {
+    let text = if file.exists() { config::read_text(file, MAX_FILE)? } else { String::new() };
+    let now: Saved = config::parse(&text)
+        .map_err(|reason| Failure::wrong_use(format!("{}: {reason}", file.display())))?;
+    let wanted = Saved { invite: Some(invite.to_owned()), ..now };
+    let text = with_invite(&text, &wanted)?;
+    write_whole(file, &text).map_err(|error| {
+        Failure::failed(format!("cannot keep the invite in {}: {error}", file.display()))
+    })
+}
+
+/// The text with the invite, comments and all; without those only where it is written in a way that is
+/// not understood here.
+fn with_invite(text: &str, wanted: &Saved) -> Result<String, Failure> {
+    let line = wanted.invite.iter().map(|invite| format!("invite = \"{invite}\""));
+    let is_invite =
+        |line: &&str| line.split_once('=').is_some_and(|(key, _)| key.trim() == "invite");
+    let others = text.lines().filter(|line| !is_invite(line)).map(str::to_owned);
+    let edited: String = line.chain(others).map(|line| line + "\n").collect();
+    if config::parse::<Saved>(&edited).is_ok_and(|edited| edited == *wanted) {
+        return Ok(edited);
+    }
+    toml::to_string(wanted).map_err(Failure::failed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+
+    #[test]
+    fn what_was_changed_meanwhile_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = file(Some(dir.path()));
+        keep(&file, "weftline:one").unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(text, "invite = \"weftline:one\"\n");
+        let changed = format!("# mine\n{text}except = [\n  \"port:22\", # ssh\n]\n");
+        std::fs::write(&file, changed).unwrap();
+        keep(&file, "weftline:two").unwrap();
+        assert_eq!(
+            std::fs::read_to_string(&file).unwrap(),
+            "invite = \"weftline:two\"\n# mine\nexcept = [\n  \"port:22\", # ssh\n]\n"
+        );
+        // An invite of several lines.
+        std::fs::write(&file, "except = [\"uid:7\"]\ninvite = \"\"\"\\\n  x\"\"\"\n").unwrap();
+        keep(&file, "weftline:three").unwrap();
+        let kept = read(&file).unwrap();
+        assert_eq!(
+            (kept.invite.unwrap(), kept.except),
+            ("weftline:three".into(), vec!["uid:7".into()])
+        );
+        std::fs::write(&file, "except = 7\n").unwrap();
+        assert!(keep(&file, "weftline:four").unwrap_err().to_string().contains("line 1"));
     }
 }

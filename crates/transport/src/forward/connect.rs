@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -48,7 +49,9 @@ pub struct Forwarder {
 }
 
 /// Hears of targets that the server has not reached.
-type Unreachable = Arc<dyn Fn(SocketAddr) + Send + Sync>;
+type Unreachable = Arc<dyn Fn(SocketAddr) -> Hearing + Send + Sync>;
+/// What is done with one.
+type Hearing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Forwarder {
     /// Listens on `address`, after making sure that the server can be reached. `ready`
@@ -104,14 +107,28 @@ impl Forwarder {
         let local = first.local_addr().map_err(Error::Socket)?;
         let pool = Arc::new(Pool::start(client, ready).await?);
         let (_, users) = watch::channel(None);
-        Ok(Self { listeners, local, service, users, pool, unreachable: Arc::new(|_| {}) })
+        Ok(Self {
+            listeners,
+            local,
+            service,
+            users,
+            pool,
+            unreachable: Arc::new(|_| Box::pin(std::future::ready(()))),
+        })
     }
 
     /// Tells `hears` of each target of a captured connection that the server has not reached, or does
-    /// not let this client go to, before the program hears of it.
+    /// not let this client go to. The program hears of it when what `hears` returns is done; nothing
+    /// else waits for that.
     #[must_use]
-    pub fn on_unreachable(mut self, hears: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
-        self.unreachable = Arc::new(hears);
+    pub fn on_unreachable<F>(
+        mut self,
+        hears: impl Fn(SocketAddr) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.unreachable = Arc::new(move |target| Box::pin(hears(target)));
         self
     }
 
@@ -152,9 +169,10 @@ impl Forwarder {
         let mut keeper = JoinSet::new();
         keeper.spawn(Arc::clone(&self.pool).keep());
         tokio::pin!(stop, removed);
+        let mut turn = 0;
         let is_removed = loop {
             let (local, peer) = tokio::select! {
-                accepted = accept(&self.listeners) => match accepted {
+                accepted = accept(&self.listeners, &mut turn) => match accepted {
                     Ok(accepted) => accepted,
                     Err(error) => {
                         tracing::warn!("cannot accept a connection: {error}");
@@ -192,11 +210,22 @@ impl Forwarder {
     }
 }
 
-/// The next connection of any of the listeners.
-async fn accept(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
+/// The next connection of any of the listeners. They are asked by turns: one at which connections never
+/// cease to come does not keep those of another waiting.
+async fn accept(
+    listeners: &[TcpListener],
+    turn: &mut usize,
+) -> io::Result<(TcpStream, SocketAddr)> {
     poll_fn(|cx| {
-        let ready = listeners.iter().map(|listener| listener.poll_accept(cx));
-        ready.into_iter().find(Poll::is_ready).unwrap_or(Poll::Pending)
+        let first = *turn % listeners.len();
+        let (before, from) = listeners.split_at(first);
+        for (place, listener) in (first..).zip(from.iter().chain(before)) {
+            if let Poll::Ready(accepted) = listener.poll_accept(cx) {
+                *turn = (place + 1) % listeners.len();
+                return Poll::Ready(accepted);
+            }
+        }
+        Poll::Pending
     })
     .await
 }
@@ -215,12 +244,11 @@ async fn forward_one(
         Ok((connection, target)) => {
             let to = target.as_ref().map(|target| format!(" to {target}"));
             connection.set_label(&format!("from {peer}{}", to.unwrap_or_default()));
-            let failed = |error: &Error| {
-                if let (Error::Reset { code: RESET_TARGET, .. }, Some(Goal::Address(target))) =
-                    (error, target)
-                {
-                    unreachable(target);
+            let failed = |error: &Error| match (error, target) {
+                (Error::Reset { code: RESET_TARGET, .. }, Some(Goal::Address(target))) => {
+                    unreachable(target)
                 }
+                _ => Box::pin(std::future::ready(())),
             };
             relay_until(connection, local, peer, stage, failed).await;
         }
@@ -284,5 +312,30 @@ async fn open(
             socks::reply(local, Reply::FAILED).await?;
             Err(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_listener_has_its_turn() {
+        let mut listeners = Vec::new();
+        for _ in 0..3 {
+            listeners.push(TcpListener::bind("127.0.0.1:0").await.unwrap());
+        }
+        let ports: Vec<_> = listeners.iter().map(|one| one.local_addr().unwrap()).collect();
+        // Connections wait at the first two, many of them at the first.
+        let connect = |port| std::net::TcpStream::connect(port).unwrap();
+        let _waiting: Vec<_> =
+            [0, 0, 0, 0, 1, 1].iter().map(|&place: &usize| connect(ports[place])).collect();
+        let (mut turn, mut taken) = (0, Vec::new());
+        for _ in 0..6 {
+            let (stream, _) = accept(&listeners, &mut turn).await.unwrap();
+            let at = stream.local_addr().unwrap();
+            taken.push(ports.iter().position(|port| *port == at).unwrap());
+        }
+        assert_eq!(taken, [0, 1, 0, 1, 0, 0]);
     }
 }

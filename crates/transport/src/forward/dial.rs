@@ -37,6 +37,18 @@ pub(super) async fn connect_to(target: SocketAddr) -> io::Result<TcpStream> {
     connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
+/// Whether a failure to connect is the doing of the target or of the way there, or forbidden. Others are
+/// wants of this machine, such as of files, memory or ports, which say nothing of the target.
+pub(super) fn is_of_target(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        ConnectionRefused, HostUnreachable, NetworkUnreachable, PermissionDenied, TimedOut,
+    };
+    matches!(
+        error.kind(),
+        ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut | PermissionDenied
+    )
+}
+
 /// The addresses in the resolver's order, its families by turns (RFC 8305 §4).
 fn by_turns(found: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut found = found.peekable();
@@ -103,6 +115,33 @@ mod tests {
         let error = first_of(vec![refusing, refusing]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(first_of(Vec::new()).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn wants_of_this_machine_are_not_the_target_s_doing() {
+        use rustix::io::Errno;
+        let of_target = |code: Errno| is_of_target(&io::Error::from(code));
+        for code in [
+            Errno::CONNREFUSED,
+            Errno::HOSTUNREACH,
+            Errno::NETUNREACH,
+            Errno::TIMEDOUT,
+            Errno::ACCESS,
+        ] {
+            assert!(of_target(code), "{code:?}");
+        }
+        for code in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOMEM,
+            Errno::NOBUFS,
+            Errno::ADDRNOTAVAIL,
+            Errno::NETDOWN,
+            Errno::AFNOSUPPORT,
+        ] {
+            assert!(!of_target(code), "{code:?}");
+        }
+        assert!(is_of_target(&io::ErrorKind::TimedOut.into()), "our own patience, too");
     }
 
     #[test]

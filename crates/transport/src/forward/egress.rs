@@ -1,6 +1,7 @@
 //! Where a server lets its clients go: the internet, and not the server's own surroundings.
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
@@ -111,16 +112,15 @@ impl Egress {
         self
     }
 
-    /// The address to connect to, if a client may.
+    /// The address to connect to, if a client may; else why not, with what would let it.
     ///
     /// # Errors
-    /// Why it may not, with what would let it.
-    pub(super) fn check(&self, target: SocketAddr) -> Result<SocketAddr, String> {
-        let own = if_addrs::get_if_addrs()
-            .map_err(|error| format!("{target}: this server's own addresses: {error}"))?;
-        self.check_with(target, |address| {
+    /// When the system does not say what this server's own addresses are.
+    pub(super) fn check(&self, target: SocketAddr) -> io::Result<Result<SocketAddr, String>> {
+        let own = if_addrs::get_if_addrs()?;
+        Ok(self.check_with(target, |address| {
             self.outer.contains(&address) || own.iter().any(|one| is_near(&one.addr, address))
-        })
+        }))
     }
 
     fn check_with(

@@ -117,12 +117,12 @@ impl Opening {
 
 /// Relays to the end, which comes early when the connections under way are stopped: this one is
 /// reset then, and the peer told why. `failed` hears how the connection has failed, if it has.
-async fn relay_until(
+async fn relay_until<F: Future<Output = ()>>(
     connection: Connection,
     local: TcpStream,
     peer: SocketAddr,
     mut stage: watch::Receiver<Stage>,
-    failed: impl FnOnce(&Error),
+    failed: impl FnOnce(&Error) -> F,
 ) {
     let control = connection.control();
     let stopped = async {

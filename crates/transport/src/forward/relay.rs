@@ -34,17 +34,17 @@ pub struct Relayed {
 /// # Errors
 /// When either side fails; the other side has been reset then.
 pub async fn relay(connection: Connection, local: TcpStream) -> io::Result<Relayed> {
-    relay_or(connection, local, std::future::pending(), |_| {}).await
+    relay_or(connection, local, std::future::pending(), |_| std::future::ready(())).await
 }
 
 /// As [`relay`], until `stopped`, which has then ended the connection. That alone would not end a
 /// relay that waits for the local side: a program that neither reads nor closes. `failed` hears how the
-/// connection ended, if it failed, before the local side does.
-pub(super) async fn relay_or(
+/// connection ended, if it failed; when it is done with that, so does the local side.
+pub(super) async fn relay_or<F: Future<Output = ()>>(
     connection: Connection,
     local: TcpStream,
     stopped: impl Future<Output = ()>,
-    failed: impl FnOnce(&Error),
+    failed: impl FnOnce(&Error) -> F,
 ) -> io::Result<Relayed> {
     local.set_nodelay(true)?;
     let mut stopped = std::pin::pin!(stopped);
@@ -75,7 +75,7 @@ pub(super) async fn relay_or(
         // No effect when the connection itself has failed.
         control.abort(RESET_FORWARD, &error.to_string());
         if let Err(error) = control.closed().await {
-            failed(&error);
+            failed(&error).await;
         }
         if let Ok(local) = from_local.reunite(to_local) {
             // Closing with lingering time zero resets.

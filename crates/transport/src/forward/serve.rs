@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::AsyncWriteExt as _;
@@ -91,7 +92,7 @@ async fn serve_one(
             };
             dialled
         }
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string().into()),
         Err(error) => {
             // It was kept ready and never used, or its client failed.
             tracing::debug!("{peer}: a connection ended unused: {error}");
@@ -106,15 +107,31 @@ async fn serve_one(
                 (_, Target::Fixed(target)) => format!("to {target}"),
                 _ => "to a target".to_owned(),
             });
-            relay_until(connection, local, peer, stage, |_| {}).await;
+            relay_until(connection, local, peer, stage, |_| std::future::ready(())).await;
         }
-        Err(reason) => {
+        Err(Refused { code, reason }) => {
             tracing::warn!("{peer}: {reason}");
-            let is_target =
-                matches!((&opening, &*target), (Ok(Opening::Address(_)), Target::Internet(_)));
-            connection.abort(if is_target { RESET_TARGET } else { RESET_FORWARD }, &reason);
+            connection.abort(code, &reason);
             let _ = connection.closed().await;
         }
+    }
+}
+
+/// Why a target was not reached, and the code with which the client hears of it.
+struct Refused {
+    code: u64,
+    reason: String,
+}
+
+impl From<String> for Refused {
+    fn from(reason: String) -> Self {
+        Self { code: RESET_FORWARD, reason }
+    }
+}
+
+impl From<&str> for Refused {
+    fn from(reason: &str) -> Self {
+        reason.to_owned().into()
     }
 }
 
@@ -123,11 +140,11 @@ async fn dial(
     connection: &mut Connection,
     target: &Target,
     opening: &Opening,
-) -> Result<TcpStream, String> {
+) -> Result<TcpStream, Refused> {
     match (target, opening) {
         (Target::Fixed(target), Opening::Forward) => dial::connect(target)
             .await
-            .map_err(|error| format!("cannot reach the forward target {target}: {error}")),
+            .map_err(|error| format!("cannot reach the forward target {target}: {error}").into()),
         (Target::Named, Opening::Named(name)) => {
             let dialled = match name.parse::<ServerAddr>() {
                 Ok(address) => dial::connect(&address).await,
@@ -142,25 +159,34 @@ async fn dial(
                 && connection.shutdown().await.is_ok()
             {
                 let _ = connection.closed().await;
-                return Err(refused(error));
+                return Err(refused(error).into());
             }
-            dialled.map_err(|error| refused(&error))
+            dialled.map_err(|error| refused(&error).into())
         }
-        (Target::Internet(egress), Opening::Address(address)) => {
-            let address = egress.check(*address)?;
-            let refused = |error| format!("cannot reach {address}: {error}");
-            dial::connect_to(address).await.map_err(refused)
-        }
+        (Target::Internet(egress), Opening::Address(address)) => dial_to(egress, *address).await,
         (Target::Fixed(_), _) => {
             Err("this server forwards to one target only (serve --forward): use connect --listen"
-                .to_owned())
+                .into())
         }
         (Target::Named, _) => Err(
             "this server wants to be told where to connect (serve --socks): use connect --socks"
-                .to_owned(),
+                .into(),
         ),
         (Target::Internet(_), _) => {
-            Err("this server carries whole machines; the client must run 'weftline up'".to_owned())
+            Err("this server carries whole machines; the client must run 'weftline up'".into())
         }
     }
+}
+
+/// Connects to an address for a whole machine, which goes by what it hears: of a target's own doing, and
+/// of nothing else, it draws the conclusion that the target is not there.
+async fn dial_to(egress: &Egress, address: SocketAddr) -> Result<TcpStream, Refused> {
+    let checked = egress
+        .check(address)
+        .map_err(|error| format!("{address}: this server's own addresses: {error}"))?;
+    let address = checked.map_err(|reason| Refused { code: RESET_TARGET, reason })?;
+    dial::connect_to(address).await.map_err(|error| {
+        let code = if dial::is_of_target(&error) { RESET_TARGET } else { RESET_FORWARD };
+        Refused { code, reason: format!("cannot reach {address}: {error}") }
+    })
 }
