@@ -144,10 +144,15 @@ fn runs_with_another_cut_want_another_directory() {
     if runs(&options).is_none() {
         return;
     }
-    options.cuts = vec!["slow@1s..".parse().unwrap()];
-    let error = run_many(&options).unwrap_err();
-    assert!(matches!(error, LabError::Usage(_)), "{error}");
-    assert!(error.to_string().contains("have --cut '', not 'slow@1s..'"), "{error}");
+    for (cut, words) in [
+        ("slow@500ms..", "have --cut '', not 'slow@500ms..'"),
+        ("slow@1s..", "slow@1s.. begins when the run of 1s is over"),
+    ] {
+        options.cuts = vec![cut.parse().unwrap()];
+        let error = run_many(&options).unwrap_err();
+        assert!(matches!(error, LabError::Usage(_)), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
     assert_eq!(read_runs(out.path()).unwrap().len(), 1);
 }
 
