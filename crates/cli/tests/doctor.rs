@@ -403,14 +403,27 @@ struct Machines {
 
 impl Machines {
     fn set_up() -> Self {
+        Self::set_up_for("127.0.0.1:1")
+    }
+
+    /// With this behind the server.
+    fn set_up_for(service: &str) -> Self {
         let (pair, state) = (Pair::set_up(), tempfile::tempdir().unwrap());
         let dir = state.path().to_str().unwrap();
         let listen = format!("{SERVER}:4433");
-        let args = ["serve", "--listen", &listen, "--forward", "127.0.0.1:1", "--state-dir", dir];
+        let args = ["serve", "--listen", &listen, "--forward", service, "--state-dir", dir];
         let mut server = Daemon::spawn(&mut on(&pair, "server", &[], &args));
         let fingerprint = server.says("fingerprint");
         server.listening();
         Self { pair, state, fingerprint, _server: server }
+    }
+
+    /// The server takes 750 bytes on the second link and says nothing of it; each packet is one on the
+    /// wire.
+    fn swallow_large_packets(&self) {
+        self.pair.ip("server", "link set wwan0 mtu 750");
+        self.pair.ip("server", "route change 10.64.3.8/30 dev wwan0 src 10.64.3.10 advmss 1460");
+        self.pair.ip("client", "link set wwan0 gso_max_segs 1");
     }
 
     fn client(&self) -> Report {
@@ -475,12 +488,45 @@ fn packets_of_full_size_vanish() {
         return;
     }
     let machines = Machines::set_up();
-    // The server takes 750 bytes and says nothing of it; each packet is one on the wire.
-    machines.pair.ip("server", "link set wwan0 mtu 750");
-    machines.pair.ip("server", "route change 10.64.3.8/30 dev wwan0 src 10.64.3.10 advmss 1460");
-    machines.pair.ip("client", "link set wwan0 gso_max_segs 1");
+    machines.swallow_large_packets();
     let said = machines.client().names("error", "mtu");
     assert!(said.starts_with("path lte: packets of 1500 bytes do not arrive"), "{said}");
+}
+
+/// What goes up to the server without end, and who takes it there: the first argument is the port.
+const UPLOAD: &str = "import socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+while True: s.send(bytes(65536))";
+const TAKER: &str = "import socket, sys
+s, _ = socket.create_server(('127.0.0.1', int(sys.argv[1]))).accept()
+while s.recv(65536): pass";
+
+#[test]
+fn a_path_on_which_nothing_gets_through_is_in_the_daemons_log() {
+    if !is_root() {
+        return;
+    }
+    let machines = Machines::set_up_for("127.0.0.1:8081");
+    machines.swallow_large_packets();
+    let python = |machine: &str, program: &str, port: &str| {
+        let mut python = machines.pair.namespace(machine).command("timeout");
+        python.args(["600", "python3", "-c", program, port]).stdin(Stdio::null());
+        python.stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut taker = python("server", TAKER, "8081");
+    let server = format!("{SERVER}:4433");
+    let start = ["connect", "--server", &server, "--path", "wifi=wlan0", "lte=wwan0"];
+    let trust = ["--fingerprint", &machines.fingerprint, "--listen", "127.0.0.1:0"];
+    let args = [&start[..], &trust, &["--control", "none"]].concat();
+    let mut client = Daemon::spawn(&mut on(&machines.pair, "client", &[], &args));
+    let port = client.listening().port().to_string();
+    client.logs("path lte: subflow");
+    let mut upload = python("client", UPLOAD, &port);
+    client.logs("path lte: nothing gets through for 10 s, while other paths carry");
+    for child in [&mut upload, &mut taker] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub(crate) mod metrics;
 mod qlog;
 pub(crate) mod snapshot;
 pub(crate) mod sockets;
+mod stuck;
 pub(crate) mod systemd;
 
 use std::future::poll_fn;
@@ -99,6 +100,7 @@ impl Life {
             told_end: AtomicBool::new(false),
         });
         tokio::spawn(Arc::clone(&life).keep_systemd_informed());
+        tokio::spawn(stuck::watch());
         Ok(life)
     }
 
