@@ -70,7 +70,11 @@ mod tests {
 
     /// Looks at two paths: what the one has delivered, and the other, which is silent or not.
     fn look(paths: &mut Paths, one: u64, other: u64, silent: u64) -> Vec<String> {
-        let path = |delivered, silent| PathTotals { delivered, silent, ..PathTotals::default() };
+        let path = |delivered, silent| {
+            let mut path = PathTotals::default();
+            (path.delivered, path.silent) = (delivered, silent);
+            path
+        };
         let now = [("one".into(), path(one, 0)), ("other".into(), path(other, silent))];
         paths.look(&BTreeMap::from(now)).iter().map(ToString::to_string).collect()
     }
