@@ -6,7 +6,7 @@ mod common;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -493,14 +493,6 @@ fn packets_of_full_size_vanish() {
     assert!(said.starts_with("path lte: packets of 1500 bytes do not arrive"), "{said}");
 }
 
-/// What goes up to the server without end, and who takes it there: the first argument is the port.
-const UPLOAD: &str = "import socket, sys
-s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
-while True: s.send(bytes(65536))";
-const TAKER: &str = "import socket, sys
-s, _ = socket.create_server(('127.0.0.1', int(sys.argv[1]))).accept()
-while s.recv(65536): pass";
-
 #[test]
 fn a_path_on_which_nothing_gets_through_is_in_the_daemons_log() {
     if !is_root() {
@@ -508,25 +500,22 @@ fn a_path_on_which_nothing_gets_through_is_in_the_daemons_log() {
     }
     let machines = Machines::set_up_for("127.0.0.1:8081");
     machines.swallow_large_packets();
-    let python = |machine: &str, program: &str, port: &str| {
-        let mut python = machines.pair.namespace(machine).command("timeout");
-        python.args(["600", "python3", "-c", program, port]).stdin(Stdio::null());
-        python.stderr(Stdio::null()).spawn().unwrap()
-    };
-    let mut taker = python("server", TAKER, "8081");
+    let taker = machines.pair.server.run(|| TcpListener::bind("127.0.0.1:8081")).unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = taker.accept().unwrap();
+        std::io::copy(&mut stream, &mut std::io::sink())
+    });
     let server = format!("{SERVER}:4433");
     let start = ["connect", "--server", &server, "--path", "wifi=wlan0", "lte=wwan0"];
     let trust = ["--fingerprint", &machines.fingerprint, "--listen", "127.0.0.1:0"];
     let args = [&start[..], &trust, &["--control", "none"]].concat();
     let mut client = Daemon::spawn(&mut on(&machines.pair, "client", &[], &args));
-    let port = client.listening().port().to_string();
+    let local = client.listening();
     client.logs("path lte: subflow");
-    let mut upload = python("client", UPLOAD, &port);
+    let mut upload = machines.pair.client.run(|| TcpStream::connect(local)).unwrap();
+    // Without end: until the daemon is gone.
+    thread::spawn(move || while upload.write_all(&[0; 1 << 16]).is_ok() {});
     client.logs("path lte: nothing gets through for 10 s, while other paths carry");
-    for child in [&mut upload, &mut taker] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
 }
 
 #[test]
