@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::marker::PhantomData;
 use std::path::Path;
 
@@ -113,12 +113,13 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMany<T> {
 
 /// The text of `file`, unless it is longer than `max` bytes.
 pub(crate) fn read_text(file: &Path, max: u64) -> io::Result<String> {
-    let length = fs::metadata(file)?.len();
-    if length > max {
-        let message = format!("{length} bytes are more than the {max} allowed");
+    let mut text = String::new();
+    fs::File::open(file)?.take(max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > max {
+        let message = format!("longer than the {max} bytes allowed");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
-    fs::read_to_string(file)
+    Ok(text)
 }
 
 #[cfg(test)]

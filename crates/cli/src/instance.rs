@@ -2,9 +2,16 @@
 //! number in it.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// The longest number of a process that is read, in bytes.
+const MAX_NUMBER: u64 = 32;
 
 /// A claim, which lasts as long as this or a copy of its file is open.
 #[derive(Debug)]
@@ -16,9 +23,7 @@ impl Instance {
     /// # Errors
     /// When the file cannot be made.
     pub(crate) fn claim(path: &Path) -> io::Result<Option<Self>> {
-        if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir)?;
-        }
+        make_parent(path)?;
         let mut file = open(path)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -35,14 +40,18 @@ impl Instance {
     /// # Errors
     /// When the file is there and cannot be read.
     pub(crate) fn holder(path: &Path) -> io::Result<Option<u32>> {
-        let file = match File::open(path) {
+        // It may be another user's: a pipe must not keep us waiting, nor a device fill our memory.
+        let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+        let file = match File::options().read(true).custom_flags(nonblocking).open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
         match file.try_lock_shared() {
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
-                let number = fs::read_to_string(path)?.trim().parse();
+                let mut text = String::new();
+                file.take(MAX_NUMBER).read_to_string(&mut text)?;
+                let number = text.trim().parse();
                 number
                     .map(Some)
                     .map_err(|_| io::Error::other("its process does not say its number"))
@@ -60,6 +69,14 @@ impl Instance {
     }
 }
 
+/// Makes the directory of a file. Whatever the mask of this process, nobody else may write there.
+fn make_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(dir) => fs::DirBuilder::new().recursive(true).mode(0o755).create(dir),
+        None => Ok(()),
+    }
+}
+
 fn open(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
@@ -71,9 +88,7 @@ fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// When it cannot be written, or is no file but a link to one.
 pub(crate) fn write_whole(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
-    }
+    make_parent(path)?;
     let old = match fs::symlink_metadata(path) {
         Ok(old) if !old.is_file() => {
             let message = "it is no file, but perhaps a link to one; name the file itself";

@@ -1,4 +1,4 @@
-//! The addresses of the device: some that no network of this machine has.
+//! The addresses of the device: some that no network of this machine has, where there are such.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::error::NetError;
 use crate::route::{Route, Routes};
 
-/// Addresses that the device may have: the first that no network of this machine has.
+/// Addresses that the device may have: the first that no network of this machine has, or else that
+/// nothing of this machine has itself.
 pub(crate) const ADDRESSES_V4: [Ipv4Addr; 4] = [
     Ipv4Addr::new(10, 87, 0, 2),
     Ipv4Addr::new(10, 187, 0, 2),
@@ -18,21 +19,25 @@ pub(crate) const ADDRESSES_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd87, 0x6566, 0x7400, 0, 0, 0, 0, 2),
 ];
 
-/// The first of `wanted` that no network of this machine has.
+/// One of `wanted` that no interface has; of these the first to which no route leads but a default one,
+/// if there is one. Routes of half of all addresses, as other VPNs have them, lead to all.
 pub(crate) fn free_address(routes: &Routes, wanted: &[IpAddr]) -> Result<IpAddr, NetError> {
     let asking = || {
-        let taken = routes.routes(|route| {
+        let covered = routes.routes(|route| {
             route.length > 0 && wanted.iter().any(|&address| leads_to(route, address))
         })?;
-        Ok::<_, io::Error>((taken, routes.addresses()?))
+        Ok::<_, io::Error>((covered, routes.addresses()?))
     };
-    let (taken, there) = asking().map_err(NetError::os("asking for the routes"))?;
-    let is_free = |address: &&IpAddr| {
-        !taken.iter().any(|route| leads_to(route, **address))
-            && !there.iter().any(|one| one.address == **address)
-    };
+    let (covered, there) = asking().map_err(NetError::os("asking for the routes"))?;
+    let there: Vec<IpAddr> = there.iter().map(|one| one.address).collect();
     let tried = *wanted.last().expect("some are tried");
-    wanted.iter().find(is_free).copied().ok_or(NetError::AddressTaken { tried })
+    choose(&covered, &there, wanted).ok_or(NetError::AddressTaken { tried })
+}
+
+fn choose(covered: &[Route], there: &[IpAddr], wanted: &[IpAddr]) -> Option<IpAddr> {
+    let nobodys = || wanted.iter().copied().filter(|address| !there.contains(address));
+    let is_apart = |address: &IpAddr| !covered.iter().any(|route| leads_to(route, *address));
+    nobodys().find(is_apart).or_else(|| nobodys().next())
 }
 
 fn leads_to(route: &Route, address: IpAddr) -> bool {
@@ -52,15 +57,25 @@ mod tests {
     use super::*;
     use crate::route::MAIN;
 
+    fn route(destination: &str, length: u8) -> Route {
+        let destination = destination.parse().unwrap();
+        Route { destination, length, link: None, table: MAIN, metric: 0 }
+    }
+
+    #[test]
+    fn an_address_that_only_routes_lead_to_will_do_and_one_that_is_there_will_not() {
+        let wanted = ADDRESSES_V4.map(IpAddr::from);
+        assert_eq!(choose(&[], &[], &wanted), Some(wanted[0]));
+        assert_eq!(choose(&[route("10.87.0.0", 16)], &[], &wanted), Some(wanted[1]));
+        // Another VPN takes everything.
+        let all = [route("0.0.0.0", 1), route("128.0.0.0", 1)];
+        assert_eq!(choose(&all, &[], &wanted), Some(wanted[0]));
+        assert_eq!(choose(&all, &wanted[..1], &wanted), Some(wanted[1]));
+        assert_eq!(choose(&[], &wanted, &wanted), None);
+    }
+
     #[test]
     fn networks_that_hold_an_address_are_found() {
-        let route = |destination: &str, length| Route {
-            destination: destination.parse().unwrap(),
-            length,
-            link: None,
-            table: MAIN,
-            metric: 0,
-        };
         let own = ADDRESSES_V4[0].into();
         assert!(leads_to(&route("10.0.0.0", 8), own));
         assert!(leads_to(&route("10.87.0.2", 32), own));

@@ -70,7 +70,7 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
     };
     let any = works.is_some();
     for seen in seen {
-        findings.extend(seen.judge(any));
+        seen.judge(any).into_iter().for_each(|finding| findings.add_of_path(finding));
     }
     findings.extend(tried);
     findings

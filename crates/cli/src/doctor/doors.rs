@@ -1,5 +1,8 @@
 //! Where a daemon shows how it is: whether it can.
 
+use std::io;
+use std::path::Path;
+
 use super::finding::{Check, Finding};
 use super::{directory, ports};
 use crate::ops::Wanted;
@@ -12,12 +15,25 @@ pub(super) fn look(wanted: &Wanted) -> Vec<Finding> {
     if let Some(dir) = &wanted.qlog {
         findings.extend(directory::look("qlog directory", dir));
     }
-    if let Some(Control::At(path)) = &wanted.control
-        && let Err(error) = control::check(path)
-    {
-        let subject = format!("control socket {}", path.display());
-        let remedy = "give --control another path, whose directory is there, or none";
-        findings.push(Finding::error(Check::File, subject, error, remedy));
+    if let Some(Control::At(path)) = &wanted.control {
+        findings.extend(control(path));
     }
     findings
+}
+
+fn control(path: &Path) -> Option<Finding> {
+    let subject = format!("control socket {}", path.display());
+    let error = control::check(path).err()?;
+    if error.kind() == io::ErrorKind::AddrInUse {
+        let found = "a daemon has it, perhaps the one that is meant";
+        return Some(Finding::ok(Check::File, subject, found));
+    }
+    let remedy =
+        "give --control another path, whose directory is there when the daemon starts, or none";
+    // A service manager makes directories in /run when it starts the daemon.
+    let may_come = error.kind() == io::ErrorKind::NotFound && path.starts_with("/run");
+    Some(match may_come {
+        true => Finding::warning(Check::File, subject, error, remedy),
+        false => Finding::error(Check::File, subject, error, remedy),
+    })
 }

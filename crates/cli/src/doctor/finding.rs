@@ -94,18 +94,23 @@ impl Finding {
 pub(super) struct Findings(Vec<Finding>);
 
 impl Findings {
-    /// Adds one; what is there already, such as the same fault of the server on another path or at
-    /// another of its addresses, is said once.
+    /// Adds one, unless it is there already.
     pub(super) fn add(&mut self, finding: Finding) {
-        let is_there = self.0.iter().any(|there| match &there.remedy {
-            Some(remedy) => {
-                finding.remedy.as_ref() == Some(remedy)
-                    && (there.check, &there.subject) == (finding.check, &finding.subject)
-            }
-            None => *there == finding,
-        });
-        if !is_there {
+        if !self.0.contains(&finding) {
             self.0.push(finding);
+        }
+    }
+
+    /// Adds what was found on a path. The same fault of the server at another of its addresses, with the
+    /// same remedy, is said once.
+    pub(super) fn add_of_path(&mut self, finding: Finding) {
+        let is_same = |there: &Finding| {
+            there.remedy.is_some()
+                && there.remedy == finding.remedy
+                && (there.check, &there.subject) == (finding.check, &finding.subject)
+        };
+        if !self.0.iter().any(is_same) {
+            self.add(finding);
         }
     }
 

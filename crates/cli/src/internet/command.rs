@@ -230,7 +230,8 @@ fn tell_server(place: &Place, tokens: &str) -> Result<bool, String> {
 
 /// Sends SIGHUP to a server. The number is from a file: it may be any process's, which would end.
 fn hang_up(number: u32) -> io::Result<()> {
-    let pid = Pid::from_raw(number.cast_signed()).ok_or(io::ErrorKind::InvalidData)?;
+    let raw = i32::try_from(number).map_err(|_| io::ErrorKind::InvalidData)?;
+    let pid = Pid::from_raw(raw).ok_or(io::ErrorKind::InvalidData)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let arguments = fs::read(format!("/proc/{number}/cmdline"))?;
     let mut arguments = arguments.split(|byte| *byte == 0);

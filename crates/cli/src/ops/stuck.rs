@@ -50,13 +50,10 @@ impl Paths {
         let mut told = Vec::new();
         for (name, path) in now {
             let seen = self.0.entry(Arc::clone(name)).or_default();
-            if carries(path, Some(seen)) || path.silent == 0 {
-                seen.stuck = 0;
-            } else if any_carries {
-                seen.stuck = seen.stuck.saturating_add(1);
-                if seen.stuck == LOOKS {
-                    told.push(Arc::clone(name));
-                }
+            let is_stuck = any_carries && path.silent > 0 && !carries(path, Some(seen));
+            seen.stuck = if is_stuck { seen.stuck.saturating_add(1) } else { 0 };
+            if seen.stuck == LOOKS {
+                told.push(Arc::clone(name));
             }
             seen.delivered = path.delivered;
         }
@@ -100,5 +97,9 @@ mod tests {
         for _ in 0..10 {
             assert!(look(&mut paths, 90, 0, 1).is_empty(), "nothing moves anywhere");
         }
+        // Looks that find it stuck have to follow each other.
+        assert!(look(&mut paths, 100, 0, 1).is_empty());
+        assert!(look(&mut paths, 100, 0, 1).is_empty());
+        assert!(look(&mut paths, 110, 0, 1).is_empty());
     }
 }
