@@ -46,6 +46,7 @@ macro_rules! trace {
 const FILES: &[Builtin] = &[
     builtin!("demo"),
     builtin!("bond"),
+    builtin!("bond-satellite"),
     builtin!("fbdt-3b-normal"),
     builtin!("fbdt-3b-loss-wigig"),
     builtin!("fbdt-3b-loss-wifi"),

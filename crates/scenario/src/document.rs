@@ -151,14 +151,27 @@ impl<'a> Value<'a> {
         text.ok_or_else(|| self.unexpected("a text in quotation marks"))
     }
 
-    /// A string in the form of its type.
+    /// A string in the form of its type. Of a number in its place it is said what the type wants: the
+    /// unit is what is missing most often.
     pub(crate) fn parse<T: FromStr<Err: Display>>(&self) -> Result<T, ScenarioError> {
-        self.text()?.parse().map_err(|error| self.error(error))
+        let text = self.text();
+        match self.number_as_written().map(str::parse::<T>) {
+            Some(Err(error)) => Err(self.error(error)),
+            _ => text?.parse().map_err(|error| self.error(error)),
+        }
+    }
+
+    fn number_as_written(&self) -> Option<&str> {
+        match self.value.get_ref() {
+            DeValue::Integer(integer) => Some(integer.as_str()),
+            DeValue::Float(float) => Some(float.as_str()),
+            _ => None,
+        }
     }
 
     /// A duration like "1m 30s", at most a day.
     pub(crate) fn duration(&self) -> Result<Duration, ScenarioError> {
-        let text = self.text()?;
+        let text = self.number_as_written().map_or_else(|| self.text(), Ok)?;
         let duration = humantime::parse_duration(text).map_err(|_| {
             self.error(format!("'{text}' is no duration; write it like \"500ms\" or \"1m 30s\""))
         })?;

@@ -72,7 +72,10 @@ impl Scheme {
             (COTAG, "plain TCP over access points with redundancy coded in the network"),
             (COTAG_DENSE, "the same, every packet a combination (COTAG as published)"),
             (PACKET_ROUND_ROBIN, "plain TCP, its packets over the access points in turns"),
-            (ORACLE, "the bound for schedulers: who knows the links themselves (simulator only)"),
+            (
+                ORACLE,
+                "a reference for schedulers that knows the state of the links (simulator only)",
+            ),
         ];
         let others = others.into_iter().map(|(name, about)| SchemeInfo { name, about });
         let ours = scheduler::all().filter(|entry| entry.name != ONE_PATH);

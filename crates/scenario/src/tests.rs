@@ -495,7 +495,10 @@ fn a_loss_of_the_scenario_is_that_of_paths_without_one() {
 fn scenarios_are_found_by_name_and_by_file() {
     assert_eq!(Scenario::find("demo").unwrap().name, "demo");
     let error = Scenario::find("dmeo").unwrap_err().to_string();
-    assert!(error.contains("no scenario 'dmeo'; known: demo, bond, fbdt-3b-normal"), "{error}");
+    assert!(
+        error.contains("no scenario 'dmeo'; known: demo, bond, bond-satellite, fbdt-3b-normal"),
+        "{error}"
+    );
     let error = Scenario::find("no/such.toml").unwrap_err().to_string();
     assert!(error.starts_with("cannot read no/such.toml: "), "{error}");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/trace-csv.toml");

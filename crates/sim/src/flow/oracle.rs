@@ -1,8 +1,8 @@
 //! The oracle: who may ask for the next bytes, decided with what only the simulator knows.
 //!
-//! A bound for schedulers, not one of them. It sees the links: their rates, now and while a segment
-//! is served, their queues, delays and shares of loss, and which segments were lost and are not
-//! repaired yet, at once and not a round trip later. The paths are filled like vessels: one gets a
+//! A reference for schedulers, not one of them, and no bound. It sees the links: their rates, now and
+//! while a segment is served, their queues, delays and shares of loss, and which segments were lost and
+//! are not repaired yet, at once and not a round trip later. The paths are filled like vessels: one gets a
 //! segment if that would be there before the faster ones have carried all that waits. It does not see
 //! which segments will be lost, has the rules `reinject`, `copy-late` and `copy-last` of `earliest` with
 //! their budget, and lives with the same TCP and congestion control as everybody.
