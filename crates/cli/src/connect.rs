@@ -16,8 +16,8 @@ use crate::certificates;
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
-    end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_of_restart,
-    warn_plaintext,
+    await_answer, end, limit_memory, log_reload, need, parse_duration, parse_size, runtime,
+    warn_of_restart, warn_plaintext,
 };
 use crate::failure::Failure;
 use crate::listeners::{Listener, Listeners};
@@ -131,7 +131,7 @@ pub(crate) struct ConnectArgs {
     /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
     #[arg(long, value_name = "PATH|none", hide_short_help = true)]
     control: Option<Control>,
-    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: whoever reaches it may
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// A directory to which each connection writes its events and measurements
@@ -172,6 +172,7 @@ struct ForwardTable {
 
 /// What a client is made of, each part with what is wrong with it.
 pub(crate) struct ClientParts {
+    pub(crate) daemon: Daemon,
     pub(crate) servers: Vec<ServerAddr>,
     pub(crate) paths: Vec<Result<PathConfig, Failure>>,
     /// The files it reads, and what they are.
@@ -281,21 +282,12 @@ impl ConnectArgs {
     }
 
     fn builder(&self) -> Result<ClientBuilder, Failure> {
-        if self.server.is_empty() {
-            return Err(Failure::wrong_use("no server given; give --server ADDR"));
-        }
-        if self.path.is_empty() && self.paths.is_empty() {
-            let example = "--path wifi=wlan0 --path lte=wwan0";
-            return Err(Failure::wrong_use(format!(
-                "no path given; give them like {example}, or --path auto"
-            )));
-        }
         let mut builder = self.settings()?;
         for server in self.servers()? {
             builder = builder.server(server);
         }
         for path in self.paths() {
-            builder = builder.path(path?);
+            builder = builder.path(paths::provided(path?)?);
         }
         Ok(builder)
     }
@@ -304,7 +296,7 @@ impl ConnectArgs {
         self.server.iter().map(|server| server.parse().map_err(Failure::wrong_use)).collect()
     }
 
-    /// The paths in their order, each checked to be there.
+    /// The paths in their order; whether they are there is another question.
     fn paths(&self) -> Vec<Result<PathConfig, Failure>> {
         let parsed = |texts: &[String]| match paths::parse_all(texts) {
             Ok(paths) => paths.into_iter().map(Ok).collect(),
@@ -316,8 +308,7 @@ impl ConnectArgs {
             named = self.path.iter().flat_map(|text| parsed(std::slice::from_ref(text))).collect();
         }
         let tables = self.paths.iter().map(PathTable::path);
-        let all = named.into_iter().chain(tables);
-        all.map(|path| path.and_then(provided)).collect()
+        named.into_iter().chain(tables).collect()
     }
 
     /// What `weftline doctor` looks at, part by part.
@@ -337,6 +328,7 @@ impl ConnectArgs {
         let of_tables = all.forwards.iter().flat_map(|table| [&table.listen, &table.socks]);
         let places = [&all.listen, &all.socks].into_iter().chain(of_tables);
         Ok(ClientParts {
+            daemon: Daemon::Connect,
             servers: all.servers()?,
             paths: all.paths(),
             files: named.into_iter().filter_map(file).collect(),
@@ -421,10 +413,12 @@ impl ConnectArgs {
         if !self.has_place() {
             self.listen = (passed.len() == 1).then(|| Place::Passed(String::new()));
         }
-        if !self.has_place() {
-            let message = "nowhere to take connections; give --listen ADDR or --socks ADDR";
-            return Err(Failure::wrong_use(message));
-        }
+        let has_path = !(self.path.is_empty() && self.paths.is_empty());
+        need(&[
+            (self.has_place(), "nowhere to take connections", "--listen ADDR or --socks ADDR"),
+            (!self.server.is_empty(), "no server given", "--server ADDR"),
+            (has_path, "no path given", "--path NAME=VIA, such as wifi=wlan0, or --path auto"),
+        ])?;
         let client = self.builder()?;
         self.listeners_of(&client)
     }
@@ -504,11 +498,6 @@ pub(crate) fn tls(
 }
 
 /// The path with the kernel's name of its congestion control.
-pub(crate) fn provided(mut path: PathConfig) -> Result<PathConfig, Failure> {
-    path.congestion = path.congestion.as_deref().map(congestion::provide).transpose()?;
-    Ok(path)
-}
-
 /// What local programs find at any of them.
 fn services(listeners: Vec<Listener>) -> BTreeSet<LocalService> {
     listeners.iter().map(|one| one.service).collect()
@@ -559,8 +548,9 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
         let doors = Doors::open(&life, first.doors()).await?;
         output::print(&doors.greeting)?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
+        let servers = first.server.join(", ");
         tokio::select! {
-            set = listeners.set(wanted) => set?,
+            set = await_answer(&servers, listeners.set(wanted)) => set?,
             () = life.stopping() => return Ok(()),
         }
         listeners.warn_of_unused();

@@ -2,6 +2,7 @@
 //! a configuration file that is read again.
 
 use std::path::Path;
+use std::time::Duration;
 
 use weftline::MemoryBudget;
 use weftline_core::ByteCount;
@@ -20,7 +21,7 @@ pub(crate) fn parse_size(option: &str, text: &str) -> Result<ByteCount, Failure>
 }
 
 /// Reads a duration such as 30s.
-pub(crate) fn parse_duration(option: &str, text: &str) -> Result<std::time::Duration, Failure> {
+pub(crate) fn parse_duration(option: &str, text: &str) -> Result<Duration, Failure> {
     humantime::parse_duration(text).map_err(|error| {
         Failure::wrong_use(format!(
             "{option}: '{text}' is no duration ({error}); write it like 30s or 500ms"
@@ -29,8 +30,8 @@ pub(crate) fn parse_duration(option: &str, text: &str) -> Result<std::time::Dura
 }
 
 /// The same; a bare number is seconds.
-pub(crate) fn parse_seconds(option: &str, text: &str) -> Result<std::time::Duration, Failure> {
-    let seconds = text.parse().ok().map(std::time::Duration::try_from_secs_f64);
+pub(crate) fn parse_seconds(option: &str, text: &str) -> Result<Duration, Failure> {
+    let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
     match seconds {
         Some(Ok(duration)) => Ok(duration),
         _ => parse_duration(option, text),
@@ -48,7 +49,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 /// Ends a runtime. A name that is being looked up, or a file that does not come, is not waited for
 /// long.
 pub(crate) fn end(runtime: tokio::runtime::Runtime) {
-    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    runtime.shutdown_timeout(Duration::from_secs(1));
 }
 
 /// Makes `--max-total-memory` the limit of all connections of this process.
@@ -80,4 +81,30 @@ pub(crate) fn log_reload(file: &Path, result: Result<(), Failure>) {
         Ok(()) => tracing::info!("{file} has been read again"),
         Err(error) => tracing::error!("{file} is left aside, nothing has changed: {error}"),
     }
+}
+
+/// How long a start may take without a word: people wonder after that.
+const WORDLESS: Duration = Duration::from_secs(2);
+
+/// Waits for an answer of `whom`, and says so when that takes long: of a name server that is not reached,
+/// or somebody else's server, nothing comes for some seconds.
+pub(crate) async fn await_answer<T>(whom: &str, answer: impl Future<Output = T>) -> T {
+    tokio::pin!(answer);
+    tokio::select! {
+        answer = &mut answer => return answer,
+        () = tokio::time::sleep(WORDLESS) => tracing::info!("waiting for an answer of {whom}"),
+    }
+    answer.await
+}
+
+/// Refuses what cannot begin: of each thing that is needed, whether it is there, what it means that it
+/// is not, and what to give. All that is missing is named at once.
+pub(crate) fn need(things: &[(bool, &str, &str)]) -> Result<(), Failure> {
+    let missing = things.iter().filter(|(is_there, ..)| !is_there);
+    let (what, give): (Vec<_>, Vec<_>) = missing.map(|(_, what, give)| (*what, *give)).unzip();
+    if what.is_empty() {
+        return Ok(());
+    }
+    let message = format!("{}; give {}", what.join(", "), give.join("; and "));
+    Err(Failure::wrong_use(message))
 }

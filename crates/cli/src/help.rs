@@ -1,12 +1,12 @@
 //! The program's description of itself: an example for each command, and the page of all commands.
 
-use clap::{Command, CommandFactory as _};
+use clap::{Arg, Command, CommandFactory as _};
 
 use crate::Cli;
 use crate::doctor::OWN_OPTIONS;
 
 /// An example for the long help of each command. The tests hold them to the parser.
-pub(crate) const EXAMPLES: [(&str, &str); 37] = [
+pub(crate) const EXAMPLES: [(&str, &str); 38] = [
     ("serve", "weftline serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token"),
     (
         "connect",
@@ -26,6 +26,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 37] = [
         "doctor serve",
         "weftline doctor serve --listen 0.0.0.0:4433 --forward 127.0.0.1:8080 --token-file token",
     ),
+    ("doctor up", "weftline doctor up"),
     ("lab list", "weftline lab list"),
     (
         "lab run",
@@ -81,10 +82,49 @@ pub(crate) const EXAMPLES: [(&str, &str); 37] = [
     ("generate completions", "weftline generate completions bash"),
 ];
 
+/// What options of `connect` and `serve` are about, as headings in their help; those that are not here
+/// stand first.
+const HEADINGS: [(&str, &[&str]); 4] = [
+    (
+        "Scheduling",
+        &[
+            "scheduler",
+            "congestion",
+            "window",
+            "latency",
+            "without",
+            "forward_path",
+            "allow_congestion",
+        ],
+    ),
+    (
+        "Security",
+        &[
+            "fingerprint",
+            "ca",
+            "server_name",
+            "cert",
+            "key",
+            "token_file",
+            "insecure_plaintext",
+            "socks_users",
+            "client_ca",
+            "state_dir",
+            "allow",
+            "public",
+        ],
+    ),
+    (
+        "Limits",
+        &["ready", "max_memory", "max_total_memory", "max_connections", "grace", "idle_timeout"],
+    ),
+    ("Operations", &["drain", "control", "metrics", "qlog", "log_format", "log_level", "config"]),
+];
+
 /// The program's commands and options, each command with its example.
 pub(crate) fn program() -> Command {
     let program = Cli::command().mut_subcommand("doctor", |doctor| {
-        ["connect", "serve"].into_iter().fold(doctor, |doctor, daemon| {
+        ["connect", "serve", "up"].into_iter().fold(doctor, |doctor, daemon| {
             doctor.mut_subcommand(daemon, |command| {
                 // They stand with the daemon whose they are.
                 command.mut_args(|arg| match OWN_OPTIONS.contains(&arg.get_id().as_str()) {
@@ -97,6 +137,15 @@ pub(crate) fn program() -> Command {
     with_examples(program, "")
 }
 
+fn under_heading(arg: Arg) -> Arg {
+    let id = arg.get_id().as_str();
+    let heading = HEADINGS.iter().find(|(_, ids)| ids.contains(&id));
+    match heading {
+        Some((heading, _)) => arg.help_heading(*heading),
+        None => arg,
+    }
+}
+
 /// `command`, which is called by the words of `path`, and those below it.
 fn with_examples(mut command: Command, path: &str) -> Command {
     let names: Vec<String> =
@@ -105,6 +154,14 @@ fn with_examples(mut command: Command, path: &str) -> Command {
         let path = format!("{path} {name}").trim_start().to_owned();
         command = command.mut_subcommand(&name, |one| with_examples(one, &path));
     }
+    if ["connect", "serve"].contains(&path) {
+        command = command.mut_args(under_heading);
+    }
+    // A wrong number is a wrong number, not an option that is not known.
+    command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
     match EXAMPLES.iter().find(|(of, _)| *of == path) {
         Some((_, example)) => command.after_long_help(format!("Example:\n  {example}")),
         None => command,

@@ -49,7 +49,7 @@ use clap::{FromArgMatches as _, Parser, Subcommand};
 
 use failure::Failure;
 
-/// Bonds network links into connections at the sum of their rates, and compares ways to do so
+/// Bonds several network links into one encrypted connection, and compares multipath schemes
 #[derive(Debug, Parser)]
 #[command(name = "weftline", version = VERSION)]
 #[command(
@@ -72,7 +72,7 @@ enum Command {
     Connect(Box<connect::ConnectArgs>),
     /// Carry all TCP of this machine to a server over all its links (needs root)
     Up(up::UpArgs),
-    /// End `up`: this machine's connections go their usual ways again (needs root)
+    /// Undo `up`: connections use the machine's own routes again (needs root)
     Down,
     /// Invite a machine to a server with --internet, show its invite again, or revoke it
     Invite(internet::InviteArgs),
@@ -193,6 +193,14 @@ fn usage(error: &clap::Error) -> ExitCode {
     }
 }
 
+/// What the standard library says of numbers, and what users understand.
+const NUMBERS: [(&str, &str); 4] = [
+    ("number would be zero for non-zero type", "give 1 or more"),
+    ("invalid digit found in string", "give a whole number, 0 or more"),
+    ("cannot parse integer from empty string", "give a whole number"),
+    ("number too large to fit in target type", "give a smaller number"),
+];
+
 /// The parser's message with its tips, without the usage between them.
 fn in_a_line(text: &str) -> String {
     // The message ends at the first empty line; then come tips and usage.
@@ -201,6 +209,9 @@ fn in_a_line(text: &str) -> String {
     if line.contains("invalid socket address syntax") {
         line += "; an address has a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all of this \
                  machine";
+    }
+    for (parsers, ours) in NUMBERS {
+        line = line.replace(parsers, ours);
     }
     for tip in rest.lines().filter_map(|tip| tip.trim().strip_prefix("tip: ")) {
         line = line + "; " + tip;

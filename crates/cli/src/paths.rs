@@ -4,6 +4,7 @@ use serde::Deserialize;
 use weftline::{Bind, PathConfig, Role};
 use weftline_core::{Bitrate, RateCap};
 
+use crate::congestion;
 use crate::failure::Failure;
 use crate::routes;
 
@@ -21,10 +22,10 @@ pub(crate) struct PathTable {
 }
 
 impl PathTable {
-    /// The path, checked to be there.
+    /// The path; whether it is there is another question.
     pub(crate) fn path(&self) -> Result<PathConfig, Failure> {
         let wrong = |reason| Failure::wrong_use(format!("[[paths]] '{}': {reason}", self.name));
-        let mut path = PathConfig::new(&self.name, bind(&self.via)?);
+        let mut path = PathConfig::new(&self.name, bind(&self.via));
         let options = [("role", &self.role), ("cap", &self.cap), ("congestion", &self.congestion)];
         for (key, value) in options {
             if let Some(value) = value {
@@ -38,8 +39,7 @@ impl PathTable {
 /// Every other interface with a default route.
 const AUTO: &str = "auto";
 
-/// The paths as they stand on the command line, checked to be there; `auto` as the interfaces that it
-/// stands for.
+/// The paths as they stand on the command line; `auto` as the interfaces that it stands for.
 pub(crate) fn parse_all(texts: &[String]) -> Result<Vec<PathConfig>, Failure> {
     let named = texts.iter().filter(|text| *text != AUTO);
     let mut paths = named.map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
@@ -64,7 +64,7 @@ fn add_interfaces(paths: &mut Vec<PathConfig>, interfaces: Vec<String>) {
     }
 }
 
-/// A path as it stands on the command line, checked to be there.
+/// A path as it stands on the command line; whether it is there is another question.
 pub(crate) fn parse(text: &str) -> Result<PathConfig, Failure> {
     let wrong = |reason: String| Failure::wrong_use(format!("path '{text}': {reason}"));
     let mut parts = text.split(',');
@@ -74,7 +74,7 @@ pub(crate) fn parse(text: &str) -> Result<PathConfig, Failure> {
             "'{text}' is no path; write NAME=INTERFACE or NAME=ADDRESS, such as wifi=wlan0"
         )));
     };
-    let mut path = PathConfig::new(name, bind(via)?);
+    let mut path = PathConfig::new(name, bind(via));
     let mut seen = Vec::new();
     for option in parts {
         let Some((key, value)) = option.split_once('=') else {
@@ -91,10 +91,19 @@ pub(crate) fn parse(text: &str) -> Result<PathConfig, Failure> {
 
 const OPTIONS: &str = "there are role=active|backup|metered, cap=RATE and congestion=NAME";
 
-fn bind(via: &str) -> Result<Bind, Failure> {
-    let Ok(bind) = via.parse::<Bind>();
-    bind.check()?;
-    Ok(bind)
+fn bind(via: &str) -> Bind {
+    let Ok(bind) = via.parse();
+    bind
+}
+
+/// The path, if this machine has its place and its congestion control.
+///
+/// # Errors
+/// When it has not.
+pub(crate) fn provided(mut path: PathConfig) -> Result<PathConfig, Failure> {
+    path.bind.check()?;
+    path.congestion = path.congestion.as_deref().map(congestion::provide).transpose()?;
+    Ok(path)
 }
 
 /// The path with an option of it set.

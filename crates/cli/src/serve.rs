@@ -15,8 +15,8 @@ use crate::certificates;
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
-    changed, end, limit_memory, log_reload, parse_duration, parse_size, runtime, warn_of_restart,
-    warn_plaintext,
+    changed, end, limit_memory, log_reload, need, parse_duration, parse_size, runtime,
+    warn_of_restart, warn_plaintext,
 };
 use crate::failure::Failure;
 use crate::internet::{self, Invites};
@@ -122,7 +122,7 @@ pub(crate) struct ServeArgs {
     /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
     #[arg(long, value_name = "PATH|none", hide_short_help = true)]
     control: Option<Control>,
-    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: whoever reaches it may
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// A directory to which each connection writes its events and measurements
@@ -498,9 +498,11 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     if first.internet && listen.is_empty() && passed.is_empty() {
         listen.push(internet::default_listen());
     }
-    if listen.is_empty() && passed.is_empty() {
-        return Err(Failure::wrong_use("nothing to listen on; give --listen ADDR"));
-    }
+    let has_target = first.internet || first.socks || first.forward.is_some();
+    need(&[
+        (!(listen.is_empty() && passed.is_empty()), "nothing to listen on", "--listen ADDR"),
+        (has_target, "nothing to forward to", "--forward ADDR, --socks or --internet"),
+    ])?;
     let target = first.target()?;
     let runtime = runtime()?;
     // Before `weftline invite` can find this process and send it a signal.

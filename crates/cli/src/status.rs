@@ -26,7 +26,7 @@ const MAX_ANSWER: u64 = 64 << 20;
 /// Options of `status`.
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The daemon's control socket [default: the one there is, in $RUNTIME_DIRECTORY, /run/weftline
+    /// The daemon's control socket [default: the running daemon's, in $RUNTIME_DIRECTORY, /run/weftline
     /// or $XDG_RUNTIME_DIR/weftline]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,

@@ -219,7 +219,7 @@ fn a_port_that_is_taken() {
     let address = address.to_string();
     let report = doctor(&[&["serve", "--listen", &address][..], &rest].concat());
     report.is_well();
-    assert!(report.text.contains("a weftline has it"), "{}", report.text);
+    assert!(report.text.contains("a 'weftline serve' has it"), "{}", report.text);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use common::{failure, one_line, refusing, run, serve, weftline};
+use common::{WAITING, failure, one_line, refusing, run, serve, weftline};
 
 /// A fingerprint that no server has.
 const NOBODY: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
@@ -51,12 +51,18 @@ fn wrong_arguments_are_one_line() {
         (&["connect", "--schedler", "fbdt"], "a similar argument exists: '--scheduler'"),
         (&["serv"], "a similar subcommand exists: 'serve'"),
         (&["list", "dinosaurs"], "possible values: schedulers, congestion, scenarios, schemes"),
-        (&["serve"], "give --listen ADDR"),
+        (&["serve"], "give --listen ADDR; and --forward ADDR"),
+        (
+            &["connect", "--server", "127.0.0.1:1"],
+            "nowhere to take connections, no path given; give",
+        ),
         (&["serve", "--listen", "127.0.0.1:0"], "give --forward ADDR"),
         (
             &["serve", "--listen", "0.0.0.0:4433", "127.0.0.1:4433", "--forward", "127.0.0.1:1"],
             "0.0.0.0:4433 has 127.0.0.1:4433 in it; leave out one of them",
         ),
+        (&["sim", "run", "bond", "--seed", "-1"], "'--seed <N>': give a whole number, 0 or more"),
+        (&["sim", "sweep", "mptcp-players", "--jobs", "0"], "'--jobs <N>': give 1 or more"),
         (&["sim", "run", "bond", "--tls"], "TLS is of 'weftline lab run'"),
         (&["sim", "run", "bond", "--cut", "dsl@3s..4s"], "cuts are of 'weftline lab run'"),
         (&["serve", "--listen", "127.0.0.1:0", "--socks"], "give --token-file or --client-ca"),
@@ -436,4 +442,15 @@ fn a_missing_program_is_named_with_its_package() {
     // Before the last line there may be progress.
     let line = text.lines().last().unwrap();
     assert!(line.starts_with("weftline: ") && line.contains("install the package"), "{text}");
+}
+
+#[test]
+fn a_start_that_takes_long_says_what_it_waits_for() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = silent.local_addr().unwrap().to_string();
+    let args = connect(&["--server", &server]);
+    let output = run(&args);
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(said.contains(&format!("{WAITING} {server}")), "{said}");
+    assert!(one_line(1, &output, &args).contains("handshake"), "{said}");
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -155,6 +156,15 @@ enum Counted {
     Token(Arc<str>),
 }
 
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Certificate(fingerprint) => fingerprint.fmt(f),
+            Self::Token(name) => write!(f, "'{name}'"),
+        }
+    }
+}
+
 /// Why somebody has to wait.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Full {
@@ -249,13 +259,15 @@ impl Admission {
         if let Some(full) = counts.reached(&self.limits, source, client.as_ref()).last() {
             return Err(full);
         }
-        if let Some(client) = &client {
-            *counts.clients.entry(client.clone()).or_default() += 1;
-        }
+        let is_first = client.as_ref().is_some_and(|client| {
+            let of_client = counts.clients.entry(client.clone()).or_default();
+            *of_client += 1;
+            *of_client == 1
+        });
         counts.sessions += 1;
         counts.sources.entry(source).or_default().sessions += 1;
         drop(counts);
-        Ok(SessionPlace { admission: Arc::clone(self), source, client })
+        Ok(SessionPlace { admission: Arc::clone(self), source, client, is_first })
     }
 
     /// The limits that keep a connection of `client` at `source` out, the narrowest first.
@@ -403,6 +415,17 @@ pub(crate) struct SessionPlace {
     admission: Arc<Admission>,
     source: Source,
     client: Option<Counted>,
+    is_first: bool,
+}
+
+impl SessionPlace {
+    /// Says that a client has come from `peer`, if it had no connection before. Of those only that have
+    /// shown who they are: strangers must not fill the log.
+    pub(crate) fn note(&self, peer: IpAddr) {
+        if let Some(client) = self.client.as_ref().filter(|_| self.is_first) {
+            tracing::info!("client {client} has come, from {peer}");
+        }
+    }
 }
 
 impl Drop for SessionPlace {
@@ -419,6 +442,8 @@ impl Drop for SessionPlace {
             *of_client -= 1;
             if *of_client == 0 {
                 counts.clients.remove(&client);
+                drop(counts);
+                tracing::info!("client {client} has no connection any more");
             }
         }
     }

@@ -18,11 +18,11 @@ pub(crate) use nodes::{ApArgs, DeviceArgs, GatewayArgs};
 /// The nodes and their keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CotagCommand {
-    /// Where traffic for the device enters: code it and send it to the access points
+    /// Run the gateway: code the traffic for devices and send it to the access points
     Gateway(Box<GatewayArgs>),
-    /// Between gateway and device: recode what comes and send it as the device's link has room
+    /// Run an access point: recode what comes and send it as the device's link has room
     Ap(Box<ApArgs>),
-    /// Where the traffic leaves: decode what the access points send
+    /// Run the device: decode what the access points send
     Device(Box<DeviceArgs>),
     /// Make a node's secret key in a file, or find it there, and print its public key
     Key {

@@ -104,7 +104,7 @@ pub(crate) struct GatewayArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
-    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: whoever reaches it may
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]
@@ -194,7 +194,7 @@ pub(crate) struct ApArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
-    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: whoever reaches it may
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]
@@ -255,7 +255,7 @@ pub(crate) struct DeviceArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
-    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: whoever reaches it may
+    /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
     /// What a line of the log looks like [default: text]

@@ -12,6 +12,7 @@ use super::{doors, machine, ports};
 use crate::connect::ClientParts;
 use crate::failure::Failure;
 use crate::ops::sockets;
+use crate::paths;
 use crate::routes;
 
 /// How long packets of full size may take to arrive: lost ones are sent again after 0.2 s, 0.4 s, …
@@ -28,12 +29,12 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
     findings.extend(machine::congestion());
     for place in &parts.places {
         if let sockets::Place::Address(address) = place {
-            findings.add(ports::look(*address));
+            findings.add(ports::look(parts.daemon, *address));
         }
     }
-    findings.extend(doors::look(&parts.doors));
+    findings.extend(doors::look(parts.daemon, &parts.doors));
     if let Some(cert) = &parts.certificate {
-        findings.extend(machine::certificate(cert));
+        findings.extend(machine::certificate(cert, "servers with --client-ca refuse it"));
     }
     let services = parts.listeners.unwrap_or_else(|failure| {
         findings.add(configuration(&failure));
@@ -120,18 +121,9 @@ fn good_paths(
     }
     let mut good = Vec::new();
     for (place, path) in paths.into_iter().enumerate() {
-        match path {
+        match path.map_err(written_wrong).and_then(there) {
             Ok(path) => good.push((place, path)),
-            // It says what is wrong and what to write.
-            Err(failure) if failure.to_string().contains("; ") => {
-                let remedy = "correct that path; --path takes NAME=INTERFACE or NAME=ADDRESS";
-                findings.add(Finding::error(Check::Configuration, "paths", failure, remedy));
-            }
-            Err(failure) => {
-                let remedy = "see 'ip address' for what is there; it may have to be set up or named \
-                              in another way";
-                findings.add(Finding::error(Check::Link, "paths", failure, remedy));
-            }
+            Err(finding) => findings.add(finding),
         }
     }
     let mut links = BTreeMap::new();
@@ -144,6 +136,24 @@ fn good_paths(
         }
     }
     good
+}
+
+fn written_wrong(failure: Failure) -> Finding {
+    let remedy = "correct that path; --path takes NAME=INTERFACE or NAME=ADDRESS";
+    Finding::error(Check::Configuration, "paths", failure, remedy)
+}
+
+/// The path, if this machine has its place and its congestion control.
+fn there(path: PathConfig) -> Result<PathConfig, Finding> {
+    if let Err(error) = path.bind.check() {
+        let remedy = "see 'ip address' for what is there; it may have to be set up or named in \
+                      another way";
+        return Err(Finding::error(Check::Link, "paths", Failure::from(error), remedy));
+    }
+    paths::provided(path).map_err(|failure| {
+        let remedy = "load it ('modprobe tcp_NAME'), or choose another";
+        Finding::error(Check::Congestion, "paths", failure, remedy)
+    })
 }
 
 /// A server for each path; none if they do not fit.

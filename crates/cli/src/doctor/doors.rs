@@ -5,13 +5,13 @@ use std::path::Path;
 
 use super::finding::{Check, Finding};
 use super::{directory, ports};
-use crate::ops::Wanted;
 use crate::ops::control::{self, Control};
+use crate::ops::{Daemon, Wanted};
 
 /// What was found of each place.
-pub(super) fn look(wanted: &Wanted) -> Vec<Finding> {
+pub(super) fn look(daemon: Daemon, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(wanted.metrics.map(ports::look));
+    findings.extend(wanted.metrics.map(|address| ports::look(daemon, address)));
     if let Some(dir) = &wanted.qlog {
         findings.extend(directory::look("qlog directory", dir));
     }
@@ -25,7 +25,7 @@ fn control(path: &Path) -> Option<Finding> {
     let subject = format!("control socket {}", path.display());
     let error = control::check(path).err()?;
     if error.kind() == io::ErrorKind::AddrInUse {
-        let found = "a daemon has it, perhaps the one that is meant";
+        let found = "a daemon has it: if it is not the one that is meant, give another path";
         return Some(Finding::ok(Check::File, subject, found));
     }
     let remedy =

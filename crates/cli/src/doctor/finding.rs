@@ -29,6 +29,8 @@ pub(super) enum Check {
     /// The server has no room.
     Limits,
     Link,
+    /// The machine as a whole, for `up`.
+    Machine,
     Mtu,
     Name,
     Path,
@@ -92,6 +94,15 @@ impl Finding {
 /// All of them, in the order of looking.
 #[derive(Debug, Default)]
 pub(super) struct Findings(Vec<Finding>);
+
+impl IntoIterator for Findings {
+    type Item = Finding;
+    type IntoIter = std::vec::IntoIter<Finding>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
 
 impl Findings {
     /// Adds one, unless it is there already.

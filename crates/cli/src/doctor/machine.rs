@@ -65,12 +65,14 @@ fn look(what: &str, file: &PathBuf) -> Option<Finding> {
 
 /// Whether the time of the certificate in `file`, if there is one, has come and is not over: ends that
 /// have it checked by an authority (--ca, --client-ca) look at that, those with a fingerprint do not.
-pub(super) fn certificate(file: &Path) -> Option<Finding> {
+/// `refusing` says who does not take it.
+pub(super) fn certificate(file: &Path, refusing: &str) -> Option<Finding> {
     let dates = certificates::look(file)?;
     let (subject, found) = (format!("certificate {}", file.display()), dates.found());
     Some(match dates {
         Dates::Soon(_) => Finding::warning(Check::Certificate, subject, found, dates.remedy()),
         Dates::Early(_) | Dates::Over(_) => {
+            let found = format!("{found}; {refusing}");
             Finding::error(Check::Certificate, subject, found, dates.remedy())
         }
     })

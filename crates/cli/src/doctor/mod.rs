@@ -1,8 +1,8 @@
 //! `weftline doctor`: whether a client or a server that is set up so can work on this machine, and
 //! what to do where it cannot.
 //!
-//! `client.rs` and `server.rs` look, each with what both have: `machine.rs`, `directory.rs`, `doors.rs`
-//! and `ports.rs`. `verdict.rs` and `firewall.rs` judge what was seen.
+//! `client.rs`, `server.rs` and `whole.rs` look, each with what several have: `machine.rs`,
+//! `directory.rs`, `doors.rs` and `ports.rs`. `verdict.rs` and `firewall.rs` judge what was seen.
 
 mod client;
 mod directory;
@@ -13,6 +13,7 @@ mod machine;
 mod ports;
 mod server;
 mod verdict;
+mod whole;
 
 use clap::{Args, Subcommand};
 
@@ -21,6 +22,7 @@ use crate::daemon::runtime;
 use crate::failure::Failure;
 use crate::output;
 use crate::serve::ServeArgs;
+use crate::up::UpArgs;
 use finding::Level;
 
 /// Whom to look at.
@@ -30,6 +32,8 @@ pub(crate) enum DoctorCommand {
     Connect(Box<Client>),
     /// Check a server, with the options of `weftline serve`
     Serve(Box<Server>),
+    /// Check a machine, with the options of `weftline up`
+    Up(Box<Machine>),
 }
 
 /// Options of `doctor connect`.
@@ -52,6 +56,16 @@ pub(crate) struct Server {
     serve: ServeArgs,
 }
 
+/// Options of `doctor up`.
+#[derive(Debug, Args)]
+pub(crate) struct Machine {
+    /// One JSON object on standard output and nothing else
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    up: UpArgs,
+}
+
 /// The options that are the doctor's own; all others have their description elsewhere.
 pub(crate) const OWN_OPTIONS: [&str; 2] = ["json", "config"];
 
@@ -68,6 +82,10 @@ pub(crate) fn run(command: DoctorCommand) -> Result<(), Failure> {
         DoctorCommand::Serve(args) => {
             let parts = args.serve.parts()?;
             ("serve", args.json, runtime.block_on(server::examine(parts)))
+        }
+        DoctorCommand::Up(args) => {
+            let parts = args.up.parts()?;
+            ("up", args.json, runtime.block_on(whole::examine(parts)))
         }
     };
     crate::daemon::end(runtime);

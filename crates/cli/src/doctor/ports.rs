@@ -6,13 +6,14 @@ use std::net::SocketAddr;
 use weftline::Error;
 
 use super::finding::{Check, Finding};
+use crate::ops::Daemon;
 
-/// Whether this machine lets us listen on `address`.
-pub(super) fn look(address: SocketAddr) -> Finding {
+/// Whether this machine lets `daemon` listen on `address`.
+pub(super) fn look(daemon: Daemon, address: SocketAddr) -> Finding {
     let subject = format!("listen {address}");
     match weftline::check_listen(address) {
         Ok(()) => Finding::ok(Check::Port, subject, "the address is free"),
-        Err(Error::PortInUse { .. }) => taken(subject, address, holder(address.port())),
+        Err(Error::PortInUse { .. }) => taken(subject, address, daemon, holder(address.port())),
         Err(error @ Error::UnknownAddress { .. }) => {
             let remedy = "give an address of this machine, or 0.0.0.0 or [::] for all of them";
             Finding::error(Check::Configuration, subject, error, remedy)
@@ -31,15 +32,28 @@ pub(super) fn look(address: SocketAddr) -> Finding {
     }
 }
 
-/// What it means that `holder`, a program with its number, has the address.
-fn taken(subject: String, address: SocketAddr, holder: Option<(String, u32)>) -> Finding {
+/// A program that runs.
+struct Program {
+    name: String,
+    id: u32,
+    /// Which of our daemons it is.
+    daemon: Option<Daemon>,
+}
+
+/// What it means for `daemon` that `holder` has the address.
+fn taken(subject: String, address: SocketAddr, daemon: Daemon, holder: Option<Program>) -> Finding {
     let port = address.port();
     match holder {
-        Some((name, id)) if name == "weftline" => {
-            let found = format!("a weftline has it (process {id}), perhaps the one that is meant");
+        Some(Program { id, daemon: Some(one), .. }) if one == daemon => {
+            let name = one.name();
+            let found = format!(
+                "a 'weftline {name}' has it (process {id}): if it is not the one that is meant, \
+                 choose another port than {port}"
+            );
             Finding::ok(Check::Port, subject, found)
         }
-        Some((name, id)) => {
+        Some(Program { name, id, daemon }) => {
+            let name = daemon.map_or(name, |one| format!("weftline {}", one.name()));
             let found = format!("the program {name} has it (process {id})");
             let remedy = format!("stop {name}, or choose another port than {port}");
             Finding::error(Check::PortTaken, subject, found, remedy)
@@ -53,7 +67,7 @@ fn taken(subject: String, address: SocketAddr, holder: Option<(String, u32)>) ->
 }
 
 /// The program that listens on `port`, as far as this user may know.
-fn holder(port: u16) -> Option<(String, u32)> {
+fn holder(port: u16) -> Option<Program> {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let tables = read("/proc/net/tcp") + &read("/proc/net/tcp6");
     let sockets = listening(&tables, port);
@@ -64,7 +78,18 @@ fn holder(port: u16) -> Option<(String, u32)> {
         open.filter_map(|fd| fs::read_link(fd.path()).ok())
             .any(|link| link.to_str().is_some_and(|link| sockets.iter().any(|one| one == link)))
     })?;
-    Some((read(&format!("/proc/{id}/comm")).trim().to_owned(), id))
+    let name = read(&format!("/proc/{id}/comm")).trim().to_owned();
+    let daemon = match &*name {
+        "weftline" => daemon_of(&read(&format!("/proc/{id}/cmdline"))),
+        _ => None,
+    };
+    Some(Program { name, id, daemon })
+}
+
+/// Which daemon a command line starts: words that each end with a zero.
+fn daemon_of(words: &str) -> Option<Daemon> {
+    let daemons = [Daemon::Serve, Daemon::Connect, Daemon::Up];
+    words.split('\0').skip(1).find_map(|word| daemons.into_iter().find(|one| one.name() == word))
 }
 
 /// The sockets in the kernel's tables that listen on `port`, as links to them are called: `sl
@@ -99,15 +124,22 @@ mod tests {
         assert!(listening("  sl  local_address rem_address   st\n", 4433).is_empty());
         let own = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = own.local_addr().unwrap().port();
-        assert_eq!(holder(port).unwrap().1, std::process::id());
+        assert_eq!(holder(port).unwrap().id, std::process::id());
     }
 
     #[test]
-    fn our_own_daemon_is_no_stranger() {
+    fn a_daemon_of_this_kind_is_no_stranger() {
         let address = SocketAddr::from(([127, 0, 0, 1], 4433));
-        let level = |name: &str| taken(String::new(), address, Some((name.to_owned(), 7))).level;
-        assert_eq!(level("weftline"), Level::Ok);
-        assert_eq!(level("nginx"), Level::Error);
-        assert_eq!(taken(String::new(), address, None).level, Level::Error);
+        let level = |daemon| {
+            let holder = Program { name: "weftline".to_owned(), id: 7, daemon };
+            taken(String::new(), address, Daemon::Serve, Some(holder)).level
+        };
+        assert_eq!(level(Some(Daemon::Serve)), Level::Ok);
+        assert_eq!(level(Some(Daemon::Connect)), Level::Error);
+        assert_eq!(level(None), Level::Error);
+        assert_eq!(taken(String::new(), address, Daemon::Serve, None).level, Level::Error);
+        let words = "/usr/bin/weftline\0--quiet\0connect\0--listen\0";
+        assert_eq!(daemon_of(words), Some(Daemon::Connect));
+        assert_eq!(daemon_of("serve\0lab\0run\0"), None);
     }
 }

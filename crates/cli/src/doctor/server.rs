@@ -8,6 +8,7 @@ use weftline::{Identity, ServerTls, Target};
 
 use super::finding::{Check, Finding, Findings};
 use super::{directory, doors, firewall, machine, ports, verdict};
+use crate::ops::Daemon;
 use crate::secrets;
 use crate::serve::{Kept, ServerParts};
 
@@ -32,16 +33,17 @@ pub(super) async fn examine(parts: ServerParts) -> Findings {
         findings.add(Finding::warning(Check::Configuration, "listen", found, remedy));
     }
     for address in &parts.listen {
-        findings.add(ports::look(*address));
+        findings.add(ports::look(Daemon::Serve, *address));
         if !address.ip().is_loopback() {
             findings.extend(firewall::look(address.port()));
         }
     }
-    findings.extend(doors::look(&parts.doors));
+    findings.extend(doors::look(Daemon::Serve, &parts.doors));
     findings.extend(parts.token_file.as_deref().and_then(tokens));
     findings.add(identity(&parts.identity));
     if let Kept::Files(cert, _) = &parts.identity {
-        findings.extend(machine::certificate(cert));
+        let refusing = "clients with --ca refuse it, those with --fingerprint do not mind";
+        findings.extend(machine::certificate(cert, refusing));
     }
     findings.extend(parts.client_ca.as_deref().and_then(machine::authorities));
     if let Target::Fixed(target) = &parts.target {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weftline::{Error, LinkState, Reach, ServerAddr, refusal};
-use weftline_core::session::SessionError;
+use weftline_core::session::{RESET_SERVICE, RESET_TARGET, SessionError};
 use weftline_core::wire::WireError;
 
 use super::finding::{Check, Finding};
@@ -46,12 +46,15 @@ pub(super) fn turned_away(server: &ServerAddr, error: &Error) -> Finding {
         Error::Reset { reason, .. } => reason.clone(),
         other => other.to_string(),
     };
-    let remedy = match found.contains("the forward target") {
-        true => "start the service behind the server, or correct --forward there",
-        false => {
+    let remedy = match error {
+        Error::Reset { code: RESET_TARGET, .. } => {
+            "start the service behind the server, or correct --forward there"
+        }
+        Error::Reset { code: RESET_SERVICE, .. } => {
             "both ends must mean the same: serve --forward and connect --listen, serve --socks and \
              connect --socks, serve --internet and 'weftline up'"
         }
+        _ => "see the server's log of this moment, and 'weftline doctor serve' there",
     };
     Finding::error(Check::Forward, format!("server {server}"), found, remedy)
 }

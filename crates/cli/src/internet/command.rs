@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) struct InviteArgs {
     /// The client's name at this server, of letters, digits and -_.@
     name: String,
-    /// Let the client in no more, and end its connections
+    /// Revoke the client's access, and end its connections
     #[arg(long)]
     revoke: bool,
     /// Let the client open connections for so long from now on, such as 7d

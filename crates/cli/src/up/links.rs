@@ -35,13 +35,22 @@ impl Links {
     /// Those that `texts` name; without any, those that are found.
     ///
     /// # Errors
-    /// When one is not there.
+    /// When one is written wrong; whether it is there is another question.
     pub(super) fn new(texts: &[String], servers: Vec<SocketAddr>) -> Result<Self, Failure> {
         let is_auto = |text: &&String| *text == AUTO;
         let auto = texts.is_empty() || texts.iter().any(|text| is_auto(&text));
         let given = texts.iter().filter(|text| !is_auto(text));
         let named = given.map(|text| paths::parse(text)).collect::<Result<_, _>>()?;
         Ok(Self { named, auto, found: Vec::new(), servers })
+    }
+
+    /// The same, if those that are named are there.
+    ///
+    /// # Errors
+    /// When one is not.
+    pub(super) fn provided(mut self) -> Result<Self, Failure> {
+        self.named = self.named.into_iter().map(paths::provided).collect::<Result<_, _>>()?;
+        Ok(self)
     }
 
     /// The names of the links used.

@@ -9,6 +9,7 @@ mod links;
 mod refusals;
 mod saved;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -22,13 +23,15 @@ use socket2::{Domain, Socket, Type};
 use tokio::sync::watch;
 use weftline::refusal::{EXPIRED, TOKEN};
 use weftline::{
-    Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer, Token, Trust,
+    Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer,
+    LocalService, Token, Trust,
 };
 use weftline_net::{
     Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, NetError, Watch, remove_leftovers,
 };
 
-use crate::daemon::{end, runtime};
+use crate::connect::ClientParts;
+use crate::daemon::{await_answer, end, runtime};
 use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::invite::Invite;
@@ -38,6 +41,7 @@ use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::{output, secrets};
 use links::Links;
 use refusals::Refusals;
+use saved::Saved;
 
 pub(crate) use down::run as down;
 pub(crate) use janitor::{COMMAND as JANITOR_COMMAND, run as janitor};
@@ -100,21 +104,68 @@ impl Files {
     }
 }
 
+/// What `weftline doctor` looks at, part by part.
+pub(crate) struct UpParts {
+    pub(crate) client: ClientParts,
+    /// Claimed by the `up` that runs.
+    pub(crate) lock: PathBuf,
+}
+
+/// What is asked for, with what is kept of the last time.
+struct Wish {
+    invite: Invite,
+    /// Whether the invite was given, and has to be kept.
+    is_new: bool,
+    /// Where invites are kept.
+    kept: PathBuf,
+    exceptions: Vec<Exception>,
+}
+
+impl UpArgs {
+    /// # Errors
+    /// When there is no invite, or something cannot be read.
+    fn wish(&self) -> Result<Wish, Failure> {
+        let kept = saved::file(self.state_dir.as_deref());
+        let saved = saved::read(&kept)?;
+        let given = match self.invite.as_deref() {
+            Some("-") => Some(io::read_to_string(io::stdin().lock())?),
+            given => given.map(str::to_owned),
+        };
+        let is_new = given.is_some();
+        let exceptions = saved.except.iter().chain(&self.except).map(|text| text.parse());
+        let exceptions = exceptions.collect::<Result<_, _>>().map_err(Failure::wrong_use)?;
+        let saved = Saved { invite: given.or(saved.invite), ..saved };
+        let invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
+        Ok(Wish { invite, is_new, kept, exceptions })
+    }
+
+    /// # Errors
+    /// When there is no invite, or something cannot be read.
+    pub(crate) fn parts(self) -> Result<UpParts, Failure> {
+        let Wish { invite, .. } = self.wish()?;
+        let mut links = Links::new(&self.path, invite.addresses.clone())?;
+        let found = links.look()?.into_iter();
+        let (paths, servers) = found.map(|(path, server)| (Ok(path), server.into())).unzip();
+        let client = ClientParts {
+            daemon: Daemon::Up,
+            servers,
+            paths,
+            files: Vec::new(),
+            places: Vec::new(),
+            listeners: Ok(BTreeSet::from([LocalService::Captured])),
+            doors: Wanted { control: self.control.clone(), metrics: None, qlog: None },
+            plaintext: false,
+            certificate: None,
+            settings: basis(&invite),
+        };
+        Ok(UpParts { client, lock: Files::find()?.lock })
+    }
+}
+
 /// Captures until a signal comes.
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     check_rights("weftline up")?;
-    let kept = saved::file(args.state_dir.as_deref());
-    let mut saved = saved::read(&kept)?;
-    let given = match args.invite.as_deref() {
-        Some("-") => Some(io::read_to_string(io::stdin().lock())?),
-        given => given.map(str::to_owned),
-    };
-    let is_new = given.is_some();
-    saved.invite = given.or(saved.invite);
-    let invite: Invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
-    let exceptions = saved.except.iter().chain(&args.except).map(|text| text.parse());
-    let exceptions: Vec<Exception> =
-        exceptions.collect::<Result<_, _>>().map_err(Failure::wrong_use)?;
+    let Wish { invite, is_new, kept, exceptions } = args.wish()?;
     log::start(args.log_format, args.log_level.as_deref())?;
     secrets::raise_file_limit();
     let files = Files::find()?;
@@ -198,7 +249,7 @@ impl Up {
     ) -> Result<Self, Failure> {
         let watch = Watch::start()?;
         clear(&files.journal)?;
-        let mut links = Links::new(&args.path, invite.addresses.clone())?;
+        let mut links = Links::new(&args.path, invite.addresses.clone())?.provided()?;
         let basis = basis(invite)?;
         let found = links.look()?;
         if found.is_empty() {
@@ -209,7 +260,8 @@ impl Up {
         }
         links::loosen(&found, &files.journal);
         let client = links::with(&basis, found).build()?;
-        let asked = InternetOffer::ask(&client).await;
+        let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
+        let asked = await_answer(&server, InternetOffer::ask(&client)).await;
         let offer = asked.map_err(|error| explain(error, invite))?;
         let (v4, v6) = listeners(offer.ipv6)?;
         let config = CaptureConfig {
@@ -228,7 +280,6 @@ impl Up {
         })?;
         let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
         let journal = files.journal.clone();
-        let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         Ok(Self { client, basis, links, journal, forwarder, capture, watch, server, ipv6 })
     }
 

@@ -163,7 +163,7 @@ fn root_is_led_nowhere_by_the_files_of_a_server_s_user() {
     assert_eq!(of(&edit).unwrap(), (USER, USER, 0o600));
 
     // A file of root's, that only root can read or change.
-    let own = net.run.path().join("tokens");
+    let own = net.run.path().join("internet.tokens");
     let line = "other: the first secret of all\n";
     fs::write(&own, line).unwrap();
     mode(net.run.path(), 0o755).unwrap();
@@ -222,4 +222,50 @@ fn root_is_led_nowhere_by_the_files_of_a_server_s_user() {
     let got = net.run(&net.server, &args);
     assert!(text(&got.stdout).starts_with("weftline:"), "{got:?}");
     assert!(fs::read_to_string(inside.join("internet.tokens")).unwrap().contains("last: "));
+}
+
+#[test]
+fn the_doctor_looks_at_a_machine_before_and_while_it_is_up() {
+    let Some(net) = Network::set_up() else { return };
+    let before = net.snapshot();
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let doctor = |args: &[&str]| {
+        let own = ["doctor", "up", "--state-dir", net.state(), "--json"];
+        let output = net.run(&net.client, &[&own, args].concat());
+        let said: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output.status.success(), said["errors"] == 0, "{output:?}");
+        said
+    };
+    let finds = |said: &serde_json::Value, level: &str, check: &str| {
+        let findings = said["findings"].as_array().unwrap();
+        let one = findings.iter().find(|one| one["level"] == level && one["check"] == check);
+        one.unwrap_or_else(|| panic!("{level} {check}: {said:#}"))["found"].to_string()
+    };
+    let said = doctor(&[&invite]);
+    assert_eq!(said["errors"], 0, "{said:#}");
+    for link in ["wlan0", "wwan0"] {
+        assert!(said.to_string().contains(&format!("through {link}")), "{said:#}");
+    }
+    net.restored(&before);
+
+    let up = net.up(&invite);
+    let said = doctor(&[]);
+    assert_eq!(said["errors"], 0, "{said:#}");
+    assert!(finds(&said, "ok", "machine").contains("this machine is up"), "{said:#}");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+
+    let said = doctor(&["--path", "wifi=wlan0", "--path", "lte=wwan7"]);
+    assert!(finds(&said, "error", "link").contains("wwan7"), "{said:#}");
+    drop(server);
+    finds(&doctor(&[]), "error", "port");
+    // A server for something else.
+    let token_file = net.state.path().join("internet.tokens");
+    let args = ["serve", "--forward", "127.0.0.1:9", "--state-dir", net.state(), "--token-file"];
+    let place = [token_file.to_str().unwrap(), "--listen", "0.0.0.0:4433", "--control", "none"];
+    let mut other = Daemon::spawn(&mut net.command(&net.server, &[&args[..], &place].concat()));
+    other.says("fingerprint");
+    other.says("listening on");
+    let said = doctor(&[]);
+    assert!(finds(&said, "error", "forward").contains("one target only"), "{said:#}");
 }

@@ -7,7 +7,7 @@ use super::{Entry, SendView};
 
 pub(super) const ENTRY: Entry = Entry::new(
     "earliest",
-    "the next unsent byte to every path that brings the end forward, a budget for late ones",
+    "the next unsent bytes to every path that makes the transfer finish earlier, a budget for late ones",
     |config| Box::new(Bond::new(config, Front)),
 );
 

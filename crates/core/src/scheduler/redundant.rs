@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::{Assignment, Entry, Scheduler, SendView};
 
 pub(super) const ENTRY: Entry =
-    Entry::new("redundant", "every segment on every subflow that has room in time", |_| {
+    Entry::new("redundant", "every segment on every subflow that has room", |_| {
         Box::new(Redundant)
     })
     .by_segment();

@@ -30,7 +30,7 @@ impl Rule {
     pub const ALL: [(Self, &'static str, &'static str); 8] = [
         (Self::Reinject, "reinject", "what a silent path carries is sent again at once"),
         (Self::CopyLate, "copy-late", "the byte at the in-order point is copied when it is late"),
-        (Self::SpareFar, "spare-far", "new data only where it brings the end forward"),
+        (Self::SpareFar, "spare-far", "new data only where they make the transfer finish earlier"),
         (Self::CopyLast, "copy-last", "at the end of all data, what will come last is copied"),
         (Self::WaitAcks, "wait-acks", "fbdt-strict: a window's end waits for acknowledgements"),
         (Self::WaitRoundTrip, "wait-round-trip", "fbdt-strict: and a round trip of the others"),

@@ -524,3 +524,5 @@ pub const RESET_REVOKED: u64 = 5;
 /// Reset code: the server has not reached the target of a forwarded connection, or does not let the
 /// client go there.
 pub const RESET_TARGET: u64 = 6;
+/// Reset code: the client wants another service than the server has.
+pub const RESET_SERVICE: u64 = 7;

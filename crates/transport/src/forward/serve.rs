@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use weftline_core::session::{RESET_FORWARD, RESET_SHUTDOWN, RESET_TARGET};
+use weftline_core::session::{RESET_FORWARD, RESET_SERVICE, RESET_SHUTDOWN, RESET_TARGET};
 
 use super::captured::InternetOffer;
 use super::dial;
@@ -129,9 +129,21 @@ impl From<String> for Refused {
     }
 }
 
-impl From<&str> for Refused {
-    fn from(reason: &str) -> Self {
-        reason.to_owned().into()
+impl Refused {
+    /// The client wants another service than `target` is.
+    fn service(target: &Target) -> Self {
+        let reason = match target {
+            Target::Fixed(_) => {
+                "this server forwards to one target only (serve --forward): use connect --listen"
+            }
+            Target::Named => {
+                "this server wants to be told where to connect (serve --socks): use connect --socks"
+            }
+            Target::Internet(_) => {
+                "this server carries whole machines; the client must run 'weftline up'"
+            }
+        };
+        Self { code: RESET_SERVICE, reason: reason.to_owned() }
     }
 }
 
@@ -142,9 +154,12 @@ async fn dial(
     opening: &Opening,
 ) -> Result<TcpStream, Refused> {
     match (target, opening) {
-        (Target::Fixed(target), Opening::Forward) => dial::connect(target)
-            .await
-            .map_err(|error| format!("cannot reach the forward target {target}: {error}").into()),
+        (Target::Fixed(target), Opening::Forward) => {
+            dial::connect(target).await.map_err(|error| Refused {
+                code: RESET_TARGET,
+                reason: format!("cannot reach the forward target {target}: {error}"),
+            })
+        }
         (Target::Named, Opening::Named(name)) => {
             let dialled = match name.parse::<ServerAddr>() {
                 Ok(address) => dial::connect(&address).await,
@@ -164,17 +179,7 @@ async fn dial(
             dialled.map_err(|error| refused(&error).into())
         }
         (Target::Internet(egress), Opening::Address(address)) => dial_to(egress, *address).await,
-        (Target::Fixed(_), _) => {
-            Err("this server forwards to one target only (serve --forward): use connect --listen"
-                .into())
-        }
-        (Target::Named, _) => Err(
-            "this server wants to be told where to connect (serve --socks): use connect --socks"
-                .into(),
-        ),
-        (Target::Internet(_), _) => {
-            Err("this server carries whole machines; the client must run 'weftline up'".into())
-        }
+        (target, _) => Err(Refused::service(target)),
     }
 }
 

@@ -183,6 +183,7 @@ impl State {
             Err(refused) => return refuse(channel, refused).await,
         };
         let Admitted { permit, keys, config, client, place, lease } = admitted;
+        place.note(peer.ip());
         let shared = Shared::open(&config, live.grace, self.groups.of(hello.group), lease);
         shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer, client.name());

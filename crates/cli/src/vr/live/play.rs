@@ -18,7 +18,7 @@ use super::log::{GopLog, Summary};
 use super::player::{Playing, play};
 use super::save::Store;
 use crate::congestion;
-use crate::connect::{provided, tls};
+use crate::connect::tls;
 use crate::daemon::{end, parse_duration, runtime, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
@@ -219,7 +219,7 @@ impl PlayArgs {
             builder = builder.server(server);
         }
         for path in paths::parse_all(&self.path)? {
-            builder = builder.path(provided(path)?);
+            builder = builder.path(paths::provided(path)?);
         }
         if let Some(name) = &self.congestion {
             builder = builder.congestion(congestion::provide(name)?);

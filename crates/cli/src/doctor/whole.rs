@@ -1,0 +1,43 @@
+//! Looks at a machine all of whose connections are to go to a server: what `up` needs, and then its
+//! links as those of any client.
+
+use std::path::Path;
+
+use super::client;
+use super::finding::{Check, Finding, Findings};
+use crate::instance::Instance;
+use crate::up::UpParts;
+
+/// All that can be found.
+pub(super) async fn examine(parts: UpParts) -> Findings {
+    let mut findings = Findings::default();
+    findings.extend(rights());
+    findings.extend(running(&parts.lock));
+    findings.extend(kernel());
+    findings.extend(client::examine(parts.client).await);
+    findings
+}
+
+/// Whether this user may change the machine's routes.
+fn rights() -> Option<Finding> {
+    let is_root = rustix::process::geteuid().is_root();
+    (!is_root).then(|| {
+        let found = "'weftline up' changes the routes of this machine, and this user may not";
+        Finding::error(Check::Permission, "user", found, "run it as root, or with sudo")
+    })
+}
+
+/// Whether an `up` runs already.
+fn running(lock: &Path) -> Option<Finding> {
+    let id = Instance::holder(lock).ok().flatten()?;
+    let found = format!("this machine is up (process {id}); 'weftline status' says more");
+    Some(Finding::ok(Check::Machine, "weftline up", found))
+}
+
+/// Whether the kernel can send connections another way; others than root are not told.
+fn kernel() -> Option<Finding> {
+    let is_root = rustix::process::geteuid().is_root();
+    let error = weftline_net::tables().err().filter(|_| is_root)?;
+    let remedy = "'modprobe nf_tables'; in a container it needs CAP_NET_ADMIN, too";
+    Some(Finding::error(Check::Machine, "nf_tables", error, remedy))
+}
