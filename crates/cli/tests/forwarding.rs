@@ -393,12 +393,13 @@ fn secret(dir: &std::path::Path, name: &str, text: &str) -> String {
 #[test]
 fn a_socks_proxy_with_users_lets_in_those_only() {
     let dir = tempfile::tempdir().unwrap();
-    let (_server, client) = proxy_server(dir.path(), "alice: a secret of some length\n");
+    let (server, client) = proxy_server(dir.path(), "alice: a secret of some length\n");
     let token = secret(dir.path(), "token", "a secret of some length\n");
     let users = dir.path().join("users");
     std::fs::write(&users, "bob:let me in\n").unwrap();
     let mut proxy = client(&token, &["--socks-users", users.to_str().unwrap()]);
     let local = proxy.listening();
+    server.logs("client 'alice' has come, from 127.0.0.1");
     let login = |password: &[u8]| {
         let mut stream = TcpStream::connect(local).unwrap();
         let length = password.len() as u8;

@@ -20,6 +20,8 @@ use crate::fingerprint::Fingerprint;
 const MAX_FAILING: usize = 4096;
 /// Clients that are known to come from an address; with more, those that came longest ago go.
 const MAX_KNOWN: usize = 4096;
+/// How long nothing is said of a client that comes again.
+const NOTE_TIME: Duration = Duration::from_secs(60);
 /// The time in which [`Limits::failures_per_source`] are counted.
 const FAILURE_TIME: Duration = Duration::from_secs(60);
 
@@ -198,6 +200,8 @@ struct Counts {
     /// Who was let in from where, and when last, as a number that only grows.
     known: BTreeMap<(Source, ClientId), u64>,
     next_known: u64,
+    /// Who was said to have come, and when.
+    noted: BTreeMap<Counted, Instant>,
 }
 
 #[derive(Default)]
@@ -259,15 +263,13 @@ impl Admission {
         if let Some(full) = counts.reached(&self.limits, source, client.as_ref()).last() {
             return Err(full);
         }
-        let is_first = client.as_ref().is_some_and(|client| {
-            let of_client = counts.clients.entry(client.clone()).or_default();
-            *of_client += 1;
-            *of_client == 1
-        });
+        if let Some(client) = &client {
+            *counts.clients.entry(client.clone()).or_default() += 1;
+        }
         counts.sessions += 1;
         counts.sources.entry(source).or_default().sessions += 1;
         drop(counts);
-        Ok(SessionPlace { admission: Arc::clone(self), source, client, is_first })
+        Ok(SessionPlace { admission: Arc::clone(self), source, client })
     }
 
     /// The limits that keep a connection of `client` at `source` out, the narrowest first.
@@ -351,6 +353,19 @@ impl Counts {
         Ok(())
     }
 
+    /// Whether a client that has just taken a place is to be told of.
+    fn note_arrival(&mut self, client: &Counted, now: Instant) -> bool {
+        if self.clients.get(client) != Some(&1) {
+            return false;
+        }
+        self.noted.retain(|_, at| now.since(*at) < NOTE_TIME);
+        if self.noted.len() >= MAX_KNOWN || self.noted.contains_key(client) {
+            return false;
+        }
+        self.noted.insert(client.clone(), now);
+        true
+    }
+
     fn note_failed(&mut self, source: Source, now: Instant, cost: Duration) {
         let failing = &mut self.failing;
         if failing.len() >= MAX_FAILING && !failing.contains_key(&source) {
@@ -415,16 +430,15 @@ pub(crate) struct SessionPlace {
     admission: Arc<Admission>,
     source: Source,
     client: Option<Counted>,
-    is_first: bool,
 }
 
 impl SessionPlace {
-    /// Says that a client has come from `peer`, if it had no connection before. Of those only that have
-    /// shown who they are: strangers must not fill the log.
-    pub(crate) fn note(&self, peer: IpAddr) {
-        if let Some(client) = self.client.as_ref().filter(|_| self.is_first) {
-            tracing::info!("client {client} has come, from {peer}");
-        }
+    /// The client, if it has come: this is its only connection, and nothing was said of it for a minute.
+    /// Of those only that have shown who they are: strangers must not fill the log, nor programs that
+    /// open one connection after the other.
+    pub(crate) fn arrival(&self, now: Instant) -> Option<String> {
+        let client = self.client.as_ref()?;
+        self.admission.counts().note_arrival(client, now).then(|| client.to_string())
     }
 }
 
@@ -442,8 +456,6 @@ impl Drop for SessionPlace {
             *of_client -= 1;
             if *of_client == 0 {
                 counts.clients.remove(&client);
-                drop(counts);
-                tracing::info!("client {client} has no connection any more");
             }
         }
     }
@@ -524,6 +536,22 @@ mod tests {
         // Refusals leave nothing behind.
         assert_eq!(admission.counts().clients.len(), 2);
         assert_eq!(admission.counts().sessions, 4);
+    }
+
+    #[test]
+    fn a_client_that_comes_is_told_of_once_a_minute() {
+        let admission = Admission::new(Limits::default());
+        let (here, start) = (source("192.0.2.1"), Instant::ZERO);
+        let come = |name: &str| admission.session(here, &token(name)).unwrap();
+        let first = come("alice");
+        assert_eq!(first.arrival(start), Some("'alice'".to_owned()));
+        assert_eq!(come("alice").arrival(start + NOTE_TIME), None, "it is here already");
+        drop(first);
+        assert_eq!(come("alice").arrival(start + NOTE_TIME / 2), None);
+        assert_eq!(come("bob").arrival(start + NOTE_TIME / 2), Some("'bob'".to_owned()));
+        assert_eq!(come("alice").arrival(start + NOTE_TIME), Some("'alice'".to_owned()));
+        let stranger = admission.session(here, &ClientId::Anybody).unwrap();
+        assert_eq!(stranger.arrival(start), None);
     }
 
     #[test]

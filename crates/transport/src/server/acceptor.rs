@@ -183,7 +183,7 @@ impl State {
             Err(refused) => return refuse(channel, refused).await,
         };
         let Admitted { permit, keys, config, client, place, lease } = admitted;
-        place.note(peer.ip());
+        let arrival = place.arrival(clock::now());
         let shared = Shared::open(&config, live.grace, self.groups.of(hello.group), lease);
         shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer, client.name());
@@ -205,6 +205,9 @@ impl State {
         if let Err(refused) = registered {
             connection.abort(RESET_REVOKED, &refused.reason);
             return refuse(channel, refused).await;
+        }
+        if let Some(client) = arrival {
+            tracing::info!("client {client} has come, from {}", peer.ip());
         }
         let reply = keys.reply(longest_received(&config), &live.join_addresses);
         let path = (hello.path, &*hello.path_name);
