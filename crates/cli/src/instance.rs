@@ -7,11 +7,15 @@ use std::os::unix::fs::{
     DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
 };
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
 /// The longest number of a process that is read, in bytes.
 const MAX_NUMBER: u64 = 32;
+
+/// How often in a row others may be looking at a file that is to be claimed.
+const MOST_LOOKS: u32 = 1000;
 
 /// A claim, which lasts as long as this or a copy of its file is open.
 #[derive(Debug)]
@@ -25,10 +29,17 @@ impl Instance {
     pub(crate) fn claim(path: &Path) -> io::Result<Option<Self>> {
         make_parent(path)?;
         let mut file = open(path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(error),
+        let mut looks = 0;
+        while !try_lock(&file)? {
+            if is_claimed(&file)? {
+                return Ok(None);
+            }
+            // Somebody looks at it, for a moment.
+            looks += 1;
+            if looks == MOST_LOOKS {
+                return Err(io::Error::other("a process keeps looking at it: fuser says which"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
         file.set_len(0)?;
         writeln!(file, "{}", std::process::id())?;
@@ -46,18 +57,13 @@ impl Instance {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
-        match file.try_lock_shared() {
-            Ok(()) => Ok(None),
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                file.take(MAX_NUMBER).read_to_string(&mut text)?;
-                let number = text.trim().parse();
-                number
-                    .map(Some)
-                    .map_err(|_| io::Error::other("its process does not say its number"))
-            }
-            Err(TryLockError::Error(error)) => Err(error),
+        if !is_claimed(&file)? {
+            return Ok(None);
         }
+        let mut text = String::new();
+        file.take(MAX_NUMBER).read_to_string(&mut text)?;
+        let number = text.trim().parse();
+        number.map(Some).map_err(|_| io::Error::other("its process does not say its number"))
     }
 
     /// Another handle of the claim, for a process that shares it.
@@ -66,6 +72,25 @@ impl Instance {
     /// When there are too many open files.
     pub(crate) fn share(&self) -> io::Result<File> {
         self.0.try_clone()
+    }
+}
+
+/// Locks the file for itself alone; false if another has it locked in any way.
+fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether another has the file locked for itself alone, as a claim does. Those that look, as this does,
+/// lock it with each other.
+fn is_claimed(file: &File) -> io::Result<bool> {
+    match file.try_lock_shared() {
+        Ok(()) => file.unlock().map(|()| false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -121,6 +146,30 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
 
     use super::*;
+
+    #[test]
+    fn who_looks_at_a_claim_does_not_keep_others_from_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        assert_eq!(Instance::holder(&path).unwrap(), None);
+        drop(Instance::claim(&path).unwrap().unwrap());
+        assert_eq!(Instance::holder(&path).unwrap(), None, "it is not claimed any more");
+        let looking = File::open(&path).unwrap();
+        looking.lock_shared().unwrap();
+        let claiming = {
+            let path = path.clone();
+            std::thread::spawn(move || Instance::claim(&path))
+        };
+        drop(looking);
+        let claim = claiming.join().unwrap().unwrap().unwrap();
+        assert_eq!(Instance::holder(&path).unwrap(), Some(std::process::id()));
+        assert!(Instance::claim(&path).unwrap().is_none());
+        // One that looks on and on is an error and no wait without end.
+        drop(claim);
+        let looking = File::open(&path).unwrap();
+        looking.lock_shared().unwrap();
+        assert!(Instance::claim(&path).unwrap_err().to_string().contains("keeps looking"));
+    }
 
     #[test]
     fn a_file_keeps_its_mode_and_a_link_is_none() {

@@ -20,12 +20,14 @@ const FORMER_RULES: RangeInclusive<u32> = 5200..=5204;
 /// Removes the rules that a process has left behind that was killed. Returns how many those were.
 ///
 /// # Errors
-/// The kernel's refusal.
+/// The kernel's first refusal; all the others have been tried all the same.
 pub fn remove_leftovers() -> io::Result<usize> {
     let routes = Routes::open()?;
-    let left: Vec<_> = routes.rules()?.into_iter().filter(is_ours).collect();
-    left.iter().try_for_each(|rule| routes.delete_rule(rule))?;
-    Ok(left.len())
+    let left = routes.rules()?.into_iter().filter(is_ours);
+    // One that stays keeps no other.
+    let deleted: Vec<_> = left.map(|rule| routes.delete_rule(&rule)).collect();
+    let number = deleted.len();
+    deleted.into_iter().collect::<io::Result<()>>().map(|()| number)
 }
 
 /// Whether a rule for TCP is one of those made here.

@@ -1,6 +1,6 @@
 //! `weftline invite`: makes an invite, dates it, or takes it back.
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ use crate::rights::Rights;
 
 /// How long a running server may take to read its tokens again.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long another process may change the tokens: it waits for the server, too.
+const OTHERS: Duration = Duration::from_secs(30);
 
 /// Options of `invite`.
 #[derive(Debug, Args)]
@@ -194,8 +196,22 @@ fn editing(dir: &Path) -> Result<fs::File, Failure> {
     let path = dir.join("internet.edit");
     let mut options = fs::File::options();
     let file = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let locked = file.and_then(|file| file.lock().map(|()| file));
-    locked.map_err(|error| at(&path, &error))
+    let file = file.map_err(|error| at(&path, &error))?;
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(at(&path, &error)),
+            // It may be the server's user, whom root need not wait for.
+            Err(TryLockError::WouldBlock) if began.elapsed() > OTHERS => {
+                return Err(Failure::failed(format!(
+                    "{}: another process changes the tokens and does not end; fuser says which",
+                    path.display()
+                )));
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
 }
 
 /// Has the running server read its tokens again, which are `tokens` now; whether one runs. When it has
