@@ -55,6 +55,12 @@ const QUEUE: QueueConfig = QueueConfig {
     limit_packets: 12,
 };
 
+/// When traffic ends and when the world does, in steps of 100 µs. In between, twelve packets may wait in
+/// the queue and go out one in each interval of 20 ms; the last one's cohort is open for an interval at the
+/// gateway and at an access point, which keeps it for two more; and each of two links takes up to 42 ms.
+const TRAFFIC: u64 = 3000;
+const END: u64 = TRAFFIC + (12 + 4) * 200 + 2 * 420 + 160;
+
 /// What a world did: packets sent and delivered of each flow, and how long these took.
 struct Outcome {
     sent: BTreeMap<u16, u32>,
@@ -96,9 +102,9 @@ fn world(
     let mut times = BTreeMap::<(u16, u32), Instant>::new();
     let mut delays = Vec::new();
     let mut out = Vec::new();
-    for tick in 0..6000 {
+    for tick in 0..END {
         let (now_ns, now) = (tick * step, Instant::from_nanos(tick * step));
-        while tick < 3000 && rng.unit_f64() < 0.4 {
+        while tick < TRAFFIC && rng.unit_f64() < 0.4 {
             let flow = rng.below(u64::from(flows)) as u16;
             let number = sent.entry(flow).or_default();
             let mut packet = number.to_be_bytes().to_vec();
