@@ -26,7 +26,7 @@ use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed, Place};
 use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::output;
-use crate::paths::{self, PathTable};
+use crate::paths::{self, PathError, PathTable};
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
 
@@ -170,11 +170,20 @@ struct ForwardTable {
     ready: Option<usize>,
 }
 
+/// By what a client shows the server who it is.
+#[derive(Clone, Debug)]
+pub(crate) enum Shown {
+    Nothing,
+    TokenFile,
+    /// The invite for this name.
+    Invite(String),
+}
+
 /// What a client is made of, each part with what is wrong with it.
 pub(crate) struct ClientParts {
     pub(crate) daemon: Daemon,
     pub(crate) servers: Vec<ServerAddr>,
-    pub(crate) paths: Vec<Result<PathConfig, Failure>>,
+    pub(crate) paths: Vec<Result<PathConfig, PathError>>,
     /// The files it reads, and what they are.
     pub(crate) files: Vec<(&'static str, PathBuf)>,
     /// Where it takes connections.
@@ -186,6 +195,7 @@ pub(crate) struct ClientParts {
     pub(crate) plaintext: bool,
     /// What it shows the server.
     pub(crate) certificate: Option<PathBuf>,
+    pub(crate) token: Shown,
     /// All but servers and paths.
     pub(crate) settings: Result<ClientBuilder, Failure>,
 }
@@ -297,7 +307,7 @@ impl ConnectArgs {
     }
 
     /// The paths in their order; whether they are there is another question.
-    fn paths(&self) -> Vec<Result<PathConfig, Failure>> {
+    fn paths(&self) -> Vec<Result<PathConfig, PathError>> {
         let parsed = |texts: &[String]| match paths::parse_all(texts) {
             Ok(paths) => paths.into_iter().map(Ok).collect(),
             Err(error) => vec![Err(error)],
@@ -307,7 +317,7 @@ impl ConnectArgs {
             // Each for itself: others may be right.
             named = self.path.iter().flat_map(|text| parsed(std::slice::from_ref(text))).collect();
         }
-        let tables = self.paths.iter().map(PathTable::path);
+        let tables = self.paths.iter().map(|table| table.path().map_err(PathError::Written));
         named.into_iter().chain(tables).collect()
     }
 
@@ -341,6 +351,10 @@ impl ConnectArgs {
             doors: all.doors(),
             plaintext: all.insecure_plaintext,
             certificate: all.cert.clone(),
+            token: match all.token_file {
+                Some(_) => Shown::TokenFile,
+                None => Shown::Nothing,
+            },
             settings: all.settings(),
         })
     }
@@ -497,7 +511,6 @@ pub(crate) fn tls(
     Ok(ClientSecurity::Tls(ClientTls::new(&trust, identity.as_ref())?))
 }
 
-/// The path with the kernel's name of its congestion control.
 /// What local programs find at any of them.
 fn services(listeners: Vec<Listener>) -> BTreeSet<LocalService> {
     listeners.iter().map(|one| one.service).collect()

@@ -91,8 +91,10 @@ const WORDLESS: Duration = Duration::from_secs(2);
 pub(crate) async fn await_answer<T>(whom: &str, answer: impl Future<Output = T>) -> T {
     tokio::pin!(answer);
     tokio::select! {
-        answer = &mut answer => return answer,
+        // Also where this process has stood still for as long.
+        biased;
         () = tokio::time::sleep(WORDLESS) => tracing::info!("waiting for an answer of {whom}"),
+        answer = &mut answer => return answer,
     }
     answer.await
 }

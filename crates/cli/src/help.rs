@@ -20,7 +20,7 @@ pub(crate) const EXAMPLES: [(&str, &str); 38] = [
     (
         "doctor connect",
         "weftline doctor connect --server server.example:4433 --fingerprint sha256:5ef17016… \\
-      --token-file token --path wifi=wlan0 lte=wwan0",
+      --token-file token --path wifi=wlan0 lte=wwan0 --listen 127.0.0.1:8080",
     ),
     (
         "doctor serve",
@@ -195,3 +195,26 @@ fn add(page: &mut String, command: &Command) {
 
 /// Columns of a line on the page.
 const WIDTH: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_option_under_a_heading_is_one_and_stands_once() {
+        let program = Cli::command();
+        let of = |daemon: &str| {
+            let command = program.find_subcommand(daemon).expect("a command");
+            command.get_arguments().map(|arg| arg.get_id().to_string()).collect::<Vec<_>>()
+        };
+        let known = [of("connect"), of("serve")].concat();
+        let mut ids: Vec<&str> = HEADINGS.iter().flat_map(|(_, ids)| *ids).copied().collect();
+        for id in &ids {
+            assert!(known.iter().any(|one| one == id), "{id} is no option");
+        }
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all, "one stands twice");
+    }
+}

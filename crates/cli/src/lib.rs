@@ -194,9 +194,10 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 /// What the standard library says of numbers, and what users understand.
-const NUMBERS: [(&str, &str); 4] = [
+const NUMBERS: [(&str, &str); 5] = [
     ("number would be zero for non-zero type", "give 1 or more"),
-    ("invalid digit found in string", "give a whole number, 0 or more"),
+    ("invalid digit found in string", "give a whole number without a sign"),
+    ("invalid float literal", "give a number"),
     ("cannot parse integer from empty string", "give a whole number"),
     ("number too large to fit in target type", "give a smaller number"),
 ];
@@ -210,8 +211,11 @@ fn in_a_line(text: &str) -> String {
         line += "; an address has a port, such as 127.0.0.1:8080, or 0.0.0.0:8080 for all of this \
                  machine";
     }
-    for (parsers, ours) in NUMBERS {
-        line = line.replace(parsers, ours);
+    // The value itself may be any text.
+    if let Some((value, reason)) = line.rsplit_once("': ")
+        && let Some((_, ours)) = NUMBERS.iter().find(|(parsers, _)| *parsers == reason)
+    {
+        line = format!("{value}': {ours}");
     }
     for tip in rest.lines().filter_map(|tip| tip.trim().strip_prefix("tip: ")) {
         line = line + "; " + tip;

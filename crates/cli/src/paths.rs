@@ -39,17 +39,40 @@ impl PathTable {
 /// Every other interface with a default route.
 const AUTO: &str = "auto";
 
+/// Why there are no paths.
+#[derive(Debug)]
+pub(crate) enum PathError {
+    /// One is written wrong.
+    Written(Failure),
+    /// No interface has a default route, and no path is named.
+    NoRoute,
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        match error {
+            PathError::Written(failure) => failure,
+            PathError::NoRoute => Self::wrong_use(
+                "no interface has a default route for --path auto; name the paths, such as \
+                 wifi=wlan0, or see 'ip route'",
+            ),
+        }
+    }
+}
+
 /// The paths as they stand on the command line; `auto` as the interfaces that it stands for.
-pub(crate) fn parse_all(texts: &[String]) -> Result<Vec<PathConfig>, Failure> {
+///
+/// # Errors
+/// When one is written wrong, or there is none.
+pub(crate) fn parse_all(texts: &[String]) -> Result<Vec<PathConfig>, PathError> {
     let named = texts.iter().filter(|text| *text != AUTO);
-    let mut paths = named.map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let paths = named.map(|text| parse(text)).collect::<Result<Vec<_>, _>>();
+    let mut paths = paths.map_err(PathError::Written)?;
     if paths.len() < texts.len() {
         add_interfaces(&mut paths, routes::interfaces());
     }
     if paths.is_empty() && !texts.is_empty() {
-        let message = "no interface has a default route for --path auto; name the paths, such as \
-                       wifi=wlan0, or see 'ip route'";
-        return Err(Failure::wrong_use(message));
+        return Err(PathError::NoRoute);
     }
     Ok(paths)
 }
@@ -78,7 +101,10 @@ pub(crate) fn parse(text: &str) -> Result<PathConfig, Failure> {
     let mut seen = Vec::new();
     for option in parts {
         let Some((key, value)) = option.split_once('=') else {
-            return Err(wrong(format!("'{option}' is no option; {OPTIONS}")));
+            return Err(wrong(format!(
+                "'{option}' is no option; {OPTIONS} (an interface with a comma in its name can be given \
+                 by its address, or in a file as via)"
+            )));
         };
         if seen.contains(&key) {
             return Err(wrong(format!("{key} is given twice; leave one out")));

@@ -2,6 +2,9 @@
 
 use rustix::io::Errno;
 
+/// What is said of a server from which nothing came.
+const SILENCES: [&str; 2] = [": no answer within ", "did not finish the handshake within "];
+
 /// What to do next about an error that ends as the standard library writes the system's errors:
 /// `… (os error 2)`. `None` for other messages, and where they say it themselves.
 pub(crate) fn of(message: &str) -> Option<&'static str> {
@@ -10,6 +13,9 @@ pub(crate) fn of(message: &str) -> Option<&'static str> {
     }
     if message.contains("failed to lookup address information") {
         return Some("check the name and, in /etc/resolv.conf, the name server");
+    }
+    if SILENCES.iter().any(|silence| message.contains(silence)) {
+        return Some("'weftline doctor' with the same options says more");
     }
     let (_, number) = message.trim_end_matches(')').rsplit_once("(os error ")?;
     Some(match Errno::from_raw_os_error(number.parse().ok()?) {

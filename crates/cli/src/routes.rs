@@ -9,10 +9,12 @@ const UP: u32 = 0x0001;
 const REJECT: u32 = 0x0200;
 
 /// The interfaces with a default route in the main table, IPv4 before IPv6, those of the least
-/// metric first, each once.
+/// metric first, each once; not that of `weftline up`, which leads to the others.
 pub(crate) fn interfaces() -> Vec<String> {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
-    parse(&read("/proc/net/route"), &read("/proc/net/ipv6_route"))
+    let mut found = parse(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+    found.retain(|name| name != weftline_net::DEVICE);
+    found
 }
 
 /// Whether the main table has a route to `address` through `interface`.

@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use weftline::{SocksUsers, Token};
+use weftline::{SocksUsers, Token, TokenLine};
 
 use crate::failure::Failure;
 use crate::output;
@@ -16,7 +16,25 @@ const MAX_FILE: u64 = 1 << 20;
 
 /// The tokens that a server lets in.
 pub(crate) fn tokens(file: &Path) -> Result<Vec<Token>, Failure> {
-    read("token file", file, Token::read_all)
+    read("token file", file, |text| {
+        if let Some(line) = nameless(text) {
+            output::warn(format_args!("token file {}: line {line}: {NAMELESS}", file.display()));
+        }
+        Token::read_all(text)
+    })
+}
+
+/// What is wrong with a [`nameless`] line.
+pub(crate) const NAMELESS: &str = "what stands before the colon is no client's name, and so part of \
+                                   the secret; a name has 1 to 64 letters, digits or -_.@";
+
+/// The first line of a token file that seems to have a name, and has none.
+fn nameless(text: &str) -> Option<usize> {
+    let seems = |line: &str| {
+        let read = TokenLine::read(line).ok().flatten();
+        read.is_some_and(|line| line.name.is_none() && line.secret.contains(": "))
+    };
+    text.lines().position(seems).map(|line| line + 1)
 }
 
 /// The one token that a client has.
@@ -76,6 +94,11 @@ pub(crate) fn others_can_read(file: &Path) -> bool {
         return false;
     }
     std::fs::metadata(file).is_ok_and(|found| found.is_file() && found.mode() & 0o044 != 0)
+}
+
+/// The first line of the token file that seems to have a name, and has none.
+pub(crate) fn nameless_in(file: &Path) -> Option<usize> {
+    nameless(&read_text(file).ok()?)
 }
 
 /// Lets the process have as many sockets as the system permits: the usual 1,024 are soon used up,

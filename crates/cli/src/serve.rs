@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Egress, Identity, Limits, Network, Server, ServerBuilder, ServerControl, ServerSecurity,
-    ServerTls, Target,
+    Egress, Identity, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl,
+    ServerSecurity, ServerTls, Target,
 };
 
 use crate::certificates;
@@ -22,10 +22,14 @@ use crate::failure::Failure;
 use crate::internet::{self, Invites};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
-use crate::ops::{Daemon, Doors, Life, Wanted, sockets};
+use crate::ops::sockets::{self, Passed};
+use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::output;
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
+
+/// The certificate and key that the server has made, in its state directory.
+pub(crate) const IDENTITY_FILE: &str = "identity.pem";
 
 /// Options of `serve`, and the keys of its configuration file.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -144,7 +148,7 @@ pub(crate) struct ServeArgs {
 /// What a server is made of, each part with what is wrong with it.
 pub(crate) struct ServerParts {
     pub(crate) listen: Vec<SocketAddr>,
-    pub(crate) target: Target,
+    pub(crate) target: Result<Target, Failure>,
     /// Where it shows how it is.
     pub(crate) doors: Wanted,
     /// The files it reads, and what they are.
@@ -284,9 +288,10 @@ impl ServeArgs {
             let by_certificate = self.client_ca.is_some() && !self.insecure_plaintext;
             let authenticates = self.token_file.is_some() || by_certificate;
             return match (self.socks, authenticates) {
-                (false, _) => Err(Failure::wrong_use(
-                    "nothing to forward to; give --forward ADDR, --socks or --internet",
-                )),
+                (false, _) => {
+                    let (_, what, give) = NO_TARGET;
+                    Err(Failure::wrong_use(format!("{what}; give {give}")))
+                }
                 (true, false) => Err(Failure::wrong_use(
                     "--socks lets clients go anywhere from here; give --token-file or --client-ca",
                 )),
@@ -298,8 +303,16 @@ impl ServeArgs {
                 "--forward and --socks exclude each other; give one of them",
             ));
         }
-        let target = target.parse();
-        target.map(Target::Fixed).map_err(|error| Failure::wrong_use(format!("--forward: {error}")))
+        let parsed: Result<ServerAddr, _> = target.parse();
+        let parsed = parsed.map_err(|error| Failure::wrong_use(format!("--forward: {error}")))?;
+        if let Ok(address) = target.parse()
+            && self.listen.iter().any(|own| is_at(*own, address))
+        {
+            return Err(Failure::wrong_use(format!(
+                "--forward {target} is this server itself; give the address of the service"
+            )));
+        }
+        Ok(Target::Fixed(parsed))
     }
 
     fn security(&self) -> Result<ServerSecurity, Failure> {
@@ -332,7 +345,7 @@ impl ServeArgs {
         let allowed = all.allow_congestion.as_deref().map(allowed_congestion).transpose();
         let wanted = all.congestion.iter().map(|name| congestion::provide(name));
         Ok(ServerParts {
-            target: all.target()?,
+            target: all.target(),
             doors: all.doors(),
             files: named.into_iter().filter_map(file).collect(),
             listen: all.listen,
@@ -445,7 +458,12 @@ pub(crate) fn tls(
             certificates::warn(cert);
             identity
         }
-        (None, None) => Identity::from_state_dir(&identity_dir(state_dir)?)?,
+        (None, None) => {
+            let dir = identity_dir(state_dir)?;
+            let identity = Identity::from_state_dir(&dir)?;
+            secrets::warn_if_others_can_read(&dir.join(IDENTITY_FILE));
+            identity
+        }
         _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
     };
     Ok(ServerSecurity::Tls(ServerTls::new(&identity, client_ca)?))
@@ -473,6 +491,12 @@ fn identity_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
+/// Whether one that listens at `own` is reached at `address`, as far as that is plain.
+fn is_at(own: SocketAddr, address: SocketAddr) -> bool {
+    let is_everywhere = own.ip().is_unspecified() && address.ip().is_loopback();
+    own.port() == address.port() && (own.ip() == address.ip() || is_everywhere)
+}
+
 /// The kernel's names of the congestion controls that clients may choose.
 fn allowed_congestion(names: &[String]) -> Result<Vec<String>, Failure> {
     let provide = |name: &String| match name.as_str() {
@@ -482,6 +506,24 @@ fn allowed_congestion(names: &[String]) -> Result<Vec<String>, Failure> {
         name => congestion::provide(name),
     };
     names.iter().map(provide).collect()
+}
+
+/// That there is nothing to forward to, as [`need`] has it.
+const NO_TARGET: (bool, &str, &str) =
+    (false, "nothing to forward to", "--forward ADDR, --socks or --internet");
+
+/// Where to listen besides the sockets that were `passed`, and what for.
+fn purpose(first: &ServeArgs, passed: &[Passed]) -> Result<(Vec<SocketAddr>, Target), Failure> {
+    let mut listen = first.listen.clone();
+    if first.internet && listen.is_empty() && passed.is_empty() {
+        listen.push(internet::default_listen());
+    }
+    let has_target = first.internet || first.socks || first.forward.is_some();
+    need(&[
+        (!(listen.is_empty() && passed.is_empty()), "nothing to listen on", "--listen ADDR"),
+        (has_target, NO_TARGET.1, NO_TARGET.2),
+    ])?;
+    Ok((listen, first.target()?))
 }
 
 /// Serves until a signal comes.
@@ -494,16 +536,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
-    let mut listen = first.listen.clone();
-    if first.internet && listen.is_empty() && passed.is_empty() {
-        listen.push(internet::default_listen());
-    }
-    let has_target = first.internet || first.socks || first.forward.is_some();
-    need(&[
-        (!(listen.is_empty() && passed.is_empty()), "nothing to listen on", "--listen ADDR"),
-        (has_target, "nothing to forward to", "--forward ADDR, --socks or --internet"),
-    ])?;
-    let target = first.target()?;
+    let (listen, target) = purpose(&first, &passed)?;
     let runtime = runtime()?;
     // Before `weftline invite` can find this process and send it a signal.
     let mut wanted = {

@@ -179,7 +179,9 @@ fn find(connections: usize) -> Result<Daemon, Failure> {
             let dirs: Vec<_> =
                 control::default_dirs().iter().map(|dir| dir.display().to_string()).collect();
             let dirs = dirs.join(", ");
-            Err(Failure::failed(format!("no daemon runs (looked in {dirs}); give --control PATH")))
+            Err(Failure::failed(format!(
+                "no daemon found (looked in {dirs}); if it has --control PATH, give that"
+            )))
         }
     }
 }

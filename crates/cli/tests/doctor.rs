@@ -351,6 +351,48 @@ fn places_for_files_that_cannot_be() {
 }
 
 #[test]
+fn secrets_that_are_none_or_have_no_name() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let state = tempfile::tempdir().unwrap();
+    let service = echo().to_string();
+    let what = ["--forward", &service];
+    drop(serve_for(&what, state.path(), &[]));
+    let key = state.path().join("identity.pem");
+    let dir = state.path().to_str().unwrap();
+    let server = ["serve", "--listen", "127.0.0.1:0", "--forward", &service, "--state-dir", dir];
+    doctor(&server).is_well();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let said = doctor(&server).names("warning", "permission");
+    assert!(said.contains("identity.pem") && said.contains("chmod 600"), "{said}");
+    let (server_that_runs, ..) = serve_for(&what, state.path(), &[]);
+    server_that_runs.logs("others can read the secret in");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+
+    let tokens =
+        write(state.path(), "tokens", "# two\nanna: 0123456789abcdef\nb\u{fc}ro: fedcba987654\n");
+    let with_tokens = [&server[..], &["--token-file", &tokens]].concat();
+    let said = doctor(&with_tokens).names("warning", "token");
+    assert!(said.contains("line 3: what stands before the colon is no client's name"), "{said}");
+    write(state.path(), "tokens", "anna: 0123456789abcdef\nbuero: fedcba9876543210\n");
+    let report = doctor(&with_tokens);
+    report.is_well();
+    assert!(report.text.contains("2 clients: anna, buero"), "{}", report.text);
+}
+
+#[test]
+fn what_cannot_be_meant_is_a_finding_also_for_programs() {
+    let state = tempfile::tempdir().unwrap();
+    let dir = state.path().to_str().unwrap();
+    let itself = ["serve", "--listen", "0.0.0.0:4499", "--forward", "127.0.0.1:4499"];
+    let said =
+        doctor(&[&itself[..], &["--state-dir", dir]].concat()).names("error", "configuration");
+    assert!(said.contains("is this server itself"), "{said}");
+    let config = write(state.path(), "bad.toml", "listen = 7\n");
+    let report = doctor(&["serve", "--config", &config]);
+    assert_eq!((report.status, report.checks("error")), (Some(2), vec!["configuration"]));
+}
+
+#[test]
 fn the_servers_certificate_has_changed() {
     let state = tempfile::tempdir().unwrap();
     let (_server, address, fingerprint) = serve(state.path(), &[]);

@@ -348,7 +348,7 @@ fn a_daemon_without_a_named_socket_is_found_and_one_killed_leaves_nothing_in_the
     let output = status(&[]);
     let text = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text.contains("no daemon runs (looked in "), "{text}");
+    assert!(text.contains("no daemon found (looked in "), "{text}");
 }
 
 fn fetch(address: SocketAddr, request: &str) -> (String, String) {

@@ -61,7 +61,10 @@ fn wrong_arguments_are_one_line() {
             &["serve", "--listen", "0.0.0.0:4433", "127.0.0.1:4433", "--forward", "127.0.0.1:1"],
             "0.0.0.0:4433 has 127.0.0.1:4433 in it; leave out one of them",
         ),
-        (&["sim", "run", "bond", "--seed", "-1"], "'--seed <N>': give a whole number, 0 or more"),
+        (
+            &["sim", "run", "bond", "--seed", "-1"],
+            "'--seed <N>': give a whole number without a sign",
+        ),
         (&["sim", "sweep", "mptcp-players", "--jobs", "0"], "'--jobs <N>': give 1 or more"),
         (&["sim", "run", "bond", "--tls"], "TLS is of 'weftline lab run'"),
         (&["sim", "run", "bond", "--cut", "dsl@3s..4s"], "cuts are of 'weftline lab run'"),

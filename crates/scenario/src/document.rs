@@ -65,6 +65,11 @@ impl<'a> Table<'a> {
         Some(Value { source: self.source, key: format!("{}{key}", self.prefix), value })
     }
 
+    /// Whether `key` is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
     /// The value of `key`, which must be there; `example` shows what to write.
     pub(crate) fn need(
         &mut self,
@@ -151,30 +156,38 @@ impl<'a> Value<'a> {
         text.ok_or_else(|| self.unexpected("a text in quotation marks"))
     }
 
-    /// A string in the form of its type. Of a number in its place it is said what the type wants: the
-    /// unit is what is missing most often.
+    /// A string in the form of its type.
     pub(crate) fn parse<T: FromStr<Err: Display>>(&self) -> Result<T, ScenarioError> {
-        let text = self.text();
+        self.text()?.parse().map_err(|error| self.error(error))
+    }
+
+    /// As [`parse`](Self::parse), of a quantity: of a number in its place it is said what the type wants,
+    /// as the unit is what is missing most often.
+    pub(crate) fn quantity<T: FromStr<Err: Display>>(&self) -> Result<T, ScenarioError> {
         match self.number_as_written().map(str::parse::<T>) {
             Some(Err(error)) => Err(self.error(error)),
-            _ => text?.parse().map_err(|error| self.error(error)),
+            _ => self.parse(),
         }
     }
 
-    fn number_as_written(&self) -> Option<&str> {
+    /// A number as it stands in the file.
+    fn number_as_written(&self) -> Option<&'a str> {
         match self.value.get_ref() {
-            DeValue::Integer(integer) => Some(integer.as_str()),
-            DeValue::Float(float) => Some(float.as_str()),
+            DeValue::Integer(_) | DeValue::Float(_) => self.source.text.get(self.value.span()),
             _ => None,
         }
     }
 
     /// A duration like "1m 30s", at most a day.
     pub(crate) fn duration(&self) -> Result<Duration, ScenarioError> {
-        let text = self.number_as_written().map_or_else(|| self.text(), Ok)?;
-        let duration = humantime::parse_duration(text).map_err(|_| {
+        let wrong = |text| {
             self.error(format!("'{text}' is no duration; write it like \"500ms\" or \"1m 30s\""))
-        })?;
+        };
+        if let Some(number) = self.number_as_written() {
+            return Err(wrong(number));
+        }
+        let text = self.text()?;
+        let duration = humantime::parse_duration(text).map_err(|_| wrong(text))?;
         if duration > MAX_DURATION {
             return Err(self.error(format!("'{text}' is longer than 24h, the most there is")));
         }

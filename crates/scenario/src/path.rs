@@ -254,7 +254,7 @@ fn read_congestion(table: &mut Table<'_>) -> Result<Option<Congestion>, Scenario
 }
 
 fn read_queue(table: &mut Table<'_>) -> Result<QueueSpec, ScenarioError> {
-    table.take("queue").map_or(Ok(QueueSpec::Bdp(1.0)), |value| value.parse())
+    table.take("queue").map_or(Ok(QueueSpec::Bdp(1.0)), |value| value.quantity())
 }
 
 /// Reads `loss`: a probability, a schedule of them, or a table: a list of packet numbers or the four

@@ -116,7 +116,7 @@ impl RateSpec {
 
 /// A rate that is not zero.
 fn positive_rate(value: &Value<'_>) -> Result<Bitrate, ScenarioError> {
-    match value.parse()? {
+    match value.quantity()? {
         Bitrate::ZERO => {
             Err(value.error("a rate of zero carries nothing; use a trace for outages"))
         }
@@ -146,7 +146,7 @@ fn read_state(
 ) -> Result<BlockageState, ScenarioError> {
     let default_dwell = Duration::from_millis(default_dwell_ms);
     Ok(BlockageState {
-        rate: table.need(rate, &format!("{rate} = \"600Mbps\""))?.parse()?,
+        rate: table.need(rate, &format!("{rate} = \"600Mbps\""))?.quantity()?,
         spread: table.take(spread).map_or(Ok(default_spread), |value| value.number(0.0, 1.0))?,
         dwell: table.duration_or(dwell, default_dwell)?,
     })

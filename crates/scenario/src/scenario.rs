@@ -122,6 +122,9 @@ impl Scenario {
     /// If the text or a trace file is wrong.
     pub fn parse(file: &str, text: &str, load: Load) -> Result<Self, ScenarioError> {
         let mut table = Source { file, text }.parse()?;
+        if table.has("scenario") && !table.has("name") {
+            return Err(table.error("this is a sweep: 'weftline sim sweep' and 'lab sweep' run it"));
+        }
         let name = table.need("name", "name = \"my-scenario\"")?;
         check_name(&name)?;
         let mut text_or_empty = |key| match table.take(key) {
@@ -241,7 +244,7 @@ impl Scenario {
 }
 
 fn read_receive_buffer(value: &Value<'_>) -> Result<ByteCount, ScenarioError> {
-    let buffer: ByteCount = value.parse()?;
+    let buffer: ByteCount = value.quantity()?;
     if (MIN_RECEIVE_BUFFER..=MAX_RECEIVE_BUFFER).contains(&buffer) {
         return Ok(buffer);
     }

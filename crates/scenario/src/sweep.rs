@@ -236,6 +236,9 @@ impl Sweep {
         let mut table = Source { file, text }.parse()?;
         let about = table.take("about").map(|about| about.text().map(str::to_owned));
         let about = about.transpose()?.unwrap_or_default();
+        if table.has("path") && !table.has("scenario") {
+            return Err(table.error("this is a scenario: 'weftline sim run' and 'lab run' run it"));
+        }
         let scenarios = table.need("scenario", "scenario = \"demo\"")?.one_or_more()?;
         let scenarios = bases(&scenarios, place)?;
         let schemes = table.need("scheme", "scheme = [\"fbdt\", \"min-rtt\"]")?;

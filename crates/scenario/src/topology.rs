@@ -98,7 +98,7 @@ impl WideLink {
         let mut table = value.table()?;
         let rate = match table.take("rate") {
             None => WIDE_RATE,
-            Some(rate) => match rate.parse()? {
+            Some(rate) => match rate.quantity()? {
                 Bitrate::ZERO => {
                     return Err(
                         rate.error("a rate of zero carries nothing; leave it out for 10 Gb/s")

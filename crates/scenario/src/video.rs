@@ -27,7 +27,7 @@ impl VideoSpec {
     pub(crate) fn read(table: &mut Table<'_>) -> Result<Self, ScenarioError> {
         let Self { mut clip, mut rules } = Self::default();
         if let Some(value) = table.take("rate") {
-            clip.rate = value.parse()?;
+            clip.rate = value.quantity()?;
         }
         clip.duration = table.duration_or("duration", clip.duration)?;
         if let Some(value) = table.take("fps") {
@@ -47,7 +47,7 @@ impl VideoSpec {
         rules.jitter_max = table.duration_or("jitter_max", rules.jitter_max)?;
         rules.late_tolerance = table.duration_or("late_tolerance", rules.late_tolerance)?;
         if let Some(value) = table.take("read_ahead") {
-            rules.read_ahead = value.parse()?;
+            rules.read_ahead = value.quantity()?;
             if rules.read_ahead == ByteCount::ZERO {
                 return Err(value.error("a client that reads nothing ahead reads nothing at all"));
             }

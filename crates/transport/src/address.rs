@@ -44,7 +44,9 @@ impl FromStr for ServerAddr {
         let parse = || {
             let (host, port) = text.rsplit_once(':')?;
             let port = port.parse().ok().filter(|&port: &u16| port != 0)?;
-            let fits = !host.is_empty() && ServerName::try_from(host).is_ok();
+            // Without brackets nobody knows whether the last part of IPv6 is the port.
+            let fits =
+                !host.is_empty() && !host.contains(':') && ServerName::try_from(host).is_ok();
             fits.then(|| Self { host: host.to_owned(), port })
         };
         parse().ok_or_else(|| ParseServerAddrError(text.to_owned()))
@@ -130,7 +132,16 @@ mod tests {
         for text in ["192.0.2.1:7000", "[2001:db8::1]:7000", "example.org:443", "localhost:1"] {
             assert_eq!(text.parse::<ServerAddr>().unwrap().to_string(), text);
         }
-        for bad in ["", "192.0.2.1", ":7000", "host:", "host:70000", "2001:db8::1", "a b:1"] {
+        for bad in [
+            "",
+            "192.0.2.1",
+            ":7000",
+            "host:",
+            "host:70000",
+            "2001:db8::1",
+            "2001:db8::1:443",
+            "a b:1",
+        ] {
             assert!(bad.parse::<ServerAddr>().is_err(), "{bad}");
         }
     }

@@ -92,6 +92,8 @@ impl Channel {
         security: &ServerSecurity,
     ) -> Result<Self, Error> {
         let peer = stream.peer_addr().map_err(Error::Socket)?;
+        // People know an IPv4 client of a socket for both families by its IPv4 address.
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         let mut first = [0];
         if stream.peek(&mut first).await.map_err(Error::Socket)? == 0 {
             return Err(Error::ClosedInHandshake { peer });

@@ -263,13 +263,15 @@ impl Admission {
         if let Some(full) = counts.reached(&self.limits, source, client.as_ref()).last() {
             return Err(full);
         }
-        if let Some(client) = &client {
-            *counts.clients.entry(client.clone()).or_default() += 1;
-        }
+        let is_first = client.as_ref().is_some_and(|client| {
+            let of_client = counts.clients.entry(client.clone()).or_default();
+            *of_client += 1;
+            *of_client == 1
+        });
         counts.sessions += 1;
         counts.sources.entry(source).or_default().sessions += 1;
         drop(counts);
-        Ok(SessionPlace { admission: Arc::clone(self), source, client })
+        Ok(SessionPlace { admission: Arc::clone(self), source, client, is_first })
     }
 
     /// The limits that keep a connection of `client` at `source` out, the narrowest first.
@@ -353,11 +355,8 @@ impl Counts {
         Ok(())
     }
 
-    /// Whether a client that has just taken a place is to be told of.
+    /// Whether a client that has come is to be told of.
     fn note_arrival(&mut self, client: &Counted, now: Instant) -> bool {
-        if self.clients.get(client) != Some(&1) {
-            return false;
-        }
         self.noted.retain(|_, at| now.since(*at) < NOTE_TIME);
         if self.noted.len() >= MAX_KNOWN || self.noted.contains_key(client) {
             return false;
@@ -430,15 +429,31 @@ pub(crate) struct SessionPlace {
     admission: Arc<Admission>,
     source: Source,
     client: Option<Counted>,
+    is_first: bool,
 }
 
 impl SessionPlace {
-    /// The client, if it has come: this is its only connection, and nothing was said of it for a minute.
-    /// Of those only that have shown who they are: strangers must not fill the log, nor programs that
-    /// open one connection after the other.
-    pub(crate) fn arrival(&self, now: Instant) -> Option<String> {
-        let client = self.client.as_ref()?;
-        self.admission.counts().note_arrival(client, now).then(|| client.to_string())
+    /// The client, if this was its only connection when it was counted. Of those only that have shown who
+    /// they are: strangers must not fill the log.
+    pub(crate) fn arrival(&self) -> Option<Arrival> {
+        let client = self.client.clone().filter(|_| self.is_first)?;
+        Some(Arrival { admission: Arc::clone(&self.admission), client })
+    }
+}
+
+/// A client that had no connection before.
+pub(crate) struct Arrival {
+    admission: Arc<Admission>,
+    client: Counted,
+}
+
+impl Arrival {
+    /// Says so at `now` in the log, but nothing for a minute after that: some programs open one connection
+    /// after the other.
+    pub(crate) fn log(self, peer: IpAddr, now: Instant) {
+        if self.admission.counts().note_arrival(&self.client, now) {
+            tracing::info!("client {} has come, from {}", self.client, peer);
+        }
     }
 }
 
@@ -543,15 +558,19 @@ mod tests {
         let admission = Admission::new(Limits::default());
         let (here, start) = (source("192.0.2.1"), Instant::ZERO);
         let come = |name: &str| admission.session(here, &token(name)).unwrap();
+        let is_noted = |place: &SessionPlace, now| {
+            place.arrival().is_some_and(|one| admission.counts().note_arrival(&one.client, now))
+        };
         let first = come("alice");
-        assert_eq!(first.arrival(start), Some("'alice'".to_owned()));
-        assert_eq!(come("alice").arrival(start + NOTE_TIME), None, "it is here already");
-        drop(first);
-        assert_eq!(come("alice").arrival(start + NOTE_TIME / 2), None);
-        assert_eq!(come("bob").arrival(start + NOTE_TIME / 2), Some("'bob'".to_owned()));
-        assert_eq!(come("alice").arrival(start + NOTE_TIME), Some("'alice'".to_owned()));
+        let second = come("alice");
+        assert!(!is_noted(&second, start), "it was here already");
+        assert!(is_noted(&first, start), "whoever looks first");
+        drop((first, second));
+        assert!(!is_noted(&come("alice"), start + NOTE_TIME / 2));
+        assert!(is_noted(&come("bob"), start + NOTE_TIME / 2));
+        assert!(is_noted(&come("alice"), start + NOTE_TIME));
         let stranger = admission.session(here, &ClientId::Anybody).unwrap();
-        assert_eq!(stranger.arrival(start), None);
+        assert!(!is_noted(&stranger, start));
     }
 
     #[test]

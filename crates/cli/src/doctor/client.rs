@@ -9,10 +9,10 @@ use weftline::{ClientBuilder, Error, LinkState, LocalService, PathConfig, Reach,
 use super::finding::{Check, Finding, Findings, Level};
 use super::verdict::{self, Place};
 use super::{doors, machine, ports};
-use crate::connect::ClientParts;
+use crate::connect::{ClientParts, Shown};
 use crate::failure::Failure;
-use crate::ops::sockets;
-use crate::paths;
+use crate::ops::{Daemon, sockets};
+use crate::paths::{self, PathError};
 use crate::routes;
 
 /// How long packets of full size may take to arrive: lost ones are sent again after 0.2 s, 0.4 s, …
@@ -45,7 +45,7 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
     }
     // As `connect` does, before what is wrong is left out.
     let servers = match_servers(&parts.servers, parts.paths.len(), &mut findings);
-    let paths = good_paths(parts.paths, &mut findings).into_iter();
+    let paths = good_paths(parts.daemon, parts.paths, &mut findings).into_iter();
     let routes = paths.filter_map(|(place, path)| Some((path, servers.get(place)?.clone())));
     let routes: Vec<_> = routes.collect();
     let settings = match parts.settings {
@@ -70,8 +70,14 @@ pub(super) async fn examine(parts: ClientParts) -> Findings {
         None => Vec::new(),
     };
     let any = works.is_some();
+    if any && services.is_empty() {
+        let found = "not looked at: neither --listen nor --socks is given";
+        findings.add(Finding::ok(Check::Forward, "service", found));
+    }
     for seen in seen {
-        seen.judge(any).into_iter().for_each(|finding| findings.add_of_path(finding));
+        seen.judge(any, parts.daemon, &parts.token)
+            .into_iter()
+            .for_each(|finding| findings.add_of_path(finding));
     }
     findings.extend(tried);
     findings
@@ -107,21 +113,25 @@ async fn try_out(
 
 /// Those paths that are there, with their places among all; what is wrong with the others.
 fn good_paths(
-    paths: Vec<Result<PathConfig, Failure>>,
+    daemon: Daemon,
+    paths: Vec<Result<PathConfig, PathError>>,
     findings: &mut Findings,
 ) -> Vec<(usize, PathConfig)> {
     if let [Ok(_)] = &paths[..] {
         let found = "there is one path only, nothing to add it to";
-        let remedy = "give a --path for each interface, or --path auto";
+        let remedy = match daemon {
+            Daemon::Up => "connect another link: every interface with a default route is used",
+            _ => "give a --path for each interface, or --path auto",
+        };
         findings.add(Finding::warning(Check::Path, "paths", found, remedy));
     }
     if paths.is_empty() {
         let remedy = "give them like --path wifi=wlan0 lte=wwan0, or --path auto";
-        findings.add(Finding::error(Check::Path, "paths", "no path is given", remedy));
+        findings.add(Finding::error(Check::Configuration, "paths", "no path is given", remedy));
     }
     let mut good = Vec::new();
     for (place, path) in paths.into_iter().enumerate() {
-        match path.map_err(written_wrong).and_then(there) {
+        match path.map_err(none).and_then(there) {
             Ok(path) => good.push((place, path)),
             Err(finding) => findings.add(finding),
         }
@@ -138,9 +148,14 @@ fn good_paths(
     good
 }
 
-fn written_wrong(failure: Failure) -> Finding {
-    let remedy = "correct that path; --path takes NAME=INTERFACE or NAME=ADDRESS";
-    Finding::error(Check::Configuration, "paths", failure, remedy)
+fn none(error: PathError) -> Finding {
+    let (check, remedy) = match error {
+        PathError::Written(_) => {
+            (Check::Configuration, "correct that path; --path takes NAME=INTERFACE or NAME=ADDRESS")
+        }
+        PathError::NoRoute => (Check::Link, "connect a link; 'ip route' shows the routes"),
+    };
+    Finding::error(check, "paths", Failure::from(error), remedy)
 }
 
 /// The path, if this machine has its place and its congestion control.
@@ -151,7 +166,7 @@ fn there(path: PathConfig) -> Result<PathConfig, Finding> {
         return Err(Finding::error(Check::Link, "paths", Failure::from(error), remedy));
     }
     paths::provided(path).map_err(|failure| {
-        let remedy = "load it ('modprobe tcp_NAME'), or choose another";
+        let remedy = "do what it says, or choose another congestion control";
         Finding::error(Check::Congestion, "paths", failure, remedy)
     })
 }
@@ -217,8 +232,8 @@ async fn dial(settings: ClientBuilder, path: PathConfig, server: ServerAddr) -> 
 }
 
 impl Seen {
-    /// What it means, if `others_reach` the server on their paths.
-    fn judge(self, others_reach: bool) -> Vec<Finding> {
+    /// What it means for `daemon`, which shows `token`, if `others_reach` the server on their paths.
+    fn judge(self, others_reach: bool, daemon: Daemon, token: &Shown) -> Vec<Finding> {
         let interface = self.path.bind.interface();
         let place = Place {
             path: self.path.name.clone(),
@@ -232,6 +247,8 @@ impl Seen {
             interface,
             server: self.server.to_string(),
             others_reach,
+            daemon,
+            token: token.clone(),
         };
         let mtu = match &self.reach {
             Some(Ok(reach)) => place.mtu(reach),

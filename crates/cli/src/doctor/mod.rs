@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::serve::ServeArgs;
 use crate::up::UpArgs;
-use finding::Level;
+use finding::{Check, Finding, Findings, Level};
 
 /// Whom to look at.
 #[derive(Debug, Subcommand)]
@@ -76,19 +76,28 @@ pub(crate) fn run(command: DoctorCommand) -> Result<(), Failure> {
     let runtime = runtime()?;
     let (of, json, findings) = match command {
         DoctorCommand::Connect(args) => {
-            let parts = args.connect.parts()?;
-            ("connect", args.json, runtime.block_on(client::examine(parts)))
+            let look = |parts| runtime.block_on(client::examine(parts));
+            ("connect", args.json, args.connect.parts().map(look))
         }
         DoctorCommand::Serve(args) => {
-            let parts = args.serve.parts()?;
-            ("serve", args.json, runtime.block_on(server::examine(parts)))
+            let look = |parts| runtime.block_on(server::examine(parts));
+            ("serve", args.json, args.serve.parts().map(look))
         }
         DoctorCommand::Up(args) => {
-            let parts = args.up.parts()?;
-            ("up", args.json, runtime.block_on(whole::examine(parts)))
+            let look = |parts| runtime.block_on(whole::examine(parts));
+            ("up", args.json, args.up.parts().map(look))
         }
     };
     crate::daemon::end(runtime);
+    let findings = findings.inspect_err(|failure| {
+        // For programs that read it; people are told in a line.
+        if json {
+            let remedy = "correct that option, or its line in the file";
+            let mut findings = Findings::default();
+            findings.add(Finding::error(Check::Configuration, "options", failure, remedy));
+            let _ = output::print(&findings.json(of));
+        }
+    })?;
     let color = output::has_color(&std::io::stdout());
     output::print(&if json { findings.json(of) } else { findings.text(color) })?;
     match findings.count(Level::Error) {

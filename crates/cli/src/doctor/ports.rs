@@ -5,7 +5,10 @@ use std::net::SocketAddr;
 
 use weftline::Error;
 
+use clap::CommandFactory as _;
+
 use super::finding::{Check, Finding};
+use crate::Cli;
 use crate::ops::Daemon;
 
 /// Whether this machine lets `daemon` listen on `address`.
@@ -88,8 +91,9 @@ fn holder(port: u16) -> Option<Program> {
 
 /// Which daemon a command line starts: words that each end with a zero.
 fn daemon_of(words: &str) -> Option<Daemon> {
-    let daemons = [Daemon::Serve, Daemon::Connect, Daemon::Up];
-    words.split('\0').skip(1).find_map(|word| daemons.into_iter().find(|one| one.name() == word))
+    let program = Cli::command();
+    let command = words.split('\0').skip(1).find(|word| program.find_subcommand(word).is_some())?;
+    [Daemon::Serve, Daemon::Connect, Daemon::Up].into_iter().find(|one| one.name() == command)
 }
 
 /// The sockets in the kernel's tables that listen on `port`, as links to them are called: `sl
@@ -140,6 +144,8 @@ mod tests {
         assert_eq!(taken(String::new(), address, Daemon::Serve, None).level, Level::Error);
         let words = "/usr/bin/weftline\0--quiet\0connect\0--listen\0";
         assert_eq!(daemon_of(words), Some(Daemon::Connect));
-        assert_eq!(daemon_of("serve\0lab\0run\0"), None);
+        for other in ["serve\0lab\0run\0", "weftline\0vr\0serve\0", "weftline\0"] {
+            assert_eq!(daemon_of(other), None, "{other}");
+        }
     }
 }

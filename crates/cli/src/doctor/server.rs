@@ -4,13 +4,13 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use weftline::{Identity, ServerTls, Target};
+use weftline::{Identity, ServerTls, Target, Token};
 
 use super::finding::{Check, Finding, Findings};
 use super::{directory, doors, firewall, machine, ports, verdict};
 use crate::ops::Daemon;
-use crate::secrets;
-use crate::serve::{Kept, ServerParts};
+use crate::secrets::{self, NAMELESS};
+use crate::serve::{IDENTITY_FILE, Kept, ServerParts};
 
 /// How long the service behind the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -46,8 +46,13 @@ pub(super) async fn examine(parts: ServerParts) -> Findings {
         findings.extend(machine::certificate(cert, refusing));
     }
     findings.extend(parts.client_ca.as_deref().and_then(machine::authorities));
-    if let Target::Fixed(target) = &parts.target {
-        findings.add(forward(&target.to_string()).await);
+    match &parts.target {
+        Ok(Target::Fixed(target)) => findings.add(forward(&target.to_string()).await),
+        Ok(_) => {}
+        Err(failure) => {
+            let remedy = "correct that option, or its line in the file";
+            findings.add(Finding::error(Check::Configuration, "options", failure, remedy));
+        }
     }
     findings
 }
@@ -58,7 +63,15 @@ fn tokens(file: &Path) -> Option<Finding> {
     Some(match secrets::tokens(file) {
         Ok(tokens) => {
             let clients = if tokens.len() == 1 { "client" } else { "clients" };
-            let found = format!("{} has secrets of {} {clients}", file.display(), tokens.len());
+            let mut names: Vec<_> = tokens.iter().map(Token::name).collect();
+            names.dedup();
+            let (number, names) = (tokens.len(), names.join(", "));
+            if let Some(line) = secrets::nameless_in(file) {
+                let found = format!("line {line}: {NAMELESS}");
+                let remedy = "give that client another name";
+                return Some(Finding::warning(Check::Token, "token file", found, remedy));
+            }
+            let found = format!("{} has secrets of {number} {clients}: {names}", file.display());
             Finding::ok(Check::Token, "token file", found)
         }
         Err(failure) => {
@@ -77,6 +90,15 @@ fn identity(kept: &Kept) -> Finding {
         && let Some(finding) = directory::look("state directory", dir)
     {
         return finding;
+    }
+    if let Kept::In(dir) = kept {
+        let file = dir.join(IDENTITY_FILE);
+        if file.exists() {
+            let looked = machine::files(&[("key", file)]);
+            if let Some(wrong) = looked.into_iter().next() {
+                return wrong;
+            }
+        }
     }
     let loaded = match kept {
         Kept::Nothing => return verdict::plaintext(),
@@ -113,6 +135,10 @@ fn identity(kept: &Kept) -> Finding {
 /// Whether the service behind the server answers.
 async fn forward(target: &str) -> Finding {
     let subject = format!("forward {target}");
+    if let Err(error) = tokio::net::lookup_host(target).await {
+        let remedy = "correct --forward, or the name server in /etc/resolv.conf";
+        return Finding::error(Check::Name, subject, error, remedy);
+    }
     let connecting = tokio::net::TcpStream::connect(target);
     let connected = tokio::time::timeout(PATIENCE, connecting).await;
     match connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {

@@ -9,7 +9,8 @@ use weftline_core::session::{RESET_SERVICE, RESET_TARGET, SessionError};
 use weftline_core::wire::WireError;
 
 use super::finding::{Check, Finding};
-use crate::failure::Failure;
+use crate::connect::Shown;
+use crate::ops::Daemon;
 
 /// The least that every link of IPv6 carries in a packet (RFC 8200 §5), bytes: with less, TCP works
 /// and pays more for headers, and tunnels and IPv6 do not.
@@ -29,6 +30,10 @@ pub(super) struct Place {
     pub(super) server: String,
     /// Whether the server is reached on any path.
     pub(super) others_reach: bool,
+    /// Whose path it is.
+    pub(super) daemon: Daemon,
+    /// What the client shows.
+    pub(super) token: Shown,
 }
 
 /// What plaintext means.
@@ -135,9 +140,18 @@ impl Place {
                 let address = address.map(|one| format!("{one} ")).unwrap_or_default();
                 format!("{address}refuses connections: {source}")
             }
-            _ => Failure::from(error).to_string(),
+            _ => error.to_string(),
         };
+        if self.is_loosened_later(&check) {
+            let remedy = "'weftline up' lets such answers in by itself (rp_filter)";
+            return Finding::warning(check, subject, found, remedy);
+        }
         Finding::error(check, subject, found, remedy)
+    }
+
+    /// Whether this kernel may drop the answers now and not when `up` runs.
+    fn is_loosened_later(&self, check: &Check) -> bool {
+        self.daemon == Daemon::Up && self.is_strict && self.others_reach && *check == Check::Blocked
     }
 
     fn unreachable(&self, source: &io::Error, address: SocketAddr) -> (Check, String) {
@@ -228,9 +242,14 @@ impl Place {
             Error::UnknownCongestion { name, .. } => {
                 return (Check::Congestion, format!("'modprobe tcp_{name}', or choose another"));
             }
-            Error::PeerNotTls { .. } | Error::OtherProtocol { .. } => {
-                return (Check::Port, nobody_listens(&self.server));
+            Error::PeerNotTls { .. } => {
+                let remedy = format!(
+                    "either the server was started with --insecure-plaintext: start it without; or {}",
+                    nobody_listens(&self.server)
+                );
+                return (Check::Port, remedy);
             }
+            Error::OtherProtocol { .. } => return (Check::Port, nobody_listens(&self.server)),
             Error::WantsTls { .. } => {
                 (Check::Tls, "leave out --insecure-plaintext here, or give it to the server, too")
             }
@@ -250,7 +269,7 @@ impl Place {
                 "TCP is let through and then nothing more: a filter on the way that knows no such \
                  traffic, or a server that is too busy; try another port, such as 443",
             ),
-            Error::Refused { code, .. } => refused(*code),
+            Error::Refused { code, .. } => return refused(*code, &self.token),
             Error::Protocol { source, .. } => return protocol(source, &self.server),
             _ => (Check::Configuration, "correct what the message names"),
         };
@@ -273,13 +292,18 @@ fn clock(is_early: bool) -> String {
     format!("{by_clock}: compare 'date' here with the right time, and 'timedatectl set-ntp true'")
 }
 
-fn refused(code: u64) -> (Check, &'static str) {
-    match code {
-        refusal::TOKEN => (
+fn refused(code: u64, token: &Shown) -> (Check, String) {
+    let (check, remedy) = match code {
+        refusal::TOKEN => return (Check::Token, no_token(token)),
+        refusal::EXPIRED => (
             Check::Token,
-            "put the same secret into the token files of both ends, then reload the server",
+            "its time is over: ask for a new invite ('weftline invite NAME --expires 7d' there)",
         ),
-        refusal::BUSY => (Check::Limits, "wait a minute; or see 'weftline status' at the server"),
+        refusal::BUSY => (
+            Check::Limits,
+            "if it says so of wrong tokens, find who shows them here; then wait a minute, or see \
+             'weftline status' at the server",
+        ),
         refusal::CONGESTION => (
             Check::Congestion,
             "load it at the server ('modprobe tcp_NAME', --allow-congestion), or choose another",
@@ -289,6 +313,25 @@ fn refused(code: u64) -> (Check, &'static str) {
         }
         refusal::TLS_WANTED => (Check::Tls, "leave out --insecure-plaintext"),
         _ => (Check::Configuration, "see the server's log"),
+    };
+    (check, remedy.to_owned())
+}
+
+fn no_token(shown: &Shown) -> String {
+    match shown {
+        Shown::Nothing => {
+            "give --token-file FILE with a secret that is in the server's token file: \
+                           none is given here"
+                .to_owned()
+        }
+        Shown::TokenFile => {
+            "put the same secret into the token files of both ends, then reload the server"
+                .to_owned()
+        }
+        Shown::Invite(name) => format!(
+            "the invite has been revoked or replaced: make a new one at the server, with 'weftline \
+             invite {name}'"
+        ),
     }
 }
 
@@ -330,6 +373,8 @@ mod tests {
             is_strict: false,
             server: "192.0.2.1:7000".to_owned(),
             others_reach: true,
+            daemon: Daemon::Connect,
+            token: Shown::Nothing,
         }
     }
 
@@ -380,6 +425,28 @@ mod tests {
         assert!(remedy.contains("--listen '[::]:7000', which takes both"), "{remedy}");
         let none = unreachable(io::ErrorKind::NetworkUnreachable);
         assert_eq!(judged(place(), none).0, Check::Route);
+    }
+
+    #[test]
+    fn what_a_refused_client_can_do_depends_on_what_it_shows() {
+        let remedy = |token| {
+            let refused = Error::Refused {
+                peer: "192.0.2.1:7000".parse().unwrap(),
+                code: refusal::TOKEN,
+                reason: String::new(),
+            };
+            Place { token, ..place() }.failed(refused).remedy.unwrap()
+        };
+        assert!(remedy(Shown::Nothing).contains("none is given here"));
+        assert!(remedy(Shown::TokenFile).contains("of both ends"));
+        assert!(remedy(Shown::Invite("phone".to_owned())).contains("'weftline invite phone'"));
+    }
+
+    #[test]
+    fn what_up_sets_by_itself_is_no_error_before() {
+        let place = Place { is_strict: true, daemon: Daemon::Up, ..place() };
+        let finding = place.failed(unreachable(io::ErrorKind::TimedOut));
+        assert_eq!((finding.check, finding.level), (Check::Blocked, Level::Warning));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::client;
 use super::finding::{Check, Finding, Findings};
 use crate::instance::Instance;
-use crate::up::UpParts;
+use crate::up::{NO_LINK, UpParts};
 
 /// All that can be found.
 pub(super) async fn examine(parts: UpParts) -> Findings {
@@ -14,7 +14,23 @@ pub(super) async fn examine(parts: UpParts) -> Findings {
     findings.extend(rights());
     findings.extend(running(&parts.lock));
     findings.extend(kernel());
-    findings.extend(client::examine(parts.client).await);
+    match parts.client {
+        Ok(client) if client.paths.is_empty() => {
+            let (found, remedy) = NO_LINK;
+            findings.add(Finding::error(Check::Link, "paths", found, remedy));
+        }
+        Ok(client) => findings.extend(client::examine(client).await),
+        Err(failure) => {
+            let remedy =
+                "correct it; 'weftline up INVITE' takes the invite that the server has printed";
+            findings.add(Finding::error(
+                Check::Configuration,
+                "invite and options",
+                failure,
+                remedy,
+            ));
+        }
+    }
     findings
 }
 

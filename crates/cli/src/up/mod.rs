@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use rustix::process::geteuid;
 use socket2::{Domain, Socket, Type};
 use tokio::sync::watch;
 use weftline::refusal::{EXPIRED, TOKEN};
@@ -30,7 +31,7 @@ use weftline_net::{
     Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, NetError, Watch, remove_leftovers,
 };
 
-use crate::connect::ClientParts;
+use crate::connect::{ClientParts, Shown};
 use crate::daemon::{await_answer, end, runtime};
 use crate::failure::Failure;
 use crate::instance::Instance;
@@ -84,6 +85,12 @@ pub(crate) struct UpArgs {
     log_level: Option<String>,
 }
 
+/// That there is no link, and what to do.
+pub(crate) const NO_LINK: (&str, &str) = (
+    "no interface has a default route",
+    "connect a link, or name it with --path wifi=wlan0 (ip route shows the routes)",
+);
+
 /// The files of a running `up`.
 struct Files {
     lock: PathBuf,
@@ -106,7 +113,8 @@ impl Files {
 
 /// What `weftline doctor` looks at, part by part.
 pub(crate) struct UpParts {
-    pub(crate) client: ClientParts,
+    /// The client that it is, if there is an invite and all can be read.
+    pub(crate) client: Result<ClientParts, Failure>,
     /// Claimed by the `up` that runs.
     pub(crate) lock: PathBuf,
 }
@@ -140,13 +148,24 @@ impl UpArgs {
     }
 
     /// # Errors
-    /// When there is no invite, or something cannot be read.
+    /// When the kernel does not say in which network this is.
     pub(crate) fn parts(self) -> Result<UpParts, Failure> {
-        let Wish { invite, .. } = self.wish()?;
+        Ok(UpParts { client: self.client(), lock: Files::find()?.lock })
+    }
+
+    fn client(&self) -> Result<ClientParts, Failure> {
+        let invite = match (self.wish(), self.invite.as_deref()) {
+            (Ok(wish), _) => wish.invite,
+            // What only root can read is not needed to look.
+            (Err(_), Some(text)) if text != "-" && !geteuid().is_root() => {
+                text.parse().map_err(Failure::wrong_use)?
+            }
+            (Err(failure), _) => return Err(failure),
+        };
         let mut links = Links::new(&self.path, invite.addresses.clone())?;
         let found = links.look()?.into_iter();
         let (paths, servers) = found.map(|(path, server)| (Ok(path), server.into())).unzip();
-        let client = ClientParts {
+        Ok(ClientParts {
             daemon: Daemon::Up,
             servers,
             paths,
@@ -156,9 +175,9 @@ impl UpArgs {
             doors: Wanted { control: self.control.clone(), metrics: None, qlog: None },
             plaintext: false,
             certificate: None,
+            token: Shown::Invite(invite.name.clone()),
             settings: basis(&invite),
-        };
-        Ok(UpParts { client, lock: Files::find()?.lock })
+        })
     }
 }
 
@@ -198,7 +217,7 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
 
 /// Refuses to begin what would fail half way.
 fn check_rights(command: &str) -> Result<(), Failure> {
-    if rustix::process::geteuid().is_root() {
+    if geteuid().is_root() {
         return Ok(());
     }
     Err(Failure::not_possible(format!(
@@ -253,15 +272,13 @@ impl Up {
         let basis = basis(invite)?;
         let found = links.look()?;
         if found.is_empty() {
-            return Err(Failure::wrong_use(
-                "no interface has a default route; connect a link, or name it with --path \
-                 wifi=wlan0 (ip route shows the routes)",
-            ));
+            return Err(Failure::wrong_use(format!("{}; {}", NO_LINK.0, NO_LINK.1)));
         }
         links::loosen(&found, &files.journal);
+        let mut names: Vec<_> = found.iter().map(|(_, server)| server.to_string()).collect();
+        names.dedup();
         let client = links::with(&basis, found).build()?;
-        let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
-        let asked = await_answer(&server, InternetOffer::ask(&client)).await;
+        let asked = await_answer(&names.join(", "), InternetOffer::ask(&client)).await;
         let offer = asked.map_err(|error| explain(error, invite))?;
         let (v4, v6) = listeners(offer.ipv6)?;
         let config = CaptureConfig {
@@ -280,6 +297,7 @@ impl Up {
         })?;
         let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
         let journal = files.journal.clone();
+        let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         Ok(Self { client, basis, links, journal, forwarder, capture, watch, server, ipv6 })
     }
 

@@ -36,7 +36,8 @@ pub(super) fn file(dir: Option<&Path>) -> PathBuf {
 /// # Errors
 /// When the file cannot be read, or has something else in it.
 pub(super) fn read(file: &Path) -> Result<Saved, Failure> {
-    if !file.exists() {
+    let is_there = file.try_exists();
+    if !is_there.map_err(|error| Failure::failed(format!("{}: {error}", file.display())))? {
         return Ok(Saved::default());
     }
     secrets::warn_if_others_can_read(file);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::Daemon;
-use crate::network::{Network, text};
+use crate::network::{LINKS, Network, ip, text};
 
 #[test]
 fn invites_that_do_not_do_are_told_in_a_line() {
@@ -268,4 +268,12 @@ fn the_doctor_looks_at_a_machine_before_and_while_it_is_up() {
     other.says("listening on");
     let said = doctor(&[]);
     assert!(finds(&said, "error", "forward").contains("one target only"), "{said:#}");
+
+    for _ in LINKS {
+        ip(&net.client, "route del default");
+    }
+    let said = doctor(&[]);
+    assert!(finds(&said, "error", "link").contains("no interface has a default route"), "{said:#}");
+    let said = doctor(&["--path", "wlan0"]);
+    assert!(finds(&said, "error", "configuration").contains("'wlan0' is no path"), "{said:#}");
 }

@@ -521,8 +521,10 @@ pub const RESET_FORWARD: u64 = 3;
 pub const RESET_SHUTDOWN: u64 = 4;
 /// Reset code: the server does not let this client in any more.
 pub const RESET_REVOKED: u64 = 5;
-/// Reset code: the server has not reached the target of a forwarded connection, or does not let the
-/// client go there.
+/// Reset code: the server's one target, or that of a captured connection, is not reached by its own
+/// doing, or the client may not go there. (A SOCKS client is answered in its own protocol.)
 pub const RESET_TARGET: u64 = 6;
 /// Reset code: the client wants another service than the server has.
 pub const RESET_SERVICE: u64 = 7;
+/// Reset code: the server lacks what it needs to reach the target, such as files, ports or names.
+pub const RESET_SERVER: u64 = 8;

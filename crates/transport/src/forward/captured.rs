@@ -8,7 +8,7 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use weftline_core::session::RESET_FORWARD;
+use weftline_core::session::{RESET_FORWARD, RESET_SERVICE};
 
 use super::Opening;
 use crate::client::Client;
@@ -56,12 +56,12 @@ impl InternetOffer {
                 "the server answers in version {version} of the protocol for whole machines, this \
                  program knows {VERSION}: update the older of the two"
             ))),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                Err(Error::Invalid(format!(
-                    "the server does not carry whole machines; start it with --internet ({error})"
-                )))
-            }
-            Err(error) => Err(Error::Socket(error)),
+            Err(error) => Err(match control.error().as_deref() {
+                Some(Error::Reset { code: RESET_SERVICE, reason }) => Error::Invalid(format!(
+                    "the server does not carry whole machines; start it with --internet ({reason})"
+                )),
+                _ => Error::Socket(error),
+            }),
         }
     }
 

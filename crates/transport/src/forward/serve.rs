@@ -8,7 +8,9 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use weftline_core::session::{RESET_FORWARD, RESET_SERVICE, RESET_SHUTDOWN, RESET_TARGET};
+use weftline_core::session::{
+    RESET_FORWARD, RESET_SERVER, RESET_SERVICE, RESET_SHUTDOWN, RESET_TARGET,
+};
 
 use super::captured::InternetOffer;
 use super::dial;
@@ -92,7 +94,9 @@ async fn serve_one(
             };
             dialled
         }
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(error.to_string().into()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(Refused { code: RESET_SERVICE, reason: error.to_string() })
+        }
         Err(error) => {
             // It was kept ready and never used, or its client failed.
             tracing::debug!("{peer}: a connection ended unused: {error}");
@@ -154,12 +158,10 @@ async fn dial(
     opening: &Opening,
 ) -> Result<TcpStream, Refused> {
     match (target, opening) {
-        (Target::Fixed(target), Opening::Forward) => {
-            dial::connect(target).await.map_err(|error| Refused {
-                code: RESET_TARGET,
-                reason: format!("cannot reach the forward target {target}: {error}"),
-            })
-        }
+        (Target::Fixed(target), Opening::Forward) => dial::connect(target).await.map_err(|error| {
+            let reason = format!("cannot reach the forward target {target}: {error}");
+            Refused { code: code_of(&error), reason }
+        }),
         (Target::Named, Opening::Named(name)) => {
             let dialled = match name.parse::<ServerAddr>() {
                 Ok(address) => dial::connect(&address).await,
@@ -190,8 +192,13 @@ async fn dial_to(egress: &Egress, address: SocketAddr) -> Result<TcpStream, Refu
         .check(address)
         .map_err(|error| format!("{address}: this server's own addresses: {error}"))?;
     let address = checked.map_err(|reason| Refused { code: RESET_TARGET, reason })?;
-    dial::connect_to(address).await.map_err(|error| {
-        let code = if dial::is_of_target(&error) { RESET_TARGET } else { RESET_FORWARD };
-        Refused { code, reason: format!("cannot reach {address}: {error}") }
+    dial::connect_to(address).await.map_err(|error| Refused {
+        code: code_of(&error),
+        reason: format!("cannot reach {address}: {error}"),
     })
+}
+
+/// Whether it is the target's doing that it was not reached, or the server's own want.
+fn code_of(error: &io::Error) -> u64 {
+    if dial::is_of_target(error) { RESET_TARGET } else { RESET_SERVER }
 }

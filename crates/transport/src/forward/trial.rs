@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weftline_core::session::{RESET_FORWARD, RESET_SHUTDOWN};
 #[cfg(doc)]
-use weftline_core::session::{RESET_SERVICE, RESET_TARGET};
+use weftline_core::session::{RESET_SERVER, RESET_SERVICE, RESET_TARGET};
 
 use super::{LocalService, Opening};
 use crate::client::Client;
@@ -24,7 +24,7 @@ impl LocalService {
     /// # Errors
     /// When the server cannot be reached or does not let the client in; [`Error::Reset`] with its
     /// reason, and the code [`RESET_SERVICE`] when it does something else for its clients,
-    /// [`RESET_TARGET`] when it cannot reach its target. A target that is there and resets the
+    /// [`RESET_TARGET`] or [`RESET_SERVER`] when it cannot reach its target. A target that is there and resets the
     /// connection is none of the server's faults.
     pub async fn try_out(self, client: &Client) -> Result<(), Arc<Error>> {
         let opening = match self {
@@ -53,8 +53,8 @@ impl LocalService {
         match (said, failure) {
             // Silence is a service that waits to be spoken to.
             (Err(_) | Ok(Ok(())), _) => Ok(()),
-            (Ok(Err(_)), Some(failure)) => match *failure {
-                Error::Reset { code: RESET_FORWARD, .. } => Ok(()),
+            (Ok(Err(_)), Some(failure)) => match (self, &*failure) {
+                (Self::Forward, Error::Reset { code: RESET_FORWARD, .. }) => Ok(()),
                 _ => Err(failure),
             },
             (Ok(Err(error)), None) => Err(Error::Socket(error).into()),

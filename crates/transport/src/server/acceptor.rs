@@ -169,21 +169,14 @@ impl State {
             Ok(Established::Again(joining, config)) => {
                 joining.shared.set_policy(PathId(hello.path), hello.policy);
                 let reply = joining.keys.reply(longest_received(&config), &live.join_addresses);
-                let path = (hello.path, &*hello.path_name);
-                self.start(
-                    &joining.keys.id,
-                    &joining.shared,
-                    channel,
-                    Some(&reply),
-                    hello.subflow,
-                    path,
-                );
+                let (id, path) = (&joining.keys.id, (hello.path, &*hello.path_name));
+                self.start(id, &joining.shared, channel, Some(&reply), hello.subflow, path);
                 return Ok(());
             }
             Err(refused) => return refuse(channel, refused).await,
         };
         let Admitted { permit, keys, config, client, place, lease } = admitted;
-        let arrival = place.arrival(clock::now());
+        let arrival = place.arrival();
         let shared = Shared::open(&config, live.grace, self.groups.of(hello.group), lease);
         shared.set_policy(PathId(hello.path), hello.policy);
         let connection = Connection::new(Arc::clone(&shared), peer, client.name());
@@ -206,8 +199,8 @@ impl State {
             connection.abort(RESET_REVOKED, &refused.reason);
             return refuse(channel, refused).await;
         }
-        if let Some(client) = arrival {
-            tracing::info!("client {client} has come, from {}", peer.ip());
+        if let Some(arrival) = arrival {
+            arrival.log(peer.ip(), clock::now());
         }
         let reply = keys.reply(longest_received(&config), &live.join_addresses);
         let path = (hello.path, &*hello.path_name);
