@@ -323,7 +323,7 @@ fn most_on_time(world: &World, flow: &Flow, tally: &Tally, epoch: Instant) -> f6
     let links: Vec<_> = links.collect();
     let gops = tally.gops.iter();
     let most =
-        gops.map(|(time, tiles)| bound::most_weight(tiles, bound::capacity(&links, epoch, time)));
+        gops.map(|gop| bound::most_weight(&gop.tiles, bound::capacity(&links, epoch, &gop.time)));
     most.sum::<u64>() as f64 / tally.made[2].max(1) as f64
 }
 

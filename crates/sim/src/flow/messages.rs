@@ -26,6 +26,15 @@ pub(crate) struct Made {
     pub(crate) deadline_ns: u64,
 }
 
+/// A GoP of tiles.
+#[derive(Debug)]
+pub(crate) struct Gop {
+    /// From its making to its deadline.
+    pub(crate) time: Range<Instant>,
+    /// The length and the weight of each tile.
+    pub(crate) tiles: [(u64, u64); TILES],
+}
+
 /// What has come of the messages that count.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -35,8 +44,8 @@ pub(crate) struct Tally {
     pub(crate) on_time: [u64; 3],
     /// From the making to the whole message's being there.
     pub(crate) delays: Delays,
-    /// Of GoPs of tiles, each with its time: the length and the weight of each tile.
-    pub(crate) gops: Vec<(Range<Instant>, Vec<(u64, u64)>)>,
+    /// Each GoP, of tiles.
+    pub(crate) gops: Vec<Gop>,
 }
 
 /// The messages of an application: one is made whenever the rate has produced those before it.
@@ -117,13 +126,14 @@ impl Messages {
         }
         if self.is_counted(&self.next[0]) {
             let time = Instant::from_nanos(made_ns)..Instant::from_nanos(deadline_ns);
-            self.tally.gops.push((time, drawn.to_vec()));
+            self.tally.gops.push(Gop { time, tiles: drawn });
         }
     }
 
     /// Makes what is due, and drops what is past its deadline before the connection has any of it.
     fn advance(&mut self, now_ns: u64) {
-        while let Some(made) = self.next.pop_front_if(|made| made.made_ns <= now_ns) {
+        while let Some(&made) = self.next.front().filter(|made| made.made_ns <= now_ns) {
+            self.next.pop_front();
             if self.is_counted(&made) {
                 add(&mut self.tally.made, &made);
             }
