@@ -356,7 +356,7 @@ pub(crate) fn mean_loss(loss: &LossModel) -> f64 {
 }
 
 /// An oracle does not choose by estimates.
-const ORACLE_WITHOUT: RulesOff = RulesOff::from_bits(0).and(Rule::SpareFar);
+const ORACLE_WITHOUT: RulesOff = RulesOff::from_bits(0).and(Rule::SpareFar).and(Rule::Deadlines);
 
 fn control(congestion: Congestion) -> &'static weftline_congestion::Entry {
     let entry = weftline_congestion::Entry::find(congestion.name());
