@@ -80,7 +80,7 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "DURATION", hide_short_help = true)]
     latency: Option<String>,
     /// Rules to switch off, for ablations: of earliest and fbdt reinject, copy-late, copy-slow,
-    /// spare-far, copy-last; of fbdt-strict wait-acks, wait-round-trip, send-again
+    /// spare-far, copy-last, deadlines; of fbdt-strict wait-acks, wait-round-trip, send-again
     #[arg(long, value_name = "RULE,…", hide_short_help = true)]
     without: Option<String>,
     /// The path that sends forward [default: the nearest]

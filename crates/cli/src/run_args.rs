@@ -21,7 +21,7 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     congestion: String,
     /// Rules that are switched off: of earliest and fbdt reinject, copy-late, copy-slow, spare-far,
-    /// copy-last; of fbdt-strict wait-acks, wait-round-trip, send-again
+    /// copy-last, deadlines; of fbdt-strict wait-acks, wait-round-trip, send-again
     #[arg(long, value_name = "RULE,…", hide_short_help = true)]
     without: Option<String>,
     /// What is sent, instead of the scenario's workload: bulk, cbr:20Mbps, cbr:80%, transfer:1MiB, …

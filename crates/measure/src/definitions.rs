@@ -60,7 +60,7 @@ pub const DEFINITIONS: &[Definition] = &[
     of(
         "messages",
         "",
-        "of messages made in the measured time and due before its end: `made`, `made_bytes`, `on_time_share`, `on_time_bytes_share` (there whole by the deadline), `delay_ms` from making to there (simulator)",
+        "of messages made in the measured time and due before its end: `made`, `made_bytes`, `on_time_share`, `on_time_bytes_share` (there whole by the deadline), `delay_ms` from making to there; of tiles also `on_time_weight_share`, and `bound_weight_share`: the most that the links' rates, delays and losses allow (simulator)",
     ),
     of(
         "packet_delay_ms",

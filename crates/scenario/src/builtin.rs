@@ -128,6 +128,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("random-any-20mib"),
     sweep!("random-wan"),
     sweep!("random-radios"),
+    sweep!("random-tiles"),
     sweep!("random-wan-far"),
     sweep!("cotag-fig5"),
     sweep!("cotag-fig6"),

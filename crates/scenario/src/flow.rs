@@ -139,6 +139,8 @@ impl Flow {
             Workload::CbrShare(whole) => Workload::CbrShare(percent(whole)),
             Workload::Messages(whole) => Workload::Messages(rate(whole)),
             Workload::MessagesShare(whole) => Workload::MessagesShare(percent(whole)),
+            Workload::Tiles(whole) => Workload::Tiles(rate(whole)),
+            Workload::TilesShare(whole) => Workload::TilesShare(percent(whole)),
             Workload::Transfer(whole) => Workload::Transfer(size(whole)),
             other => other,
         };

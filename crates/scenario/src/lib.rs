@@ -97,7 +97,8 @@ pub use vr::{
 };
 pub use weftline_video::{ClipConfig, PlayerRules};
 pub use workload::{
-    MESSAGE_BYTES, MESSAGE_DEADLINE_MS, PlayerProgram, WORKLOADS, Workload, WorkloadInfo,
+    GOP, MESSAGE_BYTES, MESSAGE_DEADLINE_MS, PlayerProgram, TILES, WORKLOADS, Workload,
+    WorkloadInfo,
 };
 
 /// A text that names nothing known, with what would.

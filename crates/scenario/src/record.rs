@@ -135,6 +135,12 @@ pub struct MessagesRecord {
     pub on_time_share: f64,
     /// The share of their bytes that was in such messages.
     pub on_time_bytes_share: f64,
+    /// The share of their weights that was in such messages, of tiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_time_weight_share: Option<f64>,
+    /// The same if nothing but the links' rates, delays and losses limited it: a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_weight_share: Option<f64>,
     /// From the making of a message to its being there whole, by messages; those that never came
     /// do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]

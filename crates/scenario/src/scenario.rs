@@ -224,6 +224,7 @@ impl Scenario {
         let (percent, of_rate): (u16, fn(Bitrate) -> Workload) = match workload {
             Workload::CbrShare(percent) => (percent, Workload::Cbr),
             Workload::MessagesShare(percent) => (percent, Workload::Messages),
+            Workload::TilesShare(percent) => (percent, Workload::Tiles),
             other => return other,
         };
         let own = self.paths.iter().filter(|path| path.shares.is_none());

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount};
 
@@ -13,6 +14,12 @@ pub const MESSAGE_BYTES: RangeInclusive<u64> = 5_000..=200_000;
 
 /// After how many milliseconds a message is of no use, each as likely.
 pub const MESSAGE_DEADLINE_MS: RangeInclusive<u64> = 300..=1_000;
+
+/// The tiles of a GoP of 360° video: six columns and four rows.
+pub const TILES: usize = 24;
+
+/// The length of a GoP, after which its tiles are of no use.
+pub const GOP: Duration = Duration::from_secs(1);
 
 /// What is sent, from the server to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,11 @@ pub enum Workload {
     Messages(Bitrate),
     /// The same at so many percent, 1 to 1000, of the sum of the paths' mean rates.
     MessagesShare(u16),
+    /// 360° video without its pictures: [`TILES`] in each [`GOP`], which are of no use after it, at that
+    /// mean rate for the scenario's duration (simulator).
+    Tiles(Bitrate),
+    /// The same at so many percent, 1 to 1000, of the sum of the paths' mean rates.
+    TilesShare(u16),
     /// `iperf3` in reverse mode, for the scenario's duration (lab only).
     Iperf3,
     /// A video served by a real web server and played by a real player (lab; the simulator has a
@@ -93,6 +105,10 @@ pub const WORKLOADS: &[WorkloadInfo] = &[
         name: "messages:<rate>",
         about: "messages with deadlines, like messages:50% of the paths' sum (simulator only)",
     },
+    WorkloadInfo {
+        name: "tiles:<rate>",
+        about: "tiles of 360° video, like tiles:80% of the paths' sum (simulator only)",
+    },
     WorkloadInfo { name: "video", about: "a video over HTTP and its player" },
     WorkloadInfo { name: "iperf3", about: "the iperf3 program, server to client (lab only)" },
     WorkloadInfo {
@@ -143,6 +159,8 @@ impl fmt::Display for Workload {
             Self::Messages(rate) => write!(f, "messages:{rate}"),
             Self::MessagesShare(percent) => write!(f, "messages:{percent}%"),
             Self::Player(program, _) => f.write_str(program.name()),
+            Self::Tiles(rate) => write!(f, "tiles:{rate}"),
+            Self::TilesShare(percent) => write!(f, "tiles:{percent}%"),
             Self::Transfer(size) => write!(f, "transfer:{size}"),
             Self::Video(_) => write!(f, "video"),
         }
@@ -169,6 +187,9 @@ impl FromStr for Workload {
             }
             ("messages", Some(argument)) => {
                 offered(text, argument).map(|load| load.of(Self::Messages, Self::MessagesShare))
+            }
+            ("tiles", Some(argument)) => {
+                offered(text, argument).map(|load| load.of(Self::Tiles, Self::TilesShare))
             }
             ("iperf3", None) => Ok(Self::Iperf3),
             ("transfer", Some(argument)) => size(argument).map(Self::Transfer),
@@ -253,6 +274,7 @@ mod tests {
             "iperf3",
             "messages:20Mbps",
             "mpv-hls",
+            "tiles:1500kbps",
             "transfer:100kB",
             "vlc",
             "video",
@@ -263,6 +285,7 @@ mod tests {
         assert_eq!("cbr:20Mbps".parse(), Ok(Workload::Cbr(Bitrate::mbps(20))));
         assert_eq!("cbr:80%".parse(), Ok(Workload::CbrShare(80)));
         assert_eq!("messages:50%".parse(), Ok(Workload::MessagesShare(50)));
+        assert_eq!("tiles:150%".parse(), Ok(Workload::TilesShare(150)));
         assert!("cbr:0%".parse::<Workload>().is_err() && "cbr:-5%".parse::<Workload>().is_err());
     }
 

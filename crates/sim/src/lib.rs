@@ -42,8 +42,8 @@ mod world;
 
 pub use batch::{Job, run_all, run_all_unless};
 pub use plan::{
-    ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan, Plan, Spread,
-    Traffic,
+    ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan, Pattern,
+    Plan, Spread, Traffic,
 };
 pub use record::{Outcome, run, simulate, simulate_plan_unless, simulate_unless};
 pub use stepping::{Observation, PathObservation, Simulation};

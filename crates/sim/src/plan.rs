@@ -78,6 +78,8 @@ pub enum Traffic {
     /// Messages with deadlines at that mean rate. They are handed over `whole`, each as soon as all
     /// of it is there, by a connection of messages, and in order by one of a byte stream.
     Messages {
+        /// What they are.
+        pattern: Pattern,
         /// The mean rate.
         rate: Bitrate,
         /// Whether the connection carries messages.
@@ -87,6 +89,15 @@ pub enum Traffic {
     Video(Arc<Clip>, PlayerRules),
     /// 360° video, planned and sent GoP by GoP as its viewer looks around.
     Live(Arc<LivePlan>),
+}
+
+/// What messages are, and when they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// One whenever the rate has produced those before it, sizes and deadlines drawn.
+    Steady,
+    /// The tiles of a GoP at once, each GoP's time.
+    Tiles,
 }
 
 /// A live stream of tiles, from a server to one player.
@@ -326,7 +337,7 @@ fn flow_plan(scenario: &Scenario, flow: &Flow, seed: u64) -> Result<FlowPlan, Si
 }
 
 /// The share of packets that a loss model takes in the long run.
-fn mean_loss(loss: &LossModel) -> f64 {
+pub(crate) fn mean_loss(loss: &LossModel) -> f64 {
     match loss {
         LossModel::None | LossModel::Nth(_) => 0.0,
         LossModel::Bernoulli(share) => *share,
@@ -345,7 +356,7 @@ fn mean_loss(loss: &LossModel) -> f64 {
 }
 
 /// An oracle does not choose by estimates.
-const ORACLE_WITHOUT: RulesOff = RulesOff::from_bits(0).and(Rule::SpareFar);
+const ORACLE_WITHOUT: RulesOff = RulesOff::from_bits(0).and(Rule::SpareFar).and(Rule::Deadlines);
 
 fn control(congestion: Congestion) -> &'static weftline_congestion::Entry {
     let entry = weftline_congestion::Entry::find(congestion.name());
@@ -361,7 +372,12 @@ fn traffic(workload: Workload, ours: bool) -> Result<Traffic, SimError> {
     match workload {
         Workload::Bulk => Ok(Traffic::Bulk),
         Workload::Cbr(rate) => Ok(Traffic::Cbr(rate)),
-        Workload::Messages(rate) => Ok(Traffic::Messages { rate, whole: ours }),
+        Workload::Messages(rate) => {
+            Ok(Traffic::Messages { pattern: Pattern::Steady, rate, whole: ours })
+        }
+        Workload::Tiles(rate) => {
+            Ok(Traffic::Messages { pattern: Pattern::Tiles, rate, whole: ours })
+        }
         Workload::Burst(size) => Ok(Traffic::Burst(size)),
         Workload::Transfer(size) => Ok(Traffic::Transfer(size)),
         // The model's rules are VLC's.

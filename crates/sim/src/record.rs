@@ -11,9 +11,11 @@ use weftline_scenario::{
 use weftline_video::PlayerStats;
 
 use crate::SimError;
+use crate::build::mss;
+use crate::flow::bound::{self, Carrying};
 use crate::flow::{Flow, Tally};
 use crate::net::Spreading;
-use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic};
+use crate::plan::{FlowPlan, LiveOutcome, Plan, Traffic, mean_loss};
 use crate::tcp::SenderStats;
 use crate::world::World;
 
@@ -288,7 +290,7 @@ fn flow_record(world: &World, flow: &Flow) -> FlowRecord {
     FlowRecord {
         name: flow.plan.name.clone(),
         congestion: flow.plan.congestion.name.to_owned(),
-        messages: flow.tally().map(messages),
+        messages: flow.tally().map(|tally| messages(world, flow, tally)),
         duplicate_bytes: flow.sessions().map(|[client, _]| client.duplicates),
         copied_bytes: flow
             .sessions()
@@ -310,14 +312,33 @@ fn video(stats: PlayerStats) -> VideoRecord {
     }
 }
 
-fn messages(tally: &Tally) -> MessagesRecord {
-    let [share, bytes_share] =
-        [0, 1].map(|at| tally.on_time[at] as f64 / tally.made[at].max(1) as f64);
+/// The bound for the share of the weights of tiles that is on time, on links that began at `epoch`.
+fn most_on_time(world: &World, flow: &Flow, tally: &Tally, epoch: Instant) -> f64 {
+    let plan = &world.plan;
+    let payload = mss(plan) as f64 / plan.packet_bytes as f64;
+    let links = flow.plan.paths.iter().map(|&path| {
+        let link = &plan.paths[plan.paths[path].shares.unwrap_or(path)].down;
+        Carrying { link, share: payload * (1.0 - mean_loss(&link.loss)) }
+    });
+    let links: Vec<_> = links.collect();
+    let gops = tally.gops.iter();
+    let most =
+        gops.map(|gop| bound::most_weight(&gop.tiles, bound::capacity(&links, epoch, &gop.time)));
+    most.sum::<u64>() as f64 / tally.made[2].max(1) as f64
+}
+
+fn messages(world: &World, flow: &Flow, tally: &Tally) -> MessagesRecord {
+    let [share, bytes_share, weight_share] =
+        [0, 1, 2].map(|at| tally.on_time[at] as f64 / tally.made[at].max(1) as f64);
+    let has_weights = !tally.gops.is_empty();
+    let bound = |epoch_ns| most_on_time(world, flow, tally, Instant::from_nanos(epoch_ns));
     MessagesRecord {
         made: tally.made[0],
         made_bytes: tally.made[1],
         on_time_share: share,
         on_time_bytes_share: bytes_share,
+        on_time_weight_share: has_weights.then_some(weight_share),
+        bound_weight_share: world.epoch_ns.filter(|_| has_weights).map(bound),
         delay_ms: tally.delays.figures(),
     }
 }

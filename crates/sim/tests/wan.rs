@@ -91,6 +91,28 @@ fn a_satellite_is_used_beside_a_near_line() {
 }
 
 #[test]
+fn tiles_are_on_time_on_links_that_carry_them_and_never_above_the_bound() {
+    let mut scenario = Scenario::find("two-path").unwrap();
+    (scenario.duration, scenario.warmup) = (Duration::from_secs(6), Duration::from_secs(1));
+    for (load, least) in [("tiles:50%", 0.99), ("tiles:150%", 0.75)] {
+        scenario.workload = load.parse().unwrap();
+        let made = ["earliest", "fbdt", "min-rtt"].map(|scheme| {
+            let parsed = scheme.parse().unwrap();
+            let outcome = simulate(&scenario, &parsed, Congestion::CUBIC, 1, false).unwrap();
+            let messages = outcome.record.messages.unwrap();
+            let share = messages.on_time_weight_share.unwrap();
+            let bound = messages.bound_weight_share.unwrap();
+            // A scheduler without deadlines is below it.
+            let least = if scheme == "min-rtt" { 0.5 } else { least };
+            assert!(least < share && share <= bound && bound <= 1.0, "{scheme}: {messages:?}");
+            (messages.made, messages.made_bytes)
+        });
+        // Five seconds of 24 tiles.
+        assert!(made.iter().all(|other| *other == (120, made[0].1)), "{made:?}");
+    }
+}
+
+#[test]
 fn messages_are_counted_the_same_whatever_carries_them() {
     let mut scenario = Scenario::find("two-path").unwrap();
     scenario.workload = "messages:40%".parse().unwrap();

@@ -16,7 +16,7 @@ pub(super) const ENTRY: Entry = Entry::new(
 struct Front;
 
 impl Placement for Front {
-    fn place(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
-        view.next_chunk(me)
+    fn place(&mut self, part: &Range<u64>, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+        Some(view.clip(view.unassigned.first_in(part)?, me))
     }
 }

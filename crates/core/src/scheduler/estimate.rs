@@ -6,6 +6,9 @@ use super::SendView;
 use crate::subflow::Subflow;
 use crate::{Bitrate, ByteCount};
 
+/// Doublings of a window after which it is as good as without end.
+const MOST_ROUNDS: u128 = 30;
+
 impl SendView<'_> {
     /// How long until `bytes` more, given to the subflow now and to no other, have arrived.
     ///
@@ -17,6 +20,31 @@ impl SendView<'_> {
         let least = capped.map_or(Duration::ZERO, |time| way(subflow) + time);
         uncapped(self, subflow, bytes).max(least)
     }
+}
+
+/// How many bytes more, given to the subflow now and to no other, arrive within a time: at most what the
+/// congestion window lets leave by then, as for [`SendView::arrival`], and what the path's rate brings
+/// behind that which is queued.
+pub(super) fn deliverable(view: &SendView<'_>, subflow: &Subflow, within: Duration) -> u64 {
+    let (info, rtt) = (subflow.info(), subflow.present_rtt());
+    let cwnd = info.cwnd.as_u64();
+    let Some(spare) = within.checked_sub(way(subflow)) else { return 0 };
+    // Without a window nothing is known yet.
+    if cwnd == 0 {
+        return u64::MAX;
+    }
+    let rate = view.rate(subflow);
+    let by_window = if info.is_in_slow_start() || rate == Bitrate::default() {
+        let rounds = spare.as_nanos() / rtt.as_nanos().max(1);
+        cwnd.saturating_mul((2 << rounds.min(MOST_ROUNDS)) - 1)
+    } else {
+        cwnd.saturating_add(rate.bytes_in(spare).as_u64())
+    };
+    let by_rate = match rate == Bitrate::default() {
+        true => u64::MAX,
+        false => rate.bytes_in(within + back(subflow)).as_u64(),
+    };
+    by_window.min(by_rate).saturating_sub(subflow.queued())
 }
 
 fn uncapped(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Duration {

@@ -39,6 +39,7 @@ pub use self::musher::RatioMemory;
 pub use self::own::Own;
 pub use self::registry::{BadName, DEFAULT, REGISTRY, UnknownScheduler, all, register};
 pub use self::rules::{Rule, RulesOff, UnknownRule};
+pub(crate) use self::view::Messages;
 pub use self::view::SendView;
 use crate::Instant;
 use crate::path::{PathId, SubflowId};

@@ -22,12 +22,14 @@ pub enum Rule {
     SendAgain,
     /// What waits for a path that has become slow is copied.
     CopySlow,
+    /// Of messages with deadlines only what can be there in time is sent.
+    Deadlines,
 }
 
 impl Rule {
     /// All of them, with their names and what they do. A rule's place is its bit where sets are stored
     /// or sent: a new one comes last.
-    pub const ALL: [(Self, &'static str, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Reinject, "reinject", "what a silent path carries is sent again at once"),
         (Self::CopyLate, "copy-late", "the byte at the in-order point is copied when it is late"),
         (Self::SpareFar, "spare-far", "new data only where they make the transfer finish earlier"),
@@ -36,6 +38,7 @@ impl Rule {
         (Self::WaitRoundTrip, "wait-round-trip", "fbdt-strict: and a round trip of the others"),
         (Self::SendAgain, "send-again", "fbdt-strict: then what others have outstanding is sent"),
         (Self::CopySlow, "copy-slow", "what waits for a path that has become slow is copied"),
+        (Self::Deadlines, "deadlines", "of messages only what can be there in time is sent"),
     ];
 }
 

@@ -8,6 +8,12 @@ use crate::ranges::RangeSet;
 use crate::subflow::Subflow;
 use crate::{Bitrate, Instant};
 
+/// The messages that a stream's bytes are.
+pub(crate) trait Messages: std::fmt::Debug {
+    /// The message that has the byte at `offset`, and its deadline.
+    fn at(&self, offset: u64) -> Option<(Range<u64>, Option<Instant>)>;
+}
+
 /// Everything a scheduler sees when it is asked.
 #[derive(Debug)]
 pub struct SendView<'a> {
@@ -42,6 +48,8 @@ pub struct SendView<'a> {
     pub(crate) reinjected: u64,
     /// Measurements of each path.
     pub meters: &'a BTreeMap<PathId, PathMeter>,
+    /// The messages that the stream's bytes are, in a connection of messages.
+    pub(crate) messages: Option<&'a dyn Messages>,
 }
 
 impl SendView<'_> {
@@ -98,6 +106,21 @@ impl SendView<'_> {
     /// The next new bytes in order of the stream for the subflow with that index.
     pub fn next_chunk(&self, index: usize) -> Option<Range<u64>> {
         Some(self.clip(self.next_unsent()?, index))
+    }
+
+    /// The message that has the byte at `offset`, and its deadline; `None` in a byte stream.
+    pub fn message_at(&self, offset: u64) -> Option<(Range<u64>, Option<Instant>)> {
+        self.messages?.at(offset)
+    }
+
+    /// How many bytes of `within` no subflow has been given.
+    pub(crate) fn unassigned_in(&self, within: &Range<u64>) -> u64 {
+        let (mut at, mut bytes) = (within.start, 0);
+        while let Some(open) = self.unassigned.first_in(&(at..within.end)) {
+            bytes += open.end - open.start;
+            at = open.end;
+        }
+        bytes
     }
 
     fn measured_rate(&self, subflow: &Subflow) -> Option<Bitrate> {

@@ -15,7 +15,7 @@ use super::{Misuse, SchedulerFault, SessionConfig, SessionError};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
-use crate::scheduler::{Assignment, Entry, Kind, Scheduler, SchedulerConfig, SendView};
+use crate::scheduler::{Assignment, Entry, Kind, Messages, Scheduler, SchedulerConfig, SendView};
 use crate::send_buffer::{LEAST_RESERVED, SendBuffer};
 use crate::subflow::Subflow;
 use crate::wire::{Ack, MAX_PAYLOAD, data_header};
@@ -460,6 +460,7 @@ impl SendHalf {
             rooms: &self.rooms,
             reinjected: self.reinjected,
             meters: &self.meters,
+            messages: self.outbox.as_deref().map(|outbox| outbox as &dyn Messages),
         }
     }
 

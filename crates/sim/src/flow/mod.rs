@@ -1,5 +1,6 @@
 //! A flow: an application that sends, a transport, an application that receives.
 
+pub(crate) mod bound;
 mod ends;
 mod live;
 mod messages;
@@ -10,6 +11,7 @@ mod pipe;
 mod plain;
 mod sink;
 mod source;
+mod tiles;
 
 use std::sync::Arc;
 
@@ -80,8 +82,8 @@ impl Flow {
             // What a live stream carries is its own affair.
             Traffic::Bulk | Traffic::Live(_) => (Source::bulk(), None),
             Traffic::Cbr(rate) => (Source::cbr(*rate), None),
-            Traffic::Messages { rate, .. } => {
-                (Source::messages(Messages::new(*rate, rng("messages"))), None)
+            Traffic::Messages { pattern, rate, .. } => {
+                (Source::messages(Messages::new(*pattern, *rate, rng("messages"))), None)
             }
             Traffic::Burst(size) | Traffic::Transfer(size) => {
                 (Source::size(*size), Some(size.as_u64()))

@@ -413,7 +413,9 @@ impl Multi {
             }
         }
         while let Some(made) = source.next_message(now.as_nanos()) {
-            let payload = Bytes::from_static(&ZEROS[..made.bytes as usize]);
+            let bytes = made.bytes as usize;
+            let payload =
+                ZEROS.get(..bytes).map_or_else(|| vec![0; bytes].into(), Bytes::from_static);
             let deadline = Some(Instant::from_nanos(made.deadline_ns));
             let options = MessageOptions { deadline, tag: made.number };
             if session.send_message(payload, options, now).is_err() {

@@ -7,6 +7,7 @@
 //! both ends of a window.
 
 mod budget;
+mod deadlines;
 
 use std::ops::Range;
 use std::time::Duration;
@@ -31,9 +32,8 @@ const TIMES_SLOWER: u32 = 8;
 
 /// Where a subflow's next new bytes are taken from.
 pub(super) trait Placement: std::fmt::Debug + Send {
-    /// Of what is unassigned and may be sent, of which there is something, a chunk for
-    /// `view.subflows[me]`.
-    fn place(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>>;
+    /// Of what is unassigned of `part`, of which there is something, a chunk for `view.subflows[me]`.
+    fn place(&mut self, part: &Range<u64>, me: usize, view: &SendView<'_>) -> Option<Range<u64>>;
 
     /// The path that sends in the forward direction.
     fn forward(&self) -> Option<PathId> {
@@ -203,12 +203,20 @@ impl<P: Placement> Bond<P> {
             || view.arrival(subflow, bytes) <= latency
     }
 
+    /// Of which bytes `me` takes new ones.
+    fn part(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+        match self.without.keeps(Rule::Deadlines) && view.messages.is_some() {
+            true => deadlines::next_message(me, view),
+            false => Some(view.una..view.limit),
+        }
+    }
+
     /// What the subflow `me` sends next.
     fn next(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let late = self.copy_late(me, view).or_else(|| self.copy_slow(me, view));
         if late.is_none() && view.next_unsent().is_some() {
-            let range = self.takes(me, view).then(|| self.place.place(me, view));
-            return range.flatten();
+            let part = self.part(me, view).filter(|_| self.takes(me, view));
+            return part.and_then(|part| self.place.place(&part, me, view));
         }
         let range = late.or_else(|| self.copy_last(me, view))?;
         self.budget.charge(range.end - range.start);

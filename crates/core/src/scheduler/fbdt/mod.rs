@@ -74,21 +74,26 @@ impl BothEnds {
         Self { size, direction: Direction::new(config), window: 0..0 }
     }
 
-    fn is_open(&self, view: &SendView<'_>) -> bool {
-        view.unassigned.first_in(&(view.una..self.window.end.min(view.limit))).is_some()
+    fn is_open(&self, part: &Range<u64>, view: &SendView<'_>) -> bool {
+        view.unassigned.first_in(&within(&self.window, part)).is_some()
     }
 }
 
+/// What of `part` is below the window's end.
+fn within(window: &Range<u64>, part: &Range<u64>) -> Range<u64> {
+    part.start..window.end.min(part.end).max(part.start)
+}
+
 impl Placement for BothEnds {
-    fn place(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
-        if !self.is_open(view) {
-            let first = view.next_unsent()?;
-            self.window = first.start..view.limit.min(first.start + self.size);
+    fn place(&mut self, part: &Range<u64>, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+        if !self.is_open(part, view) {
+            let first = view.unassigned.first_in(part)?;
+            self.window = first.start..part.end.min(first.start + self.size);
             self.direction.choose(view);
         }
         let end = End::of(view.subflows[me].path(), self.direction.forward());
         let end = if view.usable().count() <= 1 { End::Low } else { end };
-        end.take(&(view.una..self.window.end.min(view.limit)), me, view)
+        end.take(&within(&self.window, part), me, view)
     }
 
     fn forward(&self) -> Option<PathId> {

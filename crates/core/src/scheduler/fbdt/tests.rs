@@ -85,6 +85,7 @@ impl Example {
             subflows: &self.subflows,
             rooms: &rooms,
             meters: &BTreeMap::new(),
+            messages: None,
         };
         let name = NAMES[path];
         match self.scheduler.pick(&view) {

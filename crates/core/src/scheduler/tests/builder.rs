@@ -8,7 +8,9 @@ use std::time::Duration;
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::scheduler::choice::SEGMENT;
-use crate::scheduler::{Assignment, Entry, Kind, Penalties, Scheduler, SchedulerConfig, SendView};
+use crate::scheduler::{
+    Assignment, Entry, Kind, Messages, Penalties, Scheduler, SchedulerConfig, SendView,
+};
 use crate::subflow::Subflow;
 use crate::{ByteCount, Instant};
 
@@ -62,6 +64,16 @@ impl Given {
     }
 }
 
+/// Messages: where each begins and ends, and its deadline.
+#[derive(Debug, Default)]
+pub(super) struct Sent(pub(super) Vec<(Range<u64>, Option<Instant>)>);
+
+impl Messages for Sent {
+    fn at(&self, offset: u64) -> Option<(Range<u64>, Option<Instant>)> {
+        self.0.iter().find(|(range, _)| range.contains(&offset)).cloned()
+    }
+}
+
 /// The sending side of a connection as far as a scheduler sees it.
 #[derive(Debug)]
 pub(super) struct Bench {
@@ -82,6 +94,7 @@ pub(super) struct Bench {
     /// Whose windows are to be halved.
     pub(super) penalties: mpsc::Receiver<SubflowId>,
     pub(super) meters: BTreeMap<PathId, PathMeter>,
+    pub(super) messages: Option<Sent>,
 }
 
 impl Bench {
@@ -115,6 +128,7 @@ impl Bench {
             chunk: (SEGMENT, SEGMENT),
             penalties,
             meters: BTreeMap::new(),
+            messages: None,
         };
         bench.write(written * SEGMENT);
         for (n, figures) in (0..).zip(figures) {
@@ -166,6 +180,7 @@ impl Bench {
             subflows: &self.subflows,
             rooms: &self.rooms,
             meters: &self.meters,
+            messages: self.messages.as_ref().map(|sent| sent as &dyn Messages),
         }
     }
 

@@ -3,6 +3,7 @@
 mod bond;
 mod builder;
 mod copies;
+mod deadlines;
 mod properties;
 mod rules;
 mod window;

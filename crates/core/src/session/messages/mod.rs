@@ -60,7 +60,7 @@ impl fmt::Display for MessageId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageOptions {
     /// When the message is dropped if bytes of it would still have to be sent. The peer is not
-    /// told.
+    /// told. `earliest` and `fbdt` send nothing more of one that cannot be whole by then.
     pub deadline: Option<Instant>,
     /// What the application calls the message, below 2^62. The peer's application gets it with the
     /// message, or with the notice that the message was dropped.

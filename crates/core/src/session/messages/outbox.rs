@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use super::{MAX_OPEN_MESSAGES, MessageFate, MessageId, MessageLimits, MessageOptions, Outcome};
 use crate::Instant;
 use crate::ranges::RangeSet;
+use crate::scheduler::Messages;
 use crate::wire::{Ack, Bounds, Cancel, Fate, Record};
 
 const MAX_OPEN: u64 = MAX_OPEN_MESSAGES as u64;
@@ -56,6 +57,13 @@ struct Outgoing {
     deadline: Option<Instant>,
     /// Why it was dropped, if it was.
     dropped: Option<Outcome>,
+}
+
+impl Messages for Outbox {
+    fn at(&self, offset: u64) -> Option<(Range<u64>, Option<Instant>)> {
+        let (&start, message) = self.open.range(..=offset).next_back()?;
+        (offset < message.end).then_some((start..message.end, message.deadline))
+    }
 }
 
 impl Outbox {
