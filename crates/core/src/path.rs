@@ -55,6 +55,9 @@ impl PathInfo {
     }
 }
 
+/// So many mean deviations above the mean a time is late (`K` of RFC 6298 §2).
+pub(crate) const DEVIATIONS: u32 = 4;
+
 /// Mean and mean deviation of a time, smoothed as in RFC 6298 but slower: there is a sample per
 /// acknowledgement, many in one round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,7 +92,8 @@ impl TimeEstimate {
 
     /// Mean plus four mean deviations: longer than that is late.
     pub fn late(&self) -> Option<Duration> {
-        (self.samples > 0).then(|| Duration::from_nanos(self.mean_ns + 4 * self.deviation_ns))
+        let late = self.mean_ns + u64::from(DEVIATIONS) * self.deviation_ns;
+        (self.samples > 0).then(|| Duration::from_nanos(late))
     }
 }
 

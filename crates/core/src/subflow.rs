@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use self::flight::Flight;
-use crate::path::{PathId, PathInfo, SubflowId};
+use crate::path::{DEVIATIONS, PathId, PathInfo, SubflowId};
 use crate::policy::Role;
 use crate::ranges::RangeSet;
 use crate::{Bitrate, ByteCount, Instant};
@@ -19,10 +19,10 @@ pub(crate) const SEGMENT: u64 = 1448;
 const SILENCE_FLOOR: Duration = Duration::from_millis(60);
 /// What a delivery may be late because of timers and acknowledgement intervals.
 const LATE_FLOOR: Duration = Duration::from_millis(5);
-/// Assumed for a path of which nothing has been measured.
-const FIRST_DELIVERY: Duration = Duration::from_millis(500);
 /// The round-trip time assumed for a path of which nothing has been measured.
 const FIRST_RTT: Duration = Duration::from_millis(100);
+/// When a delivery is late on such a path: the deviation is taken to be as large as the mean.
+const FIRST_DELIVERY: Duration = FIRST_RTT.saturating_mul(1 + DEVIATIONS);
 /// Data committed to a path at a time, in time: the chunk of an assignment.
 const CHUNK_TIME: Duration = Duration::from_millis(1);
 
@@ -371,7 +371,7 @@ impl Subflow {
         if self.flight.is_empty() || self.stall.is_silent || self.stall.is_by_timeout {
             return None;
         }
-        let kernel = self.info.srtt + self.info.srtt / 2 + 4 * self.info.rttvar;
+        let kernel = self.info.srtt + self.info.srtt / 2 + DEVIATIONS * self.info.rttvar;
         let ours = self.flight.delivery().late().unwrap_or(FIRST_DELIVERY);
         Some(self.stall.last_progress + SILENCE_FLOOR.max(kernel).max(ours))
     }

@@ -1,10 +1,11 @@
 //! What may be sent twice: a share of the bytes sent.
 
 use super::super::SendView;
+use super::super::entry::CHUNK;
 use crate::subflow::SEGMENT;
 
-/// What the budget begins with: a chunk for the end of a short transfer.
-const BEGINS_WITH: u64 = 64 << 10;
+/// What the budget begins with: the largest chunk, for the end of a short transfer.
+const BEGINS_WITH: u64 = CHUNK.1;
 
 /// Lets a share of the bytes sent go into redundant copies, of what is left at the time. What is not
 /// spent is kept for the end of all data, or for a path that falls behind.
