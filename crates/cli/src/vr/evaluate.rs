@@ -46,9 +46,9 @@ pub(crate) struct EvaluateArgs {
         default_value = "grey,last-received,base-layer"
     )]
     concealment: Vec<String>,
-    /// How viewports are drawn: nearest (a pixel is the frame's nearest one) or mixed (each from
-    /// four, as graphics processors do)
-    #[arg(long, value_enum, default_value_t = Viewport::Nearest, hide_short_help = true)]
+    /// How viewports are drawn: mixed (each pixel from four, as graphics processors do) or nearest (a
+    /// pixel is the frame's nearest one)
+    #[arg(long, value_enum, default_value_t = Viewport::Mixed, hide_short_help = true)]
     viewport: Viewport,
     #[command(flatten)]
     heads: HeadArgs,
