@@ -66,9 +66,13 @@ impl World {
             recency: Recency::default(),
             effort_units: 1_000,
         };
+        // Longer than a GoP, and a picture that waits.
+        let buffer = Some(Duration::from_millis(1_300));
+        let rebuffer = Duration::from_millis(300);
+        let player = ClientSettings { buffer, rebuffer, ..ClientSettings::default() };
         Self {
             server: Server::new(Arc::new(content), settings),
-            client: Client::new(ClientSettings::default()),
+            client: Client::new(player),
             to_client: VecDeque::new(),
             now: Instant::from_millis(1),
             next_gop: 0,
@@ -142,7 +146,8 @@ impl World {
                 let paths = [path(number), path(number / 3)];
                 let paths = (step < 128).then_some(&paths[..]);
                 let forward = Some(usize::from(step / 8 % 3));
-                let traffic = Traffic { paths, forward, backlog: step & 64 != 0 };
+                let waiting = ByteCount::new(u64::from(step & 64) << step % 40);
+                let traffic = Traffic { paths, forward, waiting };
                 self.server.handle_traffic(traffic, self.now);
                 Ok(())
             }

@@ -155,6 +155,27 @@ fn a_package_is_streamed_over_two_paths() {
 }
 
 #[test]
+fn a_buffer_is_as_long_as_it_is_said_to_be() {
+    if !ffmpeg() {
+        return;
+    }
+    let (server, address) = serve(package(), &["--players", "1"]);
+    let address = address.to_string();
+    let options = ["--buffer", "1500ms", "--rebuffer", "100s", "--json"];
+    let error = failure(2, &play(&address, &options));
+    assert!(error.contains("--rebuffer: '100s' is not within 0ns to 60s"), "{error}");
+    let options = ["--buffer", "1500ms", "--rebuffer", "2s", "--json"];
+    let output = weftline(&play(&address, &options)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&summary["completed"], &summary["gops_shown"]), (&true.into(), &GOPS.into()));
+    assert!(summary["startup_s"].as_f64().unwrap() >= 1.5, "{summary}");
+    let stalled = (summary["stalls"].as_u64().unwrap(), summary["stalled_s"].as_f64().unwrap());
+    assert_eq!(stalled.0 == 0, stalled.1 == 0.0, "{summary}");
+    drop(server);
+}
+
+#[test]
 fn the_kernels_tcp_carries_the_same_messages() {
     if !ffmpeg() {
         return;
@@ -309,6 +330,8 @@ fn what_cannot_be_streamed_is_refused() {
     assert!(error.contains("give --insecure-plaintext"), "{error}");
     let error = failure(2, &["vr", "play", "--server", "127.0.0.1:1", "--insecure-plaintext"]);
     assert!(error.contains("no path given"), "{error}");
+    let error = failure(2, &play("127.0.0.1:1", &["--buffer", "50ms"]));
+    assert!(error.contains("--buffer: '50ms' is not within 100ms to 60s"), "{error}");
     // A package that was cut short, and none.
     let cut = dir.path().join("cut");
     let copied = Command::new("cp").arg("-r").arg(package).arg(&cut).status().unwrap();

@@ -139,6 +139,32 @@ fn where_an_evaluation_still_says_something_else() {
     }
 }
 
+/// Where rates go up and down from one second to the next, a plan takes what the paths carry on average,
+/// and with a longer buffer that comes in time. It costs no quality.
+#[test]
+fn a_longer_buffer_bridges_seconds_of_little() {
+    let play = |buffer_ms| {
+        let mut sum = (0, 0.0);
+        for (scheduler, seed) in [("fbdt", 1), ("earliest", 2), ("earliest", 3)] {
+            let recorded =
+                vec![vec![1_800, 600, 1_500, 300, 1_600, 1_400], vec![800, 500, 1_200, 700]];
+            let scheduler = scheduler.to_owned();
+            let case = Case { recorded, buffer_ms, seed, scheduler, ..Case::default() };
+            let outcome = case.run();
+            check(&outcome, case.gops);
+            let db: f64 = outcome.gops.iter().skip(START).filter_map(|gop| gop.psnr_db()).sum();
+            sum =
+                (sum.0 + late(&outcome).0, sum.1 + db / (case.gops as usize - START) as f64 / 3.0);
+        }
+        sum
+    };
+    let (short, long) = (play(0), play(3_000));
+    assert!(
+        long.0 * 4 < short.0 && long.1 > short.1,
+        "late, dB: {short:?}, with a buffer {long:?}"
+    );
+}
+
 #[test]
 fn a_run_of_a_live_stream_is_a_function_of_its_plan() {
     let case = Case { loss: 0.01, gops: 4, ..Case::default() };

@@ -62,6 +62,17 @@ impl From<&PathStats> for PathReading {
     }
 }
 
+/// What time a plan has, and what is before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlanTime {
+    /// Until its deadline.
+    pub left: Duration,
+    /// Until the next plan is made: what comes after it is for that one.
+    pub next: Duration,
+    /// Bytes of earlier plans that wait for a path and are of use still.
+    pub waiting: ByteCount,
+}
+
 /// Turns readings of the paths' counters into what they may bring.
 #[derive(Clone, Debug)]
 pub struct Forecast {
@@ -118,6 +129,43 @@ impl Forecast {
         left: Duration,
         recency: &Recency,
     ) -> Result<Throughput, ThroughputError> {
+        self.free(left, recency, |path| path.last.outstanding)
+    }
+
+    /// What a plan may have of what the paths bring: no more than they carry on average until the next
+    /// plan is made, and where they carry less, what may come after that and is in time.
+    ///
+    /// # Errors
+    /// [`ThroughputError::Recency`].
+    pub fn expected_for(
+        &self,
+        time: PlanTime,
+        recency: &Recency,
+    ) -> Result<Throughput, ThroughputError> {
+        let free = self.expected(time.left, recency)?;
+        if time.left <= time.next {
+            return Ok(free);
+        }
+        let most = self.free(time.next, recency, |_| 0)?.means();
+        let sample = |(weight, bytes): &(f64, Vec<ByteCount>)| {
+            let all = bytes.iter().copied().sum::<ByteCount>().as_u64();
+            let left = u128::from(all.saturating_sub(time.waiting.as_u64()));
+            let path = |(bytes, most): (&ByteCount, &ByteCount)| {
+                let part = u128::from(bytes.as_u64()) * left / u128::from(all.max(1));
+                ByteCount::new(part as u64).min(*most)
+            };
+            (*weight, bytes.iter().zip(&most).map(path).collect())
+        };
+        Throughput::from_samples(free.samples().iter().map(sample).collect())
+    }
+
+    /// What the paths may bring within `left`, each less what is `taken` of it.
+    fn free(
+        &self,
+        left: Duration,
+        recency: &Recency,
+        taken: impl Fn(&Path) -> u64,
+    ) -> Result<Throughput, ThroughputError> {
         let (all, margin) = if self.history.is_empty() {
             let rates = self.paths.iter().map(|path| path.rate.bytes_in(left));
             let start = || vec![self.start.bytes_in(left)];
@@ -134,7 +182,7 @@ impl Forecast {
         let new = |(path, bytes): (&Path, &ByteCount)| {
             let sure = bytes.as_u64() - bytes.as_u64() / 100 * margin;
             ByteCount::new(match (path.last.is_up, any_up) {
-                (true, _) => sure.saturating_sub(path.last.outstanding),
+                (true, _) => sure.saturating_sub(taken(path)),
                 (false, true) => 0,
                 (false, false) => sure,
             })
@@ -377,6 +425,30 @@ mod tests {
         paths.readings[0].outstanding = 6_000_000;
         paths.run(50, &[8, 8]);
         assert!((paths.mbps() - 7.6).abs() < 0.1, "{}", paths.mbps());
+    }
+
+    /// With time beyond the next plan each plan has what is carried until that one, and what of it is not
+    /// carried then may still be in time.
+    #[test]
+    fn a_plan_with_more_time_takes_no_more_and_makes_up_for_what_waits() {
+        let mut paths = Paths::new(2, Bitrate::mbps(10));
+        paths.run(3_000, &[8, 4]);
+        let expected = |paths: &Paths, left, waiting: u64| {
+            let time =
+                PlanTime { left: SECOND * left, next: SECOND, waiting: ByteCount::new(waiting) };
+            let expected = paths.forecast.expected_for(time, &Recency::default()).unwrap();
+            expected.mean().as_u64() as f64 * 8e-6
+        };
+        assert!((expected(&paths, 1, 0) - 11.4).abs() < 0.01);
+        assert!((expected(&paths, 3, 0) - 11.4).abs() < 0.01, "no more than a second's");
+        // Two seconds' worth of the plans before: the third is free.
+        assert!((expected(&paths, 3, 2_850_000) - 11.4).abs() < 0.01);
+        assert!((expected(&paths, 3, 3_562_500) - 5.7).abs() < 0.01);
+        assert_eq!(expected(&paths, 3, u64::MAX), 0.0);
+        // What is in sockets and queues is not free either.
+        paths.readings[0].outstanding = 2_850_000;
+        paths.run(50, &[8, 4]);
+        assert!((expected(&paths, 3, 0) - 3.8).abs() < 0.01, "{}", expected(&paths, 3, 0));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weftline_core::session::{Incoming, MessageOptions, SendError};
-use weftline_core::{Instant, Session};
+use weftline_core::{ByteCount, Instant, Session};
 use weftline_video::live::wire::{Message, Tile, TileDigests};
 use weftline_video::live::{Client, Digest, Outgoing, Server, TileOrder};
 
@@ -89,8 +89,9 @@ impl Live {
 
     /// Gives the server what the connection has carried so far.
     fn read_counters(&mut self, session: &Session, now: Instant) {
-        let backlog = !self.queues[SERVER].is_empty() || session.unsent() > 0;
-        self.server.handle_stats(&session.stats(), backlog, now);
+        let queued: ByteCount = self.queues[SERVER].iter().map(Outgoing::bytes).sum();
+        let waiting = queued + ByteCount::new(session.unsent() as u64);
+        self.server.handle_stats(&session.stats(), waiting, now);
     }
 
     /// Takes what has come to one end.

@@ -57,6 +57,8 @@ pub struct Case {
     pub still: bool,
     /// Links that are gone from one second to another.
     pub cuts: Vec<(usize, u64, u64)>,
+    /// How long the player buffers, ms; a GoP if it is zero.
+    pub buffer_ms: u64,
     /// The player's program is stopped from one second to another.
     pub stops: Vec<[u64; 2]>,
     pub scheduler: String,
@@ -77,6 +79,7 @@ impl Default for Case {
             recorded: Vec::new(),
             still: false,
             cuts: Vec::new(),
+            buffer_ms: 0,
             stops: Vec::new(),
             scheduler: "fbdt".to_owned(),
             congestion: "cubic".to_owned(),
@@ -102,10 +105,11 @@ impl Case {
             recency: Recency::default(),
             effort_units: Effort::DEFAULT_UNITS,
         };
+        let buffer = (self.buffer_ms > 0).then(|| Duration::from_millis(self.buffer_ms));
         let live = LivePlan {
             content: Arc::new(content),
             settings,
-            player: ClientSettings::default(),
+            player: ClientSettings { buffer, ..ClientSettings::default() },
             head: self.head(),
             init: INIT.as_u64() as usize,
             stops: self.stops.iter().map(|stop| stop.map(Duration::from_secs)).collect(),

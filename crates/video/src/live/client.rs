@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use weftline_core::time::nanos;
 use weftline_core::{ByteCount, Instant};
 
+use super::playback::Playback;
 use super::wire::{
     GopNotice, Hello, MAX_POSES, MAX_REPORTED, Manifest, Message, PoseNotice, Report, RungNotice,
     Tile, TileId,
@@ -24,6 +24,12 @@ const MAX_KEPT_POSES: usize = 8_192;
 pub struct ClientSettings {
     /// What its viewport spans.
     pub fov: FieldOfView,
+    /// How long after the server has announced it a GoP is shown, within
+    /// [`BUFFERS`](super::wire::BUFFERS): its jitter buffer. `None`: as long as a GoP is.
+    pub buffer: Option<Duration>,
+    /// The picture stands still for at most so long where what is looked at of the next GoP is not there,
+    /// before it is concealed (rebuffering: a stall of ITU-T P.1203). Zero: it is concealed at once.
+    pub rebuffer: Duration,
 }
 
 /// What a message was to the player.
@@ -68,6 +74,8 @@ pub struct GopReport {
     pub bytes: ByteCount,
     /// Segments that arrived too late, before the end of the GoP.
     pub late_bytes: ByteCount,
+    /// How long the picture stood still before it.
+    pub stalled: Duration,
     /// The viewport's MSE, the mean over the poses; `None` if the server's word never came.
     pub mse: Option<f64>,
     /// The mean over the poses of the viewport's PSNR in dB.
@@ -95,6 +103,22 @@ struct OpenGop {
     bytes: u64,
     late_bytes: u64,
     poses: Vec<Orientation>,
+    /// How long the picture stood still before it.
+    stalled: Duration,
+}
+
+impl OpenGop {
+    /// Whether nothing of a tile is worth waiting for: it is there, nothing of it is sent, or it will not
+    /// come.
+    fn is_settled(&self, tile: usize) -> bool {
+        let Some(notice) = &self.notice else { return false };
+        let Some(planned) = notice.tiles.get(tile).and_then(|told| told.planned) else {
+            return true;
+        };
+        let id = TileId { gop: notice.gop, tile: tile as u16, qp: planned.qp };
+        let is_there = self.arrived.get(&id.tile).is_some_and(|qps| qps.contains(&id.qp));
+        is_there || self.called_back.contains(&id) || self.damaged.contains(&id)
+    }
 }
 
 /// A player; see the module's documentation.
@@ -103,10 +127,7 @@ pub struct Client {
     fov: FieldOfView,
     viewport: Viewport,
     manifest: Option<Manifest>,
-    /// When GoP 0 is shown.
-    plays_from: Option<Instant>,
-    /// The first GoP that is not over.
-    next_gop: u32,
+    playback: Playback,
     /// GoPs that are over but for the server's word on them, and those to come.
     open: BTreeMap<u32, OpenGop>,
     /// What is there of each tile to fall back on.
@@ -127,13 +148,13 @@ impl Client {
     /// A player that greets the server.
     pub fn new(settings: ClientSettings) -> Self {
         let (horizontal, vertical) = settings.fov.degrees();
-        let hello = Hello { fov_deg: [horizontal as f32, vertical as f32] };
+        let ClientSettings { buffer, rebuffer, .. } = settings;
+        let hello = Hello { fov_deg: [horizontal as f32, vertical as f32], buffer, rebuffer };
         Self {
             fov: settings.fov,
             viewport: Viewport::new(settings.fov),
             manifest: None,
-            plays_from: None,
-            next_gop: 0,
+            playback: Playback::new(buffer, rebuffer),
             open: BTreeMap::new(),
             held: Held::new(0),
             received: 0,
@@ -158,11 +179,18 @@ impl Client {
         now: Instant,
     ) -> Result<Handled<'a>, LiveError> {
         self.received = self.received.saturating_add(bytes.len() as u64);
-        let message = Message::decode(bytes)?;
+        let handled = self.take(Message::decode(bytes)?, now)?;
+        // The picture may have waited for it.
+        self.play(now);
+        Ok(handled)
+    }
+
+    fn take<'a>(&mut self, message: Message<'a>, now: Instant) -> Result<Handled<'a>, LiveError> {
         match (message, &self.manifest) {
             (Message::Refusal { reason }, _) => Err(LiveError::Refused(reason)),
             (Message::Manifest(manifest), None) => {
                 self.held = Held::new(manifest.grid.tiles());
+                self.playback.handle_stream(manifest.gop, manifest.gops);
                 self.manifest = Some(manifest);
                 self.next_report = Some(now);
                 Ok(Handled::Control)
@@ -200,7 +228,9 @@ impl Client {
     /// The head is turned like this now.
     pub fn handle_pose(&mut self, orientation: Orientation, now: Instant) {
         self.last_pose = orientation;
-        let Some(at) = self.position(now) else { return };
+        // While the picture stands still, so does what is predicted of the head.
+        let moves = self.playback.moves(now);
+        let Some(at) = self.position(now).filter(|at| moves || at.is_zero()) else { return };
         let (yaw, pitch, roll) = orientation.degrees();
         // Between two reports the newest count.
         if self.poses.len() == MAX_POSES {
@@ -210,7 +240,7 @@ impl Client {
         self.poses.push(PoseNotice { at, degrees });
         let gop = self.manifest.as_ref().map_or(Duration::MAX, |manifest| manifest.gop);
         let gop = (at.as_nanos() / gop.as_nanos()) as u32;
-        if self.plays_from.is_some_and(|from| from <= now)
+        if moves
             && let Some(open) = self.open.get_mut(&gop)
             && open.poses.len() < MAX_KEPT_POSES
         {
@@ -220,14 +250,9 @@ impl Client {
 
     /// Ends GoPs whose time is over, and reports.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while self.end_of(self.next_gop).is_some_and(|end| end <= now) && !self.all_shown() {
-            self.next_gop += 1;
-            let next = self.next_gop;
-            self.open_gop(next);
-        }
-        self.judge();
+        self.play(now);
         if self.next_report.is_some_and(|at| at <= now) {
-            self.report();
+            self.report(now);
             self.next_report = (!self.is_done()).then(|| now + REPORT_EVERY);
         }
     }
@@ -240,8 +265,7 @@ impl Client {
 
     /// When [`Self::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let end = if self.all_shown() { None } else { self.end_of(self.next_gop) };
-        [end, self.next_report].into_iter().flatten().min()
+        [self.playback.poll_timeout(), self.next_report].into_iter().flatten().min()
     }
 
     /// What is to be sent next.
@@ -262,7 +286,12 @@ impl Client {
     /// The time in the video: that of its beginning until it plays, `None` before the first GoP has
     /// been announced.
     pub fn position(&self, now: Instant) -> Option<Duration> {
-        Some(now.since(self.plays_from?))
+        self.playback.position(now)
+    }
+
+    /// When the first GoP was shown: the end of the start-up (ITU-T P.1203's initial loading).
+    pub fn first_shown(&self) -> Option<Instant> {
+        self.playback.first_shown()
     }
 
     /// Whether the last GoP has been shown and judged.
@@ -285,28 +314,39 @@ impl Client {
     }
 
     fn all_shown(&self) -> bool {
-        self.manifest.is_some() && self.next_gop >= self.gops()
+        self.playback.is_over()
     }
 
-    /// When a GoP is shown: until then its tiles are on time.
-    fn start_of(&self, gop: u32) -> Option<Instant> {
-        Some(self.plays_from? + self.manifest.as_ref()?.gop * gop)
-    }
-
-    fn end_of(&self, gop: u32) -> Option<Instant> {
-        self.start_of(gop + 1)
+    /// Shows what is due, and judges what is over.
+    fn play(&mut self, now: Instant) {
+        let Some(grid) = self.manifest.as_ref().map(|manifest| manifest.grid) else { return };
+        loop {
+            let (open, viewport, pose) = (&self.open, &self.viewport, self.last_pose);
+            let is_ready = |gop: u32| {
+                let seen = viewport.visibility(grid, pose).share;
+                let mut looked_at = (0..grid.tiles()).filter(|tile| seen[*tile] > 0.0);
+                open.get(&gop).is_some_and(|open| looked_at.all(|tile| open.is_settled(tile)))
+            };
+            let Some(stood) = self.playback.go_on(now, is_ready) else { break };
+            let next = self.playback.current();
+            if let Some(open) = self.open_gop(next) {
+                open.stalled += stood;
+            }
+        }
+        self.judge();
     }
 
     /// The place of a GoP, made if it is not over.
     fn open_gop(&mut self, gop: u32) -> Option<&mut OpenGop> {
-        if gop >= self.gops() || (gop < self.next_gop && !self.open.contains_key(&gop)) {
+        let is_over = gop < self.playback.current();
+        if gop >= self.gops() || (is_over && !self.open.contains_key(&gop)) {
             return None;
         }
         Some(self.open.entry(gop).or_default())
     }
 
     fn check_gop(&self, gop: u32) -> Result<(), LiveError> {
-        let most = self.gops().min(self.next_gop.saturating_add(MAX_OPEN_GOPS));
+        let most = self.gops().min(self.playback.current().saturating_add(MAX_OPEN_GOPS));
         if gop < most {
             return Ok(());
         }
@@ -336,12 +376,7 @@ impl Client {
             return Err(LiveError::Number { what: "a number of tiles", number, count });
         }
         self.check_gop(notice.gop)?;
-        if self.plays_from.is_none() {
-            // A GoP behind the server; the first notice to come need not be the first GoP's.
-            let gop = self.manifest.as_ref().map_or(Duration::ZERO, |manifest| manifest.gop);
-            let before = nanos(gop * notice.gop);
-            self.plays_from =
-                Some(Instant::from_nanos((now + gop).as_nanos().saturating_sub(before)));
+        if self.playback.handle_notice(notice.gop, now) {
             self.open_gop(0);
         }
         if let Some(open) = self.open_gop(notice.gop) {
@@ -350,7 +385,6 @@ impl Client {
             }
             open.notice = Some(notice);
         }
-        self.judge();
         Ok(Handled::Control)
     }
 
@@ -358,7 +392,7 @@ impl Client {
         let id = tile.id;
         self.check_tile(id)?;
         self.check_gop(id.gop)?;
-        let on_time = self.start_of(id.gop).is_none_or(|start| now < start);
+        let on_time = self.playback.is_in_time(id.gop, now);
         if !tile.is_genuine() {
             // It is as good as lost. The server is not told that it is there.
             if let Some(open) = self.open_gop(id.gop) {
@@ -393,10 +427,11 @@ impl Client {
         Ok(Handled::Tile { tile, on_time, is_genuine: true })
     }
 
-    fn report(&mut self) {
+    fn report(&mut self, now: Instant) {
         let count = self.arrived.len().min(MAX_REPORTED);
         let report = Report {
             received: self.received,
+            stalled: self.playback.stalled(now),
             poses: std::mem::take(&mut self.poses),
             arrived: self.arrived.drain(..count).collect(),
         };
@@ -407,8 +442,9 @@ impl Client {
     /// and those that are waited for no longer.
     fn judge(&mut self) {
         while let Some((&gop, open)) = self.open.first_key_value() {
-            let is_over = gop < self.next_gop;
-            let is_young = self.next_gop.saturating_sub(gop) < MAX_OPEN_GOPS;
+            let current = self.playback.current();
+            let is_over = gop < current;
+            let is_young = current.saturating_sub(gop) < MAX_OPEN_GOPS;
             if !is_over || (open.notice.is_none() && is_young && !self.is_closed) {
                 return;
             }
@@ -423,6 +459,7 @@ impl Client {
             gop,
             bytes: ByteCount::new(open.bytes),
             late_bytes: ByteCount::new(open.late_bytes),
+            stalled: open.stalled,
             ..GopReport::default()
         };
         let Some(notice) = &open.notice else {

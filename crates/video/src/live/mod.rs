@@ -3,9 +3,10 @@
 //! The [`Server`] sends one GoP after another in real time. For each it plans with a tile scheme,
 //! knowing where its player looks ([`crate::head::Predictor`]) and what the paths carried
 //! ([`Forecast`]), says what it sends, and sends it in the plan's order with the GoP's time as the
-//! deadline. The [`Client`] plays one GoP behind: what is not whole when its GoP's time comes is
-//! late, is concealed and will not be waited for. It reports where it looks and what arrived, and
-//! judges what its viewport shows from the losses that the server tells.
+//! deadline. The [`Client`] plays one GoP behind, or as far as its buffer says: what is not whole when
+//! its GoP's time comes is late, and is concealed; a player that rebuffers stops for it first. It
+//! reports where it looks and what arrived, and judges what its viewport shows from the losses that the
+//! server tells.
 //!
 //! Neither has a clock, a socket or a file: time and bytes come in as arguments, messages
 //! ([`wire`]) come out. Whatever carries them may lose, delay, reorder or double those that have a
@@ -17,13 +18,16 @@
 mod client;
 mod content;
 mod digest;
+mod playback;
 mod server;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
-pub use crate::forecast::{Forecast, PathReading};
+use std::time::Duration;
+
+pub use crate::forecast::{Forecast, PathReading, PlanTime};
 pub use client::{Client, ClientSettings, GopReport, Handled};
 pub use content::Content;
 pub use digest::Digest;
@@ -59,6 +63,16 @@ pub enum LiveError {
         number: u32,
         /// How many there are, or may be.
         count: u32,
+    },
+    /// The player stops too often to be live.
+    #[error(
+        "the player has stood still for {} s, and a live stream goes on: let it conceal what is \
+             late (without --rebuffer), or give it more paths",
+        by.as_secs()
+    )]
+    Behind {
+        /// How long it stood still.
+        by: Duration,
     },
     /// The peer does not go on.
     #[error("the peer says: {0}")]

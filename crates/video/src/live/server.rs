@@ -11,13 +11,16 @@ use super::wire::{
     GopNotice, Hello, MAX_AGES, Manifest, Message, Report, RungNotice, TileId, TileNotice,
 };
 use super::{Content, LiveError};
-use crate::forecast::{Forecast, PathReading};
+use crate::forecast::{Forecast, PathReading, PlanTime};
 use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::head::{Pose, Predictor, PredictorSettings};
 use crate::ows::{Delivery, Entry, FbdtMessages, InOrder, Piece, Recency, Throughput, TwoEnded};
 use crate::rd::{GopTable, Rung};
 use crate::sending::{Chances, Planner, Sending, on_the_way};
 use crate::shown::{Concealment, Concealments, Encoding, Held};
+
+/// How long a player may have stood still altogether: more is no live stream any more.
+const MOST_STALLED: Duration = Duration::from_secs(60);
 
 /// How a server plans.
 #[derive(Clone, Debug)]
@@ -43,8 +46,8 @@ pub struct Traffic<'a> {
     /// The path that sends forward, as an index into these, where FBDT carries messages; `None`
     /// where everything arrives in order.
     pub forward: Option<usize>,
-    /// Whether anything waits for a path.
-    pub backlog: bool,
+    /// The bytes that wait for a path.
+    pub waiting: ByteCount,
 }
 
 /// What a server wants sent, in this order.
@@ -54,6 +57,16 @@ pub enum Outgoing {
     Message(Vec<u8>),
     /// A tile, which the driver makes a message of.
     Tile(TileOrder),
+}
+
+impl Outgoing {
+    /// How many bytes it has, without what goes around a tile.
+    pub fn bytes(&self) -> ByteCount {
+        match self {
+            Self::Message(bytes) => ByteCount::new(bytes.len() as u64),
+            Self::Tile(order) => order.bytes,
+        }
+    }
 }
 
 /// A tile to be sent.
@@ -100,6 +113,12 @@ struct Player {
     known: BTreeSet<(u16, u8)>,
     /// What it has said to hold.
     held: Held,
+    /// How long after it was announced it shows a GoP, if it never stood still.
+    buffer: Duration,
+    /// How long it stops for what is late of a GoP.
+    rebuffer: Duration,
+    /// How long it has stood still.
+    stalled: Duration,
 }
 
 /// What a server does for one player; see the module's documentation.
@@ -112,7 +131,7 @@ pub struct Server {
     /// The paths of the connection in the order in which they came up.
     paths: Vec<PathId>,
     forward: Option<usize>,
-    backlog: bool,
+    waiting: ByteCount,
     by_reports: bool,
     next_gop: u32,
     outgoing: VecDeque<Outgoing>,
@@ -131,7 +150,7 @@ impl Server {
             forecast,
             paths: Vec::new(),
             forward: None,
-            backlog: false,
+            waiting: ByteCount::ZERO,
             by_reports: true,
             next_gop: 0,
             outgoing,
@@ -163,9 +182,9 @@ impl Server {
         self.outgoing.push_back(Outgoing::Message(Message::Refusal { reason }.to_bytes()));
     }
 
-    /// Takes the counters of a connection that sends its messages by several paths, and whether
-    /// anything waits for it; twenty times a second will do.
-    pub fn handle_stats(&mut self, stats: &SessionStats, backlog: bool, now: Instant) {
+    /// Takes the counters of a connection that sends its messages by several paths, and the bytes that
+    /// wait for it; twenty times a second will do.
+    pub fn handle_stats(&mut self, stats: &SessionStats, waiting: ByteCount, now: Instant) {
         for path in stats.paths.keys() {
             if !self.paths.contains(path) {
                 self.paths.push(*path);
@@ -174,16 +193,16 @@ impl Server {
         let reading = |path| stats.paths.get(path).map(PathReading::from).unwrap_or_default();
         let paths: Vec<PathReading> = self.paths.iter().map(reading).collect();
         let forward = self.paths.iter().position(|path| Some(*path) == stats.forward);
-        self.handle_traffic(Traffic { paths: Some(&paths), forward, backlog }, now);
+        self.handle_traffic(Traffic { paths: Some(&paths), forward, waiting }, now);
     }
 
     /// Takes a reading of the connection's counters; twenty a second will do.
     pub fn handle_traffic(&mut self, traffic: Traffic<'_>, now: Instant) {
         self.by_reports = traffic.paths.is_none();
         self.forward = traffic.forward;
-        self.backlog = traffic.backlog;
+        self.waiting = traffic.waiting;
         if let Some(paths) = traffic.paths {
-            self.forecast.handle_reading(paths, traffic.backlog, now);
+            self.forecast.handle_reading(paths, self.has_backlog(), now);
         }
     }
 
@@ -237,6 +256,19 @@ impl Server {
         &self.forecast
     }
 
+    /// How long after it was announced the player is done with a GoP at the latest.
+    pub fn most_behind(&self) -> Duration {
+        let gop = self.content.table().gop_duration();
+        self.player.as_ref().map_or(gop, |player| {
+            let stalls = if player.rebuffer.is_zero() { Duration::ZERO } else { MOST_STALLED };
+            player.buffer + stalls + gop
+        })
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.waiting > ByteCount::ZERO
+    }
+
     fn start_of(&self, epoch: Instant, gop: u32) -> Instant {
         epoch + self.content.table().gop_duration() * gop
     }
@@ -255,6 +287,9 @@ impl Server {
             epoch: None,
             known: BTreeSet::new(),
             held: Held::new(content.grid().tiles()),
+            buffer: hello.buffer.unwrap_or_else(|| content.table().gop_duration()),
+            rebuffer: hello.rebuffer,
+            stalled: Duration::ZERO,
         });
         let rungs = content.table().gops()[0].tiles()[0].rungs();
         let manifest = Manifest {
@@ -290,12 +325,17 @@ impl Server {
                 player.held.note(usize::from(id.tile), id.gop as usize, encoding);
             }
         }
-        // The player has the manifest: messages may overtake each other.
+        // Messages may overtake each other.
+        player.stalled = player.stalled.max(report.stalled);
+        if player.stalled > MOST_STALLED {
+            return Err(LiveError::Behind { by: player.stalled });
+        }
+        // The player has the manifest.
         player.epoch.get_or_insert(now);
         if self.by_reports {
             let delivered = report.received;
             let all = PathReading { delivered, is_up: true, ..PathReading::default() };
-            self.forecast.handle_reading(&[all], self.backlog, now);
+            self.forecast.handle_reading(&[all], self.has_backlog(), now);
         }
         self.handle_timeout(now)
     }
@@ -305,17 +345,22 @@ impl Server {
         let Some((player, epoch)) = self.player.as_ref().and_then(|p| Some((p, p.epoch?))) else {
             return Ok(());
         };
-        let deadline = self.start_of(epoch, gop + 1);
-        let left = deadline.since(now);
+        let behind = player.buffer + player.stalled;
+        let shown = self.start_of(epoch, gop) + behind;
+        let (left, deadline) = (shown.since(now), shown + player.rebuffer);
+        // Of the GoP before nothing is of use any more, where it is shown by now.
+        let next = self.content.table().gop_duration();
+        let waiting = if behind > next { self.waiting } else { ByteCount::ZERO };
         let tiles = &self.content.table().gops()[self.content.packaged(gop) as usize];
         let wrong = |reason: String| LiveError::Plan { gop, reason };
-        let expected = self.forecast.expected(left, &self.settings.recency);
+        let time = PlanTime { left, next, waiting };
+        let expected = self.forecast.expected_for(time, &self.settings.recency);
         let expected = expected.map_err(|error| wrong(error.to_string()))?;
         let plan = if left.is_zero() {
             // Its time was over before it began: the player is told of it, and that is all.
             Sending::nothing(tiles.tiles().len())
         } else {
-            self.scheme_plan(player, gop, tiles, &expected, left).map_err(wrong)?
+            self.scheme_plan(player, gop, tiles, &expected, left.min(next)).map_err(wrong)?
         };
         let order = |piece: &Piece| {
             let id = TileId { gop, tile: piece.tile as u16, qp: piece.rung.qp };

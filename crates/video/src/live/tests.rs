@@ -83,10 +83,14 @@ const MS: Duration = Duration::from_millis(1);
 
 impl World {
     fn new(gops: u32, concealment: Concealment) -> Self {
+        Self::with(gops, concealment, ClientSettings::default())
+    }
+
+    fn with(gops: u32, concealment: Concealment, player: ClientSettings) -> Self {
         Self {
             now: Instant::from_millis(1_000),
             server: Server::new(content(gops), settings(concealment)),
-            client: Client::new(ClientSettings::default()),
+            client: Client::new(player),
             in_flight: BTreeMap::new(),
             count: 0,
             carried: 0,
@@ -179,7 +183,8 @@ impl World {
             }
             let delivered = self.carried;
             let paths = [PathReading { delivered, is_up: true, ..PathReading::default() }];
-            let traffic = Traffic { paths: Some(&paths), forward: Some(0), backlog: false };
+            let traffic =
+                Traffic { paths: Some(&paths), forward: Some(0), waiting: ByteCount::ZERO };
             self.server.handle_traffic(traffic, self.now);
             self.server.handle_timeout(self.now).unwrap();
             self.client.handle_pose(Orientation::from_degrees(30.0, 10.0, 0.0), self.now);
@@ -297,6 +302,85 @@ fn other_bytes_than_were_packaged_are_lost_and_never_shown() {
     let id = TileId { gop: 0, tile: 0, qp: 22 };
     let tile = |init| Tile { id, init, segment: b"x", digests };
     assert!(tile(b"").is_genuine() && tile(b"init").is_genuine() && !tile(b"tini").is_genuine());
+}
+
+/// A jitter buffer of some GoPs: what takes longer than one is in time.
+#[test]
+fn a_longer_buffer_bridges_what_would_be_late() {
+    let late = |buffer| {
+        let player = ClientSettings { buffer, ..ClientSettings::default() };
+        let mut world = World::with(4, Concealment::Grey, player);
+        world.run(&mut || MS, &mut || Fate::Arrives(GOP * 2));
+        whole(&world.reports, 4);
+        let late: usize = world.reports.iter().map(|report| report.late).sum();
+        (late, world.client.first_shown().unwrap().since(Instant::from_millis(1_000)).as_millis())
+    };
+    assert_eq!(late(None).0, 4 * TILES);
+    let (late, startup_ms) = late(Some(GOP * 5 / 2));
+    assert_eq!(late, 0);
+    // The greeting, the manifest, the first report and the first notice take 1 ms each.
+    assert_eq!(startup_ms, 1_254);
+}
+
+/// Until what is looked at is there, the picture stands still, and all that follows is shown later.
+#[test]
+fn a_player_that_rebuffers_waits_for_what_it_looks_at() {
+    let play = |rebuffer| {
+        let player = ClientSettings { rebuffer, ..ClientSettings::default() };
+        let mut world = World::with(3, Concealment::Grey, player);
+        let mut sent = 0;
+        // All of GoP 1 comes 300 ms after its time.
+        world.run(&mut || MS, &mut || {
+            sent += 1;
+            let is_second = (TILES + 1..=2 * TILES).contains(&sent);
+            Fate::Arrives(if is_second { GOP + 300 * MS } else { MS })
+        });
+        whole(&world.reports, 3);
+        world.reports
+    };
+    let reports = play(Duration::ZERO);
+    assert_eq!((reports[1].late, reports[1].stalled), (TILES, Duration::ZERO));
+    let reports = play(GOP);
+    assert_eq!([reports[0].late, reports[2].late], [0; 2]);
+    // It goes on as soon as what it looks at is there; the rest comes at the same moment, and too late.
+    let viewport = crate::geometry::Viewport::new(ClientSettings::default().fov);
+    let seen =
+        viewport.visibility(Grid::new(4, 2).unwrap(), Orientation::from_degrees(30.0, 10.0, 0.0));
+    let looked_at = seen.share.iter().filter(|share| **share > 0.0).count();
+    assert!((2..=reports[1].arrived).contains(&looked_at), "{looked_at}: {:?}", reports[1]);
+    // The tiles leave when the notice does, which takes 1 ms: they are 299 ms late.
+    let stalled: Vec<_> = reports.iter().map(|report| report.stalled.as_millis()).collect();
+    assert_eq!(stalled, [0, 299, 0]);
+    // No longer than it may be.
+    let reports = play(100 * MS);
+    assert_eq!((reports[1].late, reports[1].stalled), (TILES, 100 * MS));
+}
+
+#[test]
+fn the_server_gives_tiles_the_time_that_the_player_takes() {
+    let mut server = Server::new(content(3), settings(Concealment::Grey));
+    let now = Instant::from_millis(1);
+    let (buffer, rebuffer) = (Some(GOP * 3), GOP);
+    let player = ClientSettings { buffer, rebuffer, ..ClientSettings::default() };
+    let hello = Client::new(player).poll_transmit().unwrap();
+    server.handle_message(&hello, now).unwrap();
+    let report = |stalled| Message::Report(Report { stalled, ..Report::default() }).to_bytes();
+    server.handle_message(&report(Duration::ZERO), now).unwrap();
+    let deadlines = |server: &mut Server| {
+        let orders = std::iter::from_fn(|| server.poll_transmit());
+        orders.fold(None, |found, outgoing| match outgoing {
+            Outgoing::Tile(order) => Some(order.deadline),
+            Outgoing::Message(_) => found,
+        })
+    };
+    assert_eq!(deadlines(&mut server), Some(now + GOP * 4), "shown after 3, waited for 1 more");
+    server.handle_message(&report(GOP * 2), now + GOP).unwrap();
+    assert_eq!(deadlines(&mut server), Some(now + GOP * 7), "what it stood still comes on top");
+    // Reports overtake each other.
+    server.handle_message(&report(GOP), now + GOP * 2).unwrap();
+    assert_eq!(deadlines(&mut server), Some(now + GOP * 8));
+    let error = server.handle_message(&report(Duration::from_secs(61)), now + GOP * 2).unwrap_err();
+    assert!(error.to_string().contains("has stood still for 61 s"), "{error}");
 }
 
 /// A late tile conceals nothing, and the server must not plan as if it did.
@@ -434,7 +518,11 @@ fn message() -> impl Strategy<Value = Message<'static>> {
     let pose = (0_u64..86_400_000, prop::array::uniform3(-360_f32..360.0))
         .prop_map(|(ms, degrees)| PoseNotice { at: Duration::from_millis(ms), degrees });
     prop_oneof![
-        prop::array::uniform2(1_f32..170.0).prop_map(|fov_deg| Message::Hello(Hello { fov_deg })),
+        (prop::array::uniform2(1_f32..170.0), prop::option::of(100_u64..60_000), 0_u64..60_000)
+            .prop_map(|(fov_deg, buffer, rebuffer)| {
+                let buffer = buffer.map(Duration::from_millis);
+                Message::Hello(Hello { fov_deg, buffer, rebuffer: MS * rebuffer as u32 })
+            }),
         (0_u32..1_000, any::<u64>(), prop::collection::vec(notice, 0..20)).prop_map(
             |(gop, expected, tiles)| {
                 Message::Gop(GopNotice { gop, expected: ByteCount::new(expected), tiles })
@@ -442,11 +530,12 @@ fn message() -> impl Strategy<Value = Message<'static>> {
         ),
         (
             any::<u64>(),
+            0_u32..86_400_000,
             prop::collection::vec(pose, 0..MAX_POSES),
             prop::collection::vec(arrived, 0..50)
         )
-            .prop_map(|(received, poses, arrived)| {
-                Message::Report(Report { received, poses, arrived })
+            .prop_map(|(received, stalled, poses, arrived)| {
+                Message::Report(Report { received, stalled: MS * stalled, poses, arrived })
             }),
         any::<u32>().prop_map(|gops| Message::End { gops }),
         "[ -~]{0,255}".prop_map(|reason| Message::Refusal { reason }),
@@ -474,9 +563,17 @@ proptest! {
     /// Whatever becomes of the tiles and however the rest is delayed: each tile is counted once,
     /// nothing that came too late counts as there, and nothing is kept for ever.
     #[test]
-    fn every_tile_is_counted_once(seed in any::<u64>(), gops in 1_u32..7, which in 0_usize..3) {
+    fn every_tile_is_counted_once(
+        seed in any::<u64>(),
+        gops in 1_u32..7,
+        which in 0_usize..3,
+        buffer in prop::option::of(100_u64..3_000),
+        rebuffer in prop_oneof![Just(0_u32), 1_u32..2_000],
+    ) {
         let concealment = Concealment::ALL[which].1;
-        let mut world = World::new(gops, concealment);
+        let buffer = buffer.map(Duration::from_millis);
+        let player = ClientSettings { buffer, rebuffer: MS * rebuffer, ..ClientSettings::default() };
+        let mut world = World::with(gops, concealment, player);
         let mut rng = Rng::stream(seed, "live/network");
         let mut delays = Rng::stream(seed, "live/control");
         let mut control = || MS * delays.below(900) as u32;

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use weftline_core::ByteCount;
+use weftline_core::time::nanos;
 
 use super::Digest;
 use crate::geometry::{FrameSize, Grid};
@@ -15,7 +16,7 @@ use crate::rd::{MAX_GOPS, MAX_RUNGS, MAX_TILES, MAX_WS_MSE};
 use crate::shown::Concealment;
 
 /// The version of the messages. A peer of another one is refused by name.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The longest message to a player: a tile of 16 MiB.
 pub const MAX_TO_PLAYER: usize = 16 << 20;
 /// The longest message to a server.
@@ -32,6 +33,9 @@ pub const MAX_AGES: usize = 16;
 pub const MAX_TEXT: usize = 255;
 /// The longest GoP of a live stream, and the shortest.
 pub const GOP_LENGTHS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+
+/// The longest buffer of a player, and the shortest.
+pub const BUFFERS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
 /// What the first message begins with.
 const MAGIC: &[u8; 4] = b"WLVR";
@@ -66,6 +70,10 @@ pub enum Message<'a> {
 pub struct Hello {
     /// The angles that its viewport spans, in degrees, 1 to 170.
     pub fov_deg: [f32; 2],
+    /// How long after it was announced a GoP is shown, within [`BUFFERS`]; `None`: as long as a GoP is.
+    pub buffer: Option<Duration>,
+    /// How long the player stops for what is late of a GoP; zero: not at all.
+    pub rebuffer: Duration,
 }
 
 /// What a stream is.
@@ -178,6 +186,8 @@ impl Tile<'_> {
 pub struct Report {
     /// Bytes of messages that it has received so far.
     pub received: u64,
+    /// How long the picture has stood still so far, at most a day.
+    pub stalled: Duration,
     /// Where it looked, in order of time.
     pub poses: Vec<PoseNotice>,
     /// Tiles that arrived since the report before, and whether each was there before its GoP was
@@ -266,6 +276,8 @@ impl Message<'_> {
                 out.extend_from_slice(MAGIC);
                 out.extend_from_slice(&VERSION.to_be_bytes());
                 hello.fov_deg.iter().for_each(|deg| put_f32(out, *deg));
+                put_time(out, hello.buffer.unwrap_or_default());
+                put_time(out, hello.rebuffer);
             }
             Self::Manifest(manifest) => put_manifest(out, manifest),
             Self::Gop(notice) => put_gop(out, notice),
@@ -337,6 +349,10 @@ fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_be_bytes());
 }
 
+fn put_time(out: &mut Vec<u8>, time: Duration) {
+    put_u64(out, nanos(time));
+}
+
 fn put_f32(out: &mut Vec<u8>, value: f32) {
     out.extend_from_slice(&value.to_be_bytes());
 }
@@ -360,7 +376,7 @@ fn put_manifest(out: &mut Vec<u8>, manifest: &Manifest) {
     put_u32(out, manifest.frame.width());
     put_u32(out, manifest.frame.height());
     out.extend([manifest.grid.columns() as u8, manifest.grid.rows() as u8]);
-    put_u64(out, manifest.gop.as_nanos() as u64);
+    put_time(out, manifest.gop);
     put_u32(out, manifest.gop_frames);
     put_u32(out, manifest.gops);
     let concealment = Concealment::ALL.iter().position(|(_, one)| *one == manifest.concealment);
@@ -394,10 +410,11 @@ fn put_gop(out: &mut Vec<u8>, notice: &GopNotice) {
 fn put_report(out: &mut Vec<u8>, report: &Report) {
     out.push(Message::REPORT);
     put_u64(out, report.received);
+    put_time(out, report.stalled);
     let poses = &report.poses[..report.poses.len().min(MAX_POSES)];
     out.push(poses.len() as u8);
     for pose in poses {
-        put_u64(out, pose.at.as_nanos() as u64);
+        put_time(out, pose.at);
         pose.degrees.iter().for_each(|deg| put_f32(out, *deg));
     }
     let arrived = &report.arrived[..report.arrived.len().min(MAX_REPORTED)];
@@ -443,6 +460,12 @@ impl<'a> Reader<'a> {
 
     fn u64(&mut self) -> Result<u64, WireError> {
         self.array().map(u64::from_be_bytes)
+    }
+
+    /// A time of at most `most`.
+    fn time(&mut self, field: &'static str, most: Duration) -> Result<Duration, WireError> {
+        let time = Duration::from_nanos(self.u64()?);
+        (time <= most).then_some(time).ok_or_else(|| self.wrong(field))
     }
 
     fn text(&mut self) -> Result<String, WireError> {
@@ -497,7 +520,13 @@ fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
         other => return Err(WireError::Version(other)),
     }
     let mut angle = || reader.f32("field of view", 1.0, 170.0);
-    Ok(Hello { fov_deg: [angle()?, angle()?] })
+    let fov_deg = [angle()?, angle()?];
+    let [least, most] = BUFFERS;
+    let buffer = Some(reader.time("buffer", most)?).filter(|buffer| !buffer.is_zero());
+    if buffer.is_some_and(|buffer| buffer < least) {
+        return Err(reader.wrong("buffer"));
+    }
+    Ok(Hello { fov_deg, buffer, rebuffer: reader.time("time to rebuffer", most)? })
 }
 
 fn manifest(reader: &mut Reader<'_>) -> Result<Manifest, WireError> {
@@ -570,14 +599,12 @@ fn report(reader: &mut Reader<'_>) -> Result<Report, WireError> {
     /// A video lasts a day at most.
     const DAY: Duration = Duration::from_secs(86_400);
     let received = reader.u64()?;
+    let stalled = reader.time("time of standing still", DAY)?;
     let count = usize::from(reader.u8()?);
     let count = reader.count(count, "number of poses", MAX_POSES)?;
     let mut poses = Vec::with_capacity(count);
     for _ in 0..count {
-        let at = Duration::from_nanos(reader.u64()?);
-        if at > DAY {
-            return Err(reader.wrong("time"));
-        }
+        let at = reader.time("time", DAY)?;
         let mut angle = || reader.f32("angle", -3_600.0, 3_600.0);
         poses.push(PoseNotice { at, degrees: [angle()?, angle()?, angle()?] });
     }
@@ -585,5 +612,5 @@ fn report(reader: &mut Reader<'_>) -> Result<Report, WireError> {
     let count = reader.count(count, "number of tiles", MAX_REPORTED)?;
     let arrived =
         (0..count).map(|_| Ok((reader.id()?, reader.flag()?))).collect::<Result<_, _>>()?;
-    Ok(Report { received, poses, arrived })
+    Ok(Report { received, stalled, poses, arrived })
 }

@@ -209,6 +209,18 @@ impl Throughput {
         Self::from_samples(samples.collect())
     }
 
+    /// What each path carries on average.
+    pub fn means(&self) -> Vec<ByteCount> {
+        let paths = self.samples.first().map_or(0, |(_, bytes)| bytes.len());
+        let mean = |path: usize| {
+            self.samples
+                .iter()
+                .map(|(weight, bytes)| weight * bytes[path].as_u64() as f64)
+                .sum::<f64>()
+        };
+        (0..paths).map(|path| ByteCount::new(mean(path) as u64)).collect()
+    }
+
     /// The samples: weight (they sum to 1) and bytes per path.
     pub fn samples(&self) -> &[(f64, Vec<ByteCount>)] {
         &self.samples

@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
+use weftline_core::Instant;
 use weftline_video::evaluate::PSNR_CEILING_DB;
 use weftline_video::live::GopReport;
 use weftline_video::metric::{mse_of_psnr_db, psnr_db};
@@ -45,7 +47,7 @@ impl GopLog {
             let paths: String = names.iter().map(|name| format!(",{name}_bytes")).collect();
             log.line(&format!(
                 "gop,time_s,arrived,late,called_back,damaged,dropped,planned_bytes,expected_bytes,bytes,\
-                 late_bytes,psnr_db,mean_psnr_db,down{paths}"
+                 late_bytes,psnr_db,mean_psnr_db,stalled_s,down{paths}"
             ))?;
         }
         Ok(log)
@@ -78,7 +80,7 @@ fn csv_line(report: &GopReport, around: &Around) -> String {
         around.paths.iter().filter(|(_, _, up)| !up).map(|(name, _, _)| name.as_str()).collect();
     let paths: String = around.paths.iter().map(|(_, bytes, _)| format!(",{bytes}")).collect();
     format!(
-        "{},{:.3},{},{},{},{},{},{},{},{},{},{},{},{}{paths}",
+        "{},{:.3},{},{},{},{},{},{},{},{},{},{},{},{:.3},{}{paths}",
         r.gop,
         around.time_s,
         r.arrived,
@@ -92,6 +94,7 @@ fn csv_line(report: &GopReport, around: &Around) -> String {
         r.late_bytes.as_u64(),
         db(r.psnr_db()),
         db(r.mean_psnr_db),
+        r.stalled.as_secs_f64(),
         down.join("+")
     )
 }
@@ -115,6 +118,7 @@ fn json_line(report: &GopReport, around: &Around) -> String {
         "late_bytes": report.late_bytes.as_u64(),
         "psnr_db": report.psnr_db(),
         "mean_psnr_db": report.mean_psnr_db,
+        "stalled_s": report.stalled.as_secs_f64(),
         "paths": Map::from_iter(paths),
     });
     line.to_string()
@@ -137,6 +141,10 @@ pub(super) struct Summary {
     mse: f64,
     psnr_db: f64,
     judged: u32,
+    /// When the first GoP was shown, since the program began to connect.
+    pub(super) first_shown: Option<Instant>,
+    /// How often the picture stood still, and how long.
+    stalls: (u32, Duration),
     /// Bytes that each path brought, by its name.
     pub(super) paths: Vec<(String, u64)>,
     /// Why it ended before the end, if it did.
@@ -160,6 +168,8 @@ impl Summary {
         self.dropped += report.dropped;
         self.bytes += report.bytes.as_u64();
         self.late_bytes += report.late_bytes.as_u64();
+        self.stalls.0 += u32::from(!report.stalled.is_zero());
+        self.stalls.1 += report.stalled;
         if let (Some(mse), Some(db)) = (report.mse, report.psnr_db()) {
             self.mse += mse;
             self.psnr_db += db;
@@ -174,6 +184,11 @@ impl Summary {
         (self.judged > 0).then(|| [psnr_db(mse), self.psnr_db / count])
     }
 
+    /// Seconds from the beginning to the first picture.
+    fn startup_s(&self) -> Option<f64> {
+        Some(self.first_shown?.as_secs_f64())
+    }
+
     /// For people.
     pub(super) fn text(&self) -> String {
         let [transport, scheme, concealment] = &self.about;
@@ -184,10 +199,15 @@ impl Summary {
         let mb = |bytes: u64| bytes as f64 / 1e6;
         let paths: Vec<String> =
             self.paths.iter().map(|(name, bytes)| format!("{name} {:.2} MB", mb(*bytes))).collect();
+        let startup = self.startup_s().map_or("nothing was shown".to_owned(), |seconds| {
+            format!("the first picture came after {seconds:.2} s")
+        });
+        let (stalls, stalled) = self.stalls;
         format!(
             "{shown} of {gops} GoPs over {transport}, {scheme}, {concealment}: {psnr}\n\
              tiles: {} arrived, {} late ({} called back, {} damaged), {} dropped\n\
-             segments: {:.2} MB in time, {:.2} MB too late; received: {}\n",
+             segments: {:.2} MB in time, {:.2} MB too late; received: {}\n\
+             {startup}; it stood still {stalls} times, {:.2} s in all\n",
             self.arrived,
             self.late,
             self.called_back,
@@ -195,7 +215,8 @@ impl Summary {
             self.dropped,
             mb(self.bytes),
             mb(self.late_bytes),
-            paths.join(", ")
+            paths.join(", "),
+            stalled.as_secs_f64()
         )
     }
 
@@ -222,6 +243,9 @@ impl Summary {
             "late_bytes": self.late_bytes,
             "psnr_of_mean_db": psnr.map(|[of_mean, _]| of_mean),
             "mean_psnr_db": psnr.map(|[_, mean]| mean),
+            "startup_s": self.startup_s(),
+            "stalls": self.stalls.0,
+            "stalled_s": self.stalls.1.as_secs_f64(),
             "paths": paths.collect::<Vec<Value>>(),
         });
         format!("{object}\n")

@@ -9,14 +9,14 @@ use weftline::{Client, ClientSecurity, ServerAddr};
 use weftline_core::ByteCount;
 use weftline_video::geometry::FieldOfView;
 use weftline_video::head::Format as HeadFormat;
-use weftline_video::live::wire::MAX_TO_PLAYER;
+use weftline_video::live::wire::{BUFFERS, MAX_TO_PLAYER};
 use weftline_video::live::{Client as Player, ClientSettings};
 
-use super::heads;
 use super::link::{Link, Transport, connect_kernel};
 use super::log::{GopLog, Summary};
 use super::player::{Playing, play};
 use super::save::Store;
+use super::{Clock, heads};
 use crate::congestion;
 use crate::connect::tls;
 use crate::daemon::{end, parse_duration, runtime, warn_plaintext};
@@ -50,6 +50,13 @@ pub(crate) struct PlayArgs {
     /// The angle that the viewport spans, both ways, in degrees
     #[arg(long, value_name = "DEGREES", default_value_t = 100.0, hide_short_help = true)]
     fov: f64,
+    /// How long after the server has announced it a GoP is shown, 100ms to 60s: more bridges longer
+    /// gaps, and shows them later [default: as long as a GoP is]
+    #[arg(long, value_name = "DURATION")]
+    buffer: Option<String>,
+    /// Stop the picture for at most so long where what is looked at is late, instead of concealing it
+    #[arg(long, value_name = "DURATION", hide_short_help = true)]
+    rebuffer: Option<String>,
     /// Write a line for each GoP to this file: CSV, or JSON if its name ends in .jsonl; - for
     /// standard output
     #[arg(long, value_name = "FILE")]
@@ -124,6 +131,7 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     if args.json && args.log.as_ref().is_some_and(|path| path.as_os_str() == "-") {
         return Err(Failure::wrong_use("--json and --log - both want standard output; leave one"));
     }
+    let settings = ClientSettings { fov, ..args.timing()? };
     let playing = args.playing(grace)?;
     let carrier = args.carrier(grace)?;
     let transport = match args.transport {
@@ -134,13 +142,15 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let played = runtime.block_on(async {
         let stop = Stop::on_signals()?;
+        // The start-up begins where a viewer's does.
+        let clock = Clock::start();
         let link = tokio::select! {
             link = carrier.connect() => link?,
             () = stop.nth(1) => return Err(Failure::failed("it was told to stop")),
         };
-        let player = Player::new(ClientSettings { fov });
+        let player = Player::new(settings);
         let control = link.control.clone();
-        let played = play(player, link, playing, stop.nth(1), &mut summary).await;
+        let played = play(player, clock, link, playing, stop.nth(1), &mut summary).await;
         if let Some(control) = control {
             // The server is told that everything has been shown, or that this player has gone.
             let _ = tokio::time::timeout(Duration::from_secs(2), control.closed()).await;
@@ -158,6 +168,23 @@ pub(crate) fn run(args: &PlayArgs) -> Result<(), Failure> {
 }
 
 impl PlayArgs {
+    /// When GoPs are shown.
+    fn timing(&self) -> Result<ClientSettings, Failure> {
+        let [least, most] = BUFFERS;
+        let read = |option: &str, text: &Option<String>, least: Duration| {
+            let Some(text) = text else { return Ok(None) };
+            let time = parse_duration(option, text)?;
+            if (least..=most).contains(&time) {
+                return Ok(Some(time));
+            }
+            let why = format!("{option}: '{text}' is not within {least:?} to {most:?}");
+            Err(Failure::wrong_use(why))
+        };
+        let buffer = read("--buffer", &self.buffer, least)?;
+        let rebuffer = read("--rebuffer", &self.rebuffer, Duration::ZERO)?.unwrap_or_default();
+        Ok(ClientSettings { buffer, rebuffer, ..ClientSettings::default() })
+    }
+
     fn playing(&self, patience: Duration) -> Result<Playing, Failure> {
         let names = match self.transport {
             Transport::Weftline => {

@@ -30,6 +30,7 @@ pub(super) struct Playing {
 /// Plays a stream to its end. Whatever happens, the summary says how far it came.
 pub(super) async fn play(
     client: Client,
+    clock: Clock,
     link: Link,
     playing: Playing,
     stop: impl Future<Output = ()>,
@@ -37,11 +38,11 @@ pub(super) async fn play(
 ) -> Result<(), String> {
     let mut player = Player {
         client,
-        clock: Clock::start(),
+        clock,
         trace: None,
         control: link.control.clone(),
         counted: vec![0; playing.names.len()],
-        heard: Instant::ZERO,
+        heard: clock.now(),
         received: 0,
         playing,
         summary,
@@ -208,6 +209,7 @@ impl Player<'_> {
 
     fn log(&mut self, report: &GopReport) -> Result<(), String> {
         self.summary.add(report);
+        self.summary.first_shown = self.client.first_shown();
         let around = self.around();
         match &mut self.playing.log {
             Some(log) => log.gop(report, &around),

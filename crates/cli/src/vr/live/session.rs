@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weftline::Control;
-use weftline_core::Instant;
+use weftline_core::{ByteCount, Instant};
 use weftline_video::live::wire::{Message, Tile};
 use weftline_video::live::{
     Content, Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic,
@@ -96,8 +96,7 @@ impl Session<'_> {
             if self.server.is_done() && self.queue.is_empty() && !shut {
                 sender.shutdown().await;
                 shut = true;
-                let shown = self.served.content.table().gop_duration() * 2;
-                limit = Some(self.clock.now() + shown + GREETING);
+                limit = Some(self.clock.now() + self.server.most_behind() + GREETING);
             }
             if shut && (closed || ending.is_some()) {
                 break ending.unwrap_or(Ok(()));
@@ -215,7 +214,7 @@ impl Session<'_> {
                 let gops = self.served.content.gops();
                 let length = self.served.content.table().gop_duration() * gops;
                 if self.server.poll_timeout().is_some() && self.tally.gops == 0 {
-                    *limit = Some(now + length + GREETING);
+                    *limit = Some(now + length + self.server.most_behind() + GREETING);
                 }
                 Next::On
             }
@@ -235,11 +234,12 @@ impl Session<'_> {
     /// Gives the state machine what the connection has carried so far.
     fn read_counters(&mut self, sender: &Sender) {
         let now = self.clock.now();
-        let backlog = !self.queue.is_empty() || sender.unsent() > 0;
+        let queued: ByteCount = self.queue.iter().map(Outgoing::bytes).sum();
+        let waiting = queued + ByteCount::new(sender.unsent());
         if let Some(control) = &self.control {
-            self.server.handle_stats(&control.stats().session, backlog, now);
+            self.server.handle_stats(&control.stats().session, waiting, now);
         } else {
-            let traffic = Traffic { paths: None, forward: None, backlog };
+            let traffic = Traffic { paths: None, forward: None, waiting };
             self.server.handle_traffic(traffic, now);
         }
     }

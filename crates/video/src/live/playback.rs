@@ -1,0 +1,197 @@
+//! The clock of a player: which GoP is shown when, and where the picture stands still.
+
+use std::time::Duration;
+
+use weftline_core::Instant;
+use weftline_core::time::nanos;
+
+/// A picture that stands still.
+#[derive(Clone, Copy, Debug)]
+struct Stall {
+    /// The GoP that is waited for.
+    gop: u32,
+    since: Instant,
+}
+
+/// What is shown when.
+#[derive(Debug)]
+pub(super) struct Playback {
+    /// How long after it was announced a GoP is shown; `None`: as long as a GoP is.
+    buffer: Option<Duration>,
+    /// How long it stops for a GoP.
+    rebuffer: Duration,
+    /// The length of a GoP, and how many there are: nothing before they are known.
+    stream: Option<(Duration, u32)>,
+    /// When GoP 0 would be shown, if the picture had already stood still for as long as it has.
+    plays_from: Option<Instant>,
+    /// GoPs whose time has come, and one more once the last is over.
+    begun: u32,
+    /// When the first of them was shown.
+    first_shown: Option<Instant>,
+    stall: Option<Stall>,
+    stalled: Duration,
+}
+
+impl Playback {
+    pub(super) const fn new(buffer: Option<Duration>, rebuffer: Duration) -> Self {
+        Self {
+            buffer,
+            rebuffer,
+            stream: None,
+            plays_from: None,
+            begun: 0,
+            first_shown: None,
+            stall: None,
+            stalled: Duration::ZERO,
+        }
+    }
+
+    /// GoPs are that long, and so many.
+    pub(super) const fn handle_stream(&mut self, gop: Duration, gops: u32) {
+        self.stream = Some((gop, gops));
+    }
+
+    /// A GoP was announced; the first to come need not be the first GoP's. Whether it was the first to
+    /// come.
+    pub(super) fn handle_notice(&mut self, gop: u32, now: Instant) -> bool {
+        let Some((length, _)) = self.stream.filter(|_| self.plays_from.is_none()) else {
+            return false;
+        };
+        let shown = now + self.buffer.unwrap_or(length);
+        let before = nanos(length * gop);
+        self.plays_from = Some(Instant::from_nanos(shown.as_nanos().saturating_sub(before)));
+        true
+    }
+
+    /// The next GoP is shown, or the last one is over, if its time has come and `is_ready` says of it
+    /// that what is looked at is there, or nobody waits for it. Returns how long the picture stood still
+    /// before.
+    pub(super) fn go_on(
+        &mut self,
+        now: Instant,
+        is_ready: impl FnOnce(u32) -> bool,
+    ) -> Option<Duration> {
+        let due = self.start_of(self.begun).filter(|due| *due <= now && !self.is_over())?;
+        let is_end = self.stream.is_some_and(|(_, gops)| self.begun == gops);
+        let since = self.stall.map_or(due, |stall| stall.since);
+        if !is_end && now < since + self.rebuffer && !is_ready(self.begun) {
+            self.stall = Some(Stall { gop: self.begun, since });
+            return None;
+        }
+        let stood = self.stall.take().map_or(Duration::ZERO, |stall| now.since(stall.since));
+        self.stalled += stood;
+        self.plays_from = self.plays_from.map(|from| from + stood);
+        self.first_shown.get_or_insert(now);
+        self.begun += 1;
+        Some(stood)
+    }
+
+    /// When [`Self::go_on`] is to be called, whatever comes until then.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        match self.stall {
+            Some(stall) => Some(stall.since + self.rebuffer),
+            None => self.start_of(self.begun).filter(|_| !self.is_over()),
+        }
+    }
+
+    /// The first GoP that is not over.
+    pub(super) const fn current(&self) -> u32 {
+        self.begun.saturating_sub(1)
+    }
+
+    /// Whether the last GoP is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.stream.is_some_and(|(_, gops)| self.begun > gops || gops == 0)
+    }
+
+    /// Whether what comes of a GoP now is there before it is shown.
+    pub(super) fn is_in_time(&self, gop: u32, now: Instant) -> bool {
+        self.stall.is_some_and(|stall| stall.gop <= gop)
+            || self.start_of(gop).is_none_or(|start| now < start)
+    }
+
+    /// Whether the picture moves.
+    pub(super) fn moves(&self, now: Instant) -> bool {
+        self.stall.is_none() && self.plays_from.is_some_and(|from| from <= now)
+    }
+
+    /// The time in the video: that of its beginning until it plays, `None` before a GoP was announced.
+    pub(super) fn position(&self, now: Instant) -> Option<Duration> {
+        let at = self.stall.map_or(now, |stall| stall.since);
+        Some(at.since(self.plays_from?))
+    }
+
+    /// When the first GoP was shown.
+    pub(super) const fn first_shown(&self) -> Option<Instant> {
+        self.first_shown
+    }
+
+    /// How long the picture has stood still, what is under way included.
+    pub(super) fn stalled(&self, now: Instant) -> Duration {
+        self.stalled + self.stall.map_or(Duration::ZERO, |stall| now.since(stall.since))
+    }
+
+    fn start_of(&self, gop: u32) -> Option<Instant> {
+        Some(self.plays_from? + self.stream?.0 * gop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOP: Duration = Duration::from_millis(500);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn playback(buffer_ms: u64, rebuffer_ms: u64) -> Playback {
+        let buffer = Some(Duration::from_millis(buffer_ms));
+        let mut playback = Playback::new(buffer, Duration::from_millis(rebuffer_ms));
+        playback.handle_stream(GOP, 3);
+        assert!(playback.handle_notice(1, at(1_500)), "GoP 0 was announced at 1000");
+        assert!(!playback.handle_notice(0, at(1_501)));
+        playback
+    }
+
+    #[test]
+    fn a_buffer_says_when_gops_are_shown() {
+        let mut playback = playback(800, 0);
+        assert_eq!(playback.poll_timeout(), Some(at(1_800)));
+        assert_eq!(playback.go_on(at(1_799), |_| panic!("nobody waits")), None);
+        assert!(playback.is_in_time(0, at(1_799)) && !playback.moves(at(1_799)));
+        assert_eq!(playback.go_on(at(1_800), |_| panic!("nobody waits")), Some(Duration::ZERO));
+        assert!(!playback.is_in_time(0, at(1_800)) && playback.is_in_time(1, at(1_800)));
+        assert_eq!(playback.position(at(2_000)), Some(Duration::from_millis(200)));
+        for (gop, end) in [(1, 2_300), (2, 2_800)] {
+            assert_eq!(playback.go_on(at(end), |_| false), Some(Duration::ZERO));
+            assert_eq!(playback.current(), gop);
+        }
+        assert!(!playback.is_over());
+        assert_eq!(playback.poll_timeout(), Some(at(3_300)));
+        assert!(playback.go_on(at(3_300), |_| false).is_some() && playback.is_over());
+        assert_eq!(playback.poll_timeout(), None);
+    }
+
+    #[test]
+    fn what_is_waited_for_puts_off_all_that_follows() {
+        let mut playback = playback(500, 1_000);
+        assert_eq!(playback.go_on(at(1_500), |_| true), Some(Duration::ZERO));
+        // GoP 1 is not there when its time comes.
+        assert_eq!(playback.go_on(at(2_000), |gop| gop != 1), None);
+        assert!(playback.is_in_time(1, at(2_100)) && !playback.moves(at(2_100)));
+        assert_eq!(playback.position(at(2_100)), Some(GOP));
+        assert_eq!(playback.poll_timeout(), Some(at(3_000)));
+        assert_eq!(playback.stalled(at(2_100)), Duration::from_millis(100));
+        assert_eq!(playback.go_on(at(2_200), |_| true), Some(Duration::from_millis(200)));
+        // GoP 2 never comes, and is waited for no longer than it may be.
+        assert_eq!(playback.go_on(at(2_700), |_| false), None);
+        assert_eq!(playback.go_on(at(3_699), |_| false), None);
+        assert_eq!(playback.go_on(at(3_700), |_| false), Some(Duration::from_secs(1)));
+        assert_eq!(playback.stalled(at(9_000)), Duration::from_millis(1_200));
+        assert_eq!(playback.position(at(3_900)), Some(GOP * 2 + Duration::from_millis(200)));
+        assert!(playback.go_on(at(4_200), |_| panic!("nothing follows")).is_some());
+        assert!(playback.is_over());
+    }
+}
