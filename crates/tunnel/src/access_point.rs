@@ -132,11 +132,12 @@ impl AccessPoint {
             let now = clock::now();
             // Also while no link has room: what is too old is given away in its time.
             self.end.handle_timeout(now);
+            let mut is_dry = true;
             if poller.is_ready(sources[0]) {
-                self.receive_down(&mut inbox, now);
+                is_dry &= self.receive_down(&mut inbox, now);
             }
             if poller.is_ready(sources[1]) {
-                self.receive_up(&mut inbox, now);
+                is_dry &= self.receive_up(&mut inbox, now);
             }
             // The gateway knows itself, and devices hear of it from it.
             self.up.tend(now, &About::default());
@@ -153,13 +154,14 @@ impl AccessPoint {
                 }
             }
             publish.update(now, || self.status(now));
-            poller.wait(due.min(now + IDLE));
+            poller.gather_for(self.end.interval());
+            poller.wait(due.min(now + IDLE), is_dry);
         }
         Ok(())
     }
 
-    /// What comes from the gateway.
-    fn receive_down(&mut self, inbox: &mut Inbox, now: Instant) {
+    /// What comes from the gateway. Whether all that was there has been read.
+    fn receive_down(&mut self, inbox: &mut Inbox, now: Instant) -> bool {
         let Self { up, down, end, packet, .. } = self;
         up.receive(inbox, now, |_, frame, around| {
             packet.clear();
@@ -168,11 +170,11 @@ impl AccessPoint {
                 down.send(device, packet, now);
             }
             used
-        });
+        })
     }
 
-    /// What comes from the devices.
-    fn receive_up(&mut self, inbox: &mut Inbox, now: Instant) {
+    /// What comes from the devices. Whether all that was there has been read.
+    fn receive_up(&mut self, inbox: &mut Inbox, now: Instant) -> bool {
         let Self { up, down, end, packet, .. } = self;
         down.receive(inbox, now, |device, frame, around| {
             packet.clear();
@@ -181,7 +183,7 @@ impl AccessPoint {
                 up.send_classed(0, packet, around.class, now);
             }
             used
-        });
+        })
     }
 
     /// Tells the gateway what the links carry.

@@ -139,6 +139,12 @@ impl ApEnd {
         }
     }
 
+    /// The least interval of coding of its devices' runs.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        let settings = self.members.iter().filter_map(|member| member.runs.settings());
+        settings.map(|settings| settings.interval).min()
+    }
+
     /// Appends what goes out next, to a device whose link has room, to `out`: which device that is, and
     /// the class of what is in it.
     pub(crate) fn poll_transmit(
@@ -148,6 +154,10 @@ impl ApEnd {
         out: &mut Vec<u8>,
     ) -> Option<(usize, Class)> {
         let Self { members, turns, .. } = self;
+        // Whoever has no room only because nobody has loses nothing of its turn.
+        if !(0..members.len()).any(&mut has_room) {
+            return None;
+        }
         let mut class = Class::NONE;
         let device = turns.next(|device| {
             if !has_room(device) {

@@ -155,12 +155,12 @@ impl Device {
         let mut reads = true;
         while !stop.is_wanted() {
             let now = clock::now();
-            self.receive(&mut inbox, now, |index| poller.is_ready(sources[index]));
+            let mut is_dry = self.receive(&mut inbox, now, |index| poller.is_ready(sources[index]));
             self.deliver(now);
             self.speak(now);
             self.choose(now);
             if poller.is_ready(tun) {
-                self.read_tun(now);
+                is_dry &= self.read_tun(now);
             }
             self.tun.check()?;
             let paths = self.paths.iter_mut().zip(&sources);
@@ -177,15 +177,23 @@ impl Device {
                 poller.watch(tun, self.tun.as_fd(), reads, false);
             }
             publish.update(now, || self.status(now));
-            poller.wait(self.due(now).min(now + IDLE));
+            poller.gather_for(self.end.interval());
+            poller.wait(self.due(now).min(now + IDLE), is_dry);
         }
         Ok(())
     }
 
-    /// Reads the paths that are ready.
-    fn receive(&mut self, inbox: &mut Inbox, now: Instant, is_ready: impl Fn(usize) -> bool) {
+    /// Reads the paths that are ready. Whether all that was there has been read; so
+    /// [`read_tun`](Self::read_tun).
+    fn receive(
+        &mut self,
+        inbox: &mut Inbox,
+        now: Instant,
+        is_ready: impl Fn(usize) -> bool,
+    ) -> bool {
+        let mut is_dry = true;
         for (index, path) in self.paths.iter_mut().enumerate().filter(|(k, _)| is_ready(*k)) {
-            path.receive(inbox, now, |_, frame, around| {
+            is_dry &= path.receive(inbox, now, |_, frame, around| {
                 self.end.receive(index, frame, around.class, now)
             });
         }
@@ -196,6 +204,7 @@ impl Device {
             }
             tracing::info!("the gateway is heard: packets of up to {mtu} bytes");
         }
+        is_dry
     }
 
     /// Hands the kernel what is due.
@@ -252,9 +261,10 @@ impl Device {
         }
     }
 
-    fn read_tun(&mut self, now: Instant) {
+    fn read_tun(&mut self, now: Instant) -> bool {
         let (uplink, best) = (self.uplink, self.best);
         let (mut clamped, mut no_way, mut not_ip) = (0, 0, 0);
+        let mut is_dry = false;
         for _ in 0..READS {
             if !self.wants_packets() {
                 break;
@@ -285,12 +295,14 @@ impl Device {
                 }
             });
             if !more {
+                is_dry = true;
                 break;
             }
         }
         self.clamped += clamped;
         self.no_way += no_way;
         self.not_ip += not_ip;
+        is_dry
     }
 
     fn due(&mut self, now: Instant) -> Instant {

@@ -171,17 +171,23 @@ impl DeviceEnd {
         self.tagger = Some(Tagger::new(&terms.tag_key));
     }
 
+    /// The interval of coding of the run that is followed.
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        self.runs.settings().map(|settings| settings.interval)
+    }
+
     /// A packet of the coding layer.
     fn coded(&mut self, link: usize, packet: &[u8], class: Class) -> Use {
         let Downlink::Coded(node) = &mut self.downlink else { return Use::Unexpected };
-        let is_named = self.tagger.as_ref().is_some_and(|tagger| tagger.is_named(packet));
         if !self.trust.admits(link, false, self.now) {
             self.doubted.shut_out += 1;
             return Use::Taken;
         }
-        if !is_named {
+        if !self.tagger.as_ref().is_some_and(|tagger| tagger.is_named(packet)) {
             self.doubted.misnamed += 1;
-            self.blame(LinkSet::of(link));
+            if self.trust.misnamed(link, self.now) {
+                self.warn_of(link);
+            }
             return Use::Taken;
         }
         let (header, payload) = match Packet::decode(packet) {
@@ -248,12 +254,16 @@ impl DeviceEnd {
     /// One of `links` has sent something that the gateway did not make.
     fn blame(&mut self, links: LinkSet) {
         if let Some(link) = self.trust.wrong(links, self.now) {
-            tracing::warn!(
-                "link '{}': the access point sends what the gateway did not make, and is left out \
-                 for a while; is it yours, and of this version?",
-                self.names[link]
-            );
+            self.warn_of(link);
         }
+    }
+
+    fn warn_of(&self, link: usize) {
+        tracing::warn!(
+            "link '{}': the access point sends what the gateway did not make, and is left out for a \
+             while; is it yours, and of this version?",
+            self.names[link]
+        );
     }
 
     /// Does what is due.

@@ -9,6 +9,7 @@ use weftline_core::Instant;
 
 use crate::TunnelError;
 use crate::clock;
+use crate::frame::Frame;
 use crate::key::{PublicKey, SecretKey};
 use crate::lane::{Neighbour, Pace};
 use crate::members::{GatewayDevice, Members};
@@ -116,12 +117,13 @@ impl Gateway {
             let now = clock::now();
             // Also while no link has room: what is too old is given away in its time.
             self.members.handle_timeout(now);
+            let mut is_dry = true;
             if poller.is_ready(port) {
-                self.receive(&mut inbox, now);
+                is_dry &= self.receive(&mut inbox, now);
             }
             self.members.check()?;
             if poller.is_ready(tun) {
-                self.read_tun(now);
+                is_dry &= self.read_tun(now);
             }
             self.tun.check()?;
             let Self { port: backhaul, members, .. } = &mut self;
@@ -139,7 +141,7 @@ impl Gateway {
             let Self { members, tun, .. } = &mut self;
             members.deliver(now, |packet| tun.write(packet));
             self.tun.flush();
-            self.port.flush(now);
+            self.port.resume(now);
             let due = self.transmit();
             self.port.flush(now);
             if self.port.is_blocked() != blocked {
@@ -147,28 +149,28 @@ impl Gateway {
                 poller.watch(port, self.port.fd(), true, blocked);
             }
             publish.update(now, || self.status(now));
-            poller.wait(due.min(now + IDLE));
+            poller.gather_for(self.members.settings().map(|settings| settings.interval));
+            poller.wait(due.min(now + IDLE), is_dry);
         }
         Ok(())
     }
 
-    fn receive(&mut self, inbox: &mut Inbox, now: Instant) {
+    /// Whether all that was there has been read; so [`read_tun`](Self::read_tun).
+    fn receive(&mut self, inbox: &mut Inbox, now: Instant) -> bool {
         let Self { port, members, packet, .. } = self;
-        port.receive(inbox, now, |link, frame, around| members.receive(link, frame, around, now));
+        let take = |link, frame: Frame<'_>, around| members.receive(link, frame, around, now);
+        let is_dry = port.receive(inbox, now, take);
         loop {
             packet.clear();
             let Some(link) = members.poll_reply(packet) else { break };
             port.send(link, packet, now);
         }
+        is_dry
     }
 
-    fn read_tun(&mut self, now: Instant) {
+    fn read_tun(&mut self, now: Instant) -> bool {
         let Self { tun, members, .. } = self;
-        for _ in 0..READS {
-            if !tun.read(|packet| members.push(packet, now)) {
-                break;
-            }
-        }
+        (0..READS).any(|_| !tun.read(|packet| members.push(packet, now)))
     }
 
     /// Hands the links what they have room for, in turns; when to look again.

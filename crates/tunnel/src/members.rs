@@ -253,7 +253,8 @@ impl Members {
             Reach::Free => None,
             Reach::Paced(pacer) => Some(pacer.rate().as_bps()),
         });
-        rates.sum::<Option<u64>>().map(Bitrate::bps)
+        let sum = rates.fold(Some(0_u64), |sum, rate| Some(sum?.saturating_add(rate?)));
+        sum.map(Bitrate::bps)
     }
 
     /// Appends the frame that goes out next on a link with room to `out`; the class of what is in it.

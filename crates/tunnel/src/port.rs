@@ -61,6 +61,8 @@ pub(crate) struct Port {
     /// What all lanes together are held back by, where they share a link.
     shared: Option<Pacer>,
     opens: bool,
+    /// The lane that is sent to first.
+    first: usize,
     frame: Vec<u8>,
     scratch: Vec<u8>,
     /// A frame with its class.
@@ -96,6 +98,7 @@ impl Port {
             lanes,
             shared: None,
             opens: role == Role::Opener,
+            first: 0,
             frame: vec![0; DATAGRAM_BYTES],
             scratch: Vec::new(),
             classed: Vec::new(),
@@ -135,13 +138,13 @@ impl Port {
 
     /// Reads what has come; each frame but those of the link itself is handed to `each` with its
     /// lane and what is said around it, and `each` says what it is to the node. Greetings are handed
-    /// on, too.
+    /// on, too. Whether all that was there has been read.
     pub(crate) fn receive(
         &mut self,
         inbox: &mut Inbox,
         now: Instant,
         mut each: impl FnMut(usize, Frame<'_>, Around) -> Use,
-    ) {
+    ) -> bool {
         for _ in 0..ROUNDS {
             let Self { socket, guard, lanes, frame, scratch, complaints, clock, dropped, .. } =
                 self;
@@ -207,9 +210,10 @@ impl Port {
                 self.dropped.unanswered += u64::from(sent.taken == 0);
             }
             if !more {
-                break;
+                return true;
             }
         }
+        false
     }
 
     /// Sends the handshakes and greetings that are due.
@@ -389,13 +393,28 @@ impl Port {
         }
     }
 
-    /// Sends what is queued.
+    /// Sends what is queued, and fills trains: nothing more is to go into them.
     pub(crate) fn flush(&mut self, now: Instant) {
         for index in 0..self.lanes.len() {
             self.end_train(index, now);
+        }
+        self.send_queued(now, |_| true);
+    }
+
+    /// Sends what the kernel had no room for. Trains stay open for what comes next.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        self.send_queued(now, |lane| lane.blocked);
+    }
+
+    /// All share the socket's room, so that each begins in its turn.
+    fn send_queued(&mut self, now: Instant, is_meant: impl Fn(&Lane) -> bool) {
+        let lanes = self.lanes.len();
+        self.first = (self.first + 1) % lanes.max(1);
+        for index in (0..lanes).map(|index| (index + self.first) % lanes) {
             let lane = &mut self.lanes[index];
             if let Some(to) = lane.address
                 && !lane.outbox.is_empty()
+                && is_meant(lane)
             {
                 lane.blocked = false;
                 let sent = lane.outbox.flush(&self.socket, to);

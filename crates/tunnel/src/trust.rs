@@ -32,6 +32,8 @@ struct Record {
     /// How often it was shut out though it may have been another one.
     suspected: u32,
     wrong: u64,
+    /// Wrong names since it was last shut out for them.
+    misnamed: u32,
 }
 
 /// It is shut out.
@@ -67,6 +69,21 @@ impl Trust {
         for (_, record) in members(&mut self.records, links) {
             record.score = record.score.saturating_sub(1);
         }
+    }
+
+    /// What came on `link` has a name that the gateway did not give. Whether it is shut out for it. What
+    /// is right takes nothing of it back: a name can be guessed, and who may guess for as long as it also
+    /// sends what is right would do so in days.
+    pub(crate) fn misnamed(&mut self, link: usize, now: Instant) -> bool {
+        let record = &mut self.records[link];
+        record.wrong += 1;
+        record.misnamed += 1;
+        if record.misnamed < LIMIT / WRONG {
+            return false;
+        }
+        (record.misnamed, record.score) = (0, 0);
+        record.out = Some(Out { until: now + PROBATION, shared: false });
+        true
     }
 
     /// One of `links` has sent something that the gateway did not make; the link that is shut out
@@ -130,6 +147,22 @@ mod tests {
         assert!(trust.admits(1, true, at(10_008)), "another chance");
         assert_eq!(trust.wrong(LinkSet::of(1), at(10_009)), None);
         assert_eq!(trust.count(1), 9);
+    }
+
+    /// With 32 bits to guess, eight guesses in ten seconds find a name in decades.
+    #[test]
+    fn who_guesses_names_between_what_is_right_is_shut_out_all_the_same() {
+        let mut trust = Trust::new(2);
+        let mut guesses = 0;
+        for n in 0..100_000 {
+            if trust.admits(1, false, at(n)) {
+                guesses += 1;
+                trust.misnamed(1, at(n));
+                (0..100).for_each(|_| trust.right(both()));
+            }
+        }
+        assert_eq!(guesses, 8 * 10, "in 100 s");
+        assert!(trust.admits(0, true, at(0)) && trust.count(1) == 80);
     }
 
     #[test]

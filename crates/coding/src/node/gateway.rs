@@ -262,7 +262,9 @@ impl Gateway {
     /// if the rate of one is not known.
     fn admit_for_interval(&mut self, now: Instant, seal: &mut dyn Seal) {
         let rates = self.paces.iter().map(|pace| pace.as_ref().map(Pacer::rate));
-        let rate: Option<u64> = rates.map(|rate| rate.map(Bitrate::as_bps)).sum();
+        let add =
+            |sum: Option<u64>, rate: Option<Bitrate>| Some(sum?.saturating_add(rate?.as_bps()));
+        let rate = rates.fold(Some(0), add);
         let bits =
             rate.map(|bps| u128::from(bps) * self.config.interval.as_nanos() / 1_000_000_000);
         let mut room = bits.map_or(u64::MAX, |bits| (bits / 8 * FILLED.0 / FILLED.1) as u64);
