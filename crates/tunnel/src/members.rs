@@ -248,12 +248,12 @@ impl Members {
     /// What an access point's links carry to the devices that it reaches, together; `None` if one takes
     /// what comes.
     pub(crate) fn rate(&self, link: usize) -> Option<Bitrate> {
-        let rates = self.members.iter().map(|member| match &member.reach[link] {
+        let mut rates = self.members.iter().map(|member| match &member.reach[link] {
             Reach::Away => Some(0),
             Reach::Free => None,
             Reach::Paced(pacer) => Some(pacer.rate().as_bps()),
         });
-        let sum = rates.fold(Some(0_u64), |sum, rate| Some(sum?.saturating_add(rate?)));
+        let sum = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?)));
         sum.map(Bitrate::bps)
     }
 

@@ -261,10 +261,8 @@ impl Gateway {
     /// Without cut-through: takes in what the links carry in the interval that begins, or everything
     /// if the rate of one is not known.
     fn admit_for_interval(&mut self, now: Instant, seal: &mut dyn Seal) {
-        let rates = self.paces.iter().map(|pace| pace.as_ref().map(Pacer::rate));
-        let add =
-            |sum: Option<u64>, rate: Option<Bitrate>| Some(sum?.saturating_add(rate?.as_bps()));
-        let rate = rates.fold(Some(0), add);
+        let mut rates = self.paces.iter().map(|pace| pace.as_ref().map(Pacer::rate));
+        let rate = rates.try_fold(0_u64, |sum, rate| Some(sum.saturating_add(rate?.as_bps())));
         let bits =
             rate.map(|bps| u128::from(bps) * self.config.interval.as_nanos() / 1_000_000_000);
         let mut room = bits.map_or(u64::MAX, |bits| (bits / 8 * FILLED.0 / FILLED.1) as u64);

@@ -90,7 +90,7 @@ impl Live {
     /// Gives the server what the connection has carried so far.
     fn read_counters(&mut self, session: &Session, now: Instant) {
         let queued: ByteCount = self.queues[SERVER].iter().map(Outgoing::bytes).sum();
-        let waiting = queued + ByteCount::new(session.unsent() as u64);
+        let waiting = queued + ByteCount::new(session.unsent());
         self.server.handle_stats(&session.stats(), waiting, now);
     }
 
