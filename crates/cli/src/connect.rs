@@ -2,17 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use serde::Deserialize;
-use weftline::{
-    Client, ClientBuilder, ClientSecurity, ClientTls, Identity, LocalService, PathConfig,
-    ServerAddr, Trust,
-};
+use weftline::{Client, ClientBuilder, ClientSecurity, LocalService, PathConfig, ServerAddr};
 
-use crate::certificates;
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
@@ -29,6 +25,7 @@ use crate::output;
 use crate::paths::{self, PathError, PathTable};
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
+use crate::trust::client_tls;
 
 /// Connections kept ready unless told otherwise.
 const READY: usize = 2;
@@ -288,7 +285,7 @@ impl ConnectArgs {
             return Ok(ClientSecurity::InsecurePlaintext);
         }
         let files = (self.cert.as_deref(), self.key.as_deref());
-        tls(self.fingerprint.as_deref(), self.ca.as_deref(), files)
+        client_tls(self.fingerprint.as_deref(), self.ca.as_deref(), files)
     }
 
     fn builder(&self) -> Result<ClientBuilder, Failure> {
@@ -484,31 +481,6 @@ impl ConnectArgs {
         }
         Ok(listeners)
     }
-}
-
-/// TLS to the server with this fingerprint, or one that these authorities vouch for; with the
-/// certificate and key of two files, if there are any.
-pub(crate) fn tls(
-    fingerprint: Option<&str>,
-    ca: Option<&Path>,
-    files: (Option<&Path>, Option<&Path>),
-) -> Result<ClientSecurity, Failure> {
-    let trust = match (fingerprint, ca) {
-        (Some(text), _) => Trust::Pinned(text.parse().map_err(Failure::wrong_use)?),
-        (None, Some(file)) => Trust::Authority(file.to_owned()),
-        (None, None) => return Err(weftline::Error::NoTrust.into()),
-    };
-    let identity = match files {
-        (Some(cert), Some(key)) => {
-            let identity = Identity::from_files(cert, key)?;
-            secrets::warn_if_others_can_read(key);
-            certificates::warn(cert);
-            Some(identity)
-        }
-        (None, None) => None,
-        _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
-    };
-    Ok(ClientSecurity::Tls(ClientTls::new(&trust, identity.as_ref())?))
 }
 
 /// What local programs find at any of them.

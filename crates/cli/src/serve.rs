@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Egress, Identity, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl,
-    ServerSecurity, ServerTls, Target,
+    Egress, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl, ServerSecurity,
+    Target,
 };
 
-use crate::certificates;
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
@@ -27,9 +26,7 @@ use crate::ops::{Daemon, Doors, Life, Wanted};
 use crate::output;
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
-
-/// The certificate and key that the server has made, in its state directory.
-pub(crate) const IDENTITY_FILE: &str = "identity.pem";
+use crate::trust::{identity_dir, server_tls};
 
 /// Options of `serve`, and the keys of its configuration file.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -321,7 +318,7 @@ impl ServeArgs {
             return Ok(ServerSecurity::InsecurePlaintext);
         }
         let files = (self.cert.as_deref(), self.key.as_deref());
-        tls(files, self.state_dir.as_deref(), self.client_ca.as_deref())
+        server_tls(files, self.state_dir.as_deref(), self.client_ca.as_deref())
     }
 
     /// What `weftline doctor` looks at, part by part.
@@ -444,31 +441,6 @@ impl ServeArgs {
     }
 }
 
-/// TLS with the certificate and key of two files, or else the self-made ones of `state_dir`, by
-/// default the machine's.
-pub(crate) fn tls(
-    files: (Option<&Path>, Option<&Path>),
-    state_dir: Option<&Path>,
-    client_ca: Option<&Path>,
-) -> Result<ServerSecurity, Failure> {
-    let identity = match files {
-        (Some(cert), Some(key)) => {
-            let identity = Identity::from_files(cert, key)?;
-            secrets::warn_if_others_can_read(key);
-            certificates::warn(cert);
-            identity
-        }
-        (None, None) => {
-            let dir = identity_dir(state_dir)?;
-            let identity = Identity::from_state_dir(&dir)?;
-            secrets::warn_if_others_can_read(&dir.join(IDENTITY_FILE));
-            identity
-        }
-        _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
-    };
-    Ok(ServerSecurity::Tls(ServerTls::new(&identity, client_ca)?))
-}
-
 /// Limits for clients each of which is a machine with all its programs: a page in a browser alone
 /// opens a hundred connections at once.
 fn whole_machines() -> Limits {
@@ -479,15 +451,6 @@ fn whole_machines() -> Limits {
         sessions_per_source: 4096,
         sessions_per_client: 4096,
         ..Limits::default()
-    }
-}
-
-/// Where the self-made certificate is kept.
-fn identity_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
-    match given {
-        Some(dir) => Ok(dir.to_owned()),
-        None => weftline::default_state_dir()
-            .map_err(|error| Failure::wrong_use(format!("{error} (--state-dir)"))),
     }
 }
 

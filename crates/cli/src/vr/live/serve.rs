@@ -26,8 +26,8 @@ use crate::congestion;
 use crate::daemon::{end, runtime, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
-use crate::serve::tls;
 use crate::signals::Stop;
+use crate::trust::server_tls;
 use crate::{output, secrets};
 
 /// What concealments lose, measured when a package is made.
@@ -242,7 +242,7 @@ impl Doors {
             ServerSecurity::InsecurePlaintext
         } else {
             let files = (security.cert.as_deref(), security.key.as_deref());
-            tls(files, security.state_dir.as_deref(), security.client_ca.as_deref())?
+            server_tls(files, security.state_dir.as_deref(), security.client_ca.as_deref())?
         };
         if let ServerSecurity::Tls(tls) = &tls {
             greeting = format!("fingerprint {}\n", tls.fingerprint());
