@@ -22,7 +22,7 @@ use crate::internet::{self, Invites};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed};
-use crate::ops::{Daemon, Doors, Life, Wanted};
+use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::output;
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
@@ -126,6 +126,16 @@ pub(crate) struct ServeArgs {
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// A dashboard for browsers at this address, such as 127.0.0.1:9480
+    ///
+    /// The daemon prints the address to open, which has a token; `weftline status --url` shows it
+    /// again. Beyond this machine it is refused without --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    dashboard: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the dashboard, such as weft.example
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
+    behind_proxy: Vec<String>,
     /// A directory to which each connection writes its events and measurements
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     qlog: Option<PathBuf>,
@@ -265,6 +275,11 @@ impl ServeArgs {
             drain: self.drain.or(from.drain),
             control: self.control.or(from.control),
             metrics: self.metrics.or(from.metrics),
+            dashboard: self.dashboard.or(from.dashboard),
+            behind_proxy: match self.behind_proxy.is_empty() {
+                true => from.behind_proxy,
+                false => self.behind_proxy,
+            },
             qlog: self.qlog.or(from.qlog),
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
@@ -343,7 +358,7 @@ impl ServeArgs {
         let wanted = all.congestion.iter().map(|name| congestion::provide(name));
         Ok(ServerParts {
             target: all.target(),
-            doors: all.doors(),
+            doors: all.doors()?,
             files: named.into_iter().filter_map(file).collect(),
             listen: all.listen,
             identity: match (all.insecure_plaintext, all.cert, all.key) {
@@ -402,8 +417,16 @@ impl ServeArgs {
     }
 
     /// Where the daemon shows how it is.
-    fn doors(&self) -> Wanted {
-        Wanted { control: self.control.clone(), metrics: self.metrics, qlog: self.qlog.clone() }
+    ///
+    /// # Errors
+    /// When no dashboard can be where one is wanted.
+    fn doors(&self) -> Result<Wanted, Failure> {
+        Ok(Wanted {
+            control: self.control.clone(),
+            metrics: self.metrics,
+            qlog: self.qlog.clone(),
+            dashboard: DashboardPlace::of(self.dashboard, &self.behind_proxy)?,
+        })
     }
 
     /// Takes over what may change while the server runs.
@@ -428,7 +451,9 @@ impl ServeArgs {
             n => tracing::info!("{n} connections of clients whose token is gone were reset"),
         }
         warn_of_restart(&[
+            ("behind-proxy", self.behind_proxy != first.behind_proxy),
             ("control", self.control != first.control),
+            ("dashboard", self.dashboard != first.dashboard),
             ("drain", self.drain != first.drain),
             ("log-format", self.log_format != first.log_format),
             ("log-level", self.log_level != first.log_level),
@@ -499,6 +524,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
+    let doors = first.doors()?;
     let (listen, target) = purpose(&first, &passed)?;
     let runtime = runtime()?;
     // Before `weftline invite` can find this process and send it a signal.
@@ -529,7 +555,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         }
         life.set_listening(addresses);
         // Whoever waits for the greeting takes it for a server that runs.
-        let doors = Doors::open(&life, first.doors()).await?;
+        let doors = Doors::open(&life, doors).await?;
         output::print(&(greeting + &invite + &doors.greeting))?;
         life.ready();
         let control = server.control();
