@@ -882,12 +882,13 @@ stroke:style2.soft,grid:{stroke:style2.grid,width:1}},font2="12px system-ui, san
 legend:{show:!1},padding:[8,6,0,0],cursor:{y:!1,drag:{x:!1,y:!1},points:{size:6}},scales:{x:{time:!0,range:()=>[this.span.
 from,this.span.to]},y:{range:(_3,__,most)=>[0,most>0?most*1.08:1]}},series:[{},...lines.map(line=>({label:line.label,stroke:color(
 line),width:line.color<0?1:1.75,dash:dashOf(line.color),points:{show:!1},spanGaps:!1}))],axes:[{...axis,font:font2,space:76,
-size:28,ticks:{stroke:style2.grid,width:1,size:4},values:(_3,times)=>times.map(clock)},{...axis,font:font2,size:46,space:28,
-ticks:{show:!1},values:(_3,values)=>values.map(value=>String(+value.toPrecision(6)))}],hooks:{drawAxes:[plot=>this.drawMarks(
-plot,style2)]}}}drawMarks(plot,style2){let{ctx,bbox}=plot;ctx.save(),ctx.lineWidth=uPlot.pxRatio;for(let{t:t2,level}of this.
-marks){if(t2<this.span.from||t2>this.span.to)continue;let x2=Math.round(plot.valToPos(t2,"x",!0))+.5;ctx.strokeStyle=style2.
-levels[level]??style2.soft,ctx.setLineDash(level==="good"?[]:[4*uPlot.pxRatio,3*uPlot.pxRatio]),ctx.beginPath(),ctx.moveTo(
-x2,bbox.top),ctx.lineTo(x2,bbox.top+bbox.height),ctx.stroke()}ctx.restore()}};function swatch(color){let dash=dashOf(color).join(" ");return b`<svg class="swatch line-${color<0?"ink":color%COLORS}" aria-hidden="true" viewBox="0 0 26 8" width="26" height="8">
+size:28,ticks:{stroke:style2.grid,width:1,size:4},values:(plot,times)=>{let most=plot.bbox.width/uPlot.pxRatio-26;return times.
+map(time=>plot.valToPos(time,"x")>most?"":clock(time))}},{...axis,font:font2,size:46,space:28,ticks:{show:!1},values:(_3,values)=>values.
+map(value=>String(+value.toPrecision(6)))}],hooks:{drawAxes:[plot=>this.drawMarks(plot,style2)]}}}drawMarks(plot,style2){
+let{ctx,bbox}=plot;ctx.save(),ctx.lineWidth=uPlot.pxRatio;for(let{t:t2,level}of this.marks){if(t2<this.span.from||t2>this.
+span.to)continue;let x2=Math.round(plot.valToPos(t2,"x",!0))+.5;ctx.strokeStyle=style2.levels[level]??style2.soft,ctx.setLineDash(
+level==="good"?[]:[4*uPlot.pxRatio,3*uPlot.pxRatio]),ctx.beginPath(),ctx.moveTo(x2,bbox.top),ctx.lineTo(x2,bbox.top+bbox.
+height),ctx.stroke()}ctx.restore()}};function swatch(color){let dash=dashOf(color).join(" ");return b`<svg class="swatch line-${color<0?"ink":color%COLORS}" aria-hidden="true" viewBox="0 0 26 8" width="26" height="8">
     ${w`<path d="M0 4H26" stroke-dasharray=${dash||A}></path>`}
   </svg>`}function scrolled(label,table){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table}</div>`}
 function paths(model,row,when2){if(model.paths.length===0)return b`<p class="empty">No path has carried anything yet.</p>`;
@@ -900,7 +901,13 @@ let cells=model.paths.map((path,place)=>{let state=path.state[row]??"unused",[na
       <td>${number(path.queueing[row])}</td>
       <td>${percent(path.retransmitted[row])}</td>
       <td>${bytes(path.cwnd[row])}</td>
-    </tr>`});return scrolled("Paths",b`<table>
+    </tr>`});if(model.paths.length>1){let all=figure2=>sum(model.paths.map(path=>path[figure2][row]));cells.unshift(b`<tr class="all">
+      <th scope="row">${swatch(-1)} all paths</th>
+      <td></td>
+      <td>${rate(all("send"))}</td>
+      <td>${rate(all("receive"))}</td>
+      <td colspan="4"></td>
+    </tr>`)}return scrolled("Table of paths",b`<table>
       <caption>Paths, <span id="when">${when2}</span></caption>
       <thead>
         <tr>
@@ -955,7 +962,7 @@ one.number)}>
       </tr>
       <tr id="paths-${one.number}" ?hidden=${!is}>
         ${is?b`<td colspan="12" class="inner">${pathsOf(one)}</td>`:A}
-      </tr>`},more=status2.connections_unlisted;return b`${scrolled("Connections",b`<table>
+      </tr>`},more=status2.connections_unlisted;return b`${scrolled("Table of connections",b`<table>
       <caption>Connections: those in use first, then by what they have carried</caption>
       <thead>
         <tr>

@@ -225,7 +225,6 @@ fn a_path_that_dies_and_returns_is_seen_at_both_ends() {
         watch.wait_for_path("two", "down");
         watch.wait_for_path("one", "up");
     }
-    at_client.wait("event", |e| e["name"] == "path_attempt_failed" && e["path"] == "two");
     world.path.restore();
     let back = |event: &Value| {
         event["name"] == "path_up" && event["path"] == "two" && event["level"] == "good"
@@ -253,6 +252,10 @@ fn a_path_that_dies_and_returns_is_seen_at_both_ends() {
         assert!(conns.iter().any(|row| row[0][1].as_f64().is_some_and(|rate| rate > 0.0)));
         assert!(history["events"].as_array().unwrap().iter().any(down), "{history}");
     }
+    // The client says why it could not come back.
+    let history = client.get("/api/1/history");
+    let mut events = history["events"].as_array().unwrap().iter();
+    assert!(events.any(|event| event["name"] == "path_attempt_failed"), "{history}");
 }
 
 #[test]

@@ -59,7 +59,7 @@ const linkSays = (page, words) =>
 const pathIs = (page, name, state) =>
   page.waitForFunction(
     ([name, state]) => {
-      const rows = [...document.querySelectorAll('[aria-label="Paths"] tbody tr')];
+      const rows = [...document.querySelectorAll('[aria-label="Table of paths"] tbody tr')];
       const row = rows.find((row) => row.querySelector("th").textContent.trim() === name);
       return row?.querySelector(".state").textContent === state;
     },
@@ -184,12 +184,15 @@ async function sixTabs(first) {
     await pathIs(page, "two", "up");
     tabs.push(page);
   }
+  seen("one tab is seen, five are hidden");
   // All at once, in windows side by side.
   for (const page of tabs) await show(page, "visible");
   for (const page of tabs) {
+    await page.bringToFront();
     await linkSays(page, "live");
     await page.evaluate(() => delete window.drawnBefore);
     await moves(page);
+    seen("one of six tabs moves");
   }
   for (const page of tabs.slice(1)) await page.close();
   seen("six tabs");
@@ -224,9 +227,9 @@ async function byKeyboard(page) {
       const { activeElement: now } = document;
       return now.id || now.name || now.getAttribute("aria-label") || now.textContent.trim();
     });
-  const tabTo = async (name) => {
+  const tabTo = async (name, key = "Tab") => {
     for (let presses = 0; presses < 60; presses++) {
-      await page.keyboard.press("Tab");
+      await page.keyboard.press(key);
       if ((await focus()).includes(name)) return;
     }
     assert.fail(`the keyboard does not lead to ${name}`);
@@ -258,8 +261,7 @@ async function byKeyboard(page) {
   await moves(other);
   await other.close();
   assert.equal(await still(), before, "nothing moves while it is paused");
-  await page.keyboard.press("Shift+Tab");
-  assert.equal(await focus(), "pause");
+  await tabTo("pause", "Shift+Tab");
   await page.keyboard.press("Space");
   await linkSays(page, "live");
   await page.evaluate(() => delete window.drawnBefore);

@@ -176,7 +176,7 @@ async fn note_end(control: Control, ended: Arc<Mutex<Vec<Ended>>>) {
 }
 
 /// What is alike.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Kind {
     name: &'static str,
     path: Option<Arc<str>>,
@@ -210,9 +210,9 @@ struct Words {
     detail: String,
 }
 
-/// What has happened in one look.
+/// What has happened in one look, in the order in which it first did.
 #[derive(Default)]
-struct Told(BTreeMap<Kind, Count>);
+struct Told(Vec<(Kind, Count)>);
 
 impl Told {
     fn add(&mut self, kind: Kind, number: u64, times: u64, bytes: u64) {
@@ -228,12 +228,16 @@ impl Told {
     }
 
     fn count(&mut self, kind: Kind, number: u64, words: Words) -> Option<&mut Count> {
-        if self.0.len() >= MAX_KINDS && !self.0.contains_key(&kind) {
+        let known = self.0.iter().position(|(one, _)| *one == kind);
+        let place = known.unwrap_or(self.0.len());
+        if place == MAX_KINDS {
             return None;
         }
-        let connections = BTreeSet::new();
-        let fresh = || Count { first: number, connections, times: 0, bytes: 0, words };
-        let count = self.0.entry(kind).or_insert_with(fresh);
+        if known.is_none() {
+            let connections = BTreeSet::new();
+            self.0.push((kind, Count { first: number, connections, times: 0, bytes: 0, words }));
+        }
+        let (_, count) = &mut self.0[place];
         count.connections.insert(number);
         Some(count)
     }

@@ -256,7 +256,11 @@ export class Plot {
           space: 76,
           size: 28,
           ticks: { stroke: style.grid, width: 1, size: 4 },
-          values: (_, times) => times.map(clock),
+          values: (plot, times) => {
+            // The last would be cut off by the edge.
+            const most = plot.bbox.width / uPlot.pxRatio - 26;
+            return times.map((time) => (plot.valToPos(time, "x") > most ? "" : clock(time)));
+          },
         },
         {
           ...axis,

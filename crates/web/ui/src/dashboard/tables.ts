@@ -4,7 +4,7 @@ import { html, nothing, svg, type TemplateResult } from "lit-html";
 
 import { type Chart, COLORS, dashOf, OTHERS } from "./charts.js";
 import { bytes, type Cell, clock, duration, NOTHING, number, percent, rate } from "./format.js";
-import { mean, type Model, STATES } from "./model.js";
+import { mean, type Model, STATES, sum } from "./model.js";
 
 /** A path of a connection, as the control socket has it; what is not used here is left out. */
 export interface StatusPath {
@@ -87,8 +87,18 @@ export function paths(model: Model, row: number, when: string): TemplateResult {
       <td>${bytes(path.cwnd[row])}</td>
     </tr>`;
   });
+  if (model.paths.length > 1) {
+    const all = (figure: "send" | "receive"): Cell => sum(model.paths.map((path) => path[figure][row]));
+    cells.unshift(html`<tr class="all">
+      <th scope="row">${swatch(-1)} all paths</th>
+      <td></td>
+      <td>${rate(all("send"))}</td>
+      <td>${rate(all("receive"))}</td>
+      <td colspan="4"></td>
+    </tr>`);
+  }
   return scrolled(
-    "Paths",
+    "Table of paths",
     html`<table>
       <caption>Paths, <span id="when">${when}</span></caption>
       <thead>
@@ -197,7 +207,7 @@ export function connections(
   };
   const more = status.connections_unlisted;
   return html`${scrolled(
-    "Connections",
+    "Table of connections",
     html`<table>
       <caption>Connections: those in use first, then by what they have carried</caption>
       <thead>
