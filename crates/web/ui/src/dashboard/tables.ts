@@ -1,6 +1,7 @@
 // The tables: paths at a moment, what is behind a chart, and the connections.
 
 import { html, nothing, svg, type TemplateResult } from "lit-html";
+import { repeat } from "lit-html/directives/repeat.js";
 
 import { type Chart, COLORS, dashOf, OTHERS } from "./charts.js";
 import { bytes, type Cell, clock, duration, NOTHING, number, percent, rate } from "./format.js";
@@ -226,7 +227,7 @@ export function connections(
           <th scope="col">age</th>
         </tr>
       </thead>
-      <tbody>${status.connections.map(row)}</tbody>
+      <tbody>${repeat(status.connections, (one) => one.number, row)}</tbody>
     </table>`,
   )}${more > 0 ? html`<p class="empty">and ${more} more</p>` : nothing}`;
 }

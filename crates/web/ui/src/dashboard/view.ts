@@ -1,6 +1,7 @@
 // The page: what stands where. It is drawn anew from what is known, and only what differs changes.
 
 import { html, nothing, type TemplateResult } from "lit-html";
+import { repeat } from "lit-html/directives/repeat.js";
 
 import type { Link } from "./api.js";
 import { type Chart, CONNECTION_CHARTS, PATH_CHARTS, type Span } from "./charts.js";
@@ -246,6 +247,11 @@ function events(page: Page, { problems }: Actions): TemplateResult {
   const names = { info: "", good: "good: ", warning: "warning: ", error: "error: " };
   const time = (event: Happening): TemplateResult =>
     html`<time>${clock(page.model.epoch + event.t)}</time>`;
+  // Each keeps its element, so that only what is new is said aloud.
+  const item = (event: Happening): TemplateResult => html`<li class=${event.level}>
+    ${time(event)}
+    <span><span class="unseen">${names[event.level] ?? ""}</span>${event.text}</span>
+  </li>`;
   return html`<section aria-labelledby="events-heading">
     <div class="bar-of-controls">
       <h2 id="events-heading">Events</h2>
@@ -258,12 +264,7 @@ function events(page: Page, { problems }: Actions): TemplateResult {
       ${shown.length === 0
         ? html`<p class="empty">Nothing has happened${page.problemsOnly ? " that is wrong" : ""}.</p>`
         : html`<ol reversed>
-            ${shown.map(
-              (event) => html`<li class=${event.level}>
-                ${time(event)}
-                <span><span class="unseen">${names[event.level] ?? ""}</span>${event.text}</span>
-              </li>`,
-            )}
+            ${repeat(shown, (event) => event, item)}
           </ol>`}
     </div>
   </section>`;
