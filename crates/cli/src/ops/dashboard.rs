@@ -211,3 +211,20 @@ fn paths(
     };
     totals.paths.iter().map(look).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_decides_and_above_all_what_waits_in_vain() {
+        let of = |used, ready, is_silent| OfPath { used, ready, is_silent, ..OfPath::default() };
+        let (up, down) = (Some(PathState::Up), Some(PathState::Down));
+        assert_eq!(of(down, up, false).state(true), PathState::Down);
+        assert_eq!(of(None, up, false).state(false), PathState::Up);
+        assert_eq!(of(None, None, false).state(false), PathState::Unused);
+        // One waits, another has nothing to send: nothing gets through. It does if anything moves.
+        assert_eq!(of(up, up, true).state(false), PathState::Silent);
+        assert_eq!(of(up, up, true).state(true), PathState::Up);
+    }
+}

@@ -303,6 +303,10 @@ fn what_no_dashboard_can_have_is_refused_in_words() {
     assert!(line.contains("--behind-proxy is for --dashboard, which is not given"), "{line}");
     let line = refused(&["--dashboard", "127.0.0.1:0", "--behind-proxy", "https://weft.example"]);
     assert!(line.contains("is no host's name; give the name"), "{line}");
+    let tiles = ["vr", "serve", "nowhere", "--listen", "127.0.0.1:0", "--insecure-plaintext"];
+    let wanted = ["--transport", "tcp", "--dashboard", "127.0.0.1:0"];
+    let line = failure(2, &[&tiles[..], &wanted].concat());
+    assert!(line.contains("--transport tcp has none; leave out one of them"), "{line}");
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = held.local_addr().unwrap().to_string();
     let args = [&SERVE[..], &["--control", "none", "--dashboard", &taken]].concat();
@@ -334,4 +338,33 @@ fn it_is_a_key_of_the_configuration_and_a_proxys_name_is_answered() {
     }
     let line = failure(1, &["status", "--control", &control, "--url"]);
     assert!(line.contains("it has no dashboard; start it with --dashboard"), "{line}");
+}
+
+/// An access point alone, whose gateway does not answer: its links are there, and down.
+#[test]
+fn a_node_of_a_coded_tunnel_shows_its_links() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = dir.path().join("ap.key").to_str().unwrap().to_owned();
+    let other = dir.path().join("other.key").to_str().unwrap().to_owned();
+    let public = |file: &str| {
+        let output = run(&["cotag", "key", file]);
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    public(&key);
+    let other = public(&other);
+    let gateway = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let gateway = gateway.local_addr().unwrap().to_string();
+    let args = ["cotag", "ap", "--key", &key, "--gateway", &gateway, "--gateway-key", &other];
+    let more = ["--listen", "127.0.0.1:0", "--device-key", &other, "--dashboard", "127.0.0.1:0"];
+    let mut node = Daemon::start(&[&args[..], &more].concat());
+    node.listening();
+    let place = Place::of(&node.says("dashboard"));
+    let sample = place.watch().wait("sample", |sample| !sample["paths"][0].is_null());
+    let paths = sample["paths"].as_array().unwrap();
+    assert!(paths.iter().all(|path| path[1] == "down"), "{sample}");
+    assert!(paths.iter().any(|path| path[0] == "gateway"), "{sample}");
+    let status = place.get("/api/1/status");
+    assert_eq!((&status["daemon"], &status["connections_open"]), (&"cotag ap".into(), &0.into()));
+    node.signal("-TERM");
+    assert_eq!(node.end().0, Some(0));
 }
