@@ -66,8 +66,8 @@ same-origin",...options});if(answer.ok)return answer;let said=await answer.text(
 said).error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function json(path){return await(await ask(
 path,{signal:AbortSignal.timeout(PATIENCE)})).json()}function status(connections2){return json(`/api/1/status?connection\
 s=${connections2}`)}async function begin(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;
-history.replaceState(null,"",location.pathname);let body=JSON.stringify({token});await ask("/api/1/session",{method:"POS\
-T",body,signal:AbortSignal.timeout(PATIENCE)})}function messages(text){let parts=text.split(`
+history.replaceState(null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);await(await ask(
+"/api/1/session",{method:"POST",body,signal})).text()}function messages(text){let parts=text.split(`
 
 `),rest=parts.pop()??"";return[parts.map(part=>{let message={id:"",event:"",data:""};for(let line of part.split(`
 `)){let colon=line.indexOf(": "),name=line.slice(0,colon);(name==="id"||name==="event"||name==="data")&&(message[name]=line.
@@ -1197,10 +1197,10 @@ held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw())}function resume(){
 page.model.last="",stream.again();held=[]}var stream=new Stream({last:()=>page.model.last,load(history2){let now=Date.now()/
 1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{let isFull=page.model.t.length===
 1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.
-model.addEvent(event,id))},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}});async function askStatus(){
-if(!(page.link.is!=="live"||page.paused))try{let now=await status(LISTED);page.status&&page.status.pid===now.pid&&(page.
-rates=rates(page.status,now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.
-opened)open.has(id)||page.opened.delete(id);draw()}catch{}}matchMedia("(prefers-color-scheme: dark)").addEventListener("\
-change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin()}catch(error){
-page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.
-replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});
+model.addEvent(event,id))},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){
+if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===
+now.pid&&(page.rates=rates(page.status,now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.
+opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{asking=!1}}}matchMedia("(prefers-color-scheme: dark)").
+addEventListener("change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{
+await begin()}catch(error){page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}
+stream.follow()}root.replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});

@@ -228,6 +228,7 @@ pub(crate) struct Wanted {
 
 /// Where a dashboard is to be.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a dashboard reads it"))]
 pub(crate) struct DashboardPlace {
     pub(crate) address: SocketAddr,
     /// The names under which proxies offer it.

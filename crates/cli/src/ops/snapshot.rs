@@ -119,6 +119,7 @@ pub(crate) struct About {
 }
 
 /// A link of a node of a coded tunnel.
+#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a dashboard reads it"))]
 pub(crate) struct NodeLink {
     pub(crate) name: String,
     /// Whether the neighbour was heard lately.

@@ -59,7 +59,10 @@ export async function begin(): Promise<void> {
   // Whoever looks over a shoulder, or at the list of pages, does not see it.
   history.replaceState(null, "", location.pathname);
   const body = JSON.stringify({ token });
-  await ask("/api/1/session", { method: "POST", body, signal: AbortSignal.timeout(PATIENCE) });
+  const signal = AbortSignal.timeout(PATIENCE);
+  const answer = await ask("/api/1/session", { method: "POST", body, signal });
+  // Browsers keep a connection until all of its answer is read, and have six.
+  await answer.text();
 }
 
 /** What is done with what comes. */

@@ -182,9 +182,13 @@ const stream = new Stream({
   },
 });
 
+/** Whether an answer is waited for: where many pages share the browser's connections, they queue. */
+let asking = false;
+
 /** Asks for the connections, where somebody looks. */
 async function askStatus(): Promise<void> {
-  if (page.link.is !== "live" || page.paused) return;
+  if (page.link.is !== "live" || page.paused || asking) return;
+  asking = true;
   try {
     const now = await status<Status>(LISTED);
     if (page.status && page.status.pid === now.pid) page.rates = rates(page.status, now);
@@ -194,6 +198,8 @@ async function askStatus(): Promise<void> {
     draw();
   } catch {
     // The stream says what is wrong, and the next time may be better.
+  } finally {
+    asking = false;
   }
 }
 
