@@ -250,7 +250,7 @@ fn connections_that_do_not_greet_take_no_places() {
     }
     let tcp = ["--transport", "tcp", "--players", "1", "--max-players", "1"];
     let (_server, address) = serve(package(), &tcp);
-    let idle: Vec<_> = (0..70).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    let idle: Vec<_> = (0..70).map(|_| TcpStream::connect(address).unwrap()).collect();
     let address = address.to_string();
     let args = ["vr", "play", "--server", &address, "--transport", "tcp", "--insecure-plaintext"];
     let output = weftline(&[&args[..], &["--json"]].concat()).output().unwrap();
