@@ -98,6 +98,7 @@ lint:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked $$(./scripts/features)
 	./scripts/pure
 	./scripts/cycles
+	./scripts/web --check
 	@if command -v cargo-deny >/dev/null; then cargo deny check; \
 	else echo "cargo-deny is not installed: licences not checked (cargo install cargo-deny)"; fi
 

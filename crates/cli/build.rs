@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What the program is made of beside the crates' folders `src`, from the root of the repository.
-const SOURCES: [&str; 4] = ["Cargo.toml", "Cargo.lock", "scenarios", "bpf"];
+const SOURCES: [&str; 5] = ["Cargo.toml", "Cargo.lock", "scenarios", "bpf", "crates/web/dist"];
 
 fn main() {
     let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 use serde::Deserialize;
-use weftline::{
-    Client, ClientBuilder, ClientSecurity, ClientTls, Identity, LocalService, PathConfig,
-    ServerAddr, Trust,
-};
+use weftline::{Client, ClientBuilder, ClientSecurity, LocalService, PathConfig, ServerAddr};
 
-use crate::certificates;
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
@@ -24,11 +20,12 @@ use crate::listeners::{Listener, Listeners};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed, Place};
-use crate::ops::{Daemon, Doors, Life, Wanted};
+use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::output;
 use crate::paths::{self, PathError, PathTable};
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
+use crate::trust::client_tls;
 
 /// Connections kept ready unless told otherwise.
 const READY: usize = 2;
@@ -134,6 +131,16 @@ pub(crate) struct ConnectArgs {
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// A dashboard for browsers at this address, such as 127.0.0.1:9480
+    ///
+    /// The daemon prints the address to open, which has a token; `weftline status --url` shows it
+    /// again. Beyond this machine it is refused without --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    dashboard: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the dashboard, such as weft.example
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
+    behind_proxy: Vec<String>,
     /// A directory to which each connection writes its events and measurements
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     qlog: Option<PathBuf>,
@@ -275,6 +282,11 @@ impl ConnectArgs {
             drain: self.drain.or(from.drain),
             control: self.control.or(from.control),
             metrics: self.metrics.or(from.metrics),
+            dashboard: self.dashboard.or(from.dashboard),
+            behind_proxy: match self.behind_proxy.is_empty() {
+                true => from.behind_proxy,
+                false => self.behind_proxy,
+            },
             qlog: self.qlog.or(from.qlog),
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
@@ -288,7 +300,7 @@ impl ConnectArgs {
             return Ok(ClientSecurity::InsecurePlaintext);
         }
         let files = (self.cert.as_deref(), self.key.as_deref());
-        tls(self.fingerprint.as_deref(), self.ca.as_deref(), files)
+        client_tls(self.fingerprint.as_deref(), self.ca.as_deref(), files)
     }
 
     fn builder(&self) -> Result<ClientBuilder, Failure> {
@@ -348,7 +360,7 @@ impl ConnectArgs {
                 true => all.listeners_of(&Client::builder()).map(services),
                 false => Ok(BTreeSet::new()),
             },
-            doors: all.doors(),
+            doors: all.doors()?,
             plaintext: all.insecure_plaintext,
             certificate: all.cert.clone(),
             token: match all.token_file {
@@ -399,14 +411,24 @@ impl ConnectArgs {
     }
 
     /// Where the daemon shows how it is.
-    fn doors(&self) -> Wanted {
-        Wanted { control: self.control.clone(), metrics: self.metrics, qlog: self.qlog.clone() }
+    ///
+    /// # Errors
+    /// When no dashboard can be where one is wanted.
+    fn doors(&self) -> Result<Wanted, Failure> {
+        Ok(Wanted {
+            control: self.control.clone(),
+            metrics: self.metrics,
+            qlog: self.qlog.clone(),
+            dashboard: DashboardPlace::of(self.dashboard, &self.behind_proxy)?,
+        })
     }
 
     /// Says which of the keys that are read at the start only are others than those of `first`.
     fn warn_of_restart(&self, first: &Self) {
         warn_of_restart(&[
+            ("behind-proxy", self.behind_proxy != first.behind_proxy),
             ("control", self.control != first.control),
+            ("dashboard", self.dashboard != first.dashboard),
             ("drain", self.drain != first.drain),
             ("log-format", self.log_format != first.log_format),
             ("log-level", self.log_level != first.log_level),
@@ -486,31 +508,6 @@ impl ConnectArgs {
     }
 }
 
-/// TLS to the server with this fingerprint, or one that these authorities vouch for; with the
-/// certificate and key of two files, if there are any.
-pub(crate) fn tls(
-    fingerprint: Option<&str>,
-    ca: Option<&Path>,
-    files: (Option<&Path>, Option<&Path>),
-) -> Result<ClientSecurity, Failure> {
-    let trust = match (fingerprint, ca) {
-        (Some(text), _) => Trust::Pinned(text.parse().map_err(Failure::wrong_use)?),
-        (None, Some(file)) => Trust::Authority(file.to_owned()),
-        (None, None) => return Err(weftline::Error::NoTrust.into()),
-    };
-    let identity = match files {
-        (Some(cert), Some(key)) => {
-            let identity = Identity::from_files(cert, key)?;
-            secrets::warn_if_others_can_read(key);
-            certificates::warn(cert);
-            Some(identity)
-        }
-        (None, None) => None,
-        _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
-    };
-    Ok(ClientSecurity::Tls(ClientTls::new(&trust, identity.as_ref())?))
-}
-
 /// What local programs find at any of them.
 fn services(listeners: Vec<Listener>) -> BTreeSet<LocalService> {
     listeners.iter().map(|one| one.service).collect()
@@ -553,12 +550,13 @@ pub(crate) fn run(args: ConnectArgs) -> Result<(), Failure> {
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
+    let doors = first.doors()?;
     let wanted = first.clone().listeners(&passed)?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Connect, first.drain.as_deref())?;
         let mut reload = Reload::on_signal()?;
-        let doors = Doors::open(&life, first.doors()).await?;
+        let doors = Doors::open(&life, doors).await?;
         output::print(&doors.greeting)?;
         let mut listeners = Listeners::new(Arc::clone(&life), passed);
         let servers = first.server.join(", ");

@@ -118,7 +118,20 @@ const HEADINGS: [(&str, &[&str]); 4] = [
         "Limits",
         &["ready", "max_memory", "max_total_memory", "max_connections", "grace", "idle_timeout"],
     ),
-    ("Operations", &["drain", "control", "metrics", "qlog", "log_format", "log_level", "config"]),
+    (
+        "Operations",
+        &[
+            "drain",
+            "control",
+            "metrics",
+            "dashboard",
+            "behind_proxy",
+            "qlog",
+            "log_format",
+            "log_level",
+            "config",
+        ],
+    ),
 ];
 
 /// The program's commands and options, each command with its example.

@@ -37,6 +37,7 @@ mod serve;
 mod signals;
 mod sim;
 mod status;
+mod trust;
 mod up;
 #[doc(hidden)]
 pub mod usage;

@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Egress, Identity, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl,
-    ServerSecurity, ServerTls, Target,
+    Egress, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl, ServerSecurity,
+    Target,
 };
 
-use crate::certificates;
 use crate::config;
 use crate::congestion;
 use crate::daemon::{
@@ -23,13 +22,11 @@ use crate::internet::{self, Invites};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed};
-use crate::ops::{Daemon, Doors, Life, Wanted};
+use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::output;
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
-
-/// The certificate and key that the server has made, in its state directory.
-pub(crate) const IDENTITY_FILE: &str = "identity.pem";
+use crate::trust::{identity_dir, server_tls};
 
 /// Options of `serve`, and the keys of its configuration file.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
@@ -129,6 +126,16 @@ pub(crate) struct ServeArgs {
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9470: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// A dashboard for browsers at this address, such as 127.0.0.1:9480
+    ///
+    /// The daemon prints the address to open, which has a token; `weftline status --url` shows it
+    /// again. Beyond this machine it is refused without --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    dashboard: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the dashboard, such as weft.example
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
+    behind_proxy: Vec<String>,
     /// A directory to which each connection writes its events and measurements
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     qlog: Option<PathBuf>,
@@ -268,6 +275,11 @@ impl ServeArgs {
             drain: self.drain.or(from.drain),
             control: self.control.or(from.control),
             metrics: self.metrics.or(from.metrics),
+            dashboard: self.dashboard.or(from.dashboard),
+            behind_proxy: match self.behind_proxy.is_empty() {
+                true => from.behind_proxy,
+                false => self.behind_proxy,
+            },
             qlog: self.qlog.or(from.qlog),
             log_format: self.log_format.or(from.log_format),
             log_level: self.log_level.or(from.log_level),
@@ -321,7 +333,7 @@ impl ServeArgs {
             return Ok(ServerSecurity::InsecurePlaintext);
         }
         let files = (self.cert.as_deref(), self.key.as_deref());
-        tls(files, self.state_dir.as_deref(), self.client_ca.as_deref())
+        server_tls(files, self.state_dir.as_deref(), self.client_ca.as_deref())
     }
 
     /// What `weftline doctor` looks at, part by part.
@@ -346,7 +358,7 @@ impl ServeArgs {
         let wanted = all.congestion.iter().map(|name| congestion::provide(name));
         Ok(ServerParts {
             target: all.target(),
-            doors: all.doors(),
+            doors: all.doors()?,
             files: named.into_iter().filter_map(file).collect(),
             listen: all.listen,
             identity: match (all.insecure_plaintext, all.cert, all.key) {
@@ -405,8 +417,16 @@ impl ServeArgs {
     }
 
     /// Where the daemon shows how it is.
-    fn doors(&self) -> Wanted {
-        Wanted { control: self.control.clone(), metrics: self.metrics, qlog: self.qlog.clone() }
+    ///
+    /// # Errors
+    /// When no dashboard can be where one is wanted.
+    fn doors(&self) -> Result<Wanted, Failure> {
+        Ok(Wanted {
+            control: self.control.clone(),
+            metrics: self.metrics,
+            qlog: self.qlog.clone(),
+            dashboard: DashboardPlace::of(self.dashboard, &self.behind_proxy)?,
+        })
     }
 
     /// Takes over what may change while the server runs.
@@ -431,7 +451,9 @@ impl ServeArgs {
             n => tracing::info!("{n} connections of clients whose token is gone were reset"),
         }
         warn_of_restart(&[
+            ("behind-proxy", self.behind_proxy != first.behind_proxy),
             ("control", self.control != first.control),
+            ("dashboard", self.dashboard != first.dashboard),
             ("drain", self.drain != first.drain),
             ("log-format", self.log_format != first.log_format),
             ("log-level", self.log_level != first.log_level),
@@ -444,31 +466,6 @@ impl ServeArgs {
     }
 }
 
-/// TLS with the certificate and key of two files, or else the self-made ones of `state_dir`, by
-/// default the machine's.
-pub(crate) fn tls(
-    files: (Option<&Path>, Option<&Path>),
-    state_dir: Option<&Path>,
-    client_ca: Option<&Path>,
-) -> Result<ServerSecurity, Failure> {
-    let identity = match files {
-        (Some(cert), Some(key)) => {
-            let identity = Identity::from_files(cert, key)?;
-            secrets::warn_if_others_can_read(key);
-            certificates::warn(cert);
-            identity
-        }
-        (None, None) => {
-            let dir = identity_dir(state_dir)?;
-            let identity = Identity::from_state_dir(&dir)?;
-            secrets::warn_if_others_can_read(&dir.join(IDENTITY_FILE));
-            identity
-        }
-        _ => return Err(Failure::wrong_use("--cert and --key belong together; give both")),
-    };
-    Ok(ServerSecurity::Tls(ServerTls::new(&identity, client_ca)?))
-}
-
 /// Limits for clients each of which is a machine with all its programs: a page in a browser alone
 /// opens a hundred connections at once.
 fn whole_machines() -> Limits {
@@ -479,15 +476,6 @@ fn whole_machines() -> Limits {
         sessions_per_source: 4096,
         sessions_per_client: 4096,
         ..Limits::default()
-    }
-}
-
-/// Where the self-made certificate is kept.
-fn identity_dir(given: Option<&Path>) -> Result<PathBuf, Failure> {
-    match given {
-        Some(dir) => Ok(dir.to_owned()),
-        None => weftline::default_state_dir()
-            .map_err(|error| Failure::wrong_use(format!("{error} (--state-dir)"))),
     }
 }
 
@@ -536,6 +524,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     log::start(first.log_format, first.log_level.as_deref())?;
     secrets::raise_file_limit();
     limit_memory(first.max_total_memory.as_deref())?;
+    let doors = first.doors()?;
     let (listen, target) = purpose(&first, &passed)?;
     let runtime = runtime()?;
     // Before `weftline invite` can find this process and send it a signal.
@@ -566,7 +555,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         }
         life.set_listening(addresses);
         // Whoever waits for the greeting takes it for a server that runs.
-        let doors = Doors::open(&life, first.doors()).await?;
+        let doors = Doors::open(&life, doors).await?;
         output::print(&(greeting + &invite + &doors.greeting))?;
         life.ready();
         let control = server.control();

@@ -36,6 +36,9 @@ pub(crate) struct StatusArgs {
     /// Look again every second, until it is interrupted or the daemon ends
     #[arg(long)]
     watch: bool,
+    /// Print the address of the daemon's dashboard, with its token, and nothing else
+    #[arg(long, conflicts_with_all = ["json", "watch"])]
+    url: bool,
     /// The most connections to list; the others are counted
     #[arg(long, value_name = "N", default_value_t = control::LISTED)]
     connections: usize,
@@ -47,6 +50,9 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
         Some(path) => Daemon::open(path, args.connections)?,
         None => find(args.connections)?,
     };
+    if args.url {
+        return output::print(&format!("{}\n", daemon.dashboard()?));
+    }
     let mut before = daemon.ask()?.ok_or_else(|| daemon.wrong("it has ended"))?;
     loop {
         std::thread::sleep(if args.watch { WATCH_INTERVAL } else { MOMENT });
@@ -125,6 +131,31 @@ impl Daemon {
     /// How it is now; `None` when it has ended.
     fn ask(&mut self) -> Result<Option<Taken>, Failure> {
         let request = serde_json::json!({ "command": "status", "connections": self.connections });
+        let Some((at, line)) = self.answer(&request)? else { return Ok(None) };
+        let snapshot = serde_json::from_str(&line);
+        let snapshot = snapshot.map_err(|error| self.wrong(format!("{error}: {line}")))?;
+        Ok(Some(Taken { at, snapshot }))
+    }
+
+    /// Where its dashboard is, with the token.
+    fn dashboard(&mut self) -> Result<String, Failure> {
+        let answer = self.answer(&serde_json::json!({ "command": "dashboard" }))?;
+        let (_, line) = answer.ok_or_else(|| self.wrong("it has ended"))?;
+        let answer: serde_json::Value =
+            serde_json::from_str(&line).map_err(|error| self.wrong(format!("{error}: {line}")))?;
+        let said = |name: &str| answer[name].as_str().map(str::to_owned);
+        match (said("url"), said("error")) {
+            (Some(url), _) => Ok(url),
+            (None, Some(error)) => Err(self.wrong(error)),
+            (None, None) => Err(self.wrong(line)),
+        }
+    }
+
+    /// The line that it answers, and when that came; `None` when it has ended.
+    fn answer(
+        &mut self,
+        request: &serde_json::Value,
+    ) -> Result<Option<(Instant, String)>, Failure> {
         let mut line = String::new();
         let asked = self.stream.get_mut().write_all(format!("{request}\n").as_bytes());
         let answered =
@@ -132,11 +163,7 @@ impl Daemon {
         let at = Instant::now();
         match answered {
             Ok(0) => Ok(None),
-            Ok(_) => {
-                let snapshot = serde_json::from_str(&line);
-                let snapshot = snapshot.map_err(|error| self.wrong(format!("{error}: {line}")))?;
-                Ok(Some(Taken { at, snapshot }))
-            }
+            Ok(_) => Ok(Some((at, line))),
             Err(error)
                 if matches!(
                     error.kind(),

@@ -9,7 +9,8 @@
 mod common;
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -108,6 +109,24 @@ fn check_decodes(saved: &Path, dir: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // Four pictures of a tile of 48x48.
     assert_eq!(output.stdout.len(), 4 * 48 * 48);
+}
+
+#[test]
+fn a_server_of_tiles_has_a_dashboard() {
+    if !ffmpeg() {
+        return;
+    }
+    let (mut server, _) = serve(package(), &["--dashboard", "127.0.0.1:0"]);
+    let url = server.says("dashboard");
+    let (address, token) = url.strip_prefix("http://").unwrap().split_once("/#k=").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("Host: {address}\r\nAuthorization: Bearer {token}");
+    write!(stream, "GET /api/1/status HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status: Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!((&status["daemon"], &status["state"]), (&"vr serve".into(), &"running".into()));
+    assert_eq!(status["listening"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -252,7 +271,7 @@ fn connections_that_do_not_greet_take_no_places() {
     }
     let tcp = ["--transport", "tcp", "--players", "1", "--max-players", "1"];
     let (_server, address) = serve(package(), &tcp);
-    let idle: Vec<_> = (0..70).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    let idle: Vec<_> = (0..70).map(|_| TcpStream::connect(address).unwrap()).collect();
     let address = address.to_string();
     let args = ["vr", "play", "--server", &address, "--transport", "tcp", "--insecure-plaintext"];
     let output = weftline(&[&args[..], &["--json"]].concat()).output().unwrap();

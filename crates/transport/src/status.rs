@@ -203,16 +203,23 @@ pub fn opened() -> broadcast::Receiver<u64> {
 
 /// What all connections have carried so far.
 pub fn totals() -> Totals {
+    look().1
+}
+
+/// The connections there are as they are now, the oldest first, and what all have carried so far:
+/// each is looked at once.
+pub fn look() -> (Vec<ConnectionStatus>, Totals) {
     // No other lock is taken under the registry's.
     let (mut totals, live) = {
         let registry = registry();
         let live: Vec<_> = registry.live.values().filter_map(Entry::control).collect();
         (registry.past.clone(), live)
     };
-    for control in live {
-        totals.add(&control.status(), true);
+    let all: Vec<_> = live.iter().map(Control::status).collect();
+    for status in &all {
+        totals.add(status, true);
     }
-    totals
+    (all, totals)
 }
 
 #[cfg(test)]

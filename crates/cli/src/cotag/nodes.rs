@@ -15,6 +15,7 @@ use super::peers::{DeviceAp, DeviceEntry, GatewayAp, devices, parse_pace, resolv
 use super::run::{Shown, run};
 use crate::daemon::{parse_duration, warn_plaintext};
 use crate::failure::Failure;
+use crate::ops::DashboardPlace;
 use crate::ops::log::{self, Format};
 use crate::{config, secrets};
 
@@ -107,6 +108,16 @@ pub(crate) struct GatewayArgs {
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// A dashboard for browsers at this address, such as 127.0.0.1:9480
+    ///
+    /// The node prints the address to open, which has a token. Beyond this machine it is refused
+    /// without --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    dashboard: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the dashboard, such as weft.example
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
+    behind_proxy: Vec<String>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
@@ -197,6 +208,16 @@ pub(crate) struct ApArgs {
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// A dashboard for browsers at this address, such as 127.0.0.1:9480
+    ///
+    /// The node prints the address to open, which has a token. Beyond this machine it is refused
+    /// without --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    dashboard: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the dashboard, such as weft.example
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
+    behind_proxy: Vec<String>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
@@ -258,6 +279,16 @@ pub(crate) struct DeviceArgs {
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
+    /// A dashboard for browsers at this address, such as 127.0.0.1:9480
+    ///
+    /// The node prints the address to open, which has a token. Beyond this machine it is refused
+    /// without --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    dashboard: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the dashboard, such as weft.example
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    #[serde(deserialize_with = "config::one_or_many")]
+    behind_proxy: Vec<String>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
@@ -292,11 +323,12 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
         }
         complete!(args from from;
             options key listen device_key tun interval generation redundancy queue_target
-                queue_interval queue_packets buffer link_mtu metrics log_format log_level;
+                queue_interval queue_packets buffer link_mtu metrics dashboard log_format log_level;
             flags plain dense store_and_forward no_queue insecure_plaintext stats;
-            lists address aps devices);
+            lists address aps devices behind_proxy);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
+    let dashboard = DashboardPlace::of(args.dashboard, &args.behind_proxy)?;
     let mut peers: Vec<_> =
         args.ap.iter().map(|text| GatewayAp::parse(text)).collect::<Result<_, _>>()?;
     if peers.is_empty() {
@@ -318,7 +350,8 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
         "listening on {}\ndevice {name} with packets of up to {mtu} bytes\n",
         node.local_address()?
     );
-    run(Shown { greeting, stats: args.stats, metrics: args.metrics }, |stop, publish| {
+    let (stats, metrics) = (args.stats, args.metrics);
+    run(Shown { kind: "cotag gateway", greeting, stats, metrics, dashboard }, |stop, publish| {
         node.run(stop, publish)
     })
 }
@@ -328,12 +361,13 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         let from: ApArgs = config::read(file)?;
         complete!(args from from;
-            options key gateway gateway_key gateway_via listen device_key rate metrics log_format
-                log_level;
+            options key gateway gateway_key gateway_via listen device_key rate metrics dashboard
+                log_format log_level;
             flags insecure_plaintext stats;
-            lists devices);
+            lists devices behind_proxy);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
+    let dashboard = DashboardPlace::of(args.dashboard, &args.behind_proxy)?;
     let gateway = needed("--gateway ADDR", args.gateway)?;
     let Ok(via) = args.gateway_via.map(|via| via.parse::<Via>()).transpose();
     let devices = devices(&args.device, std::mem::take(&mut args.devices), args.device_key.take())?;
@@ -349,7 +383,8 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
     };
     let node = AccessPoint::open(config)?;
     let greeting = format!("listening on {}\n", node.local_address()?);
-    run(Shown { greeting, stats: args.stats, metrics: args.metrics }, |stop, publish| {
+    let (stats, metrics) = (args.stats, args.metrics);
+    run(Shown { kind: "cotag ap", greeting, stats, metrics, dashboard }, |stop, publish| {
         node.run(stop, publish)
     })
 }
@@ -359,11 +394,12 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         let from: DeviceArgs = config::read(file)?;
         complete!(args from from;
-            options key gateway_key tun uplink metrics log_format log_level;
+            options key gateway_key tun uplink metrics dashboard log_format log_level;
             flags insecure_plaintext stats;
-            lists address aps);
+            lists address aps behind_proxy);
     }
     log::start(args.log_format, args.log_level.as_deref())?;
+    let dashboard = DashboardPlace::of(args.dashboard, &args.behind_proxy)?;
     let mut peers: Vec<_> =
         args.ap.iter().map(|text| DeviceAp::parse(text)).collect::<Result<_, _>>()?;
     if peers.is_empty() {
@@ -382,7 +418,8 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
     };
     let node = Device::open(config)?;
     let greeting = format!("device {}\n", node.device());
-    run(Shown { greeting, stats: args.stats, metrics: args.metrics }, |stop, publish| {
+    let (stats, metrics) = (args.stats, args.metrics);
+    run(Shown { kind: "cotag device", greeting, stats, metrics, dashboard }, |stop, publish| {
         node.run(stop, publish)
     })
 }

@@ -3,14 +3,15 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use weftline_tunnel::{DeviceStatus, Publish, Status, Stop, TunnelError};
+use weftline_tunnel::{DeviceStatus, LinkStatus, Publish, Status, Stop, TunnelError};
 
 use super::metrics::Node;
 use crate::failure::Failure;
-use crate::ops::{metrics, systemd};
+use crate::ops::snapshot::{About, NodeLink};
+use crate::ops::{DashboardPlace, dashboard, metrics, systemd};
 use crate::{output, signals};
 
 /// How often statistics are printed, and systemd hears that the node lives, at least.
@@ -18,12 +19,45 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What is shown of a node.
 pub(super) struct Shown {
+    /// Which node it is, as the command line has it.
+    pub(super) kind: &'static str,
     /// What is printed once it is open.
     pub(super) greeting: String,
     /// Whether a line a second is printed.
     pub(super) stats: bool,
     /// Where Prometheus can fetch metrics.
     pub(super) metrics: Option<SocketAddr>,
+    /// Where a dashboard is to be.
+    pub(super) dashboard: Option<DashboardPlace>,
+}
+
+impl Shown {
+    /// Opens the dashboard, if there is to be one, and says where.
+    async fn open_dashboard(
+        &self,
+        publish: &Publish,
+    ) -> Result<Option<dashboard::Opened>, Failure> {
+        let Some(place) = &self.dashboard else { return Ok(None) };
+        let (kind, began, publish) = (self.kind, Instant::now(), publish.clone());
+        let about = move || About { daemon: kind, state: "running", began, listening: Vec::new() };
+        let links = move || {
+            let links = publish.status().map(|status| status.links).unwrap_or_default();
+            links.into_iter().map(node_link).collect()
+        };
+        let (opened, url) = dashboard::open_node(about, links, place).await?;
+        output::print(&format!("dashboard {url}\n"))?;
+        Ok(Some(opened))
+    }
+}
+
+fn node_link(link: LinkStatus) -> NodeLink {
+    NodeLink {
+        name: link.name,
+        up: link.up,
+        sent_bytes: link.counters.sent_bytes,
+        received_bytes: link.counters.received_bytes,
+        rtt: link.rtt,
+    }
 }
 
 /// Runs a node on a thread of its own until a signal comes or it fails.
@@ -40,6 +74,7 @@ pub(super) fn run(
             let opened = metrics::open_with(Box::new(Node(publish.clone())), address);
             output::print(&opened.await?)?;
         }
+        let _dashboard = shown.open_dashboard(&publish).await?;
         let (ended, end) = oneshot::channel();
         let thread = {
             let (stop, publish) = (stop.clone(), publish.clone());

@@ -11,7 +11,9 @@ use crate::ops::{Daemon, Wanted};
 /// What was found of each place.
 pub(super) fn look(daemon: Daemon, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(wanted.metrics.map(|address| ports::look(daemon, address)));
+    let dashboard = wanted.dashboard.as_ref().map(|place| place.address);
+    let ports = wanted.metrics.into_iter().chain(dashboard);
+    findings.extend(ports.map(|address| ports::look(daemon, address)));
     if let Some(dir) = &wanted.qlog {
         findings.extend(directory::look("qlog directory", dir));
     }

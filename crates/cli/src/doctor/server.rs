@@ -10,7 +10,8 @@ use super::finding::{Check, Finding, Findings};
 use super::{directory, doors, firewall, machine, ports, verdict};
 use crate::ops::Daemon;
 use crate::secrets::{self, NAMELESS};
-use crate::serve::{IDENTITY_FILE, Kept, ServerParts};
+use crate::serve::{Kept, ServerParts};
+use crate::trust::IDENTITY_FILE;
 
 /// How long the service behind the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -62,6 +62,8 @@ enum Request {
         /// The most connections to list.
         connections: Option<usize>,
     },
+    /// Where the dashboard is, with its token.
+    Dashboard,
 }
 
 /// The open control socket; its file is removed when this is dropped.
@@ -289,9 +291,13 @@ fn reply(line: &[u8], life: &Life) -> String {
     match serde_json::from_slice(line) {
         Ok(Request::Status { connections }) => {
             let most = connections.unwrap_or(LISTED).min(MAX_LISTED);
-            let snapshot = Snapshot::take(life, most);
+            let snapshot = Snapshot::take(life.about(), most);
             serde_json::to_string(&snapshot).unwrap_or_else(|error| refuse(&error.to_string()))
         }
+        Ok(Request::Dashboard) => match life.dashboard() {
+            Some(url) => serde_json::json!({ "url": url }).to_string(),
+            None => refuse("it has no dashboard; start it with --dashboard 127.0.0.1:9480"),
+        },
         Err(error) => refuse(&error.to_string()),
     }
 }

@@ -2,6 +2,8 @@
 //! to the log.
 
 pub(crate) mod control;
+#[cfg_attr(not(feature = "web"), path = "dashboard_off.rs")]
+pub(crate) mod dashboard;
 pub(crate) mod log;
 pub(crate) mod metrics;
 mod qlog;
@@ -15,7 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ use tokio::sync::Semaphore;
 use crate::failure::Failure;
 use crate::signals::Stop;
 use control::Control;
+use snapshot::About;
 
 /// How long connections under way may go on after the first signal, unless told otherwise.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -78,6 +81,8 @@ pub(crate) struct Life {
     drain: Duration,
     state: Mutex<State>,
     listening: Mutex<Vec<String>>,
+    /// The address of the dashboard with its token, if there is one.
+    dashboard: OnceLock<String>,
     /// Whether it has been said that the connections under way are ended.
     told_end: AtomicBool,
 }
@@ -97,6 +102,7 @@ impl Life {
             drain: drain.unwrap_or(DRAIN),
             state: Mutex::new(State::Starting),
             listening: Mutex::new(Vec::new()),
+            dashboard: OnceLock::new(),
             told_end: AtomicBool::new(false),
         });
         tokio::spawn(Arc::clone(&life).keep_systemd_informed());
@@ -112,6 +118,12 @@ impl Life {
         std::mem::replace(&mut *self.state.lock().expect("nobody panics with it"), state)
     }
 
+    /// What it says of itself.
+    fn about(&self) -> About {
+        let (daemon, state) = (self.daemon.name(), self.state().name());
+        About { daemon, state, began: self.began, listening: self.listening() }
+    }
+
     /// The addresses listened on.
     pub(crate) fn listening(&self) -> Vec<String> {
         self.listening.lock().expect("nobody panics with it").clone()
@@ -120,6 +132,11 @@ impl Life {
     /// Says where connections are taken now.
     pub(crate) fn set_listening(&self, addresses: Vec<String>) {
         *self.listening.lock().expect("nobody panics with it") = addresses;
+    }
+
+    /// The address of the dashboard, with its token, if there is one.
+    pub(crate) fn dashboard(&self) -> Option<&str> {
+        self.dashboard.get().map(String::as_str)
     }
 
     /// Connections are taken from now on.
@@ -206,14 +223,48 @@ pub(crate) struct Wanted {
     pub(crate) control: Option<Control>,
     pub(crate) metrics: Option<SocketAddr>,
     pub(crate) qlog: Option<PathBuf>,
+    pub(crate) dashboard: Option<DashboardPlace>,
+}
+
+/// Where a dashboard is to be.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a dashboard reads it"))]
+pub(crate) struct DashboardPlace {
+    pub(crate) address: SocketAddr,
+    /// The names under which proxies offer it.
+    pub(crate) names: Vec<String>,
+}
+
+impl DashboardPlace {
+    /// What `--dashboard` and `--behind-proxy` say.
+    ///
+    /// # Errors
+    /// When they do not go together, or nothing can be there.
+    pub(crate) fn of(
+        address: Option<SocketAddr>,
+        names: &[String],
+    ) -> Result<Option<Self>, Failure> {
+        let Some(address) = address else {
+            return match names.is_empty() {
+                true => Ok(None),
+                false => Err(Failure::wrong_use(
+                    "--behind-proxy is for --dashboard, which is not given; add --dashboard ADDR",
+                )),
+            };
+        };
+        let place = Self { address, names: names.to_vec() };
+        dashboard::check(&place)?;
+        Ok(Some(place))
+    }
 }
 
 /// Where it shows that, as long as this lives.
 pub(crate) struct Doors {
-    /// What to say of it: where metrics are fetched.
+    /// What to say of it: where metrics are fetched, and where the dashboard is.
     pub(crate) greeting: String,
     _control: Option<control::Socket>,
     _qlog: Option<qlog::Qlog>,
+    _dashboard: Option<dashboard::Opened>,
 }
 
 impl Doors {
@@ -222,12 +273,22 @@ impl Doors {
     /// # Errors
     /// When one cannot be had.
     pub(crate) async fn open(life: &Arc<Life>, wanted: Wanted) -> Result<Self, Failure> {
-        let greeting = match wanted.metrics {
+        let mut greeting = match wanted.metrics {
             Some(address) => metrics::open(life, address).await?,
             None => String::new(),
         };
+        let mut dashboard = None;
+        if let Some(place) = &wanted.dashboard {
+            let shown = Arc::clone(life);
+            let (opened, url) = dashboard::open(move || shown.about(), place).await?;
+            dashboard = Some(opened);
+            greeting += &format!("dashboard {url}\n");
+            // It is opened once.
+            let _ = life.dashboard.set(url);
+        }
         let qlog = wanted.qlog.map(|dir| qlog::Qlog::start(life.daemon, &dir)).transpose()?;
-        Ok(Self { greeting, _control: control::open(life, wanted.control.as_ref())?, _qlog: qlog })
+        let control = control::open(life, wanted.control.as_ref())?;
+        Ok(Self { greeting, _control: control, _qlog: qlog, _dashboard: dashboard })
     }
 }
 

@@ -1,14 +1,12 @@
 //! What a daemon says of itself: the answer to `status`. Its names are stable (docs/service.md).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weftline::status::ConnectionStatus;
 use weftline::{CongestionInUse, MemoryBudget, ProcessStats, Role, process_stats};
 use weftline_core::PathId;
 use weftline_core::session::PathStats;
-
-use super::Life;
 
 /// The version of these names.
 pub(crate) const SCHEMA: u32 = 1;
@@ -112,9 +110,28 @@ pub(crate) struct Path {
     pub(crate) receive_mbps: Option<f64>,
 }
 
+/// What a program says of itself besides its connections.
+pub(crate) struct About {
+    pub(crate) daemon: &'static str,
+    pub(crate) state: &'static str,
+    pub(crate) began: Instant,
+    pub(crate) listening: Vec<String>,
+}
+
+/// A link of a node of a coded tunnel.
+#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "only a dashboard reads it"))]
+pub(crate) struct NodeLink {
+    pub(crate) name: String,
+    /// Whether the neighbour was heard lately.
+    pub(crate) up: bool,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) rtt: Option<Duration>,
+}
+
 impl Snapshot {
-    /// The daemon now, with the `most` most interesting connections.
-    pub(crate) fn take(life: &Life, most: usize) -> Self {
+    /// The program now, with the `most` most interesting connections.
+    pub(crate) fn take(about: About, most: usize) -> Self {
         let mut all: Vec<_> =
             weftline::status::connections().iter().map(weftline::Control::status).collect();
         let ready = all.iter().filter(|one| one.label.is_none()).count() as u64;
@@ -125,12 +142,12 @@ impl Snapshot {
             process_stats();
         Self {
             schema: SCHEMA,
-            daemon: life.daemon.name().to_owned(),
+            daemon: about.daemon.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
-            state: life.state().name().to_owned(),
-            uptime_s: life.began.elapsed().as_secs_f64(),
-            listening: life.listening(),
+            state: about.state.to_owned(),
+            uptime_s: about.began.elapsed().as_secs_f64(),
+            listening: about.listening,
             connections_opened,
             connections_failed,
             handshakes_refused,
@@ -219,7 +236,7 @@ impl From<&ConnectionStatus> for Connection {
 impl Path {
     fn of(name: String, stats: &PathStats, control: Option<&CongestionInUse>) -> Self {
         let subflow = stats.subflow.as_ref();
-        let ms = |time: std::time::Duration| (!time.is_zero()).then_some(time.as_secs_f64() * 1e3);
+        let ms = |time: Duration| (!time.is_zero()).then_some(time.as_secs_f64() * 1e3);
         Self {
             name,
             role: stats.policy.role.name().to_owned(),

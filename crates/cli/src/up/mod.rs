@@ -38,7 +38,7 @@ use crate::instance::Instance;
 use crate::invite::Invite;
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
-use crate::ops::{Daemon, Doors, Life, Wanted};
+use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::{output, secrets};
 use links::Links;
 use refusals::Refusals;
@@ -76,6 +76,15 @@ pub(crate) struct UpArgs {
     /// $RUNTIME_DIRECTORY, or in /run/weftline]
     #[arg(long, value_name = "PATH|none", hide_short_help = true)]
     control: Option<Control>,
+    /// A dashboard for browsers at this address, such as 127.0.0.1:9480
+    ///
+    /// The daemon prints the address to open, which has a token; `weftline status --url` shows it
+    /// again. Beyond this machine it is refused without --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    dashboard: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the dashboard, such as weft.example
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    behind_proxy: Vec<String>,
     /// What a line of the log looks like [default: text]
     #[arg(long, value_name = "FORMAT", hide_possible_values = true, hide_short_help = true)]
     log_format: Option<Format>,
@@ -153,6 +162,15 @@ impl UpArgs {
         Ok(UpParts { client: self.client(), lock: Files::find()?.lock })
     }
 
+    /// Where the daemon shows how it is.
+    ///
+    /// # Errors
+    /// When no dashboard can be where one is wanted.
+    fn doors(&self) -> Result<Wanted, Failure> {
+        let dashboard = DashboardPlace::of(self.dashboard, &self.behind_proxy)?;
+        Ok(Wanted { control: self.control.clone(), metrics: None, qlog: None, dashboard })
+    }
+
     fn client(&self) -> Result<ClientParts, Failure> {
         let invite = match (self.wish(), self.invite.as_deref()) {
             (Ok(wish), _) => wish.invite,
@@ -172,7 +190,7 @@ impl UpArgs {
             files: Vec::new(),
             places: Vec::new(),
             listeners: Ok(BTreeSet::from([LocalService::Captured])),
-            doors: Wanted { control: self.control.clone(), metrics: None, qlog: None },
+            doors: self.doors()?,
             plaintext: false,
             certificate: None,
             token: Shown::Invite(invite.name.clone()),
@@ -184,6 +202,7 @@ impl UpArgs {
 /// Captures until a signal comes.
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     check_rights("weftline up")?;
+    let doors = args.doors()?;
     let Wish { invite, is_new, kept, exceptions } = args.wish()?;
     log::start(args.log_format, args.log_level.as_deref())?;
     secrets::raise_file_limit();
@@ -194,9 +213,8 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Up, Some("0s"))?;
-        let _open =
-            Doors::open(&life, Wanted { control: args.control.clone(), metrics: None, qlog: None })
-                .await?;
+        let open = Doors::open(&life, doors).await?;
+        output::print(&open.greeting)?;
         let started = tokio::select! {
             started = Up::start(args, &invite, exceptions, &files) => started?,
             () = life.stopping() => return Ok(()),

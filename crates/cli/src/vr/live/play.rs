@@ -18,11 +18,11 @@ use super::player::{Playing, play};
 use super::save::Store;
 use super::{Clock, heads};
 use crate::congestion;
-use crate::connect::tls;
 use crate::daemon::{end, parse_duration, runtime, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
 use crate::signals::Stop;
+use crate::trust::client_tls;
 use crate::{output, paths, secrets};
 
 /// Options of `vr play`.
@@ -237,7 +237,7 @@ impl PlayArgs {
             ClientSecurity::InsecurePlaintext
         } else {
             let files = (trust.cert.as_deref(), trust.key.as_deref());
-            tls(trust.fingerprint.as_deref(), trust.ca.as_deref(), files)?
+            client_tls(trust.fingerprint.as_deref(), trust.ca.as_deref(), files)?
         };
         let mut builder = Client::builder().security(security).scheduler(&self.scheduler);
         builder = builder.grace(grace).longest_message(ByteCount::new(MAX_TO_PLAYER as u64));

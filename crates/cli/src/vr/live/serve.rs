@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use clap::Args;
 use tokio::net::TcpListener;
@@ -26,8 +27,10 @@ use crate::congestion;
 use crate::daemon::{end, runtime, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::log::{self, Format};
-use crate::serve::tls;
+use crate::ops::snapshot::About;
+use crate::ops::{DashboardPlace, dashboard};
 use crate::signals::Stop;
+use crate::trust::server_tls;
 use crate::{output, secrets};
 
 /// What concealments lose, measured when a package is made.
@@ -81,6 +84,15 @@ pub(crate) struct ServeArgs {
     /// Most players at once
     #[arg(long, value_name = "N", default_value = "64", hide_short_help = true)]
     max_players: NonZero<usize>,
+    /// A dashboard for browsers at this address, such as 127.0.0.1:9480
+    ///
+    /// The program prints the address to open, which has a token. Beyond this machine it is refused
+    /// without --behind-proxy.
+    #[arg(long, value_name = "ADDR")]
+    dashboard: Option<SocketAddr>,
+    /// The name under which a proxy with TLS offers the dashboard, such as weft.example
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    behind_proxy: Vec<String>,
     #[command(flatten)]
     security: SecurityArgs,
     /// What a line of the log looks like [default: text]
@@ -119,13 +131,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     log::start(args.log_format, args.log_level.as_deref())?;
     secrets::raise_file_limit();
     args.check_transport()?;
+    let place = args.dashboard()?;
     let served = Arc::new(args.served()?);
     congestion::couple();
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let stop = Arc::new(Stop::on_signals()?);
         let (mut doors, greeting) = Doors::open(args)?;
-        output::print(&greeting)?;
+        let mut said = greeting;
+        let mut _dashboard = None;
+        if let Some(place) = &place {
+            let (began, listening) = (Instant::now(), listening(&said));
+            let about = move || {
+                let (daemon, state, listening) = ("vr serve", "running", listening.clone());
+                About { daemon, state, began, listening }
+            };
+            let (opened, url) = dashboard::open(about, place).await?;
+            _dashboard = Some(opened);
+            said += &format!("dashboard {url}\n");
+        }
+        output::print(&said)?;
         let (most, all) = (args.max_players.get(), args.players.map(NonZero::get));
         serve_all(&mut doors, &served, &stop, &Places::new(most, all)).await;
         tracing::info!("stopped");
@@ -135,7 +160,29 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     result
 }
 
+/// The addresses that a greeting names.
+fn listening(greeting: &str) -> Vec<String> {
+    let addresses = greeting.lines().filter_map(|line| line.strip_prefix("listening on "));
+    addresses.map(str::to_owned).collect()
+}
+
 impl ServeArgs {
+    /// Where a dashboard is to be.
+    ///
+    /// # Errors
+    /// When none can be there, or there would be nothing to see.
+    fn dashboard(&self) -> Result<Option<DashboardPlace>, Failure> {
+        let place = DashboardPlace::of(self.dashboard, &self.behind_proxy)?;
+        if place.is_some() && self.transport.kernel().is_some() {
+            return Err(Failure::wrong_use(format!(
+                "--dashboard shows weftline's connections, and --transport {} has none; leave out \
+                 one of them",
+                self.transport.name()
+            )));
+        }
+        Ok(place)
+    }
+
     /// The kernel's transports are for measurements only, and that has to be said.
     fn check_transport(&self) -> Result<(), Failure> {
         let security = &self.security;
@@ -242,7 +289,7 @@ impl Doors {
             ServerSecurity::InsecurePlaintext
         } else {
             let files = (security.cert.as_deref(), security.key.as_deref());
-            tls(files, security.state_dir.as_deref(), security.client_ca.as_deref())?
+            server_tls(files, security.state_dir.as_deref(), security.client_ca.as_deref())?
         };
         if let ServerSecurity::Tls(tls) = &tls {
             greeting = format!("fingerprint {}\n", tls.fingerprint());

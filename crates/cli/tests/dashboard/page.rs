@@ -1,0 +1,71 @@
+//! The page in a browser: crates/web/ui/test/page.mjs, which says what is to be done to the daemons.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::relay::Relay;
+use crate::{Place, World};
+
+/// Where the page's sources are.
+fn ui() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../web/ui").canonicalize().unwrap()
+}
+
+/// Whether there is what the test needs: chromium, node, and what npm installs.
+fn can_run() -> bool {
+    let runs = |program: &str, args: &[&str]| {
+        let mut command = Command::new(program);
+        let status = command.args(args).stdout(Stdio::null()).stderr(Stdio::inherit()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let missing = if !runs("chromium", &["--version"]) {
+        "chromium (package chromium)"
+    } else if !runs("npm", &["--version"]) {
+        "npm (packages nodejs, npm)"
+    } else if !runs(ui().join("../../../scripts/web").to_str().unwrap(), &["--install"]) {
+        "what crates/web/ui/package-lock.json lists, which scripts/web --install gets"
+    } else {
+        return true;
+    };
+    assert!(std::env::var_os("CI").is_none(), "in CI the page is tested; {missing} is missing");
+    eprintln!("skipped: {missing} is missing");
+    false
+}
+
+/// Does what the test in the browser asks for, until it ends, which must be good.
+#[test]
+fn the_page_shows_what_happens() {
+    if !can_run() {
+        return;
+    }
+    let mut world = World::new();
+    let place = Place::of(&world.client_url);
+    // Between the browser and the dashboard, too, a link can break.
+    let link = Relay::to(place.address);
+    let url = format!("http://{}/#k={}", link.address(), place.token);
+    let mut command = Command::new("node");
+    command.args(["test/page.mjs", &url]).current_dir(ui());
+    let mut browser = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut answers = browser.stdin.take().unwrap();
+    let mut said = String::new();
+    for line in BufReader::new(browser.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        match line.as_str() {
+            "do: cut path" => world.path.cut(),
+            "do: restore path" => world.path.restore(),
+            "do: cut link" => link.cut(),
+            "do: restore link" => link.restore(),
+            "do: restart" => world.restart(),
+            other => {
+                said += other;
+                said.push('\n');
+                continue;
+            }
+        }
+        writeln!(answers, "done").unwrap();
+    }
+    let status = browser.wait().unwrap();
+    assert!(status.success(), "{status}\n{said}");
+    eprintln!("{said}");
+    assert!(said.contains("all seen"), "{said}");
+}

@@ -1,0 +1,78 @@
+//! The page, built from `ui/` by `scripts/web` and committed, so that cargo alone builds all of it.
+
+/// A file that browsers fetch.
+#[derive(Debug)]
+pub(crate) struct Asset {
+    /// Under `/a/`.
+    name: &'static str,
+    pub(crate) kind: &'static str,
+    pub(crate) bytes: &'static [u8],
+}
+
+/// The page itself, at `/`.
+pub(crate) const PAGE: Asset = Asset {
+    name: "index.html",
+    kind: "text/html; charset=utf-8",
+    bytes: include_bytes!("../dist/index.html"),
+};
+
+/// What the page names.
+const NAMED: [Asset; 4] = [
+    Asset {
+        name: "dashboard.js",
+        kind: "text/javascript; charset=utf-8",
+        bytes: include_bytes!("../dist/dashboard.js"),
+    },
+    Asset {
+        name: "dashboard.css",
+        kind: "text/css; charset=utf-8",
+        bytes: include_bytes!("../dist/dashboard.css"),
+    },
+    Asset { name: "icon.svg", kind: "image/svg+xml", bytes: include_bytes!("../dist/icon.svg") },
+    Asset {
+        name: "licenses.txt",
+        kind: "text/plain; charset=utf-8",
+        bytes: include_bytes!("../dist/licenses.txt"),
+    },
+];
+
+/// The file of this name, if there is one.
+pub(crate) fn find(name: &str) -> Option<&'static Asset> {
+    NAMED.iter().find(|asset| asset.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_what_is_here_and_nothing_of_others() {
+        let page = std::str::from_utf8(PAGE.bytes).unwrap();
+        let mut named = 0;
+        for part in ["src=\"", "href=\""] {
+            for rest in page.split(part).skip(1) {
+                let target = rest.split('"').next().unwrap();
+                let Some(name) = target.strip_prefix("/a/") else {
+                    assert!(target.starts_with('#'), "{target} is not ours");
+                    continue;
+                };
+                assert!(find(name).is_some(), "{name}");
+                named += 1;
+            }
+        }
+        assert!(named >= 3, "{page}");
+        // The policy of content lets no script and no style stand in the page.
+        for forbidden in ["<style", "style=", "onload", "onclick", "<script>"] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+        assert!(find("index.html").is_none() && find("../Cargo.toml").is_none());
+    }
+
+    #[test]
+    fn the_licences_of_what_is_built_in_come_with_it() {
+        let text = std::str::from_utf8(find("licenses.txt").unwrap().bytes).unwrap();
+        for part in ["lit-html", "BSD-3-Clause", "Google LLC", "uPlot", "MIT", "Leon Sorokin"] {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! HTTP: who is answered, with what, and within which limits.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Either, Full, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, SET_COOKIE};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::assets;
+use crate::guard::{self, Guard, Refusal, WrongName};
+use crate::rates::Rates;
+use crate::source::Source;
+use crate::sse::{Board, Dropped, Stream, VIEWERS};
+
+/// Connections that are answered at once; further ones wait in the kernel's queue. Pages that watch
+/// hold one each.
+const MAX_CONNECTIONS: usize = 32;
+/// How long a client may take to ask and to take its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest head of a request in bytes; hyper wants no less.
+const MAX_HEAD: usize = 8 << 10;
+/// The longest body of a request in bytes.
+const MAX_BODY: usize = 4 << 10;
+/// The wait after the system refused to accept somebody (out of file descriptors).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The time between two looks at the program.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// A look takes at most one part in so many of the time: after one that took long the next comes
+/// later, but not more than this later.
+const COST: u32 = 200;
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// Connections listed in a status unless asked otherwise, and the most that are.
+const LISTED: usize = 50;
+const MAX_LISTED: usize = 1000;
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+const EVENTS: &str = "text/event-stream";
+/// By which a page that comes back says what it had last (HTML, server-sent events).
+const LAST_EVENT_ID: &str = "last-event-id";
+
+type Answer = Response<Either<Full<Bytes>, Stream>>;
+
+/// Where a dashboard is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it listens; with port 0 the system chooses one.
+    pub address: SocketAddr,
+    /// The names under which proxies with TLS offer it. Without one, `address` has to be this
+    /// machine's loopback.
+    pub names: Vec<String>,
+}
+
+/// Why there is no dashboard.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address cannot be had.
+    #[error("{address}: {source}; {remedy}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The address is reached from elsewhere, where nothing would be encrypted.
+    #[error(
+        "{0} is reached from other machines, and the dashboard speaks no TLS yet; choose an address \
+         of 127.0.0.1 and reach it by ssh -L, or put a proxy with TLS before it and name it: \
+         --behind-proxy NAME"
+    )]
+    NotLoopback(SocketAddr),
+    /// A name that no host can have.
+    #[error("--behind-proxy: {0}")]
+    Name(#[from] WrongName),
+    /// The system has no randomness for the token.
+    #[error("the system gives no random bytes for the token")]
+    Random,
+}
+
+/// A dashboard that is open as long as this lives.
+pub struct Dashboard {
+    url: String,
+    tasks: [AbortHandle; 2],
+}
+
+impl fmt::Debug for Dashboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its address is a secret.
+        f.debug_struct("Dashboard").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Dashboard {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+impl Dashboard {
+    /// Shows `source` from now on, in tasks of the present runtime (tokio, with time and IO).
+    ///
+    /// # Errors
+    /// When the address cannot be had, or is reached from other machines and no proxy is named.
+    pub async fn open(settings: &Settings, source: Arc<dyn Source>) -> Result<Self, OpenError> {
+        let Settings { address, names } = settings;
+        settings.check()?;
+        let wrong = |source: io::Error| {
+            let remedy = match source.kind() {
+                io::ErrorKind::AddrInUse => "stop the program that has it, or choose another port",
+                _ => "choose an address of this machine, such as 127.0.0.1:9480",
+            };
+            OpenError::Bind { address: *address, source, remedy }
+        };
+        let listener = TcpListener::bind(address).await.map_err(wrong)?;
+        let guard = Guard::new(listener.local_addr().map_err(wrong)?, names);
+        let guard = guard.map_err(|_| OpenError::Random)?;
+        let url = guard.url();
+        let mut instance = [0; 8];
+        let filled =
+            ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut instance);
+        filled.map_err(|_| OpenError::Random)?;
+        let board = Arc::new(Board::new(format!("{:016x}", u64::from_be_bytes(instance))));
+        let shared = Arc::new(Shared { guard, board, source });
+        let looking = tokio::spawn(look(Arc::clone(&shared))).abort_handle();
+        let serving = tokio::spawn(accept(listener, shared)).abort_handle();
+        Ok(Self { url, tasks: [looking, serving] })
+    }
+
+    /// The address of the page, with the token: whoever has it sees the dashboard.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Settings {
+    /// Refuses what cannot be opened, whatever the machine.
+    ///
+    /// # Errors
+    /// When the address is reached from other machines and no proxy is named, or a name is none.
+    pub fn check(&self) -> Result<(), OpenError> {
+        self.names.iter().try_for_each(|name| guard::check_name(name))?;
+        match self.address.ip().is_loopback() || !self.names.is_empty() {
+            true => Ok(()),
+            false => Err(OpenError::NotLoopback(self.address)),
+        }
+    }
+}
+
+/// What all requests need.
+struct Shared {
+    guard: Guard,
+    board: Arc<Board>,
+    source: Arc<dyn Source>,
+}
+
+/// Looks at the program for ever.
+async fn look(shared: Arc<Shared>) {
+    let began = tokio::time::Instant::now();
+    let mut rates = Rates::default();
+    loop {
+        let started = Instant::now();
+        let look = shared.source.look();
+        let sample = rates.sample(&look, began.elapsed().as_secs_f64());
+        shared.board.add(&sample, &look.events);
+        let took = started.elapsed();
+        let pause = INTERVAL.saturating_sub(took).max(took.saturating_mul(COST));
+        tokio::time::sleep(pause.min(MAX_PAUSE)).await;
+    }
+}
+
+/// Answers everybody, a bounded number at once.
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    // They end with it.
+    let mut tasks = JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        while tasks.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let shared = Arc::clone(&shared);
+                tasks.spawn(async move {
+                    if let Err(error) = serve(stream, shared).await {
+                        tracing::debug!("dashboard for {peer}: {error}");
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::debug!("dashboard: nobody can be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers one request. A page that watches goes on until it leaves or is dropped; anybody else has
+/// a time to be done in.
+async fn serve(stream: TcpStream, shared: Arc<Shared>) -> hyper::Result<()> {
+    let watching: Arc<Mutex<Option<Dropped>>> = Arc::default();
+    let own = Arc::clone(&watching);
+    let service = hyper::service::service_fn(move |request| {
+        let (shared, own) = (Arc::clone(&shared), Arc::clone(&own));
+        async move { Ok::<_, Infallible>(answer(request, &shared, &own).await) }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(MAX_HEAD)
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        ended = connection => ended,
+        () = overdue(&watching) => Ok(()),
+    }
+}
+
+/// Waits until a connection is to be ended.
+async fn overdue(watching: &Mutex<Option<Dropped>>) {
+    tokio::time::sleep(PATIENCE).await;
+    let watching = watching.lock().expect("nobody panics with it").take();
+    if let Some(dropped) = watching {
+        // There is no message: it is closed.
+        let _ = dropped.await;
+    }
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    shared: &Shared,
+    watching: &Mutex<Option<Dropped>>,
+) -> Answer {
+    let is_api = request.uri().path().starts_with("/api/");
+    let mut answer = match route(request, shared, watching).await {
+        Ok(answer) => answer,
+        Err(refusal) => refuse(&refusal, is_api),
+    };
+    guard::seal(answer.headers_mut());
+    answer
+}
+
+/// What is where, and who may ask for it.
+async fn route(
+    request: Request<Incoming>,
+    shared: &Shared,
+    watching: &Mutex<Option<Dropped>>,
+) -> Result<Answer, Refusal> {
+    let guard = &shared.guard;
+    let (uri, headers) = (request.uri(), request.headers());
+    guard.check_host(headers, uri)?;
+    let path = uri.path();
+    if !path.starts_with("/api/") {
+        let asset = if path == "/" { Some(&assets::PAGE) } else { None };
+        let asset = asset.or_else(|| path.strip_prefix("/a/").and_then(assets::find));
+        let asset = asset.ok_or_else(|| {
+            Refusal::new(StatusCode::NOT_FOUND, "there is nothing here; the dashboard is at /")
+        })?;
+        must_read(request.method())?;
+        return Ok(full(asset.kind, Bytes::from_static(asset.bytes)));
+    }
+    guard.check_site(headers)?;
+    if path == "/api/1/session" {
+        if request.method() != Method::POST {
+            return Err(Refusal::method("POST"));
+        }
+        guard.check_origin(headers)?;
+        return session(request, guard).await;
+    }
+    guard.check_session(headers)?;
+    must_read(request.method())?;
+    match path {
+        "/api/1/status" => {
+            let connections = listed(uri.query().unwrap_or_default())?;
+            Ok(full(JSON, shared.source.status(connections)))
+        }
+        "/api/1/history" => Ok(full(JSON, shared.board.history())),
+        "/api/1/stream" => {
+            let since = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
+            watch(shared, since, watching)
+        }
+        _ => {
+            let text = "there is no such thing; there are session, status, history and stream";
+            Err(Refusal::new(StatusCode::NOT_FOUND, text))
+        }
+    }
+}
+
+/// Refuses a method that does more than read.
+fn must_read(method: &Method) -> Result<(), Refusal> {
+    match *method == Method::GET || *method == Method::HEAD {
+        true => Ok(()),
+        false => Err(Refusal::method("GET, HEAD")),
+    }
+}
+
+/// A session for the token.
+async fn session(request: Request<Incoming>, guard: &Guard) -> Result<Answer, Refusal> {
+    let (head, body) = request.into_parts();
+    let too_long = || {
+        let text = format!("a request has at most {MAX_BODY} bytes");
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+    };
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        return Err(too_long());
+    }
+    // The time it may take is the connection's.
+    let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| too_long())?.to_bytes();
+    let cookie = guard.exchange(&head.headers, &body)?;
+    let mut answer = full(JSON, "{}");
+    answer.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(answer)
+}
+
+/// A page that watches from now on.
+fn watch(
+    shared: &Shared,
+    since: Option<&str>,
+    watching: &Mutex<Option<Dropped>>,
+) -> Result<Answer, Refusal> {
+    let (stream, dropped) = shared.board.watch(since).ok_or_else(|| {
+        let text = format!("{VIEWERS} pages watch this daemon already; close one of them");
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    })?;
+    *watching.lock().expect("nobody panics with it") = Some(dropped);
+    let mut answer = Response::new(Either::Right(stream));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(EVENTS));
+    Ok(answer)
+}
+
+/// How many connections a status is to list.
+fn listed(query: &str) -> Result<usize, Refusal> {
+    let wrong = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
+    let mut connections = LISTED;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let Some(number) = pair.strip_prefix("connections=") else {
+            return Err(wrong("the query may have connections=N only".to_owned()));
+        };
+        connections = number.parse().map_err(|_| {
+            wrong(format!("connections= takes a whole number, at most {MAX_LISTED}"))
+        })?;
+    }
+    Ok(connections.min(MAX_LISTED))
+}
+
+fn full(kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::new(body.into())));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}
+
+fn refuse(refusal: &Refusal, is_api: bool) -> Answer {
+    let text = &refusal.text;
+    let mut answer = match is_api {
+        true => full(JSON, serde_json::json!({ "error": text }).to_string()),
+        false => full(TEXT, format!("{text}\n")),
+    };
+    *answer.status_mut() = refusal.status;
+    if let Some(allowed) = refusal.allowed {
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+//! The server over real sockets. Time is tokio's, which goes on by itself when nothing else can: no
+//! test waits, and none depends on how fast the machine is.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+use crate::rates::tests::path;
+use crate::source::{Event, EventLevel, Look};
+
+/// A program whose path sends a megabyte between two looks, and to which as many things happen.
+#[derive(Default)]
+struct Program {
+    looks: AtomicUsize,
+    events: usize,
+}
+
+impl Source for Program {
+    fn status(&self, connections: usize) -> String {
+        format!("{{\"listed\":{connections}}}")
+    }
+
+    fn look(&self) -> Look {
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed) as u64;
+        let event = Event {
+            name: "path_down",
+            level: EventLevel::Error,
+            path: Some("wifi".into()),
+            text: "x".repeat(300),
+        };
+        Look {
+            state: "running".to_owned(),
+            paths: vec![path("wifi", looks * 1_000_000, 0)],
+            events: vec![event; self.events],
+            ..Look::default()
+        }
+    }
+}
+
+/// An open dashboard, as its clients see it.
+struct Open {
+    address: SocketAddr,
+    token: String,
+    dashboard: Dashboard,
+}
+
+impl Open {
+    async fn new(events: usize) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let settings = Settings { address, names: Vec::new() };
+        let program = Program { events, ..Program::default() };
+        let dashboard = Dashboard::open(&settings, Arc::new(program)).await.unwrap();
+        let (address, token) = dashboard.url().split_once("/#k=").unwrap();
+        let address = address.strip_prefix("http://").unwrap().parse().unwrap();
+        Self { address, token: token.to_owned(), dashboard }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// The whole answer to a request as it is.
+    async fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect().await;
+        // It may be refused before all of it is there.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    }
+
+    /// The answer to `GET` with the token, and these lines of the head.
+    async fn get(&self, path: &str, more: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.1\r\n{}{more}\r\n", self.own())).await
+    }
+
+    /// The head of a request that is let in.
+    fn own(&self) -> String {
+        format!("Host: {}\r\nAuthorization: Bearer {}\r\n", self.address, self.token)
+    }
+
+    /// A page that watches, after the first of what it is sent has come.
+    async fn watch(&self, more: &str) -> (TcpStream, String) {
+        let mut stream = self.connect().await;
+        let request = format!("GET /api/1/stream HTTP/1.1\r\n{}{more}\r\n", self.own());
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let text = read_to(&mut stream, "\n\n").await;
+        (stream, text)
+    }
+}
+
+/// Reads until `end` has come, or all.
+async fn read_to(stream: &mut TcpStream, end: &str) -> String {
+    let mut text = Vec::new();
+    while !String::from_utf8_lossy(&text).contains(end) {
+        let mut buffer = [0; 4096];
+        match stream.read(&mut buffer).await.unwrap() {
+            0 => break,
+            n => text.extend_from_slice(&buffer[..n]),
+        }
+    }
+    String::from_utf8(text).unwrap()
+}
+
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).unwrap_or_else(|| panic!("'{answer}'")).parse().unwrap()
+}
+
+const API: [&str; 4] = ["/api/1/status", "/api/1/history", "/api/1/stream", "/api/1/other"];
+
+#[tokio::test(start_paused = true)]
+async fn on_loopback_too_nothing_is_told_without_the_token() {
+    let open = Open::new(0).await;
+    for path in API {
+        let answer = open.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
+        assert_eq!(status(&answer), 401, "{answer}");
+        assert!(answer.contains("weftline status --url"), "{answer}");
+    }
+    // The page itself says nothing of the daemon.
+    for path in ["/", "/a/dashboard.js", "/a/dashboard.css", "/a/icon.svg", "/a/licenses.txt"] {
+        let answer = open.ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).await;
+        assert_eq!(status(&answer), 200, "{answer}");
+    }
+    assert_eq!(status(&open.get("/api/1/status", "").await), 200);
+
+    // As the page does it: the token for a cookie.
+    let (address, token) = (open.address, &open.token);
+    let body = format!("{{\"token\":\"{token}\"}}");
+    let head = format!("Host: {address}\r\nOrigin: http://{address}\r\nContent-Length: 44\r\n");
+    let answer = open.ask(&format!("POST /api/1/session HTTP/1.1\r\n{head}\r\n{body}")).await;
+    assert_eq!(status(&answer), 200, "{answer}");
+    let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    let pair = cookie.split(';').next().unwrap();
+    let head = format!("Host: {address}\r\nCookie: {pair}\r\n");
+    let answer = open.ask(&format!("GET /api/1/status HTTP/1.1\r\n{head}\r\n")).await;
+    assert!(answer.ends_with("{\"listed\":50}"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_name_and_a_foreign_page_are_refused_with_the_remedy() {
+    let open = Open::new(0).await;
+    for path in ["/", "/api/1/status"] {
+        let answer = open.ask(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n")).await;
+        assert_eq!(status(&answer), 403, "{answer}");
+        assert!(answer.contains("--behind-proxy evil.example"), "{answer}");
+    }
+    let (address, token) = (open.address, &open.token);
+    let body = format!("{{\"token\":\"{token}\"}}");
+    for more in ["", "Origin: http://evil.example\r\n", "Origin: http://127.0.0.1:1\r\n"] {
+        let head = format!("Host: {address}\r\n{more}Content-Length: 44\r\n");
+        let answer = open.ask(&format!("POST /api/1/session HTTP/1.1\r\n{head}\r\n{body}")).await;
+        assert_eq!(status(&answer), 403, "{answer}");
+        assert!(!answer.contains("set-cookie"), "{answer}");
+    }
+    let answer = open.get("/api/1/stream", "Sec-Fetch-Site: same-site\r\n").await;
+    assert_eq!(status(&answer), 403, "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_answer_has_the_policy_and_none_lets_other_origins_read() {
+    let open = Open::new(0).await;
+    let mut answers = vec![
+        open.get("/", "").await,
+        open.get("/a/dashboard.js", "").await,
+        open.get("/a/none", "").await,
+        open.get("/api/1/status", "").await,
+        open.get("/api/1/history", "").await,
+        open.get("/api/2/status", "").await,
+        open.get("/api/1/session", "").await,
+        open.ask("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").await,
+        open.ask("GET /api/1/status HTTP/1.1\r\nHost: localhost\r\n\r\n").await,
+        open.ask(&format!("DELETE / HTTP/1.1\r\n{}\r\n", open.own())).await,
+    ];
+    answers.push(open.watch("").await.1);
+    let seen: Vec<u16> = answers.iter().map(|answer| status(answer)).collect();
+    assert_eq!(seen, [200, 200, 404, 200, 200, 404, 405, 403, 401, 405, 200]);
+    for answer in answers {
+        assert!(answer.contains("content-security-policy: default-src 'none'; "), "{answer}");
+        assert!(answer.contains("x-content-type-options: nosniff"), "{answer}");
+        assert!(answer.contains("referrer-policy: no-referrer"), "{answer}");
+        assert!(!answer.to_lowercase().contains("access-control-allow"), "{answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_is_sent_samples_and_what_it_has_missed() {
+    let open = Open::new(1).await;
+    let (mut stream, first) = open.watch("").await;
+    assert!(first.contains("content-type: text/event-stream"), "{first}");
+    assert!(first.contains("event: hello") && first.contains("\"resumed\":false"), "{first}");
+    // A megabyte in half a second is 16 Mb/s, by this clock to a thousandth.
+    let text = read_to(&mut stream, "[\"wifi\",\"up\",16.0,").await;
+    assert!(text.contains("event: event") && text.contains("path_down"), "{text}");
+    let last = text.lines().rfind(|line| line.starts_with("id: ")).unwrap();
+    drop(stream);
+    let last = last.strip_prefix("id: ").unwrap();
+    let (_, again) = open.watch(&format!("Last-Event-ID: {last}\r\n")).await;
+    assert!(again.contains("\"resumed\":true"), "{again}");
+    let (_, fresh) = open.watch("Last-Event-ID: 0-5\r\n").await;
+    assert!(fresh.contains("\"resumed\":false"), "{fresh}");
+
+    let history = open.get("/api/1/history", "").await;
+    let body = history.split("\r\n\r\n").nth(1).unwrap();
+    let history: serde_json::Value = serde_json::from_str(body).unwrap();
+    let rows = history["t"].as_array().unwrap().len();
+    assert!(rows >= 2 && history["paths"][0]["send"].as_array().unwrap().len() == rows);
+    assert!(!history["events"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn eight_pages_may_watch_and_the_ninth_is_told() {
+    let open = Open::new(0).await;
+    let mut pages = Vec::new();
+    for _ in 0..VIEWERS {
+        let (stream, text) = open.watch("").await;
+        assert_eq!(status(&text), 200);
+        pages.push(stream);
+    }
+    let (_, text) = open.watch("").await;
+    assert_eq!(status(&text), 503, "{text}");
+    assert!(text.contains("8 pages watch this daemon already; close one"), "{text}");
+    // Everything else is answered as before, and a place that is left is taken.
+    assert_eq!(status(&open.get("/api/1/status", "").await), 200);
+    drop(pages.pop());
+    while status(&open.watch("").await.1) != 200 {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_takes_nothing_loses_its_place() {
+    let open = Open::new(64).await;
+    let mut stuck = Vec::new();
+    for _ in 0..VIEWERS {
+        stuck.push(open.watch("").await.0);
+    }
+    // The kernel's buffers are filled first, some megabytes for each.
+    while status(&open.watch("").await.1) != 200 {
+        tokio::time::sleep(INTERVAL).await;
+    }
+    // Its connection is ended, too, which nobody has read from.
+    let mut stream = stuck.swap_remove(0);
+    while !matches!(stream.read(&mut [0; 1 << 16]).await, Ok(0) | Err(_)) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn huge_requests_are_refused() {
+    let open = Open::new(0).await;
+    let address = open.address;
+    let huge = format!("X: {}\r\n", "x".repeat(64 << 10));
+    let answer = open.get("/api/1/status", &huge).await;
+    assert!(answer.is_empty() || status(&answer) == 431, "{answer}");
+    let own = format!("Host: {address}\r\nOrigin: http://{address}\r\n");
+    let many = "A: b\r\n".repeat(500);
+    let answer = open.get("/api/1/status", &many).await;
+    assert!(answer.is_empty() || status(&answer) == 431, "{answer}");
+    let body = "x".repeat(64 << 10);
+    let head = format!("{own}Content-Length: {}\r\n", body.len());
+    let answer = open.ask(&format!("POST /api/1/session HTTP/1.1\r\n{head}\r\n{body}")).await;
+    // It may be reset while it still sends; what it gets is nothing or the reason.
+    assert!(answer.is_empty() || status(&answer) == 413, "{answer}");
+    let claimed = "Content-Length: 99999999999\r\n";
+    let answer = open.ask(&format!("POST /api/1/session HTTP/1.1\r\n{own}{claimed}\r\n")).await;
+    assert_eq!(status(&answer), 413, "{answer}");
+    assert!(answer.contains("at most 4096 bytes"), "{answer}");
+    // Without a length, and with the end never said.
+    let chunk = format!("1400\r\n{}\r\n", "x".repeat(0x1400));
+    let head = format!("{own}Transfer-Encoding: chunked\r\n");
+    let answer = open.ask(&format!("POST /api/1/session HTTP/1.1\r\n{head}\r\n{chunk}")).await;
+    assert_eq!(status(&answer), 413, "{answer}");
+    for query in ["?connections=x", "?connections=-1", "?other=1"] {
+        let answer = open.get(&format!("/api/1/status{query}"), "").await;
+        assert_eq!(status(&answer), 400, "{answer}");
+    }
+    let answer = open.get("/api/1/status?connections=5000000", "").await;
+    assert!(answer.ends_with("{\"listed\":1000}"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_requests_end_and_keep_nobody_out() {
+    let open = Open::new(0).await;
+    let own = format!("Host: {0}\r\nOrigin: http://{0}\r\n", open.address);
+    // Half a head; a body that does not come; nothing at all, more often than there are places.
+    let mut slow = Vec::new();
+    for begun in [
+        "GET / HTTP/1.1\r\nHost: loc".to_owned(),
+        format!("POST /api/1/session HTTP/1.1\r\n{own}Content-Length: 44\r\n\r\n{{\"tok"),
+        String::new(),
+    ] {
+        for _ in 0..MAX_CONNECTIONS {
+            let mut stream = open.connect().await;
+            stream.write_all(begun.as_bytes()).await.unwrap();
+            slow.push(stream);
+        }
+    }
+    let began = tokio::time::Instant::now();
+    assert_eq!(status(&open.get("/api/1/status", "").await), 200);
+    assert!(began.elapsed() >= PATIENCE, "the others had their time first");
+    for mut stream in slow {
+        // Ended without an answer, or with one that says so.
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(rest.is_empty() || status(&String::from_utf8(rest).unwrap()) == 408);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_http_stops_nobody() {
+    let open = Open::new(0).await;
+    for noise in
+        ["\u{0}\u{1}\u{2}\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\r\n\r\n\r\n"]
+    {
+        let answer = open.ask(noise).await;
+        assert!(answer.is_empty() || status(&answer) >= 400, "{answer}");
+    }
+    assert_eq!(status(&open.get("/", "").await), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_ends_with_its_handle_and_an_address_can_be_had_once() {
+    let open = Open::new(0).await;
+    let settings = Settings { address: open.address, names: Vec::new() };
+    let second = Dashboard::open(&settings, Arc::new(Program::default())).await;
+    let error = second.unwrap_err().to_string();
+    assert!(error.contains("stop the program that has it, or choose another port"), "{error}");
+    drop(open.dashboard);
+    // The listener goes with its task.
+    while TcpStream::connect(open.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn beyond_this_machine_it_is_refused_unless_a_proxy_is_named() {
+    let check = |address: &str, names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Settings { address: address.parse().unwrap(), names }.check().map_err(|e| e.to_string())
+    };
+    for address in ["127.0.0.1:0", "127.0.0.7:9471", "[::1]:9471"] {
+        assert_eq!(check(address, &[]), Ok(()));
+    }
+    for address in ["0.0.0.0:9471", "192.0.2.1:9471", "[::]:9471"] {
+        let error = check(address, &[]).unwrap_err();
+        assert!(error.contains("no TLS yet") && error.contains("--behind-proxy NAME"), "{error}");
+        assert_eq!(check(address, &["weft.example"]), Ok(()));
+        let error = check(address, &["https://weft.example"]).unwrap_err();
+        assert!(error.contains("is no host's name"), "{error}");
+    }
+}

@@ -1,0 +1,216 @@
+// Talks to the daemon: a session for the token, and a stream that comes back by itself.
+
+import type { Happening, History, Sample } from "./model.js";
+
+/** How the stream is. */
+export type Link =
+  | { is: "connecting" }
+  | { is: "live" }
+  | { is: "hidden" }
+  | { is: "waiting"; reason: string; until: number }
+  /** Nothing can be done but by the user. */
+  | { is: "refused"; reason: string };
+
+/** An answer that is not the one that was asked for. */
+class Refused extends Error {
+  constructor(
+    readonly status: number,
+    reason: string,
+  ) {
+    super(reason);
+  }
+}
+
+/** Waits between attempts, ms: the last holds on. */
+const WAITS = [500, 1000, 2000, 5000];
+/** Without a word for so long the stream is taken for broken, ms; the daemon says something every
+ * half second, and at least every ten. */
+const SILENCE = 30_000;
+/** How long an answer may take, ms. */
+const PATIENCE = 10_000;
+
+async function ask(path: string, options: RequestInit = {}): Promise<Response> {
+  const answer = await fetch(path, { cache: "no-store", credentials: "same-origin", ...options });
+  if (answer.ok) return answer;
+  const said = await answer.text();
+  let reason = said.trim();
+  try {
+    reason = JSON.parse(said).error;
+  } catch {
+    // It is no answer of ours, as from a proxy; its text has to do.
+  }
+  throw new Refused(answer.status, reason || `HTTP ${answer.status}`);
+}
+
+async function json<T>(path: string): Promise<T> {
+  const answer = await ask(path, { signal: AbortSignal.timeout(PATIENCE) });
+  return (await answer.json()) as T;
+}
+
+/** The status of the daemon with at most so many connections, as the control socket has it. */
+export function status<T>(connections: number): Promise<T> {
+  return json<T>(`/api/1/status?connections=${connections}`);
+}
+
+/** Gets a session for the token in the address, and takes it out of there. */
+export async function begin(): Promise<void> {
+  const token = new URLSearchParams(location.hash.slice(1)).get("k");
+  if (!token) return;
+  // Whoever looks over a shoulder, or at the list of pages, does not see it.
+  history.replaceState(null, "", location.pathname);
+  const body = JSON.stringify({ token });
+  const signal = AbortSignal.timeout(PATIENCE);
+  const answer = await ask("/api/1/session", { method: "POST", body, signal });
+  // Browsers keep a connection until all of its answer is read, and have six.
+  await answer.text();
+}
+
+/** What is done with what comes. */
+export interface Listener {
+  /** The number of the last message that came. */
+  last(): string;
+  load(history: History): void;
+  sample(sample: Sample, id: string): void;
+  event(event: Happening, id: string): void;
+  link(link: Link): void;
+}
+
+/** One message of a stream of server-sent events. */
+export interface Message {
+  id: string;
+  event: string;
+  data: string;
+}
+
+/** Takes the whole messages out of `text`; what is left of it comes back, too. */
+export function messages(text: string): [messages: Message[], rest: string] {
+  const parts = text.split("\n\n");
+  const rest = parts.pop() ?? "";
+  const read = parts.map((part) => {
+    const message: Message = { id: "", event: "", data: "" };
+    for (const line of part.split("\n")) {
+      const colon = line.indexOf(": ");
+      const name = line.slice(0, colon);
+      if (name === "id" || name === "event" || name === "data") message[name] = line.slice(colon + 2);
+    }
+    return message;
+  });
+  return [read, rest];
+}
+
+/** The stream: closed while the page is hidden, and opened again whenever it breaks. */
+export class Stream {
+  private attempts = 0;
+  private open: AbortController | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(private readonly to: Listener) {
+    document.addEventListener("visibilitychange", () => this.follow());
+    window.addEventListener("online", () => this.now());
+    window.addEventListener("pagehide", () => this.stop());
+    window.addEventListener("pageshow", (event) => event.persisted && this.follow());
+  }
+
+  /** Begins or stops, as the page is to be seen or not. */
+  follow(): void {
+    if (document.visibilityState === "hidden") {
+      this.stop();
+      this.to.link({ is: "hidden" });
+    } else {
+      this.now();
+    }
+  }
+
+  /** Connects at once, if it does not already. */
+  now(): void {
+    if (this.open || document.visibilityState === "hidden") return;
+    clearTimeout(this.timer);
+    this.to.link({ is: "connecting" });
+    void this.run();
+  }
+
+  /** Connects anew, also if it is connected. */
+  again(): void {
+    this.stop();
+    this.now();
+  }
+
+  private stop(): void {
+    clearTimeout(this.timer);
+    this.open?.abort();
+    this.open = undefined;
+  }
+
+  private async run(): Promise<void> {
+    const open = new AbortController();
+    this.open = open;
+    let reason = "the daemon has ended the stream";
+    try {
+      await this.read(open);
+    } catch (error) {
+      if (error instanceof Refused && (error.status === 401 || error.status === 403)) {
+        this.open = undefined;
+        this.to.link({ is: "refused", reason: error.message });
+        return;
+      }
+      reason = error instanceof Refused ? error.message : "the daemon does not answer";
+    }
+    // Whoever stopped it knows what comes next.
+    if (this.open !== open) return;
+    open.abort();
+    this.open = undefined;
+    const wait = WAITS[Math.min(this.attempts++, WAITS.length - 1)];
+    this.to.link({ is: "waiting", reason, until: Date.now() + wait });
+    this.timer = setTimeout(() => this.now(), wait);
+  }
+
+  /** Reads the stream to its end. */
+  private async read(open: AbortController): Promise<void> {
+    // All that is kept comes first; the stream goes on from there.
+    if (!this.to.last()) this.to.load(await json<History>("/api/1/history"));
+    let silence: ReturnType<typeof setTimeout> | undefined;
+    const heard = (): void => {
+      clearTimeout(silence);
+      silence = setTimeout(() => open.abort(), SILENCE);
+    };
+    heard();
+    try {
+      const headers = { "Last-Event-ID": this.to.last() };
+      const answer = await ask("/api/1/stream", { headers, signal: open.signal });
+      if (!answer.body) return;
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let text = "";
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        heard();
+        const [read, rest] = messages(text + value);
+        text = rest;
+        for (const message of read) await this.take(message);
+      }
+    } finally {
+      clearTimeout(silence);
+    }
+  }
+
+  private async take({ id, event, data }: Message): Promise<void> {
+    const said = JSON.parse(data);
+    switch (event) {
+      case "hello":
+        // Too much was missed, or the daemon is another one: all of it anew.
+        if (!said.resumed) this.to.load(await json<History>("/api/1/history"));
+        this.attempts = 0;
+        this.to.link({ is: "live" });
+        break;
+      case "sample":
+        this.to.sample(said as Sample, id);
+        break;
+      case "event":
+        this.to.event(said as Happening, id);
+        break;
+      default:
+        // A later daemon may say more.
+        break;
+    }
+  }
+}

@@ -1,0 +1,228 @@
+// The dashboard: joins what comes from the daemon, what the user wants, and the page.
+
+import "./style.css";
+
+import { render } from "lit-html";
+
+import { begin, type Link, status, Stream } from "./api.js";
+import { CHARTS, type Mark, Plot, theme } from "./charts.js";
+import { type Happening, type History, Model, ROWS, type Sample } from "./model.js";
+import { rates, type Status } from "./tables.js";
+import { type Actions, type Page, view, WINDOWS } from "./view.js";
+
+/** Connections that are listed. */
+const LISTED = 50;
+/** How often the connections are asked for, ms. */
+const ASKING = 2000;
+/** How often the page is drawn at most for those who want little motion, ms. */
+const CALM = 5000;
+/** Events that leave a mark in the charts. */
+const MARKED = ["path_down", "path_silent", "path_stalled", "path_recovered", "path_up"];
+
+/** Messages that are kept while the page is paused. */
+const MAX_HELD = 2 * ROWS;
+
+const root = document.getElementById("app") as HTMLElement;
+const calm = matchMedia("(prefers-reduced-motion: reduce)");
+
+const page: Page = {
+  model: new Model(),
+  status: undefined,
+  rates: new Map(),
+  link: { is: "connecting" },
+  x: [],
+  span: { from: 0, to: 1 },
+  window: WINDOWS[1][0],
+  paused: false,
+  row: null,
+  tables: new Set(),
+  opened: new Set(),
+  problemsOnly: false,
+};
+
+let plots: Plot[] = [];
+let style = theme();
+let lastDrawn = 0;
+let wanted = false;
+
+/** Draws the page with the next frame. Where nothing is to move only what the user does is drawn. */
+function draw(byUser = false): void {
+  if (!byUser && page.paused) return;
+  if (!byUser && calm.matches && performance.now() - lastDrawn < CALM) return;
+  if (wanted) return;
+  wanted = true;
+  requestAnimationFrame(() => {
+    wanted = false;
+    paint();
+  });
+}
+
+function paint(): void {
+  const { model } = page;
+  lastDrawn = performance.now();
+  page.x = model.t.map((t) => model.epoch + t);
+  const to = page.x.at(-1) ?? Date.now() / 1e3;
+  page.span = { from: to - page.window, to };
+  // The row under the cursor may have gone.
+  if (page.row !== null && page.row >= page.x.length) page.row = null;
+  render(view(page, actions), root);
+  document.title = title();
+  if (page.link.is === "refused") {
+    plots = [];
+    return;
+  }
+  if (plots.length === 0) plots = CHARTS.map(plotOf);
+  const marks: Mark[] = model.events
+    .filter((event) => MARKED.includes(event.name) && event.level !== "info")
+    .map((event) => ({ t: model.epoch + event.t, level: event.level }));
+  for (const plot of plots) plot.draw(model, page.x, page.span, marks, style);
+  // uPlot draws when this task is done; then all charts have the same cursor.
+  const time = page.row === null ? null : page.x[page.row];
+  queueMicrotask(() => plots.forEach((plot) => plot.point(time)));
+}
+
+function plotOf(chart: (typeof CHARTS)[number]): Plot {
+  const at = document.getElementById(`plot-${chart.id}`) as HTMLElement;
+  return new Plot(chart, at, (row) => {
+    if (page.row === row) return;
+    page.row = row;
+    draw(true);
+  });
+}
+
+function title(): string {
+  const { model, status: known, link } = page;
+  const row = model.t.length - 1;
+  if (link.is !== "live" || row < 0) return "Weftline";
+  const bad = model.paths.some((path) => ["silent", "down"].includes(path.state[row]));
+  return `${bad ? "⚠ " : ""}Weftline ${known?.daemon ?? ""}`.trim();
+}
+
+const actions: Actions = {
+  show(window) {
+    page.window = window;
+    page.row = null;
+    draw(true);
+  },
+  pause() {
+    page.paused = !page.paused;
+    if (!page.paused) resume();
+    draw(true);
+  },
+  retry() {
+    stream.now();
+  },
+  point(row) {
+    page.row = row;
+    draw(true);
+  },
+  table(id, open) {
+    if (open === page.tables.has(id)) return;
+    if (open) page.tables.add(id);
+    else page.tables.delete(id);
+    draw(true);
+  },
+  connection(id) {
+    if (!page.opened.delete(id)) page.opened.add(id);
+    draw(true);
+  },
+  problems(only) {
+    page.problemsOnly = only;
+    draw(true);
+  },
+};
+
+/** What has come while nothing was to move; `undefined`: more than is worth keeping. */
+let held: (() => void)[] | undefined = [];
+
+/** Takes what has come, now or when the page may move again. */
+function take(what: () => void): void {
+  if (!page.paused) {
+    what();
+    draw();
+  } else if (held && held.push(what) > MAX_HELD) {
+    held = undefined;
+  }
+}
+
+/** Catches up with what has come meanwhile. */
+function resume(): void {
+  if (held) {
+    for (const what of held) what();
+  } else {
+    page.model.last = "";
+    stream.again();
+  }
+  held = [];
+}
+
+const stream = new Stream({
+  last: () => page.model.last,
+  load(history: History) {
+    const now = Date.now() / 1e3;
+    take(() => {
+      page.model.load(history, now);
+      page.row = null;
+    });
+  },
+  sample(sample: Sample, id: string) {
+    take(() => {
+      const isFull = page.model.t.length === ROWS;
+      // The oldest row goes, and what the cursor is on moves up.
+      if (page.model.add(sample, id) && isFull && page.row !== null) page.row = Math.max(0, page.row - 1);
+    });
+  },
+  event(event: Happening, id: string) {
+    take(() => page.model.addEvent(event, id));
+  },
+  link(link: Link) {
+    page.link = link;
+    draw(true);
+    if (link.is === "live") void askStatus();
+  },
+});
+
+/** Whether an answer is waited for: where many pages share the browser's connections, they queue. */
+let asking = false;
+
+/** Asks for the connections, where somebody looks. */
+async function askStatus(): Promise<void> {
+  if (page.link.is !== "live" || page.paused || asking) return;
+  asking = true;
+  try {
+    const now = await status<Status>(LISTED);
+    if (page.status && page.status.pid === now.pid) page.rates = rates(page.status, now);
+    page.status = now;
+    const open = new Set(now.connections.map((one) => one.number));
+    for (const id of page.opened) if (!open.has(id)) page.opened.delete(id);
+    draw();
+  } catch {
+    // The stream says what is wrong, and the next time may be better.
+  } finally {
+    asking = false;
+  }
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  style = theme();
+  draw(true);
+});
+setInterval(() => void askStatus(), ASKING);
+
+/** Begins: with a session, if there is one to be had. */
+async function start(): Promise<void> {
+  try {
+    await begin();
+  } catch (error) {
+    page.link = { is: "refused", reason: error instanceof Error ? error.message : String(error) };
+    draw(true);
+    return;
+  }
+  stream.follow();
+}
+
+root.replaceChildren();
+draw(true);
+void start();
+// An address with a token that is pasted while the page is open.
+window.addEventListener("hashchange", () => void start());

@@ -1,0 +1,332 @@
+// The dashboard in a real browser, of real daemons. What is to be done to these is asked of the program
+// that runs this (crates/cli/tests/dashboard/page.rs), a line each: "do: cut path", answered by a line.
+//
+//   node test/page.mjs URL
+
+import { chromium } from "playwright-core";
+import assert from "node:assert/strict";
+import { createInterface } from "node:readline";
+
+const url = process.argv[2];
+const origin = new URL(url).origin;
+// Only what hangs takes so long.
+const timeout = 120_000;
+const began = performance.now();
+
+const answers = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+async function act(what) {
+  console.log(`do: ${what}`);
+  await answers.next();
+}
+function seen(what) {
+  console.log(`${((performance.now() - began) / 1e3).toFixed(1)} s: ${what}`);
+}
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  // Charts are plain canvases, which a processor draws faster than it plays a GPU.
+  args: ["--no-sandbox", "--disable-gpu"],
+});
+const wrong = [];
+const requests = [];
+
+/** A page of its own, or of the given context, that notes all it should not do. */
+async function open(target, context) {
+  context ??= await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  const page = await context.newPage();
+  page.setDefaultTimeout(timeout);
+  await page.addInitScript({ path: "node_modules/axe-core/axe.min.js" });
+  await page.addInitScript(() => {
+    // When the first chart is drawn.
+    window.drawn = [];
+    const clear = CanvasRenderingContext2D.prototype.clearRect;
+    CanvasRenderingContext2D.prototype.clearRect = function (...where) {
+      if (this.canvas.closest("#plot-send")) window.drawn.push(performance.now());
+      clear.apply(this, where);
+    };
+  });
+  page.on("pageerror", (error) => wrong.push(`error on the page: ${error.message}`));
+  page.on("console", (message) => {
+    const text = message.text();
+    // What the browser itself says of a link that is cut, and of answers that are refusals.
+    if (message.type() === "error" && !/net::ERR_|status of 40[13]/.test(text)) wrong.push(text);
+    if (/Content Security Policy|TrustedHTML|TrustedScript/.test(text)) wrong.push(text);
+  });
+  page.on("request", (request) => {
+    requests.push(request.url());
+    if (!request.url().startsWith(origin)) wrong.push(`external request: ${request.url()}`);
+  });
+  await page.goto(target);
+  return page;
+}
+
+const linkSays = (page, words) =>
+  page.waitForFunction(
+    (words) => document.querySelector(".link [role=status]")?.textContent.includes(words),
+    words,
+    { timeout },
+  );
+const pathIs = (page, name, state) =>
+  page.waitForFunction(
+    ([name, state]) => {
+      const rows = [...document.querySelectorAll('[aria-label="Table of paths"] tbody tr')];
+      const row = rows.find((row) => row.querySelector("th").textContent.trim() === name);
+      return row?.querySelector(".state").textContent === state;
+    },
+    [name, state],
+    { timeout },
+  );
+const eventSays = (page, words) =>
+  page.waitForFunction(
+    (words) =>
+      [...document.querySelectorAll(".log li")].some((event) => event.textContent.includes(words)),
+    words,
+    { timeout },
+  );
+const picture = (page) =>
+  page.evaluate(() => document.querySelector("#plot-send canvas").toDataURL());
+
+/** Waits until a chart has been drawn again, and looks other than before. */
+async function moves(page) {
+  const before = await picture(page);
+  const drawn = await page.evaluate(() => window.drawn.length);
+  // The next drawing may have been on its way already.
+  await page.waitForFunction((drawn) => window.drawn.length >= drawn + 2, drawn, { timeout });
+  assert.notEqual(await picture(page), before, "the chart shows what comes");
+}
+
+/** WCAG 2.2 AA, as far as a program can tell. */
+async function accessible(page, what) {
+  const found = await page.evaluate(async () => {
+    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+    const { violations, passes } = await window.axe.run(document, { runOnly: tags });
+    const said = violations.map(
+      ({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary}`).join("; ")}`,
+    );
+    return { said, passes: passes.length };
+  });
+  assert.deepEqual(found.said, [], what);
+  assert.ok(found.passes > 15, `${what}: only ${found.passes} rules applied`);
+  seen(`${what}: axe finds nothing in ${found.passes} rules`);
+}
+
+/** Colours on a chart's canvas that are none of its ground's. */
+const drawn = (page, id) =>
+  page.evaluate((id) => {
+    const canvas = document.querySelector(`#plot-${id} canvas`);
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const colors = new Set();
+    for (let at = 0; at < data.length; at += 4) {
+      if (data[at + 3] > 200) colors.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+    }
+    return colors.size;
+  }, id);
+
+async function shows() {
+  const page = await open(url);
+  await linkSays(page, "live");
+  assert.equal(page.url(), `${origin}/`, "the token is not in the address any more");
+  await pathIs(page, "one", "up");
+  await pathIs(page, "two", "up");
+  await moves(page);
+  for (const id of ["send", "receive", "srtt", "conns", "count"]) {
+    const colors = await drawn(page, id);
+    assert.ok(colors >= 3, `the chart ${id} has ${colors} colours`);
+  }
+  // The table behind a chart has what the chart has.
+  await page.locator("figure", { hasText: "Sending" }).first().locator("summary").click();
+  const table = page.locator('[aria-label="Sending, as a table"]');
+  await table.waitFor();
+  assert.deepEqual(await table.locator("thead th").allTextContents(), ["until", "all paths", "one", "two"]);
+  await page.waitForFunction(
+    () => {
+      const cells = document.querySelectorAll('[aria-label="Sending, as a table"] tbody td');
+      return [...cells].some((cell) => Number(cell.textContent) > 0);
+    },
+    undefined,
+    { timeout },
+  );
+  // And each connection its paths.
+  await page.locator("#connections-heading ~ .scroll button").first().click();
+  await page.getByText("Paths of #").first().waitFor();
+  seen("charts, tables, connections");
+  return page;
+}
+
+async function pathDiesAndReturns(page) {
+  // What is in the log already keeps its element, so that it is not said aloud again.
+  await page.evaluate(() => {
+    const first = document.querySelector(".log li");
+    first.dataset.said = first.textContent;
+  });
+  await act("cut path");
+  await pathIs(page, "two", "down");
+  await pathIs(page, "one", "up");
+  await eventSays(page, "path two lost its subflow");
+  await page.waitForFunction(() => document.querySelector(".strip .bar.down"), undefined, { timeout });
+  await page.waitForFunction(() => document.title.startsWith("⚠"), undefined, { timeout });
+  await act("restore path");
+  await pathIs(page, "two", "up");
+  await eventSays(page, "path two is back");
+  const said = await page.evaluate(() => {
+    const first = document.querySelector(".log li[data-said]");
+    return [first.dataset.said, first.textContent];
+  });
+  assert.equal(said[1], said[0], "an event keeps its element");
+  await page.waitForFunction(() => !document.title.startsWith("⚠"), undefined, { timeout });
+  seen("a path died and returned");
+}
+
+async function reconnects(page) {
+  const histories = () => requests.filter((one) => one.endsWith("/history")).length;
+  const before = histories();
+  await act("cut link");
+  await linkSays(page, "No connection: the daemon does not answer");
+  await act("restore link");
+  await linkSays(page, "live");
+  assert.equal(histories(), before, "what was missed is sent, and no more than that");
+  seen("reconnected");
+}
+
+/** Lets a page be hidden, or seen: a browser without a screen shows all of its tabs. */
+const show = (page, state) =>
+  page.evaluate((state) => {
+    Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, state);
+
+async function sixTabs(first) {
+  const tabs = [first];
+  for (let more = 0; more < 5; more++) {
+    await show(tabs.at(-1), "hidden");
+    await linkSays(tabs.at(-1), "not followed while hidden");
+    const page = await open(`${origin}/`, first.context());
+    await linkSays(page, "live");
+    await pathIs(page, "two", "up");
+    tabs.push(page);
+  }
+  seen("one tab is seen, five are hidden");
+  // All at once, in windows side by side.
+  for (const page of tabs) await show(page, "visible");
+  for (const page of tabs) {
+    await page.bringToFront();
+    await linkSays(page, "live");
+    await moves(page);
+  }
+  for (const page of tabs.slice(1)) await page.close();
+  seen("six tabs");
+}
+
+async function isSmallAndDark(page) {
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const wide = () =>
+    page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  await accessible(page, "wide and light");
+  const light = await ground();
+  await page.emulateMedia({ colorScheme: "dark" });
+  assert.notEqual(await ground(), light);
+  await accessible(page, "wide and dark");
+  await page.setViewportSize({ width: 320, height: 640 });
+  await page.waitForFunction(
+    () => document.querySelector("#plot-send canvas").getBoundingClientRect().right <= 320,
+    undefined,
+    { timeout },
+  );
+  assert.deepEqual(await wide(), [320, 320], "nothing is wider than the page");
+  await accessible(page, "320 px and dark");
+  await page.emulateMedia({ colorScheme: "light" });
+  await accessible(page, "320 px and light");
+  await page.setViewportSize({ width: 1280, height: 900 });
+}
+
+/** All that the mouse can do the keys can. */
+async function byKeyboard(page) {
+  const focus = () =>
+    page.evaluate(() => {
+      const { activeElement: now } = document;
+      return now.id || now.name || now.getAttribute("aria-label") || now.textContent.trim();
+    });
+  const tabTo = async (name, key = "Tab") => {
+    for (let presses = 0; presses < 60; presses++) {
+      await page.keyboard.press(key);
+      if ((await focus()).includes(name)) return;
+    }
+    assert.fail(`the keyboard does not lead to ${name}`);
+  };
+  await page.evaluate(() => document.activeElement?.blur());
+  await tabTo("window");
+  await page.keyboard.press("ArrowRight");
+  await page.waitForFunction(
+    () => document.querySelectorAll("input[name=window]")[2].checked,
+    undefined,
+    { timeout },
+  );
+  await tabTo("pause");
+  await page.keyboard.press("Space");
+  await linkSays(page, "paused");
+  await tabTo("cursor");
+  await page.keyboard.press("ArrowLeft");
+  await page.keyboard.press("ArrowLeft");
+  await page.waitForFunction(
+    () => document.querySelector("#when").textContent.startsWith("at "),
+    undefined,
+    { timeout },
+  );
+  const before = await picture(page);
+  // Samples go on to come, which other pages show.
+  const other = await open(`${origin}/`, page.context());
+  await linkSays(other, "live");
+  await moves(other);
+  await other.close();
+  assert.equal(await picture(page), before, "nothing moves while it is paused");
+  await tabTo("pause", "Shift+Tab");
+  await page.keyboard.press("Space");
+  await linkSays(page, "live");
+  await moves(page);
+  seen("by keyboard, and paused");
+}
+
+/** For those who want little motion the charts stand still for five seconds. */
+async function isCalm(page) {
+  await page.emulateMedia({ reducedMotion: "reduce" });
+  // The page's own clock says when each was.
+  const drawn = await page.evaluate(() => window.drawn.length);
+  await page.waitForFunction((drawn) => window.drawn.length >= drawn + 2, drawn, { timeout });
+  const [before, after] = await page.evaluate((drawn) => window.drawn.slice(drawn), drawn);
+  assert.ok(after - before > 2500, `the charts moved after ${after - before} ms`);
+  await page.emulateMedia({ reducedMotion: "no-preference" });
+  seen("with little motion");
+}
+
+async function refuses(page) {
+  const stranger = await open(`${origin}/`);
+  await stranger.getByText("open the address that the daemon printed").waitFor();
+  await accessible(stranger, "without a token");
+  const forged = await open(`${origin}/#k=00000000000000000000000000000000`);
+  await forged.getByText("that token is not this daemon's").waitFor();
+  // A daemon that starts anew has another token.
+  await act("restart");
+  await page.getByText("open the address that the daemon printed").waitFor();
+  seen("strangers, and a daemon that was restarted");
+}
+
+try {
+  const page = await shows();
+  await pathDiesAndReturns(page);
+  await reconnects(page);
+  await sixTabs(page);
+  await isSmallAndDark(page);
+  await byKeyboard(page);
+  await isCalm(page);
+  await refuses(page);
+  assert.deepEqual(wrong, []);
+  seen("all seen");
+} catch (error) {
+  console.log(error.stack);
+  if (wrong.length > 0) console.log("and on the pages:", wrong);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+  answers.return?.();
+  process.stdin.destroy();
+}

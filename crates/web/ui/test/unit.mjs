@@ -1,0 +1,117 @@
+// What the page makes of what comes, without a browser: node --test test/unit.mjs
+
+import { build } from "esbuild";
+import assert from "node:assert/strict";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+/** The exports of modules of the page. */
+async function modules(...names) {
+  const contents = names.map((name) => `export * from "./src/dashboard/${name}.ts";`).join("\n");
+  const directory = await mkdtemp(join(tmpdir(), "weftline-web-"));
+  const outfile = join(directory, "modules.mjs");
+  try {
+    await build({
+      stdin: { contents, resolveDir: ".", loader: "ts" },
+      bundle: true,
+      format: "esm",
+      platform: "node",
+      outfile,
+    });
+    return await import(outfile);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+}
+
+const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
+  await modules("api", "model", "states", "tables", "format");
+
+const sample = (t, paths) => ({ t, state: "running", open: 3, used: 1, paths, conns: [] });
+const path = (name, send, state = "up") => [name, state, send, 0, 6.2, null, 0, 1000];
+
+test("messages come in pieces and are taken when they are whole", () => {
+  const text = 'id: a-1\nevent: hello\ndata: {"x":": "}\n\nid: a-2\nevent: sample\ndata: {}\n\nid: a';
+  for (let cut = 0; cut <= text.length; cut++) {
+    const [first, rest] = messages(text.slice(0, cut));
+    const [second, left] = messages(rest + text.slice(cut));
+    assert.deepEqual(
+      [...first, ...second],
+      [
+        { id: "a-1", event: "hello", data: '{"x":": "}' },
+        { id: "a-2", event: "sample", data: "{}" },
+      ],
+    );
+    assert.equal(left, "id: a");
+  }
+});
+
+test("ten minutes are kept, in columns of one length, and a path that comes late has a past of nothing", () => {
+  const model = new Model();
+  for (let row = 1; row <= ROWS + 50; row++) {
+    const paths = row < 1000 ? [path("wifi", row)] : [path("wifi", row), path("lte", 5)];
+    assert.ok(model.add(sample(row / 2, paths), `a-${row}`));
+  }
+  assert.equal(model.t.length, ROWS);
+  assert.deepEqual([model.t[0], model.last], [25.5, `a-${ROWS + 50}`]);
+  for (const one of model.paths) assert.deepEqual([one.send.length, one.state.length], [ROWS, ROWS]);
+  const lte = model.paths[1];
+  assert.deepEqual([lte.send[948], lte.state[948]], [null, "unused"]);
+  assert.deepEqual([lte.send[949], lte.state[949]], [5, "up"]);
+});
+
+test("what was sent again is not taken twice", () => {
+  const model = new Model();
+  assert.ok(model.add(sample(1, [path("wifi", 1)]), "a-7"));
+  assert.ok(!model.add(sample(1, [path("wifi", 1)]), "a-7"));
+  model.addEvent({ t: 1, name: "path_up", level: "info", path: "wifi", text: "" }, "a-6");
+  assert.deepEqual([model.t.length, model.events.length], [1, 0]);
+  // A daemon that began anew counts anew.
+  assert.ok(model.add(sample(2, [path("wifi", 1)]), "b-1"));
+  for (let number = 0; number < EVENTS + 9; number++) {
+    model.addEvent({ t: 1, name: "path_up", level: "info", path: "wifi", text: "" }, `b-${2 + number}`);
+  }
+  assert.equal(model.events.length, EVENTS);
+});
+
+test("a path that is not sent has nothing in its row, and the sum of others stays the last", () => {
+  const model = new Model();
+  model.add(sample(1, [path("wifi", 1), path(null, 9)]), "a-1");
+  model.add(sample(2, [path("lte", 2), path(null, 9)]), "a-2");
+  assert.deepEqual(model.paths.map((one) => one.name), ["wifi", "lte", null]);
+  assert.deepEqual(model.paths.map((one) => one.send), [[1, null], [null, 2], [9, 9]]);
+  assert.deepEqual(model.paths[0].state, ["up", "unused"]);
+});
+
+test("runs of states", () => {
+  assert.deepEqual(runs(["up", "up", "down", "up"], 1), [
+    { state: "up", from: 1, to: 2 },
+    { state: "down", from: 2, to: 3 },
+    { state: "up", from: 3, to: 4 },
+  ]);
+});
+
+test("sums and means are of what is known", () => {
+  assert.equal(sum([1, null, 2, undefined]), 3);
+  assert.equal(sum([null]), null);
+  assert.equal(mean([1, null, 3, 100], 0, 3), 2);
+  assert.equal(mean([null, null], 0, 2), null);
+});
+
+test("rates of connections are of the time between two statuses", () => {
+  const at = (uptime_s, bytes) => ({
+    uptime_s,
+    connections: [{ number: 5, sent_bytes: bytes, received_bytes: 0 }],
+  });
+  assert.deepEqual(rates(at(10, 1e6), at(12, 2e6)).get(5), [4, 0]);
+  assert.equal(rates(at(10, 1e6), at(10, 2e6)).size, 0);
+});
+
+test("figures", () => {
+  assert.deepEqual([351.24, 41.04, 6.15, 0, null].map(number), ["351", "41.0", "6.15", "0", "–"]);
+  assert.deepEqual([0, 0.0123, 0.5, null].map(percent), ["0", "1.23", "50.0", "–"]);
+  assert.deepEqual([512, 371000, 12e6, 3e10].map(bytes), ["512 B", "371.0 kB", "12.0 MB", "30.0 GB"]);
+  assert.deepEqual([0, 59, 3600, 90061].map(duration), ["0 s", "59 s", "1 h", "1 d 1 h"]);
+});
