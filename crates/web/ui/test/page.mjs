@@ -175,6 +175,13 @@ async function pathDiesAndReturns(page) {
   assert.equal(said[1], said[0], "an event keeps its element");
   await page.waitForFunction(() => !document.title.startsWith("⚠"), undefined, { timeout });
   seen("a path died and returned");
+  await act("block path");
+  await pathIs(page, "two", "stalled");
+  await eventSays(page, "path two makes no progress");
+  await page.waitForFunction(() => document.querySelector(".strip .bar.silent"), undefined, { timeout });
+  await act("restore path");
+  await pathIs(page, "two", "up");
+  seen("a path stalled and returned");
 }
 
 async function reconnects(page) {
@@ -203,6 +210,8 @@ async function sixTabs(first) {
     const page = await open(`${origin}/`, first.context());
     await linkSays(page, "live");
     await pathIs(page, "two", "up");
+    // What was before it was opened is there, too.
+    await eventSays(page, "path two lost its subflow");
     tabs.push(page);
   }
   seen("one tab is seen, five are hidden");
