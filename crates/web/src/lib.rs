@@ -3,6 +3,42 @@
 //!
 //! A program gives a [`Source`], which is looked at twice a second, and opens a [`Dashboard`]:
 //!
+//! ```
+//! use std::sync::Arc;
+//! use weftline_web::{Dashboard, Look, PathLook, PathState, Settings, Source};
+//!
+//! struct Program;
+//!
+//! impl Source for Program {
+//!     fn status(&self, _connections: usize) -> String {
+//!         r#"{"daemon":"example","connections":[]}"#.to_owned()
+//!     }
+//!
+//!     fn look(&self) -> Look {
+//!         let wifi = PathLook {
+//!             name: "wifi".into(),
+//!             state: PathState::Up,
+//!             sent_bytes: 1_000_000,
+//!             received_bytes: 0,
+//!             retransmitted_segments: 0,
+//!             srtt_ms: Some(6.2),
+//!             queueing_ms: Some(5.1),
+//!             cwnd_bytes: Some(371_000),
+//!         };
+//!         Look { state: "running".to_owned(), paths: vec![wifi], ..Look::default() }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings { address: "127.0.0.1:0".parse()?, names: Vec::new() };
+//! let dashboard = Dashboard::open(&settings, Arc::new(Program)).await?;
+//! // To be opened in a browser: http://127.0.0.1:…/#k=…
+//! assert!(dashboard.url().starts_with("http://127.0.0.1:"));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! | file | holds |
 //! |---|---|
 //! | `source.rs` | what a program shows of itself: counters and events |

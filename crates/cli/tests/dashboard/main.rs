@@ -234,6 +234,14 @@ fn a_path_that_dies_and_returns_is_seen_at_both_ends() {
         watch.wait_for_path("two", "up");
     }
 
+    // A link in which packets vanish ends nothing, and nothing gets through it.
+    world.path.block();
+    at_client.wait("event", |event| event["name"] == "path_silent" && event["path"] == "two");
+    at_client.wait_for_path("two", "silent");
+    at_client.wait_for_path("one", "up");
+    world.path.restore();
+    at_client.wait_for_path("two", "up");
+
     // Whoever opens the page now sees all of it.
     for place in [&client, &server] {
         let history = place.get("/api/1/history");

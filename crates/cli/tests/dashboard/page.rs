@@ -52,6 +52,7 @@ fn the_page_shows_what_happens() {
     for line in BufReader::new(browser.stdout.take().unwrap()).lines().map_while(Result::ok) {
         match line.as_str() {
             "do: cut path" => world.path.cut(),
+            "do: block path" => world.path.block(),
             "do: restore path" => world.path.restore(),
             "do: cut link" => link.cut(),
             "do: restore link" => link.restore(),

@@ -78,6 +78,27 @@ fn programs_reach_the_internet_by_both_families_over_both_links() {
 }
 
 #[test]
+fn its_dashboard_is_reached_though_all_connections_are_captured() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let args = [&net.up_args(&invite)[..], &["--dashboard", "127.0.0.1:0"]].concat();
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
+    let url = up.says("dashboard");
+    up.says("up:");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    let (address, token) = url.split_once("/#k=").unwrap();
+    let bearer = format!("Authorization: Bearer {token}");
+    let history = format!("{address}/api/1/history");
+    let asked = net.curl_with(&["--header", &bearer], &format!("{address}/api/1/status"));
+    let status = text(&asked.stdout);
+    assert!(status.contains("\"daemon\":\"up\"") && status.contains("wlan0"), "{asked:?}");
+    assert!(text(&net.curl(&history).stdout).contains("status --url"), "no token, nothing to see");
+    let shown = net.run(&net.client, &["status", "--url"]);
+    assert_eq!(text(&shown.stdout).trim(), url, "{shown:?}");
+}
+
+#[test]
 fn the_server_says_what_it_opens_and_whether_it_has_ipv6() {
     let Some(net) = Network::set_up() else { return };
     let private = Site::start(&net.internet, &format!("{PRIVATE}:80"));

@@ -5,6 +5,7 @@
 
 import { chromium } from "playwright-core";
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 
 const url = process.argv[2];
@@ -23,7 +24,7 @@ function seen(what) {
 }
 
 const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  executablePath: process.env.PATH.split(":").map((dir) => `${dir}/chromium`).find(existsSync),
   // Charts are plain canvases, which a processor draws faster than it plays a GPU.
   args: ["--no-sandbox", "--disable-gpu"],
 });
@@ -133,6 +134,18 @@ async function shows() {
     const colors = await drawn(page, id);
     assert.ok(colors >= 3, `the chart ${id} has ${colors} colours`);
   }
+  // The pointer over a chart shows that moment everywhere, and away from it the present.
+  const when = (words) =>
+    page.waitForFunction(
+      (words) => document.querySelector("#when").textContent.startsWith(words),
+      words,
+      { timeout },
+    );
+  const box = await page.locator("#plot-srtt .u-over").boundingBox();
+  await page.mouse.move(box.x + box.width - 4, box.y + box.height / 2);
+  await when("at ");
+  await page.mouse.move(box.x + box.width / 2, 5);
+  await when("now");
   // The table behind a chart has what the chart has.
   await page.locator("figure", { hasText: "Sending" }).first().locator("summary").click();
   const table = page.locator('[aria-label="Sending, as a table"]');
@@ -175,6 +188,13 @@ async function pathDiesAndReturns(page) {
   assert.equal(said[1], said[0], "an event keeps its element");
   await page.waitForFunction(() => !document.title.startsWith("⚠"), undefined, { timeout });
   seen("a path died and returned");
+  await act("block path");
+  await pathIs(page, "two", "stalled");
+  await eventSays(page, "path two makes no progress");
+  await page.waitForFunction(() => document.querySelector(".strip .bar.silent"), undefined, { timeout });
+  await act("restore path");
+  await pathIs(page, "two", "up");
+  seen("a path stalled and returned");
 }
 
 async function reconnects(page) {
@@ -203,6 +223,8 @@ async function sixTabs(first) {
     const page = await open(`${origin}/`, first.context());
     await linkSays(page, "live");
     await pathIs(page, "two", "up");
+    // What was before it was opened is there, too.
+    await eventSays(page, "path two lost its subflow");
     tabs.push(page);
   }
   seen("one tab is seen, five are hidden");
