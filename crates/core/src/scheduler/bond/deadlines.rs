@@ -36,7 +36,7 @@ pub(super) fn next_message(me: usize, view: &SendView<'_>) -> Option<Range<u64>>
     }
     // Nobody knows what a path brings that has nothing on its way or is in slow start, and it would not be
     // known if the path were given nothing.
-    let is_unknown = subflow.outstanding() == 0 || subflow.is_in_slow_start();
+    let is_unknown = subflow.outstanding() == 0 || subflow.info().is_in_slow_start();
     view.next_unsent().filter(|_| is_unknown)
 }
 

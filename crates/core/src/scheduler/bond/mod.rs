@@ -185,7 +185,7 @@ impl<P: Placement> Bond<P> {
         };
         let sooner = view.subflows.iter().enumerate().filter(is_sooner);
         let rate: Bitrate = sooner.map(|(_, other)| view.rate(other)).sum();
-        let worth = match subflow.is_in_slow_start() {
+        let worth = match subflow.info().is_in_slow_start() {
             true => u64::MAX,
             false => estimate::rate_within_reach(view, subflow).bytes_in(WORTH_WAITING).as_u64(),
         };
