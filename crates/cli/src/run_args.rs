@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use weftline_core::scheduler::{Entry, SchedulerConfig, check_settings};
 use weftline_scenario::{BUILTIN, BadTimes, Congestion, Scenario, Scheme};
 
 use crate::daemon::{parse_duration, parse_seconds};
@@ -109,6 +110,16 @@ impl CommonArgs {
                 return Err(Failure::wrong_use(message));
             }
             schemes.push(scheme);
+        }
+        if self.without.is_some() {
+            let used = schemes.iter().filter_map(Scheme::scheduler);
+            let used: Vec<_> = used.filter_map(|name| Entry::find(name).ok()).collect();
+            let config = SchedulerConfig {
+                without: scenario.scheduler.without,
+                ..SchedulerConfig::default()
+            };
+            check_settings(&used, &config)
+                .map_err(|error| Failure::wrong_use(format!("--without: {error}")))?;
         }
         Ok(schemes)
     }

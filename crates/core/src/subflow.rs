@@ -83,6 +83,8 @@ pub struct Subflow {
     /// What its socket has room for.
     room: u64,
     info: PathInfo,
+    /// The congestion window has once been as large as the slow start threshold.
+    has_found_rate: bool,
     /// Payload bytes given to the subflow since `info` was taken.
     given: u64,
     flight: Flight,
@@ -106,6 +108,7 @@ impl Subflow {
             share: Share { role: Role::Active, stands_by: false, cap: None, is_used_up: false },
             room: 0,
             info: PathInfo::default(),
+            has_found_rate: false,
             given: 0,
             flight: Flight::default(),
             on: RangeSet::new(),
@@ -133,7 +136,8 @@ impl Subflow {
 
     /// Takes the kernel's present figures; `unwritten` bytes of what it was given have not come to the
     /// kernel yet.
-    pub const fn set_info(&mut self, info: PathInfo, unwritten: u64) {
+    pub fn set_info(&mut self, info: PathInfo, unwritten: u64) {
+        self.has_found_rate |= !info.is_in_slow_start();
         self.info = info;
         self.given = unwritten;
     }
@@ -142,6 +146,13 @@ impl Subflow {
     /// time.
     pub const fn set_stalls_by_timeout(&mut self, by_timeout: bool) {
         self.stall.is_by_timeout = by_timeout;
+    }
+
+    /// Whether it is in its first slow start: what it brings is not known yet, and its window doubles each
+    /// round trip. Later the window may be below the threshold without that: BBR keeps that of the rate
+    /// that it found first, and on a radio that is blocked its window is far below.
+    pub fn is_in_slow_start(&self) -> bool {
+        !self.has_found_rate && self.info.is_in_slow_start()
     }
 
     /// Bytes in the socket, unacknowledged or unsent, by the freshest of what is known: the kernel's
@@ -318,7 +329,7 @@ impl Subflow {
         }
         let cwnd = self.info.cwnd.as_u64();
         let cwnd =
-            if self.info.is_in_slow_start() { cwnd.saturating_mul(SLOW_START_AHEAD) } else { cwnd };
+            if self.is_in_slow_start() { cwnd.saturating_mul(SLOW_START_AHEAD) } else { cwnd };
         let rate = Bitrate::from_transfer(ByteCount::new(cwnd), self.info.srtt);
         self.share.cap.map_or(rate, |cap| cap.min(rate))
     }

@@ -221,6 +221,9 @@ mod tests {
             let text = info.name.replace("<path>", "wifi");
             let scheme: Scheme = text.parse().unwrap();
             assert_eq!(scheme.to_string(), text);
+            // A scheduler from outside that had the name of another scheme would never be used.
+            let is_free = scheme.scheduler().is_none() && scheme.path().is_none();
+            assert_eq!(scheduler::RESERVED.contains(&&*text), is_free, "{text}");
         }
         assert_eq!("single:wigig".parse(), Ok(Scheme::Single("wigig".to_owned())));
         assert_eq!("fbdt".parse(), Ok(Scheme::FBDT));

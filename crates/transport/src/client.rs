@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::sync::{oneshot, watch};
-use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig};
+use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig, check_settings};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::Hello;
 use weftline_core::{ByteCount, PathId, Role};
@@ -366,15 +366,18 @@ impl ClientBuilder {
         let (ids, knowledge): (Vec<_>, Vec<_>) = known.unzip();
         let forward = forward.map(|index| ids[index]);
         let longest = self.longest_message.map(longest_message).transpose()?;
+        let scheduler_config = SchedulerConfig {
+            window: self.window.map(ByteCount::as_u64),
+            forward_pin: forward,
+            latency: self.latency,
+            without: self.without,
+            ..SchedulerConfig::default()
+        };
+        check_settings(&[scheduler], &scheduler_config)
+            .map_err(|error| Error::Invalid(error.to_string()))?;
         let session = SessionConfig {
             scheduler,
-            scheduler_config: SchedulerConfig {
-                window: self.window.map(ByteCount::as_u64),
-                forward_pin: forward,
-                latency: self.latency,
-                without: self.without,
-                ..SchedulerConfig::default()
-            },
+            scheduler_config,
             max_memory: self.max_memory,
             peer_timeout: Some(self.idle_timeout),
             // The server says what it takes.

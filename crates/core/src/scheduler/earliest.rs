@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 
-use super::bond::{Bond, Placement};
-use super::{Entry, SendView};
+use super::bond::{Bond, Placement, RULES};
+use super::{Entry, SendView, Setting};
 
 pub(super) const ENTRY: Entry = Entry::new(
     "earliest",
     "the next unsent bytes to every path that makes the transfer finish earlier, a budget for late ones",
     |config| Box::new(Bond::new(config, Front)),
-);
+)
+.reading(&[Setting::Latency])
+.with_rules(RULES);
 
 /// New data is taken from the front.
 #[derive(Debug)]

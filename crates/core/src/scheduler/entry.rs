@@ -1,6 +1,7 @@
 //! What is known of a scheduler by its name.
 
-use super::{Scheduler, SchedulerConfig};
+use super::settings::Setting;
+use super::{Rule, Scheduler, SchedulerConfig};
 
 /// A scheduler's entry in the registry.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,10 @@ pub struct Entry {
     pub(super) paths: Option<usize>,
     /// Whether it decides for each segment, as a kernel's does.
     pub(super) by_segment: bool,
+    /// The settings that it reads.
+    pub(super) settings: &'static [Setting],
+    /// Its rules that can be switched off.
+    pub(super) rules: &'static [Rule],
 }
 
 /// A scheduler that does not work with that many paths.
@@ -38,7 +43,20 @@ impl Entry {
         about: &'static str,
         make: fn(&SchedulerConfig) -> Box<dyn Scheduler>,
     ) -> Self {
-        Self { name, about, make, chunk: CHUNK, paths: None, by_segment: false }
+        let (settings, rules): (&[_], &[_]) = (&[], &[]);
+        Self { name, about, make, chunk: CHUNK, paths: None, by_segment: false, settings, rules }
+    }
+
+    /// The same, which reads these settings. Whoever gives it another is told that it has none.
+    #[must_use]
+    pub const fn reading(self, settings: &'static [Setting]) -> Self {
+        Self { settings, ..self }
+    }
+
+    /// The same, with rules that can be switched off.
+    #[must_use]
+    pub(super) const fn with_rules(self, rules: &'static [Rule]) -> Self {
+        Self { rules, ..self }
     }
 
     /// The same, of a kernel: the simulator asks it for each segment when there is room for that, where
@@ -61,6 +79,16 @@ impl Entry {
     /// The least and largest number of bytes it assigns at once.
     pub const fn chunk(&self) -> (u64, u64) {
         self.chunk
+    }
+
+    /// The settings that it reads, beside the rules that can be switched off.
+    pub const fn settings(&self) -> &'static [Setting] {
+        self.settings
+    }
+
+    /// Its rules that can be switched off.
+    pub const fn rules(&self) -> &'static [Rule] {
+        self.rules
     }
 
     /// The only number of paths it works with, if there is one.

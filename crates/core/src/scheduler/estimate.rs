@@ -34,7 +34,7 @@ pub(super) fn deliverable(view: &SendView<'_>, subflow: &Subflow, within: Durati
         return u64::MAX;
     }
     let rate = view.rate(subflow);
-    let by_window = if info.is_in_slow_start() || rate == Bitrate::default() {
+    let by_window = if subflow.is_in_slow_start() || rate == Bitrate::default() {
         let rounds = spare.as_nanos() / rtt.as_nanos().max(1);
         cwnd.saturating_mul((2 << rounds.min(MOST_ROUNDS)) - 1)
     } else {
@@ -56,7 +56,7 @@ fn uncapped(view: &SendView<'_>, subflow: &Subflow, bytes: u64) -> Duration {
     if waiting == 0 || cwnd == 0 {
         return one_way;
     }
-    if info.is_in_slow_start() {
+    if subflow.is_in_slow_start() {
         // cwnd × (2 + 4 + … + 2^k) covers what waits.
         let rounds = (waiting.div_ceil(cwnd) + 2).next_power_of_two().ilog2() - 1;
         return one_way + rtt * rounds;
@@ -103,7 +103,7 @@ pub(super) fn remaining(
     let back = back(subflow);
     let way = rtt.saturating_sub(back + age);
     let mut rate = view.rate(subflow).max(info.delivery_rate);
-    if info.is_in_slow_start() && !rtt.is_zero() {
+    if subflow.is_in_slow_start() && !rtt.is_zero() {
         rate = rate.max(Bitrate::from_transfer(info.cwnd, rtt));
     }
     let queue = rate.time_for(ByteCount::new(ahead));

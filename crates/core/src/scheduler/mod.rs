@@ -24,6 +24,7 @@ mod redundant;
 mod registry;
 mod round_robin;
 mod rules;
+mod settings;
 mod single;
 mod sticky;
 #[cfg(test)]
@@ -37,8 +38,9 @@ use std::time::Duration;
 pub use self::entry::{Entry, WrongPaths};
 pub use self::musher::RatioMemory;
 pub use self::own::Own;
-pub use self::registry::{BadName, DEFAULT, REGISTRY, UnknownScheduler, all, register};
+pub use self::registry::{BadName, DEFAULT, REGISTRY, RESERVED, UnknownScheduler, all, register};
 pub use self::rules::{Rule, RulesOff, UnknownRule};
+pub use self::settings::{Setting, UnreadSetting, check_settings};
 pub(crate) use self::view::Messages;
 pub use self::view::SendView;
 use crate::Instant;

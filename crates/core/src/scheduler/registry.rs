@@ -32,11 +32,15 @@ pub const REGISTRY: &[Entry] = &[
 /// The schedulers of other crates.
 static REGISTERED: Registered<Entry> = Registered::new();
 
+/// Names of other schemes, that a scheduler of such a name could not be told from in scenarios and results.
+pub const RESERVED: [&str; 5] =
+    ["linux-mptcp", "cotag", "cotag-dense", "packet-round-robin", "oracle"];
+
 /// A scheduler that cannot be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// There is one of that name.
-    #[error("there is a scheduler '{0}' already; choose another name")]
+    /// There is one of that name, or another scheme.
+    #[error("there is a scheme '{0}' already; choose another name")]
     Taken(&'static str),
     /// It could not be said on the command line or on the wire.
     #[error("a scheduler's name is 1 to 32 of a-z, 0-9 and '-', '{0}' is not; choose another name")]
@@ -56,6 +60,9 @@ pub fn register(entry: &'static Entry) -> Result<(), BadName> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if entry.name.is_empty() || entry.name.len() > MAX_NAME || !entry.name.chars().all(fits) {
         return Err(BadName::Unspeakable(entry.name));
+    }
+    if RESERVED.contains(&entry.name) {
+        return Err(BadName::Taken(entry.name));
     }
     match REGISTERED.add(entry, REGISTRY, |known| known.name == entry.name) {
         true => Ok(()),

@@ -10,7 +10,7 @@ pub enum Rule {
     Reinject,
     /// The byte at the in-order point is copied when it is late.
     CopyLate,
-    /// A path whose bytes would come last gets none when little is to be sent.
+    /// A path gets no new bytes that would hold up more than they bring.
     SpareFar,
     /// At the end of all data, what will come last is copied.
     CopyLast,

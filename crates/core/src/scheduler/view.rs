@@ -12,6 +12,9 @@ use crate::{Bitrate, Instant};
 pub(crate) trait Messages: std::fmt::Debug {
     /// The message that has the byte at `offset`, and its deadline.
     fn at(&self, offset: u64) -> Option<(Range<u64>, Option<Instant>)>;
+
+    /// The first message without a deadline that has a byte at `offset` or above.
+    fn undated_from(&self, offset: u64) -> Option<Range<u64>>;
 }
 
 /// Everything a scheduler sees when it is asked.
@@ -113,6 +116,11 @@ impl SendView<'_> {
         self.messages?.at(offset)
     }
 
+    /// The first message without a deadline that has a byte at `offset` or above.
+    pub(crate) fn undated_from(&self, offset: u64) -> Option<Range<u64>> {
+        self.messages?.undated_from(offset)
+    }
+
     /// How many bytes of `within` no subflow has been given.
     pub(crate) fn unassigned_in(&self, within: &Range<u64>) -> u64 {
         let (mut at, mut bytes) = (within.start, 0);
@@ -175,21 +183,21 @@ impl SendView<'_> {
         None
     }
 
-    /// Whether everything of `within` that only `subflow` carries has been acknowledged. Rescued
-    /// bytes are on another subflow too and are not waited for.
-    pub fn own_acked(&self, subflow: &Subflow, within: &Range<u64>) -> bool {
+    /// The lowest offset of `within` that only `subflow` carries and that has not been acknowledged.
+    /// What is on another subflow too is not waited for.
+    pub fn own_unacked(&self, subflow: &Subflow, within: &Range<u64>) -> Option<u64> {
         let others = || self.subflows.iter().filter(|other| other.id() != subflow.id());
         let mut at = within.start.max(self.una);
         while let Some(part) = subflow.on().first_in(&(at..within.end)) {
             at = part.start;
             while let Some(unacked) = self.acked.first_missing(&(at..part.end)) {
                 let shared = others().find_map(|other| other.on().range_at(unacked.start));
-                let Some(shared) = shared else { return false };
+                let Some(shared) = shared else { return Some(unacked.start) };
                 at = shared.end.min(unacked.end);
             }
             at = part.end;
         }
-        true
+        None
     }
 
     /// The subflow other than `me` on which `offset` is on its way, the last that was given it if
@@ -209,20 +217,55 @@ impl SendView<'_> {
     /// The lowest range that is unacknowledged and that only silent subflows carry.
     pub(crate) fn only_on_silent(&self) -> Option<Range<u64>> {
         let silent = self.subflows.iter().filter(|subflow| subflow.is_silent());
-        silent.filter_map(|silent| self.only_on(silent)).min_by_key(|range| range.start)
+        let all = self.reinjected..u64::MAX;
+        let lowest =
+            silent.filter_map(|one| self.lowest_only_on(one, &all, |other| !other.is_silent()));
+        lowest.min_by_key(|range| range.start)
     }
 
-    /// The lowest range of a silent subflow that is unacknowledged and on no other that moves.
-    fn only_on(&self, silent: &Subflow) -> Option<Range<u64>> {
-        let mut at = self.una.max(self.reinjected);
-        'search: while let Some(part) = silent.on().first_in(&(at..u64::MAX)) {
+    /// The lowest offsets of `within` that `holder` carries, that are unacknowledged, and that none of the
+    /// `others` carries.
+    pub(crate) fn lowest_only_on(
+        &self,
+        holder: &Subflow,
+        within: &Range<u64>,
+        others: impl Fn(&Subflow) -> bool,
+    ) -> Option<Range<u64>> {
+        let mut at = within.start.max(self.una);
+        'search: while let Some(part) = holder.on().first_in(&(at..within.end)) {
             let Some(mut open) = self.acked.first_missing(&part) else {
                 at = part.end;
                 continue;
             };
-            for other in self.subflows.iter().filter(|other| !other.is_silent()) {
+            for other in self.subflows.iter().filter(|other| others(other)) {
                 let Some(left) = other.on().first_missing(&open) else {
                     at = open.end;
+                    continue 'search;
+                };
+                open = left;
+            }
+            return Some(open);
+        }
+        None
+    }
+
+    /// As [`lowest_only_on`](Self::lowest_only_on), the highest.
+    pub(crate) fn highest_only_on(
+        &self,
+        holder: &Subflow,
+        within: &Range<u64>,
+        others: impl Fn(&Subflow) -> bool,
+    ) -> Option<Range<u64>> {
+        let start = within.start.max(self.una);
+        let mut end = within.end;
+        'search: while let Some(part) = holder.on().last_in(&(start..end)) {
+            let Some(mut open) = self.acked.last_missing(&part) else {
+                end = part.start;
+                continue;
+            };
+            for other in self.subflows.iter().filter(|other| others(other)) {
+                let Some(left) = other.on().last_missing(&open) else {
+                    end = open.start;
                     continue 'search;
                 };
                 open = left;

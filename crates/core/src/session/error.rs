@@ -89,23 +89,36 @@ pub enum Misuse {
     SubflowInUse(u64),
 }
 
-/// A scheduler assigned what cannot be sent, or panicked. The connection goes on with `min-rtt`.
+/// A scheduler broke its contract. The connection goes on with `min-rtt`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the scheduler '{scheduler}' {}; the connection goes on with min-rtt", self.what())]
 pub struct SchedulerFault {
     /// The scheduler's name.
     pub scheduler: &'static str,
-    /// What it assigned, as offsets of the stream, and what is wrong with that; `None` if it panicked.
-    pub assigned: Option<(std::ops::Range<u64>, &'static str)>,
+    /// What it did.
+    pub wrong: Wrong,
+}
+
+/// How a scheduler broke its contract.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It assigned these offsets of the stream, and what is wrong with that.
+    Assigned(std::ops::Range<u64>, &'static str),
+    /// It panicked.
+    Panicked,
+    /// It assigned nothing though bytes wait, every subflow is empty, and it named no time at which it
+    /// would.
+    Stuck,
 }
 
 impl SchedulerFault {
     fn what(&self) -> String {
-        match &self.assigned {
-            Some((range, reason)) => {
+        match &self.wrong {
+            Wrong::Assigned(range, reason) => {
                 format!("assigned {}..{}, which {reason}", range.start, range.end)
             }
-            None => "panicked".to_owned(),
+            Wrong::Panicked => "panicked".to_owned(),
+            Wrong::Stuck => "assigned nothing though every path is free".to_owned(),
         }
     }
 }

@@ -41,7 +41,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 pub use self::config::SessionConfig;
-pub use self::error::{Misuse, SchedulerFault, SessionError};
+pub use self::error::{Misuse, SchedulerFault, SessionError, Wrong};
 use self::liveness::Liveness;
 pub use self::messages::{
     DEFAULT_LONGEST_MESSAGE, Incoming, MAX_LONGEST_MESSAGE, MAX_OPEN_MESSAGES, Message,

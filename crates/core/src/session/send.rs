@@ -1,6 +1,7 @@
 //! The sending half of a session: the stream's bytes, what of them is where, and the scheduler
 //! that says what goes next.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe};
@@ -11,7 +12,7 @@ use super::credit::Credit;
 use super::messages::outbox::Outbox;
 use super::policies::Policies;
 use super::records::Records;
-use super::{Misuse, SchedulerFault, SessionConfig, SessionError};
+use super::{Misuse, SchedulerFault, SessionConfig, SessionError, Wrong};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::MAX_PIECES;
@@ -61,6 +62,8 @@ pub(super) struct SendHalf {
     /// Below this offset nothing is left that only silent subflows carry.
     reinjected: u64,
     scheduler_name: &'static str,
+    /// It has panicked when it was asked for something else than an assignment.
+    has_panicked: Cell<bool>,
     /// How the scheduler broke its contract, until it is told.
     pub(super) fault: Option<SchedulerFault>,
     headers: BytesMut,
@@ -131,6 +134,7 @@ impl SendHalf {
             rooms: Vec::new(),
             reinjected: 0,
             scheduler_name: config.scheduler.name,
+            has_panicked: Cell::new(false),
             fault: None,
             headers: BytesMut::new(),
             end: End::Open,
@@ -480,6 +484,10 @@ impl SendHalf {
 
     /// Which subflow sends which range next; `None` if all wait.
     pub(super) fn next_assignment(&mut self, now: Instant) -> Option<Assignment> {
+        if self.has_panicked.take() {
+            self.replace_scheduler(Wrong::Panicked);
+        }
+        self.mark_reinjected(now);
         self.look_at_rooms(now);
         let next = match self.rooms.iter().any(|&room| room > 0) {
             true => self.ask_scheduler(now),
@@ -492,19 +500,47 @@ impl SendHalf {
     /// What the scheduler assigns, or the one that takes its place when that cannot be sent: it may
     /// come from another crate.
     fn ask_scheduler(&mut self, now: Instant) -> Option<Assignment> {
-        let assigned = match self.pick(now) {
+        let wrong = match self.pick(now) {
+            Ok(None) if self.is_stuck(now) => Wrong::Stuck,
             Ok(None) => return None,
             Ok(Some(next)) => match self.fault_of(&next) {
                 None => return Some(next),
-                Some(reason) => Some((next.range, reason)),
+                Some(reason) => Wrong::Assigned(next.range, reason),
             },
-            Err(Panicked) => None,
+            Err(Panicked) => Wrong::Panicked,
         };
+        self.replace_scheduler(wrong);
+        self.pick(now).unwrap_or_default()
+    }
+
+    /// The connection goes on with another scheduler.
+    fn replace_scheduler(&mut self, wrong: Wrong) {
+        self.has_panicked.set(false);
         let scheduler = std::mem::replace(&mut self.scheduler_name, FALLBACK);
-        self.fault = Some(SchedulerFault { scheduler, assigned });
+        self.fault = Some(SchedulerFault { scheduler, wrong });
         let fallback = Entry::find(FALLBACK).expect("registered");
         self.scheduler = Some(fallback.make(&SchedulerConfig::default()));
-        self.pick(now).unwrap_or_default()
+    }
+
+    /// Whether the scheduler, which has assigned nothing, will never be asked again: bytes wait that may be
+    /// sent, nothing is on its way, every subflow that may be given them has room, and it names no time.
+    fn is_stuck(&self, now: Instant) -> bool {
+        let free = |(subflow, room): (&Subflow, &u64)| !subflow.is_usable() || *room > 0;
+        self.scheduler_name != FALLBACK
+            && self.has_data_to_send()
+            && self.subflows.iter().all(|subflow| subflow.outstanding() == 0)
+            && self.subflows.iter().zip(&self.rooms).all(free)
+            && self.consult(|scheduler| scheduler.next_timeout(&self.view(now))).is_none()
+            && self.outbox.as_ref().is_none_or(|outbox| outbox.next_deadline().is_none())
+    }
+
+    /// Moves the mark below which nothing is left that only silent subflows carry: what has been looked
+    /// at is not looked at again for each range, however many holes a peer makes.
+    fn mark_reinjected(&mut self, now: Instant) {
+        if self.subflows.iter().any(Subflow::is_silent) {
+            let lowest = self.view(now).only_on_silent();
+            self.reinjected = lowest.map_or(self.buffer.end(), |range| range.start);
+        }
     }
 
     /// Works out what each subflow may be given.
@@ -530,10 +566,6 @@ impl SendHalf {
         let Assignment { subflow: index, range } = next;
         let Range { start, end } = range;
         let kind = self.kind_of(&range);
-        let lowest = |send: &Self| send.view(now).only_on_silent().map(|range| range.start);
-        if kind == Kind::Reinjection && lowest(self) == Some(start) {
-            self.reinjected = end;
-        }
         if self.headers.capacity() < 32 {
             self.headers = BytesMut::with_capacity(HEADER_BLOCK);
         }
@@ -653,10 +685,15 @@ impl SendHalf {
         silent.into_iter().chain(rescue).chain(policy).min()
     }
 
-    /// What the scheduler says besides its assignments; nothing if it panics.
+    /// What the scheduler says besides its assignments; nothing if it panics, which is its end when the
+    /// next assignment is due.
     fn consult<R: Default>(&self, ask: impl FnOnce(&dyn Scheduler) -> R) -> R {
         let scheduler = self.scheduler.as_deref().expect("put back after each call");
-        panic::catch_unwind(AssertUnwindSafe(|| ask(scheduler))).unwrap_or_default()
+        let said = panic::catch_unwind(AssertUnwindSafe(|| ask(scheduler)));
+        said.unwrap_or_else(|_| {
+            self.has_panicked.set(true);
+            R::default()
+        })
     }
 
     fn scheduler_window(&self) -> u64 {

@@ -4,7 +4,8 @@ use super::super::SendView;
 use super::super::entry::CHUNK;
 use crate::subflow::SEGMENT;
 
-/// What the budget begins with: the largest chunk, for the end of a short transfer.
+/// What the budget begins with, if anything may be sent twice: the largest chunk, for the end of a short
+/// transfer.
 const BEGINS_WITH: u64 = CHUNK.1;
 
 /// Lets a share of the bytes sent go into redundant copies, of what is left at the time. What is not
@@ -21,7 +22,8 @@ pub(super) struct Budget {
 
 impl Budget {
     pub(super) const fn new(permille: u64) -> Self {
-        Self { permille, available: BEGINS_WITH, sent: 0, rest: 0 }
+        let available = if permille == 0 { 0 } else { BEGINS_WITH };
+        Self { permille, available, sent: 0, rest: 0 }
     }
 
     /// Adds the share of what was sent since the last time.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::super::{SendView, estimate};
 
 /// Messages that are looked at, in the order in which they were sent: more wait only where hardly any can
-/// be in time.
+/// be in time. Behind these only messages without a deadline are looked for.
 const LOOKED_AT: usize = 256;
 
 /// The bytes that `view.subflows[me]` takes new ones of.
@@ -18,8 +18,12 @@ pub(super) fn next_message(me: usize, view: &SendView<'_>) -> Option<Range<u64>>
     // Bytes that go before, on other paths.
     let (mut at, mut ahead) = (view.una, 0);
     for _ in 0..LOOKED_AT {
-        let Some(open) = view.unassigned.first_in(&(at..view.limit)) else { break };
-        let Some((message, deadline)) = view.message_at(open.start) else { break };
+        let Some(open) = view.unassigned.first_in(&(at..view.limit)) else {
+            return unknown(me, view);
+        };
+        let Some((message, deadline)) = view.message_at(open.start) else {
+            return unknown(me, view);
+        };
         let part = open.start..message.end.min(view.limit);
         let Some(deadline) = deadline else { return Some(open.start..undated(message.end, view)) };
         at = part.end;
@@ -34,10 +38,28 @@ pub(super) fn next_message(me: usize, view: &SendView<'_>) -> Option<Range<u64>>
         }
         ahead += bytes;
     }
-    // Nobody knows what a path brings that has nothing on its way or is in slow start, and it would not be
-    // known if the path were given nothing.
-    let is_unknown = subflow.outstanding() == 0 || subflow.info().is_in_slow_start();
+    next_undated(at, view).or_else(|| unknown(me, view))
+}
+
+/// What there is, hopeless as it is, for a path of which nobody knows what it brings: it has nothing on its
+/// way or is in slow start. That would not be known if the path were given nothing.
+fn unknown(me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+    let subflow = &view.subflows[me];
+    let is_unknown = subflow.outstanding() == 0 || subflow.is_in_slow_start();
     view.next_unsent().filter(|_| is_unknown)
+}
+
+/// The first unsent bytes from `at` on that are of a message without a deadline.
+fn next_undated(mut at: u64, view: &SendView<'_>) -> Option<Range<u64>> {
+    for _ in 0..LOOKED_AT {
+        let message = view.undated_from(at).filter(|message| message.start < view.limit)?;
+        let part = message.start.max(at)..message.end.min(view.limit);
+        if let Some(open) = view.unassigned.first_in(&part) {
+            return Some(open.start..undated(message.end, view));
+        }
+        at = message.end;
+    }
+    None
 }
 
 /// How far messages go on, from `end` on, that have no deadline.

@@ -1,10 +1,11 @@
 //! What the schedulers of a bond share.
 //!
-//! Every subflow with room gets new data, unless the others would have all of it there sooner. What
-//! a silent subflow holds is reinjected at once. All else that is sent twice is a redundant copy,
-//! paid from one [`Budget`]: with new data to send, a copy costs its bytes of goodput and gains only
-//! delay. [`earliest`](super::earliest) takes new data from the front, [`fbdt`](super::fbdt) from
-//! both ends of a window.
+//! Every subflow with room gets new data, unless that would hold up more than it brings: the others
+//! would have all that waits there sooner, or would stand still meanwhile. What a silent subflow holds
+//! is reinjected at once. All else that is sent twice is a redundant copy, paid from one [`Budget`]:
+//! with new data to send, a copy costs its bytes of goodput and gains only delay.
+//! [`earliest`](super::earliest) takes new data from the front, [`fbdt`](super::fbdt) from both ends of
+//! a window.
 
 mod budget;
 mod deadlines;
@@ -18,8 +19,8 @@ use crate::path::{PathId, SubflowId};
 use crate::subflow::Subflow;
 use crate::{Bitrate, Instant};
 
-/// Of what a subflow carries, so many ranges are looked at: more only a peer that hides what has arrived
-/// would have us walk through.
+/// Of what a subflow carries, so many ranges are looked at for each question, so that a peer that hides
+/// what has arrived does not have us walk through all of it.
 const LOOKED_AT: usize = 256;
 
 /// Other paths' bytes may wait for a path's as long as it takes them to be as many as it brings in this
@@ -29,6 +30,16 @@ const WORTH_WAITING: Duration = Duration::from_secs(30);
 /// A path has become slow when what it carries takes so many times its least round trip, and so many
 /// times as long as on another path: a full queue makes it five, a radio that is blocked ten and more.
 const TIMES_SLOWER: u32 = 8;
+
+/// The rules that can be switched off.
+pub(super) const RULES: &[Rule] = &[
+    Rule::Reinject,
+    Rule::CopyLate,
+    Rule::SpareFar,
+    Rule::CopyLast,
+    Rule::CopySlow,
+    Rule::Deadlines,
+];
 
 /// Where a subflow's next new bytes are taken from.
 pub(super) trait Placement: std::fmt::Debug + Send {
@@ -103,11 +114,8 @@ impl<P: Placement> Bond<P> {
         if left < mine.max(least).saturating_mul(TIMES_SLOWER) {
             return None;
         }
-        let others = [subflow.id(), holder.id()];
         let alone = |range: Range<u64>| {
-            let open = view.lowest_foreign(subflow, &range)?;
-            let mut thirds = view.subflows.iter().filter(|third| !others.contains(&third.id()));
-            thirds.all(|third| third.on().first_in(&open).is_none()).then_some(open)
+            view.lowest_only_on(holder, &range, |other| other.id() != holder.id())
         };
         let from = self.looked_at.filter(|(slow, _)| *slow == holder.id()).map_or(0, |(_, at)| at);
         for (range, end) in holder.in_flight_after(from).take(LOOKED_AT) {
@@ -120,8 +128,8 @@ impl<P: Placement> Bond<P> {
         None
     }
 
-    /// At the end of all data: the range that another subflow will deliver last, if this one has
-    /// it there sooner.
+    /// At the end of all data: of what only one other subflow carries, that which it will deliver last,
+    /// if this one has it there sooner.
     fn copy_last(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let is_the_end = view.expected == 0 && view.unassigned.is_empty();
         if !self.without.keeps(Rule::CopyLast) || !is_the_end {
@@ -130,19 +138,15 @@ impl<P: Placement> Bond<P> {
         let subflow = &view.subflows[me];
         let chunk = self.budget.clip(view.chunk(me))?;
         let mine = view.arrival(subflow, chunk);
-        let others = || view.subflows.iter().filter(|other| other.id() != subflow.id());
+        let others = view.subflows.iter().filter(|other| other.id() != subflow.id());
         let last = |other: &Subflow| {
-            let elsewhere = |range: &Range<u64>| {
-                let mut thirds = others().filter(|third| third.id() != other.id());
-                thirds.any(|third| third.on().first_in(range).is_some())
-            };
             other.in_flight_from_last().take(LOOKED_AT).find_map(|(range, ahead, at)| {
-                let open = view.highest_foreign(subflow, &range).filter(|open| !elsewhere(open))?;
+                let open = view.highest_only_on(other, &range, |third| third.id() != other.id())?;
                 let left = estimate::remaining(view, other, ahead, view.now.since(at));
                 Some((left, open.start.max(open.end.saturating_sub(chunk))..open.end))
             })
         };
-        let (left, range) = others().filter_map(last).max_by_key(|(left, _)| *left)?;
+        let (left, range) = others.filter_map(last).max_by_key(|(left, _)| *left)?;
         (left > mine).then_some(range)
     }
 
@@ -185,7 +189,7 @@ impl<P: Placement> Bond<P> {
         };
         let sooner = view.subflows.iter().enumerate().filter(is_sooner);
         let rate: Bitrate = sooner.map(|(_, other)| view.rate(other)).sum();
-        let worth = match subflow.info().is_in_slow_start() {
+        let worth = match subflow.is_in_slow_start() {
             true => u64::MAX,
             false => estimate::rate_within_reach(view, subflow).bytes_in(WORTH_WAITING).as_u64(),
         };

@@ -13,14 +13,16 @@ mod tests;
 use std::ops::Range;
 
 use self::direction::Direction;
-use super::bond::{Bond, Placement};
-use super::{Entry, SchedulerConfig, SendView};
+use super::bond::{Bond, Placement, RULES};
+use super::{Entry, SchedulerConfig, SendView, Setting};
 use crate::path::PathId;
 
 pub(super) const ENTRY: Entry =
     Entry::new("fbdt", "each window from both ends at once, windows pipelined (FBDT)", |config| {
         Box::new(Bond::new(config, BothEnds::new(config)))
-    });
+    })
+    .reading(&[Setting::Window, Setting::Forward, Setting::Latency])
+    .with_rules(RULES);
 
 pub(super) const STRICT_ENTRY: Entry = Entry {
     name: "fbdt-strict",
@@ -29,6 +31,8 @@ pub(super) const STRICT_ENTRY: Entry = Entry {
     chunk: (1448, 16 << 10),
     paths: None,
     by_segment: false,
+    settings: &[Setting::Window, Setting::Forward],
+    rules: strict::RULES,
 };
 
 /// The paper's transmission window (FBDT §3.2).

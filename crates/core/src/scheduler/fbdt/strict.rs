@@ -10,6 +10,9 @@ use super::{End, PAPER_WINDOW};
 use crate::Instant;
 use crate::path::{PathId, SubflowId};
 
+/// The rules that can be switched off.
+pub(super) const RULES: &[Rule] = &[Rule::WaitAcks, Rule::WaitRoundTrip, Rule::SendAgain];
+
 #[derive(Debug)]
 pub(super) struct Strict {
     size: u64,
@@ -17,6 +20,11 @@ pub(super) struct Strict {
     window: Range<u64>,
     /// Subflows that have finished their part of the window, and since when.
     finished: Vec<(SubflowId, Instant)>,
+    /// Below such an offset all that a subflow alone carries of the window is acknowledged: it is not
+    /// looked at again, however many holes a peer makes.
+    acked: Vec<(SubflowId, u64)>,
+    /// How many subflows there were: what two carried may be one's alone when the other is gone.
+    subflows: usize,
     without: RulesOff,
 }
 
@@ -27,6 +35,8 @@ impl Strict {
             direction: Direction::new(config),
             window: 0..0,
             finished: Vec::new(),
+            acked: Vec::new(),
+            subflows: 0,
             without: config.without,
         }
     }
@@ -38,6 +48,7 @@ impl Strict {
         self.window = start..view.limit.min(start + self.size);
         self.direction.choose(view);
         self.finished.clear();
+        self.acked.clear();
     }
 
     /// The unassigned bytes of the window next to the path's pointer.
@@ -64,10 +75,24 @@ impl Strict {
         }
     }
 
+    /// Whether something of the window that `me` alone carries is not acknowledged.
+    fn waits_for_acks(&mut self, me: usize, view: &SendView<'_>) -> bool {
+        let subflow = &view.subflows[me];
+        let known = self.acked.iter().position(|(id, _)| *id == subflow.id());
+        let index = known.unwrap_or_else(|| {
+            self.acked.push((subflow.id(), self.window.start));
+            self.acked.len() - 1
+        });
+        let (_, acked) = &mut self.acked[index];
+        let open = view.own_unacked(subflow, &(*acked..self.window.end));
+        *acked = open.unwrap_or(self.window.end);
+        open.is_some()
+    }
+
     /// When `me`, which has finished its part, has waited for the other path; notes the time.
     fn may_repeat_at(&mut self, me: usize, view: &SendView<'_>) -> Option<Instant> {
         let subflow = &view.subflows[me];
-        if self.without.keeps(Rule::WaitAcks) && !view.own_acked(subflow, &self.window) {
+        if self.without.keeps(Rule::WaitAcks) && self.waits_for_acks(me, view) {
             return None;
         }
         let since = match self.finished.iter().find(|(id, _)| *id == subflow.id()) {
@@ -107,6 +132,10 @@ impl Strict {
 
 impl Scheduler for Strict {
     fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
+        if self.subflows != view.subflows.len() {
+            self.subflows = view.subflows.len();
+            self.acked.clear();
+        }
         let mut all = view.with_room();
         all.find_map(|subflow| Some(Assignment { subflow, range: self.next(subflow, view)? }))
     }

@@ -33,6 +33,8 @@ pub(super) const ENTRY: Entry = Entry {
     chunk: CHUNK,
     paths: Some(2),
     by_segment: true,
+    settings: &[],
+    rules: &[],
 };
 
 /// Segments in a round: `num_segments` of the module.

@@ -44,7 +44,8 @@ fn steady(bench: &mut Bench, index: usize) {
 #[test]
 fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
     let arrival = |cwnd: u64, ssthresh: Option<u64>, bytes: u64| {
-        let mut bench = Bench::new("earliest", 1, &[NEAR]);
+        let mut bench = Bench::new("earliest", 1, &[]);
+        bench.up(0);
         let info = PathInfo {
             cwnd: ByteCount::new(cwnd),
             ssthresh: ssthresh.map(ByteCount::new),
@@ -63,6 +64,28 @@ fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
     // 8 Mb/s: a byte each microsecond.
     assert_eq!(arrival(10_000, Some(5000), 10_000), ms(20));
     assert_eq!(arrival(10_000, Some(5000), 60_000), ms(70));
+}
+
+#[test]
+fn slow_start_is_over_for_good_once_the_threshold_was_reached() {
+    let info = |cwnd: u64, ssthresh: Option<u64>| PathInfo {
+        cwnd: ByteCount::new(cwnd),
+        ssthresh: ssthresh.map(ByteCount::new),
+        srtt: ms(40),
+        min_rtt: ms(40),
+        delivery_rate: Bitrate::mbps(8),
+        ..PathInfo::default()
+    };
+    let mut bench = Bench::new("earliest", 1, &[]);
+    bench.up(0);
+    let mut arrival = |info: PathInfo| {
+        bench.set_info(0, info);
+        bench.view().arrival(&bench.subflows[0], 30_000)
+    };
+    assert_eq!(arrival(info(10_000, None)), ms(60), "a round trip for 20,000 more");
+    assert_eq!(arrival(info(20_000, Some(20_000))), ms(30), "at the rate");
+    // A radio that is blocked, under BBR: the threshold is that of its first rate.
+    assert_eq!(arrival(info(10_000, Some(20_000))), ms(40), "still at the rate");
 }
 
 #[test]
@@ -152,6 +175,25 @@ fn the_lowest_byte_is_copied_when_it_is_late_one_copy_at_a_time() {
     for mut bench in late("") {
         bench.now = bench.subflows[0].sent_at(bench.una).expect("on its way") + ms(1);
         assert_eq!(bench.ask(1).map(|next| next.kind), Some(Kind::New));
+    }
+}
+
+#[test]
+fn of_a_range_that_a_third_path_has_begun_the_rest_is_copied() {
+    for name in ["earliest", "fbdt"] {
+        let mut bench = Bench::new(name, 0, &[]);
+        bench.chunk = (SEGMENT, 4 * SEGMENT);
+        (0..3).for_each(|id| bench.up(id));
+        bench.set_info(0, PathInfo { delivery_rate: Bitrate::mbps(100), ..FAR.info() });
+        bench.write(4 * SEGMENT);
+        bench.subflows[1..].iter_mut().for_each(|subflow| subflow.set_standby(true));
+        assert_eq!(bench.ask_for(0, 64 << 10).expect("all there is").range, 0..4 * SEGMENT);
+        bench.subflows[1..].iter_mut().for_each(|subflow| subflow.set_standby(false));
+        (1..3).for_each(|index| bench.figures(index, NEAR));
+        let copied =
+            [1, 2, 1, 2].map(|index| bench.ask(index).map(|given| given.range.start / SEGMENT));
+        assert_eq!(copied, [3, 2, 1, 0].map(Some), "{name}");
+        assert_eq!(bench.ask(1), None);
     }
 }
 

@@ -72,6 +72,11 @@ impl Messages for Sent {
     fn at(&self, offset: u64) -> Option<(Range<u64>, Option<Instant>)> {
         self.0.iter().find(|(range, _)| range.contains(&offset)).cloned()
     }
+
+    fn undated_from(&self, offset: u64) -> Option<Range<u64>> {
+        let mut above = self.0.iter().filter(|(range, _)| range.end > offset);
+        above.find(|(_, deadline)| deadline.is_none()).map(|(range, _)| range.clone())
+    }
 }
 
 /// The sending side of a connection as far as a scheduler sees it.

@@ -10,8 +10,8 @@ const BEGINS_WITH: u64 = 64 << 10;
 
 /// At the end of all data a far path holds all `segments`, of which a near one, which has room for
 /// all of them, would have each there sooner. How many bytes it copies.
-fn copied(scheduler: &str, segments: u64) -> u64 {
-    let config = SchedulerConfig { copies_permille: PERMILLE, ..SchedulerConfig::default() };
+fn copied(scheduler: &str, copies_permille: u64, segments: u64) -> u64 {
+    let config = SchedulerConfig { copies_permille, ..SchedulerConfig::default() };
     let far = Figures::new(20, 0, 400);
     let near = Figures::new(1000, 0, 20);
     let mut bench = Bench::with(scheduler, &config, segments, &[far, near]);
@@ -34,9 +34,10 @@ fn copies_take_the_whole_budget_and_no_more() {
         // What it begins with; then mostly the share of what was sent.
         for segments in [100, 10_000] {
             let budget = BEGINS_WITH + segments * SEGMENT * PERMILLE / 1000;
-            let copied = copied(scheduler, segments);
+            let copied = copied(scheduler, PERMILLE, segments);
             let least = budget - SEGMENT;
             assert!((least..=budget).contains(&copied), "{scheduler}: {copied} of {budget}");
         }
+        assert_eq!(copied(scheduler, 0, 10_000), 0, "a share of nothing");
     }
 }

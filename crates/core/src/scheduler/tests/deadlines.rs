@@ -79,6 +79,16 @@ fn messages_without_a_deadline_share_a_range() {
 }
 
 #[test]
+fn what_has_no_deadline_goes_behind_any_number_of_hopeless_messages() {
+    let mut messages = vec![(100, Some(50)); 1000];
+    messages.extend([(2, None), (5, Some(1000))]);
+    let mut bench = bench("", &messages);
+    assert_eq!(would(&mut bench, 0), Some(100_000..100_001));
+    assert!(bench.ask(0).is_some() && bench.ask(0).is_some());
+    assert_eq!(would(&mut bench, 0), None, "further down only what has none is looked for");
+}
+
+#[test]
 fn a_begun_message_that_cannot_be_whole_any_more_is_given_up() {
     let mut bench = bench("", &[(20, Some(50)), (5, Some(1000))]);
     assert_eq!(would(&mut bench, 0), Some(0..1));
@@ -92,9 +102,9 @@ fn a_path_of_which_nothing_is_known_takes_what_there_is() {
     let hopeless = [(1000, Some(50))];
     let mut waiting = bench("", &hopeless);
     assert_eq!(would(&mut waiting, 0), None);
-    let info = PathInfo { ssthresh: None, ..*waiting.subflows[0].info() };
-    waiting.set_info(0, info);
-    assert_eq!(would(&mut waiting, 0), Some(0..1), "in slow start");
+    waiting.up(2);
+    waiting.set_info(2, PathInfo { ssthresh: None, ..*waiting.subflows[0].info() });
+    assert_eq!(would(&mut waiting, 2), Some(0..1), "in slow start");
     let mut idle = bench("", &hopeless);
     idle.up(2);
     assert_eq!(would(&mut idle, 2), Some(0..1), "with nothing on its way");
@@ -102,14 +112,15 @@ fn a_path_of_which_nothing_is_known_takes_what_there_is() {
 
 #[test]
 fn the_bytes_that_arrive_within_a_time_are_those_whose_arrival_is_by_then() {
-    let mut bench = Bench::new("earliest", 1, &[Figures::new(10, 0, 40)]);
     let info = PathInfo {
         cwnd: ByteCount::new(10_000),
         ssthresh: Some(ByteCount::new(5_000)),
         delivery_rate: Bitrate::mbps(8),
         ..Figures::new(10, 0, 40).info()
     };
-    let mut within = |info: PathInfo, time: u64| {
+    let within = |info: PathInfo, time: u64| {
+        let mut bench = Bench::new("earliest", 1, &[]);
+        bench.up(0);
         bench.set_info(0, info);
         estimate::deliverable(&bench.view(), &bench.subflows[0], ms(time))
     };

@@ -28,6 +28,8 @@ pub(in crate::session) struct Outbox {
     limit: u64,
     /// When the deadlines are, of messages not past them.
     deadlines: BTreeSet<(Instant, u64)>,
+    /// Messages without a deadline.
+    undated: BTreeSet<u64>,
     /// Messages past their deadline that are left to arrive as they are on their way.
     late: BTreeSet<u64>,
     /// Ranges acknowledged and not looked at.
@@ -64,6 +66,13 @@ impl Messages for Outbox {
         let (&start, message) = self.open.range(..=offset).next_back()?;
         (offset < message.end).then_some((start..message.end, message.deadline))
     }
+
+    fn undated_from(&self, offset: u64) -> Option<Range<u64>> {
+        let around = self.open.range(..=offset).next_back().map(|(&start, _)| start);
+        let from = around.filter(|start| self.open[start].end > offset).unwrap_or(offset);
+        let start = *self.undated.range(from..).next()?;
+        Some(start..self.open.get(&start)?.end)
+    }
 }
 
 impl Outbox {
@@ -85,6 +94,7 @@ impl Outbox {
             taken: 0,
             limit: u64::MAX,
             deadlines: BTreeSet::new(),
+            undated: BTreeSet::new(),
             late: BTreeSet::new(),
             acked: Vec::new(),
             waiting: BTreeSet::new(),
@@ -138,9 +148,10 @@ impl Outbox {
         if number >= self.taken + MAX_OPEN {
             self.limit = self.limit.min(range.start);
         }
-        if let Some(deadline) = options.deadline {
-            self.deadlines.insert((deadline, range.start));
-        }
+        match options.deadline {
+            Some(deadline) => self.deadlines.insert((deadline, range.start)),
+            None => self.undated.insert(range.start),
+        };
         let message = Outgoing {
             end: range.end,
             tag: options.tag,
@@ -234,6 +245,7 @@ impl Outbox {
         let Some(message) = self.open.get_mut(&start) else { return };
         message.dropped = Some(why);
         self.late.remove(&start);
+        self.undated.remove(&start);
         if let Some(deadline) = message.deadline {
             self.deadlines.remove(&(deadline, start));
         }
@@ -276,6 +288,7 @@ impl Outbox {
     fn end(&mut self, start: u64, outcome: Outcome) {
         let Some(message) = self.open.remove(&start) else { return };
         self.late.remove(&start);
+        self.undated.remove(&start);
         if let Some(deadline) = message.deadline {
             self.deadlines.remove(&(deadline, start));
         }
