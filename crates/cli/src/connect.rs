@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Deserialize;
 use weftline::{Client, ClientBuilder, ClientSecurity, LocalService, PathConfig, ServerAddr};
+use weftline_core::scheduler::{Entry, RulesOff, Setting};
 
 use crate::config;
 use crate::congestion;
@@ -249,6 +250,13 @@ impl ConnectArgs {
             let server_name = self.server_name.or(from.server_name);
             (from.fingerprint, from.ca, server_name, from.insecure_plaintext)
         };
+        // Settings for the file's scheduler are not for another.
+        let another = self.scheduler.as_deref().and_then(|name| Entry::find(name).ok());
+        let reads = |setting| another.is_none_or(|entry| entry.settings().contains(&setting));
+        let has = |text: &String| match (another, text.parse::<RulesOff>()) {
+            (Some(entry), Ok(off)) => entry.rules_of(off) == off,
+            _ => true,
+        };
         let (listen, socks) = match (self.listen, self.socks) {
             (None, None) => (from.listen, from.socks),
             given => given,
@@ -263,10 +271,12 @@ impl ConnectArgs {
             socks_users: self.socks_users.or(from.socks_users),
             scheduler: self.scheduler.or(from.scheduler),
             congestion: self.congestion.or(from.congestion),
-            window: self.window.or(from.window),
-            latency: self.latency.or(from.latency),
-            without: self.without.or(from.without),
-            forward_path: self.forward_path.or(from.forward_path),
+            window: self.window.or(from.window.filter(|_| reads(Setting::Window))),
+            latency: self.latency.or(from.latency.filter(|_| reads(Setting::Latency))),
+            without: self.without.or(from.without.filter(has)),
+            forward_path: self
+                .forward_path
+                .or(from.forward_path.filter(|_| reads(Setting::Forward))),
             fingerprint,
             ca,
             server_name,
@@ -478,7 +488,7 @@ impl ConnectArgs {
             )?;
             let mut client = client.clone();
             if let Some(name) = &table.scheduler {
-                client = client.scheduler(name);
+                client = client.another_scheduler(name);
             }
             if let Some(size) = &table.window {
                 client = client.window(parse_size("[[forwards]]: window", size)?);

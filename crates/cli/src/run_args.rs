@@ -95,13 +95,12 @@ impl CommonArgs {
 
     /// The schemes to compare.
     pub(crate) fn schemes(&self, scenario: &Scenario) -> Result<Vec<Scheme>, Failure> {
+        let mut schemes: Vec<Scheme> = Vec::new();
         if self.scheme.is_empty() {
             let alone = scenario.paths.iter().map(|path| Scheme::Single(path.name.clone()));
-            return Ok(alone
-                .chain([Scheme::LinuxMptcp, Scheme::default_scheduler(), Scheme::FBDT])
-                .collect());
+            let default = [Scheme::LinuxMptcp, Scheme::default_scheduler(), Scheme::FBDT];
+            schemes.extend(alone.chain(default));
         }
-        let mut schemes: Vec<Scheme> = Vec::new();
         for name in &self.scheme {
             let scheme = name.parse()?;
             if schemes.contains(&scheme) {

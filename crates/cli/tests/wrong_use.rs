@@ -95,6 +95,14 @@ fn wrong_paths_and_names_are_listed_with_the_right_ones() {
         (&["--socks", "127.0.0.1:0"], "cannot be used with"),
         (&["--window", "much"], "--window: 'much' is no size"),
         (&["--window", "0B"], "a window is 1448B to 1GiB, 0B is not"),
+        (
+            &["--window", "2MiB"],
+            "'earliest' has no transmission window; leave that out, or use one that has: fbdt,",
+        ),
+        (
+            &["--scheduler", "ecf", "--latency", "50ms"],
+            "'ecf' has no aim for the latency; leave that out",
+        ),
         (&["--max-memory", "0B"], "a connection's memory is 256KiB to 64GiB, 0B is not"),
         (
             &["--max-total-memory", "1KiB"],
@@ -344,6 +352,14 @@ fn the_lab_names_what_it_does_not_know() {
         (&["demo", "--cut", "wigig"], "'wigig' is no cut; write it like wigig@5s..8s"),
         (&["/nonexistent.toml"], "/nonexistent.toml"),
         (&["tcp-shared", "--scheme", "min-rtt"], "use 'weftline sim run tcp-shared'"),
+        (
+            &["demo", "--scheme", "min-rtt,ecf", "--without", "copy-late"],
+            "min-rtt, ecf have no rule 'copy-late'",
+        ),
+        (
+            &["demo", "--without", "wait-acks"],
+            "have no rule 'wait-acks'; leave that out, or use one that has: fbdt-strict",
+        ),
     ] {
         let line = failure(2, &[&["lab", "run"], args].concat());
         assert!(line.contains(message), "{line}");

@@ -91,6 +91,8 @@ pub struct Subflow {
     /// Every offset sent on this subflow and not yet below the in-order acknowledgement.
     on: RangeSet,
     repeated: Repeated,
+    /// While it is silent: below this offset it carries nothing that others do not.
+    reinjected: u64,
     stall: Stall,
     /// When a ping was answered with nothing else on its way, and the time that took, if nothing has
     /// been delivered since.
@@ -113,6 +115,7 @@ impl Subflow {
             flight: Flight::default(),
             on: RangeSet::new(),
             repeated: Repeated::default(),
+            reinjected: 0,
             stall: Stall { is_silent: false, is_by_timeout: false, last_progress: now },
             pinged: None,
             chunk,
@@ -206,6 +209,17 @@ impl Subflow {
     /// Payload bytes on their way.
     pub const fn outstanding(&self) -> u64 {
         self.flight.sent() - self.flight.echoed()
+    }
+
+    /// While it is silent: below this offset it carries nothing that the peer or a subflow that makes
+    /// progress does not have.
+    pub(crate) const fn reinjected(&self) -> u64 {
+        self.reinjected
+    }
+
+    /// Takes that offset.
+    pub(crate) const fn set_reinjected(&mut self, offset: u64) {
+        self.reinjected = offset;
     }
 
     /// Whether it has data outstanding and makes no progress.

@@ -10,7 +10,7 @@ use weftline_scenario::Scheme;
 use crate::LabError;
 use crate::child::{Program, StopFlag};
 use crate::netns::Netns;
-use crate::run::{PORT, Plan, SETUP_LIMIT};
+use crate::run::{PORT, Plan, SETUP_LIMIT, rules_of};
 use crate::sys::process::Usage;
 use crate::testbed::Testbed;
 use crate::topology::End;
@@ -90,7 +90,8 @@ impl<'a> Programs<'a> {
         let mut connect = self.testbed.client.command(self.plan.program);
         connect.args(["connect", "--control", "none", "--listen"]).arg(local.to_string());
         connect.args(["--scheduler", scheduler]);
-        connect.arg("--without").arg(self.plan.scenario.scheduler.without.to_string());
+        let without = rules_of(scheduler, self.plan.scenario.scheduler.without);
+        connect.arg("--without").arg(without);
         connect.args(["--congestion", self.plan.in_kernel, "--server"]).args(&servers);
         connect.arg("--path").args(names.iter().map(|name| format!("{name}={name}")));
         match greeting.iter().find_map(|line| line.strip_prefix("fingerprint ")) {

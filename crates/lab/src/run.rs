@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weftline_core::scheduler::SchedulerConfig;
+use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig};
 use weftline_core::time::nanos;
 use weftline_measure::Window;
 use weftline_scenario::{Congestion, Scenario, Scheme, VideoRecord, Workload};
@@ -192,7 +192,7 @@ impl Plan<'_> {
             Ok(Transport::Weft {
                 paths: names.map(path).collect(),
                 scheduler: scheduler.to_owned(),
-                without: self.scenario.scheduler.without.to_string(),
+                without: rules_of(scheduler, self.scenario.scheduler.without),
                 tls: self.tls,
                 fingerprint: None,
             })
@@ -374,4 +374,9 @@ impl Endpoint {
 /// Nanoseconds of `duration`, for arithmetic with steps.
 pub(crate) fn steps(duration: Duration, step: Duration) -> usize {
     (nanos(duration) / nanos(step)) as usize
+}
+
+/// Of the rules that a scenario switches off those that the scheduler has: it says so for all schemes.
+pub(crate) fn rules_of(scheduler: &str, off: RulesOff) -> String {
+    Entry::find(scheduler).map_or(off, |entry| entry.rules_of(off)).to_string()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use tokio::sync::{oneshot, watch};
-use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig, check_settings};
+use weftline_core::scheduler::{Entry, RulesOff, SchedulerConfig, Setting, check_settings};
 use weftline_core::session::{DEFAULT_LONGEST_MESSAGE, MessageLimits, SessionConfig};
 use weftline_core::wire::Hello;
 use weftline_core::{ByteCount, PathId, Role};
@@ -203,11 +203,27 @@ impl ClientBuilder {
     }
 
     /// The scheduler of both directions, by its name in [`weftline_core::scheduler::all`];
-    /// default `earliest`.
+    /// default `earliest`. A setting that it does not read is refused when the client is built.
     #[must_use]
     pub fn scheduler(mut self, name: impl Into<String>) -> Self {
         self.scheduler = name.into();
         self
+    }
+
+    /// Another scheduler than what was said until now is for: of the settings for it, those stay that this
+    /// one has, too.
+    #[must_use]
+    pub fn another_scheduler(self, name: impl Into<String>) -> Self {
+        let other = self.scheduler(name);
+        let Ok(entry) = Entry::find(&other.scheduler) else { return other };
+        let reads = |setting| entry.settings().contains(&setting);
+        Self {
+            window: other.window.filter(|_| reads(Setting::Window)),
+            latency: other.latency.filter(|_| reads(Setting::Latency)),
+            forward: other.forward.filter(|_| reads(Setting::Forward)),
+            without: entry.rules_of(other.without),
+            ..other
+        }
     }
 
     /// The transmission window of `fbdt`, 1,448 B (a segment) to 1 GiB; 1 MiB by default (FBDT §3.2).

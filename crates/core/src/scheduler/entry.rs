@@ -1,7 +1,7 @@
 //! What is known of a scheduler by its name.
 
 use super::settings::Setting;
-use super::{Rule, Scheduler, SchedulerConfig};
+use super::{Rule, RulesOff, Scheduler, SchedulerConfig};
 
 /// A scheduler's entry in the registry.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +55,7 @@ impl Entry {
 
     /// The same, with rules that can be switched off.
     #[must_use]
-    pub(super) const fn with_rules(self, rules: &'static [Rule]) -> Self {
+    pub const fn with_rules(self, rules: &'static [Rule]) -> Self {
         Self { rules, ..self }
     }
 
@@ -86,9 +86,10 @@ impl Entry {
         self.settings
     }
 
-    /// Its rules that can be switched off.
-    pub const fn rules(&self) -> &'static [Rule] {
-        self.rules
+    /// Of the rules that are switched off those that it has.
+    pub fn rules_of(&self, off: RulesOff) -> RulesOff {
+        let its = self.rules.iter().filter(|rule| !off.keeps(**rule));
+        its.fold(RulesOff::default(), |set, rule| set.and(*rule))
     }
 
     /// The only number of paths it works with, if there is one.

@@ -47,8 +47,6 @@ pub struct SendView<'a> {
     /// How many bytes each of them may be given now, in the same order. Zero for one whose socket is
     /// full, that is silent or stands by, or whose path has used up its cap.
     pub rooms: &'a [u64],
-    /// Below this offset nothing is left on silent subflows alone.
-    pub(crate) reinjected: u64,
     /// Measurements of each path.
     pub meters: &'a BTreeMap<PathId, PathMeter>,
     /// The messages that the stream's bytes are, in a connection of messages.
@@ -217,10 +215,13 @@ impl SendView<'_> {
     /// The lowest range that is unacknowledged and that only silent subflows carry.
     pub(crate) fn only_on_silent(&self) -> Option<Range<u64>> {
         let silent = self.subflows.iter().filter(|subflow| subflow.is_silent());
-        let all = self.reinjected..u64::MAX;
-        let lowest =
-            silent.filter_map(|one| self.lowest_only_on(one, &all, |other| !other.is_silent()));
-        lowest.min_by_key(|range| range.start)
+        silent.filter_map(|one| self.only_on_silent_one(one)).min_by_key(|range| range.start)
+    }
+
+    /// The lowest range that is unacknowledged, that `silent` carries and no subflow that makes progress.
+    pub(crate) fn only_on_silent_one(&self, silent: &Subflow) -> Option<Range<u64>> {
+        let above = silent.reinjected()..u64::MAX;
+        self.lowest_only_on(silent, &above, |other| !other.is_silent())
     }
 
     /// The lowest offsets of `within` that `holder` carries, that are unacknowledged, and that none of the

@@ -106,9 +106,6 @@ pub enum Wrong {
     Assigned(std::ops::Range<u64>, &'static str),
     /// It panicked.
     Panicked,
-    /// It assigned nothing though bytes wait, every subflow is empty, and it named no time at which it
-    /// would.
-    Stuck,
 }
 
 impl SchedulerFault {
@@ -118,7 +115,6 @@ impl SchedulerFault {
                 format!("assigned {}..{}, which {reason}", range.start, range.end)
             }
             Wrong::Panicked => "panicked".to_owned(),
-            Wrong::Stuck => "assigned nothing though every path is free".to_owned(),
         }
     }
 }

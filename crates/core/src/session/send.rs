@@ -59,8 +59,6 @@ pub(super) struct SendHalf {
     scheduler: Option<Box<dyn Scheduler>>,
     /// What each subflow may be given, as of the last question.
     rooms: Vec<u64>,
-    /// Below this offset nothing is left that only silent subflows carry.
-    reinjected: u64,
     scheduler_name: &'static str,
     /// It has panicked when it was asked for something else than an assignment.
     has_panicked: Cell<bool>,
@@ -132,7 +130,6 @@ impl SendHalf {
             meters: BTreeMap::new(),
             scheduler: Some(config.scheduler.make(&config.scheduler_config)),
             rooms: Vec::new(),
-            reinjected: 0,
             scheduler_name: config.scheduler.name,
             has_panicked: Cell::new(false),
             fault: None,
@@ -319,7 +316,7 @@ impl SendHalf {
         let index = self.index(id)?;
         let dead = self.subflows.remove(index);
         self.rooms.clear();
-        self.reinjected = 0;
+        self.forget_reinjected();
         for range in dead.on().iter() {
             let mut at = range.start.max(self.una);
             while let Some(open) = self.acked.first_missing(&(at..range.end)) {
@@ -462,7 +459,6 @@ impl SendHalf {
             expected: if self.is_kept_full() { self.buffer.end() } else { 0 },
             subflows: &self.subflows,
             rooms: &self.rooms,
-            reinjected: self.reinjected,
             meters: &self.meters,
             messages: self.outbox.as_deref().map(|outbox| outbox as &dyn Messages),
         }
@@ -501,7 +497,6 @@ impl SendHalf {
     /// come from another crate.
     fn ask_scheduler(&mut self, now: Instant) -> Option<Assignment> {
         let wrong = match self.pick(now) {
-            Ok(None) if self.is_stuck(now) => Wrong::Stuck,
             Ok(None) => return None,
             Ok(Some(next)) => match self.fault_of(&next) {
                 None => return Some(next),
@@ -522,25 +517,21 @@ impl SendHalf {
         self.scheduler = Some(fallback.make(&SchedulerConfig::default()));
     }
 
-    /// Whether the scheduler, which has assigned nothing, will never be asked again: bytes wait that may be
-    /// sent, nothing is on its way, every subflow that may be given them has room, and it names no time.
-    fn is_stuck(&self, now: Instant) -> bool {
-        let free = |(subflow, room): (&Subflow, &u64)| !subflow.is_usable() || *room > 0;
-        self.scheduler_name != FALLBACK
-            && self.has_data_to_send()
-            && self.subflows.iter().all(|subflow| subflow.outstanding() == 0)
-            && self.subflows.iter().zip(&self.rooms).all(free)
-            && self.consult(|scheduler| scheduler.next_timeout(&self.view(now))).is_none()
-            && self.outbox.as_ref().is_none_or(|outbox| outbox.next_deadline().is_none())
+    /// Moves each silent subflow's mark, below which nothing is left that only silent ones carry: what
+    /// has been looked at is not looked at again for each range, however many holes a peer makes.
+    fn mark_reinjected(&mut self, now: Instant) {
+        for index in 0..self.subflows.len() {
+            if self.subflows[index].is_silent() {
+                let lowest = self.view(now).only_on_silent_one(&self.subflows[index]);
+                let mark = lowest.map_or(self.buffer.end(), |range| range.start);
+                self.subflows[index].set_reinjected(mark);
+            }
+        }
     }
 
-    /// Moves the mark below which nothing is left that only silent subflows carry: what has been looked
-    /// at is not looked at again for each range, however many holes a peer makes.
-    fn mark_reinjected(&mut self, now: Instant) {
-        if self.subflows.iter().any(Subflow::is_silent) {
-            let lowest = self.view(now).only_on_silent();
-            self.reinjected = lowest.map_or(self.buffer.end(), |range| range.start);
-        }
+    /// Which subflows are silent has changed, or which there are.
+    fn forget_reinjected(&mut self) {
+        self.subflows.iter_mut().for_each(|subflow| subflow.set_reinjected(0));
     }
 
     /// Works out what each subflow may be given.
@@ -667,7 +658,7 @@ impl SendHalf {
             changed.extend(subflow.judge(now).map(|silent| (subflow.id(), silent)));
         }
         if !changed.is_empty() {
-            self.reinjected = 0;
+            self.forget_reinjected();
         }
         changed
     }

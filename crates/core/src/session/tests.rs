@@ -505,17 +505,6 @@ impl Scheduler for Talking {
     }
 }
 
-/// A scheduler that stops for good after the first kilobyte.
-#[derive(Debug)]
-struct Resting;
-
-impl Scheduler for Resting {
-    fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
-        let fresh = view.unassigned.contains(&(0..1000));
-        fresh.then_some(Assignment { subflow: 0, range: 0..1000 })
-    }
-}
-
 const fn broken(name: &'static str, make: fn(&SchedulerConfig) -> Box<dyn Scheduler>) -> Entry {
     Entry::new(name, "", make)
 }
@@ -566,47 +555,6 @@ fn a_scheduler_that_breaks_its_contract_is_named_and_replaced() {
             "{faults:?}"
         );
     }
-}
-
-#[test]
-fn a_scheduler_that_never_assigns_again_is_named_and_replaced() {
-    static RESTING: Entry = Entry::new("resting", "", |_| Box::new(Resting));
-    let config = SessionConfig { scheduler: &RESTING, ..SessionConfig::default() };
-    let mut session = Session::new(&config, Instant::ZERO);
-    session.subflow_up(PEER, PathId(0), Instant::ZERO).unwrap();
-    session.write(&[1; 3000], Instant::ZERO).unwrap();
-    let offsets = |session: &mut Session| {
-        session.handle_room(PEER, 50_000);
-        let data = sent(session, Instant::ZERO).into_iter().filter_map(|record| match record {
-            Record::Data(data) => Some(data.offset),
-            _ => None,
-        });
-        data.collect::<Vec<_>>()
-    };
-    assert_eq!(offsets(&mut session), [0]);
-    assert_eq!(offsets(&mut session), [], "it may go on when that has come");
-    let ack = Ack {
-        in_order: 1000,
-        credit: 1 << 20,
-        echoes: vec![Echo { subflow: PEER.0, received: 1000 }],
-        ..Ack::default()
-    };
-    let mut input = BytesMut::new();
-    Record::Ack(ack).encode(&mut input);
-    session.handle_input(PEER, &mut input, Instant::ZERO).expect("an acknowledgement");
-    assert_eq!(offsets(&mut session), [1000]);
-    let events: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
-    let told = events.iter().filter_map(|event| match event {
-        Event::SchedulerReplaced(fault) => Some(fault.to_string()),
-        _ => None,
-    });
-    assert_eq!(
-        told.collect::<Vec<_>>(),
-        [
-            "the scheduler 'resting' assigned nothing though every path is free; the connection goes on \
-          with min-rtt"
-        ]
-    );
 }
 
 const fn ms(ms: u64) -> Duration {

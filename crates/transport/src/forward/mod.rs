@@ -9,6 +9,7 @@ mod captured;
 mod connect;
 mod dial;
 mod egress;
+mod pace;
 mod pool;
 mod relay;
 mod serve;

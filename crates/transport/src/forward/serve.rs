@@ -15,9 +15,11 @@ use weftline_core::session::{
 use super::captured::InternetOffer;
 use super::dial;
 use super::egress::Egress;
+use super::pace::{Pace, Pass};
 use super::socks::Reply;
 use super::{Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
 use crate::address::ServerAddr;
+use crate::clock;
 use crate::connection::Connection;
 use crate::refusal::printable;
 use crate::server::Server;
@@ -43,14 +45,14 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
     stop_now: impl Future<Output = ()>,
 ) {
-    let target = Arc::new(target);
+    let (target, pace) = (Arc::new(target), Arc::new(Pace::default()));
     let mut open = Open::new();
     tokio::pin!(stop);
     loop {
         tokio::select! {
             connection = server.accept() => {
-                let (target, stage) = (Arc::clone(&target), open.stage.subscribe());
-                open.tasks.spawn(serve_one(connection, target, stage));
+                let (target, pace) = (Arc::clone(&target), Arc::clone(&pace));
+                open.tasks.spawn(serve_one(connection, target, pace, open.stage.subscribe()));
             }
             Some(_) = open.tasks.join_next() => {}
             () = &mut stop => break,
@@ -63,6 +65,7 @@ pub async fn serve(
 async fn serve_one(
     mut connection: Connection,
     target: Arc<Target>,
+    pace: Arc<Pace>,
     mut stage: watch::Receiver<Stage>,
 ) {
     let peer = connection.peer_addr();
@@ -84,7 +87,7 @@ async fn serve_one(
     let dialled = match &opening {
         Ok(opening) => {
             let dialled = tokio::select! {
-                dialled = dial(&mut connection, &target, opening) => Some(dialled),
+                dialled = dial(&mut connection, &target, &pace, opening) => Some(dialled),
                 () = reached(&mut stage, Stage::Over) => None,
             };
             let Some(dialled) = dialled else {
@@ -95,7 +98,7 @@ async fn serve_one(
             dialled
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            Err(Refused { code: RESET_SERVICE, reason: error.to_string() })
+            Err(Refused::new(RESET_SERVICE, error.to_string()))
         }
         Err(error) => {
             // It was kept ready and never used, or its client failed.
@@ -113,8 +116,10 @@ async fn serve_one(
             });
             relay_until(connection, local, peer, stage, |_| std::future::ready(())).await;
         }
-        Err(Refused { code, reason }) => {
-            tracing::warn!("{peer}: {reason}");
+        Err(Refused { code, reason, is_news }) => {
+            if is_news {
+                tracing::warn!("{peer}: {reason}");
+            }
             connection.abort(code, &reason);
             let _ = connection.closed().await;
         }
@@ -125,15 +130,27 @@ async fn serve_one(
 struct Refused {
     code: u64,
     reason: String,
+    /// It is worth a line of the log.
+    is_news: bool,
 }
 
 impl From<String> for Refused {
     fn from(reason: String) -> Self {
-        Self { code: RESET_FORWARD, reason }
+        Self::new(RESET_FORWARD, reason)
     }
 }
 
 impl Refused {
+    const fn new(code: u64, reason: String) -> Self {
+        Self { code, reason, is_news: true }
+    }
+
+    /// The client opens more than it may.
+    fn pace(client: &str, is_news: bool) -> Self {
+        let reason = format!("{} opens more than 100 targets a second", printable(client));
+        Self { code: RESET_SERVER, reason, is_news }
+    }
+
     /// The client wants another service than `target` is.
     fn service(target: &Target) -> Self {
         let reason = match target {
@@ -147,7 +164,7 @@ impl Refused {
                 "this server carries whole machines; the client must run 'weftline up'"
             }
         };
-        Self { code: RESET_SERVICE, reason: reason.to_owned() }
+        Self::new(RESET_SERVICE, reason.to_owned())
     }
 }
 
@@ -155,12 +172,13 @@ impl Refused {
 async fn dial(
     connection: &mut Connection,
     target: &Target,
+    pace: &Pace,
     opening: &Opening,
 ) -> Result<TcpStream, Refused> {
     match (target, opening) {
         (Target::Fixed(target), Opening::Forward) => dial::connect(target).await.map_err(|error| {
             let reason = format!("cannot reach the forward target {target}: {error}");
-            Refused { code: code_of(&error), reason }
+            Refused::new(code_of(&error), reason)
         }),
         (Target::Named, Opening::Named(name)) => {
             let dialled = match name.parse::<ServerAddr>() {
@@ -180,7 +198,16 @@ async fn dial(
             }
             dialled.map_err(|error| refused(&error).into())
         }
-        (Target::Internet(egress), Opening::Address(address)) => dial_to(egress, *address).await,
+        (Target::Internet(egress), Opening::Address(address)) => {
+            let control = connection.control();
+            let of = control
+                .client()
+                .map_or_else(|| control.peer_addr().ip().to_string(), str::to_owned);
+            match pace.take(&of, clock::now()) {
+                Pass::Yes => dial_to(egress, *address).await,
+                Pass::No { is_news } => Err(Refused::pace(&of, is_news)),
+            }
+        }
         (target, _) => Err(Refused::service(target)),
     }
 }
@@ -191,11 +218,10 @@ async fn dial_to(egress: &Egress, address: SocketAddr) -> Result<TcpStream, Refu
     let checked = egress
         .check(address)
         .map_err(|error| format!("{address}: this server's own addresses: {error}"))?;
-    let address = checked.map_err(|reason| Refused { code: RESET_TARGET, reason })?;
-    dial::connect_to(address).await.map_err(|error| Refused {
-        code: code_of(&error),
-        reason: format!("cannot reach {address}: {error}"),
-    })
+    let address = checked.map_err(|reason| Refused::new(RESET_TARGET, reason))?;
+    dial::connect_to(address)
+        .await
+        .map_err(|error| Refused::new(code_of(&error), format!("cannot reach {address}: {error}")))
 }
 
 /// Whether it is the target's doing that it was not reached, or the server's own want.

@@ -52,8 +52,9 @@ fn unknown(me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
 /// The first unsent bytes from `at` on that are of a message without a deadline.
 fn next_undated(mut at: u64, view: &SendView<'_>) -> Option<Range<u64>> {
     for _ in 0..LOOKED_AT {
-        let message = view.undated_from(at).filter(|message| message.start < view.limit)?;
-        let part = message.start.max(at)..message.end.min(view.limit);
+        let open = view.unassigned.first_in(&(at..view.limit))?;
+        let message = view.undated_from(open.start)?;
+        let part = message.start.max(open.start)..message.end.min(view.limit);
         if let Some(open) = view.unassigned.first_in(&part) {
             return Some(open.start..undated(message.end, view));
         }

@@ -64,8 +64,9 @@ pub(super) struct Bond<P> {
     budget: Budget,
     without: RulesOff,
     latency: Option<Duration>,
-    /// What has been looked at of a subflow that has become slow: its first so many bytes.
-    looked_at: Option<(SubflowId, u64)>,
+    /// What has been looked at of a subflow that has become slow, beside so many others: its first so
+    /// many bytes.
+    looked_at: Option<(SubflowId, usize, u64)>,
 }
 
 impl<P: Placement> Bond<P> {
@@ -117,13 +118,15 @@ impl<P: Placement> Bond<P> {
         let alone = |range: Range<u64>| {
             view.lowest_only_on(holder, &range, |other| other.id() != holder.id())
         };
-        let from = self.looked_at.filter(|(slow, _)| *slow == holder.id()).map_or(0, |(_, at)| at);
+        let count = view.subflows.len();
+        let same = |&(slow, beside, _): &_| (slow, beside) == (holder.id(), count);
+        let from = self.looked_at.filter(same).map_or(0, |(.., at)| at);
         for (range, end) in holder.in_flight_after(from).take(LOOKED_AT) {
             if let Some(open) = alone(range) {
                 return Some(open.start..open.end.min(open.start + chunk));
             }
             // It has come, or another path has it: it need not be looked at for each chunk.
-            self.looked_at = Some((holder.id(), end));
+            self.looked_at = Some((holder.id(), count, end));
         }
         None
     }

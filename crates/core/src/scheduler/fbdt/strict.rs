@@ -9,6 +9,23 @@ use super::direction::Direction;
 use super::{End, PAPER_WINDOW};
 use crate::Instant;
 use crate::path::{PathId, SubflowId};
+use crate::subflow::Subflow;
+
+/// What has been looked at of a window for one subflow.
+#[derive(Debug)]
+struct Looked {
+    id: SubflowId,
+    /// Below this offset all that it alone carries is acknowledged.
+    acked: u64,
+    /// Outside of these nothing is left that it could send again.
+    foreign: Range<u64>,
+}
+
+impl Looked {
+    const fn of(id: SubflowId, window: &Range<u64>) -> Self {
+        Self { id, acked: window.start, foreign: window.start..window.end }
+    }
+}
 
 /// The rules that can be switched off.
 pub(super) const RULES: &[Rule] = &[Rule::WaitAcks, Rule::WaitRoundTrip, Rule::SendAgain];
@@ -20,11 +37,9 @@ pub(super) struct Strict {
     window: Range<u64>,
     /// Subflows that have finished their part of the window, and since when.
     finished: Vec<(SubflowId, Instant)>,
-    /// Below such an offset all that a subflow alone carries of the window is acknowledged: it is not
-    /// looked at again, however many holes a peer makes.
-    acked: Vec<(SubflowId, u64)>,
-    /// How many subflows there were: what two carried may be one's alone when the other is gone.
-    subflows: usize,
+    /// What has been looked at for each of the subflows: not again for each range, however many holes a
+    /// peer makes. What two carried may be one's alone when the other is gone: then all is looked at.
+    looked: Vec<Looked>,
     without: RulesOff,
 }
 
@@ -35,8 +50,7 @@ impl Strict {
             direction: Direction::new(config),
             window: 0..0,
             finished: Vec::new(),
-            acked: Vec::new(),
-            subflows: 0,
+            looked: Vec::new(),
             without: config.without,
         }
     }
@@ -48,7 +62,8 @@ impl Strict {
         self.window = start..view.limit.min(start + self.size);
         self.direction.choose(view);
         self.finished.clear();
-        self.acked.clear();
+        let window = self.window.clone();
+        self.looked.iter_mut().for_each(|one| *one = Looked::of(one.id, &window));
     }
 
     /// The unassigned bytes of the window next to the path's pointer.
@@ -62,29 +77,29 @@ impl Strict {
     }
 
     /// The other paths' unacknowledged bytes, from the meeting point outwards.
-    fn redundant(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
+    fn redundant(&mut self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let subflow = &view.subflows[me];
         let chunk = view.chunk(me);
-        match self.end(me, view) {
-            End::Low => view
-                .lowest_foreign(subflow, &self.window)
-                .map(|range| range.start..range.end.min(range.start + chunk)),
-            End::High => view
-                .highest_foreign(subflow, &self.window)
-                .map(|range| range.start.max(range.end.saturating_sub(chunk))..range.end),
+        let end = self.end(me, view);
+        let open = &mut self.looked[me].foreign;
+        match end {
+            End::Low => {
+                let found = view.lowest_foreign(subflow, open);
+                open.start = found.as_ref().map_or(open.end, |range| range.start);
+                found.map(|range| range.start..range.end.min(range.start + chunk))
+            }
+            End::High => {
+                let found = view.highest_foreign(subflow, open);
+                open.end = found.as_ref().map_or(open.start, |range| range.end);
+                found.map(|range| range.start.max(range.end.saturating_sub(chunk))..range.end)
+            }
         }
     }
 
     /// Whether something of the window that `me` alone carries is not acknowledged.
     fn waits_for_acks(&mut self, me: usize, view: &SendView<'_>) -> bool {
-        let subflow = &view.subflows[me];
-        let known = self.acked.iter().position(|(id, _)| *id == subflow.id());
-        let index = known.unwrap_or_else(|| {
-            self.acked.push((subflow.id(), self.window.start));
-            self.acked.len() - 1
-        });
-        let (_, acked) = &mut self.acked[index];
-        let open = view.own_unacked(subflow, &(*acked..self.window.end));
+        let acked = &mut self.looked[me].acked;
+        let open = view.own_unacked(&view.subflows[me], &(*acked..self.window.end));
         *acked = open.unwrap_or(self.window.end);
         open.is_some()
     }
@@ -132,9 +147,9 @@ impl Strict {
 
 impl Scheduler for Strict {
     fn pick(&mut self, view: &SendView<'_>) -> Option<Assignment> {
-        if self.subflows != view.subflows.len() {
-            self.subflows = view.subflows.len();
-            self.acked.clear();
+        let ids = || view.subflows.iter().map(Subflow::id);
+        if !ids().eq(self.looked.iter().map(|one| one.id)) {
+            self.looked = ids().map(|id| Looked::of(id, &self.window)).collect();
         }
         let mut all = view.with_room();
         all.find_map(|subflow| Some(Assignment { subflow, range: self.next(subflow, view)? }))

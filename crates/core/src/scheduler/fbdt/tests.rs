@@ -79,7 +79,6 @@ impl Example {
             limit: self.end,
             credit_window: self.end,
             memory_left: None,
-            reinjected: 0,
             memory: 256 << 20,
             expected: 0,
             subflows: &self.subflows,

@@ -179,7 +179,6 @@ impl Bench {
             limit: self.end.min(self.credit),
             credit_window: self.credit.saturating_sub(self.una),
             memory_left: self.memory_left,
-            reinjected: 0,
             memory: 256 << 20,
             expected: self.expected,
             subflows: &self.subflows,

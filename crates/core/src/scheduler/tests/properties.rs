@@ -233,6 +233,15 @@ impl World {
         for index in 0..self.bench.subflows.len() {
             self.arrive(index, 100);
         }
+        if slow_start {
+            // It is over for good once it was: these have just come up.
+            let subflows = self.bench.subflows.len();
+            (0..subflows).for_each(|_| self.bench.down(0));
+            for _ in 0..subflows {
+                self.bench.up(self.next_id);
+                self.next_id += 1;
+            }
+        }
         let bench = &mut self.bench;
         if bench.subflows.is_empty() {
             bench.up(self.next_id);
