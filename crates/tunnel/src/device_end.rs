@@ -204,7 +204,8 @@ impl DeviceEnd {
             }
         };
         if let Coefficients::Systematic(index) = header.coding {
-            let place = Place { flow: header.flow, arrival: header.first.plus(index.into()) };
+            let arrival = header.first.plus(index.into());
+            let place = Place { flow: header.flow, arrival, label: header.label };
             // It is opened again when it is its turn: keeping it would save a tenth of a microsecond.
             if self.end.open_packet(Nonce::of_place(place), payload).is_err() {
                 self.doubted.polluted += 1;

@@ -437,7 +437,7 @@ impl Device {
                     release.advance_to(arrival.plus(1), cohort.label);
                     let combined = decoder.is_computed(index).then_some(generation.combined);
                     let combined = combined.unwrap_or_default();
-                    let place = Place { flow: generation.flow, arrival };
+                    let place = Place { flow: generation.flow, arrival, label: cohort.label };
                     let delivery = Delivery { place, combined };
                     hand_out(&mut self.ready, &mut self.buffers, delivery, packet);
                 }
@@ -495,8 +495,8 @@ impl Device {
                 let packet = decoder.packet(index).filter(|_| release.is_due(at));
                 let Some(packet) = packet else { break };
                 let combined = decoder.is_computed(index).then_some(generation.combined);
-                let (place, combined) = (Place { flow, arrival: at }, combined.unwrap_or_default());
-                let delivery = Delivery { place, combined };
+                let place = Place { flow, arrival: at, label };
+                let delivery = Delivery { place, combined: combined.unwrap_or_default() };
                 hand_out(ready, buffers, delivery, packet);
                 release.advance_to(at.plus(1), label);
                 index += 1;

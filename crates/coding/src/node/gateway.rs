@@ -232,8 +232,9 @@ impl Gateway {
             return checked;
         }
         let arrival = flows.entry(flow).or_default();
+        let place = Place { flow, arrival: *arrival, label: forming.label };
         sealed.clear();
-        if !seal.seal(Place { flow, arrival: *arrival }, packet, sealed) {
+        if !seal.seal(place, packet, sealed) {
             stats.unsealed += 1;
             return Err(NodeError::Unsealed);
         }
