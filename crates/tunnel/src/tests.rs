@@ -2,6 +2,7 @@
 
 mod devices;
 mod names;
+mod restarts;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

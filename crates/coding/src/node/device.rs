@@ -372,6 +372,21 @@ impl Device {
         self.held
     }
 
+    /// Packets that are known and have not been handed out: what is lost with it. What only combinations
+    /// have is not known.
+    pub fn undelivered(&self) -> usize {
+        let waiting = |generation: &Generation| {
+            let past =
+                self.flows.get(&generation.flow).map_or(0, |flow| flow.past(generation.first));
+            let is_known = |decoder: &Decoder, index| decoder.packet(index).is_some();
+            let left = past.min(u32::from(u8::MAX)) as u8..self.config.limits.packets;
+            let decoder = generation.decoder.as_ref();
+            decoder.map_or(0, |decoder| left.filter(|&index| is_known(decoder, index)).count())
+        };
+        let generations = self.open.iter().flat_map(|cohort| &cohort.generations);
+        self.ready.len() + generations.map(waiting).sum::<usize>()
+    }
+
     /// Generations of open cohorts.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {

@@ -415,6 +415,11 @@ impl Gateway {
         self.queue.as_ref().map_or(0, Queue::len)
     }
 
+    /// Packets that were taken and have not been sent once: what is lost with it.
+    pub fn unsent(&self) -> usize {
+        self.queued() + self.forming.unsent() + self.sending.unsent()
+    }
+
     /// What it did so far.
     pub fn stats(&self) -> GatewayStats {
         let dropped = |of: fn(&Queue) -> u64| self.queue.as_ref().map_or(0, of);
