@@ -10,6 +10,7 @@ use crate::TunnelError;
 use crate::ap_end::{ApEnd, Told};
 use crate::clock;
 use crate::frame;
+use crate::kernel_drops::KernelDrops;
 use crate::key::{PublicKey, SecretKey};
 use crate::lane::{LinkStatus, Neighbour, Pace};
 use crate::members::check_devices;
@@ -124,6 +125,7 @@ impl AccessPoint {
     /// # Errors
     /// If the system has no descriptor left.
     pub fn run(mut self, stop: &Stop, publish: &Publish) -> Result<(), TunnelError> {
+        publish.watch(KernelDrops::new(&[self.up.fd(), self.down.fd()], None));
         let mut poller = Poller::new(stop)?;
         let sources = [poller.add(self.up.fd())?, poller.add(self.down.fd())?];
         let mut inbox = Inbox::new();

@@ -118,7 +118,7 @@ impl ApEnd {
                 continue;
             };
             if let Some(settings) = member.runs.follow(run, settings) {
-                member.past.add(member.downlink.counters(), member.downlink.held());
+                member.past.add(member.downlink.counters(), member.downlink.unsent());
                 member.downlink = Downlink::new(&settings, self.seed);
                 member.classes = Classes::default();
             }
@@ -286,10 +286,10 @@ impl Downlink {
     }
 
     /// Packets that wait.
-    fn held(&self) -> usize {
+    fn unsent(&self) -> usize {
         match self {
             Self::Unknown => 0,
-            Self::Coded(node) => node.held(),
+            Self::Coded(node) => node.unsent(),
             Self::Plain(fifo, _) => fifo.len(),
         }
     }
@@ -317,6 +317,7 @@ fn coded_counters(stats: &AccessPointStats) -> Vec<Counter> {
         Counter::new("packets_full", "dropped because the buffer was full", stats.full),
         Counter::new("packets_redundant", "combinations of what was there", stats.redundant),
         Counter::new("packets_refused", "late or wrong", stats.refused),
+        Counter::new("restarts", "times that it began anew with other labels", stats.restarts),
     ]
 }
 

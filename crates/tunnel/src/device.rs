@@ -13,6 +13,7 @@ use crate::class::Class;
 use crate::clock;
 use crate::device_end::DeviceEnd;
 use crate::gateway::MAX_LINKS;
+use crate::kernel_drops::KernelDrops;
 use crate::key::{PublicKey, SecretKey};
 use crate::lane::{Neighbour, Pace};
 use crate::packet;
@@ -145,6 +146,8 @@ impl Device {
     /// # Errors
     /// If the system has no descriptor left.
     pub fn run(mut self, stop: &Stop, publish: &Publish) -> Result<(), TunnelError> {
+        let sockets: Vec<_> = self.paths.iter().map(Port::fd).collect();
+        publish.watch(KernelDrops::new(&sockets, Some(self.tun.name())));
         let mut poller = Poller::new(stop)?;
         let tun = poller.add(self.tun.as_fd())?;
         let sources: Result<Vec<_>, _> =

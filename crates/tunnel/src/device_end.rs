@@ -15,7 +15,7 @@ use crate::end::{Came, End, Said, Tagger};
 use crate::frame::{self, Coding, Frame, Losses, Settings, Terms};
 use crate::gateway_end::ECN_DROPPED;
 use crate::key::PublicKey;
-use crate::order::Order;
+use crate::order::{Order, STRAY};
 use crate::port::Use;
 use crate::runs::Runs;
 use crate::secure::{Local, Nonce, Role};
@@ -162,13 +162,19 @@ impl DeviceEnd {
 
     fn follow(&mut self, terms: &Terms) {
         let Some(settings) = self.runs.follow(terms.run, terms.settings) else { return };
-        self.past.add(self.downlink.counters(), self.downlink.held());
+        self.past.add(self.downlink.counters(), self.downlink.undelivered());
         // What access points have kept of the runs before opens nowhere.
         self.end.forget_previous();
         self.classes = Classes::default();
         self.losses = LossReport::default();
         self.downlink = Downlink::new(&settings, self.names.len());
         self.tagger = Some(Tagger::new(&terms.tag_key));
+    }
+
+    /// The gateway's run that is followed.
+    #[cfg(test)]
+    pub(crate) fn follows(&self) -> u32 {
+        self.runs.current()
     }
 
     /// The interval of coding of the run that is followed.
@@ -204,7 +210,8 @@ impl DeviceEnd {
             }
         };
         if let Coefficients::Systematic(index) = header.coding {
-            let place = Place { flow: header.flow, arrival: header.first.plus(index.into()) };
+            let arrival = header.first.plus(index.into());
+            let place = Place { flow: header.flow, arrival, label: header.label };
             // It is opened again when it is its turn: keeping it would save a tenth of a microsecond.
             if self.end.open_packet(Nonce::of_place(place), payload).is_err() {
                 self.doubted.polluted += 1;
@@ -434,12 +441,12 @@ impl Downlink {
         }
     }
 
-    /// Packets that wait.
-    fn held(&self) -> usize {
+    /// Packets that came and have not been handed out.
+    fn undelivered(&self) -> usize {
         match self {
             Self::Unknown => 0,
-            Self::Coded(node) => node.held(),
-            Self::Plain(order) => order.held(),
+            Self::Coded(node) => node.undelivered(),
+            Self::Plain(order) => order.undelivered(),
         }
     }
 
@@ -450,6 +457,7 @@ impl Downlink {
             Self::Plain(order) => vec![
                 Counter::new("packets_lost", "given up", order.lost),
                 Counter::new("packets_duplicate", "came twice, or too late", order.duplicate),
+                Counter::new("packets_stray", STRAY, order.stray),
             ],
         }
     }
@@ -464,6 +472,8 @@ fn coded_counters(stats: &DeviceStats) -> Vec<Counter> {
         Counter::new("packets_full", "dropped because the buffer was full", stats.full),
         Counter::new("packets_late", "of a cohort that was closed", stats.late),
         Counter::new("packets_refused", "wrong", stats.refused),
+        Counter::new("packets_corrupt", "computed, and no packets", stats.corrupt),
+        Counter::new("restarts", "times that it began anew with other labels", stats.restarts),
         Counter::new("timeouts", "cohorts closed because a link was silent", stats.timeouts),
     ]
 }

@@ -10,6 +10,7 @@ use weftline_core::Instant;
 use crate::TunnelError;
 use crate::clock;
 use crate::frame::Frame;
+use crate::kernel_drops::KernelDrops;
 use crate::key::{PublicKey, SecretKey};
 use crate::lane::{Neighbour, Pace};
 use crate::members::{GatewayDevice, Members};
@@ -109,6 +110,7 @@ impl Gateway {
     /// # Errors
     /// If the system has no descriptor left.
     pub fn run(mut self, stop: &Stop, publish: &Publish) -> Result<(), TunnelError> {
+        publish.watch(KernelDrops::new(&[self.port.fd()], Some(self.tun.name())));
         let mut poller = Poller::new(stop)?;
         let (port, tun) = (poller.add(self.port.fd())?, poller.add(self.tun.as_fd())?);
         let mut inbox = Inbox::new();

@@ -14,7 +14,7 @@ use crate::fifo::Fifo;
 use crate::frame::{self, CODED_HEADER, Coding, Frame, Losses, Settings, TAG_KEY, Terms};
 use crate::key::PublicKey;
 use crate::lane::IP_UDP;
-use crate::order::Order;
+use crate::order::{Order, STRAY};
 use crate::port::Use;
 use crate::run::draw_run;
 use crate::secure::{Local, Nonce, Role};
@@ -218,7 +218,7 @@ impl GatewayEnd {
     fn restart(&mut self, device_run: u32, now: Instant) -> Result<(), TunnelError> {
         self.uplink.restart();
         if self.device_run.replace(device_run).is_some() {
-            self.past.add(self.downlink.counters(), self.downlink.held());
+            self.past.add(self.downlink.counters(), self.downlink.unsent());
             let Self { settings, sending, overhead, links, .. } = self;
             self.downlink = Downlink::new(settings, sending, *overhead, *links, now)?;
             self.run = draw_run()?;
@@ -342,10 +342,11 @@ impl GatewayEnd {
 
     pub(crate) fn counters(&self) -> Vec<Counter> {
         let mut counters = self.past.plus(self.downlink.counters());
-        let Order { lost, duplicate, .. } = self.uplink;
+        let Order { lost, duplicate, stray, .. } = self.uplink;
         counters.extend([
             Counter::new("uplink_lost", "packets of the device that did not come", lost),
             Counter::new("uplink_duplicate", "packets of the device that came twice", duplicate),
+            Counter::new("uplink_stray", STRAY, stray),
             Counter::new("packets_no_device", "dropped: the device was not there", self.no_device),
             Counter::new("packets_ecn_dropped", ECN_DROPPED, self.ecn_dropped),
         ]);
@@ -387,6 +388,14 @@ impl Downlink {
     fn held(&self) -> usize {
         match self {
             Self::Coded(node) => node.queued(),
+            Self::Plain(fifo) => fifo.len(),
+        }
+    }
+
+    /// What is lost with it: packets that wait, and those that were taken into cohorts and not sent.
+    fn unsent(&self) -> usize {
+        match self {
+            Self::Coded(node) => node.unsent(),
             Self::Plain(fifo) => fifo.len(),
         }
     }

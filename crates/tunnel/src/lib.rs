@@ -35,6 +35,7 @@ pub mod fuzz;
 mod gateway;
 mod gateway_end;
 mod gauge;
+mod kernel_drops;
 mod key;
 mod lane;
 mod members;

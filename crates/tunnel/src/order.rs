@@ -11,6 +11,9 @@ use weftline_core::Instant;
 /// How far ahead of the next one a number may be, and how many packets wait at most.
 pub(crate) const WINDOW: u32 = 8192;
 
+/// What [`Order::stray`] counts.
+pub(crate) const STRAY: &str = "numbered too far ahead of the others, and dropped";
+
 /// Consecutive numbers far from what is awaited after which the sender is believed.
 const STRAYS: u32 = 4;
 
@@ -26,9 +29,11 @@ pub(crate) struct Order {
     strays: u32,
     ready: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
-    /// Numbers given up, packets that came twice or too late.
+    /// Numbers given up, packets that came twice or too late, and packets that were dropped because their
+    /// numbers were too far ahead.
     pub(crate) lost: u64,
     pub(crate) duplicate: u64,
+    pub(crate) stray: u64,
 }
 
 #[derive(Debug)]
@@ -50,6 +55,7 @@ impl Order {
             spare: Vec::new(),
             lost: 0,
             duplicate: 0,
+            stray: 0,
         }
     }
 
@@ -65,7 +71,8 @@ impl Order {
         if ahead >= WINDOW {
             self.strays += 1;
             if self.strays < STRAYS {
-                self.lost += 1;
+                // Its number is given up when those before it are.
+                self.stray += 1;
                 return;
             }
             // The sender is really there: everything before is given up.
@@ -101,9 +108,10 @@ impl Order {
         (self.next, self.held, self.strays) = (None, 0, 0);
     }
 
-    /// Packets that wait for those before them.
-    pub(crate) fn held(&self) -> usize {
-        self.held
+    /// Packets that came and have not been handed out: those that wait for others before them, and those
+    /// that are due.
+    pub(crate) fn undelivered(&self) -> usize {
+        self.held + self.ready.len()
     }
 
     /// Gives up what was waited for long enough.
@@ -155,6 +163,8 @@ impl Order {
 
     /// Hands out what waits, in order, and goes on with `number`.
     fn skip_to(&mut self, number: Arrival) {
+        let skipped = self.next.map_or(0, |next| number.since(next));
+        self.lost += u64::from(skipped) - self.held as u64;
         for waiting in std::mem::take(&mut self.waiting).into_iter().flatten() {
             self.ready.push_back(waiting.packet);
         }
@@ -201,7 +211,7 @@ mod tests {
         receive(&mut order, 0, at(10));
         assert_eq!(numbers(&mut order), [0, 1]);
         order.handle_timeout(at(29));
-        assert_eq!(numbers(&mut order), []);
+        assert!(numbers(&mut order).is_empty());
         order.handle_timeout(at(30));
         assert_eq!((numbers(&mut order), order.lost), (vec![3], 1));
         receive(&mut order, 2, at(31));
@@ -217,6 +227,8 @@ mod tests {
             receive(&mut order, number, at(1));
         }
         assert_eq!(numbers(&mut order), [0, 2, 1_000_003, 1_000_004, 1_000_005]);
+        // 1 and all from 3 to 1,000,002, of which three came and were not believed.
+        assert_eq!((order.lost, order.stray), (1_000_001, 3));
     }
 
     proptest! {

@@ -51,6 +51,8 @@ pub struct Dropped {
     pub stale: u64,
     /// Of a kind that this node has no use for.
     pub unexpected: u64,
+    /// The kernel had no room for them in a socket's receive buffer.
+    pub receive_buffer: u64,
 }
 
 /// The socket.
@@ -478,7 +480,7 @@ pub(crate) struct About<'a> {
 
 impl Dropped {
     /// The counts by name.
-    pub fn by_reason(&self) -> [(&'static str, u64); 8] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 9] {
         [
             ("malformed", self.malformed),
             ("forged", self.forged),
@@ -488,6 +490,7 @@ impl Dropped {
             ("unanswered", self.unanswered),
             ("stale", self.stale),
             ("unexpected", self.unexpected),
+            ("receive_buffer", self.receive_buffer),
         ]
     }
 
@@ -512,6 +515,7 @@ impl Dropped {
             unanswered: self.unanswered + other.unanswered,
             stale: self.stale + other.stale,
             unexpected: self.unexpected + other.unexpected,
+            receive_buffer: self.receive_buffer + other.receive_buffer,
         }
     }
 }

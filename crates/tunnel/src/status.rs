@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 
+use crate::kernel_drops::KernelDrops;
 use crate::lane::LinkStatus;
 use crate::port::Dropped;
 
 /// How often a node says how it is.
 const UPDATE: Duration = Duration::from_millis(200);
+
+/// What is counted of a TUN device's queue.
+const UNTAKEN: &str = "packets, or segments joined, that did not fit in the TUN device's queue";
 
 /// Something that was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +99,8 @@ pub(crate) fn sums(each: impl IntoIterator<Item = Vec<Counter>>) -> Vec<Counter>
 #[derive(Clone, Debug, Default)]
 pub struct Publish {
     shared: Arc<Mutex<Shared>>,
+    /// Apart: a node that says how it is waits for nobody who reads the kernel's tables.
+    kernel: Arc<Mutex<Option<KernelDrops>>>,
 }
 
 #[derive(Debug, Default)]
@@ -105,9 +111,23 @@ struct Shared {
 }
 
 impl Publish {
-    /// How the node was lately; `None` until it runs.
+    /// How the node was lately, with what the kernel has dropped until now; `None` until it runs.
     pub fn status(&self) -> Option<Status> {
-        self.shared.lock().ok()?.status.clone()
+        let mut status = self.shared.lock().ok()?.status.clone()?;
+        if let Some(dropped) = self.kernel.lock().ok()?.as_mut().map(KernelDrops::look) {
+            status.dropped.receive_buffer = dropped.datagrams;
+            let of_device =
+                dropped.from_device.map(|count| Counter::new("tun_dropped", UNTAKEN, count));
+            status.counters.extend(of_device);
+        }
+        Some(status)
+    }
+
+    /// What the kernel drops of the node is looked at from now on.
+    pub(crate) fn watch(&self, kernel: KernelDrops) {
+        if let Ok(mut known) = self.kernel.lock() {
+            *known = Some(kernel);
+        }
     }
 
     /// How often the node has said how it is: a number that stands still is a node that hangs.
@@ -123,5 +143,39 @@ impl Publish {
             shared.status = Some(status());
             shared.updates += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_dropped_is_shown_with_what_the_node_counted() {
+        let publish = Publish::default();
+        let [to, other] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+        publish.watch(KernelDrops::new(&[to.as_fd()], Some("lo")));
+        assert_eq!(publish.status(), None, "it does not run yet");
+        let status = Status {
+            role: "device",
+            links: Vec::new(),
+            dropped: Dropped { stale: 3, ..Dropped::default() },
+            counters: vec![Counter::new("tun_refused", "", 5)],
+            devices: Vec::new(),
+        };
+        publish.update(Instant::from_millis(1), || status);
+        socket2::SockRef::from(&to).set_recv_buffer_size(1).unwrap();
+        for _ in 0..100 {
+            other.send_to(&[0; 1000], to.local_addr().unwrap()).unwrap();
+        }
+        let shown = publish.status().unwrap();
+        assert!(shown.dropped.receive_buffer > 0 && shown.dropped.stale == 3, "{shown:?}");
+        let names: Vec<_> = shown.counters.iter().map(|counter| counter.name).collect();
+        assert_eq!(names, ["tun_refused", "tun_dropped"]);
+        publish.watch(KernelDrops::new(&[], None));
+        assert_eq!(publish.status().unwrap().counters.len(), 1, "an access point has no device");
     }
 }

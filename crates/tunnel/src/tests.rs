@@ -1,6 +1,8 @@
 //! Gateway and device with two access points between them, of which one may lie; in virtual time.
 
 mod devices;
+mod names;
+mod restarts;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -357,6 +359,19 @@ fn lies_are_not_believed_and_the_honest_link_carries_what_it_gets() {
         // Half of the packets, and what the honest link's combinations make up for.
         assert!(came as u32 * 100 >= sent * 49, "{came} of {sent}");
         assert_eq!(world.counter("packets_full"), 0, "nothing of it takes room");
+    }
+}
+
+/// The frames of these packets, of one flow, that the gateway sends on the first link at once.
+fn send(world: &mut World, numbers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    numbers.for_each(|number| world.gateway.push(0, &content(number, 100), world.now));
+    let mut frames = Vec::new();
+    loop {
+        let mut out = Vec::new();
+        if world.gateway.poll_transmit(0, world.now, &mut out).is_none() {
+            return frames;
+        }
+        frames.push(out);
     }
 }
 

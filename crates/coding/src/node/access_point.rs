@@ -65,6 +65,13 @@ struct Waiting {
     last: Instant,
 }
 
+impl Waiting {
+    /// Its packets of high priority.
+    fn high(&self) -> usize {
+        self.packets.iter().filter(|stored| stored.priority == Priority::High).count()
+    }
+}
+
 /// The state of an access point with one link out.
 #[derive(Debug)]
 pub struct AccessPoint {
@@ -164,6 +171,7 @@ impl AccessPoint {
         while !self.served.is_empty() {
             self.end();
         }
+        self.stats.given += self.waiting.iter().map(Waiting::high).sum::<usize>() as u64;
         self.waiting.clear();
         self.links.restart();
         (self.held, self.begun, self.shown) = (0, None, None);
@@ -317,6 +325,12 @@ impl AccessPoint {
     /// Packets that it holds, at most [`NodeConfig::buffer_packets`].
     pub fn held(&self) -> usize {
         self.held
+    }
+
+    /// Packets of high priority that were taken and have not been sent: what is lost with it.
+    pub fn unsent(&self) -> usize {
+        let served = self.served.iter().map(Served::unsent).sum::<usize>();
+        served + self.waiting.iter().map(Waiting::high).sum::<usize>()
     }
 
     /// Packets of high priority that wait for the link out and might not be in its time: without

@@ -372,6 +372,21 @@ impl Device {
         self.held
     }
 
+    /// Packets that are known and have not been handed out: what is lost with it. What only combinations
+    /// have is not known.
+    pub fn undelivered(&self) -> usize {
+        let waiting = |generation: &Generation| {
+            let past =
+                self.flows.get(&generation.flow).map_or(0, |flow| flow.past(generation.first));
+            let is_known = |decoder: &Decoder, index| decoder.packet(index).is_some();
+            let left = past.min(u32::from(u8::MAX)) as u8..self.config.limits.packets;
+            let decoder = generation.decoder.as_ref();
+            decoder.map_or(0, |decoder| left.filter(|&index| is_known(decoder, index)).count())
+        };
+        let generations = self.open.iter().flat_map(|cohort| &cohort.generations);
+        self.ready.len() + generations.map(waiting).sum::<usize>()
+    }
+
     /// Generations of open cohorts.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
@@ -437,7 +452,7 @@ impl Device {
                     release.advance_to(arrival.plus(1), cohort.label);
                     let combined = decoder.is_computed(index).then_some(generation.combined);
                     let combined = combined.unwrap_or_default();
-                    let place = Place { flow: generation.flow, arrival };
+                    let place = Place { flow: generation.flow, arrival, label: cohort.label };
                     let delivery = Delivery { place, combined };
                     hand_out(&mut self.ready, &mut self.buffers, delivery, packet);
                 }
@@ -495,8 +510,8 @@ impl Device {
                 let packet = decoder.packet(index).filter(|_| release.is_due(at));
                 let Some(packet) = packet else { break };
                 let combined = decoder.is_computed(index).then_some(generation.combined);
-                let (place, combined) = (Place { flow, arrival: at }, combined.unwrap_or_default());
-                let delivery = Delivery { place, combined };
+                let place = Place { flow, arrival: at, label };
+                let delivery = Delivery { place, combined: combined.unwrap_or_default() };
                 hand_out(ready, buffers, delivery, packet);
                 release.advance_to(at.plus(1), label);
                 index += 1;

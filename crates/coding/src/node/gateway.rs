@@ -232,8 +232,9 @@ impl Gateway {
             return checked;
         }
         let arrival = flows.entry(flow).or_default();
+        let place = Place { flow, arrival: *arrival, label: forming.label };
         sealed.clear();
-        if !seal.seal(Place { flow, arrival: *arrival }, packet, sealed) {
+        if !seal.seal(place, packet, sealed) {
             stats.unsealed += 1;
             return Err(NodeError::Unsealed);
         }
@@ -412,6 +413,11 @@ impl Gateway {
     /// Packets that wait to be taken into a cohort.
     pub fn queued(&self) -> usize {
         self.queue.as_ref().map_or(0, Queue::len)
+    }
+
+    /// Packets that were taken and have not been sent once: what is lost with it.
+    pub fn unsent(&self) -> usize {
+        self.queued() + self.forming.unsent() + self.sending.unsent()
     }
 
     /// What it did so far.

@@ -1,7 +1,7 @@
 //! What becomes of a packet when its place is known: a driver seals it for the device, so that
 //! nobody on the way can read it, or put it into another place.
 
-use crate::serial::Arrival;
+use crate::serial::{Arrival, Label};
 
 /// Where a packet is in what a gateway sends. No two packets of a gateway have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,9 @@ pub struct Place {
     pub flow: u16,
     /// Which of the flow's packets it is.
     pub arrival: Arrival,
+    /// Its cohort. Flow and arrival number alone name the packet; with the label it is of one generation
+    /// only, also while the size of a generation is not known.
+    pub label: Label,
 }
 
 /// Makes of packets what is coded.

@@ -165,12 +165,13 @@ struct Stamp;
 
 impl Seal for Stamp {
     fn overhead(&self) -> usize {
-        6
+        10
     }
 
     fn seal(&mut self, place: Place, packet: &[u8], out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(&place.flow.to_be_bytes());
         out.extend_from_slice(&place.arrival.0.to_be_bytes());
+        out.extend_from_slice(&place.label.0.to_be_bytes());
         out.extend_from_slice(packet);
         packet != b"refused"
     }
@@ -209,10 +210,12 @@ fn packets_are_sealed_for_the_places_in_which_they_are_found() {
             }
             device.handle_timeout(at(n));
             while let Some(Delivery { place, .. }) = device.poll_delivery(&mut out) {
-                let stamp = (place.flow.to_be_bytes(), place.arrival.0.to_be_bytes());
-                assert_eq!(out[..6], [&stamp.0[..], &stamp.1].concat());
-                assert!(!places.contains(&place));
-                places.push(place);
+                let numbers = [place.arrival.0, place.label.0].map(u32::to_be_bytes).concat();
+                assert_eq!(out[..10], [&place.flow.to_be_bytes()[..], &numbers].concat());
+                // The label adds nothing: flow and arrival number are given once.
+                let Place { flow, arrival, .. } = place;
+                assert!(!places.contains(&(flow, arrival)));
+                places.push((flow, arrival));
                 out.clear();
             }
         }

@@ -20,15 +20,21 @@ pub(crate) const PACKET_OVERHEAD: usize = TAG;
 /// What a sealed packet's place is added to for its nonce: datagrams' counters are below.
 const PACKETS: u64 = 1 << 62;
 
-/// Where a packet is in what a side sends: the flow, 16 bits, and its place there, 32 bits; or its
-/// number. A side gives a place once.
+/// Labels that have different nonces.
+const LABELS: u32 = 1 << 14;
+
+/// Where a packet is in what a side sends: the cohort's label, 14 bits of it, the flow, 16 bits, and its
+/// place there, 32 bits; or its number. A side gives a flow's place once. The label is there so that a
+/// packet opens in its own generation only: the labels that a device takes are far closer together
+/// than 2^14.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nonce(u64);
 
 impl Nonce {
     /// Of a packet that is coded.
     pub(crate) fn of_place(place: Place) -> Self {
-        Self(PACKETS | u64::from(place.flow) << 32 | u64::from(place.arrival.0))
+        let label = u64::from(place.label.0 % LABELS);
+        Self(PACKETS | label << 48 | u64::from(place.flow) << 32 | u64::from(place.arrival.0))
     }
 
     /// Of one that is not.

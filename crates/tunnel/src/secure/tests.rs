@@ -1,8 +1,8 @@
 //! Two sides and whoever is between them.
 
 use proptest::prelude::*;
-use weftline_coding::Arrival;
 use weftline_coding::node::Place;
+use weftline_coding::{Arrival, Label};
 use weftline_core::Instant;
 
 use super::channel::SILENCE;
@@ -151,13 +151,18 @@ fn sessions_that_were_never_used_do_not_push_out_the_one_that_is() {
 #[test]
 fn packets_are_sealed_for_their_places() {
     let mut pair = Pair::joined();
-    let place = |flow, arrival| Nonce::of_place(Place { flow, arrival: Arrival(arrival) });
+    let place_in = |label, flow, arrival| {
+        Nonce::of_place(Place { flow, arrival: Arrival(arrival), label: Label(label) })
+    };
+    let place = |flow, arrival| place_in(u32::MAX, flow, arrival);
     let mut sealed = Vec::new();
     assert!(pair.answerer.channel(1).seal_packet(place(3, 7), b"packet", &mut sealed));
     assert_eq!(sealed.len(), b"packet".len() + PACKET_OVERHEAD);
     let mut out = [0; 100];
     let device = pair.opener.channel(0);
-    for wrong in [place(3, 6), place(2, 7), place(7, 3), Nonce::of_number(7)] {
+    let of_other_cohorts = [place_in(0, 3, 7), place_in(u32::MAX - 1, 3, 7)];
+    let others = [place(3, 6), place(2, 7), place(7, 3), Nonce::of_number(7)];
+    for wrong in others.into_iter().chain(of_other_cohorts) {
         assert_eq!(device.open_packet(wrong, &sealed, &mut out), Err(Refused::Forged));
     }
     assert_eq!(device.open_packet(place(3, 7), &sealed, &mut out), Ok(6));

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import _weftline
+from .._results import Results
 from ._catalog import FIGURES, Figure, Need
 from ._data import WORLDS, Data, Missing
 from ._plot import grey, says
@@ -151,9 +152,15 @@ def _below(one: Drawn, data: Data) -> str:
 def claims_page(data: Data, file: pathlib.Path, command: str) -> None:
     """The page with our verdicts on the sources' claims."""
     needs_ = {need.name: need for figure in FIGURES.values() for need in figure.needs}
-    text, counts = table(
-        lambda world, sweep: data.results(needs_[sweep], world) if sweep in needs_ else None
-    )
+    known: dict[tuple[str, str], Results] = {}
+
+    def results(world: str, sweep: str) -> Results | None:
+        found = data.results(needs_[sweep], world) if sweep in needs_ else None
+        if found is not None:
+            known[world, sweep] = found
+        return found
+
+    text, counts = table(results)
     lines = [
         "# The claims of the sources, and what we find",
         "",
@@ -169,8 +176,20 @@ def claims_page(data: Data, file: pathlib.Path, command: str) -> None:
         "| source | hold | do not hold | undecided |",
         "|---|---|---|---|",
         *(f"| {source} | {a} | {b} | {c} |" for source, (a, b, c) in counts.items()),
+        "",
+        "The runs:",
+        "",
+        "| sweep | world | runs | seeds | weftline |",
+        "|---|---|---|---|---|",
+        *(f"| `{sweep}` | {world} | {_made(found)} |" for (world, sweep), found in known.items()),
     ]
     file.write_text("\n".join(lines) + "\n" + text, encoding="utf-8")
+
+
+def _made(results: Results) -> str:
+    """Cells: how many runs there are, of how many seeds, and of which versions."""
+    seeds, versions = ({run[key] for run in results} for key in ("seed", "version"))
+    return f"{len(results)} | {len(seeds)} | {', '.join(sorted(versions))}"
 
 
 def _relative(file: pathlib.Path, page: pathlib.Path) -> str:

@@ -61,7 +61,7 @@ class Runs:
 
 
 def _key(name: str) -> str:
-    return {"delay": "backend.delay"}.get(name, name)
+    return {"delay": "backend.delay", "connections": "workload.parallel"}.get(name, name)
 
 
 def judge(claim: Claim, records: Iterable[Record] | Results, soft: bool = False) -> Finding:
@@ -311,7 +311,7 @@ def _cotag(
         findings = []
         for delay in ("0ms", "5ms", "10ms", "20ms", "40ms"):
             cotag, musher = (
-                runs.values(scenario, scheme, "cubic", value, loss=loss, delay=delay)
+                runs.values(scenario, scheme, "cubic", value, loss=loss, delay=delay, connections="4")
                 for scheme in ("cotag", "musher")
             )
             quotients = ratios(cotag, musher)
@@ -320,7 +320,7 @@ def _cotag(
                 findings.append(judge(f"COTAG ÷ MuSher, {what}, {delay}", quotients, 1))
         return every(findings)
 
-    words = f"COTAG ÷ MuSher, {what}, {'above' if more else 'below'} 1 at each delay"
+    words = f"COTAG ÷ MuSher, {what}, {'above' if more else 'below'} 1 at each delay, four connections"
     return Claim(name, "COTAG", where, sentence, words, scenario, test)
 
 

@@ -1,0 +1,155 @@
+//! What the kernel drops of a node's: datagrams that did not fit in a socket's receive buffer, and
+//! packets that did not fit in the TUN device's queue. The kernel tells a node nothing of these; it
+//! counts them in its tables, which are read when somebody looks at the node.
+
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+/// The tables of the namespace that a node's thread is in, and the node's rows in them.
+#[derive(Debug)]
+pub(crate) struct KernelDrops {
+    tables: PathBuf,
+    sockets: Vec<u64>,
+    device: Option<String>,
+    last: Dropped,
+}
+
+/// What was dropped so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) datagrams: u64,
+    /// Of the TUN device: what the kernel hands over at once, a packet or segments of one flow. `None`
+    /// without a device.
+    pub(crate) from_device: Option<u64>,
+}
+
+impl KernelDrops {
+    /// For the calling thread's sockets and device, if it has one.
+    pub(crate) fn new(sockets: &[BorrowedFd<'_>], device: Option<&str>) -> Self {
+        let inode =
+            |socket: &BorrowedFd<'_>| rustix::fs::fstat(socket).ok().map(|stat| stat.st_ino);
+        // Whoever looks may be in another namespace.
+        let thread = rustix::thread::gettid();
+        Self {
+            tables: format!("/proc/self/task/{thread}/net").into(),
+            sockets: sockets.iter().filter_map(inode).collect(),
+            device: device.map(str::to_owned),
+            last: Dropped { datagrams: 0, from_device: device.map(|_| 0) },
+        }
+    }
+
+    /// Reads the tables; what cannot be read, as after the node's end, is as it was.
+    pub(crate) fn look(&mut self) -> Dropped {
+        let table = |name: &str| std::fs::read_to_string(self.tables.join(name));
+        // A system without IPv6 has not the second.
+        let sockets = ["udp", "udp6"].map(table).into_iter().flatten();
+        let datagrams = sockets.map(|table| of_sockets(&table, &self.sockets)).sum();
+        self.last.datagrams = self.last.datagrams.max(datagrams);
+        if let Some(device) = &self.device
+            && let Ok(table) = table("dev")
+        {
+            self.last.from_device = of_device(&table, device).or(self.last.from_device);
+        }
+        self.last
+    }
+}
+
+/// The drops of these sockets in a table as in proc_net_udp(5): inode and drops are its tenth and last
+/// column.
+fn of_sockets(table: &str, inodes: &[u64]) -> u64 {
+    let drops = |row: &str| {
+        let columns: Vec<_> = row.split_ascii_whitespace().collect();
+        let inode = columns.get(9)?.parse().ok()?;
+        inodes.contains(&inode).then(|| columns.get(12)?.parse::<u64>().ok()).flatten()
+    };
+    table.lines().filter_map(drops).sum()
+}
+
+/// What was dropped on its way out of a device, by a table as in proc_net_dev(5): the twelfth number
+/// after the name.
+fn of_device(table: &str, device: &str) -> Option<u64> {
+    let rows = table.lines().filter_map(|row| row.split_once(':'));
+    let (_, numbers) = rows.into_iter().find(|(name, _)| name.trim() == device)?;
+    numbers.split_ascii_whitespace().nth(11)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd as _;
+
+    use weftline_lab::LabError;
+    use weftline_lab::netns::Netns;
+
+    use super::*;
+    use crate::tun::{Tun, TunConfig};
+
+    #[test]
+    fn rows_are_found_by_inode_and_name() {
+        let sockets = "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  \
+            timeout inode ref pointer drops\n  \
+            1: 0100007F:1BBC 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4711 2 \
+            0000000000000000 12\n  \
+            2: 0100007F:1BBD 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4712 2 \
+            0000000000000000 30\n 3: short\n";
+        assert_eq!(of_sockets(sockets, &[4711]), 12);
+        assert_eq!(of_sockets(sockets, &[4712, 4711]), 42);
+        assert_eq!(of_sockets(sockets, &[12, 30]), 0);
+        let devices = "Inter-|   Receive                                                |  Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs drop\n    \
+            lo:     1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n\
+            cotag0: 1 2 3 4 5 6 7 8 9 10 11 77 13 14 15 16\n";
+        assert_eq!(of_device(devices, "cotag0"), Some(77));
+        assert_eq!((of_device(devices, "cotag"), of_device("", "lo")), (None, None));
+    }
+
+    #[test]
+    fn what_does_not_fit_in_a_receive_buffer_is_known() {
+        let [to, other] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let mut drops = KernelDrops::new(&[to.as_fd()], None);
+        assert_eq!(drops.look(), Dropped::default());
+        // The kernel's least is some kilobytes.
+        socket2::SockRef::from(&to).set_recv_buffer_size(1).unwrap();
+        for _ in 0..100 {
+            other.send_to(&[0; 1000], to.local_addr().unwrap()).unwrap();
+        }
+        to.set_nonblocking(true).unwrap();
+        let came = std::iter::from_fn(|| to.recv(&mut [0; 1000]).ok()).count();
+        assert!(came < 100, "{came}");
+        let Dropped { datagrams, from_device } = drops.look();
+        assert_eq!((came as u64 + datagrams, from_device), (100, None));
+    }
+
+    #[test]
+    fn what_does_not_fit_in_the_devices_queue_is_known() {
+        const SENT: u64 = 3000;
+        let ns = match Netns::create() {
+            Ok(ns) => ns,
+            Err(LabError::NotPossible { what, remedy }) => {
+                assert!(std::env::var_os("CI").is_none(), "{what}; {remedy}");
+                eprintln!("skipped: {what}; run 'sudo -E cargo test -p weftline-tunnel'");
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let mut drops = None;
+        let ours = ns.run(|| {
+            let addresses = vec!["10.9.0.1/24".parse().unwrap()];
+            let mut tun =
+                Tun::create(&TunConfig { name: "t".to_owned(), addresses }, 1400).unwrap();
+            let known = drops.insert(KernelDrops::new(&[], Some("t")));
+            assert_eq!(known.look().from_device, Some(0));
+            let socket = UdpSocket::bind("10.9.0.1:0")?;
+            (0..SENT).try_for_each(|_| socket.send_to(b"ours", "10.9.0.2:9").map(drop))?;
+            known.look();
+            let mut ours = 0;
+            while tun.read(|packet| ours += u64::from(packet.ends_with(b"ours"))) {}
+            Ok(ours)
+        });
+        let (ours, dropped) = (ours.unwrap(), drops.unwrap().look().from_device.unwrap());
+        assert!(ours < SENT, "{ours}");
+        // The kernel itself has packets for it, too: IPv6 looks for neighbours.
+        let others = dropped - (SENT - ours);
+        assert!(others < 20, "{ours} of {SENT} came, {dropped} dropped");
+    }
+}
