@@ -88,6 +88,7 @@ fn seen(record: &RunRecord) -> VideoRecord {
     assert!(record.completion_s.unwrap() > 9.0, "ten seconds were played: {record:?}");
     assert!(video.startup_s.unwrap() > 0.0);
     // Of 300 pictures, however many the machine was too busy for.
+    assert!(video.net_discards().is_some(), "{record:?}");
     let all = video.pictures_played.unwrap() + video.picture_discards;
     assert!((250..=360).contains(&all), "{record:?}");
     assert!(video.control_discards.is_some() && video.control_underflows.is_some());

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::vr::{Finished, fails, ffmpeg, finish};
 use weftline_scenario::{
-    PathRecord, ResultsWriter, RunRecord, SCHEMA_VERSION, Sample, read_vr_moments,
+    PathRecord, ResultsWriter, RunRecord, SCHEMA_VERSION, Sample, VrRecord, read_vr_moments,
     read_vr_sessions, vr_gains,
 };
 
@@ -124,7 +124,12 @@ fn rates_of_a_results_directory_are_played_and_reported() {
     let gains = vr_gains(&records);
     assert_eq!(gains.len(), 1);
     for gain in &gains {
-        let [whole, transport, order, rates] = gain.steps.map(|[of_mean, _]| of_mean.mean);
+        let means = gain.steps.map(|step| step.map(|[of_mean, _]| of_mean.mean));
+        let [Some(pairing), None, Some(whole), Some(transport), Some(order), Some(rates)] = means
+        else {
+            panic!("{gains:?}")
+        };
+        assert!((pairing - transport).abs() < 1e-9);
         assert!((whole - transport).abs() < 1e-9 && order.abs() < 1e-9 && rates.abs() < 1e-9);
         assert!(whole > 3.0, "a lost GoP is lost: {gains:?}");
     }
@@ -212,6 +217,35 @@ fn rates_of_a_file_and_heads_that_gzip_packed_are_played() {
     // One transport has no gain to show, and a moment all the same.
     let moments = read_vr_moments(&at.join("out")).unwrap();
     assert_eq!((moments.len(), moments[0].plans.len()), (1, 2));
+    // Several runs in one file, of which each transport takes its own.
+    let mut rows = "condition,transport,seed,wifi,lte\n".to_owned();
+    for (seed, transport, lte) in [(1, "linux", 0.0), (2, "linux", rate), (1, "fbdt", rate)] {
+        rows += &format!("walk,{transport},{seed},{rate},{lte}\n").repeat(4);
+    }
+    fs::write(at.join("runs.csv"), rows).unwrap();
+    let runs = "vr evaluate plaza --rates runs.csv --warm-up 2 --viewers 1 --scheme fix,fix-margin \
+                --concealment grey --json";
+    let said = weftline(at, &format!("{runs} --transport linux,fbdt")).unwrap();
+    let played: Vec<VrRecord> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |r: &VrRecord| format!("{} {} {} {}", r.condition, r.transport, r.seed, r.scheme);
+    let wanted = [
+        "walk linux 1 fix",
+        "walk linux 1 fix-margin",
+        "walk linux 2 fix",
+        "walk linux 2 fix-margin",
+        "walk fbdt 1 fix",
+        "walk fbdt 1 fix-margin",
+    ];
+    assert_eq!(played.iter().map(of).collect::<Vec<_>>(), wanted);
+    for pair in played.chunks(2) {
+        let [all, part] = [pair[0].sent_bytes, pair[1].sent_bytes];
+        assert!(part < all && pair[0].rate_scale == pair[1].rate_scale, "{pair:?}");
+    }
+    let only = at.join("only.csv");
+    fs::write(only, format!("transport,wifi\nlinux,{rate}\n")).unwrap();
+    let none = weftline(at, "vr evaluate plaza --rates only.csv");
+    fails(none, 1, &["only.csv", "no row of the transport 'fbdt'"]);
     fs::write(at.join("ride.csv"), "wifi,lte\n30\n").unwrap();
     fails(weftline(at, "vr evaluate plaza --rates ride.csv"), 1, &["ride.csv", "line 2"]);
 }

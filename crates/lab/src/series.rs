@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use weftline_scenario::{
     Bundle, Comparison, Congestion, ResultsError, ResultsWriter, RunRecord, Scenario, Scheme,
@@ -124,7 +125,7 @@ pub fn run_many(options: &LabOptions) -> Result<Vec<RunRecord>, LabError> {
     let stop = StopFlag::on_signals()?;
     let mut writer = options.writer().map_err(cannot_write)?;
     let progress = Progress::new(options.schemes.len() * options.repeat as usize, options.quiet);
-    let control = play_control(&options.scenario.workload, &stop, &progress)?;
+    let control = play_controls(&options.scenario.workload, 1, &stop, &progress)?;
     let mut records = Vec::new();
     for repeat in 0..options.repeat {
         for scheme in &options.schemes {
@@ -172,22 +173,72 @@ pub(crate) fn refuse_model(workload: &Workload) -> Result<(), LabError> {
     Err(LabError::Usage(message.to_owned()))
 }
 
-/// Where a real player plays: what it discards without any links.
-pub(crate) fn play_control(
+/// The least time between the beginnings of two players' runs. A player that starts takes as much
+/// as the links carry and more of the processor than later; ten at once discard pictures for want
+/// of it, where ten in turn do not.
+pub(crate) const SPACING: Duration = Duration::from_secs(12);
+
+/// How often a thread that waits looks whether it is to stop.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Waits, unless it is to stop.
+pub(crate) fn wait_until(start: Instant, stop: &StopFlag) -> Result<(), LabError> {
+    loop {
+        stop.check()?;
+        let wait = start.saturating_duration_since(Instant::now());
+        if wait.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(wait.min(TICK));
+    }
+}
+
+/// Where a real player plays: what it discards without any links, when it plays as often at once as
+/// `jobs` runs will. The medians of all counts.
+pub(crate) fn play_controls(
     workload: &Workload,
+    jobs: usize,
     stop: &StopFlag,
     progress: &Progress,
 ) -> Result<Option<VideoRecord>, LabError> {
     let Workload::Player(program, video) = workload else { return Ok(None) };
     player::prepare(*program, video, &mut |line| progress.line(line))?;
-    let control = player::control(*program, video, stop)?;
-    let VideoRecord { picture_discards, buffer_underflows, .. } = control;
+    let began = Instant::now();
+    let play = |job: usize| {
+        wait_until(began + SPACING * job as u32, stop)?;
+        player::control(*program, video, stop)
+    };
+    let controls = std::thread::scope(|scope| {
+        let players: Vec<_> = (0..jobs).map(|job| scope.spawn(move || play(job))).collect();
+        let join = players
+            .into_iter()
+            .map(|player| player.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        join.collect::<Result<Vec<VideoRecord>, LabError>>()
+    })?;
+    let control = medians(&controls);
+    let VideoRecord { picture_discards, buffer_underflows, decoder_drops, .. } = control;
     progress.line(&format!(
-        "control: {} without links discards {picture_discards} pictures, {buffer_underflows} \
-         underflows",
-        program.name()
+        "control: {} without links, {jobs} at once, discards {picture_discards} pictures and its \
+         decoder {}, {buffer_underflows} underflows",
+        program.name(),
+        decoder_drops.map_or("an unknown number".to_owned(), |drops| drops.to_string())
     ));
     Ok(Some(control))
+}
+
+/// Each count's median, the larger of the two in the middle.
+fn medians(controls: &[VideoRecord]) -> VideoRecord {
+    let median = |value: &dyn Fn(&VideoRecord) -> Option<u64>| {
+        let mut values: Vec<u64> = controls.iter().filter_map(value).collect();
+        values.sort_unstable();
+        values.get(values.len() / 2).copied()
+    };
+    VideoRecord {
+        picture_discards: median(&|control| Some(control.picture_discards)).unwrap_or(0),
+        buffer_underflows: median(&|control| Some(control.buffer_underflows)).unwrap_or(0),
+        decoder_drops: median(&|control| control.decoder_drops),
+        ..VideoRecord::default()
+    }
 }
 
 /// Runs until the emulator was in time, [`RETRIES`] times more at most. Says what other programs
@@ -238,8 +289,13 @@ pub(crate) fn summary(record: &RunRecord) -> String {
     }
     if let Some(video) = &record.video {
         let VideoRecord { picture_discards, buffer_underflows, underflow_s, .. } = video;
+        let decoder =
+            video.decoder_drops.map_or(String::new(), |d| format!(" and {d} by the decoder"));
+        let net = video.net_discards();
+        let net =
+            net.map_or(String::new(), |net| format!(", {net:+} against the run without links"));
         parts.push(format!(
-            "{picture_discards} pictures discarded, {buffer_underflows} underflows of \
+            "{picture_discards} pictures discarded{decoder}{net}, {buffer_underflows} underflows of \
              {underflow_s:.1} s in all"
         ));
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weftline_scenario::{
     Bundle, Case, Congestion, ResultsWriter, RunRecord, Sweep, VideoRecord, Workload, read_runs,
@@ -18,18 +18,12 @@ use crate::privilege;
 use crate::progress::Progress;
 use crate::record;
 use crate::run::{Plan, check_scenario};
-use crate::series::{cannot_write, play_control, print_json, refuse_model, run_valid, summary};
+use crate::series::{
+    SPACING, cannot_write, play_controls, print_json, refuse_model, run_valid, summary, wait_until,
+};
 
 /// The most runs side by side: each has an emulator that wants to be on time.
 const JOBS_MAX: usize = 64;
-
-/// The least time between the beginnings of two players' runs. A player that starts takes as much
-/// as the links carry and more of the processor than later; ten at once discard pictures for want
-/// of it, where ten in turn do not.
-const SPACING: Duration = Duration::from_secs(12);
-
-/// How often a thread that waits looks whether it is to stop.
-const TICK: Duration = Duration::from_millis(100);
 
 /// What to run, and where the results go.
 #[derive(Clone, Debug)]
@@ -86,7 +80,7 @@ pub fn run_sweep(options: &SweepOptions) -> Result<Vec<RunRecord>, LabError> {
         progress.line(&format!("{out}: {again} more failed or are invalid and are done again"));
     }
     let provided = control::provide_all(cases.iter().map(|case| case.congestion))?;
-    let controls = controls(&cases, &stop, &progress)?;
+    let controls = controls(&cases, *jobs, &stop, &progress)?;
     cases.reverse();
     let room = Room {
         options,
@@ -122,6 +116,7 @@ fn check(case: &Case) -> Result<(), LabError> {
 /// What each player that occurs discards without links, by workload and clip.
 fn controls(
     cases: &[Case],
+    jobs: usize,
     stop: &StopFlag,
     progress: &Progress,
 ) -> Result<BTreeMap<String, VideoRecord>, LabError> {
@@ -132,7 +127,7 @@ fn controls(
         if controls.contains_key(&name) {
             continue;
         }
-        if let Some(control) = play_control(&workload, stop, progress)? {
+        if let Some(control) = play_controls(&workload, jobs.min(cases.len()), stop, progress)? {
             controls.insert(name, control);
         }
     }
@@ -191,20 +186,9 @@ impl Room<'_> {
             let Some(case) = case else { return };
             let start = next.turn(&case);
             drop(next);
-            if let Err(error) = self.wait_until(start).and_then(|()| self.run(&case, state)) {
+            if let Err(error) = wait_until(start, self.stop).and_then(|()| self.run(&case, state)) {
                 lock(state).failure.get_or_insert(error);
             }
-        }
-    }
-
-    fn wait_until(&self, start: Instant) -> Result<(), LabError> {
-        loop {
-            self.stop.check()?;
-            let wait = start.saturating_duration_since(Instant::now());
-            if wait.is_zero() {
-                return Ok(());
-            }
-            std::thread::sleep(wait.min(TICK));
         }
     }
 

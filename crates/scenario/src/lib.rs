@@ -92,8 +92,9 @@ pub use trace_file::TraceFormat;
 pub use unplugged::Unplugged;
 pub use video::VideoSpec;
 pub use vr::{
-    VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_SESSIONS, VR_STEPS, VrGain, VrMoment, VrPlan, VrRecord,
-    VrStep, VrTile, mean_ci95_crossed, read_vr_moments, read_vr_sessions, vr_gains,
+    VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_OURS, VR_SESSIONS, VR_STEPS, VrBeside, VrGain,
+    VrMoment, VrPlan, VrRecord, VrStep, VrTile, mean_ci95_crossed, read_vr_moments,
+    read_vr_sessions, vr_beside, vr_gains,
 };
 pub use weftline_video::{ClipConfig, PlayerRules};
 pub use workload::{

@@ -291,13 +291,33 @@ pub struct VideoRecord {
     /// Pictures that were shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pictures_played: Option<u64>,
-    /// Pictures that the same real player discarded when it played the same clip without links:
-    /// what the machine costs, to be subtracted (lab only).
+    /// Pictures that a real player's decoder left out, because it was late itself, and that are not
+    /// among `picture_discards` (lab only; absent where the clip was not played to its end).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoder_drops: Option<u64>,
+    /// Pictures that the same real player discarded when it played the same clip without links, as
+    /// often at once as there were runs at once: what the machine costs, to be subtracted (lab only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_discards: Option<u64>,
     /// How often it stopped for want of data there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_underflows: Option<u64>,
+    /// What its decoder left out there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_decoder_drops: Option<u64>,
+}
+
+impl VideoRecord {
+    /// Pictures that a real player's viewer did not see because of the links: what the player and its
+    /// decoder threw away, less what they throw away without links. Below zero if the machine was
+    /// busier during the control run; `None` without one.
+    pub fn net_discards(&self) -> Option<i64> {
+        let sum =
+            |pictures: u64, decoder: Option<u64>| pictures.saturating_add(decoder.unwrap_or(0));
+        let all = sum(self.picture_discards, self.decoder_drops);
+        let control = sum(self.control_discards?, self.control_decoder_drops);
+        i64::try_from(i128::from(all) - i128::from(control)).ok()
+    }
 }
 
 /// How well the lab's emulator kept time.

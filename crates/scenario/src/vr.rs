@@ -153,14 +153,23 @@ pub struct VrStep {
     pub to: (&'static str, &'static str),
 }
 
-/// From FBDT's FIX over MPTCP to OWS over FBDT (§6.3): the whole, and its parts, which add up to it
-/// session by session.
-pub const VR_STEPS: [VrStep; 4] = [
-    VrStep { name: "whole", from: ("fix", "linux"), to: ("ows", "fbdt") },
+/// From FBDT's FIX over MPTCP to OWS over FBDT (§6.3, Fig. 6f), read in three ways, and the parts.
+///
+/// In the paper FIX "performs the same transmission rate selection but does not reorder the tiles":
+/// its pairing is that with `ows-order`. `ows-paper` is Algorithm 1 as printed, and `ows`, whose rates
+/// are its own too, is [`VR_OURS`]. Session by session the paper's pairing is transport and order
+/// together, and ours these and the rates.
+pub const VR_STEPS: [VrStep; 6] = [
+    VrStep { name: "paper's pairing", from: ("fix", "linux"), to: ("ows-order", "fbdt") },
+    VrStep { name: "as printed", from: ("fix", "linux"), to: ("ows-paper", "fbdt") },
+    VR_OURS,
     VrStep { name: "transport", from: ("fix", "linux"), to: ("fix", "fbdt") },
     VrStep { name: "order", from: ("fix", "fbdt"), to: ("ows-order", "fbdt") },
     VrStep { name: "rates", from: ("ows-order", "fbdt"), to: ("ows", "fbdt") },
 ];
+
+/// From FIX over MPTCP to our `ows` over FBDT.
+pub const VR_OURS: VrStep = VrStep { name: "ours", from: ("fix", "linux"), to: ("ows", "fbdt") };
 
 /// What steps gain under one condition with one concealment, in dB.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,44 +179,88 @@ pub struct VrGain {
     /// The concealment.
     pub concealment: String,
     /// For each of [`VR_STEPS`] what it gains in the PSNR of the session's mean MSE, and in the mean
-    /// over its GoPs of their PSNR.
-    pub steps: [[MeanCi; 2]; 4],
+    /// over its GoPs of their PSNR; `None` if one of its ends was not played.
+    pub steps: [Option<[MeanCi; 2]>; 6],
 }
 
-/// The gains of all conditions and concealments that have everything, in the order in which they
-/// first appear; constant rates have none.
+/// What `ows` over FBDT gains over another scheme, and FBDT under a scheme, in dB: for the PSNR of the
+/// session's mean MSE, and for the mean over its GoPs of their PSNR.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VrBeside {
+    /// The conditions.
+    pub condition: String,
+    /// The concealment.
+    pub concealment: String,
+    /// The scheme.
+    pub scheme: String,
+    /// From the scheme over kernel MPTCP to the same over FBDT.
+    pub transport: Option<[MeanCi; 2]>,
+    /// From the scheme over kernel MPTCP to `ows` over kernel MPTCP.
+    pub ours_on_linux: Option<[MeanCi; 2]>,
+    /// From the scheme over FBDT to `ows` over FBDT.
+    pub ours_on_fbdt: Option<[MeanCi; 2]>,
+}
+
+/// Every scheme beside ours, and over both transports, in the order in which conditions, concealments
+/// and schemes first appear; constant rates have none.
+pub fn vr_beside(records: &[VrRecord]) -> Vec<VrBeside> {
+    let mut beside = Vec::new();
+    for (condition, concealment, of_group) in groups(records) {
+        let mut schemes: Vec<&str> = Vec::new();
+        for record in &of_group {
+            if !schemes.contains(&record.scheme.as_str()) {
+                schemes.push(&record.scheme);
+            }
+        }
+        for scheme in schemes {
+            let gain = |from, to| gain(&of_group, from, to);
+            let ours =
+                |on| gain((scheme, on), (VR_OURS.to.0, on)).filter(|_| scheme != VR_OURS.to.0);
+            beside.push(VrBeside {
+                condition: condition.to_owned(),
+                concealment: concealment.to_owned(),
+                scheme: scheme.to_owned(),
+                transport: gain((scheme, "linux"), (scheme, "fbdt")),
+                ours_on_linux: ours("linux"),
+                ours_on_fbdt: ours("fbdt"),
+            });
+        }
+    }
+    beside
+}
+
+/// The sessions of each condition and concealment, in the order in which they first appear, constant
+/// rates left out.
+fn groups(records: &[VrRecord]) -> Vec<(&str, &str, Vec<&VrRecord>)> {
+    let mut groups: Vec<(&str, &str, Vec<&VrRecord>)> = Vec::new();
+    for record in records.iter().filter(|record| !record.constant) {
+        let (condition, concealment) = (record.condition.as_str(), record.concealment.as_str());
+        match groups.iter_mut().find(|group| (group.0, group.1) == (condition, concealment)) {
+            Some(group) => group.2.push(record),
+            None => groups.push((condition, concealment, vec![record])),
+        }
+    }
+    groups
+}
+
+/// The gains of all conditions and concealments of which any step was played, in the order in which
+/// they first appear; constant rates have none.
 ///
 /// The interval is that of a mean over videos and seeds of the rates, which are both drawn at
 /// random and crossed: see [`mean_ci95_crossed`]. Viewers of one video and seed share content and
 /// rates, so that they are no independent draws: their mean is one value.
 pub fn vr_gains(records: &[VrRecord]) -> Vec<VrGain> {
-    let mut groups: Vec<(&str, &str)> = Vec::new();
-    for record in records.iter().filter(|record| !record.constant) {
-        let group = (record.condition.as_str(), record.concealment.as_str());
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-    }
-    groups
-        .into_iter()
-        .filter_map(|(condition, concealment)| {
-            let of_group: Vec<&VrRecord> = records
-                .iter()
-                .filter(|r| !r.constant && r.condition == condition && r.concealment == concealment)
-                .collect();
-            let steps: Option<Vec<[MeanCi; 2]>> =
-                VR_STEPS.iter().map(|step| step_gain(&of_group, step)).collect();
-            Some(VrGain {
-                condition: condition.to_owned(),
-                concealment: concealment.to_owned(),
-                steps: steps?.try_into().ok()?,
-            })
-        })
-        .collect()
+    let gains = groups(records).into_iter().map(|(condition, concealment, of_group)| VrGain {
+        condition: condition.to_owned(),
+        concealment: concealment.to_owned(),
+        steps: VR_STEPS.map(|step| gain(&of_group, step.from, step.to)),
+    });
+    gains.filter(|gain| gain.steps.iter().any(Option::is_some)).collect()
 }
 
-/// What a step gains, in both measures.
-fn step_gain(records: &[&VrRecord], step: &VrStep) -> Option<[MeanCi; 2]> {
+/// What is gained from one scheme and transport to another, in both measures; `None` if no session was
+/// played with both.
+fn gain(records: &[&VrRecord], from: (&str, &str), to: (&str, &str)) -> Option<[MeanCi; 2]> {
     type Key<'a> = (&'a str, u64, &'a str);
     let of = |(scheme, transport): (&str, &str)| -> BTreeMap<Key<'_>, [f64; 2]> {
         let chosen = records.iter().filter(|r| r.scheme == scheme && r.transport == transport);
@@ -215,7 +268,7 @@ fn step_gain(records: &[&VrRecord], step: &VrStep) -> Option<[MeanCi; 2]> {
             .map(|r| ((r.video.as_str(), r.seed, r.viewer.as_str()), [r.psnr_db, r.mean_psnr_db]))
             .collect()
     };
-    let (from, to) = (of(step.from), of(step.to));
+    let (from, to) = (of(from), of(to));
     let mut cells: BTreeMap<(&str, u64), Vec<[f64; 2]>> = BTreeMap::new();
     for (key, after) in &to {
         let Some(before) = from.get(key) else { continue };
@@ -351,12 +404,24 @@ mod tests {
         }));
         let gains = vr_gains(&records);
         assert_eq!(gains.len(), 1);
-        let means = gains[0].steps.map(|[of_mean, _]| of_mean.mean);
-        for (mean, wanted) in means.into_iter().zip([11.5, 4.0, 5.0, 2.5]) {
-            assert!((mean - wanted).abs() < 1e-9, "{means:?}");
+        let mean = |gain: Option<[MeanCi; 2]>| gain.map(|[of_mean, _]| of_mean.mean);
+        let means = gains[0].steps.map(mean);
+        // The printed algorithm was not played.
+        let wanted = [Some(9.0), None, Some(11.5), Some(4.0), Some(5.0), Some(2.5)];
+        for (mean, wanted) in means.into_iter().zip(wanted) {
+            let is_near = |(mean, wanted): (f64, f64)| (mean - wanted).abs() < 1e-9;
+            assert!(mean.zip(wanted).is_none_or(is_near) && mean.is_some() == wanted.is_some());
         }
         // Two videos by two seeds: viewers are no draws of their own.
-        assert!(gains[0].steps.iter().flatten().all(|gain| gain.count == 4));
-        assert!((gains[0].steps[2][1].mean - 5.0).abs() < 1e-9);
+        assert!(gains[0].steps.iter().flatten().flatten().all(|gain| gain.count == 4));
+        assert!((gains[0].steps[4].unwrap()[1].mean - 5.0).abs() < 1e-9);
+
+        let beside = vr_beside(&records);
+        let schemes: Vec<&str> = beside.iter().map(|one| one.scheme.as_str()).collect();
+        assert_eq!(schemes, ["fix", "ows-order", "ows", "ows"]);
+        assert!((mean(beside[0].transport).unwrap() - 4.0).abs() < 1e-9);
+        assert!((mean(beside[0].ours_on_fbdt).unwrap() - 7.5).abs() < 1e-9);
+        assert!(beside[0].ours_on_linux.is_none() && beside[1].transport.is_none());
+        assert!(beside[2].ours_on_fbdt.is_none(), "ours is not beside itself");
     }
 }

@@ -213,7 +213,8 @@ fn problems_that_are_none_are_refused_and_unknowns_defined() {
     assert_eq!(plan("ows", Inputs { throughput: &dead, ..whole }).sent, []);
 
     let unknown = Entry::find("best").expect_err("no such scheme").to_string();
-    let names = "ows, ows-order, fix, uniform, viewport-only, ows-paper, ows-paper-desc, oracle";
+    let names = "ows, ows-order, fix, fix-margin, uniform, viewport-only, ows-paper, ows-paper-desc, \
+                 oracle";
     assert_eq!(unknown, format!("unknown tile scheme 'best'; known are {names}"));
     let problem = Problem::new(whole).expect("whole");
     let oracle = Entry::find("oracle").expect("registered");

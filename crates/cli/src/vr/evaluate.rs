@@ -30,7 +30,8 @@ pub(crate) struct EvaluateArgs {
     /// [default: linux,fbdt; with --rates-mbps, or --rates of a file, fbdt]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     transport: Vec<String>,
-    /// Tile schemes: ows, ows-order, fix, uniform, viewport-only, ows-paper, ows-paper-desc, oracle
+    /// Tile schemes: ows, ows-order, fix, fix-margin, uniform, viewport-only, ows-paper,
+    /// ows-paper-desc, oracle
     #[arg(
         long,
         value_name = "NAME,…",
@@ -190,11 +191,21 @@ fn heading(scaled: &Scaled, loaded: &Loaded, viewport: Viewport) -> String {
     };
     format!(
         "{} videos ({frame}) of {range} GoPs, {viewers} viewers each; the finest encodings take \
-         {:.1} Mb/s on average\nrates are scaled by {:.5}; viewports are of {pixels}\n",
+         {:.1} Mb/s on average\nrates are scaled by {}; viewports are of {pixels}\n",
         gops.len(),
         finest / gops.len().max(1) as f64,
-        scaled.scale
+        scales(&scaled.scales)
     )
+}
+
+/// The factors of all videos in words.
+fn scales(scales: &[f64]) -> String {
+    let least = scales.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = scales.iter().copied().fold(0.0, f64::max);
+    match scales {
+        [one, rest @ ..] if rest.iter().all(|scale| scale == one) => format!("{one:.5}"),
+        _ => format!("{least:.5} to {most:.5}, for each video by its own factor"),
+    }
 }
 
 /// A record for each session.
@@ -207,7 +218,7 @@ fn records(
     let mut records = Vec::new();
     for one in played {
         let (scene, audience) = &scenes[one.scene];
-        let rates = &scaled.rates[one.rates];
+        let rates = &scaled.rates[one.scene][one.rates];
         for (outcome, (trace, _)) in one.outcomes.iter().zip(&audience.viewers) {
             let common = record(outcome, rates, settings.warm_up);
             records.push(VrRecord {
@@ -215,7 +226,7 @@ fn records(
                 scheme: one.scheme.name.to_owned(),
                 concealment: one.concealment.name().to_owned(),
                 viewer: trace.viewer().to_owned(),
-                rate_scale: scaled.scale,
+                rate_scale: scaled.scales[one.scene],
                 constant: scaled.constant,
                 ..common
             });

@@ -5,7 +5,9 @@ use std::fs;
 use std::io::BufWriter;
 use std::path::Path;
 
-use weftline_scenario::{VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_SESSIONS, VR_STEPS, VrRecord};
+use weftline_scenario::{
+    VR_GOPS, VR_GOPS_HEADER, VR_MOMENTS, VR_OURS, VR_SESSIONS, VR_STEPS, VrRecord,
+};
 use weftline_video::evaluate::GopOutcome;
 use weftline_video::ows::Entry;
 use weftline_vr::evaluate::{Audience, Moment, Played, Rates, Scene, Settings, Transport};
@@ -24,10 +26,17 @@ pub(super) struct Loaded {
 #[derive(Clone, Copy)]
 pub(super) struct Whole<'a> {
     pub(super) loaded: &'a Loaded,
-    pub(super) rates: &'a [Rates],
+    /// Of each scene.
+    pub(super) rates: &'a [Vec<Rates>],
     pub(super) settings: &'a Settings,
     pub(super) played: &'a [Played],
     pub(super) records: &'a [VrRecord],
+}
+
+impl<'a> Whole<'a> {
+    fn rates_of(&self, one: &Played) -> &'a Rates {
+        &self.rates[one.scene][one.rates]
+    }
 }
 
 fn wrong(file: &Path, why: std::io::Error) -> Failure {
@@ -112,7 +121,7 @@ pub(super) fn write_moments(
         let concealment = whole.settings.concealments[0];
         let moment = Moment { scene, audience, concealment, gop, viewer };
         let pairs: Vec<(&Rates, &'static Entry)> =
-            played.iter().map(|one| (&whole.rates[one.rates], one.scheme)).collect();
+            played.iter().map(|one| (whole.rates_of(one), one.scheme)).collect();
         let mut seen = moment.look(&pairs, whole.settings)?;
         if let Some(ffmpeg) = &ffmpeg {
             let package = &whole.loaded.packages[index];
@@ -129,11 +138,12 @@ pub(super) fn write_moments(
 /// What was played of a scene by a pair, under the last condition that has it with the first seed,
 /// with the first concealment.
 fn find<'a>(whole: &Whole<'a>, scene: usize, scheme: &str, transport: &str) -> Option<&'a Played> {
-    let condition = &whole.rates.last()?.condition;
-    let seed = whole.rates.iter().filter(|r| r.condition == *condition).map(|r| r.seed).min()?;
+    let of_scene = whole.rates.get(scene)?;
+    let condition = &of_scene.last()?.condition;
+    let seed = of_scene.iter().filter(|r| r.condition == *condition).map(|r| r.seed).min()?;
     let concealment = *whole.settings.concealments.first()?;
     whole.played.iter().find(|one| {
-        let rates = &whole.rates[one.rates];
+        let rates = whole.rates_of(one);
         one.scene == scene
             && one.scheme.name == scheme
             && one.concealment == concealment
@@ -170,9 +180,8 @@ fn shown<'a>(whole: &Whole<'a>, scene: usize) -> Vec<&'a Played> {
 
 /// Both ends of the whole, if they were played.
 fn ends<'a>(whole: &Whole<'a>, scene: usize) -> Option<[&'a Played; 2]> {
-    let [step, ..] = VR_STEPS;
     let end = |(scheme, transport): (&str, &str)| find(whole, scene, scheme, transport);
-    Some([end(step.from)?, end(step.to)?])
+    Some([end(VR_OURS.from)?, end(VR_OURS.to)?])
 }
 
 /// GoP and viewer for whom the whole gains most; if not both its ends were played, for whom the last of

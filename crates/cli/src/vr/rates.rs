@@ -27,14 +27,14 @@ pub(super) struct RateArgs {
     scenario: Vec<String>,
     /// Rates from a results directory, as `sim run --out` and `lab run --out` write it, or from a
     /// CSV file of your own, instead: a column of Mb/s for each path under its name, a row for each
-    /// second
+    /// second; before them the columns condition, transport and seed, if there are several runs
     #[arg(long, value_name = "DIR|FILE", conflicts_with = "scenario")]
     rates: Option<PathBuf>,
     /// Constant rates of the content instead
     #[arg(long, value_name = "R,…", value_delimiter = ',', conflicts_with_all = ["scenario", "rates", "rate_scale"], hide_short_help = true)]
     rates_mbps: Vec<f64>,
-    /// By what rates are multiplied to fit the content [default: so that the fastest mean is to the
-    /// finest encodings as 1920 to 4370, the paper's]
+    /// By what rates are multiplied to fit the content [default: for each package so that the
+    /// fastest mean is to its finest encodings as 1920 to 4370, the paper's]
     #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     rate_scale: Option<f64>,
     /// How many runs of each, with seeds from 1 on
@@ -56,8 +56,10 @@ pub(super) struct RateArgs {
 
 /// Rates, and by what they were multiplied.
 pub(super) struct Scaled {
-    pub(super) rates: Vec<Rates>,
-    pub(super) scale: f64,
+    /// Of each scene.
+    pub(super) rates: Vec<Vec<Rates>>,
+    /// Of each scene.
+    pub(super) scales: Vec<f64>,
     pub(super) constant: bool,
 }
 
@@ -89,17 +91,21 @@ impl RateArgs {
         };
         let means = measured.iter().map(|run| mean_mbps(&run.mbps));
         let fastest = means.fold(0.0, f64::max);
-        let fitting = || fitting_scale(scenes.iter().copied(), fastest);
-        let scale = self.rate_scale.unwrap_or_else(fitting);
-        if !(scale > 0.0 && scale.is_finite()) {
+        let fitting = |scene| self.rate_scale.unwrap_or_else(|| fitting_scale(scene, fastest));
+        let scales: Vec<f64> = scenes.iter().map(|scene| fitting(scene)).collect();
+        if let Some(scale) = scales.iter().find(|scale| !(**scale > 0.0 && scale.is_finite())) {
             return Err(Failure::wrong_use(format!(
                 "--rate-scale {scale}: it must be above 0 (and the rates must not all be 0)"
             )));
         }
-        let scaled = measured
-            .iter()
-            .map(|run| Rates::new(&run.condition, run.transport, run.seed, &run.mbps, scale));
-        Ok(Scaled { rates: scaled.collect::<Result<_, _>>()?, scale, constant: false })
+        let scaled = |scale: &f64| {
+            let run = |run: &Measured| {
+                Rates::new(&run.condition, run.transport, run.seed, &run.mbps, *scale)
+            };
+            measured.iter().map(run).collect::<Result<Vec<Rates>, _>>()
+        };
+        let rates = scales.iter().map(scaled).collect::<Result<_, _>>()?;
+        Ok(Scaled { rates, scales, constant: false })
     }
 
     /// Whether the rates are what was asked for, and not what some transport reached.
@@ -128,7 +134,8 @@ impl RateArgs {
                 rates.push(Rates::new(&format!("{mbps}Mbps"), transport, 1, &seconds, 1.0)?);
             }
         }
-        Ok(Scaled { rates, scale: 1.0, constant: true })
+        let scales = vec![1.0; scenes.len()];
+        Ok(Scaled { rates: vec![rates; scenes.len()], scales, constant: true })
     }
 
     /// Runs the scenarios in the simulator.
@@ -234,9 +241,14 @@ impl RateArgs {
 
 /// The longest file of rates of one's own, and the most paths.
 const OWN: (u64, usize) = (64 << 20, 16);
+/// The most runs in a file of rates: looking for a row's run takes the longer the more there are.
+const MOST_RUNS: usize = 1_000;
+/// What columns before those of the paths may say of a row.
+const LABELS: [&str; 3] = ["condition", "transport", "seed"];
 
-/// The rates of a CSV file, under its name: a header with the names of the paths, and a row for each
-/// second with what each carried, in Mb/s. A transport that fills in order has their sum.
+/// The rates of a CSV file: a header with the names of the paths, and a row for each second with what
+/// each carried, in Mb/s. A transport that fills in order has their sum. Without labels all rows are one
+/// run, under the file's name, of every transport.
 fn own(file: &Path, transports: &[Transport]) -> Result<Vec<Measured>, Failure> {
     let wrong = |why: String| Failure::failed(format!("{}: {why}", file.display()));
     let length = std::fs::metadata(file).map_err(|why| wrong(why.to_string()))?.len();
@@ -247,31 +259,58 @@ fn own(file: &Path, transports: &[Transport]) -> Result<Vec<Measured>, Failure> 
         )));
     }
     let text = std::fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
-    let mbps = own_rates(&text).map_err(wrong)?;
-    let condition = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let run = |transport: &Transport| {
-        let mbps = match transport {
-            Transport::LinuxMptcp => mbps.iter().map(|rates| vec![rates.iter().sum()]).collect(),
-            Transport::Fbdt | Transport::FbdtStream => mbps.clone(),
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut measured = Vec::new();
+    for run in own_runs(&text).map_err(wrong)? {
+        let of = |transport: &&Transport| match &run.scheme {
+            Some(scheme) => names_of(**transport).contains(&scheme.as_str()),
+            None => true,
         };
-        Measured { condition: condition.clone(), transport: *transport, seed: 1, mbps }
-    };
-    Ok(transports.iter().map(run).collect())
+        measured.extend(transports.iter().filter(of).map(|&transport| {
+            let mbps = match transport {
+                Transport::LinuxMptcp => {
+                    run.mbps.iter().map(|rates| vec![rates.iter().sum()]).collect()
+                }
+                Transport::Fbdt | Transport::FbdtStream => run.mbps.clone(),
+            };
+            let condition = run.condition.clone().unwrap_or_else(|| stem.clone());
+            Measured { condition, transport, seed: run.seed, mbps }
+        }));
+    }
+    match transports.iter().find(|&&t| !measured.iter().any(|run| run.transport == t)) {
+        Some(transport) => Err(wrong(format!("it has no row of the transport '{transport}'"))),
+        None => Ok(measured),
+    }
 }
 
-fn own_rates(text: &str) -> Result<Vec<Vec<f64>>, String> {
+/// Rows of a file of rates that belong together.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct OwnRun {
+    condition: Option<String>,
+    /// The name of the transport that carried it.
+    scheme: Option<String>,
+    seed: u64,
+    mbps: Vec<Vec<f64>>,
+}
+
+/// The runs of a file of rates, in the order in which they first appear.
+fn own_runs(text: &str) -> Result<Vec<OwnRun>, String> {
     let mut lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let names: Vec<&str> =
+    let header: Vec<&str> =
         lines.next().map_or("", |(_, line)| line).split(',').map(str::trim).collect();
-    let is_name = |name: &&str| !name.is_empty() && name.parse::<f64>().is_err();
-    if names.len() > OWN.1 || !names.iter().all(is_name) {
+    let count = header.iter().take_while(|name| LABELS.contains(name)).count();
+    let (labels, names) = header.split_at(count);
+    let is_name =
+        |name: &&str| !name.is_empty() && name.parse::<f64>().is_err() && !LABELS.contains(name);
+    let twice = labels.iter().enumerate().any(|(at, label)| labels[..at].contains(label));
+    if names.is_empty() || names.len() > OWN.1 || !names.iter().all(is_name) || twice {
         return Err(format!(
-            "line 1: wants the names of 1 to {} paths, such as wifi,lte; a row for each second with \
-             their rates in Mb/s follows",
+            "line 1: wants the names of 1 to {} paths, such as wifi,lte, and before them none or \
+             some of condition,transport,seed; a row for each second with the rates in Mb/s follows",
             OWN.1
         ));
     }
-    let mut seconds = Vec::new();
+    let mut runs: Vec<OwnRun> = Vec::new();
     for (index, line) in lines {
         let rate = |cell: &str| {
             let rate = cell.trim().parse().ok().filter(|rate: &f64| (0.0..=1e6).contains(rate));
@@ -279,7 +318,9 @@ fn own_rates(text: &str) -> Result<Vec<Vec<f64>>, String> {
                 format!("line {}: '{cell}' is no rate; give Mb/s, from 0 to 1000000", index + 1)
             })
         };
-        let rates = line.split(',').map(rate).collect::<Result<Vec<f64>, String>>()?;
+        let cells: Vec<&str> = line.split(',').map(str::trim).collect();
+        let (said, rates) = cells.split_at(count.min(cells.len()));
+        let rates = rates.iter().copied().map(rate).collect::<Result<Vec<f64>, String>>()?;
         if rates.len() != names.len() {
             let (got, wanted) = (rates.len(), names.len());
             return Err(format!(
@@ -287,15 +328,39 @@ fn own_rates(text: &str) -> Result<Vec<Vec<f64>>, String> {
                 index + 1
             ));
         }
-        seconds.push(rates);
+        let mut of = OwnRun { seed: 1, ..OwnRun::default() };
+        for (label, cell) in labels.iter().zip(said) {
+            let wrong = |wanted| format!("line {}: '{cell}' is no {label}; {wanted}", index + 1);
+            match *label {
+                "condition" if cell.is_empty() => return Err(wrong("give a name")),
+                "condition" => of.condition = Some((*cell).to_owned()),
+                "transport" => {
+                    let known = SCHEMES.iter().find(|schemes| schemes.contains(cell));
+                    let name = known.and_then(|schemes| schemes.first());
+                    of.scheme =
+                        Some((*name.ok_or_else(|| wrong("want linux or fbdt"))?).to_owned());
+                }
+                _ => of.seed = cell.parse().map_err(|_| wrong("want a whole number"))?,
+            }
+        }
+        let same = |run: &&mut OwnRun| {
+            (&run.condition, &run.scheme, run.seed) == (&of.condition, &of.scheme, of.seed)
+        };
+        match runs.iter_mut().find(same) {
+            Some(run) => run.mbps.push(rates),
+            None => runs.push(OwnRun { mbps: vec![rates], ..of }),
+        }
+        if runs.len() > MOST_RUNS {
+            return Err(format!("line {}: more than {MOST_RUNS} runs in a file", index + 1));
+        }
     }
-    if mean_mbps(&seconds) <= 0.0 {
+    if runs.is_empty() || runs.iter().any(|run| mean_mbps(&run.mbps) <= 0.0) {
         return Err(
             "there is no second in which anything was carried; give a row of rates for each"
                 .to_owned(),
         );
     }
-    Ok(seconds)
+    Ok(runs)
 }
 
 /// The series that is taken.
@@ -309,11 +374,15 @@ fn scheme_of(transport: Transport) -> Scheme {
     }
 }
 
+/// The names of the schemes whose rates are those of kernel MPTCP, and of FBDT.
+const SCHEMES: [&[&str]; 2] = [&["linux-mptcp", "linux"], &["fbdt"]];
+
 /// Schemes whose rates are a transport's.
 fn names_of(transport: Transport) -> &'static [&'static str] {
+    let [linux, fbdt] = SCHEMES;
     match transport {
-        Transport::LinuxMptcp => &["linux-mptcp", "linux"],
-        Transport::Fbdt | Transport::FbdtStream => &["fbdt"],
+        Transport::LinuxMptcp => linux,
+        Transport::Fbdt | Transport::FbdtStream => fbdt,
     }
 }
 
@@ -426,7 +495,25 @@ mod tests {
 
     #[test]
     fn rates_of_ones_own_are_read_and_what_is_none_is_told_by_its_line() {
-        assert_eq!(own_rates("wifi, lte\n30,12\n\n 0,7.5 \n").unwrap(), [[30.0, 12.0], [0.0, 7.5]]);
+        let [run] = &own_runs("wifi, lte\n30,12\n\n 0,7.5 \n").unwrap()[..] else { panic!() };
+        assert_eq!((&run.condition, &run.scheme, run.seed), (&None, &None, 1));
+        assert_eq!(run.mbps, [[30.0, 12.0], [0.0, 7.5]]);
+        let text = "condition,transport,seed,wifi,lte\nwalk,fbdt,2,30,12\nwalk,linux,2,9,0\n\
+                    walk,fbdt,2,3,1\nsit,linux-mptcp,1,5,5\n";
+        let runs = own_runs(text).unwrap();
+        let said = |run: &OwnRun| {
+            let (condition, scheme) = (run.condition.clone().unwrap(), run.scheme.clone().unwrap());
+            (condition, scheme, run.seed, run.mbps.len())
+        };
+        let run = |condition: &str, scheme: &str, seed, rows| {
+            (condition.to_owned(), scheme.to_owned(), seed, rows)
+        };
+        let wanted = [
+            run("walk", "fbdt", 2, 2),
+            run("walk", "linux-mptcp", 2, 1),
+            run("sit", "linux-mptcp", 1, 1),
+        ];
+        assert_eq!(runs.iter().map(said).collect::<Vec<_>>(), wanted);
         for (text, wanted) in [
             ("", "line 1: wants the names"),
             ("30,12\n30,12\n", "line 1: wants the names"),
@@ -436,8 +523,16 @@ mod tests {
             ("wifi\ninf\n", "line 2: 'inf' is no rate"),
             ("wifi\n0\n", "no second in which"),
             ("wifi\n", "no second in which"),
+            ("seed\n1\n", "line 1: wants the names"),
+            ("wifi,seed\n3,1\n", "line 1: wants the names"),
+            ("seed,seed,wifi\n1,1,3\n", "line 1: wants the names"),
+            ("seed,wifi\nx,3\n", "line 2: 'x' is no seed"),
+            ("seed,wifi\n3\n", "line 2: 0 rates for 1 paths"),
+            ("transport,wifi\nquic,3\n", "line 2: 'quic' is no transport; want linux or fbdt"),
+            ("condition,wifi\n,3\n", "line 2: '' is no condition"),
+            ("seed,wifi\n1,3\n2,0\n", "no second in which"),
         ] {
-            let why = own_rates(text).unwrap_err();
+            let why = own_runs(text).unwrap_err();
             assert!(why.contains(wanted), "{text:?}: {why}");
         }
     }

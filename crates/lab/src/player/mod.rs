@@ -3,9 +3,10 @@
 //! counters say what a viewer would have seen.
 //!
 //! A picture is *discarded* when the player decoded it and threw it away because its time had
-//! passed; an *underflow* is a stop because the next sample had not come. Both also happen when a
-//! machine is busy, so a *control* run of the same player and clip without links goes before a
-//! series, and its counts stand in every record.
+//! passed; a *decoder's drop* is one that was not decoded, or not handed on, because the decoder was
+//! late; an *underflow* is a stop because the next sample had not come. All of them also happen when
+//! a machine is busy, so *control* runs of the same player and clip without links go before a series,
+//! as many at once as runs will be, and the medians of their counts stand in every record.
 
 mod clip;
 mod mpv;
@@ -123,6 +124,7 @@ pub(crate) fn with_control(record: &mut RunRecord, control: Option<&VideoRecord>
     if let (Some(video), Some(control)) = (&mut record.video, control) {
         video.control_discards = Some(control.picture_discards);
         video.control_underflows = Some(control.buffer_underflows);
+        video.control_decoder_drops = control.decoder_drops;
     }
 }
 

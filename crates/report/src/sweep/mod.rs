@@ -9,6 +9,7 @@ mod curves;
 mod grid;
 mod measure;
 mod planes;
+mod players;
 mod spread;
 mod table;
 #[cfg(test)]
@@ -111,7 +112,7 @@ impl<'a> Sweeps<'a> {
 
     /// Every section of the sweeps, for a page that has `before` bytes already.
     pub(crate) fn render(&self, before: usize) -> String {
-        let mut html = String::new();
+        let mut html = players::section(self.records);
         let of = |shape: Shape| -> Vec<&Group<'a>> {
             self.groups.iter().filter(|group| group.shape == shape).collect()
         };

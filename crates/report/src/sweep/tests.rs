@@ -84,6 +84,33 @@ fn video(scenario: &str, scheme: &str, congestion: &str, seed: u64) -> RunRecord
     }
 }
 
+#[test]
+fn what_players_threw_away_is_told_without_what_the_machine_costs_and_not_of_two_seeds() {
+    let played = |scheme: &str, seed: u64| {
+        let record = video("mptcp-a1", scheme, "cubic", seed);
+        let counts = VideoRecord {
+            picture_discards: 30 + seed,
+            decoder_drops: Some(500),
+            control_discards: Some(2),
+            control_decoder_drops: Some(450),
+            ..record.video.unwrap()
+        };
+        RunRecord { workload: "vlc".to_owned(), video: Some(counts), ..record }
+    };
+    let mut records: Vec<RunRecord> = (1..=3).map(|seed| played("fbdt", seed)).collect();
+    records.extend((1..=2).map(|seed| played("min-rtt", seed)));
+    let html = report(&records);
+    // 32 and 500 less 452.
+    assert!(
+        html.contains("<td>32.0</td><td>500.0</td><td>452.0</td><td>80.0<span class"),
+        "{html}"
+    );
+    assert_eq!(html.matches("fewer than three seeds</td>").count(), 1);
+    let model: Vec<RunRecord> =
+        (1..=3).map(|seed| video("mptcp-a1", "fbdt", "cubic", seed)).collect();
+    assert!(!report(&model).contains("id=\"players\""), "the model of a player has no control");
+}
+
 fn report(records: &[RunRecord]) -> String {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), records)

@@ -39,6 +39,18 @@ pub enum Queue {
     Bdps(f64),
 }
 
+/// A package that is streamed in place of generated content, and who watches it.
+#[derive(Clone, Debug)]
+pub struct Packaged {
+    pub table: RdTable,
+    pub misses: MissTable,
+    /// What a decoder is set up from.
+    pub init: ByteCount,
+    /// How others looked at it.
+    pub prior: TileProbabilities,
+    pub head: Trace,
+}
+
 /// A stream over links, and what happens to them.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -66,6 +78,8 @@ pub struct Case {
     pub gops: u32,
     /// What a GoP of all tiles takes at QP 32, bytes.
     pub bytes_at_32: u64,
+    /// Streamed in place of generated content.
+    pub packaged: Option<Arc<Packaged>>,
     pub seed: u64,
 }
 
@@ -85,6 +99,7 @@ impl Default for Case {
             congestion: "cubic".to_owned(),
             gops: 22,
             bytes_at_32: 100_000,
+            packaged: None,
             seed: 1,
         }
     }
@@ -111,7 +126,7 @@ impl Case {
             settings,
             player: ClientSettings { buffer, ..ClientSettings::default() },
             head: self.head(),
-            init: INIT.as_u64() as usize,
+            init: self.init().as_u64() as usize,
             stops: self.stops.iter().map(|stop| stop.map(Duration::from_secs)).collect(),
         };
         let flow = FlowPlan {
@@ -217,6 +232,9 @@ fn misses(gops: usize) -> MissTable {
 
 impl Case {
     fn head(&self) -> Trace {
+        if let Some(packaged) = &self.packaged {
+            return packaged.head.clone();
+        }
         let length = Duration::from_secs(u64::from(self.gops));
         if !self.still {
             return SyntheticViewers::new(self.seed, "live").trace(0, length).unwrap();
@@ -229,17 +247,29 @@ impl Case {
     }
 
     /// The same stream evaluated from tables: over what the scheduler and the congestion control
-    /// carry of bulk data over the same links, to a viewer who keeps still. Before it come two
-    /// seconds like its first.
+    /// carry of bulk data over the same links, to a viewer who keeps still or by how others looked.
+    /// Before it come two seconds like its first.
     pub fn evaluate(&self) -> SessionOutcome {
+        self.evaluate_as("ows")
+    }
+
+    /// The same with another tile scheme.
+    pub fn evaluate_as(&self, scheme: &str) -> SessionOutcome {
         const WARM_UP: usize = 2;
-        assert!(self.still, "an evaluation predicts no heads");
+        assert!(self.still || self.packaged.is_some(), "an evaluation predicts no heads");
         let gops = self.gops as usize;
-        let packaged = table(self.seed, self.bytes_at_32);
+        let packaged = match &self.packaged {
+            Some(packaged) => packaged.table.gops().to_vec(),
+            None => table(self.seed, self.bytes_at_32),
+        };
         let tables = packaged.iter().cycle().take(gops).cloned().collect();
         let table = RdTable::new(6, 4, Duration::from_secs(1), tables).unwrap();
         let grid = Grid::new(6, 4).unwrap();
-        let (probabilities, trace) = (self.seen(grid), self.head());
+        let (probabilities, trace) = (self.prior(grid), self.head());
+        let misses = match &self.packaged {
+            Some(packaged) => packaged.misses.clone(),
+            None => misses(gops),
+        };
         let viewport = Viewport::new(FieldOfView::default());
         let mut seconds = self.carried();
         seconds.splice(0..0, vec![seconds[0].clone(); WARM_UP]);
@@ -250,8 +280,8 @@ impl Case {
         };
         let session = Session {
             table: &table,
-            misses: &misses(gops),
-            init: INIT,
+            misses: &misses,
+            init: self.init(),
             probabilities: &probabilities,
             weighting: Weighting::Area,
             viewport: &viewport,
@@ -260,7 +290,7 @@ impl Case {
             warm_up: WARM_UP,
             delivery,
             recency: Recency::default(),
-            scheme: weftline_video::ows::Entry::find("ows").unwrap(),
+            scheme: weftline_video::ows::Entry::find(scheme).unwrap(),
             concealment: Concealment::LastReceived,
             effort_units: Effort::DEFAULT_UNITS,
         };
@@ -299,13 +329,31 @@ impl Case {
 
     fn content(&self) -> Content {
         let grid = Grid::new(6, 4).unwrap();
-        let table =
-            RdTable::new(6, 4, Duration::from_secs(1), table(self.seed, self.bytes_at_32)).unwrap();
         let frame = FrameSize::new(1440, 720).unwrap();
-        let prior = self.still.then(|| self.seen(grid));
-        let misses = Some(misses(PACKAGED));
-        let content = Content::new(frame, 25, table, misses, prior, Some(self.gops)).unwrap();
-        content.with_init(INIT)
+        let (table, misses, prior) = match &self.packaged {
+            Some(packaged) => {
+                let Packaged { table, misses, prior, .. } = &**packaged;
+                (table.clone(), misses.clone(), Some(prior.clone()))
+            }
+            None => {
+                let table = table(self.seed, self.bytes_at_32);
+                let table = RdTable::new(6, 4, Duration::from_secs(1), table).unwrap();
+                (table, misses(PACKAGED), self.still.then(|| self.seen(grid)))
+            }
+        };
+        let content = Content::new(frame, 25, table, Some(misses), prior, Some(self.gops)).unwrap();
+        content.with_init(self.init())
+    }
+
+    fn init(&self) -> ByteCount {
+        self.packaged.as_ref().map_or(INIT, |packaged| packaged.init)
+    }
+
+    fn prior(&self, grid: Grid) -> TileProbabilities {
+        match &self.packaged {
+            Some(packaged) => packaged.prior.clone(),
+            None => self.seen(grid),
+        }
     }
 
     fn seen(&self, grid: Grid) -> TileProbabilities {

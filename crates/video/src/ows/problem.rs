@@ -162,6 +162,11 @@ impl<'a> Problem<'a> {
         Self { inputs, budget: throughput.mean().as_u64(), ..self.clone() }
     }
 
+    /// The same GoP with no more than `budget` bytes to send.
+    pub(super) fn within(&self, budget: u64) -> Self {
+        Self { budget: self.budget.min(budget), ..self.clone() }
+    }
+
     pub(super) fn rung(&self, tile: usize, rung: usize) -> Rung {
         self.inputs.gop.tiles()[tile].rungs()[rung]
     }

@@ -199,7 +199,7 @@ pub struct Settings {
 pub struct Played {
     /// The scene, as an index.
     pub scene: usize,
-    /// The rates, as an index.
+    /// The rates, as an index into those of the scene.
     pub rates: usize,
     /// The tile scheme.
     pub scheme: &'static Entry,
@@ -209,8 +209,9 @@ pub struct Played {
     pub outcomes: Vec<SessionOutcome>,
 }
 
-/// Plays every scene with all rates, schemes and concealments to all its viewers, on all cores; the
-/// result is in that order and does not depend on the cores. `progress` is told how many of how
+/// Plays every scene with all its rates, schemes and concealments to all its viewers, on all cores; the
+/// result is in that order and does not depend on the cores. `rates` has those of each scene, in the
+/// order of the scenes; those of one that has none there are none. `progress` is told how many of how
 /// many are done.
 ///
 /// # Errors
@@ -218,16 +219,14 @@ pub struct Played {
 /// or if `stop` is asked for.
 pub fn play(
     scenes: &[(Scene, Audience)],
-    rates: &[Rates],
+    rates: &[Vec<Rates>],
     settings: &Settings,
     stop: &Stop,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Played>, VrError> {
-    for (scene, _) in scenes {
-        rates.iter().try_for_each(|rates| rates.check(scene, settings.warm_up))?;
-    }
     let mut all = Vec::new();
-    for scene in 0..scenes.len() {
+    for (scene, ((place, _), rates)) in scenes.iter().zip(rates).enumerate() {
+        rates.iter().try_for_each(|rates| rates.check(place, settings.warm_up))?;
         for rates in 0..rates.len() {
             for &concealment in &settings.concealments {
                 all.extend(
@@ -242,7 +241,7 @@ pub fn play(
             return Err(VrError::Stopped);
         }
         let (place, audience) = &scenes[scene];
-        let one = One { scene: place, audience, rates: &rates[at], scheme, concealment };
+        let one = One { scene: place, audience, rates: &rates[scene][at], scheme, concealment };
         let outcomes = one.play(settings, &mut |_| {})?;
         progress(done.fetch_add(1, Ordering::Relaxed) + 1, total);
         Ok(Played { scene, rates: at, scheme, concealment, outcomes })

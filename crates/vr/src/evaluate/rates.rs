@@ -102,10 +102,9 @@ impl Rates {
     }
 }
 
-/// The scale at which rates whose fastest mean is `fastest_mbps` are to the finest encodings of the
-/// scenes as the paper's were to its own.
-pub fn fitting_scale<'a>(scenes: impl IntoIterator<Item = &'a Scene>, fastest_mbps: f64) -> f64 {
-    let finest: Vec<f64> = scenes.into_iter().map(Scene::finest_mbps).collect();
-    let mean = finest.iter().sum::<f64>() / finest.len().max(1) as f64;
-    PAPER_SHARE * mean / fastest_mbps.max(1e-9)
+/// The scale at which rates whose fastest mean is `fastest_mbps` are to the finest encodings of a
+/// scene as the paper's were to its own. Each scene has its own: at one for all of them, a scene that
+/// takes little has all it wants, and its gains of nothing are averaged with the others'.
+pub fn fitting_scale(scene: &Scene, fastest_mbps: f64) -> f64 {
+    PAPER_SHARE * scene.finest_mbps() / fastest_mbps.max(1e-9)
 }

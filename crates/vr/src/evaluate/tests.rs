@@ -61,10 +61,10 @@ fn rates(transport: Transport, mbps: &[f64], scale: f64) -> Rates {
 fn all_is_played_in_order_and_scaled() {
     let scenes = [(scene(3), audience(&scene(3), 3))];
     // 800 kB are 6.4 Mb: a tenth of 70 is enough, a tenth of 0 is nothing.
-    let rates = [
+    let rates = [vec![
         rates(Transport::LinuxMptcp, &[70.0; 5], 0.1),
         rates(Transport::Fbdt, &[70.0, 70.0, 70.0, 0.0, 70.0], 0.1),
-    ];
+    ]];
     let settings = settings(&["ows", "fix"]);
     let told = AtomicUsize::new(0);
     let played = play(&scenes, &rates, &settings, &Stop::default(), &|done, total| {
@@ -98,14 +98,14 @@ fn all_is_played_in_order_and_scaled() {
 fn what_cannot_be_played_is_told() {
     let three = scene(3);
     let scenes = [(three.clone(), audience(&three, 3))];
-    let short = [rates(Transport::LinuxMptcp, &[9.0; 4], 1.0)];
+    let short = [vec![rates(Transport::LinuxMptcp, &[9.0; 4], 1.0)]];
     let stop = Stop::default();
     let why = play(&scenes, &short, &settings(&["fix"]), &stop, &|_, _| {}).unwrap_err();
     let why = why.to_string();
     assert!(why.contains("4 s of rates of linux in calm (seed 1) are too short"), "{why}");
     assert!(why.contains("hall lasts 3 s after 2 s") && why.contains("5 s at least"), "{why}");
     stop.ask();
-    let long = [rates(Transport::LinuxMptcp, &[9.0; 5], 1.0)];
+    let long = [vec![rates(Transport::LinuxMptcp, &[9.0; 5], 1.0)]];
     let stopped = play(&scenes, &long, &settings(&["fix"]), &stop, &|_, _| {});
     assert!(matches!(stopped, Err(VrError::Stopped)));
 
@@ -124,7 +124,7 @@ fn what_cannot_be_played_is_told() {
 fn the_scale_is_the_papers_ratio() {
     let scene = scene(2);
     assert!((scene.finest_mbps() - 6.4).abs() < 1e-12);
-    let scale = fitting_scale([&scene], 1_920.0);
+    let scale = fitting_scale(&scene, 1_920.0);
     assert!((1_920.0 * scale - 6.4 * 1_920.0 / 4_370.0).abs() < 1e-9);
     // FBDT's window is 5 ms of all paths before it is scaled: 1.2 MB at 1,920 Mb/s.
     let rates = Rates::new("x", Transport::Fbdt, 1, &[vec![420.0, 1_500.0]], 0.1).unwrap();

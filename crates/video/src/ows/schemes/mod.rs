@@ -1,6 +1,7 @@
 //! The schemes by name. A scheme is one file here and one line in [`REGISTRY`].
 
 mod fix;
+mod margin;
 mod oracle;
 mod order;
 mod ows;
@@ -28,6 +29,7 @@ pub const REGISTRY: &[Entry] = &[
     ows::ENTRY,
     order::ENTRY,
     fix::ENTRY,
+    margin::ENTRY,
     uniform::ENTRY,
     viewport::ENTRY,
     paper::ASCENDING,
