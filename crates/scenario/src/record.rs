@@ -310,8 +310,12 @@ pub struct VideoRecord {
 impl VideoRecord {
     /// Pictures that a real player's viewer did not see because of the links: what the player and its
     /// decoder threw away, less what they throw away without links. Below zero if the machine was
-    /// busier during the control run; `None` without one.
+    /// busier during the control run; `None` without one, and where only one of the two was played to
+    /// its end, so that the decoder's part of the other is not known.
     pub fn net_discards(&self) -> Option<i64> {
+        if self.decoder_drops.is_some() != self.control_decoder_drops.is_some() {
+            return None;
+        }
         let sum =
             |pictures: u64, decoder: Option<u64>| pictures.saturating_add(decoder.unwrap_or(0));
         let all = sum(self.picture_discards, self.decoder_drops);

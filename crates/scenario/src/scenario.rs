@@ -305,10 +305,19 @@ fn read_scheduler(table: &mut Table<'_>) -> Result<(SchedulerConfig, Option<u8>)
         config.copies_permille = (copies.number(0.0, 1.0)? * 1000.0).round() as u64;
     }
     if let Some(latency) = table.take("latency") {
-        config.latency = Some(latency.duration()?);
+        let time = latency.duration()?;
+        if time.is_zero() {
+            return Err(latency.error("an aim for the latency is more than 0"));
+        }
+        config.latency = Some(time);
     }
     if let Some(window) = table.take("window") {
-        config.window = Some(window.parse::<ByteCount>()?.as_u64());
+        let (size, least, most) =
+            (window.parse::<ByteCount>()?, ByteCount::new(1448), ByteCount::mib(1024));
+        if !(least..=most).contains(&size) {
+            return Err(window.error(format!("a window is {least} to {most}, {size} is not")));
+        }
+        config.window = Some(size.as_u64());
     }
     let mut off = Vec::new();
     if let Some(rules) = table.take("without") {

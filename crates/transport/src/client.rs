@@ -478,7 +478,7 @@ impl ClientBuilder {
         let (least, most) = (ByteCount::new(1448), ByteCount::mib(1024));
         match self.window {
             Some(window) if !(least..=most).contains(&window) => Err(Error::Invalid(format!(
-                "a window is {least} to {most}, {window} is not; without one it follows the rates"
+                "a window is {least} to {most}, {window} is not; without one it is 1MiB"
             ))),
             _ => Ok(()),
         }

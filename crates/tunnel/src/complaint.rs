@@ -48,7 +48,8 @@ impl Complaints {
             ),
             Refused::Forged if due(&mut self.stranger, now) => tracing::warn!(
                 "datagrams from {from} are forged or corrupted and are dropped (if no link comes \
-                 up: --insecure-plaintext is set at one of both nodes only)"
+                 up: --insecure-plaintext is set at one of both nodes only, or they are of different \
+                 versions)"
             ),
             Refused::Old if due(&mut self.old, now) => tracing::warn!(
                 "{from} opens with what was said before: somebody repeats it, or the neighbour's \
@@ -68,7 +69,7 @@ impl Complaints {
         self.no_answer = Some(now + PAUSE);
         tracing::warn!(
             "link '{name}': no answer from {to}; is the node there running, is the address right, \
-             and does each have the other's key?"
+             does each have the other's key, and are both of the same version?"
         );
     }
 

@@ -12,8 +12,10 @@ use crate::Instant;
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// What the kernel waits at least before it sends again by its timer (`TCP_RTO_MIN`).
 const RTO_MIN: Duration = Duration::from_millis(200);
-/// No subflow is given longer, whatever its round-trip time has been.
+/// No subflow is given longer, or three of its round trips: a slow line with a long queue takes seconds
+/// for one, and is not dead.
 const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST_ROUND_TRIPS: u32 = 3;
 /// The session's judgement stands for this long before the subflow is replaced: the peer may just
 /// not have had the processor.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -75,11 +77,13 @@ impl Monitor {
             _ => Some((acked, now)),
         };
         // With nothing on its way the peer's window is shut, which is its good right for a while.
-        let patience = if unacked == 0 { LONGEST } else { repair_time(look) };
+        let longest = longest(look);
+        let patience = if unacked == 0 { longest } else { repair_time(look) };
         let lasts = |since: Option<Instant>, most| since.is_some_and(|at| now.since(at) >= most);
         let still = lasts(self.still.map(|(_, since)| since), patience);
         let silent = lasts(look.silent_since, SILENCE);
-        if still || silent || lasts(look.unanswered_since, LONGEST) {
+        // A question waits behind the data in the queue, too.
+        if still || silent || lasts(look.unanswered_since, longest) {
             return Verdict::Stalled;
         }
         let (count, since, asked) = self.received.unwrap_or((look.received, now, true));
@@ -102,7 +106,11 @@ impl Monitor {
 /// How long the kernel takes to repair a lost segment by its timer, the answer included.
 fn repair_time(look: &Look) -> Duration {
     let spread = look.rttvar.saturating_mul(4);
-    look.srtt.saturating_mul(2).saturating_add(RTO_MIN.max(spread)).min(LONGEST)
+    look.srtt.saturating_mul(2).saturating_add(RTO_MIN.max(spread)).min(longest(look))
+}
+
+fn longest(look: &Look) -> Duration {
+    LONGEST.max(look.srtt.saturating_mul(LONGEST_ROUND_TRIPS))
 }
 
 #[cfg(test)]
@@ -168,6 +176,29 @@ mod tests {
         assert_eq!(monitor.judge(&asked, at(2000)), Verdict::Stalled);
         asked.unanswered_since = None;
         assert_eq!(monitor.judge(&asked, at(2100)), Verdict::Idle);
+    }
+
+    #[test]
+    fn a_slow_line_with_a_long_queue_is_waited_for() {
+        let mut monitor = Monitor::default();
+        // Its queue takes three seconds, and our question waits in it.
+        let slow = Look {
+            srtt: Duration::from_secs(3),
+            rttvar: Duration::from_millis(300),
+            unanswered_since: Some(at(0)),
+            ..look(0, 9000, 0)
+        };
+        for (ms, verdict) in [(0, Verdict::Alive), (7199, Verdict::Alive), (7200, Verdict::Stalled)]
+        {
+            assert_eq!(monitor.judge(&slow, at(ms)), verdict, "two round trips and the spread");
+        }
+        // It goes on being acknowledged.
+        let moves = Look { acked: 1448, ..slow };
+        for (ms, verdict) in
+            [(7300, Verdict::Alive), (8999, Verdict::Alive), (9000, Verdict::Stalled)]
+        {
+            assert_eq!(monitor.judge(&moves, at(ms)), verdict, "three round trips for a question");
+        }
     }
 
     #[test]

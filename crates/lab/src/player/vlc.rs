@@ -152,9 +152,12 @@ impl Stats {
     /// What the decoder did not hand on of a clip of so many pictures that was played to its end. VLC
     /// has no counter of that: pictures of which it is late are not decoded, or not handed on, without
     /// a word. `decodedvideo` counts each that was handed on twice in VLC 3.0.24, and one more (721 of
-    /// 360, 1201 of 600 with nothing dropped); in others perhaps once.
+    /// 360, 1201 of 600 with nothing dropped); in others perhaps once. Which of the two it is the
+    /// pictures tell that were shown or came too late: all that were handed on.
     fn decoder_drops(&self, pictures: u64) -> u64 {
-        let times = if self.decodedvideo > pictures + pictures / 8 { 2 } else { 1 };
+        let handed_on = self.displayedpictures + self.lostpictures;
+        let off = |times: u64| self.decodedvideo.abs_diff(handed_on.saturating_mul(times));
+        let times = if off(2) < off(1) { 2 } else { 1 };
         pictures.saturating_sub(self.decodedvideo / times)
     }
 }
@@ -212,17 +215,21 @@ mod tests {
 
     #[test]
     fn what_the_decoder_left_out_is_what_it_did_not_hand_on() {
-        let drops = |decodedvideo, pictures| {
-            Stats { decodedvideo, ..Stats::default() }.decoder_drops(pictures)
+        // Of so many pictures so many were handed on, of which some came too late.
+        let drops = |decodedvideo, pictures, handed_on: u64| {
+            let lostpictures = handed_on / 5;
+            let displayedpictures = handed_on - lostpictures;
+            Stats { decodedvideo, displayedpictures, lostpictures }.decoder_drops(pictures)
         };
         // As VLC 3.0.24 counted: everything, everything, and with 4.2 of 4.9 Mb/s.
-        assert_eq!([drops(721, 360), drops(1201, 600), drops(1182, 600)], [0, 0, 9]);
-        // Where each counts once.
-        assert_eq!(
-            [drops(360, 360), drops(361, 360), drops(340, 360), drops(0, 360)],
-            [0, 0, 20, 360]
-        );
-        assert_eq!(drops(5, 0), 0);
+        assert_eq!([drops(721, 360, 360), drops(1201, 600, 600), drops(1182, 600, 591)], [0, 0, 9]);
+        // However few were handed on.
+        for handed_on in (0..=600).step_by(25) {
+            assert_eq!(drops(2 * handed_on, 600, handed_on), 600 - handed_on);
+            assert_eq!(drops(handed_on, 600, handed_on), 600 - handed_on, "where each counts once");
+        }
+        assert_eq!([drops(360, 360, 360), drops(361, 360, 360)], [0, 0]);
+        assert_eq!(drops(5, 0, 5), 0);
     }
 
     #[test]

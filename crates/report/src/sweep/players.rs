@@ -1,6 +1,6 @@
 //! What real players threw away, less what the machine costs.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weftline_scenario::{RunRecord, VideoRecord, mean_ci95};
 
@@ -16,16 +16,17 @@ const MAX_ROWS: usize = 1000;
 /// A row for each scheme, congestion control and case of a scenario in which a real player played, with
 /// the counts of its control run; nothing if there are none.
 pub(super) fn section(records: &[RunRecord]) -> String {
-    let mut cells: BTreeMap<[String; 5], Vec<(u64, VideoRecord)>> = BTreeMap::new();
+    let mut cells: BTreeMap<[String; 6], Vec<(u64, VideoRecord)>> = BTreeMap::new();
     for record in records.iter().filter(|record| record.error.is_none() && record.is_valid()) {
         let Some(video) = record.video.filter(|video| video.control_discards.is_some()) else {
             continue;
         };
-        let RunRecord { scenario, workload, scheme, congestion, .. } = record;
+        let RunRecord { scenario, workload, scheme, congestion, tls, .. } = record;
         let case: Vec<String> = record.case.iter().map(|(k, v)| format!("{k} {v}")).collect();
         let key = [scenario, workload, scheme, congestion].map(String::clone);
         let [scenario, workload, scheme, congestion] = key;
-        let key = [scenario, workload, scheme, congestion, case.join(", ")];
+        let tls = if *tls { "yes" } else { "no" }.to_owned();
+        let key = [scenario, workload, scheme, congestion, tls, case.join(", ")];
         cells.entry(key).or_default().push((record.seed, video));
     }
     if cells.is_empty() {
@@ -33,7 +34,7 @@ pub(super) fn section(records: &[RunRecord]) -> String {
     }
     let mut html = "<section id=\"players\">\n<h2>Pictures that players threw away</h2>\n<p \
                     class=\"facts\">The player's own counter, what its decoder left out beside it, \
-                    and both without links under the same load; what is left when those are \
+                    and both without links, as many at once; what is left when those are \
                     subtracted, with its 95 % interval over the seeds. Fewer than three seeds say \
                     nothing.</p>\n<div class=\"scroll\"><table>\n<thead><tr>"
         .to_owned();
@@ -42,6 +43,7 @@ pub(super) fn section(records: &[RunRecord]) -> String {
         "Player",
         "Scheme",
         "Congestion",
+        "TLS",
         "Case",
         "Seeds",
         "Discarded",
@@ -57,9 +59,15 @@ pub(super) fn section(records: &[RunRecord]) -> String {
         for text in key {
             put(&mut html, format_args!("<td>{}</td>", escape(&shorten(text, 60))));
         }
-        let seeds: BTreeSet<u64> = runs.iter().map(|(seed, _)| *seed).collect();
+        // What cannot be compared with its control run is in no column: they are of the same runs.
+        let mut seeds: BTreeMap<u64, VideoRecord> = BTreeMap::new();
+        for (seed, video) in runs.iter().filter(|(_, video)| video.net_discards().is_some()) {
+            // A seed that was run again has its last run.
+            seeds.insert(*seed, *video);
+        }
+        let seeds: Vec<VideoRecord> = seeds.into_values().collect();
         put(&mut html, format_args!("<td>{}</td>", seeds.len()));
-        html.push_str(&figures(runs, seeds.len()));
+        html.push_str(&figures(&seeds));
         html.push_str("</tr>\n");
     }
     html.push_str("</tbody></table></div>\n</section>\n");
@@ -67,12 +75,12 @@ pub(super) fn section(records: &[RunRecord]) -> String {
 }
 
 /// The last four cells of a row.
-fn figures(runs: &[(u64, VideoRecord)], seeds: usize) -> String {
-    if seeds < LEAST_SEEDS {
+fn figures(seeds: &[VideoRecord]) -> String {
+    if seeds.len() < LEAST_SEEDS {
         return "<td colspan=\"4\">fewer than three seeds</td>".to_owned();
     }
     let values = |value: &dyn Fn(&VideoRecord) -> Option<f64>| -> Vec<f64> {
-        runs.iter().filter_map(|(_, video)| value(video)).collect()
+        seeds.iter().filter_map(value).collect()
     };
     let mean = |value: &dyn Fn(&VideoRecord) -> Option<f64>| {
         let values = values(value);
