@@ -29,6 +29,7 @@ mod single;
 mod sticky;
 #[cfg(test)]
 mod tests;
+mod unread;
 mod view;
 
 use std::ops::Range;
@@ -40,7 +41,8 @@ pub use self::musher::RatioMemory;
 pub use self::own::Own;
 pub use self::registry::{BadName, DEFAULT, REGISTRY, RESERVED, UnknownScheduler, all, register};
 pub use self::rules::{Rule, RulesOff, UnknownRule};
-pub use self::settings::{Setting, UnreadSetting, check_settings};
+pub use self::settings::Setting;
+pub use self::unread::{UnreadSetting, check_settings};
 pub(crate) use self::view::Messages;
 pub use self::view::SendView;
 use crate::Instant;
