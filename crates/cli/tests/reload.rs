@@ -156,7 +156,8 @@ fn a_server_that_cannot_be_reached_any_more_is_told_of_before_a_program_asks() {
 #[test]
 fn listeners_come_and_go_each_with_its_scheduler() {
     let world = World::new();
-    let paths = "path = ['one=127.0.0.1', 'two=127.0.0.2']\nready = 0\n";
+    // What is for the file's own scheduler is none of theirs.
+    let paths = "path = ['one=127.0.0.1', 'two=127.0.0.2']\nready = 0\nlatency = '50ms'\n";
     let first = "[[forwards]]\nlisten = '127.0.0.1:0'\nscheduler = 'min-rtt'\n";
     let second = "[[forwards]]\nlisten = '127.0.0.2:0'\nscheduler = 'round-robin'\n";
     let (mut client, one) = world.connect(&format!("{paths}{first}"));

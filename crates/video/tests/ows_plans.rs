@@ -222,6 +222,25 @@ fn problems_that_are_none_are_refused_and_unknowns_defined() {
     assert!(error.to_string().starts_with("the scheme 'oracle' needs the true throughput"));
 }
 
+#[test]
+fn fix_margin_is_fix_within_seven_tenths_of_the_budget() {
+    let sent = |plan: &Plan| plan.sent.iter().map(|piece| piece.rung.bytes.as_u64()).sum::<u64>();
+    let mut used = 0.0;
+    const CASES: u64 = 40;
+    for seed in 0..CASES {
+        let case = tables::case(seed, 6, 4);
+        let whole = inputs(&case, &case.last, &InOrder);
+        let budget = Problem::new(whole).expect("whole").budget().as_u64();
+        let part = ByteCount::new(budget * 7 / 10);
+        let margin = plan("fix-margin", whole);
+        assert_eq!(margin.sent, plan("fix", Inputs { budget: Some(part), ..whole }).sent, "{seed}");
+        used += sent(&margin) as f64 / part.as_u64() as f64;
+    }
+    // Rungs are steps: the last one that fits leaves some.
+    let used = used / CASES as f64;
+    assert!((0.8..=1.0).contains(&used), "{used}");
+}
+
 /// The schemes beside each other: expected loss against `fix`, in dB, for each transport.
 #[test]
 fn algorithm_1_as_printed_is_worse_than_the_raster_order() {

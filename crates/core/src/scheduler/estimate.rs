@@ -92,7 +92,7 @@ fn back(subflow: &Subflow) -> Duration {
 
 /// How long until a range is there that the subflow was given `age` ago, with `ahead` bytes up to
 /// its end that have not been acknowledged: the way, or the queue before it at the path's rate, in
-/// slow start at least that of its window.
+/// slow start at least that of its window. What is overdue takes as long again.
 pub(super) fn remaining(
     view: &SendView<'_>,
     subflow: &Subflow,
@@ -107,5 +107,7 @@ pub(super) fn remaining(
         rate = rate.max(Bitrate::from_transfer(info.cwnd, rtt));
     }
     let queue = rate.time_for(ByteCount::new(ahead));
-    way.max(queue.unwrap_or_default().saturating_sub(back))
+    // Of what should have been there by now all that is known is that it takes longer: as long again.
+    let overdue = if age > rtt { age } else { Duration::ZERO };
+    way.max(queue.unwrap_or_default().saturating_sub(back)).max(overdue)
 }

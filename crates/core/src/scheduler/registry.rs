@@ -100,3 +100,20 @@ impl Entry {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_other_schemes_and_words_that_nobody_can_say_are_refused() {
+        for name in ["oracle", "cotag", "earliest", "linux-mptcp"] {
+            let entry: &'static Entry = Box::leak(Box::new(Entry { name, ..DEFAULT }));
+            assert_eq!(register(entry), Err(BadName::Taken(name)));
+        }
+        for name in ["", "Widest", "two words"] {
+            let entry: &'static Entry = Box::leak(Box::new(Entry { name, ..DEFAULT }));
+            assert_eq!(register(entry), Err(BadName::Unspeakable(name)));
+        }
+    }
+}

@@ -179,6 +179,18 @@ fn the_lowest_byte_is_copied_when_it_is_late_one_copy_at_a_time() {
 }
 
 #[test]
+fn at_the_end_what_is_overdue_on_a_path_that_has_delivered_nothing_is_copied() {
+    for mut bench in benches("copy-late", 1, &[NEAR, NEAR]) {
+        bench.ask(0).expect("all there is");
+        // Its way takes 10 ms and the answer as long; nobody knows its rate.
+        bench.now += ms(20);
+        assert_eq!(bench.ask(1), None, "it may have come");
+        bench.now += ms(1);
+        assert_eq!(bench.ask(1).map(|given| given.kind), Some(Kind::Copy));
+    }
+}
+
+#[test]
 fn of_a_range_that_a_third_path_has_begun_the_rest_is_copied() {
     for name in ["earliest", "fbdt"] {
         let mut bench = Bench::new(name, 0, &[]);

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
+use super::outbox::Outbox;
 use super::*;
 use crate::path::PathId;
+use crate::scheduler::Messages;
 use crate::session::SessionConfig;
 use crate::wire::{Ack, Bounds, Data, INITIAL_CREDIT, Record};
 use crate::{ByteCount, Instant};
@@ -457,4 +459,25 @@ fn what_cannot_be_sent_is_said_so() {
     assert_eq!(send(&mut stream, 1, options), Err(SendError::NotMessages));
     assert!(!stream.cancel_message(MessageId(0), at(6)));
     assert_eq!(stream.poll_message(at(6)), None);
+}
+
+#[test]
+fn the_first_message_without_a_deadline_from_an_offset_on_is_found() {
+    let mut outbox = Outbox::new(MessageLimits { longest_sent: 100, longest_received: 100 });
+    let dated = |deadline| MessageOptions { deadline, ..MessageOptions::default() };
+    for (range, deadline) in [
+        (0..10, Some(at(5))),
+        (10..20, None),
+        (20..30, Some(at(9))),
+        (30..40, None),
+        (40..50, None),
+    ] {
+        outbox.push(range, dated(deadline));
+    }
+    let found = |outbox: &Outbox| [0, 10, 15, 20, 39, 49, 50].map(|from| outbox.undated_from(from));
+    let [second, fourth, fifth] = [10..20, 30..40, 40..50].map(Some);
+    let all = [&second, &second, &second, &fourth, &fourth, &fifth, &None].map(Clone::clone);
+    assert_eq!(found(&outbox), all);
+    outbox.cancel(30, Outcome::Cancelled);
+    assert_eq!(outbox.undated_from(20), fifth);
 }
