@@ -41,20 +41,24 @@ fn steady(bench: &mut Bench, index: usize) {
     }
 }
 
+/// A path of 40 ms that has delivered 8 Mb/s, with these bytes of window and threshold.
+fn measured(cwnd: u64, ssthresh: Option<u64>) -> PathInfo {
+    PathInfo {
+        cwnd: ByteCount::new(cwnd),
+        ssthresh: ssthresh.map(ByteCount::new),
+        srtt: ms(40),
+        min_rtt: ms(40),
+        delivery_rate: Bitrate::mbps(8),
+        ..PathInfo::default()
+    }
+}
+
 #[test]
 fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
     let arrival = |cwnd: u64, ssthresh: Option<u64>, bytes: u64| {
         let mut bench = Bench::new("earliest", 1, &[]);
         bench.up(0);
-        let info = PathInfo {
-            cwnd: ByteCount::new(cwnd),
-            ssthresh: ssthresh.map(ByteCount::new),
-            srtt: ms(40),
-            min_rtt: ms(40),
-            delivery_rate: Bitrate::mbps(8),
-            ..PathInfo::default()
-        };
-        bench.set_info(0, info);
+        bench.set_info(0, measured(cwnd, ssthresh));
         bench.view().arrival(&bench.subflows[0], bytes)
     };
     // Half a round-trip time while the window has room, a round trip more for each doubling.
@@ -68,24 +72,16 @@ fn arrival_is_by_the_window_by_slow_start_or_by_the_rate() {
 
 #[test]
 fn slow_start_is_over_for_good_once_the_threshold_was_reached() {
-    let info = |cwnd: u64, ssthresh: Option<u64>| PathInfo {
-        cwnd: ByteCount::new(cwnd),
-        ssthresh: ssthresh.map(ByteCount::new),
-        srtt: ms(40),
-        min_rtt: ms(40),
-        delivery_rate: Bitrate::mbps(8),
-        ..PathInfo::default()
-    };
     let mut bench = Bench::new("earliest", 1, &[]);
     bench.up(0);
     let mut arrival = |info: PathInfo| {
         bench.set_info(0, info);
         bench.view().arrival(&bench.subflows[0], 30_000)
     };
-    assert_eq!(arrival(info(10_000, None)), ms(60), "a round trip for 20,000 more");
-    assert_eq!(arrival(info(20_000, Some(20_000))), ms(30), "at the rate");
+    assert_eq!(arrival(measured(10_000, None)), ms(60), "a round trip for 20,000 more");
+    assert_eq!(arrival(measured(20_000, Some(20_000))), ms(30), "at the rate");
     // A radio that is blocked, under BBR: the threshold is that of its first rate.
-    assert_eq!(arrival(info(10_000, Some(20_000))), ms(40), "still at the rate");
+    assert_eq!(arrival(measured(10_000, Some(20_000))), ms(40), "still at the rate");
 }
 
 #[test]
