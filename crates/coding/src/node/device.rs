@@ -132,7 +132,7 @@ struct Cohort {
     label: Label,
     generations: Vec<Generation>,
     begun: Instant,
-    /// When the last of it came.
+    /// When the last of it came that said something new.
     last: Instant,
 }
 
@@ -264,7 +264,10 @@ impl Device {
             self.stats.add_redundant(header.coding);
             return Ok(());
         }
-        let entry = &mut self.open[cohort].generations[generation];
+        let Cohort { generations, last, .. } = &mut self.open[cohort];
+        // What is there already holds nothing up, however often a link sends it.
+        *last = now;
+        let entry = &mut generations[generation];
         if !matches!(header.coding, Coding::Systematic(_)) {
             entry.combined.add(link);
         }
@@ -287,7 +290,7 @@ impl Device {
     /// Where the cohort of this label is, which is open from now on.
     fn cohort(&mut self, label: Label, now: Instant) -> usize {
         let at = self.open.iter().rposition(|cohort| !label.is_before(cohort.label));
-        let at = match at {
+        match at {
             Some(at) if self.open[at].label == label => at,
             before => {
                 let at = before.map_or(0, |before| before + 1);
@@ -295,9 +298,7 @@ impl Device {
                 self.open.insert(at, cohort);
                 at
             }
-        };
-        self.open[at].last = now;
-        at
+        }
     }
 
     /// Where the packet's generation is in its cohort.

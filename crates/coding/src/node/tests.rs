@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 
+use super::links::MAX_LAG;
 use super::{
     AccessPoint, Delivery, Device, Gateway, LossReport, Mode, NodeConfig, NodeError, Place,
     QueueConfig, Seal,
@@ -484,6 +485,26 @@ fn a_device_delivers_in_order_and_gives_up_a_silent_link() {
     assert_eq!((device.stats().lost, device.stats().delivered), (2, 5));
     assert_eq!(device.receive(1, &cohorts[1][1], now), Err(NodeError::Late(Label(2))));
     assert_eq!(device.receive(2, &cohorts[1][1], now), Err(NodeError::Link { link: 2, links: 2 }));
+}
+
+/// As an access point may do that lies: it says ever newer labels before their time, which shows that the
+/// link lives, and sends what is there again and again.
+#[test]
+fn what_is_there_already_holds_nothing_up() {
+    let config = config();
+    let cohorts = cohorts(&[3].into_iter().chain([1; 50]).collect::<Vec<_>>(), config);
+    let mut device = Device::new(config, 2);
+    device.receive(0, &cohorts[0][0], at(20)).unwrap();
+    device.receive(0, &cohorts[0][2], at(20)).unwrap();
+    let last = 20 + (config.interval * MAX_LAG).as_millis() as u64;
+    let mut got = Vec::new();
+    for (k, ms) in (21..=last).step_by(16).chain([last]).enumerate() {
+        let _ = device.receive(1, &early(&cohorts[k + 1][0]), at(ms));
+        let _ = device.receive(1, &cohorts[0][0], at(ms));
+        device.handle_timeout(at(ms));
+        got.extend(delivered(&mut device));
+    }
+    assert!(got.starts_with(&[0, 2]), "{got:?}");
 }
 
 #[test]
