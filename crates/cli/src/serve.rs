@@ -390,15 +390,7 @@ impl ServeArgs {
         if let Some(size) = &self.max_memory {
             builder = builder.max_memory(parse_size("--max-memory", size)?);
         }
-        if self.internet && self.max_connections.is_none() {
-            builder = builder.limits(whole_machines());
-        }
-        if let Some(most) = self.max_connections {
-            let sessions = most.get();
-            let share = sessions.div_ceil(4);
-            let limits = Limits { sessions, sessions_per_source: share, ..Limits::default() };
-            builder = builder.limits(Limits { sessions_per_client: share, ..limits });
-        }
+        builder = builder.limits(self.limits());
         if let Some(grace) = &self.grace {
             builder = builder.grace(parse_duration("--grace", grace)?);
         }
@@ -406,6 +398,17 @@ impl ServeArgs {
             builder = builder.idle_timeout(parse_duration("--idle-timeout", timeout)?);
         }
         Ok((builder, greeting))
+    }
+
+    /// What peers may do: those of a server for whole machines open more.
+    fn limits(&self) -> Limits {
+        let (limits, share) = match self.internet {
+            true => (whole_machines(), 2),
+            false => (Limits::default(), 4),
+        };
+        let Some(most) = self.max_connections else { return limits };
+        let (sessions, share) = (most.get(), most.get().div_ceil(share));
+        Limits { sessions, sessions_per_source: share, sessions_per_client: share, ..limits }
     }
 
     /// Claims the state directory of a server of whole machines.
@@ -472,9 +475,9 @@ fn whole_machines() -> Limits {
     Limits {
         handshakes: 1024,
         handshakes_per_source: 256,
-        sessions: 8192,
-        sessions_per_source: 4096,
-        sessions_per_client: 4096,
+        sessions: 24_576,
+        sessions_per_source: 12_288,
+        sessions_per_client: 12_288,
         ..Limits::default()
     }
 }

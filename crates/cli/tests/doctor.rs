@@ -200,7 +200,7 @@ fn a_path_that_is_not_there_leaves_the_others_their_servers() {
 fn another_version() {
     // The preamble of protocol 9.2.
     let said = client(speaking(b"WEFT\x09\x02"), &[PLAIN]).names("error", "version");
-    assert!(said.contains("protocol 9.2, this side 1.x"), "{said}");
+    assert!(said.contains("protocol 9.2, this side 2.x"), "{said}");
 }
 
 #[test]

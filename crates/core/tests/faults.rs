@@ -103,7 +103,7 @@ impl Dice {
     fn config(&mut self, scheduler: &'static Entry, node: usize) -> SessionConfig {
         let window = self.one_in(4).then(|| self.between(1000..2_000_000));
         let latency = self.one_in(6).then(|| Duration::from_millis(self.between(5..200)));
-        let max_memory = ByteCount::kib(self.pick(&[256, 300, 512, 1024, 4096, 262_144]));
+        let max_memory = ByteCount::kib(self.pick(&[32, 256, 300, 512, 1024, 4096, 262_144]));
         SessionConfig {
             scheduler,
             scheduler_config: SchedulerConfig { window, latency, ..SchedulerConfig::default() },

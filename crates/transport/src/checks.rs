@@ -6,7 +6,6 @@ use weftline_core::ByteCount;
 use weftline_core::session::MAX_LONGEST_MESSAGE;
 
 use crate::error::Error;
-use crate::memory::LEAST_RECEIVE;
 
 /// How long a connection lives without a word from its peer: half as much again as the 30 s after
 /// which the kernel gives up a socket on a path that is cut, so that a cut is told from a peer that
@@ -29,7 +28,7 @@ pub(crate) fn check_idle_timeout(timeout: Duration) -> Result<(), Error> {
 
 /// Refuses a bound of memory that a session would silently change.
 pub(crate) fn check_max_memory(memory: ByteCount) -> Result<(), Error> {
-    let (least, most) = (ByteCount::new(LEAST_RECEIVE), ByteCount::mib(64 << 10));
+    let (least, most) = (ByteCount::kib(256), ByteCount::mib(64 << 10));
     if (least..=most).contains(&memory) {
         return Ok(());
     }

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use weftline_core::ByteCount;
 use weftline_core::pool::{BLOCK, BlockPool};
+use weftline_core::send_buffer::LEAST_RESERVED;
 use weftline_core::session::SessionConfig;
 use weftline_core::wire::INITIAL_CREDIT;
 
@@ -17,10 +18,12 @@ use crate::error::Error;
 
 /// What a connection cannot do without: the bytes its peer may send unasked, and some to send.
 pub(crate) const LEAST_RECEIVE: u64 = INITIAL_CREDIT;
-pub(crate) const LEAST_SEND: u64 = 64 << 10;
+pub(crate) const LEAST_SEND: u64 = 32 << 10;
+// Half of it is told as room to write: at least what a writer asks for.
+const _: () = assert!(LEAST_SEND / 2 >= LEAST_RESERVED as u64);
 /// What a subflow's buffers take at first: small reads of its socket, the same again decrypted, and
 /// the state of TLS. Larger reads are promised as they come.
-pub(crate) const SUBFLOW: u64 = 32 << 10;
+pub(crate) const SUBFLOW: u64 = 16 << 10;
 /// The part of all memory that connections do not grow into, one in so many, and the part that must be
 /// in use before they grow only when they are asked to.
 const KEPT: u64 = 4;
@@ -283,12 +286,12 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!(leases.len(), (16 << 20) / (352 << 10), "352 KiB each");
+        assert_eq!(leases.len(), (16 << 20) / (80 << 10), "80 KiB each");
         assert!(refused.to_string().contains("16MiB"), "{refused}");
         // What is left is too little for a connection, and is for further subflows.
         let more =
             std::iter::from_fn(|| budget.check_subflow().ok().map(|()| leases[1].add_subflow()));
-        assert_eq!(more.count(), (16 << 20) % (352 << 10) / (32 << 10));
+        assert_eq!(more.count(), (16 << 20) % (80 << 10) / (16 << 10));
         leases[0].shrink_buffers(SUBFLOW);
         assert!(budget.check_subflow().is_ok() && budget.connection(LEAST_RECEIVE).is_err());
         drop(leases);
@@ -297,18 +300,18 @@ mod tests {
 
     /// A machine of 1 GiB has half of it for connections.
     #[test]
-    fn a_small_machine_takes_a_thousand_connections_of_two_paths() {
+    fn a_small_machine_takes_four_thousand_connections_of_two_paths() {
         let budget = MemoryBudget::new(ByteCount::mib(512)).unwrap();
         let mut leases = Vec::new();
         while let Ok(mut lease) = budget.connection(LEAST_RECEIVE) {
             lease.grow_unasked(SessionConfig::default().first_window.as_u64());
             for _ in 0..2 {
-                assert!(budget.check_subflow().is_ok() || leases.len() >= 1000);
+                assert!(budget.check_subflow().is_ok() || leases.len() >= 4000);
                 lease.add_subflow();
             }
             leases.push(lease);
         }
-        assert!(leases.len() >= 1000, "{}", leases.len());
+        assert!(leases.len() >= 4000, "{}", leases.len());
     }
 
     #[test]

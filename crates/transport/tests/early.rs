@@ -20,7 +20,7 @@ use weftline::{
     Token, refusal,
 };
 use weftline_core::session::RESET_ABANDONED;
-use weftline_core::wire::{Data, Hello, HelloNonce, Preamble, Record, Refusal};
+use weftline_core::wire::{Data, Hello, HelloNonce, INITIAL_CREDIT, Preamble, Record, Refusal};
 
 const BOTH: [Security; 2] = [Security::Plain, Security::Tls];
 
@@ -144,7 +144,8 @@ async fn a_request_arrives_without_any_answer_and_only_once() {
         patiently(async {
             let (mut server, client, direct, cut) = scene(security).await;
             let mut here = client.open().await.unwrap();
-            let request = pattern(100_000, 1);
+            // As much as may be sent before the server has said anything.
+            let request = pattern(INITIAL_CREDIT as usize, 1);
             here.write_all(&request).await.unwrap();
             here.shutdown().await.unwrap();
             // All of it is there, though the server has not been heard to say anything.
@@ -159,7 +160,7 @@ async fn a_request_arrives_without_any_answer_and_only_once() {
             assert_eq!(read_all(&mut here).await, b"an answer", "{security:?}");
             here.closed().await.unwrap();
             there.closed().await.unwrap();
-            assert_eq!(here.stats().session.acknowledged, 100_000, "{security:?}");
+            assert_eq!(here.stats().session.acknowledged, INITIAL_CREDIT, "{security:?}");
             // It was the same connection: there is no other.
             check_next(&mut server, &direct).await;
         })

@@ -110,7 +110,7 @@ async fn another_protocol_is_turned_away_and_told_which_one_is_spoken() {
 async fn another_major_version_is_turned_away_by_name() {
     let answer = patiently(say(Security::Plain, b"WEFT\x09\x03what follows")).await;
     let answer = String::from_utf8_lossy(&answer).into_owned();
-    assert!(answer.contains("speaks weftline protocol 9.3, this side 1.x"), "{answer}");
+    assert!(answer.contains("speaks weftline protocol 9.3, this side 2.x"), "{answer}");
 }
 
 /// Connects to a server that says `answer` to everything.
@@ -140,8 +140,8 @@ async fn a_client_names_a_server_of_another_protocol_or_version() {
     let (_, tls) = pair(Security::Tls);
     let error = connect_to(http, tls).await;
     assert!(matches!(error, Error::PeerNotTls { .. }), "{error}");
-    let error = connect_to(b"WEFT\x02\x00", ClientSecurity::InsecurePlaintext).await.to_string();
-    assert!(error.contains("speaks weftline protocol 2.0, this side 1.x"), "{error}");
+    let error = connect_to(b"WEFT\x01\x03", ClientSecurity::InsecurePlaintext).await.to_string();
+    assert!(error.contains("speaks weftline protocol 1.3, this side 2.x"), "{error}");
     // A TLS server of another kind answers plaintext with an alert.
     let alert = b"\x15\x03\x03\x00\x02\x02\x46";
     let error = connect_to(alert, ClientSecurity::InsecurePlaintext).await;

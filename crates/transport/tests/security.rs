@@ -14,7 +14,7 @@ use weftline::{Connection, Control, PathEventKind, ReadHalf, Server, WriteHalf, 
 use weftline_core::wire::{Join, Record};
 
 /// What a subflow begins with, under whatever there is around it.
-const PREAMBLE: &[u8] = b"WEFT\x01\x00";
+const PREAMBLE: &[u8] = b"WEFT\x02\x00";
 
 /// A server that echoes, and a victim's connection to it on two paths through a relay that hears
 /// everything. `wires[0]` carried the hello.

@@ -132,7 +132,8 @@ impl Control {
     }
 }
 
-/// What room the application is told of: waking it for less costs more than it gains.
+/// What room the application is told of, or half of its memory: waking it for less costs more than it
+/// gains.
 const WRITABLE_ROOM: u64 = 64 << 10;
 /// The least time between two looks at what is overdue.
 const LEAST_TICK: Duration = Duration::from_millis(1);
@@ -492,7 +493,7 @@ impl Session {
         if self.recv.is_readable() && !std::mem::replace(&mut self.readable_told, true) {
             self.events.push_back(Event::Readable);
         }
-        if self.write_blocked && self.send.room() >= WRITABLE_ROOM {
+        if self.write_blocked && self.send.room() >= WRITABLE_ROOM.min(self.send.memory() / 2) {
             self.write_blocked = false;
             self.events.push_back(Event::Writable);
         }

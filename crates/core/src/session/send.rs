@@ -246,7 +246,7 @@ impl SendHalf {
     }
 
     /// The most memory there is for bytes that are written and not acknowledged in order.
-    fn memory(&self) -> u64 {
+    pub(super) fn memory(&self) -> u64 {
         self.memory.most.min(self.memory.limit)
     }
 

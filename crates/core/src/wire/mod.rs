@@ -27,7 +27,7 @@ pub use varint::VARINT_MAX;
 
 /// The version of the protocol spoken here: peers of another major version are refused, a higher
 /// minor version only adds records and fields that may be ignored.
-pub const VERSION: (u8, u8) = (1, 3);
+pub const VERSION: (u8, u8) = (2, 0);
 
 /// The longest record body: a data record's largest payload and its offset.
 pub const MAX_BODY: u64 = MAX_PAYLOAD + 16;
@@ -39,8 +39,10 @@ pub const MAX_HANDSHAKE_BODY: u64 = 2 << 10;
 pub const MAX_ACK_RANGES: usize = 256;
 /// The most subflows echoed in one acknowledgement: the newest.
 pub const MAX_ACK_ECHOES: usize = 64;
-/// How far a peer may send before the first acknowledgement tells it the credit.
-pub const INITIAL_CREDIT: u64 = 256 << 10;
+/// How far a peer may send before the first acknowledgement tells it the credit: what TCP lets two paths
+/// send in the first round trip (ten segments each, RFC 6928). Each connection of a server has memory for
+/// that, however many there are.
+pub const INITIAL_CREDIT: u64 = 32 << 10;
 
 /// What is wrong with bytes that came from a peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

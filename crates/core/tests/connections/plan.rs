@@ -96,7 +96,7 @@ impl Plan {
         };
         let mut pick = |from: &[u64]| from[rng.below(from.len() as u64) as usize];
         let sizes = [pick(&bytes()), pick(&bytes())];
-        let memory = || [256 << 10, 256 << 10, 1 << 20, 64 << 20];
+        let memory = || [32 << 10, 256 << 10, 1 << 20, 64 << 20];
         let memory = [pick(&memory()), pick(&memory())];
         let grace = Duration::from_secs(pick(&[5, 30]));
         let peer_timeout = Duration::from_secs(pick(&[6, 30]));

@@ -184,8 +184,8 @@ fn peers_that_break_the_rules_are_told_how() {
 
 #[test]
 fn no_more_messages_are_open_than_agreed() {
-    let many: Vec<Record> = (0..MAX_OPEN_MESSAGES as u64).map(|n| bounds(2 * n, 2)).collect();
-    let one_more = bounds(2 * MAX_OPEN_MESSAGES as u64, 2);
+    let many: Vec<Record> = (0..MAX_OPEN_MESSAGES as u64).map(|n| bounds(n, 1)).collect();
+    let one_more = bounds(MAX_OPEN_MESSAGES as u64, 1);
     let too_many = Err(SessionError::TooManyMessages(MAX_OPEN_MESSAGES));
     let mut open = session();
     give(&mut open, ONE, &many).unwrap();
@@ -193,9 +193,9 @@ fn no_more_messages_are_open_than_agreed() {
     // Whole ones count until they are taken.
     let mut ready = session();
     give(&mut ready, ONE, &many).unwrap();
-    give(&mut ready, ONE, &[data(0, 2 * MAX_OPEN_MESSAGES)]).unwrap();
-    assert_eq!(take(&mut ready), Some((0, Some(2))));
-    give(&mut ready, ONE, &[one_more, data(2 * MAX_OPEN_MESSAGES as u64, 2)]).unwrap();
+    give(&mut ready, ONE, &[data(0, MAX_OPEN_MESSAGES)]).unwrap();
+    assert_eq!(take(&mut ready), Some((0, Some(1))));
+    give(&mut ready, ONE, &[one_more, data(MAX_OPEN_MESSAGES as u64, 1)]).unwrap();
     assert_eq!(give(&mut ready, ONE, &[cancel(0, 0, 1 << 20, 2)]), too_many);
     // Cancels whose fate the peer never takes note of.
     let mut cancelled = session();
@@ -354,11 +354,13 @@ fn a_message_that_does_not_get_through_holds_up_no_other() {
     let max_memory = ByteCount::kib(512);
     let config = SessionConfig { first_window, max_memory, ..config(100_000) };
     let mut session = session_of(&config);
-    let mut credit = INITIAL_CREDIT;
     // Of the first message one byte is missing for ever; 50 MB of others follow.
-    give(&mut session, ONE, &[bounds(0, 100_000), data(1, 50_000), data(50_001, 49_999)]).unwrap();
+    give(&mut session, ONE, &[bounds(0, 100_000), data(1, 30_000)]).unwrap();
+    let mut now = at(100);
+    session.handle_timeout(now);
+    let mut credit = acks(&sent(&mut session, ONE, 0, now)).last().unwrap().credit;
+    give(&mut session, ONE, &[data(30_001, 50_000), data(80_001, 19_999)]).unwrap();
     let mut offset = 100_000;
-    let mut now = at(1);
     while offset < 50_000_000 {
         assert!(offset + 50_000 <= credit, "stuck at {offset} of {credit}");
         give_at(&mut session, ONE, &[bounds(offset, 50_000), data(offset, 50_000)], now).unwrap();
