@@ -45,8 +45,8 @@ pub(crate) struct ServeArgs {
     /// commas between them, or by giving the option again
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     listen: Vec<SocketAddr>,
-    /// How tiles, rungs and their order are chosen: ows, ows-order, fix, fix-margin, uniform,
-    /// viewport-only, ows-paper, ows-paper-desc
+    /// How tiles, rungs and their order are chosen: ows, ows-order, fix, fix-margin, fix-margin-80,
+    /// fix-margin-90, uniform, viewport-only, ows-paper, ows-paper-desc
     #[arg(long, value_name = "NAME", default_value = "ows")]
     scheme: String,
     /// What players show in place of late tiles: grey, last-received, base-layer
