@@ -13,6 +13,12 @@ pub(crate) fn mean_ci95(values: Vec<f64>) -> Option<(f64, Option<f64>, usize)> {
     weft::mean_ci95(&values).map(|ci| (ci.mean, ci.half_width, ci.count))
 }
 
+/// Pictures that a run's viewer did not see because of the links; `None` where that is not known.
+#[pyfunction]
+pub(crate) fn link_discards(record: &str) -> PyResult<Option<f64>> {
+    serde_json::from_str::<weft::RunRecord>(record).map(|run| run.link_discards()).map_err(wrong)
+}
+
 /// For each record that can be compared its place in the list, its goodput ÷ the sum of the paths
 /// alone, and ÷ the best of these.
 #[pyfunction]
