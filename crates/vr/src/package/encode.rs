@@ -11,6 +11,7 @@ use weftline_video::metric::{Plane, SphereWeights};
 use super::mp4::{self, Segments};
 use super::plan::Description;
 use super::tiles::{TileReader, TileSource};
+use crate::colour::Colour;
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, as_file};
 use crate::source::Source;
@@ -165,6 +166,7 @@ impl Workshop<'_> {
                 args.extend(["-x264-params", "scenecut=0:open-gop=0"].map(str::to_owned));
                 // Many encoders in one process need no threads of their own.
                 args.extend(["-threads", "1", "-map_metadata", "-1"].map(str::to_owned));
+                args.extend(plan.colour.into_iter().flat_map(Colour::encoder_args));
                 args.extend(["-video_track_timescale".to_owned(), timescale.to_string()]);
                 let flags = "+frag_keyframe+empty_moov+default_base_moof+negative_cts_offsets\
                              +skip_trailer";

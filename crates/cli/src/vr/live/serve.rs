@@ -228,9 +228,11 @@ impl ServeArgs {
             prior,
             Some(gops),
         );
-        let content = content
-            .map_err(|error| Failure::wrong_use(format!("{}: {error}", self.package.display())))?
-            .with_init(package.init_bytes());
+        let wrong = |error| Failure::wrong_use(format!("{}: {error}", self.package.display()));
+        let mut content = content.map_err(wrong)?.with_init(package.init_bytes());
+        if let Some(sound) = package.live_sound() {
+            content = content.with_sound(sound).map_err(wrong)?;
+        }
         if !content.misses_measured() {
             tracing::warn!(
                 "{} has no {MISSES}: what concealments lose is taken as usual; package it anew",
