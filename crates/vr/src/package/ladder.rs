@@ -7,11 +7,9 @@
 use std::path::Path;
 
 use super::encode::Workshop;
-use super::plan::{Description, MAX_QP};
+use super::plan::{Description, MAX_QP, PROBED};
 use crate::error::VrError;
 
-/// The QPs at which GoPs are encoded for the ladder.
-pub(crate) const PROBED: [u8; 4] = [12, 22, 32, 42];
 /// How many GoPs are, spread over the source.
 const GOPS: u32 = 3;
 /// A rate that no QP comes nearer to than by this factor cannot be had.

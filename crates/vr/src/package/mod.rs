@@ -26,6 +26,7 @@ mod queue;
 mod record;
 mod sound;
 mod tiles;
+mod track;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -53,8 +54,8 @@ pub(crate) use luma::luma;
 pub(crate) use miss::GREY;
 pub use miss::MISSES;
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
-pub use sound::SoundTrack;
 pub(crate) use tiles::{TileReader, TileSource};
+pub use track::SoundTrack;
 
 /// The rate-distortion table's file.
 pub const TABLE: &str = "rd.csv";

@@ -10,7 +10,8 @@ use quick_xml::events::{BytesDecl, Event};
 use weftline_video::rd::RdTable;
 
 use super::plan::Description;
-use super::sound::{CODEC, SoundRecord, SoundTrack};
+use super::sound::{CODEC, SoundRecord};
+use super::track::SoundTrack;
 use crate::colour::Colour;
 
 /// The scheme of the spatial relationship description.

@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use weftline_video::geometry::{FrameSize, Grid};
 use weftline_video::rd::MAX_RUNGS;
 
-use super::ladder::PROBED;
-use super::sound::SoundTrack;
+use super::track::SoundTrack;
 use crate::colour::Colour;
 use crate::error::VrError;
 use crate::rate::FrameRate;
@@ -20,6 +19,8 @@ use crate::source::{Source, Track};
 const FORMAT: &str = "weftline-vr-1";
 /// The highest QP of H.264 with 8 bits.
 pub const MAX_QP: u8 = 51;
+/// The QPs at which a ladder by rates is measured.
+pub(crate) const PROBED: [u8; 4] = [12, 22, 32, 42];
 /// x264's presets, from the fastest to the most thorough.
 pub const PRESETS: [&str; 9] = [
     "ultrafast",

@@ -24,6 +24,7 @@ use weftline_video::live::wire::{SoundFormat, TileDigests};
 
 use super::mp4;
 use super::plan::{Description, write_whole};
+use super::track::SoundTrack;
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, as_file};
 use crate::source::Source;
@@ -32,34 +33,10 @@ use crate::source::Source;
 pub(crate) const FRAME_SAMPLES: u32 = 1_024;
 /// What AAC-LC is called in a manifest (RFC 6381).
 pub(crate) const CODEC: &str = "mp4a.40.2";
-/// All sound is packaged at this rate.
-const RATE_HZ: u32 = 48_000;
 /// Bits a second of each channel.
 const CHANNEL_BPS: u32 = 64_000;
 /// The longest frame: 6144 bits a channel (ISO/IEC 14496-3, 4.5.3), and boxes around it.
 const MAX_BOX: u64 = 1 << 16;
-
-/// What the sound of a package is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SoundTrack {
-    /// Samples a second of each channel.
-    pub rate_hz: u32,
-    /// One or two.
-    pub channels: u8,
-}
-
-impl SoundTrack {
-    /// What becomes of a track of so many channels.
-    pub(crate) const fn of(channels: u8) -> Self {
-        Self { rate_hz: RATE_HZ, channels }
-    }
-
-    /// Whether it can be.
-    pub(crate) const fn is_sane(self) -> bool {
-        self.rate_hz == RATE_HZ && (self.channels == 1 || self.channels == 2)
-    }
-}
 
 /// What was written: a segment for each GoP.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
