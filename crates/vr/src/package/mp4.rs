@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn a_fragment_of_samples_says_where_and_when_they_are() {
         let samples = [vec![1, 2, 3], vec![4]];
-        let media = fragment(4, 1 << 33, 1_024, &samples);
+        let media = super::fragment(4, 1 << 33, 1_024, &samples);
         let whole = split(&[box4(b"ftyp", b"iso5"), box4(b"moov", &[]), media.clone()].concat());
         assert_eq!(whole.unwrap().media, media);
         assert_eq!((pictures(&media), time(&media)), (Ok(2), Ok(1 << 33)));
