@@ -122,6 +122,18 @@ impl OpenGop {
         notice.sound == 0 || self.sound_bytes > 0 || is_gone
     }
 
+    /// What is counted of it whatever was planned.
+    fn report(&self, gop: u32) -> GopReport {
+        GopReport {
+            gop,
+            bytes: ByteCount::new(self.bytes),
+            late_bytes: ByteCount::new(self.late_bytes),
+            sound_bytes: ByteCount::new(self.sound_bytes),
+            stalled: self.stalled,
+            ..GopReport::default()
+        }
+    }
+
     /// Whether nothing of a tile is worth waiting for: it is there, nothing of it is sent, or it will not
     /// come.
     fn is_settled(&self, tile: usize) -> bool {
@@ -475,16 +487,14 @@ impl Client {
         }
     }
 
+    /// Whether the sound of a GoP was there in time, if it has any.
+    fn sound_of(&self, open: &OpenGop) -> Option<bool> {
+        let has_sound = self.manifest.as_ref()?.sound.is_some();
+        has_sound.then_some(open.sound_bytes > 0)
+    }
+
     fn judge_gop(&mut self, gop: u32, open: &OpenGop) -> GopReport {
-        let mut report = GopReport {
-            gop,
-            bytes: ByteCount::new(open.bytes),
-            late_bytes: ByteCount::new(open.late_bytes),
-            stalled: open.stalled,
-            sound: self.manifest.as_ref().and_then(|m| m.sound).map(|_| open.sound_bytes > 0),
-            sound_bytes: ByteCount::new(open.sound_bytes),
-            ..GopReport::default()
-        };
+        let mut report = GopReport { sound: self.sound_of(open), ..open.report(gop) };
         let Some(notice) = &open.notice else {
             report.arrived = open.arrived.keys().filter(|tile| **tile != TileId::SOUND).count();
             report.late = self.held.tiles() - report.arrived;

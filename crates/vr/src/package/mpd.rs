@@ -115,13 +115,7 @@ fn write_tile(
                 .with_attribute(("schemeIdUri", SRD))
                 .with_attribute(("value", srd.as_str()))
                 .write_empty()?;
-            for (name, code) in plan.colour.into_iter().flat_map(Colour::properties) {
-                writer
-                    .create_element("SupplementalProperty")
-                    .with_attribute(("schemeIdUri", format!("{CICP}{name}").as_str()))
-                    .with_attribute(("value", code.to_string().as_str()))
-                    .write_empty()?;
-            }
+            write_colour(plan, writer)?;
             writer
                 .create_element("SegmentTemplate")
                 .with_attribute(("timescale", timescale.to_string().as_str()))
@@ -142,6 +136,18 @@ fn write_tile(
             }
             Ok(())
         })?;
+    Ok(())
+}
+
+/// What the pixels mean, if the source says it.
+fn write_colour(plan: &Description, writer: &mut Writer<Vec<u8>>) -> io::Result<()> {
+    for (name, code) in plan.colour.into_iter().flat_map(Colour::properties) {
+        writer
+            .create_element("SupplementalProperty")
+            .with_attribute(("schemeIdUri", format!("{CICP}{name}").as_str()))
+            .with_attribute(("value", code.to_string().as_str()))
+            .write_empty()?;
+    }
     Ok(())
 }
 
