@@ -332,7 +332,7 @@ fn sound_is_packaged_by_gops_and_in_time() {
     fails(damaged, 1, &["sound is missing or was cut", "vr package again"]);
     vr(at, &command).unwrap();
     assert!(content(&package) == whole, "the same package again");
-    fails(vr(at, &format!("{command} --no-sound")), 1, &["other sound (1 channels", "not none"]);
+    fails(vr(at, &format!("{command} --no-sound")), 2, &["other sound (one channel", "not none"]);
 }
 
 /// What a source says of its colours is said by tiles and manifest, whatever codec it had; what has more
@@ -409,7 +409,7 @@ fn a_ladder_may_be_given_by_rates() {
     fs::remove_file(at.join("pkg/gops/000001.json")).unwrap();
     vr(at, &package(&ladder)).unwrap();
     assert_eq!(fs::read_to_string(at.join("pkg/package.json")).unwrap(), description);
-    fails(vr(at, &package("--ladder-mbps 1")), 1, &["other"]);
+    fails(vr(at, &package("--ladder-mbps 1")), 2, &["other rates", "not 1)"]);
     let out = |rates: &str| vr(at, &package(rates).replace("-o pkg", "-o other"));
     fails(out("--ladder-mbps 900"), 2, &["--ladder-mbps 900", "Mb/s at QP 51"]);
     fails(out(&format!("--ladder-mbps {0:.4},{0:.5}", mbps("24"))), 2, &["further apart"]);

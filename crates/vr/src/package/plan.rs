@@ -219,8 +219,8 @@ impl Description {
             ("another source", self.source_text(), other.source_text()),
             ("another size", self.frame().to_string(), other.frame().to_string()),
             ("another grid", self.grid().to_string(), other.grid().to_string()),
-            ("other QPs", ladder(&self.qps), ladder(&other.qps)),
             ("other rates", rates(&self.mbps), rates(&other.mbps)),
+            ("other QPs", ladder(&self.qps), ladder(&other.qps)),
             ("other GoPs", self.gop_frames.to_string(), other.gop_frames.to_string()),
             ("another preset", self.preset.clone(), other.preset.clone()),
             ("other sound", self.sound_text(), other.sound_text()),
@@ -232,7 +232,8 @@ impl Description {
 
     fn sound_text(&self) -> String {
         self.sound.map_or("none".to_owned(), |sound| {
-            format!("{} channels at {} Hz", sound.channels, sound.rate_hz)
+            let channels = if sound.channels == 1 { "one channel" } else { "two channels" };
+            format!("{channels} at {} Hz", sound.rate_hz)
         })
     }
 
