@@ -33,13 +33,14 @@ pub(crate) fn ratios(records: Vec<String>) -> PyResult<Vec<(usize, f64, f64)>> {
 /// A mean, the half-width of its 95 % interval, and of how many values it is.
 type Interval = (f64, Option<f64>, usize);
 
+/// Condition, concealment and step, and what is gained in both measures.
+type Gain = (String, String, String, Interval, Interval);
+
 /// For each condition, concealment and step of an evaluation of 360° video its name, and what it gains in
 /// dB: in the PSNR of the sessions' mean MSE, and in the mean of their GoPs' PSNR. Videos and seeds are the
 /// independent draws, viewers of one video and seed count as one.
 #[pyfunction]
-pub(crate) fn vr_gains(
-    sessions: Vec<String>,
-) -> PyResult<Vec<(String, String, String, Interval, Interval)>> {
+pub(crate) fn vr_gains(sessions: Vec<String>) -> PyResult<Vec<Gain>> {
     let records: Vec<weft::VrRecord> = read(&sessions)?;
     let mut rows = Vec::new();
     for gain in weft::vr_gains(&records) {

@@ -164,7 +164,7 @@ struct Frames<R> {
     file: R,
     init: Vec<u8>,
     /// A box that was read and is not of the beginning.
-    next: Option<([u8; 4], Vec<u8>)>,
+    next: Option<Typed>,
 }
 
 impl<R: Read> Frames<R> {
@@ -197,8 +197,11 @@ impl<R: Read> Frames<R> {
     }
 }
 
-/// The next box of a file with its type, header included; `None` at its end.
-fn read_box(file: &mut impl Read) -> Result<Option<([u8; 4], Vec<u8>)>, String> {
+/// A box with its type, header included.
+type Typed = ([u8; 4], Vec<u8>);
+
+/// The next box of a file; `None` at its end.
+fn read_box(file: &mut impl Read) -> Result<Option<Typed>, String> {
     let cut = |_| "the encoded sound is cut short".to_owned();
     let mut header = Vec::new();
     file.by_ref().take(8).read_to_end(&mut header).map_err(cut)?;
