@@ -1,5 +1,8 @@
 """The gallery: drawn with results and without, and the verdicts behind its table."""
 
+import importlib.machinery
+import importlib.util
+import json
 import pathlib
 import subprocess
 import sys
@@ -11,7 +14,7 @@ import weftline as wl
 pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install './python[plot]'")
 
 from weftline import figures  # noqa: E402
-from weftline.figures import claims, verdict  # noqa: E402
+from weftline.figures import claims, discards, verdict  # noqa: E402
 from weftline.figures._data import cdf  # noqa: E402
 
 
@@ -86,6 +89,117 @@ def test_sweeps_of_figures_are_files_for_the_program(tmp_path: pathlib.Path) -> 
     assert files == [f"{tmp_path}/{name}.toml" for name in ("fbdt-3b", "fbdt-3b-delay", "fbdt-6c")]
     saved = wl.Sweep.load(files[0])
     assert len(saved) == 24 and saved.name == "fbdt-3b"
+
+
+def _session(video: str, seed: int, viewer: str, scheme: str, on: str, psnr: float) -> dict[str, object]:
+    return {"schema": 1, "video": video, "condition": "fbdt-6c-los", "transport": on, "scheme": scheme,
+            "concealment": "grey", "viewer": viewer, "seed": seed, "rate_scale": 1.0, "rate_mbps": 9.0, "gops": 8,
+            "psnr_db": psnr, "mean_psnr_db": psnr, "late_tiles": 0.0, "dropped_tiles": 0.0, "sent_bytes": 1,
+            "carried_bytes": 1, "version": "test"}
+
+
+def test_viewers_of_fig_6f_are_no_draws_of_their_own(tmp_path: pathlib.Path) -> None:
+    from weftline.figures.fbdt import gains
+
+    sessions = []
+    for video, gain in (("plaza", 1.0), ("reef", 3.0)):
+        for seed in (1, 2):
+            for viewer in (f"viewer-{n}" for n in range(12)):
+                sessions += [_session(video, seed, viewer, "fix", "linux", 20.0),
+                             _session(video, seed, viewer, "ows-order", "fbdt", 20.0 + gain),
+                             _session(video, seed, viewer, "ows-paper", "fbdt", 19.0 + gain),
+                             _session(video, seed, viewer, "ows", "fbdt", 25.0 + gain)]
+    # A window that kernel MPTCP has not.
+    sessions += [_session("plaza", 3, "viewer-1", scheme, "fbdt", 90.0) for scheme in ("ows-order", "ows")]
+    found = gains(sessions)
+    assert set(found) == {("los", f"{kind}, grey") for kind in ("paper's pairing", "as printed", "ours")}
+    mean, half_width = found["los", "paper's pairing, grey"]
+    # Two videos: Student's t of one degree of freedom, and a deviation of their mean of 1.
+    assert mean == pytest.approx(2.0) and half_width == pytest.approx(12.706, rel=1e-3)
+    assert found["los", "as printed, grey"][0] == pytest.approx(1.0)
+    (tmp_path / "vr").mkdir()
+    (tmp_path / "vr/vr.jsonl").write_text("".join(json.dumps(one) + "\n" for one in sessions))
+    [drawn] = figures.draw_all(tmp_path, tmp_path / "out", ["fbdt-6f"])
+    assert not drawn.missing and "as printed" in drawn.file.read_text()
+
+
+def test_windows_of_fig_6f_are_those_that_both_logs_have(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = pathlib.Path(__file__).parents[2] / "scripts" / "fig6f"
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    loader = importlib.machinery.SourceFileLoader("fig6f", str(script))
+    spec = importlib.util.spec_from_loader("fig6f", loader)
+    assert spec is not None
+    fig6f = importlib.util.module_from_spec(spec)
+    loader.exec_module(fig6f)
+    logs = tmp_path / "fbdt-logs"
+    logs.mkdir()
+    # Two windows of 48 s that overlap by 20, and a third of FBDT's alone.
+    for theirs in fig6f.CONDITIONS:
+        (logs / f"iperf_{theirs}.csv").write_text("x,Throughput\n" + "x,1000000\n" * 77 + "x,9\n")
+        (logs / f"fbdt_{theirs}.csv").write_text("all,wifi,wigig\n" + "30,40,60\n" * 105)
+    monkeypatch.setattr(fig6f, "DATA", tmp_path)
+    together, shares = (file.read_text().splitlines()[1:] for file in fig6f.logs(tmp_path))
+    for rows in (together, shares):
+        runs = {tuple(row.split(",")[:3]) for row in rows}
+        wanted = {(place, on, str(window)) for place in fig6f.CONDITIONS.values() for on in ("linux", "fbdt") for window in (1, 2)}
+        assert runs == wanted and len(rows) == len(wanted) * 48
+    assert "LoS,fbdt,2,12.0,18.0" in shares
+
+
+def _played(world: str, seed: int, discards: int, scheme: str = "min-rtt", **counts: int | None) -> dict[str, object]:
+    run: dict[str, object] = {
+        "schema": 1, "world": world, "scenario": "mptcp-a1", "scheme": scheme, "congestion": "bbr", "workload": "vlc",
+        "seed": seed, "case": {}, "completed": True, "error": None, "duration_s": 200.0, "version": "test",
+        "paths": [
+            {"name": name, "bytes_sent": 9, "lost": 0, "queue_drops": 0} for name in ("wifi", "lte")],
+        "video": {"picture_discards": discards, "buffer_underflows": 0, "underflow_s": 0.0, **counts}}
+    return run
+
+
+_CONTROL: dict[str, int | None] = {"decoder_drops": 500, "control_discards": 2, "control_decoder_drops": 490}
+
+
+def test_discards_are_those_of_the_links_in_python_as_in_the_program() -> None:
+    counts: list[dict[str, int | None]] = [
+        {}, _CONTROL, {"control_discards": 2}, {**_CONTROL, "decoder_drops": None}, {"decoder_drops": 7},
+        {**_CONTROL, "control_decoder_drops": None}]
+    wanted = {"sim": [60.0, 68.0, 58.0, None, 60.0, None], "lab": [None, 68.0, 58.0, None, None, None]}
+    for world, values in wanted.items():
+        for one, value in zip(counts, values):
+            run = {**_played(world, 1, 60, **{key: n for key, n in one.items() if n is not None}), "paths": []}
+            assert discards.link_discards(run) == value, (world, one)
+            assert wl._weftline.link_discards(json.dumps(run)) == value, (world, one)
+    assert discards.link_discards({"world": "lab"}) is None
+
+
+def test_two_seeds_of_a_player_say_nothing_and_what_the_machine_costs_is_no_claim() -> None:
+    claim = next(one for one in claims.SLIDES if one.name == "A1.all")
+    # 60 would be too many; 10 of the decoder's are the links', and 2 of the player's are not.
+    runs = [_played("lab", seed, 30, **_CONTROL) for seed in (1, 2, 3)]
+    assert claims.judge(claim, runs).holds is True
+    assert claims.judge(claim, [*runs[:2], runs[1]]).holds is None
+    assert "fewer than 3 seeds" in claims.judge(claim, runs[:2]).figure
+    many = [_played("lab", seed, 60, **_CONTROL) for seed in (1, 2, 3)]
+    assert claims.judge(claim, many).holds is False
+    # Raw counts of before, without a control run, are no figure at all.
+    assert claims.judge(claim, [_played("lab", seed, 600) for seed in (1, 2, 3)]).holds is None
+    assert claims.judge(claim, [_played("sim", seed, 30) for seed in (1, 2)]).holds is True
+
+
+def test_the_script_of_claims_says_where_it_knows_nothing(tmp_path: pathlib.Path) -> None:
+    script = pathlib.Path(__file__).parents[2] / "scripts" / "claims"
+    controls = ["bbr", "cubic", "compound", "lia", "olia", "balia"]
+
+    def said(seeds: list[int], discards: int) -> str:
+        runs = [{**_played("lab", seed, discards, **_CONTROL), "scenario": f"mptcp-{place}", "congestion": control, "scheme": scheme}
+                for seed in seeds for place in ("a1", "a2", "b1", "b2") for control in controls for scheme in ("min-rtt", "tp-sty")]
+        (tmp_path / "runs.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
+        done = subprocess.run([sys.executable, script, tmp_path], check=True, capture_output=True, text=True)
+        return next(line for line in done.stdout.splitlines() if "all good, LIA too" in line)
+
+    assert said([1, 2, 3], 30).endswith("| 1 of 1 |")
+    assert said([1, 2, 3], 60).endswith("| 0 of 1 |")
+    assert said([1, 2], 30).endswith("| 0 of 1, 1 undecided |")
 
 
 def test_an_interval_decides() -> None:

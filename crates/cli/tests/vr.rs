@@ -231,7 +231,10 @@ fn sources_that_cannot_be_packaged_are_refused() {
     fails(package("vfr.mkv", ""), 1, &["vfr.mkv", "constant rate", "fps=30"]);
     // Sound and bits are not lost without a word.
     ff(at, "-i plaza.y4m -f lavfi -i sine=duration=1 -c:v ffv1 -c:a aac -shortest loud.mkv");
-    fails(package("loud.mkv", ""), 1, &["loud.mkv", "sound (aac)", "--no-sound"]);
+    ff(at, "-i loud.mkv -map 0 -map 0:a -c copy two.mkv");
+    fails(package("two.mkv", ""), 1, &["two.mkv", "2 tracks of sound (aac, aac)", "--no-sound"]);
+    ff(at, "-i loud.mkv -c:v copy -ac 6 -c:a flac around.mkv");
+    fails(package("around.mkv", ""), 1, &["around.mkv", "6 channels (flac)", "-ac 2"]);
     ff(at, "-i plaza.y4m -pix_fmt yuv420p10le -c:v ffv1 deep.mkv");
     fails(package("deep.mkv", ""), 1, &["deep.mkv", "8 bits (yuv420p10le)", "--to-8-bits"]);
     // Matroska says in its head how long it is, and is read as far as it goes.
@@ -243,6 +246,8 @@ fn sources_that_cannot_be_packaged_are_refused() {
     fails(package("plaza.y4m", "--grid 7"), 2, &["--grid", "like 6x4"]);
     fails(package("plaza.y4m", "--grid 12x8"), 2, &["tiles of 16x12 pixels", "coarser"]);
     fails(package("plaza.y4m", "--qp 22,52"), 2, &["from 1 to 51"]);
+    fails(package("plaza.y4m", "--ladder-mbps 0"), 2, &["--ladder-mbps", "above 0"]);
+    fails(package("plaza.y4m", "--ladder-mbps 1 --qp 22"), 2, &["--ladder-mbps", "--qp"]);
     fails(package("plaza.y4m", "--preset best"), 2, &["'best'", "ultrafast"]);
     fails(package("plaza.y4m", "--size 192x90"), 2, &["twice as wide"]);
     assert!(!at.join("pkg/package.json").exists(), "nothing was begun");
@@ -273,6 +278,141 @@ fn sound_and_bits_are_left_out_where_that_was_said() {
     let args = format!("package both.mkv -o pkg {QUICK} --grid 2x1 --no-sound --to-8-bits");
     let said = vr(dir.path(), &args).unwrap();
     assert!(said.starts_with("pkg: 1 GoPs"), "{said}");
+}
+
+/// What a decoder makes of files put together, as 16-bit samples of one channel at 48 kHz.
+fn samples(dir: &Path, files: &[&str]) -> Vec<i16> {
+    let bytes: Vec<u8> = files.iter().flat_map(|file| fs::read(dir.join(file)).unwrap()).collect();
+    fs::write(dir.join("heard.mp4"), bytes).unwrap();
+    ff(dir, "-i heard.mp4 -ac 1 -ar 48000 -f s16le heard.raw");
+    let raw = fs::read(dir.join("heard.raw")).unwrap();
+    raw.chunks_exact(2).map(|pair| i16::from_le_bytes(pair.try_into().unwrap())).collect()
+}
+
+/// A tone that begins at a known picture is in the segments at its time, to a few milliseconds; each
+/// segment begins with its GoP or less than a frame of AAC later; the manifest, a second run and damage.
+#[test]
+fn sound_is_packaged_by_gops_and_in_time() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(3.0);
+    let at = dir.path();
+    // Silent for 1.25 s, and it ends half a second before the pictures do.
+    let tone = "sine=frequency=1000:duration=1.25,adelay=1250:all=1";
+    ff(at, &format!("-i plaza.y4m -f lavfi -i {tone} -c:v ffv1 -c:a flac -ar 44100 tone.mkv"));
+    let command = format!("package tone.mkv -o pkg {QUICK} --grid 2x1");
+    let said = vr(at, &command).unwrap();
+    assert!(said.contains("sound: AAC, one channel at 48000 Hz"), "{said}");
+    let package = at.join("pkg");
+    let manifest = fs::read_to_string(package.join("manifest.mpd")).unwrap();
+    assert!(manifest.contains("codecs=\"mp4a.40.2\""), "{manifest}");
+    assert!(manifest.contains("audioSamplingRate=\"48000\""), "{manifest}");
+    let all = ["sound/init.mp4", "sound/000000.m4s", "sound/000001.m4s", "sound/000002.m4s"];
+    let heard = samples(&package, &all);
+    // Whole frames, and all of three seconds.
+    assert!(heard.len().abs_diff(144_000) <= 1_024, "{}", heard.len());
+    let begins = heard.iter().position(|sample| sample.abs() > 500).unwrap();
+    let ends = heard.iter().rposition(|sample| sample.abs() > 500).unwrap();
+    for (found, wanted_s) in [(begins, 1.25), (ends, 2.5)] {
+        let off_s = found as f64 / 48_000.0 - wanted_s;
+        assert!(off_s.abs() < 0.005, "off by {off_s} s");
+    }
+    for (gop, file) in all[1..].iter().enumerate() {
+        let bytes = fs::read(package.join(file)).unwrap();
+        let tfdt = bytes.windows(4).position(|kind| kind == b"tfdt").unwrap() + 8;
+        let time = u64::from_be_bytes(bytes[tfdt..tfdt + 8].try_into().unwrap());
+        let late = time as f64 / 48_000.0 - gop as f64;
+        assert!((0.0..1_024.0 / 48_000.0).contains(&late), "GoP {gop}: {late} s");
+    }
+    // It is made again where it was cut, and only it; other sound is another package.
+    let whole = content(&package);
+    fs::write(package.join("sound/000001.m4s"), b"cut").unwrap();
+    let damaged = vr(at, "evaluate pkg --rates-mbps 1 --scheme fix");
+    fails(damaged, 1, &["sound is missing or was cut", "vr package again"]);
+    vr(at, &command).unwrap();
+    assert!(content(&package) == whole, "the same package again");
+    fails(vr(at, &format!("{command} --no-sound")), 2, &["other sound (one channel", "not none"]);
+}
+
+/// What a source says of its colours is said by tiles and manifest, whatever codec it had; what has more
+/// than 8 bits is rounded only where that was said.
+#[test]
+fn sources_of_other_codecs_keep_their_colours() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(1.0);
+    let at = dir.path();
+    let colours = "-color_primaries bt2020 -color_trc arib-std-b67 -colorspace bt2020nc";
+    let encoders = Command::new("ffmpeg").args(["-v", "error", "-encoders"]).output().unwrap();
+    let encoders = String::from_utf8_lossy(&encoders.stdout).into_owned();
+    for (name, codec) in [
+        ("hevc", "libx265 -x265-params log-level=none:colorprim=9:transfer=18:colormatrix=9"),
+        ("av1", "libaom-av1 -cpu-used 8"),
+    ] {
+        if !encoders.contains(codec.split(' ').next().unwrap()) {
+            println!("skipped: this ffmpeg has no encoder for {name}");
+            continue;
+        }
+        ff(at, &format!("-i plaza.y4m -pix_fmt yuv420p10le -c:v {codec} {colours} {name}.mp4"));
+        let package = format!("package {name}.mp4 -o {name} {QUICK} --grid 2x1");
+        fails(vr(at, &package), 1, &["more than 8 bits (yuv420p10le)", "--to-8-bits"]);
+        vr(at, &format!("{package} --to-8-bits")).unwrap();
+        let manifest = fs::read_to_string(at.join(name).join("manifest.mpd")).unwrap();
+        for (property, code) in
+            [("ColourPrimaries", 9), ("TransferCharacteristics", 18), ("MatrixCoefficients", 9)]
+        {
+            let wanted = format!("urn:mpeg:mpegB:cicp:{property}\" value=\"{code}\"");
+            assert_eq!(manifest.matches(&wanted).count(), 2, "{name}: {manifest}");
+        }
+        assert!(manifest.contains("omaf:projection_type=\"0\""), "{manifest}");
+        let tile = at.join(name).join("tiles/t000q22");
+        let bytes =
+            [fs::read(tile.join("init.mp4")).unwrap(), fs::read(tile.join("000000.m4s")).unwrap()];
+        fs::write(at.join("tile.mp4"), bytes.concat()).unwrap();
+        let entries = "stream=color_primaries,color_transfer,color_space";
+        let mut probe = Command::new("ffprobe");
+        probe.args(["-v", "error", "-show_entries", entries, "-of", "csv=p=0", "tile.mp4"]);
+        let said = finish(probe.current_dir(at)).unwrap();
+        assert_eq!(said.trim(), "bt2020nc,arib-std-b67,bt2020", "{name}");
+    }
+}
+
+#[test]
+fn a_ladder_may_be_given_by_rates() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(2.0);
+    let at = dir.path();
+    let package =
+        |rates: &str| format!("package plaza.y4m -o pkg --preset ultrafast --grid 2x1 {rates}");
+    // What two QPs take is asked for by rates, and these come out again.
+    vr(at, &package("--qp 24,34").replace("-o pkg", "-o given")).unwrap();
+    let table = fs::read_to_string(at.join("given/rd.csv")).unwrap();
+    let mbps = |qp: &str| {
+        let rows = table.lines().skip(2).map(|row| row.split(',').collect::<Vec<_>>());
+        let bytes = rows.filter(|row| row[2] == qp).map(|row| row[3].parse::<f64>().unwrap());
+        bytes.sum::<f64>() * 8e-6 / 2.0
+    };
+    let ladder = format!("--ladder-mbps {:.4},{:.4}", mbps("24"), mbps("34"));
+    vr(at, &package(&ladder)).unwrap();
+    let description = fs::read_to_string(at.join("pkg/package.json")).unwrap();
+    let said: serde_json::Value = serde_json::from_str(&description).unwrap();
+    let qps: Vec<i64> =
+        said["qps"].as_array().unwrap().iter().map(|qp| qp.as_i64().unwrap()).collect();
+    // Between the QPs that are tried the rate is taken for exponential.
+    assert!((qps[0] - 24).abs() <= 1 && (qps[1] - 34).abs() <= 1, "{qps:?}");
+    assert_eq!(said["mbps"].as_array().unwrap().len(), 2);
+    // Gone on with, it has the same QPs, whatever it is that is missing.
+    fs::remove_file(at.join("pkg/gops/000001.json")).unwrap();
+    vr(at, &package(&ladder)).unwrap();
+    assert_eq!(fs::read_to_string(at.join("pkg/package.json")).unwrap(), description);
+    fails(vr(at, &package("--ladder-mbps 1")), 2, &["other rates", "not 1)"]);
+    let out = |rates: &str| vr(at, &package(rates).replace("-o pkg", "-o other"));
+    fails(out("--ladder-mbps 900"), 2, &["--ladder-mbps 900", "Mb/s at QP 51"]);
+    fails(out(&format!("--ladder-mbps {0:.4},{0:.5}", mbps("24"))), 2, &["further apart"]);
 }
 
 #[test]

@@ -41,7 +41,13 @@ fn packaged_of(size: &str) -> Option<tempfile::TempDir> {
 
 /// What the finest rungs take in the GoP where they take most, in Mb/s.
 fn finest_mbps(dir: &Path) -> f64 {
-    let rows = fs::read_to_string(dir.join("plaza/rd.csv")).unwrap();
+    let [first, second] = finest_of(dir, "plaza");
+    first.max(second)
+}
+
+/// What the finest rungs take in each of a package's two GoPs, in Mb/s.
+fn finest_of(dir: &Path, package: &str) -> [f64; 2] {
+    let rows = fs::read_to_string(dir.join(package).join("rd.csv")).unwrap();
     let mut gops = [0.0; 2];
     for row in rows.lines().skip(2) {
         let cells: Vec<&str> = row.split(',').collect();
@@ -49,7 +55,7 @@ fn finest_mbps(dir: &Path) -> f64 {
             gops[cells[0].parse::<usize>().unwrap()] += cells[3].parse::<f64>().unwrap();
         }
     }
-    gops[0].max(gops[1]) * 8e-6
+    gops.map(|bytes| bytes * 8e-6)
 }
 
 /// Results as the simulator or the lab would have written them: `linux` in order, and both paths
@@ -248,6 +254,40 @@ fn rates_of_a_file_and_heads_that_gzip_packed_are_played() {
     fails(none, 1, &["only.csv", "no row of the transport 'fbdt'"]);
     fs::write(at.join("ride.csv"), "wifi,lte\n30\n").unwrap();
     fails(weftline(at, "vr evaluate plaza --rates ride.csv"), 1, &["ride.csv", "line 2"]);
+}
+
+#[test]
+fn each_package_has_a_rate_scale_of_its_own() {
+    let Some(dir) = packaged() else { return };
+    let at = dir.path();
+    // A black sky takes less than a crowd does.
+    weftline(at, "vr synth orbit -o orbit.y4m --size 192x96 --fps 8 --seconds 2").unwrap();
+    weftline(at, "vr package orbit.y4m -o orbit --preset ultrafast --qp 22,32,42").unwrap();
+    let mut rows = "transport,seed,wifi,wigig\n".to_owned();
+    rows += &"linux,1,30,20\n".repeat(4);
+    rows += &"fbdt,1,40,60\n".repeat(4);
+    // A window that only one of them has.
+    rows += &"fbdt,2,40,60\n".repeat(4);
+    fs::write(at.join("runs.csv"), rows).unwrap();
+    let all = "vr evaluate plaza orbit --rates runs.csv --transport linux,fbdt --warm-up 2 \
+               --viewers 1 --scheme fix,ows-order --concealment grey";
+    let said = weftline(at, &format!("{all} --json")).unwrap();
+    let played: Vec<VrRecord> =
+        said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(played.len(), 2 * 2 * 3);
+    let paper = 1_920.0 / 4_370.0;
+    let finest = ["plaza", "orbit"].map(|name| finest_of(at, name).iter().sum::<f64>() / 2.0);
+    assert!(finest[1] < 0.9 * finest[0], "{finest:?}");
+    for record in &played {
+        let finest = finest[usize::from(record.video == "orbit")];
+        // The fastest mean of all runs is 100 Mb/s.
+        let share = if record.transport == "linux" { 0.5 } else { 1.0 };
+        assert!((record.rate_scale / (paper * finest / 100.0) - 1.0).abs() < 1e-9, "{record:?}");
+        assert!((record.rate_mbps / (paper * finest * share) - 1.0).abs() < 1e-3, "{record:?}");
+    }
+    let table = weftline(at, all).unwrap();
+    assert!(table.contains("for each video by its own factor"), "{table}");
+    assert!(table.contains("4 sessions are in no gain"), "{table}");
 }
 
 #[test]

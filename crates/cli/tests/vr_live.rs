@@ -45,6 +45,12 @@ fn package() -> &'static Path {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         };
         run("synth --size 192x96 --fps 8 --seconds 2", Path::new("rink"), &scene);
+        let loud = dir.join("loud.mkv");
+        let mut sound = Command::new("ffmpeg");
+        sound.args(["-v", "error", "-nostdin", "-y", "-i"]).arg(&scene);
+        sound.args("-f lavfi -i sine=duration=2 -c:v ffv1 -c:a flac".split(' ')).arg(&loud);
+        assert!(sound.status().unwrap().success());
+        let scene = loud;
         let coding = "package --gop 0.5 --grid 4x2 --qp 22,37 --preset ultrafast";
         run(coding, &scene, &package);
         package
@@ -83,8 +89,9 @@ fn check_log(text: &str, gops: usize) -> Vec<Value> {
 /// Checks that all that was kept is, byte for byte, the package's; how many segments.
 fn check_saved(saved: &Path, package: &Path) -> usize {
     let mut segments = 0;
-    for rung in fs::read_dir(saved.join("tiles")).unwrap() {
-        let rung = rung.unwrap().path();
+    let rungs = fs::read_dir(saved.join("tiles")).unwrap().map(|rung| rung.unwrap().path());
+    let sound = Some(saved.join("sound")).filter(|dir| dir.exists());
+    for rung in rungs.chain(sound) {
         for file in fs::read_dir(&rung).unwrap() {
             let file = file.unwrap().path();
             let kept = fs::read(&file).unwrap();
@@ -165,6 +172,15 @@ fn a_package_is_streamed_over_two_paths() {
     let lines = check_log(&fs::read_to_string(&log).unwrap(), GOPS);
     let arrived: u64 = lines.iter().map(|line| line["arrived"].as_u64().unwrap()).sum();
     assert_eq!(summary["arrived"], arrived);
+    // Its sound is sent before its tiles, in the terms of P.1203 as everywhere.
+    assert_eq!(summary["sound_gops"], GOPS);
+    let heard = lines.iter().filter(|line| line["sound"] == true).count();
+    assert_eq!(summary["sound_in_time"], heard);
+    assert!(heard == 0 || saved.join("sound/init.mp4").exists());
+    let inputs = &summary["p1203"];
+    let counts = ["I11", "I13"].map(|name| inputs[name]["segments"].as_array().unwrap().len());
+    assert_eq!(counts, [GOPS; 2]);
+    assert_eq!(inputs["I23"]["stalling"][0][1], summary["startup_s"]);
     let segments = check_saved(&saved, package);
     assert!(segments > 0 && segments as u64 >= arrived, "{segments} kept, {arrived} in time");
     check_decodes(&saved, dir.path());

@@ -120,7 +120,7 @@ mod _weftline {
     #[pymodule_export]
     use super::scenario::Scenario;
     #[pymodule_export]
-    use super::statistics::{mean_ci95, ratios};
+    use super::statistics::{link_discards, mean_ci95, ratios, vr_gains};
     #[pymodule_export]
     use super::steer::{Simulation, advance_all};
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weftline_scenario::{MeanCi, RunRecord, mean_ci95, paired_ratio};
+use weftline_scenario::{MeanCi, RunRecord, discards_say, mean_ci95, paired_ratio};
 
 use crate::format::{escape, number, put};
 use crate::quantity::shorten;
@@ -14,11 +14,14 @@ const MAX_ROWS: usize = 500;
 /// What is compared: its name, its unit and its value.
 type Column = (&'static str, &'static str, fn(&RunRecord) -> Option<f64>);
 
+/// The column that says nothing of few runs of a real player.
+const DISCARDS: &str = "Picture discards";
+
 const COLUMNS: [Column; 6] = [
     ("Goodput", "Mb/s", |run| run.goodput_mbps),
     ("Completion", "s", |run| run.completion_s),
     ("Delay p50", "ms", |run| Some(run.in_order_delay_ms?.p50)),
-    ("Picture discards", "", |run| Some(run.video?.picture_discards as f64)),
+    (DISCARDS, "", RunRecord::link_discards),
     ("Buffer underflows", "", |run| Some(run.video?.buffer_underflows as f64)),
     ("Retransmitted", "packets", |run| Some(run.retransmitted_packets()? as f64)),
 ];
@@ -37,9 +40,10 @@ pub(crate) fn section(records: &[RunRecord]) -> String {
     }
     let shown: Vec<&Column> = COLUMNS
         .iter()
-        .filter(|(_, _, value)| {
-            both.iter()
-                .any(|(_, [lab, sim])| mean(lab, *value).is_some() && mean(sim, *value).is_some())
+        .filter(|column| {
+            both.iter().any(|(_, worlds)| {
+                worlds.iter().all(|runs| mean(said(runs, column), column.2).is_some())
+            })
         })
         .collect();
     let mut html = "<section id=\"beside\">\n<h2>The lab beside the simulator</h2>\n\
@@ -90,9 +94,10 @@ fn row(experiment: &Experiment<'_>, [lab, sim]: &Worlds<'_>, columns: &[&Column]
         lab.len(),
         sim.len()
     );
-    for (_, _, value) in columns {
+    for column in columns {
+        let ([lab, sim], value) = ([lab, sim].map(|runs| said(runs, column)), column.2);
         let pairs = paired_ratio(sim.iter().copied(), lab.iter().copied(), |run| run.seed, value);
-        let (lab, sim) = (mean(lab, *value), mean(sim, *value));
+        let (lab, sim) = (mean(lab, value), mean(sim, value));
         let text = |value: &Option<MeanCi>| value.as_ref().map_or("–".to_owned(), interval);
         put(
             &mut html,
@@ -106,6 +111,12 @@ fn row(experiment: &Experiment<'_>, [lab, sim]: &Worlds<'_>, columns: &[&Column]
     }
     html.push_str("</tr>\n");
     html
+}
+
+/// The runs, if they are enough to say anything in this column.
+fn said<'r, 'a>(runs: &'r [&'a RunRecord], column: &Column) -> &'r [&'a RunRecord] {
+    let is_enough = column.0 != DISCARDS || discards_say(runs.iter().copied());
+    if is_enough { runs } else { &[] }
 }
 
 /// The mean over the runs that count.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use weftline_scenario::{MeanCi, RunRecord, mean_ci95, paired_ratio, ratios};
+use weftline_scenario::{
+    LEAST_PLAYER_SEEDS, MeanCi, RunRecord, discards_say, mean_ci95, paired_ratio, ratios,
+};
 
 use crate::format::{decimals, number};
 use crate::scheme::is_single;
@@ -12,6 +14,8 @@ use crate::sweep::count;
 struct Yardstick {
     /// Of a record.
     value: fn(&RunRecord) -> Option<f64>,
+    /// Whether the runs of a scheme are enough to say anything.
+    says: fn(&[&RunRecord]) -> bool,
     /// Whether less is better.
     less: bool,
     /// What a scheme did, before and after the value.
@@ -23,19 +27,22 @@ struct Yardstick {
 /// What matters of a workload: the first that its runs have.
 const YARDSTICKS: [Yardstick; 3] = [
     Yardstick {
-        value: |run| Some(run.video?.picture_discards as f64),
+        value: RunRecord::link_discards,
+        says: |runs| discards_say(runs.iter().copied()),
         less: true,
         words: ["discarded", "pictures a run"],
         best: "the fewest picture discards",
     },
     Yardstick {
         value: |run| run.completion_s,
+        says: |_| true,
         less: true,
         words: ["took", "s"],
         best: "the shortest time",
     },
     Yardstick {
         value: |run| run.goodput_mbps,
+        says: |_| true,
         less: false,
         words: ["carried", "Mb/s in order"],
         best: "the highest goodput",
@@ -60,7 +67,12 @@ pub(crate) fn sentence(records: &[RunRecord]) -> Option<String> {
         experiment.or_default().entry(&run.scheme).or_default().push(run);
     }
     let all: Vec<&Experiment<'_>> = experiments.values().collect();
+    let says = |one: &&Experiment<'_>| one.values().any(|runs| (yardstick.says)(runs));
     let text = match &all[..] {
+        several if !several.iter().any(says) => {
+            let (best, seeds) = (yardstick.best, LEAST_PLAYER_SEEDS);
+            format!("Nothing is said of {best}: a real player's want {seeds} seeds.")
+        }
         [one] => of_one(one, yardstick, records)?,
         several => of_several(several, yardstick, records)?,
     };
@@ -75,6 +87,7 @@ fn ranked<'a>(experiment: &Experiment<'a>, yardstick: &Yardstick) -> Vec<(&'a st
     let several = experiment.keys().any(|scheme| !is_single(scheme));
     let shown = experiment.iter().filter(|(scheme, _)| !several || !is_single(scheme));
     let mut ranked: Vec<(&str, MeanCi)> = shown
+        .filter(|(_, runs)| (yardstick.says)(runs))
         .filter_map(|(&scheme, runs)| {
             let values: Vec<f64> = runs.iter().filter_map(|run| (yardstick.value)(run)).collect();
             Some((scheme, mean_ci95(&values)?))
@@ -188,6 +201,8 @@ fn interval(value: &MeanCi, decimals: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weftline_scenario::VideoRecord;
+
     use super::*;
 
     fn run(scenario: &str, scheme: &str, seed: u64, mbps: f64) -> RunRecord {
@@ -226,6 +241,36 @@ mod tests {
         let text = sentence(&records).unwrap();
         assert!(text.contains("no clear difference"), "{text}");
         assert_eq!(sentence(&[]), None);
+    }
+
+    #[test]
+    fn what_the_machine_costs_a_player_is_subtracted_and_two_seeds_say_nothing() {
+        let played = |scheme: &str, seed: u64, discards: u64| {
+            let video = VideoRecord {
+                picture_discards: discards,
+                decoder_drops: Some(500),
+                control_discards: Some(2),
+                control_decoder_drops: Some(490),
+                ..VideoRecord::default()
+            };
+            let world = "lab".to_owned();
+            RunRecord { world, video: Some(video), ..run("a", scheme, seed, 5.0) }
+        };
+        let mut records: Vec<RunRecord> =
+            (1..=3).flat_map(|seed| [played("fbdt", seed, 7), played("ecf", seed, 50)]).collect();
+        let text = sentence(&records).unwrap();
+        assert!(text.starts_with("fbdt discarded 15.0 ± 0.0 pictures a run"), "{text}");
+        let two = sentence(&records[..4]).unwrap();
+        assert!(two.starts_with("Nothing is said of the fewest picture discards"), "{two}");
+        // Only one of them has enough.
+        records.retain(|record| record.scheme == "ecf" || record.seed < 3);
+        let text = sentence(&records).unwrap();
+        assert!(text.starts_with("ecf discarded 58.0") && !text.contains("fbdt"), "{text}");
+        // The decoder's part of a run is not known: it cannot be compared.
+        for record in &mut records {
+            record.video.as_mut().unwrap().decoder_drops = None;
+        }
+        assert!(sentence(&records).unwrap().contains("Mb/s"), "its goodput is left");
     }
 
     #[test]

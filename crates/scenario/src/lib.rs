@@ -75,8 +75,8 @@ pub use path::{PathSpec, QueueSpec, UpSpec};
 pub use rate::{RateSpec, TraceFile};
 pub use ratio::{Ratio, paired_ratio, ratios};
 pub use record::{
-    CotagRecord, DelayMs, EmulatorRecord, FlowRecord, MessagesRecord, PathRecord, RttMs, RunRecord,
-    SCHEMA_VERSION, ShortTermMbps, VideoRecord,
+    CotagRecord, DelayMs, EmulatorRecord, FlowRecord, LEAST_PLAYER_SEEDS, MessagesRecord,
+    PathRecord, RttMs, RunRecord, SCHEMA_VERSION, ShortTermMbps, VideoRecord, discards_say,
 };
 pub use results::{
     BadPart, Bundle, Merged, Part, Provenance, ResultsError, ResultsWriter, SERIES_HEADER, Sample,

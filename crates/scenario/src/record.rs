@@ -3,7 +3,7 @@
 //! What each figure means is defined where it is computed, in `weftline-measure`. Units end the
 //! names. A field that does not apply is absent; a reader ignores fields it does not know.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -333,7 +333,40 @@ pub struct EmulatorRecord {
     pub valid: bool,
 }
 
+/// With fewer seeds what real players discard says nothing: one that starts at a busy moment discards
+/// dozens of pictures.
+pub const LEAST_PLAYER_SEEDS: usize = 3;
+
+/// Whether the [discards](RunRecord::link_discards) of these runs, all of one scheme in one case, say
+/// anything: a real player's want [`LEAST_PLAYER_SEEDS`] different seeds that have a value, the model's any.
+pub fn discards_say<'a>(runs: impl IntoIterator<Item = &'a RunRecord>) -> bool {
+    let known = runs.into_iter().filter(|run| run.is_valid() && run.link_discards().is_some());
+    let (mut seeds, mut is_model) = (BTreeSet::new(), true);
+    for run in known {
+        seeds.insert(run.seed);
+        is_model &= run.plays_model();
+    }
+    seeds.len() >= if is_model { 1 } else { LEAST_PLAYER_SEEDS }
+}
+
 impl RunRecord {
+    /// Pictures that the run's viewer did not see because of the links: of a real player its
+    /// [net discards](VideoRecord::net_discards), of the simulator's model all that it discards, because
+    /// no machine costs it any. `None` without a player, and where the run and its control run cannot be
+    /// compared. Everything that judges discards goes by this; see also [`discards_say`].
+    pub fn link_discards(&self) -> Option<f64> {
+        let video = self.video?;
+        match self.plays_model() {
+            true => Some(video.picture_discards as f64),
+            false => video.net_discards().map(|net| net as f64),
+        }
+    }
+
+    /// Whether its player, if it has one, is the simulator's model.
+    fn plays_model(&self) -> bool {
+        self.world == "sim" && self.video.is_none_or(|video| video.control_discards.is_none())
+    }
+
     /// Whether the run counts: it does unless the emulator was late.
     pub fn is_valid(&self) -> bool {
         self.emulator.is_none_or(|emulator| emulator.valid)

@@ -181,6 +181,9 @@ pub struct VrGain {
     /// For each of [`VR_STEPS`] what it gains in the PSNR of the session's mean MSE, and in the mean
     /// over its GoPs of their PSNR; `None` if one of its ends was not played.
     pub steps: [Option<[MeanCi; 2]>; 6],
+    /// Sessions that are in no gain, because not every pair of scheme and transport was played for
+    /// their video, seed and viewer.
+    pub unpaired: usize,
 }
 
 /// What `ows` over FBDT gains over another scheme, and FBDT under a scheme, in dB: for the PSNR of the
@@ -206,6 +209,7 @@ pub struct VrBeside {
 pub fn vr_beside(records: &[VrRecord]) -> Vec<VrBeside> {
     let mut beside = Vec::new();
     for (condition, concealment, of_group) in groups(records) {
+        let of_group = paired(of_group);
         let mut schemes: Vec<&str> = Vec::new();
         for record in &of_group {
             if !schemes.contains(&record.scheme.as_str()) {
@@ -243,17 +247,41 @@ fn groups(records: &[VrRecord]) -> Vec<(&str, &str, Vec<&VrRecord>)> {
     groups
 }
 
+/// Video, seed of the rates and viewer: what sessions have in common that are compared.
+type Draw<'a> = (&'a str, u64, &'a str);
+
+fn draw(record: &VrRecord) -> Draw<'_> {
+    (&record.video, record.seed, &record.viewer)
+}
+
+/// Those sessions of a group whose draw was played with every pair of scheme and transport of the group.
+/// With others among them the parts of a gain would be means over different draws, and not add up.
+fn paired(of_group: Vec<&VrRecord>) -> Vec<&VrRecord> {
+    let mut draws: BTreeMap<(&str, &str), BTreeSet<Draw<'_>>> = BTreeMap::new();
+    for record in &of_group {
+        draws.entry((&record.scheme, &record.transport)).or_default().insert(draw(record));
+    }
+    let in_all = |record: &&VrRecord| draws.values().all(|draws| draws.contains(&draw(record)));
+    of_group.into_iter().filter(in_all).collect()
+}
+
 /// The gains of all conditions and concealments of which any step was played, in the order in which
-/// they first appear; constant rates have none.
+/// they first appear; constant rates have none. All steps are of the same draws: a session whose
+/// window of the rates has no counterpart over the other transport is left out and counted.
 ///
 /// The interval is that of a mean over videos and seeds of the rates, which are both drawn at
 /// random and crossed: see [`mean_ci95_crossed`]. Viewers of one video and seed share content and
 /// rates, so that they are no independent draws: their mean is one value.
 pub fn vr_gains(records: &[VrRecord]) -> Vec<VrGain> {
-    let gains = groups(records).into_iter().map(|(condition, concealment, of_group)| VrGain {
-        condition: condition.to_owned(),
-        concealment: concealment.to_owned(),
-        steps: VR_STEPS.map(|step| gain(&of_group, step.from, step.to)),
+    let gains = groups(records).into_iter().map(|(condition, concealment, of_group)| {
+        let all = of_group.len();
+        let of_group = paired(of_group);
+        VrGain {
+            condition: condition.to_owned(),
+            concealment: concealment.to_owned(),
+            steps: VR_STEPS.map(|step| gain(&of_group, step.from, step.to)),
+            unpaired: all - of_group.len(),
+        }
     });
     gains.filter(|gain| gain.steps.iter().any(Option::is_some)).collect()
 }
@@ -261,12 +289,9 @@ pub fn vr_gains(records: &[VrRecord]) -> Vec<VrGain> {
 /// What is gained from one scheme and transport to another, in both measures; `None` if no session was
 /// played with both.
 fn gain(records: &[&VrRecord], from: (&str, &str), to: (&str, &str)) -> Option<[MeanCi; 2]> {
-    type Key<'a> = (&'a str, u64, &'a str);
-    let of = |(scheme, transport): (&str, &str)| -> BTreeMap<Key<'_>, [f64; 2]> {
+    let of = |(scheme, transport): (&str, &str)| -> BTreeMap<Draw<'_>, [f64; 2]> {
         let chosen = records.iter().filter(|r| r.scheme == scheme && r.transport == transport);
-        chosen
-            .map(|r| ((r.video.as_str(), r.seed, r.viewer.as_str()), [r.psnr_db, r.mean_psnr_db]))
-            .collect()
+        chosen.map(|r| (draw(r), [r.psnr_db, r.mean_psnr_db])).collect()
     };
     let (from, to) = (of(from), of(to));
     let mut cells: BTreeMap<(&str, u64), Vec<[f64; 2]>> = BTreeMap::new();
@@ -423,5 +448,36 @@ mod tests {
         assert!((mean(beside[0].ours_on_fbdt).unwrap() - 7.5).abs() < 1e-9);
         assert!(beside[0].ours_on_linux.is_none() && beside[1].transport.is_none());
         assert!(beside[2].ours_on_fbdt.is_none(), "ours is not beside itself");
+    }
+
+    #[test]
+    fn a_window_that_one_transport_lacks_is_in_no_part() {
+        let mut records = Vec::new();
+        for seed in 1..=3 {
+            let rest = seed as f64;
+            for (pair, db) in [
+                (("fix", "linux"), 10.0),
+                (("fix", "fbdt"), 12.0 + rest),
+                (("ows-order", "fbdt"), 13.0 + 3.0 * rest),
+                (("ows", "fbdt"), 20.0 + 9.0 * rest),
+            ] {
+                // The first transport's log is shorter by a window.
+                if pair.1 != "linux" || seed < 3 {
+                    records.push(record("plaza", seed, "ann", pair, db));
+                }
+            }
+        }
+        let [gain] = &vr_gains(&records)[..] else { panic!("one condition") };
+        let steps = gain.steps.map(|step| step.map(|[of_mean, _]| (of_mean.mean, of_mean.count)));
+        let [pairing, None, ours, transport, order, rates] = steps else { panic!("{steps:?}") };
+        let [pairing, ours, transport, order, rates] =
+            [pairing, ours, transport, order, rates].map(Option::unwrap);
+        assert!([pairing, ours, transport, order, rates].iter().all(|(_, count)| *count == 2));
+        assert!((transport.0 + order.0 - pairing.0).abs() < 1e-9, "{steps:?}");
+        assert!((pairing.0 + rates.0 - ours.0).abs() < 1e-9, "{steps:?}");
+        assert_eq!(gain.unpaired, 3, "three schemes played the window");
+        let beside = vr_beside(&records);
+        let ours = beside.iter().find(|one| one.scheme == "fix").unwrap().ours_on_fbdt.unwrap();
+        assert_eq!(ours[0].count, 2);
     }
 }

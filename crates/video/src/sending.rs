@@ -146,7 +146,10 @@ fn base_layer(gop: &GopTable) -> Vec<Piece> {
 }
 
 /// What is left of a throughput after `base` bytes, taken from all paths alike.
-fn without(throughput: &Throughput, base: ByteCount) -> Result<Throughput, ThroughputError> {
+pub(crate) fn without(
+    throughput: &Throughput,
+    base: ByteCount,
+) -> Result<Throughput, ThroughputError> {
     let rest = |paths: &[ByteCount]| {
         let all: ByteCount = paths.iter().copied().sum();
         let left = all.saturating_sub(base).as_u64();

@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod colour;
 mod decode;
 mod error;
 pub mod evaluate;
@@ -29,6 +30,7 @@ mod rate;
 mod source;
 pub mod synth;
 
+pub use colour::Colour;
 pub use decode::DecodedGop;
 pub use error::VrError;
 pub use ffmpeg::{Ffmpeg, Stop};

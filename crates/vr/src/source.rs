@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use ring::digest::{Context, SHA256};
 use serde::Deserialize;
 
+use crate::colour::Colour;
 use crate::error::VrError;
 use crate::ffmpeg::Ffmpeg;
 use crate::rate::FrameRate;
@@ -32,8 +33,19 @@ pub struct Source {
     first_s: f64,
     /// The format of its pixels, as ffmpeg calls it.
     pub(crate) pixels: String,
-    /// The codecs of its sound.
-    pub(crate) sound: Vec<String>,
+    /// What it says of its colours.
+    pub(crate) colour: Option<Colour>,
+    /// Its tracks of sound.
+    pub(crate) sound: Vec<Track>,
+}
+
+/// A track of sound.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Track {
+    #[serde(default, rename = "codec_name")]
+    pub(crate) codec: String,
+    #[serde(default)]
+    pub(crate) channels: u8,
 }
 
 #[derive(Deserialize)]
@@ -60,21 +72,32 @@ struct Stream {
     avg_frame_rate: Option<String>,
     time_base: Option<String>,
     pix_fmt: Option<String>,
+    color_primaries: Option<String>,
+    color_transfer: Option<String>,
+    color_space: Option<String>,
+    color_range: Option<String>,
+    #[serde(default)]
+    side_data_list: Vec<SideData>,
+}
+
+/// What is said of a stream beside its pictures.
+#[derive(Deserialize)]
+struct SideData {
+    #[serde(default)]
+    side_data_type: String,
+    projection: Option<String>,
+    /// How pictures for two eyes are put into one.
+    #[serde(rename = "type")]
+    eyes: Option<String>,
 }
 
 /// What is in a file beside its pictures.
 #[derive(Deserialize)]
 struct Others {
     #[serde(default)]
-    streams: Vec<Other>,
+    streams: Vec<Track>,
     #[serde(default)]
     packets: Vec<OtherPacket>,
-}
-
-#[derive(Deserialize)]
-struct Other {
-    #[serde(default)]
-    codec_name: String,
 }
 
 #[derive(Deserialize)]
@@ -108,13 +131,17 @@ impl Source {
         };
         let unread = |error| VrError::source(file, format!("ffprobe's answer: {error}"));
         let entries = "format=start_time,duration:stream=width,height,r_frame_rate,\
-                       avg_frame_rate,time_base,pix_fmt:packet=pts,flags";
+                       avg_frame_rate,time_base,pix_fmt,color_primaries,color_transfer,\
+                       color_space,color_range:\
+                       stream_side_data=side_data_type,projection,type:packet=pts,flags";
         let probed: Probed = serde_json::from_str(&said("v:0", entries)?).map_err(unread)?;
         let source = Self::from_probed(&probed).map_err(|why| VrError::source(file, why))?;
         // Where the pictures end before the file does, its sound may end later.
         let is_short = source.missing_s(&probed, 0.0).is_some();
-        let entries =
-            if is_short { "stream=codec_name:packet=pts_time" } else { "stream=codec_name" };
+        let entries = match is_short {
+            true => "stream=codec_name,channels:packet=pts_time",
+            false => "stream=codec_name,channels",
+        };
         let others: Others = serde_json::from_str(&said("a", entries)?).map_err(unread)?;
         let times = others.packets.iter().filter_map(|packet| packet.pts_time.as_ref());
         let heard_s = times.filter_map(|time| time.parse().ok()).fold(0.0, f64::max);
@@ -127,8 +154,7 @@ impl Source {
                 ),
             ));
         }
-        let sound = others.streams.into_iter().map(|stream| stream.codec_name).collect();
-        Ok(Self { path, sound, ..source })
+        Ok(Self { path, sound: others.streams, ..source })
     }
 
     /// How long the file is to last and after what time it ends, if that is sooner; its last sound
@@ -155,6 +181,7 @@ impl Source {
         let (Some(width), Some(height)) = (stream.width, stream.height) else {
             return Err("its pictures have no size".to_owned());
         };
+        stream.side_data_list.iter().try_for_each(SideData::check)?;
         let mut times: Vec<i64> = Vec::with_capacity(probed.packets.len());
         for packet in probed.packets.iter().filter(|packet| !packet.flags.contains('D')) {
             times.push(packet.pts.ok_or(
@@ -178,6 +205,7 @@ impl Source {
             rate,
             frames: times.len() as u64,
             first_s: first as f64 * tick_s - start.unwrap_or(0.0),
+            colour: stream.colour(),
             pixels: stream.pix_fmt.clone().unwrap_or_default(),
             sound: Vec::new(),
         })
@@ -191,6 +219,11 @@ impl Source {
     /// How many pictures there are.
     pub fn frames(&self) -> u64 {
         self.frames
+    }
+
+    /// When the first picture is shown, in seconds after what ffmpeg takes for the beginning.
+    pub(crate) fn first_s(&self) -> f64 {
+        self.first_s.max(0.0)
     }
 
     /// Where to seek so that picture number `frame` is the first that is decoded: half a picture
@@ -215,6 +248,31 @@ impl Source {
         let digest = context.finish();
         let hex = digest.as_ref()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         Ok((length, hex))
+    }
+}
+
+impl Stream {
+    fn colour(&self) -> Option<Colour> {
+        let names = [&self.color_primaries, &self.color_transfer, &self.color_space];
+        let pixels = self.pix_fmt.as_deref().unwrap_or_default();
+        Colour::of(names.map(Option::as_deref), self.color_range.as_deref(), pixels)
+    }
+}
+
+impl SideData {
+    /// Refuses what is no equirectangular picture for one eye.
+    fn check(&self) -> Result<(), String> {
+        let convert = "make it equirectangular first: ffmpeg -i SOURCE -vf v360=INPUT:e NEW.mkv";
+        match (self.side_data_type.as_str(), &self.projection, &self.eyes) {
+            ("Spherical Mapping", Some(projection), _) if projection != "equirectangular" => {
+                Err(format!("says that its projection is {projection}; {convert}"))
+            }
+            ("Stereo 3D", _, Some(eyes)) if eyes != "2D" => Err(format!(
+                "has pictures for two eyes ({eyes}), and a package is for one; take one of them: \
+                 ffmpeg -i SOURCE -vf stereo3d=LAYOUT:ml NEW.mkv"
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -267,6 +325,11 @@ mod tests {
             avg_frame_rate: Some(rate.to_owned()),
             time_base: Some(base.to_owned()),
             pix_fmt: Some("yuv420p".to_owned()),
+            color_primaries: None,
+            color_transfer: None,
+            color_space: None,
+            color_range: None,
+            side_data_list: Vec::new(),
         };
         let packets = times.iter().map(|&pts| Packet { pts: Some(pts), flags: String::new() });
         Probed { streams: vec![stream], packets: packets.collect(), format: Format::default() }
@@ -323,6 +386,25 @@ mod tests {
         assert!(
             ["yuv420p", "yuvj444p", "nv12", "rgb24", "rgb565le", ""].map(is_deep) == [false; 6]
         );
+    }
+
+    #[test]
+    fn what_is_not_equirectangular_or_for_two_eyes_is_refused() {
+        let refusal = |kind: &str, projection: Option<&str>, eyes: Option<&str>| {
+            let mut probed = probed("30/1", "1/1000", &[0, 33]);
+            probed.streams[0].side_data_list.push(SideData {
+                side_data_type: kind.to_owned(),
+                projection: projection.map(str::to_owned),
+                eyes: eyes.map(str::to_owned),
+            });
+            Source::from_probed(&probed).err()
+        };
+        assert_eq!(refusal("Spherical Mapping", Some("equirectangular"), None), None);
+        let cube = refusal("Spherical Mapping", Some("cubemap"), None).unwrap();
+        assert!(cube.contains("cubemap") && cube.contains("v360"), "{cube}");
+        assert_eq!(refusal("Stereo 3D", None, Some("2D")), None);
+        let eyes = refusal("Stereo 3D", None, Some("top and bottom")).unwrap();
+        assert!(eyes.contains("two eyes (top and bottom)"), "{eyes}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ __all__ = [
     "__version__",
     "advance_all",
     "congestion_controls",
+    "link_discards",
     "mean_ci95",
     "merge",
     "ratios",
@@ -34,6 +35,7 @@ __all__ = [
     "series_of",
     "sweeps",
     "table",
+    "vr_gains",
 ]
 
 __version__: Final[str]
@@ -282,7 +284,13 @@ def report(
 ) -> str: ...
 def table(records: Sequence[str]) -> Table: ...
 def mean_ci95(values: Sequence[float]) -> tuple[float, float | None, int] | None: ...
+def link_discards(record: str) -> float | None: ...
 def ratios(records: Sequence[str]) -> list[tuple[int, float, float]]: ...
+def vr_gains(
+    sessions: Sequence[str],
+) -> list[
+    tuple[str, str, str, tuple[float, float | None, int], tuple[float, float | None, int]]
+]: ...
 def scenarios() -> list[tuple[str, str]]: ...
 def sweeps() -> list[tuple[str, str]]: ...
 def schemes() -> list[tuple[str, str]]: ...

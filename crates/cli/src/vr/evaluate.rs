@@ -30,8 +30,8 @@ pub(crate) struct EvaluateArgs {
     /// [default: linux,fbdt; with --rates-mbps, or --rates of a file, fbdt]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     transport: Vec<String>,
-    /// Tile schemes: ows, ows-order, fix, fix-margin, uniform, viewport-only, ows-paper,
-    /// ows-paper-desc, oracle
+    /// Tile schemes: ows, ows-order, fix, fix-margin, fix-margin-80, fix-margin-90, uniform,
+    /// viewport-only, ows-paper, ows-paper-desc, oracle
     #[arg(
         long,
         value_name = "NAME,…",

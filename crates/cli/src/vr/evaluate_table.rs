@@ -29,7 +29,19 @@ pub(super) fn render(records: &[VrRecord], heading: &str) -> String {
          draws). The paper's pairing is ows-order over fbdt, the rates of fix in another order; \
          ours, ows over fbdt, is that and its own rates\n{table}\n"
     );
+    text += &unpaired(gains.iter().map(|gain| gain.unpaired).sum());
     text + &beside(records)
+}
+
+/// What is in no gain, in a line.
+fn unpaired(sessions: usize) -> String {
+    if sessions == 0 {
+        return String::new();
+    }
+    format!(
+        "{sessions} sessions are in no gain: their rates have no counterpart over the other \
+         transport (the same condition and seed)\n"
+    )
 }
 
 /// What the transport gains under each scheme, and ours over each scheme.

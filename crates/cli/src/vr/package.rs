@@ -29,6 +29,9 @@ pub(crate) struct PackageArgs {
     /// The QPs of the ladder, with commas between them
     #[arg(long, value_name = "QP,…", value_delimiter = ',', default_value = "22,27,32,37,42")]
     qp: Vec<u8>,
+    /// Rates of the whole frame in Mb/s instead: for each the QP that comes nearest on average
+    #[arg(long, value_name = "R,…", value_delimiter = ',', conflicts_with = "qp")]
+    ladder_mbps: Vec<f64>,
     /// How thorough x264 is, from ultrafast to veryslow
     #[arg(long, value_name = "NAME", default_value = "medium")]
     preset: String,
@@ -38,7 +41,7 @@ pub(crate) struct PackageArgs {
     /// Scale the source to this size first
     #[arg(long, value_name = "WxH")]
     size: Option<String>,
-    /// Leave out the source's sound, which a package does not carry
+    /// Leave out the source's sound
     #[arg(long)]
     no_sound: bool,
     /// Round pixels of more than 8 bits
@@ -57,6 +60,7 @@ pub(super) fn run(args: &PackageArgs) -> Result<(), Failure> {
         preset: args.preset.clone(),
         gop_s: args.gop,
         size: args.size.as_deref().map(parse_size).transpose()?,
+        mbps: args.ladder_mbps.clone(),
         no_sound: args.no_sound,
         to_8_bits: args.to_8_bits,
     };
@@ -105,6 +109,10 @@ fn summary(dir: &Path, package: &Package, took_s: f64) -> String {
         } else {
             "without any error\n".to_owned()
         };
+    }
+    if let Some(sound) = description.sound() {
+        let channels = if sound.channels == 1 { "one channel" } else { "two channels" };
+        text += &format!("sound: AAC, {channels} at {} Hz\n", sound.rate_hz);
     }
     let at = |file: &str| dir.join(file).display().to_string();
     text + &format!("{}\n{}\n", at(TABLE), at(MANIFEST))

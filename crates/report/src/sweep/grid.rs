@@ -74,7 +74,7 @@ fn measures(sweeps: &Sweeps<'_>, groups: &[&Group<'_>]) -> Vec<Vec<Measure>> {
 fn wanted(sweeps: &Sweeps<'_>, group: &Group<'_>, measure: &Measure) -> bool {
     let instead = match measure {
         Measure::Goodput | Measure::ToSum | Measure::DelayP99 | Measure::Gap => {
-            sweeps.has(group, &Measure::Discards) || sweeps.has(group, &Measure::Completion)
+            sweeps.has(group, &Measure::Underflows) || sweeps.has(group, &Measure::Completion)
         }
         _ => false,
     };

@@ -1,6 +1,6 @@
 //! What is measured of a run of a sweep, and what several runs say together.
 
-use weftline_scenario::{MeanCi, RunRecord, mean_ci95};
+use weftline_scenario::{MeanCi, RunRecord, discards_say, mean_ci95};
 
 use super::Sweeps;
 use crate::figure::is_paced;
@@ -79,7 +79,7 @@ impl Measure {
         let record = &sweeps.records[run];
         let ratio = || sweeps.ratios.get(&run);
         let value = match self {
-            Self::Discards => record.video?.picture_discards as f64,
+            Self::Discards => record.link_discards()?,
             Self::Underflows => record.video?.buffer_underflows as f64,
             Self::Standstill => record.video?.underflow_s,
             Self::Packets(path) => of_path(record, path)?.packets? as f64,
@@ -114,8 +114,10 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub(crate) fn new(sweeps: &Sweeps<'_>, runs: &[usize], measure: &Measure) -> Self {
-        let values: Vec<f64> = runs.iter().filter_map(|&run| measure.of(sweeps, run)).collect();
         let records = || runs.iter().map(|&run| &sweeps.records[run]);
+        let says = *measure != Measure::Discards || discards_say(records());
+        let counted = runs.iter().filter(|_| says);
+        let values: Vec<f64> = counted.filter_map(|&run| measure.of(sweeps, run)).collect();
         Self {
             value: mean_ci95(&values).filter(|value| value.mean.is_finite()),
             low: values.iter().copied().fold(f64::INFINITY, f64::min),

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use weftline_scenario::{RunRecord, VideoRecord, mean_ci95};
+use weftline_scenario::{LEAST_PLAYER_SEEDS, RunRecord, VideoRecord, mean_ci95};
 
 use crate::format::{escape, mean_ci, number, put};
 use crate::quantity::shorten;
 
-/// With fewer seeds a difference says nothing: a player that starts on a busy moment discards dozens of
-/// pictures.
-const LEAST_SEEDS: usize = 3;
 /// The most rows.
 const MAX_ROWS: usize = 1000;
 
@@ -76,7 +73,7 @@ pub(super) fn section(records: &[RunRecord]) -> String {
 
 /// The last four cells of a row.
 fn figures(seeds: &[VideoRecord]) -> String {
-    if seeds.len() < LEAST_SEEDS {
+    if seeds.len() < LEAST_PLAYER_SEEDS {
         return "<td colspan=\"4\">fewer than three seeds</td>".to_owned();
     }
     let values = |value: &dyn Fn(&VideoRecord) -> Option<f64>| -> Vec<f64> {

@@ -200,6 +200,16 @@ fn gains(records: &[VrRecord]) -> String {
         }
     }
     html.push_str("</tbody></table></div>\n");
+    let unpaired: usize = gains.iter().map(|gain| gain.unpaired).sum();
+    if unpaired > 0 {
+        put(
+            &mut html,
+            format_args!(
+                "<p class=\"facts\">{unpaired} sessions are in no gain: their rates have no \
+                 counterpart over the other transport.</p>\n"
+            ),
+        );
+    }
     html
 }
 

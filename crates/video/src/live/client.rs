@@ -37,7 +37,7 @@ pub struct ClientSettings {
 pub enum Handled<'a> {
     /// Something between the two state machines.
     Control,
-    /// A tile that is whole, on time or late.
+    /// A tile that is whole, or a GoP's sound ([`TileId::is_sound`]), on time or late.
     Tile {
         /// It.
         tile: Tile<'a>,
@@ -76,6 +76,10 @@ pub struct GopReport {
     pub late_bytes: ByteCount,
     /// How long the picture stood still before it.
     pub stalled: Duration,
+    /// Whether its sound was there, whole and as packaged, when it was shown; `None` if it has none.
+    pub sound: Option<bool>,
+    /// The segment of sound that was there in time.
+    pub sound_bytes: ByteCount,
     /// The viewport's MSE, the mean over the poses; `None` if the server's word never came.
     pub mse: Option<f64>,
     /// The mean over the poses of the viewport's PSNR in dB.
@@ -102,12 +106,34 @@ struct OpenGop {
     damaged: BTreeSet<TileId>,
     bytes: u64,
     late_bytes: u64,
+    /// The sound that was there in time.
+    sound_bytes: u64,
     poses: Vec<Orientation>,
     /// How long the picture stood still before it.
     stalled: Duration,
 }
 
 impl OpenGop {
+    /// Whether the sound is not worth waiting for: it is there, none is sent, or it will not come.
+    fn is_sound_settled(&self) -> bool {
+        let Some(notice) = &self.notice else { return false };
+        let id = TileId::sound(notice.gop);
+        let is_gone = self.called_back.contains(&id) || self.damaged.contains(&id);
+        notice.sound == 0 || self.sound_bytes > 0 || is_gone
+    }
+
+    /// What is counted of it whatever was planned.
+    fn report(&self, gop: u32) -> GopReport {
+        GopReport {
+            gop,
+            bytes: ByteCount::new(self.bytes),
+            late_bytes: ByteCount::new(self.late_bytes),
+            sound_bytes: ByteCount::new(self.sound_bytes),
+            stalled: self.stalled,
+            ..GopReport::default()
+        }
+    }
+
     /// Whether nothing of a tile is worth waiting for: it is there, nothing of it is sent, or it will not
     /// come.
     fn is_settled(&self, tile: usize) -> bool {
@@ -325,7 +351,9 @@ impl Client {
             let is_ready = |gop: u32| {
                 let seen = viewport.visibility(grid, pose).share;
                 let mut looked_at = (0..grid.tiles()).filter(|tile| seen[*tile] > 0.0);
-                open.get(&gop).is_some_and(|open| looked_at.all(|tile| open.is_settled(tile)))
+                open.get(&gop).is_some_and(|open| {
+                    open.is_sound_settled() && looked_at.all(|tile| open.is_settled(tile))
+                })
             };
             let Some(stood) = self.playback.go_on(now, is_ready) else { break };
             let next = self.playback.current();
@@ -356,6 +384,10 @@ impl Client {
     /// Whether there is such a tile, in any GoP.
     fn check_tile(&self, id: TileId) -> Result<(), LiveError> {
         let (number, count) = (u32::from(id.tile), self.held.tiles() as u32);
+        let has_sound = self.manifest.as_ref().is_some_and(|manifest| manifest.sound.is_some());
+        if has_sound && id == TileId::sound(id.gop) {
+            return Ok(());
+        }
         if number >= count {
             return Err(LiveError::Number { what: "tile", number, count });
         }
@@ -409,7 +441,8 @@ impl Client {
                 (false, _) => {}
                 (true, true) => {
                     open.arrived.entry(id.tile).or_default().push(id.qp);
-                    open.bytes += bytes;
+                    let sum = if id.is_sound() { &mut open.sound_bytes } else { &mut open.bytes };
+                    *sum += bytes;
                 }
                 (true, false) => {
                     open.late.insert(id);
@@ -454,16 +487,16 @@ impl Client {
         }
     }
 
+    /// Whether the sound of a GoP was there in time, if it has any.
+    fn sound_of(&self, open: &OpenGop) -> Option<bool> {
+        let has_sound = self.manifest.as_ref()?.sound.is_some();
+        has_sound.then_some(open.sound_bytes > 0)
+    }
+
     fn judge_gop(&mut self, gop: u32, open: &OpenGop) -> GopReport {
-        let mut report = GopReport {
-            gop,
-            bytes: ByteCount::new(open.bytes),
-            late_bytes: ByteCount::new(open.late_bytes),
-            stalled: open.stalled,
-            ..GopReport::default()
-        };
+        let mut report = GopReport { sound: self.sound_of(open), ..open.report(gop) };
         let Some(notice) = &open.notice else {
-            report.arrived = open.arrived.len();
+            report.arrived = open.arrived.keys().filter(|tile| **tile != TileId::SOUND).count();
             report.late = self.held.tiles() - report.arrived;
             return report;
         };

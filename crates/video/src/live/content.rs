@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use weftline_core::ByteCount;
 
 use super::LiveError;
-use super::wire::{GOP_LENGTHS, MAX_INIT, MAX_TO_PLAYER};
+use super::wire::{GOP_LENGTHS, MAX_INIT, MAX_SAMPLE_RATE, MAX_TO_PLAYER, SoundFormat};
 use crate::evaluate::MissTable;
 use crate::geometry::{FrameSize, Grid};
 use crate::head::TileProbabilities;
@@ -19,6 +19,17 @@ const USUAL_CHANGES: [f64; 4] = [200.0, 300.0, 400.0, 500.0];
 /// Room in a message for what is not the segment.
 const HEAD: u64 = 1 << 17;
 
+/// The sound of a package: a segment for each of its GoPs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sound {
+    /// What it is.
+    pub format: SoundFormat,
+    /// What its decoder is set up from, bytes.
+    pub init: ByteCount,
+    /// The length of each GoP's segment.
+    pub segments: Vec<ByteCount>,
+}
+
 /// What a server knows of what it streams.
 #[derive(Clone, Debug)]
 pub struct Content {
@@ -31,6 +42,7 @@ pub struct Content {
     prior: Option<TileProbabilities>,
     gops: u32,
     init: ByteCount,
+    sound: Option<Sound>,
 }
 
 impl Content {
@@ -83,8 +95,54 @@ impl Content {
         if !(1..=MAX_GOPS as u32).contains(&gops) {
             return wrong(format!("a stream has 1 to {MAX_GOPS} GoPs, not {gops}"));
         }
-        let init = ByteCount::ZERO;
-        Ok(Self { frame, grid, gop_frames, table, misses, misses_measured, prior, gops, init })
+        let (init, sound) = (ByteCount::ZERO, None);
+        Ok(Self {
+            frame,
+            grid,
+            gop_frames,
+            table,
+            misses,
+            misses_measured,
+            prior,
+            gops,
+            init,
+            sound,
+        })
+    }
+
+    /// The same with sound.
+    ///
+    /// # Errors
+    /// [`LiveError::Content`] if it has not one segment for each GoP of the package, none of them empty
+    /// or longer than a message, or if its format is none of AAC's.
+    pub fn with_sound(self, sound: Sound) -> Result<Self, LiveError> {
+        let wrong = |reason: String| Err(LiveError::Content(reason));
+        let (got, wanted) = (sound.segments.len(), self.table.gops().len());
+        if got != wanted {
+            return wrong(format!("the sound has {got} segments for {wanted} GoPs; package anew"));
+        }
+        let most = MAX_TO_PLAYER as u64 - HEAD;
+        let is_odd = |bytes: &&ByteCount| !(1..=most).contains(&bytes.as_u64());
+        if let Some(bytes) = sound.segments.iter().find(is_odd) {
+            return wrong(format!(
+                "a segment of sound has {bytes}, and 1 to {most} bytes fit a message; package with \
+                 shorter GoPs"
+            ));
+        }
+        let SoundFormat { rate_hz, channels } = sound.format;
+        let init = sound.init.as_u64();
+        if channels == 0 || !(1..=MAX_SAMPLE_RATE).contains(&rate_hz) || init > MAX_INIT as u64 {
+            return wrong(format!(
+                "sound of {channels} channels at {rate_hz} Hz, set up from {init} bytes, cannot be \
+                 streamed; package anew"
+            ));
+        }
+        Ok(Self { sound: Some(sound), ..self })
+    }
+
+    /// Its sound, if it has any.
+    pub const fn sound(&self) -> Option<&Sound> {
+        self.sound.as_ref()
     }
 
     /// The same, whose decoders are set up from so many bytes each: what a tile takes besides its

@@ -8,6 +8,9 @@
 //! reports where it looks and what arrived, and judges what its viewport shows from the losses that the
 //! server tells.
 //!
+//! A GoP's sound is a message like a tile's, before all of them and with their deadline: its bytes are
+//! taken from what the tiles may have, so that it is the last to be late.
+//!
 //! Neither has a clock, a socket or a file: time and bytes come in as arguments, messages
 //! ([`wire`]) come out. Whatever carries them may lose, delay, reorder or double those that have a
 //! deadline; the others it must bring, in whatever order.
@@ -29,7 +32,7 @@ use std::time::Duration;
 
 pub use crate::forecast::{Forecast, PathReading, PlanTime};
 pub use client::{Client, ClientSettings, GopReport, Handled};
-pub use content::Content;
+pub use content::{Content, Sound};
 pub use digest::Digest;
 pub use server::{Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic};
 pub use wire::WireError;

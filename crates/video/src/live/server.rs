@@ -16,7 +16,7 @@ use crate::geometry::{FieldOfView, Orientation, Viewport};
 use crate::head::{Pose, Predictor, PredictorSettings};
 use crate::ows::{Delivery, Entry, FbdtMessages, InOrder, Piece, Recency, Throughput, TwoEnded};
 use crate::rd::{GopTable, Rung};
-use crate::sending::{Chances, Planner, Sending, on_the_way};
+use crate::sending::{BESIDE, Chances, Planner, Sending, on_the_way, without};
 use crate::shown::{Concealment, Concealments, Encoding, Held};
 
 /// How long a player may have stood still altogether: more is no live stream any more.
@@ -69,7 +69,7 @@ impl Outgoing {
     }
 }
 
-/// A tile to be sent.
+/// A tile to be sent, or a GoP's sound ([`TileId::is_sound`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileOrder {
     /// Which.
@@ -97,6 +97,8 @@ pub struct PlannedGop {
     pub dropped: usize,
     /// What is sent, a base layer included.
     pub bytes: ByteCount,
+    /// The segment of sound that is sent before it; zero if there is none.
+    pub sound: ByteCount,
     /// What the paths are expected to bring in its time, beyond what is on its way already.
     pub expected: ByteCount,
     /// What all tiles take at least.
@@ -301,6 +303,7 @@ impl Server {
             concealment: self.settings.concealment,
             scheme: self.settings.scheme.name.to_owned(),
             qps: rungs.iter().map(|rung| rung.qp).collect(),
+            sound: content.sound().map(|sound| sound.format),
         };
         let manifest = Message::Manifest(manifest).to_bytes();
         self.outgoing.push_back(Outgoing::Message(manifest));
@@ -317,6 +320,11 @@ impl Server {
             player.predictor.handle_pose(Pose { at: pose.at, orientation });
         }
         for (id, on_time) in &report.arrived {
+            if id.is_sound() {
+                check_sound(&self.content, *id, self.next_gop)?;
+                player.known.insert((id.tile, id.qp));
+                continue;
+            }
             let rung = rung_of(&self.content, *id, self.next_gop)?;
             player.known.insert((id.tile, id.qp));
             // What was late is not shown later either.
@@ -356,11 +364,14 @@ impl Server {
         let time = PlanTime { left, next, waiting };
         let expected = self.forecast.expected_for(time, &self.settings.recency);
         let expected = expected.map_err(|error| wrong(error.to_string()))?;
+        // Its time may be over before it began: the player is told of it, and that is all.
+        let sound = self.sound_order(player, gop, deadline).filter(|_| !left.is_zero());
         let plan = if left.is_zero() {
-            // Its time was over before it began: the player is told of it, and that is all.
             Sending::nothing(tiles.tiles().len())
         } else {
-            self.scheme_plan(player, gop, tiles, &expected, left.min(next)).map_err(wrong)?
+            let cost = sound.map_or(ByteCount::ZERO, |order| self.sound_cost(&order));
+            let rest = without(&expected, cost).map_err(|error| wrong(error.to_string()))?;
+            self.scheme_plan(player, gop, tiles, &rest, left.min(next)).map_err(wrong)?
         };
         let order = |piece: &Piece| {
             let id = TileId { gop, tile: piece.tile as u16, qp: piece.rung.qp };
@@ -369,7 +380,8 @@ impl Server {
             Outgoing::Tile(TileOrder { id, packaged, bytes, with_init, deadline })
         };
         let orders: Vec<Outgoing> = plan.plan.sent.iter().map(order).collect();
-        let notice = self.notice(gop, &plan, expected.mean());
+        let sound_bytes = sound.map_or(ByteCount::ZERO, |order| order.bytes);
+        let notice = self.notice(gop, &plan, expected.mean(), sound_bytes);
         let least = tiles.tiles().iter().map(|tile| {
             tile.rungs().iter().map(|rung| rung.bytes).min().unwrap_or(ByteCount::ZERO)
         });
@@ -382,12 +394,30 @@ impl Server {
             on_time: sent as f64 - late,
             dropped,
             bytes: plan.plan.bytes,
+            sound: sound_bytes,
             expected: expected.mean(),
             least: least.sum(),
         });
         self.outgoing.push_back(Outgoing::Message(Message::Gop(notice).to_bytes()));
+        // The first that is sent is the last that is late: a gap in the sound is noticed at once.
+        self.outgoing.extend(sound.map(Outgoing::Tile));
         self.outgoing.extend(orders);
         Ok(())
+    }
+
+    /// The sound of a GoP, if the content has any.
+    fn sound_order(&self, player: &Player, gop: u32, deadline: Instant) -> Option<TileOrder> {
+        let packaged = self.content.packaged(gop);
+        let bytes = *self.content.sound()?.segments.get(packaged as usize)?;
+        let id = TileId::sound(gop);
+        let with_init = !player.known.contains(&(id.tile, id.qp));
+        Some(TileOrder { id, packaged, bytes, with_init, deadline })
+    }
+
+    /// What a segment of sound takes of the paths.
+    fn sound_cost(&self, order: &TileOrder) -> ByteCount {
+        let init = self.content.sound().filter(|_| order.with_init).map(|sound| sound.init);
+        order.bytes + BESIDE + init.unwrap_or(ByteCount::ZERO)
     }
 
     /// What the scheme sends, with the lengths of the package's segments.
@@ -450,7 +480,13 @@ impl Server {
     }
 
     /// What the player is told of a GoP.
-    fn notice(&self, gop: u32, sending: &Sending, expected: ByteCount) -> GopNotice {
+    fn notice(
+        &self,
+        gop: u32,
+        sending: &Sending,
+        expected: ByteCount,
+        sound: ByteCount,
+    ) -> GopNotice {
         let packaged = self.content.packaged(gop) as usize;
         let told = |rung: Rung| RungNotice {
             qp: rung.qp,
@@ -465,8 +501,20 @@ impl Server {
             TileNotice { planned, base, grey: grey as f32, changes }
         };
         let tiles = rungs.into_iter().enumerate().map(tile).collect();
-        GopNotice { gop, expected, tiles }
+        GopNotice { gop, expected, sound: sound.as_u64() as u32, tiles }
     }
+}
+
+/// Whether a player can have the sound that it says to have.
+fn check_sound(content: &Content, id: TileId, begun: u32) -> Result<(), LiveError> {
+    if content.sound().is_none() {
+        let (number, count) = (id.tile.into(), content.grid().tiles() as u32);
+        return Err(LiveError::Number { what: "tile", number, count });
+    }
+    if id.gop >= begun {
+        return Err(LiveError::Number { what: "GoP", number: id.gop, count: begun });
+    }
+    Ok(())
 }
 
 /// The encoding that a player says to have.

@@ -37,6 +37,16 @@ fn content(gops: u32) -> Arc<Content> {
     Arc::new(Content::new(frame, 15, table, None, None, Some(gops)).unwrap())
 }
 
+/// Half a second of AAC at 16 kb/s, a little more in each second GoP.
+const SOUND: [u64; 3] = [1_000, 1_021, 1_000];
+
+fn with_sound(gops: u32) -> Arc<Content> {
+    let format = SoundFormat { rate_hz: 48_000, channels: 2 };
+    let segments = SOUND.map(ByteCount::new).to_vec();
+    let sound = Sound { format, init: ByteCount::new(4), segments };
+    Arc::new(Content::clone(&content(gops)).with_sound(sound).unwrap())
+}
+
 fn settings(concealment: Concealment) -> ServerSettings {
     ServerSettings {
         scheme: Entry::find("ows").unwrap(),
@@ -106,6 +116,14 @@ impl World {
     }
 
     fn flush(&mut self, control: &mut dyn FnMut() -> Duration, fate: &mut dyn FnMut() -> Fate) {
+        self.flush_with(control, &mut |_| fate());
+    }
+
+    fn flush_with(
+        &mut self,
+        control: &mut dyn FnMut() -> Duration,
+        fate: &mut dyn FnMut(TileId) -> Fate,
+    ) {
         while let Some(bytes) = self.client.poll_transmit() {
             let after = control();
             self.put(after, InFlight::ToServer(bytes));
@@ -123,7 +141,7 @@ impl World {
             let init = if order.with_init { &b"init"[..] } else { b"" };
             let digests = TileDigests::of(b"init", &segment);
             let mut tile = Tile { id: order.id, init, segment: &segment, digests };
-            let fate = fate();
+            let fate = fate(order.id);
             if let Fate::Spoiled(_) = fate {
                 tile.digests.segment = Digest::of(b"other bytes");
             }
@@ -162,8 +180,17 @@ impl World {
 
     /// Plays to the end.
     fn run(&mut self, control: &mut dyn FnMut() -> Duration, fate: &mut dyn FnMut() -> Fate) {
+        self.run_with(control, &mut |_| fate());
+    }
+
+    /// The same, where what becomes of a tile may depend on which it is.
+    fn run_with(
+        &mut self,
+        control: &mut dyn FnMut() -> Duration,
+        fate: &mut dyn FnMut(TileId) -> Fate,
+    ) {
         for _ in 0..100_000 {
-            self.flush(control, fate);
+            self.flush_with(control, fate);
             if self.client.is_done() {
                 return;
             }
@@ -192,6 +219,92 @@ impl World {
         }
         panic!("the stream does not end");
     }
+}
+
+#[test]
+fn sound_is_sent_before_all_tiles_and_its_bytes_are_no_tiles() {
+    let mut world = World::new(8, Concealment::LastReceived);
+    world.server = Server::new(with_sound(8), settings(Concealment::LastReceived));
+    let mut order = Vec::new();
+    world.run_with(&mut || MS, &mut |id| {
+        order.push(id);
+        Fate::Arrives(20 * MS)
+    });
+    whole(&world.reports, 8);
+    for gop in 0..8 {
+        let of_gop: Vec<&TileId> = order.iter().filter(|id| id.gop == gop).collect();
+        assert_eq!(*of_gop[0], TileId::sound(gop));
+        assert_eq!(of_gop.iter().filter(|id| id.is_sound()).count(), 1);
+    }
+    for (gop, (report, planned)) in world.reports.iter().zip(&world.planned).enumerate() {
+        let bytes = ByteCount::new(SOUND[gop % SOUND.len()]);
+        assert_eq!((report.sound, report.sound_bytes, planned.sound), (Some(true), bytes, bytes));
+        assert!(planned.bytes + planned.sound <= planned.expected, "{planned:?}");
+        assert_eq!((report.arrived + report.dropped, report.late), (TILES, 0));
+    }
+    // Without sound nothing is said of any.
+    let mut silent = World::new(2, Concealment::Grey);
+    silent.run(&mut || MS, &mut || Fate::Arrives(MS));
+    assert!(silent.reports.iter().all(|report| report.sound.is_none()));
+}
+
+/// The sound of a GoP belongs to its first picture: it is there by then or it is not heard at all, and a
+/// picture that waits waits for its sound.
+#[test]
+fn sound_keeps_with_its_pictures() {
+    let player = ClientSettings { rebuffer: 400 * MS, ..ClientSettings::default() };
+    let mut world = World::with(6, Concealment::Grey, player);
+    world.server = Server::new(with_sound(6), settings(Concealment::Grey));
+    world.run_with(&mut || MS, &mut |id| match (id.is_sound(), id.gop) {
+        // After all tiles, and 100 ms after its GoP's time.
+        (true, 2) => Fate::Arrives(600 * MS),
+        (true, 3) => Fate::Lost,
+        (true, 4) => Fate::CalledBack,
+        (true, 5) => Fate::Spoiled(20 * MS),
+        _ => Fate::Arrives(20 * MS),
+    });
+    whole(&world.reports, 6);
+    let there: Vec<Option<bool>> = world.reports.iter().map(|report| report.sound).collect();
+    assert_eq!(there, [true, true, true, false, false, false].map(Some));
+    let stood: Vec<u128> = world.reports.iter().map(|r| r.stalled.as_millis()).collect();
+    assert!(stood[2] > 0 && stood[2] <= 110, "it waits until the sound is there: {stood:?}");
+    assert_eq!(stood[3], 400, "and for what never comes as long as it may");
+    assert_eq!(
+        [stood[0], stood[1], stood[4], stood[5]],
+        [0; 4],
+        "what will not come is not waited for"
+    );
+    assert!(world.reports.iter().all(|report| report.late == 0), "tiles are none the worse");
+
+    // Concealed at once, it is silent, and its pictures are not.
+    let mut world = World::new(3, Concealment::Grey);
+    world.server = Server::new(with_sound(3), settings(Concealment::Grey));
+    let late = |id: TileId| Fate::Arrives(if id.is_sound() { 700 * MS } else { 20 * MS });
+    world.run_with(&mut || MS, &mut { late });
+    assert!(world.reports.iter().all(|report| report.sound == Some(false) && report.late == 0));
+    assert!(world.reports.iter().all(|report| report.sound_bytes == ByteCount::ZERO));
+}
+
+#[test]
+fn sound_that_does_not_fit_its_content_is_refused() {
+    let format = SoundFormat { rate_hz: 48_000, channels: 2 };
+    let refusal = |format, segments: &[u64]| {
+        let segments = segments.iter().map(|bytes| ByteCount::new(*bytes)).collect();
+        let sound = Sound { format, init: ByteCount::new(4), segments };
+        Content::clone(&content(3)).with_sound(sound).unwrap_err().to_string()
+    };
+    assert!(refusal(format, &[9, 9]).contains("2 segments for 3 GoPs"));
+    assert!(refusal(format, &[9, 0, 9]).contains("1 to"));
+    assert!(refusal(format, &[9, 17 << 20, 9]).contains("shorter GoPs"));
+    assert!(refusal(SoundFormat { channels: 0, ..format }, &[9; 3]).contains("0 channels"));
+    // A player cannot say to have what there is not.
+    let mut server = Server::new(content(3), settings(Concealment::Grey));
+    let mut client = Client::new(ClientSettings::default());
+    let hello = client.poll_transmit().unwrap();
+    server.handle_message(&hello, Instant::ZERO).unwrap();
+    let report = Report { arrived: vec![(TileId::sound(0), true)], ..Report::default() };
+    let bytes = Message::Report(report).to_bytes();
+    assert!(server.handle_message(&bytes, Instant::ZERO).is_err());
 }
 
 /// Each tile of each GoP is counted once.
@@ -502,6 +615,7 @@ fn rung() -> impl Strategy<Value = RungNotice> {
 fn message() -> impl Strategy<Value = Message<'static>> {
     let id = (0_u32..86_400, 0_u16..4_096, any::<u8>());
     let id = id.prop_map(|(gop, tile, qp)| TileId { gop, tile, qp });
+    let id = prop_oneof![4 => id, 1 => (0_u32..9).prop_map(TileId::sound)];
     let arrived = (id, any::<bool>());
     let notice = (
         prop::option::of(rung()),
@@ -525,7 +639,8 @@ fn message() -> impl Strategy<Value = Message<'static>> {
             }),
         (0_u32..1_000, any::<u64>(), prop::collection::vec(notice, 0..20)).prop_map(
             |(gop, expected, tiles)| {
-                Message::Gop(GopNotice { gop, expected: ByteCount::new(expected), tiles })
+                let expected = ByteCount::new(expected);
+                Message::Gop(GopNotice { gop, expected, sound: gop, tiles })
             }
         ),
         (
@@ -537,6 +652,20 @@ fn message() -> impl Strategy<Value = Message<'static>> {
             .prop_map(|(received, stalled, poses, arrived)| {
                 Message::Report(Report { received, stalled: MS * stalled, poses, arrived })
             }),
+        (1_u8..9, 1..=MAX_SAMPLE_RATE, any::<bool>()).prop_map(|(channels, rate_hz, is_silent)| {
+            let sound = (!is_silent).then_some(SoundFormat { rate_hz, channels });
+            Message::Manifest(Manifest {
+                frame: FrameSize::new(256, 128).unwrap(),
+                grid: Grid::new(4, 2).unwrap(),
+                gop: GOP,
+                gop_frames: 15,
+                gops: 9,
+                concealment: Concealment::Grey,
+                scheme: "ows".to_owned(),
+                qps: vec![22, 32],
+                sound,
+            })
+        }),
         any::<u32>().prop_map(|gops| Message::End { gops }),
         "[ -~]{0,255}".prop_map(|reason| Message::Refusal { reason }),
     ]

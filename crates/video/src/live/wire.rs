@@ -16,7 +16,7 @@ use crate::rd::{MAX_GOPS, MAX_RUNGS, MAX_TILES, MAX_WS_MSE};
 use crate::shown::Concealment;
 
 /// The version of the messages. A peer of another one is refused by name.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// The longest message to a player: a tile of 16 MiB.
 pub const MAX_TO_PLAYER: usize = 16 << 20;
 /// The longest message to a server.
@@ -31,6 +31,8 @@ pub const MAX_REPORTED: usize = 4_096;
 pub const MAX_AGES: usize = 16;
 /// The longest text, in bytes.
 pub const MAX_TEXT: usize = 255;
+/// The highest rate of samples that AAC has (ISO/IEC 14496-3, table 1.18).
+pub const MAX_SAMPLE_RATE: u32 = 96_000;
 /// The longest GoP of a live stream, and the shortest.
 pub const GOP_LENGTHS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 
@@ -95,6 +97,17 @@ pub struct Manifest {
     pub scheme: String,
     /// The QPs of the ladder, ascending.
     pub qps: Vec<u8>,
+    /// Its sound, if it has any.
+    pub sound: Option<SoundFormat>,
+}
+
+/// What the sound of a stream is: AAC-LC, in a segment of its own for each GoP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoundFormat {
+    /// Samples a second of each channel, 1 to [`MAX_SAMPLE_RATE`].
+    pub rate_hz: u32,
+    /// How many channels, at least one.
+    pub channels: u8,
 }
 
 /// What is sent of a GoP.
@@ -104,6 +117,8 @@ pub struct GopNotice {
     pub gop: u32,
     /// What the server expects the paths to carry in its time.
     pub expected: ByteCount,
+    /// The length of its sound's segment, which goes before all tiles; none is sent if zero.
+    pub sound: u32,
     /// Each tile, in raster order.
     pub tiles: Vec<TileNotice>,
 }
@@ -133,7 +148,7 @@ pub struct RungNotice {
     pub ws_mse: f32,
 }
 
-/// Which encoding of which tile.
+/// Which encoding of which tile; or the sound of a GoP, [`TileId::sound`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TileId {
     /// The GoP.
@@ -247,6 +262,19 @@ pub enum WireError {
 }
 
 impl TileId {
+    /// What stands in the place of a tile's number for a GoP's sound: no grid has so many tiles.
+    pub const SOUND: u16 = u16::MAX;
+
+    /// The sound of a GoP.
+    pub const fn sound(gop: u32) -> Self {
+        Self { gop, tile: Self::SOUND, qp: 0 }
+    }
+
+    /// Whether it is a GoP's sound and no tile.
+    pub const fn is_sound(self) -> bool {
+        self.tile == Self::SOUND
+    }
+
     /// The tag of the transport's message: its parts, below 2⁵⁶.
     pub fn tag(self) -> u64 {
         u64::from(self.gop) << 24 | u64::from(self.tile) << 8 | u64::from(self.qp)
@@ -385,12 +413,16 @@ fn put_manifest(out: &mut Vec<u8>, manifest: &Manifest) {
     let qps = &manifest.qps[..manifest.qps.len().min(MAX_RUNGS)];
     out.push(qps.len() as u8);
     out.extend_from_slice(qps);
+    let sound = manifest.sound.unwrap_or(SoundFormat { rate_hz: 0, channels: 0 });
+    out.push(sound.channels);
+    put_u32(out, sound.rate_hz);
 }
 
 fn put_gop(out: &mut Vec<u8>, notice: &GopNotice) {
     out.push(Message::GOP);
     put_u32(out, notice.gop);
     put_u64(out, notice.expected.as_u64());
+    put_u32(out, notice.sound);
     let tiles = &notice.tiles[..notice.tiles.len().min(MAX_TILES)];
     put_u16(out, tiles.len() as u16);
     for tile in tiles {
@@ -488,8 +520,9 @@ impl<'a> Reader<'a> {
 
     fn id(&mut self) -> Result<TileId, WireError> {
         let id = TileId { gop: self.u32()?, tile: self.u16()?, qp: self.u8()? };
-        let fits = (id.gop as usize) < MAX_GOPS && usize::from(id.tile) < MAX_TILES;
-        fits.then_some(id).ok_or_else(|| self.wrong("tile"))
+        let is_sound = id == TileId::sound(id.gop);
+        let is_any = usize::from(id.tile) < MAX_TILES || is_sound;
+        ((id.gop as usize) < MAX_GOPS && is_any).then_some(id).ok_or_else(|| self.wrong("tile"))
     }
 
     fn flag(&mut self) -> Result<bool, WireError> {
@@ -551,13 +584,19 @@ fn manifest(reader: &mut Reader<'_>) -> Result<Manifest, WireError> {
     let rungs = usize::from(reader.u8()?);
     let rungs = reader.count(rungs, "ladder", MAX_RUNGS)?;
     let qps = reader.take(rungs)?.to_vec();
-    Ok(Manifest { frame, grid, gop, gop_frames, gops, concealment, scheme, qps })
+    let sound = match (reader.u8()?, reader.u32()?) {
+        (0, 0) => None,
+        (channels @ 1.., rate_hz @ 1..=MAX_SAMPLE_RATE) => Some(SoundFormat { rate_hz, channels }),
+        _ => return Err(reader.wrong("sound")),
+    };
+    Ok(Manifest { frame, grid, gop, gop_frames, gops, concealment, scheme, qps, sound })
 }
 
 fn gop(reader: &mut Reader<'_>) -> Result<GopNotice, WireError> {
     let gop = reader.u32()?;
     reader.count(gop as usize, "GoP", MAX_GOPS - 1)?;
     let expected = ByteCount::new(reader.u64()?);
+    let sound = reader.u32()?;
     let count = usize::from(reader.u16()?);
     let count = reader.count(count, "number of tiles", MAX_TILES)?;
     let mut tiles = Vec::with_capacity(count);
@@ -579,7 +618,7 @@ fn gop(reader: &mut Reader<'_>) -> Result<GopNotice, WireError> {
         let changes = (0..ages).map(|_| reader.loss()).collect::<Result<_, _>>()?;
         tiles.push(TileNotice { planned, base, grey, changes });
     }
-    Ok(GopNotice { gop, expected, tiles })
+    Ok(GopNotice { gop, expected, sound, tiles })
 }
 
 fn tile<'a>(reader: &mut Reader<'a>) -> Result<Tile<'a>, WireError> {

@@ -11,6 +11,7 @@ use weftline_video::metric::{Plane, SphereWeights};
 use super::mp4::{self, Segments};
 use super::plan::Description;
 use super::tiles::{TileReader, TileSource};
+use crate::colour::Colour;
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, as_file};
 use crate::source::Source;
@@ -47,7 +48,19 @@ pub(crate) struct EncodedTile {
     pub(crate) mixed_mse: f64,
 }
 
+/// The luma of all encoders of one process, in pixels: with all rungs in it, a process saves others'
+/// starts, but each encoder holds some ten pictures.
+const PIXELS_AT_ONCE: u64 = 4 << 20;
+
 impl Workshop<'_> {
+    /// The QPs of the ladder, those together that one process encodes. They do not depend on the number
+    /// of processes at once, and what is encoded does not depend on them.
+    pub(crate) fn together(&self) -> impl Iterator<Item = &[u8]> {
+        let pixels = u64::from(self.plan.width) * u64::from(self.plan.height);
+        let most = usize::try_from(PIXELS_AT_ONCE / pixels.max(1)).unwrap_or(usize::MAX);
+        self.plan.qps.chunks(most.max(1))
+    }
+
     /// Decodes the GoP's pictures once: all that follows reads them as they are.
     pub(crate) fn open(&self, gop: u32, dir: PathBuf) -> Result<OpenGop, VrError> {
         fs::create_dir_all(&dir).map_err(VrError::io("make", &dir))?;
@@ -100,29 +113,41 @@ impl Workshop<'_> {
         Ok(luma)
     }
 
-    /// Encodes all tiles at one QP, takes the files apart, decodes them again and measures them.
-    pub(crate) fn encode(&self, open: &OpenGop, qp: u8) -> Result<EncodedRung, VrError> {
-        let names: Vec<String> =
-            (0..self.plan.grid().tiles()).map(|tile| format!("q{qp:02}t{tile:03}.mp4")).collect();
-        let doing = format!("to encode GoP {} at QP {qp}", open.gop);
-        self.ffmpeg.run(&self.encode_args(qp, &names), &open.dir, &doing)?;
-        let errors = self.measure(open, qp, &names)?;
-        let mut tiles = Vec::with_capacity(names.len());
-        for (name, [ws_mse, mixed_mse]) in names.iter().zip(errors) {
-            let path = open.dir.join(name);
-            let file = fs::read(&path).map_err(VrError::io("read", &path))?;
-            let segments = self.segments(&file, open.gop).map_err(|why| VrError::Ffmpeg {
-                doing: doing.clone(),
-                reason: format!("{name}: {why}"),
-            })?;
-            fs::remove_file(&path).map_err(VrError::io("remove", &path))?;
-            tiles.push(EncodedTile { segments, ws_mse, mixed_mse });
+    /// Encodes all tiles at some QPs, takes the files apart, decodes them again and measures them.
+    pub(crate) fn encode(&self, open: &OpenGop, qps: &[u8]) -> Result<Vec<EncodedRung>, VrError> {
+        let named = |&qp: &u8| (qp, self.names(qp));
+        let rungs: Vec<(u8, Vec<String>)> = qps.iter().map(named).collect();
+        let list = qps.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+        let doing = format!("to encode GoP {} at QP {list}", open.gop);
+        self.ffmpeg.run(&self.encode_args(&rungs), &open.dir, &doing)?;
+        let all: Vec<&String> = rungs.iter().flat_map(|(_, names)| names).collect();
+        let mut errors = self.measure(open, qps, &all)?.into_iter();
+        let mut encoded = Vec::with_capacity(rungs.len());
+        for (qp, names) in &rungs {
+            let mut tiles = Vec::with_capacity(names.len());
+            for (name, [ws_mse, mixed_mse]) in names.iter().zip(errors.by_ref()) {
+                let path = open.dir.join(name);
+                let file = fs::read(&path).map_err(VrError::io("read", &path))?;
+                let segments = self.segments(&file, open.gop).map_err(|why| VrError::Ffmpeg {
+                    doing: doing.clone(),
+                    reason: format!("{name}: {why}"),
+                })?;
+                fs::remove_file(&path).map_err(VrError::io("remove", &path))?;
+                tiles.push(EncodedTile { segments, ws_mse, mixed_mse });
+            }
+            encoded.push(EncodedRung { qp: *qp, tiles });
         }
-        Ok(EncodedRung { qp, tiles })
+        Ok(encoded)
     }
 
-    /// One process for all tiles: reading the pictures and starting cost more than small encoders.
-    fn encode_args(&self, qp: u8, names: &[String]) -> Vec<OsString> {
+    /// The files of all tiles at a QP.
+    fn names(&self, qp: u8) -> Vec<String> {
+        (0..self.plan.grid().tiles()).map(|tile| format!("q{qp:02}t{tile:03}.mp4")).collect()
+    }
+
+    /// One process for all tiles of several rungs: reading the pictures and starting cost more than
+    /// small encoders.
+    fn encode_args(&self, rungs: &[(u8, Vec<String>)]) -> Vec<OsString> {
         let plan = self.plan;
         let size = format!("{}x{}", plan.width, plan.height);
         let rate = plan.rate().to_string();
@@ -130,32 +155,43 @@ impl Workshop<'_> {
             .map(str::to_owned)
             .to_vec();
         args.extend([size, "-framerate".to_owned(), rate, "-i".to_owned(), RAW.to_owned()]);
-        let mut graph = format!("split={}", names.len());
-        (0..names.len()).for_each(|tile| graph += &format!("[s{tile}]"));
-        for tile in 0..names.len() {
-            let rect = plan.grid().rect(tile, plan.frame());
-            let (width, height, left, top) = (rect.width, rect.height, rect.left, rect.top);
-            graph += &format!(";[s{tile}]crop={width}:{height}:{left}:{top}[t{tile}]");
-        }
-        args.extend(["-filter_complex".to_owned(), graph]);
+        args.extend(["-filter_complex".to_owned(), self.cut(rungs.len())]);
         let (timescale, _) = plan.timescale();
-        for (tile, name) in names.iter().enumerate() {
-            args.extend(["-map".to_owned(), format!("[t{tile}]")]);
-            args.extend(["-c:v", "libx264", "-preset", &plan.preset].map(str::to_owned));
-            args.extend(["-qp".to_owned(), qp.to_string()]);
-            args.extend(["-g".to_owned(), plan.gop_frames.to_string()]);
-            args.extend(["-x264-params", "scenecut=0:open-gop=0"].map(str::to_owned));
-            // Many encoders in one process need no threads of their own.
-            args.extend(["-threads", "1", "-map_metadata", "-1"].map(str::to_owned));
-            args.extend(["-video_track_timescale".to_owned(), timescale.to_string()]);
-            let flags = "+frag_keyframe+empty_moov+default_base_moof+negative_cts_offsets\
-                         +skip_trailer";
-            args.extend(
-                ["-movflags", flags, "-fflags", "+bitexact", "-f", "mp4"].map(str::to_owned),
-            );
-            args.push(name.clone());
+        for (rung, (qp, names)) in rungs.iter().enumerate() {
+            for (tile, name) in names.iter().enumerate() {
+                args.extend(["-map".to_owned(), format!("[t{tile}r{rung}]")]);
+                args.extend(["-c:v", "libx264", "-preset", &plan.preset].map(str::to_owned));
+                args.extend(["-qp".to_owned(), qp.to_string()]);
+                args.extend(["-g".to_owned(), plan.gop_frames.to_string()]);
+                args.extend(["-x264-params", "scenecut=0:open-gop=0"].map(str::to_owned));
+                // Many encoders in one process need no threads of their own.
+                args.extend(["-threads", "1", "-map_metadata", "-1"].map(str::to_owned));
+                args.extend(plan.colour.into_iter().flat_map(Colour::encoder_args));
+                args.extend(["-video_track_timescale".to_owned(), timescale.to_string()]);
+                let flags = "+frag_keyframe+empty_moov+default_base_moof+negative_cts_offsets\
+                             +skip_trailer";
+                args.extend(
+                    ["-movflags", flags, "-fflags", "+bitexact", "-f", "mp4"].map(str::to_owned),
+                );
+                args.push(name.clone());
+            }
         }
         args.into_iter().map(OsString::from).collect()
+    }
+
+    /// The filters that cut each tile out, once for each of `rungs`.
+    fn cut(&self, rungs: usize) -> String {
+        let plan = self.plan;
+        let tiles = plan.grid().tiles();
+        let mut graph = format!("split={tiles}");
+        (0..tiles).for_each(|tile| graph += &format!("[s{tile}]"));
+        for tile in 0..tiles {
+            let rect = plan.grid().rect(tile, plan.frame());
+            let (width, height, left, top) = (rect.width, rect.height, rect.left, rect.top);
+            graph += &format!(";[s{tile}]crop={width}:{height}:{left}:{top},split={rungs}");
+            (0..rungs).for_each(|rung| graph += &format!("[t{tile}r{rung}]"));
+        }
+        graph
     }
 
     fn segments(&self, file: &[u8], gop: u32) -> Result<Segments, String> {
@@ -171,18 +207,24 @@ impl Workshop<'_> {
     }
 
     /// The part of the frame's WS-MSE that each tile has, and what of it viewports show that mix
-    /// their pixels.
-    fn measure(&self, open: &OpenGop, qp: u8, names: &[String]) -> Result<Vec<[f64; 2]>, VrError> {
+    /// their pixels; of all tiles at the first QP, then at the next.
+    fn measure(
+        &self,
+        open: &OpenGop,
+        qps: &[u8],
+        names: &[&String],
+    ) -> Result<Vec<[f64; 2]>, VrError> {
         let plan = self.plan;
         let (frame, frames) = (plan.frame(), plan.gop_frames as usize);
         let pixels = plan.width as usize * plan.height as usize;
         let files = names.iter().map(|name| TileSource::Whole(name.into())).collect::<Vec<_>>();
-        let what = format!("GoP {} at QP {qp}", open.gop);
-        let list = format!("q{qp:02}.txt");
+        let first = qps.first().copied().unwrap_or_default();
+        let what = format!("GoP {} from QP {first} on", open.gop);
+        let list = format!("q{first:02}.txt");
         let mut reader = TileReader::start(self.ffmpeg, plan, &open.dir, &list, &files, &what)?;
         let mut errors = Vec::with_capacity(names.len());
-        for tile in 0..names.len() {
-            let rect = plan.grid().rect(tile, frame);
+        for at in 0..names.len() {
+            let rect = plan.grid().rect(at % plan.grid().tiles(), frame);
             let mut sums = [0.0; 2];
             for picture in open.luma.chunks_exact(pixels) {
                 let decoded = reader.next()?;

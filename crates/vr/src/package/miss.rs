@@ -193,6 +193,9 @@ mod tests {
             gops,
             preset: "ultrafast".to_owned(),
             ffmpeg: String::new(),
+            mbps: Vec::new(),
+            colour: None,
+            sound: None,
             complete: false,
         }
     }

@@ -8,6 +8,7 @@
 //! DIR/tiles/t007q32/init.mp4   what a decoder of tile 7 at QP 32 is set up from
 //! DIR/tiles/t007q32/000003.m4s GoP 3 of it
 //! DIR/gops/000003.json         the record of GoP 3: it is finished
+//! DIR/sound/000003.m4s         its sound, if there is any: see [`SoundTrack`]
 //! ```
 //!
 //! Nothing half-written counts: a GoP is finished when its record is in place, and the record
@@ -15,6 +16,7 @@
 //! it stopped; files that were cut since are found by their length and made again.
 
 mod encode;
+mod ladder;
 mod luma;
 mod miss;
 mod mp4;
@@ -22,7 +24,9 @@ mod mpd;
 mod plan;
 mod queue;
 mod record;
+mod sound;
 mod tiles;
+mod track;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -33,8 +37,8 @@ use rustix::fs::{FlockOperation, flock, syncfs};
 use rustix::io::Errno;
 use weftline_core::ByteCount;
 use weftline_video::evaluate::MissTable;
-use weftline_video::live::Digest;
 use weftline_video::live::wire::TileDigests;
+use weftline_video::live::{Digest, Sound};
 use weftline_video::metric::SphereWeights;
 use weftline_video::rd::RdTable;
 
@@ -44,12 +48,14 @@ use crate::source::Source;
 use encode::{EncodedRung, OpenGop, Workshop};
 use plan::write_whole;
 use record::{Record, RungRecord};
+use sound::SoundRecord;
 
 pub(crate) use luma::luma;
 pub(crate) use miss::GREY;
 pub use miss::MISSES;
 pub use plan::{Description, MAX_QP, PRESETS, PackageOptions};
 pub(crate) use tiles::{TileReader, TileSource};
+pub use track::SoundTrack;
 
 /// The rate-distortion table's file.
 pub const TABLE: &str = "rd.csv";
@@ -84,19 +90,23 @@ pub fn package(
     let ffmpeg = Ffmpeg::find(stop)?;
     ffmpeg.need_encoder("libx264")?;
     let source = Source::probe(&ffmpeg, source)?;
-    let plan = Description::new(&source, options, ffmpeg.version())?;
+    let mut plan = Description::new(&source, options, ffmpeg.version())?;
     fs::create_dir_all(dir.join("gops")).map_err(VrError::io("make", dir))?;
     let dir = std::path::absolute(dir).map_err(VrError::io("find", dir))?;
     let _lock = lock(&dir)?;
     remove_leftovers(&dir)?;
-    begin(&dir, &plan)?;
+    let weights = SphereWeights::new(plan.frame());
+    let workdir = OpenGop::workdir(&dir);
+    if !plan.mbps.is_empty() {
+        let shop = Workshop { ffmpeg: &ffmpeg, source: &source, plan: &plan, weights: &weights };
+        plan.qps = ladder::choose(&shop, &dir, &workdir)?;
+    }
+    begin(&dir, &mut plan)?;
     let missing = missing(&dir, &plan)?;
     let before = plan.gops - missing.len() as u32;
     let mut packaged = Packaged { done: before, before, total: plan.gops };
     progress(packaged);
-    let weights = SphereWeights::new(plan.frame());
     let shop = Workshop { ffmpeg: &ffmpeg, source: &source, plan: &plan, weights: &weights };
-    let workdir = OpenGop::workdir(&dir);
     let sampled = miss::read(&dir, &plan).is_err();
     let encoded = queue::encode_all(&shop, missing, jobs.max(1), &workdir, &mut |open, rungs| {
         if sampled {
@@ -107,6 +117,7 @@ pub fn package(
         progress(packaged);
         Ok(())
     });
+    let encoded = encoded.and_then(|()| sound::encode(&ffmpeg, &source, &plan, &dir, &workdir));
     // Empty by now; what cannot be removed is by the next run.
     let _ = fs::remove_dir_all(&workdir);
     encoded?;
@@ -137,12 +148,16 @@ fn remove_leftovers(dir: &Path) -> Result<(), VrError> {
     Ok(())
 }
 
-/// Makes sure that the directory is this package's.
-fn begin(dir: &Path, plan: &Description) -> Result<(), VrError> {
+/// Makes sure that the directory is this package's. What its tiles say of their colours stays as it
+/// was begun: packages of before say nothing.
+fn begin(dir: &Path, plan: &mut Description) -> Result<(), VrError> {
     match Description::read(dir)? {
         Some(found) => match found.differs(plan) {
             Some(differs) => Err(VrError::OtherPackage { path: dir.to_owned(), differs }),
-            None => Ok(()),
+            None => {
+                plan.colour = found.colour;
+                Ok(())
+            }
         },
         None => plan.write(dir),
     }
@@ -229,7 +244,9 @@ fn conclude(dir: &Path, mut plan: Description) -> Result<(), VrError> {
         codecs.push(mp4::codec(&init).map_err(|why| VrError::damaged(&path, why))?);
     }
     write_whole(&dir.join(TABLE), table.to_csv().as_bytes())?;
-    write_whole(&dir.join(MANIFEST), mpd::manifest(&plan, &table, &codecs).as_bytes())?;
+    let sound = plan.sound.and(SoundRecord::read(dir, &plan)?);
+    let manifest = mpd::manifest(&plan, &table, &codecs, sound.as_ref());
+    write_whole(&dir.join(MANIFEST), manifest.as_bytes())?;
     plan.complete = true;
     plan.write(dir)
 }
@@ -241,6 +258,7 @@ pub struct Package {
     description: Description,
     table: RdTable,
     records: Arc<[Record]>,
+    sound: Option<Arc<SoundRecord>>,
 }
 
 impl Package {
@@ -278,7 +296,14 @@ impl Package {
             }
             records.push(record);
         }
-        Ok(Self { dir: dir.to_owned(), description, table, records: records.into() })
+        let sound = match description.sound {
+            None => None,
+            Some(_) => Some(SoundRecord::read(dir, &description)?.ok_or_else(|| {
+                VrError::damaged(dir, format!("its sound is missing or was cut; {again}"))
+            })?),
+        };
+        let (records, sound) = (records.into(), sound.map(Arc::new));
+        Ok(Self { dir: dir.to_owned(), description, table, records, sound })
     }
 
     /// Where it is.
@@ -329,6 +354,30 @@ impl Package {
                 ),
             )
         })
+    }
+
+    /// The file of the sound of GoP `gop`.
+    pub fn sound_segment(&self, gop: u32) -> PathBuf {
+        self.dir.join(sound::segment(gop))
+    }
+
+    /// The file that the decoder of the sound is set up from.
+    pub fn sound_init(&self) -> PathBuf {
+        self.dir.join(sound::init())
+    }
+
+    /// The digests of what was packaged as the sound of GoP `gop`.
+    ///
+    /// # Errors
+    /// [`VrError::Damaged`] if the package has none.
+    pub fn sound_digests(&self, gop: u32) -> Result<TileDigests, VrError> {
+        let digests = self.sound.as_ref().and_then(|sound| sound.digests(gop));
+        digests.ok_or_else(|| VrError::damaged(&self.dir, format!("has no sound of GoP {gop}")))
+    }
+
+    /// Its sound as a live server wants it, if it has any.
+    pub fn live_sound(&self) -> Option<Sound> {
+        Some(self.sound.as_ref()?.live(self.description.sound?))
     }
 
     /// What a decoder is set up from takes at most so much, by its first tile: they differ by little.

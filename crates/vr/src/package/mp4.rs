@@ -70,6 +70,45 @@ pub(crate) fn pictures(media: &[u8]) -> Result<u32, String> {
     Ok(u32::from_be_bytes(count.try_into().expect("it has four bytes")))
 }
 
+/// A media segment of samples that all last as long: its number, the time of its first sample and the
+/// length of each in the track's units.
+pub(crate) fn fragment(number: u32, time: u64, lasts: u32, samples: &[Vec<u8>]) -> Vec<u8> {
+    // Version and flags come first in each box: the data's place and the samples' sizes are given; places
+    // count from the beginning of the fragment, and the samples' length is one for all of them.
+    let (with_sizes, from_fragment) = (0x0000_0201_u32, 0x0002_0008_u32);
+    let boxed = |kind: &[u8; 4], parts: &[&[u8]]| {
+        let content = parts.concat();
+        let length = (content.len() as u32 + 8).to_be_bytes();
+        [&length[..], kind, &content].concat()
+    };
+    let header = boxed(b"mfhd", &[&[0; 4], &number.to_be_bytes()]);
+    let track = 1_u32.to_be_bytes();
+    let tfhd = boxed(b"tfhd", &[&from_fragment.to_be_bytes(), &track, &lasts.to_be_bytes()]);
+    let tfdt = boxed(b"tfdt", &[&[1, 0, 0, 0], &time.to_be_bytes()]);
+    let count = (samples.len() as u32).to_be_bytes();
+    let sizes: Vec<u8> =
+        samples.iter().flat_map(|sample| (sample.len() as u32).to_be_bytes()).collect();
+    let moof = |data: u32| {
+        let run = [&with_sizes.to_be_bytes()[..], &count, &data.to_be_bytes(), &sizes];
+        let traf = boxed(b"traf", &[&tfhd, &tfdt, &boxed(b"trun", &run)]);
+        boxed(b"moof", &[&header, &traf])
+    };
+    let data = moof(0).len() as u32 + 8;
+    let data = [moof(data), boxed(b"mdat", &[&samples.concat()])];
+    data.concat()
+}
+
+/// The time of the first sample of a media segment, in the track's units.
+///
+/// # Errors
+/// If it says none.
+#[cfg(test)]
+pub(crate) fn time(media: &[u8]) -> Result<u64, String> {
+    let found = find(media, &[b"moof", b"traf", b"tfdt"])?;
+    let bytes = media.get(found.body + 4..found.body + 12).ok_or("its time is cut short")?;
+    Ok(u64::from_be_bytes(bytes.try_into().expect("it has eight bytes")))
+}
+
 /// The codec of an initialisation segment as RFC 6381 names it, `avc1.` with profile and level.
 ///
 /// # Errors
@@ -199,6 +238,19 @@ mod tests {
         assert_eq!(media[time.body + 4..time.end], (1_u64 << 40).to_be_bytes());
         assert!(place(&mut fragment(0), 7, 1 << 40).is_err());
         assert!(place(&mut fragment(0), 7, 1 << 20).is_ok());
+    }
+
+    #[test]
+    fn a_fragment_of_samples_says_where_and_when_they_are() {
+        let samples = [vec![1, 2, 3], vec![4]];
+        let media = super::fragment(4, 1 << 33, 1_024, &samples);
+        let whole = split(&[box4(b"ftyp", b"iso5"), box4(b"moov", &[]), media.clone()].concat());
+        assert_eq!(whole.unwrap().media, media);
+        assert_eq!((pictures(&media), time(&media)), (Ok(2), Ok(1 << 33)));
+        let run = find(&media, &[b"moof", b"traf", b"trun"]).unwrap();
+        let word = |at: usize| u32::from_be_bytes(media[at..at + 4].try_into().unwrap());
+        assert_eq!(media[word(run.body + 8) as usize..], [1, 2, 3, 4]);
+        assert_eq!([word(run.body + 12), word(run.body + 16)], [3, 1]);
     }
 
     proptest! {

@@ -7,15 +7,20 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weftline_video::geometry::{FrameSize, Grid};
+use weftline_video::rd::MAX_RUNGS;
 
+use super::track::SoundTrack;
+use crate::colour::Colour;
 use crate::error::VrError;
 use crate::rate::FrameRate;
-use crate::source::Source;
+use crate::source::{Source, Track};
 
 /// The format of a package, in its description.
 const FORMAT: &str = "weftline-vr-1";
 /// The highest QP of H.264 with 8 bits.
 pub const MAX_QP: u8 = 51;
+/// The QPs at which a ladder by rates is measured.
+pub(crate) const PROBED: [u8; 4] = [12, 22, 32, 42];
 /// x264's presets, from the fastest to the most thorough.
 pub const PRESETS: [&str; 9] = [
     "ultrafast",
@@ -46,7 +51,10 @@ pub struct PackageOptions {
     pub gop_s: f64,
     /// The size of the frame, if not the source's.
     pub size: Option<FrameSize>,
-    /// Whether the source's sound may be left out: packages have none.
+    /// In place of `qps`: rates of the whole frame in Mb/s, for each of which the QP is taken that comes
+    /// nearest on average.
+    pub mbps: Vec<f64>,
+    /// Whether the source's sound is left out.
     pub no_sound: bool,
     /// Whether pixels of more than 8 bits may be rounded to 8.
     pub to_8_bits: bool,
@@ -60,6 +68,7 @@ impl Default for PackageOptions {
             preset: "medium".to_owned(),
             gop_s: 1.0,
             size: None,
+            mbps: Vec::new(),
             no_sound: false,
             to_8_bits: false,
         }
@@ -87,6 +96,15 @@ pub struct Description {
     pub(crate) gops: u32,
     pub(crate) preset: String,
     pub(crate) ffmpeg: String,
+    /// The rates in Mb/s for which the QPs were chosen, if they were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) mbps: Vec<f64>,
+    /// What the tiles say of their colours; nothing in packages of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) colour: Option<Colour>,
+    /// Its sound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sound: Option<SoundTrack>,
     /// Whether every GoP is there, and the table and the manifest with them.
     pub(crate) complete: bool,
 }
@@ -140,6 +158,9 @@ impl Description {
             gops: u32::try_from(gops).unwrap_or(u32::MAX),
             preset: options.preset.clone(),
             ffmpeg: ffmpeg.to_owned(),
+            mbps: options.mbps.clone(),
+            colour: source.colour,
+            sound: options.sound_of(source),
             complete: false,
         })
     }
@@ -178,6 +199,9 @@ impl Description {
             ..PackageOptions::default()
         };
         options.check(size).map_err(|why| why.to_string())?;
+        if self.sound.is_some_and(|sound| !sound.is_sane()) {
+            return Err("has sound that no package has".to_owned());
+        }
         FrameRate::new(self.fps_numerator, self.fps_denominator).map_err(|why| why.to_string())?;
         let luma = u64::from(self.gop_frames) * u64::from(self.width) * u64::from(self.height);
         if self.gops == 0 || self.gop_frames == 0 || luma > MAX_GOP_BYTES {
@@ -190,17 +214,27 @@ impl Description {
     /// In what it is another package than `other`, if it is.
     pub(crate) fn differs(&self, other: &Self) -> Option<String> {
         let ladder = |qps: &[u8]| qps.iter().map(u8::to_string).collect::<Vec<_>>().join(",");
+        let rates = |mbps: &[f64]| mbps.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
         let parts = [
             ("another source", self.source_text(), other.source_text()),
             ("another size", self.frame().to_string(), other.frame().to_string()),
             ("another grid", self.grid().to_string(), other.grid().to_string()),
+            ("other rates", rates(&self.mbps), rates(&other.mbps)),
             ("other QPs", ladder(&self.qps), ladder(&other.qps)),
             ("other GoPs", self.gop_frames.to_string(), other.gop_frames.to_string()),
             ("another preset", self.preset.clone(), other.preset.clone()),
+            ("other sound", self.sound_text(), other.sound_text()),
             ("another ffmpeg", self.ffmpeg.clone(), other.ffmpeg.clone()),
         ];
         let (what, ours, theirs) = parts.into_iter().find(|(_, ours, theirs)| ours != theirs)?;
         Some(format!("{what} ({ours}, not {theirs})"))
+    }
+
+    fn sound_text(&self) -> String {
+        self.sound.map_or("none".to_owned(), |sound| {
+            let channels = if sound.channels == 1 { "one channel" } else { "two channels" };
+            format!("{channels} at {} Hz", sound.rate_hz)
+        })
     }
 
     fn source_text(&self) -> String {
@@ -230,6 +264,16 @@ impl Description {
     /// The QPs of its ladder, ascending.
     pub fn qps(&self) -> &[u8] {
         &self.qps
+    }
+
+    /// The rates in Mb/s for which its QPs were chosen; none if the QPs were given.
+    pub fn mbps(&self) -> &[f64] {
+        &self.mbps
+    }
+
+    /// Its sound, if it has any.
+    pub fn sound(&self) -> Option<SoundTrack> {
+        self.sound
     }
 
     /// How many GoPs it has.
@@ -281,11 +325,26 @@ impl Description {
 impl PackageOptions {
     /// Whether all that a package does not carry of the source may be lost.
     fn check_losses(&self, source: &Source) -> Result<(), String> {
-        if !source.sound.is_empty() && !self.no_sound {
-            let codecs = source.sound.join(", ");
-            return Err(format!(
-                "has sound ({codecs}), which a package does not carry; give --no-sound to leave it out"
-            ));
+        let tracks = if self.no_sound { &[][..] } else { &source.sound[..] };
+        let keep = "ffmpeg -i SOURCE -map 0:v:0 -map 0:a:0 -c copy NEW.mkv";
+        match tracks {
+            [] | [Track { channels: 1 | 2, .. }] => {}
+            [Track { channels, codec }] => {
+                return Err(format!(
+                    "has sound of {channels} channels ({codec}), and a package carries one or two; \
+                     mix them first: ffmpeg -i SOURCE -c:v copy -ac 2 NEW.mkv, or give --no-sound to \
+                     leave it out"
+                ));
+            }
+            several => {
+                let codecs: Vec<&str> = several.iter().map(|track| track.codec.as_str()).collect();
+                return Err(format!(
+                    "has {} tracks of sound ({}), and a package carries one; keep one: {keep}, or \
+                     give --no-sound to leave them out",
+                    several.len(),
+                    codecs.join(", ")
+                ));
+            }
         }
         if source.is_deep() && !self.to_8_bits {
             let pixels = &source.pixels;
@@ -297,9 +356,15 @@ impl PackageOptions {
         Ok(())
     }
 
-    /// The QPs, ascending and each once.
+    /// What becomes of the source's sound.
+    fn sound_of(&self, source: &Source) -> Option<SoundTrack> {
+        let track = source.sound.first().filter(|_| !self.no_sound)?;
+        Some(SoundTrack::of(track.channels))
+    }
+
+    /// The QPs, ascending and each once; for a ladder by rates those at which these are measured.
     fn ladder(&self) -> Vec<u8> {
-        let mut qps = self.qps.clone();
+        let mut qps = if self.mbps.is_empty() { self.qps.clone() } else { PROBED.to_vec() };
         qps.sort_unstable();
         qps.dedup();
         qps
@@ -318,6 +383,13 @@ impl PackageOptions {
         if self.qps.is_empty() || self.qps.iter().any(|&qp| qp == 0 || qp > MAX_QP) {
             return Err(VrError::Invalid(format!(
                 "QPs must be from 1 to {MAX_QP}, at least one of them"
+            )));
+        }
+        if self.mbps.len() > MAX_RUNGS
+            || self.mbps.iter().any(|mbps| !(*mbps > 0.0 && *mbps <= 1e6))
+        {
+            return Err(VrError::Invalid(format!(
+                "--ladder-mbps: rates are above 0 and at most 1000000, {MAX_RUNGS} of them at most"
             )));
         }
         if !PRESETS.contains(&self.preset.as_str()) {

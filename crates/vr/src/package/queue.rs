@@ -1,4 +1,4 @@
-//! Shares the work on GoPs among threads: a piece of work is one rung of one GoP. Rungs of a GoP
+//! Shares the work on GoPs among threads: a piece of work is some rungs of one GoP. Rungs of a GoP
 //! that is open come before another GoP is opened, so that few GoPs are in memory at once.
 
 use std::collections::VecDeque;
@@ -15,8 +15,8 @@ pub(crate) type Finish<'f> =
 /// A GoP whose pictures are decoded, and what of it is done.
 struct Bench {
     open: Arc<OpenGop>,
-    /// Rungs that nobody has begun.
-    waiting: VecDeque<u8>,
+    /// Rungs that nobody has begun, those together that one process encodes.
+    waiting: VecDeque<Vec<u8>>,
     done: Vec<EncodedRung>,
 }
 
@@ -33,7 +33,7 @@ struct State {
 /// What a thread does next.
 enum Work {
     Open(u32),
-    Encode(Arc<OpenGop>, u8),
+    Encode(Arc<OpenGop>, Vec<u8>),
     Nothing,
 }
 
@@ -76,7 +76,7 @@ impl Queue<'_> {
             let done = match self.next() {
                 Work::Nothing => return,
                 Work::Open(gop) => self.open(gop),
-                Work::Encode(open, qp) => self.encode(&open, qp, finish),
+                Work::Encode(open, qps) => self.encode(&open, &qps, finish),
             };
             if let Err(failure) = done {
                 let mut state = self.lock();
@@ -95,7 +95,7 @@ impl Queue<'_> {
                 return Work::Nothing;
             }
             let ready = state.benches.iter_mut().find_map(|bench| {
-                bench.waiting.pop_front().map(|qp| Work::Encode(Arc::clone(&bench.open), qp))
+                bench.waiting.pop_front().map(|qps| Work::Encode(Arc::clone(&bench.open), qps))
             });
             if let Some(work) = ready {
                 return work;
@@ -117,19 +117,24 @@ impl Queue<'_> {
         let mut state = self.lock();
         state.opening -= 1;
         let open = Arc::new(opened?);
-        let waiting = self.shop.plan.qps.iter().copied().collect();
+        let waiting = self.shop.together().map(<[u8]>::to_vec).collect();
         state.benches.push(Bench { open, waiting, done: Vec::new() });
         Ok(())
     }
 
-    fn encode(&self, open: &OpenGop, qp: u8, finish: &Mutex<Finish<'_>>) -> Result<(), VrError> {
-        let rung = self.shop.encode(open, qp)?;
+    fn encode(
+        &self,
+        open: &OpenGop,
+        qps: &[u8],
+        finish: &Mutex<Finish<'_>>,
+    ) -> Result<(), VrError> {
+        let rungs = self.shop.encode(open, qps)?;
         let mut state = self.lock();
         let Some(at) = state.benches.iter().position(|bench| bench.open.gop == open.gop) else {
             // Another thread failed, and nothing more is finished.
             return Ok(());
         };
-        state.benches[at].done.push(rung);
+        state.benches[at].done.extend(rungs);
         if state.benches[at].done.len() < self.shop.plan.qps.len() {
             return Ok(());
         }

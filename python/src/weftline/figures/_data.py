@@ -12,6 +12,7 @@ from typing import Any
 
 from .._results import Results, ci95
 from ._catalog import Need
+from .discards import discards_say, link_discards
 
 WORLDS = ("sim", "lab")
 Cell = tuple[float, float | None]
@@ -54,6 +55,27 @@ class Data:
                 worlds[world] = {
                     tuple(row[key] for key in by): (row["mean"], row["half_width"]) for row in rows
                 }
+        if not worlds:
+            raise Missing(f"sim/{need.name}")
+        return worlds
+
+    def discards(self, need: Need, by: Sequence[str]) -> dict[str, dict[tuple[Any, ...], Cell]]:
+        """The same of the pictures that were discarded because of the links; groups that say nothing of
+        it are left out."""
+        from .. import _weftline
+
+        worlds: dict[str, dict[tuple[Any, ...], Cell]] = {}
+        for world in WORLDS:
+            groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+            for run in self.results(need, world) or ():
+                is_valid = run.get("emulator", {}).get("valid", True)
+                if run.get("completed") and run.get("error") is None and is_valid:
+                    groups.setdefault(tuple(run[key] for key in by), []).append(run)
+            for key, runs in groups.items():
+                values = [found for found in map(link_discards, runs) if found is not None]
+                interval = _weftline.mean_ci95(values) if discards_say(runs) else None
+                if interval is not None:
+                    worlds.setdefault(world, {})[key] = interval[:2]
         if not worlds:
             raise Missing(f"sim/{need.name}")
         return worlds

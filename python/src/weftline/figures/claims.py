@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._results import Results
+from .discards import LEAST_PLAYER_SEEDS, discards_say, link_discards
 from .verdict import Finding, above, below, differences, every, negation, ratios, some, within
 
 Record = Mapping[str, Any]
@@ -45,15 +46,19 @@ class Runs:
         **case: str,
     ) -> Pairs:
         """By seed and case, what the runs say."""
-        if self._soft and f"{scheme}-soft" in {key[1] for key in self._of}:
-            scheme = f"{scheme}-soft"
         pairs: Pairs = []
-        for run in self._of.get((scenario, scheme, congestion), []):
+        for run in self.of(scenario, scheme, congestion):
             swept = run.get("case", {})
             found = value(run)
             if found is not None and all(swept.get(_key(key)) == want for key, want in case.items()):
                 pairs.append(((run["seed"], tuple(sorted(swept.items()))), found))
         return pairs
+
+    def of(self, scenario: str, scheme: str, congestion: str) -> list[Record]:
+        """The runs themselves."""
+        if self._soft and f"{scheme}-soft" in {key[1] for key in self._of}:
+            scheme = f"{scheme}-soft"
+        return self._of.get((scenario, scheme, congestion), [])
 
     def schemes(self, scenario: str) -> list[str]:
         """Those that have been run over a scenario."""
@@ -114,11 +119,15 @@ class _Video:
         return self.runs.values(self.scenario, scheme, control, value)
 
     def good(self, scheme: str, control: str) -> Finding:
-        def few(key: str, most: float) -> Finding:
-            values = _second(self.of(scheme, control, _video(key)))
-            return below(f"{key.replace('_', ' ')} of {control} under {scheme}", values, most)
+        def few(what: str, value: Callable[[Record], float | None], most: float) -> Finding:
+            values = _second(self.of(scheme, control, value))
+            return below(f"{what} of {control} under {scheme}", values, most)
 
-        return every([few("buffer_underflows", _MOST_UNDERFLOWS), few("picture_discards", _MOST_DISCARDS)])
+        underflows = few("buffer underflows", _video("buffer_underflows"), _MOST_UNDERFLOWS)
+        what = f"picture discards of {control} under {scheme}"
+        if not discards_say(self.runs.of(self.scenario, scheme, control)):
+            return every([underflows, Finding(None, f"{what}: fewer than {LEAST_PLAYER_SEEDS} seeds of a player")])
+        return every([underflows, few("picture discards", link_discards, _MOST_DISCARDS)])
 
     def all_good(self, controls: Sequence[str], schedulers: Sequence[str] | None = None) -> Finding:
         return every(self.good(s, c) for c in controls for s in schedulers or self.schedulers)

@@ -58,10 +58,12 @@ _SAYS = {
     ("b2", "packets"): "Large LTE path utilization across all TCP variants.",
     ("b2", "resent"): "BBR retransmits more than the other congestion control variants.",
 }
+# No column of a record: what real players discard without links is subtracted.
+_DISCARDS = "discards"
 # The column of a record, what the axis says, and the slide's kind.
 _PANELS = {
     "underflows": ("video.buffer_underflows", "buffer underflows", "video"),
-    "discards": ("video.picture_discards", "pictures discarded", "video"),
+    "discards": (_DISCARDS, "pictures discarded", "video"),
     "packets-lte": ("paths.lte.packets", "packets on LTE", "packets"),
     "packets-wifi": ("paths.wifi.packets", "packets on WiFi", "packets"),
     "resent-lte": ("paths.lte.retransmitted_packets", "packets sent again on LTE", "resent"),
@@ -71,7 +73,8 @@ _PANELS = {
 
 def _panel(scenario: str, column: str, label: str) -> Callable[[Data, Any, Any], None]:
     def draw(data: Data, left: Any, right: Any) -> None:
-        found = data.means(VIDEO, column, ["scenario", "scheme", "congestion"])
+        by = ["scenario", "scheme", "congestion"]
+        found = data.discards(VIDEO, by) if column == _DISCARDS else data.means(VIDEO, column, by)
         cells = {
             world: {key[1:]: cell for key, cell in of.items() if key[0] == scenario}
             for world, of in found.items()
@@ -115,7 +118,11 @@ def _bbr(data: Data, column: Callable[[Results], list[float | None]], right: Any
 @figure("slides-bbr-discards", SOURCE, "slide \"Results: evaluation\", picture discard", "BBR: pictures discarded",
         needs=[VIDEO], lab=_LAB, says="\"All schedulers with BBR result in good performance.\"")
 def bbr_discards(data: Data, left: Any, right: Any) -> None:
-    _bbr(data, lambda results: results["video.picture_discards"], right, "pictures discarded of 5,400")
+    worlds = {
+        world: {(key[0].removeprefix("mptcp-").upper(), key[1]): cell for key, cell in of.items() if key[2] == "bbr"}
+        for world, of in data.discards(VIDEO, ["scenario", "scheme", "congestion"]).items()
+    }
+    bars(right, ["A1", "A2", "B1", "B2"], SCHEDULERS, worlds, "pictures discarded of 5,400")
 
 
 @figure("slides-bbr-resent", SOURCE, "slide \"Results: evaluation\", retransmit packets", "BBR: packets sent again",

@@ -11,6 +11,8 @@ use weftline_video::evaluate::PSNR_CEILING_DB;
 use weftline_video::live::GopReport;
 use weftline_video::metric::{mse_of_psnr_db, psnr_db};
 
+use super::p1203::Inputs;
+
 /// A line for each GoP: CSV, or JSON where the file's name ends in `.jsonl`.
 pub(super) struct GopLog {
     path: PathBuf,
@@ -47,7 +49,7 @@ impl GopLog {
             let paths: String = names.iter().map(|name| format!(",{name}_bytes")).collect();
             log.line(&format!(
                 "gop,time_s,arrived,late,called_back,damaged,dropped,planned_bytes,expected_bytes,bytes,\
-                 late_bytes,psnr_db,mean_psnr_db,stalled_s,down{paths}"
+                 late_bytes,psnr_db,mean_psnr_db,stalled_s,sound,down{paths}"
             ))?;
         }
         Ok(log)
@@ -80,7 +82,7 @@ fn csv_line(report: &GopReport, around: &Around) -> String {
         around.paths.iter().filter(|(_, _, up)| !up).map(|(name, _, _)| name.as_str()).collect();
     let paths: String = around.paths.iter().map(|(_, bytes, _)| format!(",{bytes}")).collect();
     format!(
-        "{},{:.3},{},{},{},{},{},{},{},{},{},{},{},{:.3},{}{paths}",
+        "{},{:.3},{},{},{},{},{},{},{},{},{},{},{},{:.3},{},{}{paths}",
         r.gop,
         around.time_s,
         r.arrived,
@@ -95,6 +97,7 @@ fn csv_line(report: &GopReport, around: &Around) -> String {
         db(r.psnr_db()),
         db(r.mean_psnr_db),
         r.stalled.as_secs_f64(),
+        r.sound.map_or("", |there| if there { "1" } else { "0" }),
         down.join("+")
     )
 }
@@ -119,6 +122,7 @@ fn json_line(report: &GopReport, around: &Around) -> String {
         "psnr_db": report.psnr_db(),
         "mean_psnr_db": report.mean_psnr_db,
         "stalled_s": report.stalled.as_secs_f64(),
+        "sound": report.sound,
         "paths": Map::from_iter(paths),
     });
     line.to_string()
@@ -145,6 +149,10 @@ pub(super) struct Summary {
     pub(super) first_shown: Option<Instant>,
     /// How often the picture stood still, and how long.
     stalls: (u32, Duration),
+    /// GoPs that have sound, and of these those whose sound was there in time; and its bytes.
+    sound: ([u32; 2], u64),
+    /// The same in the terms of P.1203.
+    pub(super) inputs: Inputs,
     /// Bytes that each path brought, by its name.
     pub(super) paths: Vec<(String, u64)>,
     /// Why it ended before the end, if it did.
@@ -170,6 +178,10 @@ impl Summary {
         self.late_bytes += report.late_bytes.as_u64();
         self.stalls.0 += u32::from(!report.stalled.is_zero());
         self.stalls.1 += report.stalled;
+        self.sound.0[0] += u32::from(report.sound.is_some());
+        self.sound.0[1] += u32::from(report.sound == Some(true));
+        self.sound.1 += report.sound_bytes.as_u64();
+        self.inputs.add(report);
         if let (Some(mse), Some(db)) = (report.mse, report.psnr_db()) {
             self.mse += mse;
             self.psnr_db += db;
@@ -203,10 +215,16 @@ impl Summary {
             format!("the first picture came after {seconds:.2} s")
         });
         let (stalls, stalled) = self.stalls;
+        let sound = match self.sound {
+            ([0, _], _) => String::new(),
+            ([all, there], bytes) => {
+                format!("sound: {there} of {all} GoPs in time, {:.2} MB\n", mb(bytes))
+            }
+        };
         format!(
             "{shown} of {gops} GoPs over {transport}, {scheme}, {concealment}: {psnr}\n\
              tiles: {} arrived, {} late ({} called back, {} damaged), {} dropped\n\
-             segments: {:.2} MB in time, {:.2} MB too late; received: {}\n\
+             {sound}segments: {:.2} MB in time, {:.2} MB too late; received: {}\n\
              {startup}; it stood still {stalls} times, {:.2} s in all\n",
             self.arrived,
             self.late,
@@ -246,6 +264,10 @@ impl Summary {
             "startup_s": self.startup_s(),
             "stalls": self.stalls.0,
             "stalled_s": self.stalls.1.as_secs_f64(),
+            "sound_gops": self.sound.0[0],
+            "sound_in_time": self.sound.0[1],
+            "sound_bytes": self.sound.1,
+            "p1203": self.inputs.json(self.startup_s()),
             "paths": paths.collect::<Vec<Value>>(),
         });
         format!("{object}\n")
@@ -272,7 +294,9 @@ mod tests {
         let field = |name| rows[1][rows[0].iter().position(|found| *found == name).unwrap()];
         assert_eq!([field("gop"), field("late"), field("psnr_db")], ["3", "2", "30.000"]);
         assert_eq!([field("down"), field("wifi_bytes"), field("lte_bytes")], ["lte", "7", "0"]);
-        assert_eq!(field("mean_psnr_db"), "");
+        assert_eq!([field("mean_psnr_db"), field("sound")], ["", ""]);
+        let silent = GopReport { sound: Some(false), ..Default::default() };
+        assert!(csv_line(&silent, &around).contains(",0.000,0,lte,"));
         let line: Value = serde_json::from_str(&json_line(&GopReport::default(), &around)).unwrap();
         assert_eq!(line["paths"]["lte"]["up"], false);
     }

@@ -4,6 +4,7 @@
 mod heads;
 mod link;
 mod log;
+mod p1203;
 mod places;
 pub(super) mod play;
 mod player;

@@ -149,6 +149,13 @@ impl Player<'_> {
             Ok(Handled::Control) => {}
             Ok(Handled::Tile { tile, is_genuine: false, .. }) => {
                 let id = tile.id;
+                if id.is_sound() {
+                    tracing::warn!(
+                        "the sound of GoP {} has other bytes than were packaged, and is not played",
+                        id.gop
+                    );
+                    return Ok(());
+                }
                 tracing::warn!(
                     "tile {} of GoP {} at QP {} has other bytes than were packaged, and is not shown",
                     id.tile,
@@ -167,6 +174,7 @@ impl Player<'_> {
         if !had_manifest && let Some(manifest) = self.client.manifest() {
             let length = manifest.gop * manifest.gops;
             self.summary.gops[0] = manifest.gops;
+            self.summary.inputs.begin(manifest);
             self.summary.about[1].clone_from(&manifest.scheme);
             self.summary.about[2] = manifest.concealment.name().to_owned();
             tracing::info!(

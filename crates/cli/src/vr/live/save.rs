@@ -20,12 +20,16 @@ impl Store {
         Ok(store)
     }
 
-    /// Keeps a tile: `tiles/t007q32/init.mp4` and `tiles/t007q32/000003.m4s`.
+    /// Keeps a tile, `tiles/t007q32/init.mp4` and `tiles/t007q32/000003.m4s`, or a GoP's sound,
+    /// `sound/init.mp4` and `sound/000003.m4s`.
     ///
     /// # Errors
     /// What cannot be written, and why.
     pub(super) fn keep(&self, tile: &Tile<'_>) -> Result<(), String> {
-        let dir = self.0.join("tiles").join(format!("t{:03}q{:02}", tile.id.tile, tile.id.qp));
+        let dir = match tile.id.is_sound() {
+            true => self.0.join("sound"),
+            false => self.0.join("tiles").join(format!("t{:03}q{:02}", tile.id.tile, tile.id.qp)),
+        };
         fs::create_dir_all(&dir).map_err(|error| self.wrong(&dir, &error))?;
         let write = |name: &str, bytes: &[u8]| {
             let path = dir.join(name);

@@ -45,8 +45,8 @@ pub(crate) struct ServeArgs {
     /// commas between them, or by giving the option again
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     listen: Vec<SocketAddr>,
-    /// How tiles, rungs and their order are chosen: ows, ows-order, fix, fix-margin, uniform,
-    /// viewport-only, ows-paper, ows-paper-desc
+    /// How tiles, rungs and their order are chosen: ows, ows-order, fix, fix-margin, fix-margin-80,
+    /// fix-margin-90, uniform, viewport-only, ows-paper, ows-paper-desc
     #[arg(long, value_name = "NAME", default_value = "ows")]
     scheme: String,
     /// What players show in place of late tiles: grey, last-received, base-layer
@@ -228,9 +228,11 @@ impl ServeArgs {
             prior,
             Some(gops),
         );
-        let content = content
-            .map_err(|error| Failure::wrong_use(format!("{}: {error}", self.package.display())))?
-            .with_init(package.init_bytes());
+        let wrong = |error| Failure::wrong_use(format!("{}: {error}", self.package.display()));
+        let mut content = content.map_err(wrong)?.with_init(package.init_bytes());
+        if let Some(sound) = package.live_sound() {
+            content = content.with_sound(sound).map_err(wrong)?;
+        }
         if !content.misses_measured() {
             tracing::warn!(
                 "{} has no {MISSES}: what concealments lose is taken as usual; package it anew",

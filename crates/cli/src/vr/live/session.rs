@@ -286,12 +286,22 @@ async fn push(
     }
 }
 
-/// Reads a tile from the package.
+/// Reads a tile, or a GoP's sound, from the package.
 async fn load(package: &Package, order: TileOrder) -> io::Result<Bytes> {
     let tile = usize::from(order.id.tile);
-    let segment = package.segment(tile, order.id.qp, order.packaged);
-    let init = order.with_init.then(|| package.init(tile, order.id.qp));
-    let digests = package.digests(tile, order.id.qp, order.packaged).map_err(io::Error::other)?;
+    let (segment, init, digests) = match order.id.is_sound() {
+        true => (
+            package.sound_segment(order.packaged),
+            package.sound_init(),
+            package.sound_digests(order.packaged),
+        ),
+        false => (
+            package.segment(tile, order.id.qp, order.packaged),
+            package.init(tile, order.id.qp),
+            package.digests(tile, order.id.qp, order.packaged),
+        ),
+    };
+    let (init, digests) = (order.with_init.then_some(init), digests.map_err(io::Error::other)?);
     let read = move || {
         let init = init.map_or_else(|| Ok(Vec::new()), |path| read(&path))?;
         let bytes = read(&segment)?;

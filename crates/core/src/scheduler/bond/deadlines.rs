@@ -41,6 +41,11 @@ pub(super) fn next_message(me: usize, view: &SendView<'_>) -> Option<Range<u64>>
     next_undated(at, view).or_else(|| unknown(me, view))
 }
 
+/// Whether the byte at `offset` is of a message with a deadline.
+pub(super) fn is_dated(offset: u64, view: &SendView<'_>) -> bool {
+    view.message_at(offset).is_some_and(|(_, deadline)| deadline.is_some())
+}
+
 /// What there is, hopeless as it is, for a path of which nobody knows what it brings: it has nothing on its
 /// way or is in slow start. That would not be known if the path were given nothing.
 fn unknown(me: usize, view: &SendView<'_>) -> Option<Range<u64>> {

@@ -132,7 +132,8 @@ impl<P: Placement> Bond<P> {
     }
 
     /// At the end of all data: of what only one other subflow carries, that which it will deliver last,
-    /// if this one has it there sooner.
+    /// if this one has it there sooner. Messages with deadlines have no such end: the next ones come at
+    /// their time, and would find the paths full of copies.
     fn copy_last(&self, me: usize, view: &SendView<'_>) -> Option<Range<u64>> {
         let is_the_end = view.expected == 0 && view.unassigned.is_empty();
         if !self.without.keeps(Rule::CopyLast) || !is_the_end {
@@ -150,7 +151,9 @@ impl<P: Placement> Bond<P> {
             })
         };
         let (left, range) = others.filter_map(last).max_by_key(|(left, _)| *left)?;
-        (left > mine).then_some(range)
+        let is_dated =
+            self.without.keeps(Rule::Deadlines) && deadlines::is_dated(range.start, view);
+        (left > mine && !is_dated).then_some(range)
     }
 
     /// Whether `me` gets new data, a chunk: if that would be there before another

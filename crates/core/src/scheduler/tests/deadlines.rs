@@ -89,6 +89,22 @@ fn what_has_no_deadline_goes_behind_any_number_of_hopeless_messages() {
 }
 
 #[test]
+fn what_has_a_deadline_is_not_copied_at_the_end() {
+    let end = |without, after| {
+        let mut bench = bench(without, &[(5, after)]);
+        bench.subflows[0].set_standby(true);
+        for _ in 0..5 {
+            bench.ask(1).expect("the only one");
+        }
+        bench.subflows[0].set_standby(false);
+        bench.ask(0).map(|given| (given.kind, given.range))
+    };
+    let copy = Some((Kind::Copy, 4 * SEGMENT..5 * SEGMENT));
+    assert_eq!(end("", Some(1000)), None);
+    assert_eq!([end("", None), end("deadlines", Some(1000))], [copy.clone(), copy]);
+}
+
+#[test]
 fn a_begun_message_that_cannot_be_whole_any_more_is_given_up() {
     let mut bench = bench("", &[(20, Some(50)), (5, Some(1000))]);
     assert_eq!(would(&mut bench, 0), Some(0..1));

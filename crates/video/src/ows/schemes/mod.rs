@@ -30,6 +30,8 @@ pub const REGISTRY: &[Entry] = &[
     order::ENTRY,
     fix::ENTRY,
     margin::ENTRY,
+    margin::NARROW,
+    margin::NARROWER,
     uniform::ENTRY,
     viewport::ENTRY,
     paper::ASCENDING,
