@@ -130,7 +130,7 @@ pub const DEFINITIONS: &[Definition] = &[
     of(
         "video",
         "",
-        "`picture_discards` (too late to be shown), `buffer_underflows` (stops for want of data), `underflow_s` in all, `startup_s` from the request to the first picture, `pictures_played`; of real players `decoder_drops` (left out by the decoder, beyond `picture_discards`), `control_discards`, `control_underflows`, `control_decoder_drops`",
+        "`picture_discards` (too late to be shown), `buffer_underflows` (stops for want of data), `underflow_s` in all, `startup_s` from the request to the first picture, `pictures_played`; of real players `decoder_drops` (left out by the decoder, beyond `picture_discards`), `control_discards`, `control_underflows`, `control_decoder_drops`. Reports, claims and figures take what is left of a real player's discards and decoder drops when those of the control run are subtracted, and nothing where one of them is not known or there are fewer than three seeds",
     ),
     of(
         "flows",

@@ -150,7 +150,8 @@ impl Multi {
             // Messages are not written as the window allows.
             config.first_window = match config.messages {
                 Some(_) => config.max_memory,
-                None => ByteCount::ZERO,
+                // As large as a kernel's buffer is at least here.
+                None => ByteCount::kib(256),
             };
             config.driver_sizes_window = true;
             config.stalls_by_timeout = entry.name != LINUX && plan.oracle.is_none();
