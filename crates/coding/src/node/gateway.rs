@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use weftline_core::fq_codel::FqCodel;
 use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
@@ -18,7 +19,6 @@ use weftline_core::{Bitrate, Instant};
 use super::cohort::{Coder, Cohort};
 use super::pace::Pacer;
 use super::pool::Pool;
-use super::queue::Queue;
 use super::redundancy::{LossReport, Losses, Redundancy};
 use super::seal::{Bare, Place, Seal};
 use super::{NodeConfig, NodeError};
@@ -79,7 +79,7 @@ pub struct Gateway {
     forming: Cohort,
     spare: Pool<Coder>,
     /// What waits to be taken into a cohort.
-    queue: Option<Queue>,
+    queue: Option<FqCodel>,
     /// What holds packets back on each link, where its rate is known.
     paces: Vec<Option<Pacer>>,
     /// What the device has reported.
@@ -149,7 +149,7 @@ impl Gateway {
             sending: Cohort::new(Label(0)),
             forming: Cohort::new(Label(1)),
             spare: Pool::new(&config),
-            queue: config.queue.map(Queue::new),
+            queue: config.queue.map(FqCodel::new),
             paces: vec![None; links],
             losses: Losses::default(),
             shown: vec![None; links],
