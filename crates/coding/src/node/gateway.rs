@@ -407,12 +407,12 @@ impl Gateway {
     /// Drops what waits to be taken into a cohort, for a device that has left; how many packets that
     /// were.
     pub fn discard(&mut self) -> usize {
-        self.queue.as_mut().map_or(0, Queue::clear)
+        self.queue.as_mut().map_or(0, FqCodel::clear)
     }
 
     /// Packets that wait to be taken into a cohort.
     pub fn queued(&self) -> usize {
-        self.queue.as_ref().map_or(0, Queue::len)
+        self.queue.as_ref().map_or(0, FqCodel::len)
     }
 
     /// Packets that were taken and have not been sent once: what is lost with it.
@@ -422,7 +422,7 @@ impl Gateway {
 
     /// What it did so far.
     pub fn stats(&self) -> GatewayStats {
-        let dropped = |of: fn(&Queue) -> u64| self.queue.as_ref().map_or(0, of);
+        let dropped = |of: fn(&FqCodel) -> u64| self.queue.as_ref().map_or(0, of);
         let (delayed, overflowed) = (dropped(|queue| queue.dropped), dropped(|queue| queue.full));
         let marked = dropped(|queue| queue.marked);
         GatewayStats { delayed, marked, overflowed, ..self.stats }

@@ -116,6 +116,14 @@ impl Bond {
         has_room
     }
 
+    /// Removes a lane: what was on its way, and waits for it, goes over others.
+    pub fn remove_lane(&mut self, id: LaneId, now: Instant) {
+        if self.lanes.contains_key(&id) {
+            self.fall_silent(id, now);
+            self.lanes.remove(&id);
+        }
+    }
+
     /// The system does not send on a lane, as its link is gone: what was on its way goes elsewhere.
     pub fn handle_unsent(&mut self, id: LaneId, now: Instant) {
         if self.lanes.get(&id).is_some_and(|lane| lane.state == LaneState::Up) {

@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::ops::{Add, AddAssign};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
@@ -127,6 +128,24 @@ pub(super) struct Unsent {
     pub(super) too_long: u64,
     /// Refused otherwise, such as without a route.
     pub(super) refused: u64,
+}
+
+impl Add for Unsent {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            no_room: self.no_room + other.no_room,
+            too_long: self.too_long + other.too_long,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
+impl AddAssign for Unsent {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
 }
 
 /// Datagrams of one length to one address, which leave in one system call.
