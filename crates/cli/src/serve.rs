@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Egress, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl, ServerSecurity,
-    Target,
+    Egress, LaneHost, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl,
+    ServerSecurity, Target,
 };
 
 use crate::config;
@@ -18,11 +19,11 @@ use crate::daemon::{
     warn_of_restart, warn_plaintext,
 };
 use crate::failure::Failure;
-use crate::internet::{self, Invites};
+use crate::internet::{self, Invites, Lanes};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed};
-use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
+use crate::ops::{Daemon, DashboardPlace, Doors, LaneWatcher, Life, Wanted};
 use crate::output;
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
@@ -408,6 +409,19 @@ impl ServeArgs {
         Ok((builder, greeting))
     }
 
+    /// What carries UDP and all else of whole machines, if this one can: TCP needs none of it.
+    fn lanes(&self, target: &Target, listening: &[SocketAddr]) -> Option<Arc<Lanes>> {
+        let Target::Internet(egress) = target else { return None };
+        let dir = identity_dir(self.state_dir.as_deref());
+        match dir.and_then(|dir| Lanes::start(&dir, egress, listening)) {
+            Ok(lanes) => Some(Arc::new(lanes)),
+            Err(error) => {
+                tracing::warn!("clients' TCP is carried, their UDP, DNS and ICMP are not: {error}");
+                None
+            }
+        }
+    }
+
     /// Claims the state directory of a server of whole machines.
     fn prepare_invites(&self) -> Result<Option<Invites>, Failure> {
         let Some(tokens) = self.token_file.as_ref().filter(|_| self.internet) else {
@@ -464,6 +478,12 @@ impl ServeArgs {
         ]);
         Ok(())
     }
+}
+
+/// What says how lanes are, for as long as there are some.
+fn watcher(lanes: &Arc<Lanes>) -> LaneWatcher {
+    let lanes = Arc::downgrade(lanes);
+    Box::new(move || lanes.upgrade().map(|lanes| lanes.status()).unwrap_or_default())
 }
 
 /// Limits for clients each of which is a machine with all its programs: a page in a browser alone
@@ -559,6 +579,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         output::print(&(greeting + &invite + &doors.greeting))?;
         life.ready();
         let control = server.control();
+        let lanes = first.lanes(&target, server.local_addrs());
+        life.set_lanes(lanes.as_ref().map(watcher));
+        let host = lanes.map(|lanes| lanes as Arc<dyn LaneHost>);
         let reloading = async {
             loop {
                 wanted.wanted().await;
@@ -577,7 +600,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             }
         };
         tokio::select! {
-            () = weftline::serve(server, target, life.stopping(), life.ending()) => {}
+            () = weftline::serve_with_lanes(
+                server, target, host, life.stopping(), life.ending(),
+            ) => {}
             () = reloading => {}
         }
         life.over();

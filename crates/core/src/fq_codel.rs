@@ -154,7 +154,8 @@ impl FqCodel {
     /// Takes all that waits out, each with its flow, a flow after another.
     pub fn drain(&mut self) -> Vec<(u16, Waiting)> {
         let all = std::mem::take(&mut self.flows).into_iter();
-        let all = all.flat_map(|(number, flow)| flow.packets.into_iter().map(move |one| (number, one)));
+        let all =
+            all.flat_map(|(number, flow)| flow.packets.into_iter().map(move |one| (number, one)));
         let all = all.collect();
         self.clear();
         all

@@ -63,8 +63,7 @@ impl Exit {
         let device = device.offload(true).tx_queue_len(QUEUE).build_sync();
         let device = Arc::new(device.map_err(cannot_create)?);
         let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
-        let gate =
-            Gate { device: EXIT_DEVICE, allowed: &config.allowed, closed: &config.closed };
+        let gate = Gate { device: EXIT_DEVICE, allowed: &config.allowed, closed: &config.closed };
         let table = ExitTable::create(&gate).map_err(no_table)?;
         let journal = Journal::at(&config.journal);
         // The table is there before the first packet is forwarded.
@@ -139,7 +138,8 @@ fn forward_v6(routes: &Routes, journal: &Journal) -> io::Result<bool> {
     if fs::read_to_string(Path::new("/proc/sys").join(ALL))?.trim() == "0" {
         for entry in fs::read_dir(all)? {
             let name = entry?.file_name();
-            let Some(name) = name.to_str().filter(|name| !matches!(*name, "all" | "default")) else {
+            let Some(name) = name.to_str().filter(|name| !matches!(*name, "all" | "default"))
+            else {
                 continue;
             };
             let sysctl = format!("net/ipv6/conf/{name}/accept_ra");

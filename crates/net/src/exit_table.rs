@@ -8,7 +8,7 @@ use rustix::net::netlink;
 
 use crate::message::Builder;
 use crate::nft::{
-    FORWARD, INPUT, IN_NAME, OUT_NAME, POSTROUTING, SOURCE_NAT, Writer, batch_begin, batch_end,
+    FORWARD, IN_NAME, INPUT, OUT_NAME, POSTROUTING, SOURCE_NAT, Writer, batch_begin, batch_end,
 };
 use crate::socket::Netlink;
 

@@ -71,8 +71,9 @@ mod tests {
 
     #[test]
     fn clients_have_addresses_of_their_own() {
-        let mut all: Vec<_> =
-            (FIRST_CLIENT..=LAST_CLIENT).flat_map(|one| [addresses_v4(one)[0], addresses_v6(one)[0]]).collect();
+        let mut all: Vec<_> = (FIRST_CLIENT..=LAST_CLIENT)
+            .flat_map(|one| [addresses_v4(one)[0], addresses_v6(one)[0]])
+            .collect();
         let count = all.len();
         all.sort();
         all.dedup();

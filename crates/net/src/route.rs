@@ -312,7 +312,9 @@ impl Routes {
     pub(crate) fn delete_host(&self, address: IpAddr, link: u32) -> io::Result<()> {
         let to = (family_of(address), Some(address));
         match self.route(DELETE_ROUTE, 0, to, link, MAIN) {
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
+                Ok(())
+            }
             result => result,
         }
     }

@@ -75,7 +75,7 @@ impl Scope {
 /// we have given ours.
 pub(crate) fn rules_v4(own: IpAddr, scope: Scope) -> Vec<Rule> {
     // Questions to DNS come before all else.
-    let first = if scope == Scope::Tcp { 0 } else { 1 };
+    let first: u32 = if scope == Scope::Tcp { 0 } else { 1 };
     let rule = |place, from, action| Rule { from, ..scope.rule(false, first + place, action) };
     let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
     let mut rules = vec![end(false, scope)];
@@ -162,9 +162,8 @@ mod tests {
         let excepted =
             |scope| [false, true].map(|ipv6| exceptions(&excepted, ipv6, scope)).concat();
         assert_eq!(excepted(wide).len(), 1 + 1 + 4 + 2 + 2);
-        let ours = |scope| {
-            [rules_v4(addresses_v4(2)[0], scope), rules_v6(own, scope), excepted(scope)]
-        };
+        let ours =
+            |scope| [rules_v4(addresses_v4(2)[0], scope), rules_v6(own, scope), excepted(scope)];
         assert!([wide, Scope::All { dns: false }].map(ours).concat().concat().iter().all(is_ours));
         let all = ours(Scope::Tcp);
         assert_eq!(all[2].len(), 1 + 1 + 2 + 2);

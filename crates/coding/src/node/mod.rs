@@ -42,10 +42,10 @@ pub use access_point::{AccessPoint, AccessPointStats};
 pub use device::{Delivery, Device, DeviceStats, LinkSet};
 pub use gateway::{Gateway, GatewayStats, Sealing};
 pub use pace::Pacer;
-pub use weftline_core::fq_codel::QueueConfig;
 pub use radio::{MEASURE_EVERY, RadioMeter, admissible};
 pub use redundancy::{LossReport, Redundancy};
 pub use seal::{Place, Seal};
+pub use weftline_core::fq_codel::QueueConfig;
 
 use crate::generation::{GenerationError, Limits};
 use crate::kernels::Kernel;

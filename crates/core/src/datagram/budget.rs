@@ -35,8 +35,7 @@ impl Budget {
 
     /// Pays for a copy; whether it could.
     pub(super) fn take(&mut self, bytes: u64, now: Instant) -> bool {
-        let earned = now.since(self.at).min(Duration::from_secs(10)).as_nanos() as u64
-            / 1_000
+        let earned = now.since(self.at).min(Duration::from_secs(10)).as_nanos() as u64 / 1_000
             * RATE
             / 1_000_000;
         if earned > 0 {

@@ -78,7 +78,8 @@ impl Flows {
             self.since = now;
         }
         let before = &mut self.before;
-        let found = self.now.entry(flow).or_insert_with(|| before.remove(&flow).unwrap_or_default());
+        let found =
+            self.now.entry(flow).or_insert_with(|| before.remove(&flow).unwrap_or_default());
         found.count(bytes as u64, now);
         (found.class(is_urgent_kind), found)
     }
@@ -105,8 +106,7 @@ mod tests {
         assert!(call[..16].iter().all(|class| *class == Class::Urgent));
         assert!(call[25..].iter().all(|class| *class == Class::Medium), "{call:?}");
         // 80 Mb/s.
-        let bulk: Vec<_> =
-            (0..5000).map(|n| flows.count(3, false, 1000, at(n / 10)).0).collect();
+        let bulk: Vec<_> = (0..5000).map(|n| flows.count(3, false, 1000, at(n / 10)).0).collect();
         assert!(bulk[1000..].iter().all(|class| *class == Class::Bulk));
         // A ping of 100 a second with 1,400 bytes; a flood of them is none.
         for n in 0..300 {

@@ -9,9 +9,9 @@ use super::arrivals::Arrivals;
 use super::frame::{Class, Feedback};
 use super::pings::Pings;
 use super::rate::DeliveryRate;
+use crate::Instant;
 use crate::fq_codel::{FqCodel, QueueConfig};
 use crate::policy::Role;
-use crate::Instant;
 
 /// The packets that may be on their way over a lane, and the bytes of them that are kept to go again.
 pub(super) const MAX_FLIGHT: usize = 8192;
@@ -155,7 +155,13 @@ impl Lane {
     }
 
     /// Notes a datagram of data that is sent now. `kept` is what may have to go again.
-    pub(super) fn note_sent(&mut self, sequence: u64, bytes: u64, kept: Option<Kept>, now: Instant) {
+    pub(super) fn note_sent(
+        &mut self,
+        sequence: u64,
+        bytes: u64,
+        kept: Option<Kept>,
+        now: Instant,
+    ) {
         if self.flight.len() >= MAX_FLIGHT {
             self.lose_front();
         }

@@ -93,7 +93,10 @@ pub(super) mod tests {
         let mut v6 = vec![0; 60];
         (v6[0], v6[6]) = (0x60, ICMP_V6);
         assert!(Look::at(&v6).unwrap().is_urgent);
-        assert_eq!((Look::at(&[]), Look::at(&[0x45; 8]), Look::at(&[0x75; 80])), (None, None, None));
+        assert_eq!(
+            (Look::at(&[]), Look::at(&[0x45; 8]), Look::at(&[0x75; 80])),
+            (None, None, None)
+        );
     }
 
     proptest! {

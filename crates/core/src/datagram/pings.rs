@@ -126,7 +126,8 @@ impl Pings {
         let is_long = self.is_up && self.long_at.is_some_and(|at| at <= now);
         if is_long {
             self.long_tries += 1;
-            let again = if self.long_tries.is_multiple_of(LONG_TRIES) { LONG_AGAIN } else { ANSWER };
+            let again =
+                if self.long_tries.is_multiple_of(LONG_TRIES) { LONG_AGAIN } else { ANSWER };
             self.long_at = Some(now + again);
         } else if self.awaited.is_some_and(|(question, _)| !question.is_long) {
             self.unanswered += 1;

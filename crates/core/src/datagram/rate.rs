@@ -67,7 +67,10 @@ mod tests {
     #[test]
     fn the_best_of_some_seconds_counts_and_pauses_do_not() {
         let mut rate = DeliveryRate::default();
-        assert_eq!((rate.bytes_in(Duration::from_secs(1)), rate.time_for(9)), (None, Duration::ZERO));
+        assert_eq!(
+            (rate.bytes_in(Duration::from_secs(1)), rate.time_for(9)),
+            (None, Duration::ZERO)
+        );
         let mut at = |ms: u64, bytes| rate.note(bytes, ms * 1000, Instant::from_millis(ms));
         (0..100).for_each(|n| at(10 * n, 10_000));
         at(5000, 1 << 40);

@@ -82,8 +82,9 @@ fn never(_: &mut [u8]) -> bool {
 impl World {
     fn new(links: &[Link], roles: &[Role]) -> Self {
         let now = Instant::ZERO;
-        let mut ends = [true, false]
-            .map(|is_initiator| Bond::new(BondConfig { is_initiator, mtu: 1400, mark: never }, now));
+        let mut ends = [true, false].map(|is_initiator| {
+            Bond::new(BondConfig { is_initiator, mtu: 1400, mark: never }, now)
+        });
         for (n, role) in roles.iter().enumerate() {
             ends.iter_mut().for_each(|end| _ = end.add_lane(LaneId(n as u8), *role, now));
         }
@@ -231,7 +232,8 @@ fn a_call_loses_nothing_when_a_link_dies() {
 #[test]
 fn a_link_that_comes_back_is_used_again() {
     let mut links = [Link::new(5), Link::new(30)];
-    (links[0].dead_from, links[0].dead_to) = (Instant::from_millis(1000), Instant::from_millis(4000));
+    (links[0].dead_from, links[0].dead_to) =
+        (Instant::from_millis(1000), Instant::from_millis(4000));
     let mut world = World::new(&links, &[Role::Active; 2]);
     for n in 0..500 {
         world.send(0, &numbered(1, n, 100));

@@ -120,7 +120,8 @@ impl Egress {
         let is_own = |address: IpAddr| {
             self.outer.contains(&address)
                 || own.iter().any(|&(one, length)| {
-                    one == address || one.is_ipv6() && Network { address: one, length }.contains(address)
+                    one == address
+                        || one.is_ipv6() && Network { address: one, length }.contains(address)
                 })
         };
         self.check_with(target, is_own).is_ok()

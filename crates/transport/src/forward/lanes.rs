@@ -40,8 +40,6 @@ pub struct LaneGrant {
     pub secret: [u8; SECRET],
     /// The client's number at this server, which stays the same, and by which its device has addresses.
     pub client: u16,
-    /// The server's UDP port.
-    pub port: u16,
     /// Whether the server forwards IPv6.
     pub ipv6: bool,
 }
@@ -144,7 +142,6 @@ async fn read_grant(
         secret: secret_of(ours, &theirs),
         session: from.read_u32().await?,
         client: from.read_u16().await?,
-        port: from.read_u16().await?,
         ipv6: from.read_u8().await? & HAS_IPV6 != 0,
     })
 }
@@ -174,9 +171,6 @@ pub trait LaneHost: Send + Sync {
 
     /// Ends a session.
     fn close(&self, session: u32);
-
-    /// The UDP port on which lanes are spoken.
-    fn port(&self) -> u16;
 
     /// Whether IPv6 is forwarded.
     fn has_ipv6(&self) -> bool;
@@ -225,7 +219,8 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
     }
     let client = connection.client().map(str::to_owned);
     let Some(client) = client else {
-        return refuse(connection, "the server lets in everybody, and knows no client by name").await;
+        return refuse(connection, "the server lets in everybody, and knows no client by name")
+            .await;
     };
     let of_server: [u8; SECRET] = random().map_err(io::Error::other)?;
     let number = u32::from_be_bytes(random().map_err(io::Error::other)?);
@@ -240,7 +235,6 @@ async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()
     answer.extend(of_server);
     answer.extend(number.to_be_bytes());
     answer.extend(place.to_be_bytes());
-    answer.extend(host.port().to_be_bytes());
     answer.push(flags);
     connection.write_all(&answer).await?;
     loop {

@@ -35,8 +35,9 @@ impl Ends {
                 }
                 6 => {
                     let fixed: &[u8; 40] = packet.first_chunk()?;
-                    let address =
-                        |at: usize| <[u8; 16]>::try_from(&fixed[at..at + 16]).ok().map(IpAddr::from);
+                    let address = |at: usize| {
+                        <[u8; 16]>::try_from(&fixed[at..at + 16]).ok().map(IpAddr::from)
+                    };
                     (fixed[6], address(8)?, address(24)?, Some(40))
                 }
                 _ => return None,
@@ -141,9 +142,7 @@ mod tests {
                         assert_eq!(v4.header_checksum, v4.calc_header_checksum());
                         udp.to_header().calc_checksum_ipv4(v4, udp.payload())
                     }
-                    IpHeaders::Ipv6(v6, _) => {
-                        udp.to_header().calc_checksum_ipv6(v6, udp.payload())
-                    }
+                    IpHeaders::Ipv6(v6, _) => udp.to_header().calc_checksum_ipv6(v6, udp.payload()),
                 };
                 assert_eq!(udp.checksum(), checksum.unwrap());
                 assert_eq!(udp.payload(), payload);

@@ -53,12 +53,11 @@ pub struct LaneSession {
     pub secret: LaneSecret,
     /// The device's addresses: what comes for others is dropped.
     pub addresses: Vec<IpAddr>,
-    /// The server's UDP port.
-    pub port: u16,
 }
 
 enum Command {
     Session(Option<LaneSession>),
+    Addresses(Vec<IpAddr>),
     Links(Vec<LaneLink>),
     Status(Sender<BondStatus>),
 }
@@ -124,6 +123,11 @@ impl BondClient {
     /// Speaks in this session from now on, or in none.
     pub fn set_session(&self, session: Option<LaneSession>) {
         self.tell(Command::Session(session));
+    }
+
+    /// The device has these addresses from now on.
+    pub fn set_addresses(&self, addresses: Vec<IpAddr>) {
+        self.tell(Command::Addresses(addresses));
     }
 
     /// Uses these links from now on, at most as many as a bond has lanes.
@@ -218,6 +222,9 @@ impl Work {
                 });
                 self.add_lanes(now);
             }
+            Command::Addresses(addresses) => {
+                self.session.iter_mut().for_each(|open| open.session.addresses = addresses.clone());
+            }
             Command::Links(links) => {
                 self.set_links(links);
                 self.add_lanes(now);
@@ -257,14 +264,14 @@ impl Work {
             }
         }
         for (&lane, link) in &self.links {
-            let LaneSession { number, secret, port, .. } = &open.session;
+            let LaneSession { number, secret, .. } = &open.session;
             let end = open.ends.entry(lane);
             let end = end.or_insert_with(|| {
                 open.bond.add_lane(LaneId(lane), link.config.role, now);
                 LaneEnd::new(*number, secret, lane, Direction::FromClient)
             });
-            let peer = SocketAddr::new(link.config.server.ip(), *port);
-            end.way = Some(Way { peer, own: None });
+            // UDP has the number of TCP's port.
+            end.way = Some(Way { peer: link.config.server, own: None });
         }
     }
 

@@ -263,10 +263,12 @@ pub(super) fn system_resolvers() -> Vec<SocketAddr> {
 mod tests {
     use super::*;
 
-    const QUERY: &[u8] = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
+    const QUERY: &[u8] =
+        b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
 
     fn packet() -> Vec<u8> {
-        udp_packet("10.87.0.2:4000".parse().unwrap(), "192.0.2.7:53".parse().unwrap(), QUERY).unwrap()
+        udp_packet("10.87.0.2:4000".parse().unwrap(), "192.0.2.7:53".parse().unwrap(), QUERY)
+            .unwrap()
     }
 
     fn relay() -> (Relay, UdpSocket) {
@@ -295,8 +297,10 @@ mod tests {
         let packet = packet.unwrap();
         let ends = Ends::of(&packet).unwrap();
         assert_eq!(session, 7);
-        assert_eq!((ends.from.to_string(), ends.to.to_string()),
-            ("192.0.2.7:53".to_owned(), "10.87.0.2:4000".to_owned()));
+        assert_eq!(
+            (ends.from.to_string(), ends.to.to_string()),
+            ("192.0.2.7:53".to_owned(), "10.87.0.2:4000".to_owned())
+        );
         assert_eq!(packet.len(), 128);
     }
 

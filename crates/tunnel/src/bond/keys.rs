@@ -52,8 +52,11 @@ impl Header {
         let header: &[u8; HEADER] = bytes.first_chunk()?;
         let [KIND, a, b, c, d, lane, sequence @ ..] = *header else { return None };
         let session = u32::from_be_bytes([a, b, c, d]);
-        (bytes.len() >= HEADER + TAG)
-            .then_some(Self { session, lane, sequence: u64::from_be_bytes(sequence) })
+        (bytes.len() >= HEADER + TAG).then_some(Self {
+            session,
+            lane,
+            sequence: u64::from_be_bytes(sequence),
+        })
     }
 
     fn encode(self, out: &mut Vec<u8>) {
@@ -179,9 +182,7 @@ impl Opener {
             Some(next) => next,
             None if epoch == self.link.epoch => &self.link,
             // What is on its way when a key is new.
-            None => {
-                self.before.as_ref().filter(|one| one.epoch == epoch).ok_or(Refused::Forged)?
-            }
+            None => self.before.as_ref().filter(|one| one.epoch == epoch).ok_or(Refused::Forged)?,
         };
         let (header, sealed) = datagram.split_at_mut(HEADER);
         let opened = link.key.open_in_place(nonce(sequence), Aad::from(&*header), sealed);

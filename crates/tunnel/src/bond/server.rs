@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tun_rs::SyncDevice;
-use weftline_core::datagram::{Bond, BondConfig, FlowGuard, LaneId, Look};
 use weftline_core::Instant;
+use weftline_core::datagram::{Bond, BondConfig, FlowGuard, LaneId, Look};
 
 use super::address::{Ends, destination_of};
 use super::client::LaneSession;
@@ -218,7 +218,8 @@ impl Work {
     }
 
     fn open(&mut self, client: Arc<str>, session: LaneSession) {
-        let before: Vec<_> = self.sessions.iter().filter(|(_, open)| open.client == client).collect();
+        let before: Vec<_> =
+            self.sessions.iter().filter(|(_, open)| open.client == client).collect();
         let before: Vec<_> = before.into_iter().map(|(number, _)| *number).collect();
         for number in before {
             self.obey(Command::Close(number));
@@ -296,7 +297,9 @@ impl Work {
                         self.dropped.unknown += 1;
                         return;
                     };
-                    let Some(packet) = open.take(header, datagram, (way, place), now) else { return };
+                    let Some(packet) = open.take(header, datagram, (way, place), now) else {
+                        return;
+                    };
                     open.is_due = true;
                     match open.judge(&packet, &self.permit, now) {
                         Verdict::Pass => self.tun.write(&packet),
@@ -343,9 +346,8 @@ impl Open {
         // One for each place: a lane that has changed its role takes the place of what it was.
         let place_of = |lane: u8| lane & 7;
         let is_new = !self.ends.contains_key(&header.lane);
-        let mut fresh = is_new.then(|| {
-            (LaneEnd::new(*number, secret, header.lane, Direction::FromServer), place)
-        });
+        let mut fresh = is_new
+            .then(|| (LaneEnd::new(*number, secret, header.lane, Direction::FromServer), place));
         let (end, heard_on) = match &mut fresh {
             Some((end, heard_on)) => (end, heard_on),
             None => {
@@ -367,7 +369,8 @@ impl Open {
         *heard_on = place;
         self.is_due = true;
         if let Some(fresh) = fresh {
-            let other = self.ends.keys().copied().find(|&lane| place_of(lane) == place_of(header.lane));
+            let other =
+                self.ends.keys().copied().find(|&lane| place_of(lane) == place_of(header.lane));
             if let Some(other) = other {
                 self.bond.remove_lane(LaneId(other), now);
                 self.unsent += self.ends.remove(&other).expect("it was found").0.batch.unsent;

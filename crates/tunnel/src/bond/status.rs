@@ -45,7 +45,11 @@ pub(super) struct Dropped {
 pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> Vec<Counter> {
     let all = [
         ("duplicates", "packets of which a copy had come before", bond.duplicates),
-        ("uncopied", "urgent packets sent once, as the budget of copies was used up", bond.uncopied),
+        (
+            "uncopied",
+            "urgent packets sent once, as the budget of copies was used up",
+            bond.uncopied,
+        ),
         ("no_lane", "packets dropped as no lane was up", bond.no_lane),
         ("overflowed", "packets dropped as too many were to go at once", bond.overflowed),
         ("no_packet", "what came from the device and is no IP packet", bond.no_packet),
