@@ -17,7 +17,7 @@ use crate::capture::{MTU, QUEUE, cannot_create};
 use crate::error::NetError;
 use crate::exit_table::{ExitTable, Gate};
 use crate::journal::Journal;
-use crate::route::Routes;
+use crate::route::{Link, Routes};
 
 /// The name of the device.
 pub const EXIT_DEVICE: &str = "weft-exit";
@@ -115,13 +115,12 @@ impl Exit {
     }
 }
 
-/// The kernel forwards what comes in by an interface that is allowed to: the device, and those by
-/// which answers come.
+/// The kernel forwards what comes in by an interface that is allowed to: the device, and all by which
+/// answers may come.
 fn forward_v4(routes: &Routes, journal: &Journal) -> io::Result<()> {
     fs::write(format!("/proc/sys/net/ipv4/conf/{EXIT_DEVICE}/forwarding"), "1")?;
-    let (links, defaults) = (routes.links()?, routes.defaults()?);
-    let of_v4 = defaults.iter().filter(|route| route.destination.is_ipv4());
-    for link in of_v4.filter_map(|route| links.iter().find(|link| Some(link.index) == route.link)) {
+    let is_other = |link: &Link| !link.loopback && link.name != EXIT_DEVICE;
+    for link in routes.links()?.into_iter().filter(is_other) {
         journal.set(&format!("net/ipv4/conf/{}/forwarding", link.name), "1")?;
     }
     Ok(())

@@ -102,6 +102,7 @@ pub(crate) struct Redirect<'a> {
 #[derive(Debug)]
 pub(crate) struct Table {
     socket: Netlink,
+    device: String,
 }
 
 impl Table {
@@ -125,7 +126,7 @@ impl Table {
         }
         TABLE.chain(&mut batch, GUARD, "filter", PREROUTING, RAW);
         for &address in redirect.addresses {
-            drop_rule(&mut batch, address);
+            drop_rule(&mut batch, redirect.device, address);
         }
         // Of what comes out of the device, this machine takes answers only.
         TABLE.chain(&mut batch, "input", "filter", INPUT, FILTER);
@@ -136,7 +137,7 @@ impl Table {
         });
         batch_end(&mut batch);
         socket.request(batch)?;
-        Ok(Self { socket })
+        Ok(Self { socket, device: redirect.device.to_owned() })
     }
 
     /// Drops packets to these addresses, and to no others any more, that come by another link.
@@ -149,7 +150,7 @@ impl Table {
         // Without a number it is all rules of the chain.
         message(&mut batch, DELETE_RULE, 0).text(1, NAME).text(2, GUARD);
         for &address in addresses {
-            drop_rule(&mut batch, address);
+            drop_rule(&mut batch, &self.device, address);
         }
         batch_end(&mut batch);
         self.socket.request(batch)
@@ -408,14 +409,16 @@ fn redirect_rule(batch: &mut Builder, device: &str, family: &Family, set: Option
     });
 }
 
-/// `meta nfproto F meta iifname != lo ip daddr A drop`: whoever shares a link with this machine could
+/// `meta nfproto F meta iifname != lo meta iifname != D ip daddr A drop`: whoever shares a link with this machine could
 /// find out by such packets what connections it has (CVE-2019-14899).
-fn drop_rule(batch: &mut Builder, address: IpAddr) {
+fn drop_rule(batch: &mut Builder, device: &str, address: IpAddr) {
     let (family, bytes) = family_of(address);
     let (offset, _) = family.target;
     TABLE.rule(batch, GUARD, |Expressions(list)| {
         meta(list, FAMILY, EQUAL, &[family.number]);
-        meta(list, IN_NAME, UNEQUAL, &padded("lo"));
+        for own in ["lo", device] {
+            meta(list, IN_NAME, UNEQUAL, &padded(own));
+        }
         payload(list, REGISTER, NETWORK_HEADER, (offset, bytes.len()));
         compare(list, EQUAL, &bytes);
         verdict(list, DROP);

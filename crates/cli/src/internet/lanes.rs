@@ -132,7 +132,15 @@ impl LaneHost for Lanes {
         sessions.retain(|_, (other, _)| *other != number);
         sessions.insert(session, (number, Vec::new()));
         let secret = LaneSecret::new(secret);
-        self.bond.open(client, LaneSession { number: session, secret, addresses: Vec::new() });
+        self.bond.open(
+            client,
+            LaneSession {
+                number: session,
+                secret,
+                addresses: Vec::new(),
+                has_ipv6: self.exit.has_ipv6(),
+            },
+        );
         Ok(number)
     }
 
@@ -155,8 +163,13 @@ impl LaneHost for Lanes {
         }
         held.clear();
         for &address in &wanted {
-            self.exit.add_client(address).map_err(|error| error.to_string())?;
-            held.push(address);
+            match self.exit.add_client(address) {
+                Ok(()) => held.push(address),
+                Err(error) if address.is_ipv6() => {
+                    tracing::warn!("a client's IPv6 is not forwarded: {error}");
+                }
+                Err(error) => return Err(error.to_string()),
+            }
         }
         self.bond.set_addresses(session, wanted);
         Ok(())

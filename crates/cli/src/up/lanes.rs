@@ -4,6 +4,8 @@
 //! nothing is taken that could not be carried.
 
 use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,10 @@ use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSe
 
 /// How long the start waits for the first lane.
 const FIRST_LANE: Duration = Duration::from_secs(3);
+/// Where systemd-resolved keeps its files while it runs.
+const RESOLVED: &str = "/run/systemd/resolve";
+/// Whom it is told to ask: the server answers questions to any address.
+const RESOLVER: &str = "10.87.0.1";
 /// The wait before the server is asked again, at first and at most.
 const RETRY: Duration = Duration::from_secs(1);
 const MOST_RETRY: Duration = Duration::from_secs(30);
@@ -128,6 +134,9 @@ async fn widen(
     match capture.widen(dns) {
         Ok(()) => {
             tracing::info!("UDP, ICMP and all else go to the server, too");
+            if dns {
+                let _ = tokio::task::spawn_blocking(tell_resolved).await;
+            }
             widened.send_replace(true);
         }
         Err(error) => tracing::error!(
@@ -144,6 +153,30 @@ async fn widen(
             _ => {}
         }
         were_up = are_up;
+    }
+}
+
+/// Has systemd-resolved, where it runs, ask through the device: else it asks by links. What it is told
+/// goes with the device.
+fn tell_resolved() {
+    if !Path::new(RESOLVED).exists() {
+        return;
+    }
+    for args in
+        [["dns", DEVICE, RESOLVER], ["domain", DEVICE, "~."], ["default-route", DEVICE, "yes"]]
+    {
+        let mut command = Command::new("resolvectl");
+        let done = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
+        let why = match done {
+            Ok(output) if output.status.success() => continue,
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(
+            "systemd-resolved asks past the server: resolvectl {}: {why}",
+            args.join(" ")
+        );
+        return;
     }
 }
 
@@ -201,6 +234,7 @@ impl Keeper {
                         number: grant.session,
                         secret: LaneSecret::new(grant.secret),
                         addresses: addresses.to_vec(),
+                        has_ipv6: grant.ipv6,
                     })),
                 }
                 told = Some(addresses);

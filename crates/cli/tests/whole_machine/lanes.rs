@@ -280,10 +280,8 @@ fn links_show_nothing_but_the_server_s_port() {
     ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
     ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
     let server = SocketAddr::new(crate::network::SERVER.parse().unwrap(), 4433);
-    let (_server, invite) = serve_with_resolver(
-        &net,
-        &["--listen", "0.0.0.0:4433", "--public", &server.to_string()],
-    );
+    let (_server, invite) =
+        serve_with_resolver(&net, &["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
     let up = up(&net, &invite);
     let sniffer = Sniffer::start(&net, server);
     let talk = || {
@@ -293,7 +291,11 @@ fn links_show_nothing_but_the_server_s_port() {
         ping(&net, &[FAR_V4]);
         // What the server lets nobody go to, and what is nowhere.
         let socket = socket(&net, true);
-        for to in [format!("{PRIVATE}:9"), format!("{}:53000", crate::network::SERVER), "192.0.2.1:9".to_owned()] {
+        for to in [
+            format!("{PRIVATE}:9"),
+            format!("{}:53000", crate::network::SERVER),
+            "192.0.2.1:9".to_owned(),
+        ] {
             socket.send_to(b"a question", to).unwrap();
         }
     };
@@ -394,5 +396,8 @@ fn without_lanes_tcp_goes_on_alone() {
     let rules = net.client.command("ip").args(["rule"]).output().unwrap();
     let rules = text(&rules.stdout);
     let ours = rules.lines().filter(|line| line.contains("30565"));
-    assert!(ours.clone().count() > 0 && ours.clone().all(|rule| rule.contains("ipproto tcp")), "{rules}");
+    assert!(
+        ours.clone().count() > 0 && ours.clone().all(|rule| rule.contains("ipproto tcp")),
+        "{rules}"
+    );
 }

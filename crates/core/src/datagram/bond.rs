@@ -271,7 +271,8 @@ impl Bond {
                 return Some(Transmit { lane: id, sequence: lane.take_sequence() });
             }
             if let Some(question) = lane.pings.ask(now) {
-                let padding = if question.is_long { self.config.mtu } else { 0 };
+                let longest = self.config.mtu + DATA_OVERHEAD;
+                let padding = if question.is_long { longest } else { 0 };
                 Frame::Ping { id: question.id, padding }.encode(out);
                 return Some(Transmit { lane: id, sequence: lane.take_sequence() });
             }

@@ -191,10 +191,8 @@ impl Lane {
         if end > self.next {
             return false;
         }
-        if end > self.told {
-            self.told = end;
-            self.heard(now);
-        }
+        let is_news = end > self.told;
+        self.told = self.told.max(end);
         let (mut bytes, mut packets, mut newest) = (0, 0, None);
         for sent in self.flight.iter_mut().filter(|sent| !sent.is_done) {
             // Of ranges the newest comes first.
@@ -219,6 +217,9 @@ impl Lane {
         if packets + lost > 0 {
             let part = lost as f64 / (packets + lost) as f64;
             self.loss += LOSS_WEIGHT * (part - self.loss);
+        }
+        if is_news {
+            self.heard(now);
         }
         true
     }
@@ -252,6 +253,14 @@ impl Lane {
 
     /// The other end has told that something came: it is up.
     pub(super) fn heard(&mut self, now: Instant) {
+        if self.state == LaneState::Silent {
+            // What was sent into the silence is not waited for any more.
+            let patience = self.patience();
+            while self.flight.front().is_some_and(|sent| sent.is_done || sent.at + patience <= now)
+            {
+                self.lose_front();
+            }
+        }
         self.state = LaneState::Up;
         self.pings.answered(now);
     }
@@ -429,9 +438,14 @@ mod tests {
         assert_eq!(back.iter().map(|kept| kept.number).collect::<Vec<_>>(), [2, 3]);
         assert_eq!((lane.state, lane.in_flight, lane.kept), (LaneState::Silent, 0, 0));
         assert_eq!(lane.counters.lost_packets, 3);
-        // A word of any of them, and it is up.
+        // A word of any of them, and it is up, whatever was sent into the silence.
+        for ms in 260..330 {
+            send(&mut lane, Class::Bulk, at(ms));
+        }
+        assert!(!lane.has_room());
         assert!(tell(&mut lane, &[3..4], at(400)));
         assert_eq!(lane.state, LaneState::Up);
+        assert!(lane.has_room() && lane.silent_at().is_none_or(|at_| at_ > at(400)));
     }
 
     #[test]

@@ -66,6 +66,38 @@ pub(super) fn is_tcp(packet: &[u8]) -> bool {
     Ends::of(packet).is_some_and(|ends| ends.protocol == TCP)
 }
 
+/// Whether a packet is of IPv6.
+pub(super) fn is_ipv6(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|first| first >> 4 == 6)
+}
+
+/// The packet that tells the sender of a packet of IPv6 that there is no way to where it goes (RFC 4443
+/// §3.1); none if that is not for one machine, or an error itself.
+pub(super) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
+    const ICMP: u8 = 58;
+    // As much of it as fits into the least longest packet (RFC 4443 §2.4).
+    const QUOTED: usize = 1280 - 40 - 8;
+    let ends = Ends::of(packet)?;
+    let (IpAddr::V6(from), IpAddr::V6(to)) = (ends.from.ip(), ends.to.ip()) else { return None };
+    let is_error = ends.protocol == ICMP && packet.get(40).is_none_or(|kind| *kind < 128);
+    if is_error || to.is_multicast() || from.is_unspecified() || from.is_multicast() {
+        return None;
+    }
+    let quoted = &packet[..packet.len().min(QUOTED)];
+    let length = u16::try_from(8 + quoted.len()).ok()?;
+    let mut told = vec![0x60, 0, 0, 0];
+    told.extend_from_slice(&length.to_be_bytes());
+    told.extend_from_slice(&[ICMP, 64]);
+    told.extend_from_slice(&to.octets());
+    told.extend_from_slice(&from.octets());
+    // Destination unreachable: no route.
+    told.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    told.extend_from_slice(quoted);
+    let sum = u64::from(ICMP) + u64::from(length) + sum_of(&told[8..]);
+    told[42..44].copy_from_slice(&(!fold(sum)).to_be_bytes());
+    Some(told)
+}
+
 /// A packet of UDP, with its checksums.
 pub(super) fn udp_packet(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(8 + payload.len()).ok()?;
@@ -153,13 +185,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_has_no_way_is_told_so() {
+        let (from, to) = ("[fd57::2]:4000".parse().unwrap(), "[2001:db8::1]:443".parse().unwrap());
+        let packet = udp_packet(from, to, &[7; 1300]).unwrap();
+        let told = unreachable(&packet).unwrap();
+        let (ip, rest) = IpHeaders::from_slice(&told).unwrap();
+        let IpHeaders::Ipv6(ip, _) = ip else { panic!("{ip:?}") };
+        assert_eq!(
+            (ip.source_addr().to_string(), ip.destination_addr().to_string()),
+            ("2001:db8::1".to_owned(), "fd57::2".to_owned())
+        );
+        let icmp = etherparse::Icmpv6Slice::from_slice(rest.payload).unwrap();
+        assert!(icmp.is_checksum_valid(ip.source, ip.destination));
+        assert_eq!((icmp.type_u8(), icmp.code_u8(), told.len()), (1, 0, 1280));
+        // Of an error, of what is for many, and of IPv4 nothing is told.
+        assert_eq!(unreachable(&told), None);
+        let many = udp_packet(from, "[ff02::1]:9".parse().unwrap(), b"all").unwrap();
+        assert_eq!(unreachable(&many), None);
+        let v4 = udp_packet("10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap(), b"x");
+        assert_eq!(unreachable(&v4.unwrap()), None);
+    }
+
     proptest! {
         #[test]
         fn anything_is_looked_at(mut bytes in prop::collection::vec(any::<u8>(), 0..80), v6: bool) {
             if let Some(first) = bytes.first_mut() {
                 *first = if v6 { 0x60 } else { 0x40 | *first & 15 };
             }
-            let _ = Ends::of(&bytes);
+            let _ = (Ends::of(&bytes), unreachable(&bytes));
         }
     }
 }

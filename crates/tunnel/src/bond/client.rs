@@ -12,7 +12,7 @@ use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, BondConfig, LaneId, LaneState};
 use weftline_core::{Instant, Role};
 
-use super::address::{destination_of, is_tcp};
+use super::address::{destination_of, is_ipv6, is_tcp, unreachable};
 use super::end::LaneEnd;
 use super::keys::{Direction, Header, LaneSecret, Refused};
 use super::socket::{Inbox, LaneSocket, Unsent, Way};
@@ -53,6 +53,8 @@ pub struct LaneSession {
     pub secret: LaneSecret,
     /// The device's addresses: what comes for others is dropped.
     pub addresses: Vec<IpAddr>,
+    /// Whether the server forwards IPv6; programs hear at once if it does not.
+    pub has_ipv6: bool,
 }
 
 enum Command {
@@ -301,10 +303,15 @@ impl Work {
             return true;
         }
         let (session, dropped) = (&mut self.session, &mut self.dropped);
+        let mut refusals = Vec::new();
         for _ in 0..READS {
             let more = self.tun.read(|packet| match session {
                 // What the capture does not redirect, such as an answer without a question.
                 _ if is_tcp(packet) => dropped.tcp += 1,
+                Some(open) if !open.session.has_ipv6 && is_ipv6(packet) => {
+                    dropped.no_ipv6 += 1;
+                    refusals.extend(unreachable(packet));
+                }
                 Some(open) => open.bond.handle_packet(packet, now),
                 None => dropped.unknown += 1,
             });
@@ -312,6 +319,7 @@ impl Work {
                 break;
             }
         }
+        refusals.iter().for_each(|packet| self.tun.write(packet));
         match self.tun.check() {
             Ok(()) => true,
             Err(error) => {

@@ -39,6 +39,7 @@ pub(super) struct Dropped {
     pub(super) flows: u64,
     pub(super) tcp: u64,
     pub(super) dns: u64,
+    pub(super) no_ipv6: u64,
 }
 
 /// All that an end has counted, those that are not zero.
@@ -65,6 +66,7 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
         ("flows", "packets of more flows than a client may have", dropped.flows),
         ("tcp", "TCP, which goes over connections and not here", dropped.tcp),
         ("dns", "questions to DNS without an answer", dropped.dns),
+        ("no_ipv6", "packets of IPv6, which the server does not forward", dropped.no_ipv6),
     ];
     let counted = all.into_iter().filter(|(.., value)| *value > 0);
     counted.map(|(name, about, value)| Counter { name, about, value }).collect()
