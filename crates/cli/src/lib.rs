@@ -72,7 +72,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Take local TCP connections and carry them to a server over several paths
     Connect(Box<connect::ConnectArgs>),
-    /// Carry all TCP of this machine to a server over all its links (needs root)
+    /// Carry the traffic of this machine to a server over all its links (needs root)
     Up(up::UpArgs),
     /// Undo `up`: connections use the machine's own routes again (needs root)
     Down,

@@ -57,7 +57,8 @@ pub(crate) struct ServeArgs {
     ///
     /// The first start makes a token file in the state directory and prints an invite; `weftline
     /// invite` makes more. Private and other special addresses, those of this machine and port 25
-    /// are refused.
+    /// are refused. UDP, ICMP and DNS are carried, too, if it may change this machine's network
+    /// (root, or CAP_NET_ADMIN).
     #[arg(long, conflicts_with_all = ["forward", "socks", "insecure_plaintext"])]
     internet: bool,
     /// A network that clients may reach besides the internet, such as 192.168.7.0/24

@@ -1,4 +1,5 @@
-//! `weftline up`: all new TCP connections of this machine go to a server over all its links.
+//! `weftline up`: all new TCP connections of this machine go to a server over all its links, and UDP,
+//! ICMP and DNS as well.
 //!
 //! What is changed in the machine's network is undone when the program ends, whatever ends it: by
 //! itself, by the kernel, by the janitor, or by the next start.

@@ -89,7 +89,7 @@ fn the_port_of_the_capture_is_no_proxy() {
     let mut routed = net.server.command("ip");
     assert!(
         routed
-            .args(["route", "add", "10.87.0.2/32", "via", "192.168.1.20"])
+            .args(["route", "replace", "10.87.0.2/32", "via", "192.168.1.20"])
             .status()
             .unwrap()
             .success()

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weftline_lab::netns::Netns;
 
 use crate::common::{Daemon, PATIENCE, weftline};
-use crate::network::{FAR_V4, Network, PRIVATE, SITE_V6, ip, text};
+use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, text};
 use crate::sniffer::Sniffer;
 
 /// A machine of the internet that answers each datagram with who sent it, a space, and what was in it.
@@ -111,9 +111,20 @@ fn udp_and_icmp_go_through_the_server_by_both_families() {
     let Some(net) = Network::set_up() else { return };
     let v4 = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
     let v6 = Echo::start(&net.internet, &format!("[{SITE_V6}]:7000"));
+    // What speaks to the server's machine past the bond.
+    let beyond = net.server.run(|| UdpSocket::bind((SERVER, 9000))).unwrap();
+    beyond.set_read_timeout(Some(PATIENCE)).unwrap();
+    let from_before = socket(&net, true);
+    from_before.connect((SERVER, 9000)).unwrap();
     let before = net.snapshot();
     let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
     let up = up(&net, &invite);
+    let bound = net.client.run(|| UdpSocket::bind("10.64.3.9:0")).unwrap();
+    for (socket, seen) in [(&from_before, "192.168.1.20"), (&bound, "10.64.3.9")] {
+        socket.send_to(b"as before", (SERVER, 9000)).unwrap();
+        let (_, from) = beyond.recv_from(&mut [0; 16]).unwrap();
+        assert_eq!(from.ip().to_string(), seen);
+    }
     assert_eq!(text(&ask(&net, v4.address, b"who")), "198.51.100.1 who");
     assert_eq!(text(&ask(&net, v6.address, b"who")), "2001:db8:9::1 who");
     // Longer than a lane's datagram, in fragments.
@@ -130,7 +141,7 @@ fn udp_and_icmp_go_through_the_server_by_both_families() {
     let status = text(&net.run(&net.client, &["status"]).stdout);
     assert!(status.contains("UDP, ICMP and all else"), "{status}");
     for link in ["wlan0", "wwan0"] {
-        let is_lane = |line: &&str| line.starts_with(link) && line.contains("active  up");
+        let is_lane = |line: &&str| line.trim().starts_with(link) && line.contains("active  up");
         assert!(status.lines().any(|line| is_lane(&line)), "{status}");
     }
     up.signal("-TERM");
@@ -279,7 +290,7 @@ fn links_show_nothing_but_the_server_s_port() {
     ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
     ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
     ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
-    let server = SocketAddr::new(crate::network::SERVER.parse().unwrap(), 4433);
+    let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
     let (_server, invite) =
         serve_with_resolver(&net, &["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
     let up = up(&net, &invite);
@@ -291,11 +302,7 @@ fn links_show_nothing_but_the_server_s_port() {
         ping(&net, &[FAR_V4]);
         // What the server lets nobody go to, and what is nowhere.
         let socket = socket(&net, true);
-        for to in [
-            format!("{PRIVATE}:9"),
-            format!("{}:53000", crate::network::SERVER),
-            "192.0.2.1:9".to_owned(),
-        ] {
+        for to in [format!("{PRIVATE}:9"), format!("{}:53000", SERVER), "192.0.2.1:9".to_owned()] {
             socket.send_to(b"a question", to).unwrap();
         }
     };
