@@ -158,7 +158,28 @@ impl Drop for BondClient {
 struct Link {
     config: LaneLink,
     socket: Option<(LaneSocket, Source)>,
+    /// The number of the interface that the socket is bound to, if it is bound to one.
+    interface: Option<u32>,
     tried: Option<Instant>,
+}
+
+impl Link {
+    /// The socket could not send. It is kept while its interface is the same, which may come up again:
+    /// another one would have another port, and the server speaks to this one.
+    fn handle_unsent(&mut self) {
+        let Some((socket, _)) = &self.socket else { return };
+        if interface_of(&self.config.via, socket) != self.interface {
+            self.socket = None;
+        }
+    }
+}
+
+/// The number that an interface has now.
+fn interface_of(via: &Via, socket: &LaneSocket) -> Option<u32> {
+    match via {
+        Via::Interface(name) => rustix::net::netdevice::name_to_index(socket.as_fd(), name).ok(),
+        Via::Address(_) => None,
+    }
 }
 
 /// A session and its lanes, by their numbers.
@@ -250,7 +271,7 @@ impl Work {
                 tracing::warn!("link {}: there are too many to use it for UDP", config.name);
                 continue;
             };
-            let link = Link { socket: None, tried: None, config };
+            let link = Link { socket: None, interface: None, tried: None, config };
             self.links.insert(lane_id(place, link.config.role), link);
         }
     }
@@ -289,7 +310,10 @@ impl Work {
                 Ok((socket, source))
             });
             match added {
-                Ok(socket) => link.socket = Some(socket),
+                Ok(socket) => {
+                    link.interface = interface_of(&link.config.via, &socket.0);
+                    link.socket = Some(socket);
+                }
                 Err(error) => {
                     tracing::debug!(link = link.config.name, %error, "no socket for a lane");
                 }
@@ -370,7 +394,7 @@ impl Work {
                 }
             };
             if !is_there {
-                self.links.get_mut(&lane).into_iter().for_each(|link| link.socket = None);
+                self.links.get_mut(&lane).into_iter().for_each(Link::handle_unsent);
                 open.bond.handle_unsent(transmit.lane, now);
             }
             frame.clear();
@@ -379,7 +403,7 @@ impl Work {
             let Some(link) = self.links.get_mut(&lane) else { continue };
             let Some((socket, _)) = &link.socket else { continue };
             if !end.batch.flush(socket) {
-                link.socket = None;
+                link.handle_unsent();
                 open.bond.handle_unsent(LaneId(lane), now);
             }
         }
