@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn networks_that_hold_an_address_are_found() {
-        let own = ADDRESSES_V4[0].into();
+        let own = addresses_v4(2)[0];
         assert!(leads_to(&route("10.0.0.0", 8), own));
         assert!(leads_to(&route("10.87.0.2", 32), own));
         assert!(!leads_to(&route("10.88.0.0", 16), own));
         assert!(!leads_to(&route("fd00::", 8), own));
-        assert!(leads_to(&route("fd57::", 16), ADDRESSES_V6[0].into()));
+        assert!(leads_to(&route("fd57::", 16), addresses_v6(2)[0]));
         // A length that cannot be is taken for the longest.
         assert!(!leads_to(&route("10.88.0.0", 200), own));
     }

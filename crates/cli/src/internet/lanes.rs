@@ -100,9 +100,12 @@ fn place(kind: &str) -> std::io::Result<PathBuf> {
     Ok(dir.join(format!("exit-{number}.{kind}")))
 }
 
+/// This machine's addresses with the lengths of their networks, and when it was asked for them.
+type OwnAddresses = (Vec<(IpAddr, u8)>, Option<Instant>);
+
 /// Where clients may send to, by what this machine's own addresses are of late.
 fn permit(egress: Egress) -> Permit {
-    let own: Mutex<(Vec<(IpAddr, u8)>, Option<Instant>)> = Mutex::default();
+    let own: Mutex<OwnAddresses> = Mutex::default();
     Box::new(move |target| {
         let mut own = own.lock().expect("no panic");
         if own.1.is_none_or(|at| at.elapsed() >= OWN_ADDRESSES) {

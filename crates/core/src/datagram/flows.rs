@@ -46,12 +46,13 @@ impl Flow {
 
     fn class(&self, is_urgent_kind: bool) -> Class {
         let rate = self.bytes.max(self.before);
-        match rate {
-            _ if self.packets <= FIRST_PACKETS => Class::Urgent,
-            0..=URGENT_RATE => Class::Urgent,
-            0..=URGENT_KIND_RATE if is_urgent_kind => Class::Urgent,
-            0..=MEDIUM_RATE => Class::Medium,
-            _ => Class::Bulk,
+        let urgent = if is_urgent_kind { URGENT_KIND_RATE } else { URGENT_RATE };
+        if self.packets <= FIRST_PACKETS || rate <= urgent {
+            Class::Urgent
+        } else if rate <= MEDIUM_RATE {
+            Class::Medium
+        } else {
+            Class::Bulk
         }
     }
 }

@@ -383,6 +383,8 @@ pub struct LaneStatus {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "feedback has ranges, and may have one")]
+
     use super::*;
 
     fn at(ms: u64) -> Instant {

@@ -55,7 +55,7 @@ impl Wire {
         self.sent += 1;
         let wait = self.free_at.since(now);
         let backlog = link.rate * time::nanos(wait) / 1_000_000_000;
-        let is_lost = link.lossy > 0 && self.sent % link.lossy == 0;
+        let is_lost = link.lossy > 0 && self.sent.is_multiple_of(link.lossy);
         if is_lost || link.is_dead(now) || backlog > link.queue {
             return;
         }
