@@ -185,10 +185,22 @@ impl Capture {
     /// # Errors
     /// The kernel's refusal: then some go their usual ways.
     pub fn widen(&self, dns: bool) -> Result<(), NetError> {
+        self.set_scope(Scope::All { dns })
+    }
+
+    /// Captures TCP alone from now on, as before [`Self::widen`].
+    ///
+    /// # Errors
+    /// The kernel's refusal: then some still come out of the device.
+    pub fn narrow(&self) -> Result<(), NetError> {
+        self.set_scope(Scope::Tcp)
+    }
+
+    fn set_scope(&self, scope: Scope) -> Result<(), NetError> {
         let (before, now) = {
             let mut held = self.held.lock().expect("no panic");
             let before = *held;
-            held.scope = Scope::All { dns };
+            held.scope = scope;
             (before, *held)
         };
         let kept = all(now.families().iter().map(|&ipv6| self.keep_family(now, ipv6)));
@@ -199,7 +211,7 @@ impl Capture {
                 self.routes.delete_rule(rule).map_err(NetError::os("removing a routing rule"))?;
             }
         }
-        kept.map(drop).map_err(NetError::os("capturing UDP and ICMP"))
+        kept.map(drop).map_err(NetError::os("changing what is captured"))
     }
 
     fn held(&self) -> Held {

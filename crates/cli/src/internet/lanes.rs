@@ -22,6 +22,8 @@ use crate::lifeline::{self, Lifeline};
 
 /// How long this machine's own addresses are taken to be the same.
 const OWN_ADDRESSES: Duration = Duration::from_secs(5);
+/// How long the place of a server that has ended is waited for.
+const CLAIM: Duration = Duration::from_secs(5);
 
 /// What a server has for lanes; nothing is forwarded any more when this is dropped.
 pub(crate) struct Lanes {
@@ -48,10 +50,18 @@ impl Lanes {
         let numbers = Numbers::open(state_dir)?;
         let place = |kind| place(kind).map_err(Failure::failed);
         let (lock, journal) = (place("lock")?, place("journal")?);
-        let claim = Instance::claim(&lock).map_err(|error| at(&lock, &error))?;
-        let claim = claim.ok_or_else(|| {
-            Failure::wrong_use("another server with --internet carries UDP on this machine")
-        })?;
+        // The janitor of one that has just ended may not be through.
+        let until = Instant::now() + CLAIM;
+        let claim = loop {
+            match Instance::claim(&lock).map_err(|error| at(&lock, &error))? {
+                Some(claim) => break claim,
+                None if Instant::now() < until => std::thread::sleep(CLAIM / 50),
+                None => {
+                    let message = "another server with --internet carries UDP on this machine";
+                    return Err(Failure::wrong_use(message));
+                }
+            }
+        };
         Journal::undo(&journal).map_err(|error| at(&journal, &error))?;
         // Before anything is changed that does not go with this process.
         let janitor = lifeline::start(&claim, &journal, lifeline::Left::Sysctls)?;
@@ -161,6 +171,9 @@ impl LaneHost for Lanes {
             return Err(format!("{other} is not this client's address"));
         }
         wanted.retain(|address| address.is_ipv4() || self.exit.has_ipv6());
+        if *held == wanted {
+            return Ok(());
+        }
         for address in held.iter().filter(|address| !wanted.contains(address)) {
             self.exit.remove_client(*address);
         }

@@ -1,7 +1,7 @@
 //! UDP, ICMP and all that is no TCP: agreed on with the server, and carried over lanes on all links.
 //!
-//! Such packets go their usual ways until the first lane is up: where a network lets no UDP through,
-//! nothing is taken that could not be carried.
+//! Such packets go their usual ways until the first lane is up, and again when none has been for a while:
+//! where a network lets no UDP through, nothing is taken that could not be carried.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,6 +15,10 @@ use weftline::{Client, InternetOffer, LaneControl, LaneGrant};
 use weftline_net::{Capture, DEVICE};
 use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSession};
 
+/// How long packets are still taken when no lane is up: links that come and go have none meanwhile.
+const WITHOUT_LANES: Duration = Duration::from_secs(10);
+/// After so long without a lane another session is agreed on: the server may have given this one up.
+const AGREED_ANEW: Duration = Duration::from_secs(30);
 /// How long the start waits for the first lane.
 const FIRST_LANE: Duration = Duration::from_secs(3);
 /// Where systemd-resolved keeps its files while it runs.
@@ -81,10 +85,11 @@ impl Lanes {
             capture: Arc::downgrade(capture),
             bond: Arc::clone(&bond),
             changed: Arc::clone(&changed),
+            lanes_up: lanes_up.clone(),
         };
-        let widening = widen(Arc::downgrade(capture), lanes_up, widened, dns);
+        let scope = ScopeKeeper { capture: Arc::downgrade(capture), widened, dns };
         let task = tokio::spawn(async move {
-            tokio::join!(keeper.keep(granted), widening);
+            tokio::join!(keeper.keep(granted), scope.keep(lanes_up));
         });
         let first = tokio::time::timeout(FIRST_LANE, is_wide.wait_for(|wide| *wide)).await.is_ok();
         if !first {
@@ -120,64 +125,95 @@ impl Drop for Lanes {
     }
 }
 
-/// Has all packets captured when the first lane is up.
-async fn widen(
+/// Has all packets captured while lanes are up.
+struct ScopeKeeper {
     capture: std::sync::Weak<Capture>,
-    mut lanes_up: watch::Receiver<usize>,
     widened: watch::Sender<bool>,
     dns: bool,
-) {
-    if lanes_up.wait_for(|n| *n > 0).await.is_err() {
-        return;
-    }
-    let Some(capture) = capture.upgrade() else { return };
-    match capture.widen(dns) {
-        Ok(()) => {
-            tracing::info!("UDP, ICMP and all else go to the server, too");
-            if dns {
-                let _ = tokio::task::spawn_blocking(tell_resolved).await;
+}
+
+impl ScopeKeeper {
+    async fn keep(self, mut lanes_up: watch::Receiver<usize>) {
+        loop {
+            if lanes_up.wait_for(|n| *n > 0).await.is_err() || self.widen().await.is_none() {
+                return;
             }
-            widened.send_replace(true);
+            loop {
+                if lanes_up.wait_for(|n| *n == 0).await.is_err() {
+                    return;
+                }
+                tracing::warn!("no link carries UDP to the server now");
+                let back = tokio::time::timeout(WITHOUT_LANES, lanes_up.wait_for(|n| *n > 0)).await;
+                match back {
+                    Ok(Ok(_)) => tracing::info!("UDP reaches the server again"),
+                    Ok(Err(_)) => return,
+                    Err(_) => break,
+                }
+            }
+            if self.narrow().await.is_none() {
+                return;
+            }
         }
-        Err(error) => tracing::error!(
-            "UDP, DNS and ICMP go past the server ({error}); 'weftline down' and 'weftline up' may help"
-        ),
     }
-    drop(capture);
-    let mut were_up = true;
-    while lanes_up.changed().await.is_ok() {
-        let are_up = *lanes_up.borrow_and_update() > 0;
-        match (were_up, are_up) {
-            (true, false) => tracing::warn!("no link carries UDP to the server now"),
-            (false, true) => tracing::info!("UDP reaches the server again"),
-            _ => {}
+
+    /// `None` when that is not possible, or nothing is captured any more.
+    async fn widen(&self) -> Option<()> {
+        let capture = self.capture.upgrade()?;
+        if let Err(error) = capture.widen(self.dns) {
+            tracing::error!(
+                "UDP, DNS and ICMP go past the server ({error}); 'weftline down' and 'weftline up' may help"
+            );
+            return None;
         }
-        were_up = are_up;
+        tracing::info!("UDP, ICMP and all else go to the server, too");
+        if self.dns {
+            let _ = tokio::task::spawn_blocking(tell_resolved).await;
+        }
+        self.widened.send_replace(true);
+        Some(())
+    }
+
+    /// As [`Self::widen`].
+    async fn narrow(&self) -> Option<()> {
+        let capture = self.capture.upgrade()?;
+        if let Err(error) = capture.narrow() {
+            tracing::error!("UDP, DNS and ICMP go nowhere ({error}); 'weftline down' helps");
+            return None;
+        }
+        tracing::warn!(
+            "UDP, DNS and ICMP go past the server until a link carries UDP there again: a firewall may \
+             be in the way"
+        );
+        if self.dns {
+            let _ = tokio::task::spawn_blocking(|| resolvectl(&["revert", DEVICE])).await;
+        }
+        self.widened.send_replace(false);
+        Some(())
     }
 }
 
 /// Has systemd-resolved, where it runs, ask through the device: else it asks by links. What it is told
 /// goes with the device.
 fn tell_resolved() {
+    let _ = resolvectl(&["dns", DEVICE, RESOLVER])
+        && resolvectl(&["domain", DEVICE, "~."])
+        && resolvectl(&["default-route", DEVICE, "yes"]);
+}
+
+/// Tells systemd-resolved, where it runs; whether it took it.
+fn resolvectl(args: &[&str]) -> bool {
     if !Path::new(RESOLVED).exists() {
-        return;
+        return false;
     }
-    for args in
-        [["dns", DEVICE, RESOLVER], ["domain", DEVICE, "~."], ["default-route", DEVICE, "yes"]]
-    {
-        let mut command = Command::new("resolvectl");
-        let done = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
-        let why = match done {
-            Ok(output) if output.status.success() => continue,
-            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            Err(error) => error.to_string(),
-        };
-        tracing::warn!(
-            "systemd-resolved asks past the server: resolvectl {}: {why}",
-            args.join(" ")
-        );
-        return;
-    }
+    let mut command = Command::new("resolvectl");
+    let done = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
+    let why = match done {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!("systemd-resolved asks past the server: resolvectl {}: {why}", args.join(" "));
+    false
 }
 
 /// Keeps a session with the server.
@@ -186,6 +222,7 @@ struct Keeper {
     capture: std::sync::Weak<Capture>,
     bond: Arc<BondClient>,
     changed: Arc<Notify>,
+    lanes_up: watch::Receiver<usize>,
 }
 
 impl Keeper {
@@ -211,6 +248,19 @@ impl Keeper {
             tracing::info!("lanes have to be agreed on again: {why}");
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(MOST_RETRY);
+        }
+    }
+
+    /// Completes when no lane has been up for some time.
+    async fn lacks_lanes(&self) {
+        let mut lanes_up = self.lanes_up.clone();
+        loop {
+            if lanes_up.wait_for(|n| *n == 0).await.is_err() {
+                return std::future::pending().await;
+            }
+            if tokio::time::timeout(AGREED_ANEW, lanes_up.wait_for(|n| *n > 0)).await.is_err() {
+                return;
+            }
         }
     }
 
@@ -242,6 +292,7 @@ impl Keeper {
             tokio::select! {
                 why = control.closed() => return why.to_string(),
                 () = self.changed.notified() => {}
+                () = self.lacks_lanes() => return "no link carries UDP".to_owned(),
             }
         }
     }

@@ -75,6 +75,9 @@ struct Ready {
 pub struct Bond {
     config: BondConfig,
     lanes: BTreeMap<LaneId, Lane>,
+    /// Of lanes that were removed: the sequence numbers with which they go on. None is used twice, for
+    /// it is a datagram's nonce.
+    former: BTreeMap<LaneId, u64>,
     flows: Flows,
     budget: Budget,
     came: ReplayWindow,
@@ -92,6 +95,7 @@ impl Bond {
         Self {
             config,
             lanes: BTreeMap::new(),
+            former: BTreeMap::new(),
             flows: Flows::default(),
             budget: Budget::new(now),
             came: ReplayWindow::default(),
@@ -103,7 +107,8 @@ impl Bond {
         }
     }
 
-    /// Adds a lane, or gives the one there is another role. Whether there was room for it.
+    /// Adds a lane, or gives the one there is another role. Whether there was room for it. One that was
+    /// there before goes on with its sequence numbers.
     pub fn add_lane(&mut self, id: LaneId, role: Role, now: Instant) -> bool {
         if let Some(lane) = self.lanes.get_mut(&id) {
             lane.role = role;
@@ -111,7 +116,8 @@ impl Bond {
         }
         let has_room = self.lanes.len() < MAX_LANES;
         if has_room {
-            self.lanes.insert(id, Lane::new(id, role, self.config.is_initiator, now));
+            let next = self.former.remove(&id).unwrap_or(0);
+            self.lanes.insert(id, Lane::new(id, role, next, self.config.is_initiator, now));
         }
         has_room
     }
@@ -120,7 +126,8 @@ impl Bond {
     pub fn remove_lane(&mut self, id: LaneId, now: Instant) {
         if self.lanes.contains_key(&id) {
             self.fall_silent(id, now);
-            self.lanes.remove(&id);
+            let lane = self.lanes.remove(&id);
+            self.former.extend(lane.map(|lane| (id, lane.next_sequence())));
         }
     }
 

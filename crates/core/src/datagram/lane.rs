@@ -120,7 +120,8 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub(super) fn new(id: LaneId, role: Role, is_initiator: bool, now: Instant) -> Self {
+    /// One whose datagrams have sequence numbers from `next` on.
+    pub(super) fn new(id: LaneId, role: Role, next: u64, is_initiator: bool, now: Instant) -> Self {
         // CoDel as RFC 8289 has it: 5 ms, 100 ms.
         let config = QueueConfig {
             target: Duration::from_millis(5),
@@ -135,17 +136,22 @@ impl Lane {
             pings: Pings::new(is_initiator, now),
             queue: FqCodel::new(config),
             counters: LaneCounters::default(),
-            next: 0,
+            next,
             flight: VecDeque::new(),
             in_flight: 0,
             kept: 0,
-            told: 0,
+            told: next,
             srtt: None,
             deviation: Duration::ZERO,
             least_rtt: Duration::MAX,
             rate: DeliveryRate::default(),
             loss: 0.0,
         }
+    }
+
+    /// The sequence number of the next datagram.
+    pub(super) fn next_sequence(&self) -> u64 {
+        self.next
     }
 
     /// The sequence number of the next datagram, which is sent with it.

@@ -14,7 +14,7 @@ const IPV6_HEADER: usize = 40;
 /// What a packet says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Its flow: addresses, protocol and ports, hashed. Flows that share a number are treated as one.
+    /// Its flow: addresses, protocol, and ports or the number of a ping, hashed. Flows that share a number are treated as one.
     pub flow: u64,
     /// Whether it is ICMP, DNS or of the class of expedited forwarding.
     pub is_urgent: bool,
@@ -41,14 +41,21 @@ impl Look {
         };
         let has_ports = matches!(protocol, TCP | UDP);
         let ports = transport.filter(|_| has_ports).and_then(|at| packet.get(at..at + 4));
+        // Questions and answers of one ping have its number in common.
+        let is_icmp = matches!(protocol, ICMP | ICMP_V6);
+        let icmp = transport.filter(|_| is_icmp).and_then(|at| packet.get(at..at + 6));
+        let echo = icmp.filter(|icmp| matches!(icmp[0], 0 | 8 | 128 | 129)).map(|icmp| &icmp[4..]);
         let mut flow = mix(0x9e37_79b9_7f4a_7c15, protocol.into());
         for part in packet[addresses].chunks_exact(4).chain(ports) {
             flow = mix(flow, u32::from_be_bytes([part[0], part[1], part[2], part[3]]).into());
         }
+        for id in echo.iter().flat_map(|id| id.chunks_exact(2)) {
+            flow = mix(flow, u16::from_be_bytes([id[0], id[1]]).into());
+        }
         let is_dns = ports.is_some_and(|ports| {
             ports.chunks_exact(2).any(|port| u16::from_be_bytes([port[0], port[1]]) == DNS)
         });
-        let is_urgent = matches!(protocol, ICMP | ICMP_V6) || is_dns || dscp == EXPEDITED;
+        let is_urgent = is_icmp || is_dns || dscp == EXPEDITED;
         Some(Self { flow, is_urgent })
     }
 }
@@ -90,6 +97,10 @@ pub(super) mod tests {
         let mut ping = call.clone();
         ping[9] = ICMP;
         assert!(Look::at(&ping).unwrap().is_urgent);
+        ping[20] = 8;
+        let one = Look::at(&ping).unwrap();
+        ping[25] ^= 1;
+        assert_ne!(Look::at(&ping).unwrap().flow, one.flow, "another ping");
         let mut v6 = vec![0; 60];
         (v6[0], v6[6]) = (0x60, ICMP_V6);
         assert!(Look::at(&v6).unwrap().is_urgent);

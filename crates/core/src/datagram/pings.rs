@@ -1,5 +1,6 @@
 //! When a lane is asked whether it is there, and for how long packets.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::Instant;
@@ -16,6 +17,8 @@ const RESPONDER_ASKS_FOR: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(25);
 /// How long an answer may take on a lane that is up, and how often it is asked again.
 const ANSWER: Duration = Duration::from_millis(500);
+/// Questions that are remembered: those of three seconds on a lane that is new.
+const REMEMBERED: usize = 16;
 const ASKED: u32 = 3;
 /// How often it is tried whether long packets get through, and when it is tried again.
 const LONG_TRIES: u32 = 3;
@@ -35,7 +38,10 @@ pub(super) struct Pings {
     is_initiator: bool,
     is_up: bool,
     next: u64,
-    awaited: Option<(Question, Instant)>,
+    /// Those without an answer, the oldest first.
+    awaited: VecDeque<(Question, Instant)>,
+    /// How long the last answer took.
+    took: Duration,
     unanswered: u32,
     /// Since when it has been new or silent, and when something was heard or sent last.
     since: Instant,
@@ -54,7 +60,8 @@ impl Pings {
             is_initiator,
             is_up: false,
             next: 0,
-            awaited: None,
+            awaited: VecDeque::new(),
+            took: Duration::ZERO,
             unanswered: 0,
             since: now,
             heard: now,
@@ -91,17 +98,21 @@ impl Pings {
 
     /// The lane is silent.
     pub(super) fn fell_silent(&mut self, now: Instant) {
-        (self.is_up, self.awaited, self.since, self.asked) = (false, None, now, None);
+        (self.is_up, self.since, self.asked) = (false, now, None);
+        // Another way may carry less.
+        (self.longest, self.long_at) = (SHORT_PACKET, None);
     }
 
-    /// An answer; how long it took, if it answers the question that was asked last.
+    /// An answer; how long it took, if it answers one of the last questions.
     pub(super) fn handle_answer(&mut self, id: u64, mtu: usize, now: Instant) -> Option<Duration> {
-        let (question, at) = self.awaited.filter(|(question, _)| question.id == id)?;
-        self.awaited = None;
+        let place = self.awaited.iter().position(|(question, _)| question.id == id)?;
+        // What was asked before is not waited for any more.
+        let (question, at) = self.awaited.drain(..=place).next_back()?;
         if question.is_long {
             (self.longest, self.long_at) = (mtu, None);
         }
-        Some(now.since(at))
+        self.took = now.since(at);
+        Some(self.took)
     }
 
     /// When a question is due.
@@ -112,7 +123,7 @@ impl Pings {
             let goes_on = self.is_initiator || asked.since(self.heard) < RESPONDER_ASKS_FOR;
             return goes_on.then(|| asked + wait);
         }
-        let answer = self.awaited.map(|(_, at)| at + ANSWER);
+        let answer = self.awaited.back().map(|(_, at)| *at + self.patience());
         let idle = self.is_initiator.then(|| self.sent + IDLE);
         [answer, idle, self.long_at].into_iter().flatten().min()
     }
@@ -126,17 +137,25 @@ impl Pings {
         let is_long = self.is_up && self.long_at.is_some_and(|at| at <= now);
         if is_long {
             self.long_tries += 1;
-            let again =
-                if self.long_tries.is_multiple_of(LONG_TRIES) { LONG_AGAIN } else { ANSWER };
+            let is_last = self.long_tries.is_multiple_of(LONG_TRIES);
+            let again = if is_last { LONG_AGAIN } else { self.patience() };
             self.long_at = Some(now + again);
-        } else if self.awaited.is_some_and(|(question, _)| !question.is_long) {
+        } else if self.awaited.back().is_some_and(|(question, _)| !question.is_long) {
             self.unanswered += 1;
         }
         let question = Question { id: self.next, is_long };
         self.next += 1;
-        self.awaited = Some((question, now));
+        if self.awaited.len() >= REMEMBERED {
+            self.awaited.pop_front();
+        }
+        self.awaited.push_back((question, now));
         (self.asked, self.sent) = (Some(now), now);
         Some(question)
+    }
+
+    /// How long an answer is waited for before it is asked again.
+    fn patience(&self) -> Duration {
+        ANSWER.max(self.took * 2)
     }
 
     /// Whether something has come within such a time.
@@ -195,6 +214,32 @@ mod tests {
         pings.note_came(at(now));
         pings.fell_silent(at(now));
         assert!(pings.ask(at(now)).is_some());
+    }
+
+    /// As over a satellite: answers come after the next questions.
+    #[test]
+    fn a_lane_with_a_long_round_trip_comes_up_and_stays_up() {
+        for rtt in [250, 600, 2500] {
+            let (mut pings, mut answers) = (Pings::new(true, at(0)), VecDeque::new());
+            let (mut asked, mut up_at) = (0, None);
+            for now in (0..200_000).step_by(10) {
+                while answers.front().is_some_and(|&(due, _)| due <= now) {
+                    let (_, id) = answers.pop_front().expect("it was there");
+                    if pings.handle_answer(id, 1400, at(now)).is_some() {
+                        pings.answered(at(now));
+                        up_at.get_or_insert(now);
+                    }
+                }
+                while let Some(question) = pings.ask(at(now)) {
+                    asked += 1;
+                    answers.push_back((now + rtt, question.id));
+                }
+                assert!(!pings.is_in_vain(), "{rtt} ms: at {now}");
+            }
+            assert_eq!(up_at, Some(rtt));
+            assert_eq!(pings.longest_packet(), 1400);
+            assert!(asked < 60, "{rtt} ms: {asked}");
+        }
     }
 
     #[test]

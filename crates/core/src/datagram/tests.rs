@@ -366,3 +366,24 @@ proptest! {
         prop_assert!(bond.lanes().iter().all(|lane| lane.in_flight < 1 << 22));
     }
 }
+
+/// A sequence number is a datagram's nonce.
+#[test]
+fn a_lane_that_comes_back_uses_no_number_twice() {
+    let config = BondConfig { is_initiator: true, mtu: 1400, mark: |_| false };
+    let mut bond = Bond::new(config, Instant::ZERO);
+    let (mut used, mut frame, mut now) = (BTreeSet::new(), Vec::new(), Instant::ZERO);
+    for _ in 0..3 {
+        assert!(bond.add_lane(LaneId(1), Role::Active, now));
+        for _ in 0..100 {
+            now += Duration::from_millis(10);
+            bond.handle_timeout(now);
+            while let Some(transmit) = bond.poll_transmit(now, &mut frame) {
+                assert!(used.insert(transmit.sequence), "{transmit:?}");
+                frame.clear();
+            }
+        }
+        bond.remove_lane(LaneId(1), now);
+    }
+    assert!(used.len() >= 15, "{}", used.len());
+}

@@ -2,8 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const ICMP_V6: u8 = 58;
 
 /// A packet's ends, and its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,11 @@ impl Ends {
         Some(Self { protocol, from, to, transport })
     }
 
+    /// Whether its flow can be told: it is UDP, or ICMP.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self.protocol, UDP | ICMP | ICMP_V6)
+    }
+
     /// Whether it is a datagram of UDP to this port.
     pub(super) fn is_udp_to(&self, port: u16) -> bool {
         self.protocol == UDP && self.transport.is_some() && self.to.port() == port
@@ -74,12 +81,11 @@ pub(super) fn is_ipv6(packet: &[u8]) -> bool {
 /// The packet that tells the sender of a packet of IPv6 that there is no way to where it goes (RFC 4443
 /// §3.1); none if that is not for one machine, or an error itself.
 pub(super) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
-    const ICMP: u8 = 58;
     // As much of it as fits into the least longest packet (RFC 4443 §2.4).
     const QUOTED: usize = 1280 - 40 - 8;
     let ends = Ends::of(packet)?;
     let (IpAddr::V6(from), IpAddr::V6(to)) = (ends.from.ip(), ends.to.ip()) else { return None };
-    let is_error = ends.protocol == ICMP && packet.get(40).is_none_or(|kind| *kind < 128);
+    let is_error = ends.protocol == ICMP_V6 && packet.get(40).is_none_or(|kind| *kind < 128);
     if is_error || to.is_multicast() || from.is_unspecified() || from.is_multicast() {
         return None;
     }
@@ -87,13 +93,13 @@ pub(super) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(8 + quoted.len()).ok()?;
     let mut told = vec![0x60, 0, 0, 0];
     told.extend_from_slice(&length.to_be_bytes());
-    told.extend_from_slice(&[ICMP, 64]);
+    told.extend_from_slice(&[ICMP_V6, 64]);
     told.extend_from_slice(&to.octets());
     told.extend_from_slice(&from.octets());
     // Destination unreachable: no route.
     told.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
     told.extend_from_slice(quoted);
-    let sum = u64::from(ICMP) + u64::from(length) + sum_of(&told[8..]);
+    let sum = u64::from(ICMP_V6) + u64::from(length) + sum_of(&told[8..]);
     told[42..44].copy_from_slice(&(!fold(sum)).to_be_bytes());
     Some(told)
 }

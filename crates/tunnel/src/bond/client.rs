@@ -182,7 +182,8 @@ fn interface_of(via: &Via, socket: &LaneSocket) -> Option<u32> {
     }
 }
 
-/// A session and its lanes, by their numbers.
+/// A session and its lanes, by their numbers. Those of links that are gone are kept: a number stands for
+/// keys, with which no nonce may be used twice, so that a link that comes back goes on where it was.
 struct Open {
     session: LaneSession,
     bond: Bond,
@@ -235,6 +236,9 @@ impl Work {
         let now = clock::now();
         match command {
             Command::Session(session) => {
+                let before = self.session.take();
+                let ends = before.iter().flat_map(|open| open.ends.values());
+                self.unsent = ends.fold(self.unsent, |sum, end| sum + end.batch.unsent);
                 self.session = session.map(|session| Open {
                     session,
                     bond: Bond::new(
@@ -258,15 +262,21 @@ impl Work {
         }
     }
 
-    /// Each link keeps its lane's number for as long as it is the same; of one that is gone nothing
-    /// is heard any more.
+    /// Each link keeps its lane's number for as long as it is the same. A new one gets a number that no
+    /// link has, and no lane of another role had: the server has forgotten the keys of what it followed.
     fn set_links(&mut self, links: Vec<LaneLink>) {
         self.links.retain(|_, link| links.contains(&link.config));
         for config in links {
             if self.links.values().any(|link| link.config == config) {
                 continue;
             }
-            let is_free = |place: &u8| self.links.keys().all(|lane| lane & 7 != *place);
+            let used = self.session.iter().flat_map(|open| open.ends.keys());
+            let used: Vec<u8> = used.copied().collect();
+            let is_free = |place: &u8| {
+                let lane = lane_id(*place, config.role);
+                self.links.keys().all(|other| other & 7 != *place)
+                    && used.iter().all(|&other| other & 7 != *place || other == lane)
+            };
             let Some(place) = (0..8).find(is_free) else {
                 tracing::warn!("link {}: there are too many to use it for UDP", config.name);
                 continue;
@@ -278,21 +288,15 @@ impl Work {
 
     fn add_lanes(&mut self, now: Instant) {
         let Some(open) = &mut self.session else { return };
-        let gone: Vec<_> =
-            open.ends.keys().copied().filter(|lane| !self.links.contains_key(lane)).collect();
-        for lane in gone {
+        for &lane in open.ends.keys().filter(|lane| !self.links.contains_key(lane)) {
             open.bond.remove_lane(LaneId(lane), now);
-            if let Some(end) = open.ends.remove(&lane) {
-                self.unsent += end.batch.unsent;
-            }
         }
         for (&lane, link) in &self.links {
             let LaneSession { number, secret, .. } = &open.session;
             let end = open.ends.entry(lane);
-            let end = end.or_insert_with(|| {
-                open.bond.add_lane(LaneId(lane), link.config.role, now);
-                LaneEnd::new(*number, secret, lane, Direction::FromClient)
-            });
+            let end = end
+                .or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
+            open.bond.add_lane(LaneId(lane), link.config.role, now);
             // UDP has the number of TCP's port.
             end.way = Some(Way { peer: link.config.server, own: None });
         }

@@ -21,7 +21,7 @@ use crate::{TunnelError, clock};
 pub(super) const PORT: u16 = 53;
 /// The most questions that wait for an answer, of all and of one client.
 const MOST: usize = 512;
-const MOST_OF_ONE: usize = 128;
+pub(super) const MOST_OF_ONE: usize = 128;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the system's settings are taken to be the same.
@@ -155,7 +155,7 @@ impl Work {
         let wrong = || io::Error::from(io::ErrorKind::InvalidData);
         let ends = Ends::of(&question.packet).ok_or_else(wrong)?;
         let at = ends.transport.ok_or_else(wrong)? + 8;
-        let message = question.packet.get(at..).filter(|one| one.len() >= HEADER);
+        let message = question.packet.get(at..).filter(|one| is_question(one));
         let message = message.ok_or_else(wrong)?;
         let of_one = self.waiting.iter().filter(|one| one.session == question.session).count();
         if self.waiting.len() >= MOST || of_one >= MOST_OF_ONE {
@@ -212,6 +212,12 @@ impl Work {
             tracing::debug!(%error, "waiting failed");
         }
     }
+}
+
+/// Whether a message is one question, and no notice or update (RFC 1035 §4.1.1): a resolver may do for
+/// this machine what it does for nobody else.
+fn is_question(message: &[u8]) -> bool {
+    message.len() >= HEADER && message[2] & 0xf8 == 0 && message[4..6] == [0, 1]
 }
 
 /// The packet with an answer; one that does not fit says so, and is asked again over TCP (RFC 2181 §9).

@@ -1,6 +1,6 @@
 //! The server's end of all bonds: a thread between the device and the sockets that clients speak to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -76,7 +76,10 @@ impl BondServer {
         let mut sockets = Vec::new();
         for &address in addresses {
             let context = format!("listening on {address} (UDP)");
-            let socket = LaneSocket::listen(address).map_err(TunnelError::os(context))?;
+            // As for TCP there.
+            let is_shared = |one: &SocketAddr| one.is_ipv4() && one.port() == address.port();
+            let socket = LaneSocket::listen(address, addresses.iter().any(is_shared));
+            let socket = socket.map_err(TunnelError::os(context))?;
             let source = poller.add(socket.as_fd())?;
             sockets.push((socket, source));
         }
@@ -146,6 +149,11 @@ struct Open {
     bond: Bond,
     /// By the lane's number; the socket that it was heard on with each.
     ends: BTreeMap<u8, (LaneEnd, usize)>,
+    /// Numbers of lanes that others have taken the places of. Their keys are forgotten, and what has come
+    /// under these with them, so that nothing of theirs is taken any more.
+    former: BTreeSet<u8>,
+    /// Questions to DNS that have no answer yet.
+    asked: usize,
     guard: FlowGuard,
     dropped: Dropped,
     unsent: Unsent,
@@ -229,6 +237,8 @@ impl Work {
             client,
             bond: Bond::new(config, clock::now()),
             ends: BTreeMap::new(),
+            former: BTreeSet::new(),
+            asked: 0,
             guard: FlowGuard::default(),
             dropped: Dropped::default(),
             unsent: Unsent::default(),
@@ -242,6 +252,7 @@ impl Work {
     fn take_answers(&mut self, now: Instant) {
         while let Ok(answer) = self.dns.answers.try_recv() {
             let Some(open) = self.sessions.get_mut(&answer.session) else { continue };
+            open.asked = open.asked.saturating_sub(1);
             match answer.packet {
                 Some(packet) => {
                     open.bond.handle_packet(&packet, now);
@@ -303,7 +314,12 @@ impl Work {
                     open.is_due = true;
                     match open.judge(&packet, &self.permit, now) {
                         Verdict::Pass => self.tun.write(&packet),
-                        Verdict::Ask if self.dns.ask(header.session, &packet) => {}
+                        Verdict::Ask
+                            if open.asked < dns::MOST_OF_ONE
+                                && self.dns.ask(header.session, &packet) =>
+                        {
+                            open.asked += 1;
+                        }
                         Verdict::Ask => open.dropped.dns += 1,
                         Verdict::Drop => {}
                     }
@@ -342,6 +358,10 @@ impl Open {
         now: Instant,
     ) -> Option<Vec<u8>> {
         let role = role_of(header.lane)?;
+        if self.former.contains(&header.lane) {
+            self.dropped.unknown += 1;
+            return None;
+        }
         let LaneSession { number, secret, .. } = &self.session;
         // One for each place: a lane that has changed its role takes the place of what it was.
         let place_of = |lane: u8| lane & 7;
@@ -373,6 +393,7 @@ impl Open {
                 self.ends.keys().copied().find(|&lane| place_of(lane) == place_of(header.lane));
             if let Some(other) = other {
                 self.bond.remove_lane(LaneId(other), now);
+                self.former.insert(other);
                 self.unsent += self.ends.remove(&other).expect("it was found").0.batch.unsent;
             }
             self.bond.add_lane(LaneId(header.lane), role, now);
@@ -393,6 +414,8 @@ impl Open {
                 &mut self.dropped.wrong_address
             }
             _ if ends.protocol == TCP => &mut self.dropped.tcp,
+            // Of other protocols nobody could tell how many flows they have.
+            _ if !ends.is_counted() => &mut self.dropped.closed,
             _ if ends.is_udp_to(dns::PORT) => return Verdict::Ask,
             _ if !permit(ends.to) => &mut self.dropped.closed,
             _ if !self.guard.admit(look.flow, now) => &mut self.dropped.flows,

@@ -33,9 +33,12 @@ pub(super) struct LaneSocket {
 }
 
 impl LaneSocket {
-    /// One at `address`.
-    pub(super) fn listen(address: SocketAddr) -> io::Result<Self> {
+    /// One at `address`; `only_v6` leaves IPv4 to others where it is `[::]`.
+    pub(super) fn listen(address: SocketAddr, only_v6: bool) -> io::Result<Self> {
         let socket = open(address.is_ipv4())?;
+        if address.is_ipv6() && only_v6 {
+            socket.set_only_v6(true)?;
+        }
         socket.bind(&address.into())?;
         Self::new(socket)
     }
@@ -119,6 +122,11 @@ impl Inbox {
     }
 }
 
+/// Whether datagrams may have been refused only because they were given together.
+fn is_of_segments(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO))
+}
+
 /// What became of datagrams that were not sent, each since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Unsent {
@@ -194,7 +202,14 @@ impl Batch {
         let count = std::mem::take(&mut self.count);
         let Some(way) = self.way.take().filter(|_| count > 0) else { return true };
         let segment = (count > 1).then_some(self.segment);
-        let sent = socket.send(way, &self.bytes, segment);
+        let sent = match socket.send(way, &self.bytes, segment) {
+            // Some kernels say so where a segment is longer than the link takes.
+            Err(error) if count > 1 && is_of_segments(&error) => {
+                let each = self.bytes.chunks(self.segment);
+                each.map(|one| socket.send(way, one, None)).fold(Ok(()), Result::and)
+            }
+            sent => sent,
+        };
         self.bytes.clear();
         self.is_closed = false;
         let Err(error) = sent else { return true };
@@ -221,7 +236,7 @@ mod tests {
     #[test]
     fn what_is_sent_in_batches_comes_datagram_by_datagram() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let [from, to] = [0, 1].map(|_| LaneSocket::listen(any).unwrap());
+        let [from, to] = [0, 1].map(|_| LaneSocket::listen(any, false).unwrap());
         let way = Way { peer: to.socket.local_addr().unwrap(), own: None };
         let (mut batch, lengths) = (Batch::default(), [100, 100, 100, 40, 100, 300, 300, 1]);
         for (n, &length) in lengths.iter().enumerate() {
