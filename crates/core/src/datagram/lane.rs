@@ -398,7 +398,7 @@ mod tests {
     }
 
     fn lane() -> Lane {
-        Lane::new(LaneId(0), Role::Active, true, at(0))
+        Lane::new(LaneId(0), Role::Active, 0, true, at(0))
     }
 
     fn send(lane: &mut Lane, class: Class, now: Instant) -> u64 {

@@ -294,8 +294,8 @@ impl Work {
         for (&lane, link) in &self.links {
             let LaneSession { number, secret, .. } = &open.session;
             let end = open.ends.entry(lane);
-            let end = end
-                .or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
+            let end =
+                end.or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
             open.bond.add_lane(LaneId(lane), link.config.role, now);
             // UDP has the number of TCP's port.
             end.way = Some(Way { peer: link.config.server, own: None });
