@@ -18,6 +18,7 @@ mod instance;
 mod internet;
 mod invite;
 mod lab;
+mod lifeline;
 mod list;
 mod listeners;
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
@@ -71,7 +72,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     /// Take local TCP connections and carry them to a server over several paths
     Connect(Box<connect::ConnectArgs>),
-    /// Carry all TCP of this machine to a server over all its links (needs root)
+    /// Carry the traffic of this machine to a server over all its links (needs root)
     Up(up::UpArgs),
     /// Undo `up`: connections use the machine's own routes again (needs root)
     Down,
@@ -116,11 +117,14 @@ enum Command {
         /// What to do, as JSON
         args: String,
     },
-    /// What restores the network after `up`, started by it
-    #[command(name = up::JANITOR_COMMAND, hide = true)]
+    /// What restores the network after `up` or `serve`, started by it
+    #[command(name = lifeline::COMMAND, hide = true)]
     UpJanitor {
         /// The journal of changed sysctls
         journal: std::path::PathBuf,
+        /// Restore those and nothing else
+        #[arg(long)]
+        sysctls: bool,
     },
 }
 
@@ -170,7 +174,10 @@ fn obey(command: Command) -> Result<(), Failure> {
         Command::List { what } => list::run(what),
         Command::Generate(what) => generate::run(what, help::program()),
         Command::LabEndpoint { args } => lab::endpoint(&args),
-        Command::UpJanitor { journal } => up::janitor(&journal),
+        Command::UpJanitor { journal, sysctls } => {
+            use lifeline::Left;
+            lifeline::run(&journal, if sysctls { Left::Sysctls } else { Left::RulesAndSysctls })
+        }
     }
 }
 

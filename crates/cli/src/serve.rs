@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Deserialize;
 use weftline::{
-    Egress, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl, ServerSecurity,
-    Target,
+    Egress, LaneHost, Limits, Network, Server, ServerAddr, ServerBuilder, ServerControl,
+    ServerSecurity, Target,
 };
 
 use crate::config;
@@ -18,11 +19,11 @@ use crate::daemon::{
     warn_of_restart, warn_plaintext,
 };
 use crate::failure::Failure;
-use crate::internet::{self, Invites};
+use crate::internet::{self, Invites, Lanes};
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::sockets::{self, Passed};
-use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
+use crate::ops::{Daemon, DashboardPlace, Doors, LaneWatcher, Life, Wanted};
 use crate::output;
 use crate::secrets;
 use crate::signals::{Reload, log_nothing_to_reload};
@@ -56,7 +57,8 @@ pub(crate) struct ServeArgs {
     ///
     /// The first start makes a token file in the state directory and prints an invite; `weftline
     /// invite` makes more. Private and other special addresses, those of this machine and port 25
-    /// are refused.
+    /// are refused. UDP, ICMP and DNS are carried, too, if it may change this machine's network
+    /// (root, or CAP_NET_ADMIN).
     #[arg(long, conflicts_with_all = ["forward", "socks", "insecure_plaintext"])]
     internet: bool,
     /// A network that clients may reach besides the internet, such as 192.168.7.0/24
@@ -400,6 +402,7 @@ impl ServeArgs {
         Ok((builder, greeting))
     }
 
+<<<<<<< HEAD
     /// What peers may do: those of a server for whole machines open more.
     fn limits(&self) -> Limits {
         let (limits, share) = match self.internet {
@@ -409,6 +412,19 @@ impl ServeArgs {
         let Some(most) = self.max_connections else { return limits };
         let (sessions, share) = (most.get(), most.get().div_ceil(share));
         Limits { sessions, sessions_per_source: share, sessions_per_client: share, ..limits }
+=======
+    /// What carries UDP and all else of whole machines, if this one can: TCP needs none of it.
+    fn lanes(&self, target: &Target, listening: &[SocketAddr]) -> Option<Arc<Lanes>> {
+        let Target::Internet(egress) = target else { return None };
+        let dir = identity_dir(self.state_dir.as_deref());
+        match dir.and_then(|dir| Lanes::start(&dir, egress, listening)) {
+            Ok(lanes) => Some(Arc::new(lanes)),
+            Err(error) => {
+                tracing::warn!("clients' TCP is carried, their UDP, DNS and ICMP are not: {error}");
+                None
+            }
+        }
+>>>>>>> lanes3
     }
 
     /// Claims the state directory of a server of whole machines.
@@ -467,6 +483,12 @@ impl ServeArgs {
         ]);
         Ok(())
     }
+}
+
+/// What says how lanes are, for as long as there are some.
+fn watcher(lanes: &Arc<Lanes>) -> LaneWatcher {
+    let lanes = Arc::downgrade(lanes);
+    Box::new(move || lanes.upgrade().map(|lanes| lanes.status()).unwrap_or_default())
 }
 
 /// Limits for clients each of which is a machine with all its programs: a page in a browser alone
@@ -562,6 +584,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
         output::print(&(greeting + &invite + &doors.greeting))?;
         life.ready();
         let control = server.control();
+        let lanes = first.lanes(&target, server.local_addrs());
+        life.set_lanes(lanes.as_ref().map(watcher));
+        let host = lanes.map(|lanes| lanes as Arc<dyn LaneHost>);
         let reloading = async {
             loop {
                 wanted.wanted().await;
@@ -580,7 +605,9 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             }
         };
         tokio::select! {
-            () = weftline::serve(server, target, life.stopping(), life.ending()) => {}
+            () = weftline::serve_with_lanes(
+                server, target, host, life.stopping(), life.ending(),
+            ) => {}
             () = reloading => {}
         }
         life.over();

@@ -12,7 +12,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::failure::Failure;
 use crate::ops::control;
-use crate::ops::snapshot::{Connection, Snapshot, Taken};
+use crate::ops::snapshot::{Bond, Connection, Snapshot, Taken};
 use crate::output;
 
 /// The time between two looks, of which the rates are made.
@@ -238,11 +238,59 @@ fn table(snapshot: &Snapshot) -> String {
         snapshot.connections_failed,
         snapshot.handshakes_refused
     );
+    for bond in &snapshot.bonds {
+        text += &lanes(bond);
+    }
     for connection in &snapshot.connections {
         text += &format!("\n{}\n{}\n", headline(connection), paths(connection));
     }
     if snapshot.connections_unlisted > 0 {
         text += &format!("\nand {} more connections\n", snapshot.connections_unlisted);
+    }
+    text
+}
+
+/// The lanes of a bond, and what was dropped there, with the reasons.
+fn lanes(bond: &Bond) -> String {
+    if bond.lanes.is_empty() && bond.counters.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header([
+        "lane", "role", "state", "peer", "srtt", "loss", "mtu", "sent", "received", "copied",
+        "resent", "lost", "dropped",
+    ]);
+    for lane in &bond.lanes {
+        table.add_row([
+            lane.name.clone(),
+            lane.role.clone(),
+            lane.state.clone(),
+            lane.peer.clone().unwrap_or_else(|| "-".to_owned()),
+            lane.srtt_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}ms")),
+            format!("{:.1}%", lane.loss * 100.0),
+            lane.mtu.to_string(),
+            bytes(lane.sent_bytes),
+            bytes(lane.received_bytes),
+            lane.copied_packets.to_string(),
+            lane.resent_packets.to_string(),
+            lane.lost_packets.to_string(),
+            lane.dropped_packets.to_string(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let client = bond.client.as_ref().map(|client| format!(" of {client}")).unwrap_or_default();
+    let mut text = format!("\nUDP, ICMP and all else{client}\n");
+    if !bond.lanes.is_empty() {
+        let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+        text += &format!("{}\n", lines.join("\n"));
+    }
+    let counted = bond.counters.iter().map(|(name, value)| format!("{name} {value}"));
+    let counted: Vec<_> = counted.collect();
+    if !counted.is_empty() {
+        text += &format!("packets: {}\n", counted.join(", "));
     }
     text
 }

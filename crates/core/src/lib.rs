@@ -15,6 +15,8 @@
 //! | [`path_manager`] | when a client dials which path |
 //! | [`life`] | when a connection ends |
 //! | [`wire`] | the format of records |
+//! | [`datagram`] | IP packets over several lanes: UDP and all that is no TCP |
+//! | [`fq_codel`], [`replay`] | a queue fair between flows; what has come before |
 //! | [`reassembly`], [`send_buffer`], [`ranges`] | the bytes of a stream and their ranges |
 //!
 //! # The run loop
@@ -60,6 +62,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod datagram;
+pub mod fq_codel;
 pub mod life;
 pub mod path;
 pub mod path_manager;
@@ -68,6 +72,7 @@ pub mod pool;
 pub mod ranges;
 pub mod reassembly;
 pub mod registry;
+pub mod replay;
 pub mod rng;
 pub mod scheduler;
 pub mod send_buffer;

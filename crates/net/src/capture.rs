@@ -16,7 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -25,14 +25,16 @@ use crate::error::NetError;
 use crate::exception::Exception;
 use crate::journal::Journal;
 use crate::nft::{Ports, Redirect, Table};
-use crate::own_address::{ADDRESSES_V4, ADDRESSES_V6, free_address};
+use crate::own_address::{addresses_v4, addresses_v6, free_address};
 use crate::route::{Address, Link, Routes, Rule};
-use crate::rules::{TABLE, exceptions, rules_v4, rules_v6};
+use crate::rules::{Scope, TABLE, exceptions, rules_v4, rules_v6};
 
 /// The name of the device.
 pub const DEVICE: &str = "weft0";
 /// The longest packet of the device. TCP never sees it, as connections end in this machine.
-const MTU: u16 = 1400;
+pub(crate) const MTU: u16 = 1400;
+/// Packets that the kernel keeps for us to read.
+pub(crate) const QUEUE: u32 = 1000;
 /// What becomes of new TCP connections to IPv6 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ipv6 {
@@ -51,6 +53,8 @@ pub struct CaptureConfig {
     pub ipv6: Ipv6,
     /// What goes its usual way.
     pub exceptions: Vec<Exception>,
+    /// This client's number at its server, by which its device has addresses.
+    pub client: u16,
     /// The file of the journal in which sysctls that are changed are noted.
     pub journal: PathBuf,
 }
@@ -61,6 +65,8 @@ pub struct Capture {
     /// The device's number.
     index: u32,
     exceptions: Vec<Exception>,
+    /// The number of this client at its server.
+    client: u16,
     journal: Journal,
     /// Whether IPv6 can be captured, once there is any.
     can_ipv6: bool,
@@ -68,7 +74,7 @@ pub struct Capture {
     /// What refuses connections, of IPv4 and IPv6.
     _refusing: [Option<Refusing>; 2],
     table: Mutex<Table>,
-    _device: SyncDevice,
+    device: Arc<SyncDevice>,
 }
 
 /// What the capture goes by at a time.
@@ -79,6 +85,8 @@ struct Held {
     v6: IpAddr,
     /// Whether IPv6 is captured: since this machine has had any.
     ipv6: bool,
+    /// What is captured.
+    scope: Scope,
     /// Whether it has been said that loopback has no IPv6.
     is_told: bool,
 }
@@ -96,8 +104,9 @@ impl Held {
     /// The rules of a family: what is not captured, before what is, so that none of the first is in
     /// between.
     fn rules(self, all: &[Exception], ipv6: bool) -> Vec<Rule> {
-        let mut rules = exceptions(all, ipv6);
-        rules.extend(if ipv6 { rules_v6(self.v6) } else { rules_v4(self.v4) });
+        let mut rules = exceptions(all, ipv6, self.scope);
+        let (v4, v6) = (self.v4, self.v6);
+        rules.extend(if ipv6 { rules_v6(v6, self.scope) } else { rules_v4(v4, self.scope) });
         rules
     }
 }
@@ -116,8 +125,8 @@ impl Capture {
     /// this process do not allow it.
     pub fn start(config: &CaptureConfig) -> Result<Self, NetError> {
         let routes = Routes::open().map_err(NetError::os("asking for the routes"))?;
-        let v4 = free_address(&routes, &ADDRESSES_V4.map(IpAddr::V4))?;
-        let v6 = free_address(&routes, &ADDRESSES_V6.map(IpAddr::V6))?;
+        let v4 = free_address(&routes, &addresses_v4(config.client))?;
+        let v6 = free_address(&routes, &addresses_v6(config.client))?;
         check_free(&routes)?;
         let device = create_device()?;
         let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
@@ -141,12 +150,13 @@ impl Capture {
             routes,
             index,
             exceptions: config.exceptions.clone(),
+            client: config.client,
             journal: Journal::at(&config.journal),
             can_ipv6: port_v6.is_some(),
-            held: Mutex::new(Held { v4, v6, ipv6: false, is_told: false }),
+            held: Mutex::new(Held { v4, v6, ipv6: false, scope: Scope::Tcp, is_told: false }),
             _refusing: refusing,
             table: Mutex::new(table.map_err(no_table)?),
-            _device: device,
+            device,
         };
         capture.keep_family(capture.held(), false).map_err(NetError::os("capturing IPv4"))?;
         if let Err(error) = capture.keep() {
@@ -156,6 +166,52 @@ impl Capture {
             );
         }
         Ok(capture)
+    }
+
+    /// The device: packets that are no TCP come from it once [`Self::widen`] has led them there.
+    pub fn device(&self) -> Arc<SyncDevice> {
+        Arc::clone(&self.device)
+    }
+
+    /// The device's addresses: of IPv4, and of IPv6.
+    pub fn addresses(&self) -> [IpAddr; 2] {
+        let held = self.held();
+        [held.v4, held.v6]
+    }
+
+    /// Captures all other packets as well as TCP from now on: they come out of the device. With `dns`
+    /// also questions to DNS that are for a link's own network; without, none of them.
+    ///
+    /// # Errors
+    /// The kernel's refusal: then some go their usual ways.
+    pub fn widen(&self, dns: bool) -> Result<(), NetError> {
+        self.set_scope(Scope::All { dns })
+    }
+
+    /// Captures TCP alone from now on, as before [`Self::widen`].
+    ///
+    /// # Errors
+    /// The kernel's refusal: then some still come out of the device.
+    pub fn narrow(&self) -> Result<(), NetError> {
+        self.set_scope(Scope::Tcp)
+    }
+
+    fn set_scope(&self, scope: Scope) -> Result<(), NetError> {
+        let (before, now) = {
+            let mut held = self.held.lock().expect("no panic");
+            let before = *held;
+            held.scope = scope;
+            (before, *held)
+        };
+        let kept = all(now.families().iter().map(|&ipv6| self.keep_family(now, ipv6)));
+        for &ipv6 in before.families() {
+            let rules = now.rules(&self.exceptions, ipv6);
+            let former = before.rules(&self.exceptions, ipv6);
+            for rule in former.iter().filter(|rule| !rules.contains(rule)) {
+                self.routes.delete_rule(rule).map_err(NetError::os("removing a routing rule"))?;
+            }
+        }
+        kept.map(drop).map_err(NetError::os("changing what is captured"))
     }
 
     fn held(&self) -> Held {
@@ -191,10 +247,10 @@ impl Capture {
         let mut held = self.held.lock().expect("no panic");
         let (before, mut now) = (*held, *held);
         if is_taken(now.v4) {
-            now.v4 = free_address(&self.routes, &ADDRESSES_V4.map(IpAddr::V4))?;
+            now.v4 = free_address(&self.routes, &addresses_v4(self.client))?;
         }
         if is_taken(now.v6) {
-            now.v6 = free_address(&self.routes, &ADDRESSES_V6.map(IpAddr::V6))?;
+            now.v6 = free_address(&self.routes, &addresses_v6(self.client))?;
         }
         if (before.v4, before.v6) == (now.v4, now.v6) {
             return Ok(None);
@@ -408,15 +464,22 @@ fn check_free(routes: &Routes) -> Result<(), NetError> {
     }
 }
 
-fn create_device() -> Result<SyncDevice, NetError> {
-    let made = DeviceBuilder::new().name(DEVICE).mtu(MTU).enable(false).build_sync();
-    made.map_err(|error| match error.kind() {
+fn create_device() -> Result<Arc<SyncDevice>, NetError> {
+    let made = DeviceBuilder::new().name(DEVICE).mtu(MTU).enable(false);
+    // A read gives up to 64 KiB, and the device's queue is not longer than others are.
+    let made = made.offload(true).tx_queue_len(QUEUE).build_sync();
+    made.map(Arc::new).map_err(cannot_create)
+}
+
+/// Why there is no device.
+pub(crate) fn cannot_create(error: io::Error) -> NetError {
+    match error.kind() {
         io::ErrorKind::NotFound => NetError::NotPossible {
             what: "there is no /dev/net/tun".to_owned(),
             remedy: "load it with 'modprobe tun', or pass --device /dev/net/tun to the container",
         },
-        _ => NetError::os(format!("creating the device {DEVICE}"))(error),
-    })
+        _ => NetError::os("creating a TUN device")(error),
+    }
 }
 
 /// What the kernel's refusal of the table means.

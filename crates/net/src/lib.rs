@@ -6,6 +6,7 @@
 //! | list links, addresses, routes and rules, add and delete them | [`Routes`] |
 //! | hear of changes | [`Watch`] |
 //! | take all new TCP connections of this machine | `Capture` (feature `capture`) |
+//! | forward the packets of such machines, at a server | `Exit` (feature `capture`) |
 //! | change a sysctl so that it can be undone | [`Journal`] |
 //!
 //! What `Capture` sets up goes with the process that made it, whatever ends it: the device and its
@@ -23,6 +24,10 @@ mod capture;
 mod error;
 #[cfg(feature = "capture")]
 mod exception;
+#[cfg(feature = "capture")]
+mod exit;
+#[cfg(feature = "capture")]
+mod exit_table;
 mod journal;
 mod message;
 #[cfg(feature = "capture")]
@@ -42,9 +47,13 @@ pub use capture::{Capture, CaptureConfig, DEVICE, Ipv6};
 pub use error::NetError;
 #[cfg(feature = "capture")]
 pub use exception::{Exception, ParseExceptionError};
+#[cfg(feature = "capture")]
+pub use exit::{EXIT_DEVICE, Exit, ExitConfig};
 pub use journal::Journal;
 #[cfg(feature = "capture")]
 pub use nft::tables;
+#[cfg(feature = "capture")]
+pub use own_address::{FIRST_CLIENT, LAST_CLIENT, addresses_v4, addresses_v6};
 pub use route::{Address, Link, Route, Routes, Rule, RuleAction};
 #[cfg(feature = "capture")]
 pub use rules::{TABLE, remove_leftovers};

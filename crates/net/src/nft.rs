@@ -35,12 +35,17 @@ const IPV6: u8 = 10;
 const OWNER: u32 = 2;
 /// Hooks and the usual priorities there.
 const PREROUTING: u32 = 0;
+pub(crate) const INPUT: u32 = 1;
+pub(crate) const FORWARD: u32 = 2;
 const OUTPUT: u32 = 3;
+pub(crate) const POSTROUTING: u32 = 4;
 const RAW: i32 = -300;
 const DNAT: i32 = -100;
+const FILTER: i32 = 0;
+pub(crate) const SOURCE_NAT: i32 = 100;
 /// Keys of the expression `meta`.
-const IN_NAME: u32 = 6;
-const OUT_NAME: u32 = 7;
+pub(crate) const IN_NAME: u32 = 6;
+pub(crate) const OUT_NAME: u32 = 7;
 const FAMILY: u32 = 15;
 const PROTOCOL: u32 = 16;
 /// The protocol number of TCP.
@@ -60,6 +65,11 @@ const SET_TIMEOUT: u32 = 0x10;
 const REFUSED_MILLISECONDS: u64 = 10_000;
 const MOST_REFUSED: u32 = 4096;
 const DROP: u32 = 0;
+const ACCEPT: u32 = 1;
+/// The key of the expression `ct` for a connection's state, and the states of what belongs to one that
+/// is there: established and related.
+const STATE: u32 = 0;
+const OF_A_CONNECTION: u32 = 2 | 4;
 /// How values are compared.
 const EQUAL: u32 = 0;
 const UNEQUAL: u32 = 1;
@@ -92,6 +102,7 @@ pub(crate) struct Redirect<'a> {
 #[derive(Debug)]
 pub(crate) struct Table {
     socket: Netlink,
+    device: String,
 }
 
 impl Table {
@@ -102,9 +113,9 @@ impl Table {
     pub(crate) fn create(redirect: &Redirect<'_>) -> io::Result<Self> {
         let socket = Netlink::open(Some(netlink::NETFILTER))?;
         let mut batch = Builder::default();
-        batch.message(BATCH_BEGIN, 0, &header(UNSPECIFIED, SUBSYSTEM));
-        message(&mut batch, NEW_TABLE, CREATE | EXCL).text(1, NAME).attribute(2, &be(OWNER));
-        chain(&mut batch, "output", "nat", OUTPUT, DNAT);
+        batch_begin(&mut batch);
+        TABLE.make(&mut batch);
+        TABLE.chain(&mut batch, "output", "nat", OUTPUT, DNAT);
         for (family, ports) in [(&V4, redirect.v4), (&V6, redirect.v6)] {
             let Some(ports) = ports else { continue };
             set(&mut batch, family);
@@ -113,13 +124,20 @@ impl Table {
             }
             redirect_rule(&mut batch, redirect.device, family, None, ports.to);
         }
-        chain(&mut batch, GUARD, "filter", PREROUTING, RAW);
+        TABLE.chain(&mut batch, GUARD, "filter", PREROUTING, RAW);
         for &address in redirect.addresses {
-            drop_rule(&mut batch, address);
+            drop_rule(&mut batch, redirect.device, address);
         }
-        batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        // Of what comes out of the device, this machine takes answers only.
+        TABLE.chain(&mut batch, "input", "filter", INPUT, FILTER);
+        TABLE.rule(&mut batch, "input", |list| {
+            list.name_is(IN_NAME, redirect.device);
+            list.is_of_no_connection();
+            list.drop();
+        });
+        batch_end(&mut batch);
         socket.request(batch)?;
-        Ok(Self { socket })
+        Ok(Self { socket, device: redirect.device.to_owned() })
     }
 
     /// Drops packets to these addresses, and to no others any more, that come by another link.
@@ -128,13 +146,13 @@ impl Table {
     /// The kernel's refusal; all is as before then.
     pub(crate) fn guard(&self, addresses: &[IpAddr]) -> io::Result<()> {
         let mut batch = Builder::default();
-        batch.message(BATCH_BEGIN, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        batch_begin(&mut batch);
         // Without a number it is all rules of the chain.
         message(&mut batch, DELETE_RULE, 0).text(1, NAME).text(2, GUARD);
         for &address in addresses {
-            drop_rule(&mut batch, address);
+            drop_rule(&mut batch, &self.device, address);
         }
-        batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        batch_end(&mut batch);
         self.socket.request(batch)
     }
 
@@ -143,15 +161,12 @@ impl Table {
     /// # Errors
     /// The kernel's refusal, as when there are very many of them.
     pub(crate) fn refuse(&self, target: SocketAddr) -> io::Result<()> {
-        let (family, mut key) = match target.ip() {
-            IpAddr::V4(address) => (&V4, address.octets().to_vec()),
-            IpAddr::V6(address) => (&V6, address.octets().to_vec()),
-        };
+        let (family, mut key) = family_of(target.ip());
         // Each part fills whole registers.
         key.extend(target.port().to_be_bytes());
         key.resize(family.key_length(), 0);
         let mut batch = Builder::default();
-        batch.message(BATCH_BEGIN, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        batch_begin(&mut batch);
         let message = message(&mut batch, NEW_ELEMENT, CREATE).text(1, NAME).text(2, family.set);
         message.nest(3, |list| {
             list.nest(1, |element| {
@@ -160,7 +175,7 @@ impl Table {
                 });
             });
         });
-        batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
+        batch_end(&mut batch);
         self.socket.request(batch)
     }
 }
@@ -177,8 +192,8 @@ struct Family {
     set_number: u32,
 }
 
-const V4: Family = Family { number: IPV4, target: (16, 4), set: "refused4", set_number: 1 };
-const V6: Family = Family { number: IPV6, target: (24, 16), set: "refused6", set_number: 2 };
+static V4: Family = Family { number: IPV4, target: (16, 4), set: "refused4", set_number: 1 };
+static V6: Family = Family { number: IPV6, target: (24, 16), set: "refused6", set_number: 2 };
 
 impl Family {
     /// The length of an address and a port in registers.
@@ -231,22 +246,145 @@ fn message(batch: &mut Builder, kind: u16, flags: u16) -> &mut Builder {
     batch.message(SUBSYSTEM << 8 | kind, ACK | flags, &header(INET, 0))
 }
 
-fn chain(batch: &mut Builder, name: &str, kind: &str, hook: u32, priority: i32) {
-    let message = message(batch, NEW_CHAIN, CREATE | EXCL).text(1, NAME).text(3, name);
-    message.nest(4, |inner| {
-        inner.attribute(1, &be(hook)).attribute(2, &priority.to_be_bytes());
-    });
-    message.text(7, kind);
+pub(crate) fn batch_begin(batch: &mut Builder) {
+    batch.message(BATCH_BEGIN, 0, &header(UNSPECIFIED, SUBSYSTEM));
 }
 
-fn rule(batch: &mut Builder, chain: &str, fill: impl FnOnce(&mut Builder)) {
-    let message = message(batch, NEW_RULE, CREATE | APPEND).text(1, NAME).text(2, chain);
-    message.nest(4, fill);
+pub(crate) fn batch_end(batch: &mut Builder) {
+    batch.message(BATCH_END, 0, &header(UNSPECIFIED, SUBSYSTEM));
+}
+
+/// Writes what a table of our own has in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writer {
+    name: &'static str,
+}
+
+const TABLE: Writer = Writer::new(NAME);
+
+impl Writer {
+    pub(crate) const fn new(name: &'static str) -> Self {
+        Self { name }
+    }
+
+    /// The table, which belongs to the socket.
+    pub(crate) fn make(self, batch: &mut Builder) {
+        message(batch, NEW_TABLE, CREATE | EXCL).text(1, self.name).attribute(2, &be(OWNER));
+    }
+
+    pub(crate) fn chain(
+        self,
+        batch: &mut Builder,
+        name: &str,
+        kind: &str,
+        hook: u32,
+        priority: i32,
+    ) {
+        let message = message(batch, NEW_CHAIN, CREATE | EXCL).text(1, self.name).text(3, name);
+        message.nest(4, |inner| {
+            inner.attribute(1, &be(hook)).attribute(2, &priority.to_be_bytes());
+        });
+        message.text(7, kind);
+    }
+
+    pub(crate) fn rule(
+        self,
+        batch: &mut Builder,
+        chain: &str,
+        fill: impl FnOnce(&mut Expressions<'_>),
+    ) {
+        let message = message(batch, NEW_RULE, CREATE | APPEND).text(1, self.name).text(2, chain);
+        message.nest(4, |list| fill(&mut Expressions(list)));
+    }
+}
+
+/// The expressions of a rule, one after another: each must hold for the next to be asked.
+pub(crate) struct Expressions<'a>(&'a mut Builder);
+
+impl Expressions<'_> {
+    /// It came in, or goes out, by this device.
+    pub(crate) fn name_is(&mut self, key: u32, device: &str) {
+        meta(self.0, key, EQUAL, &padded(device));
+    }
+
+    pub(crate) fn is_tcp(&mut self) {
+        meta(self.0, PROTOCOL, EQUAL, &[TCP]);
+    }
+
+    /// It neither belongs to a connection that is there nor tells of one.
+    pub(crate) fn is_of_no_connection(&mut self) {
+        expression(self.0, "ct", |data| {
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(STATE));
+        });
+        // The state is in this machine's order of bytes.
+        self.mask(&OF_A_CONNECTION.to_ne_bytes());
+        compare(self.0, EQUAL, &[0; 4]);
+    }
+
+    /// It goes to a network.
+    pub(crate) fn target_is_in(&mut self, address: IpAddr, length: u8) {
+        let (family, bytes) = family_of(address);
+        let mask: Vec<u8> = (0..bytes.len())
+            .map(|place| {
+                let bits = u32::from(length).saturating_sub(8 * place as u32).min(8);
+                !u8::MAX.checked_shr(bits).unwrap_or(0)
+            })
+            .collect();
+        let network: Vec<u8> = bytes.iter().zip(&mask).map(|(byte, mask)| byte & mask).collect();
+        meta(self.0, FAMILY, EQUAL, &[family.number]);
+        payload(self.0, REGISTER, NETWORK_HEADER, family.target);
+        self.mask(&mask);
+        compare(self.0, EQUAL, &network);
+    }
+
+    /// Leaves of the register what is in `mask`.
+    fn mask(&mut self, mask: &[u8]) {
+        expression(self.0, "bitwise", |data| {
+            let length = u32::try_from(mask.len()).expect("an address or less");
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(REGISTER)).attribute(3, &be(length));
+            for (kind, value) in [(4, mask), (5, &vec![0; mask.len()][..])] {
+                data.nest(kind, |inner| {
+                    inner.attribute(1, value);
+                });
+            }
+        });
+    }
+
+    pub(crate) fn drop(&mut self) {
+        verdict(self.0, DROP);
+    }
+
+    pub(crate) fn accept(&mut self) {
+        verdict(self.0, ACCEPT);
+    }
+
+    /// It leaves with the address of the interface by which it does.
+    pub(crate) fn masquerade(&mut self) {
+        expression(self.0, "masq", |_| {});
+    }
+}
+
+fn verdict(list: &mut Builder, code: u32) {
+    expression(list, "immediate", |data| {
+        data.attribute(1, &be(VERDICT));
+        data.nest(2, |value| {
+            value.nest(2, |verdict| {
+                verdict.attribute(1, &be(code));
+            });
+        });
+    });
+}
+
+fn family_of(address: IpAddr) -> (&'static Family, Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => (&V4, address.octets().to_vec()),
+        IpAddr::V6(address) => (&V6, address.octets().to_vec()),
+    }
 }
 
 /// `meta nfproto F meta oifname D meta l4proto tcp [ip daddr . tcp dport @SET] redirect to :PORT`
 fn redirect_rule(batch: &mut Builder, device: &str, family: &Family, set: Option<&str>, port: u16) {
-    rule(batch, "output", |list| {
+    TABLE.rule(batch, "output", |Expressions(list)| {
         meta(list, FAMILY, EQUAL, &[family.number]);
         meta(list, OUT_NAME, EQUAL, &padded(device));
         meta(list, PROTOCOL, EQUAL, &[TCP]);
@@ -271,27 +409,19 @@ fn redirect_rule(batch: &mut Builder, device: &str, family: &Family, set: Option
     });
 }
 
-/// `meta nfproto F meta iifname != lo ip daddr A drop`: whoever shares a link with this machine could
+/// `meta nfproto F meta iifname != lo meta iifname != D ip daddr A drop`: whoever shares a link with this machine could
 /// find out by such packets what connections it has (CVE-2019-14899).
-fn drop_rule(batch: &mut Builder, address: IpAddr) {
-    let (family, bytes) = match address {
-        IpAddr::V4(address) => (&V4, address.octets().to_vec()),
-        IpAddr::V6(address) => (&V6, address.octets().to_vec()),
-    };
+fn drop_rule(batch: &mut Builder, device: &str, address: IpAddr) {
+    let (family, bytes) = family_of(address);
     let (offset, _) = family.target;
-    rule(batch, GUARD, |list| {
+    TABLE.rule(batch, GUARD, |Expressions(list)| {
         meta(list, FAMILY, EQUAL, &[family.number]);
-        meta(list, IN_NAME, UNEQUAL, &padded("lo"));
+        for own in ["lo", device] {
+            meta(list, IN_NAME, UNEQUAL, &padded(own));
+        }
         payload(list, REGISTER, NETWORK_HEADER, (offset, bytes.len()));
         compare(list, EQUAL, &bytes);
-        expression(list, "immediate", |data| {
-            data.attribute(1, &be(VERDICT));
-            data.nest(2, |value| {
-                value.nest(2, |verdict| {
-                    verdict.attribute(1, &be(DROP));
-                });
-            });
-        });
+        verdict(list, DROP);
     });
 }
 

@@ -13,6 +13,7 @@ const NEW_ADDRESS: u16 = 20;
 const DELETE_ADDRESS: u16 = 21;
 const GET_ADDRESS: u16 = 22;
 const NEW_ROUTE: u16 = 24;
+const DELETE_ROUTE: u16 = 25;
 const GET_ROUTE: u16 = 26;
 const NEW_RULE: u16 = 32;
 const DELETE_RULE: u16 = 33;
@@ -40,6 +41,8 @@ const UNREACHABLE: u8 = 7;
 /// Flags of a link (linux/if.h).
 const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
+/// The protocol number of TCP.
+pub(crate) const TCP: u8 = 6;
 /// An IPv6 address that is used without a search for duplicates.
 const NO_DAD: u8 = 2;
 
@@ -99,7 +102,7 @@ pub enum RuleAction {
     Unreachable,
 }
 
-/// A rule for TCP packets: which table is asked for their way. Rules for others are not made here.
+/// A rule: which table is asked for the way of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Whether it is of IPv6.
@@ -108,6 +111,8 @@ pub struct Rule {
     pub priority: u32,
     /// It holds for packets of this machine only.
     pub local: bool,
+    /// It holds for packets of this IP protocol only, such as 6 for TCP.
+    pub protocol: Option<u8>,
     /// It holds for packets from this network only.
     pub from: Option<(IpAddr, u8)>,
     /// It holds for packets to this network only.
@@ -123,7 +128,17 @@ pub struct Rule {
 impl Rule {
     /// A rule for all TCP packets of this machine.
     pub(crate) const fn new(ipv6: bool, priority: u32, action: RuleAction) -> Self {
-        Self { ipv6, priority, local: true, from: None, to: None, port: None, user: None, action }
+        Self {
+            ipv6,
+            priority,
+            local: true,
+            protocol: Some(TCP),
+            from: None,
+            to: None,
+            port: None,
+            user: None,
+            action,
+        }
     }
 }
 
@@ -279,11 +294,49 @@ impl Routes {
     /// The kernel's refusal.
     pub(crate) fn add_default(&self, ipv6: bool, link: u32, table: u32) -> io::Result<()> {
         let family = if ipv6 { INET6 } else { INET };
-        let header = [family, 0, 0, 0, TABLE_ELSEWHERE, ROUTE_ORIGIN, SCOPE_LINK, UNICAST];
+        self.route(NEW_ROUTE, CREATE | EXCL, (family, None), link, table)
+    }
+
+    /// Adds a route to a host through an interface to the main table.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn add_host(&self, address: IpAddr, link: u32) -> io::Result<()> {
+        self.route(NEW_ROUTE, CREATE | EXCL, (family_of(address), Some(address)), link, MAIN)
+    }
+
+    /// Deletes such a route.
+    ///
+    /// # Errors
+    /// The kernel's refusal; one that is not there is none.
+    pub(crate) fn delete_host(&self, address: IpAddr, link: u32) -> io::Result<()> {
+        let to = (family_of(address), Some(address));
+        match self.route(DELETE_ROUTE, 0, to, link, MAIN) {
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => {
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn route(
+        &self,
+        kind: u16,
+        flags: u16,
+        (family, to): (u8, Option<IpAddr>),
+        link: u32,
+        table: u32,
+    ) -> io::Result<()> {
+        let parts = to.map(parts);
+        let length = parts.as_ref().map_or(0, |(_, length, _)| *length);
+        let header = [family, length, 0, 0, TABLE_ELSEWHERE, ROUTE_ORIGIN, SCOPE_LINK, UNICAST];
         let header = [&header[..], &[0; 4]].concat();
         let mut request = Builder::default();
-        let message = request.message(NEW_ROUTE, ACK | CREATE | EXCL, &header);
+        let message = request.message(kind, ACK | flags, &header);
         message.attribute(4, &link.to_ne_bytes()).attribute(15, &table.to_ne_bytes());
+        if let Some((_, _, bytes)) = &parts {
+            message.attribute(1, bytes);
+        }
         self.0.request(request)
     }
 }
@@ -295,6 +348,10 @@ fn list_if_known(result: io::Result<()>) -> io::Result<()> {
         let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
         if code.is_some_and(|code| unknown.contains(&code)) { Ok(()) } else { Err(error) }
     })
+}
+
+fn family_of(address: IpAddr) -> u8 {
+    if address.is_ipv4() { INET } else { INET6 }
 }
 
 /// Family, length in bits and bytes of an address.
@@ -313,7 +370,6 @@ fn address_of(value: &[u8]) -> Option<IpAddr> {
 }
 
 fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
-    const TCP: u8 = 6;
     let family = if rule.ipv6 { INET6 } else { INET };
     let length = |network: Option<(IpAddr, u8)>| network.map_or(0, |(_, length)| length);
     let (to_length, from_length) = (length(rule.to), length(rule.from));
@@ -326,7 +382,10 @@ fn write_rule(request: &mut Builder, kind: u16, flags: u16, rule: &Rule) {
     let header = [family, to_length, from_length, 0, TABLE_ELSEWHERE, 0, 0, action, 0, 0, 0, 0];
     let message = request.message(kind, ACK | flags, &header);
     message.attribute(6, &rule.priority.to_ne_bytes());
-    message.attribute(22, &[TCP]).attribute(21, &[RULE_ORIGIN]);
+    message.attribute(21, &[RULE_ORIGIN]);
+    if let Some(protocol) = rule.protocol {
+        message.attribute(22, &[protocol]);
+    }
     if let Some((address, _)) = rule.to {
         message.attribute(1, &parts(address).2);
     }
@@ -417,9 +476,9 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
     let [family, to_length, from_length, _, table, _, _, action, ..] = *payload else {
         return None;
     };
-    let (mut table, mut longer, mut goto, mut tcp) = (u32::from(table), None, None, false);
+    let (mut table, mut longer, mut goto, mut is_kernels) = (u32::from(table), None, None, false);
     let mut rule = Rule::new(family == INET6, 0, RuleAction::Unreachable);
-    rule.local = false;
+    (rule.local, rule.protocol) = (false, None);
     for (kind, value) in attributes(payload.get(12..)?) {
         match kind {
             1 => rule.to = Some((address_of(value)?, to_length)),
@@ -431,7 +490,8 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
             14 => longer = u32_at(value, 0).filter(|&length| length != u32::MAX),
             15 => table = u32_at(value, 0)?,
             20 => rule.user = Some(u32_at(value, 0).filter(|&one| u32_at(value, 4) == Some(one))?),
-            22 => tcp = value == [6],
+            21 => is_kernels = value == [RULE_ORIGIN],
+            22 => rule.protocol = Some(*value.first()?),
             // Those of the mark, the way out and the port of origin are of no rule made here.
             10 | 16 | 17 | 23 => return None,
             24 => rule.port = Some(u16_at(value, 0).filter(|&one| u16_at(value, 2) == Some(one))?),
@@ -446,7 +506,8 @@ fn parse_rule(payload: &[u8]) -> Option<Rule> {
         (UNREACHABLE, _) => RuleAction::Unreachable,
         _ => return None,
     };
-    tcp.then_some(rule)
+    // Others may have rules for all packets where ours stand.
+    (rule.protocol.is_some() || is_kernels).then_some(rule)
 }
 
 /// Feeds all parsers.
@@ -477,6 +538,8 @@ mod tests {
             Rule { to: Some(bases[0]), ..whole },
             Rule { port: Some(8080), ..whole },
             Rule { user: Some(1000), ..whole },
+            Rule { protocol: None, ..whole },
+            Rule { protocol: Some(17), port: Some(53), ..whole },
         ] {
             let mut request = Builder::default();
             write_rule(&mut request, NEW_RULE, 0, &rule);

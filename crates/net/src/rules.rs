@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use crate::exception::Exception;
-use crate::route::{MAIN, Routes, Rule, RuleAction};
+use crate::route::{MAIN, Routes, Rule, RuleAction, TCP};
 
 /// The routing table with the default routes through the device.
 pub const TABLE: u32 = 30565;
@@ -14,6 +14,9 @@ pub const TABLE: u32 = 30565;
 const EXCEPTIONS: u32 = 5279;
 const FIRST_RULE: u32 = 5280;
 const LAST_RULE: u32 = 5285;
+/// The protocol number of UDP, and the port of DNS.
+const UDP: u8 = 17;
+const DNS: u16 = 53;
 /// Those of earlier versions, which may have left some.
 const FORMER_RULES: RangeInclusive<u32> = 5200..=5204;
 
@@ -30,7 +33,7 @@ pub fn remove_leftovers() -> io::Result<usize> {
     deleted.into_iter().collect::<io::Result<()>>().map(|()| number)
 }
 
-/// Whether a rule for TCP is one of those made here.
+/// Whether a rule is one of those made here.
 fn is_ours(rule: &Rule) -> bool {
     let priority = rule.priority;
     ((EXCEPTIONS..=LAST_RULE).contains(&priority) || FORMER_RULES.contains(&priority))
@@ -42,49 +45,100 @@ fn is_ours(rule: &Rule) -> bool {
         }
 }
 
+/// What comes to us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// TCP alone.
+    Tcp,
+    /// All packets; whether questions to DNS do so even if they are for a link's own network, or none
+    /// does.
+    All { dns: bool },
+}
+
+impl Scope {
+    /// A rule of a family, at a place among ours.
+    const fn rule(self, ipv6: bool, place: u32, action: RuleAction) -> Rule {
+        let protocol = if matches!(self, Self::Tcp) { Some(TCP) } else { None };
+        Rule { protocol, ..Rule::new(ipv6, FIRST_RULE + place, action) }
+    }
+
+    /// What is done with questions to DNS.
+    fn dns(self, ipv6: bool, place: u32, from: Option<(IpAddr, u8)>) -> Option<Rule> {
+        let Self::All { dns } = self else { return None };
+        let action = if dns { RuleAction::Lookup(TABLE) } else { RuleAction::Goto(LAST_RULE) };
+        let rule = Rule::new(ipv6, FIRST_RULE + place, action);
+        Some(Rule { protocol: Some(UDP), port: Some(DNS), from, ..rule })
+    }
+}
+
 /// What has no source address yet comes to us, but for what is on a link's own network; and so does what
 /// we have given ours.
-pub(crate) fn rules_v4(own: IpAddr) -> Vec<Rule> {
-    let rule = |place, from, action| Rule { from, ..Rule::new(false, FIRST_RULE + place, action) };
+pub(crate) fn rules_v4(own: IpAddr, scope: Scope) -> Vec<Rule> {
+    // Questions to DNS come before all else.
+    let first: u32 = if scope == Scope::Tcp { 0 } else { 1 };
+    let rule = |place, from, action| Rule { from, ..scope.rule(false, first + place, action) };
     let none: IpAddr = Ipv4Addr::UNSPECIFIED.into();
-    vec![
-        end(false),
+    let mut rules = vec![end(false, scope)];
+    rules.extend(scope.dns(false, 0, Some((none, 32))));
+    rules.extend([
         rule(0, Some((none, 32)), RuleAction::LookupLonger(MAIN, 0)),
         rule(1, Some((none, 32)), RuleAction::Lookup(TABLE)),
         rule(2, Some((own, 32)), RuleAction::Lookup(TABLE)),
-    ]
+    ]);
+    rules
 }
 
 /// The same for IPv6. A rule `from ::/128` never holds there for a socket without an address, which
 /// would leave all of IPv6 uncaptured; but each of the two halves holds for every socket with one.
-pub(crate) fn rules_v6(own: IpAddr) -> Vec<Rule> {
-    let rule = |place, from, action| Rule { from, ..Rule::new(true, FIRST_RULE + place, action) };
+pub(crate) fn rules_v6(own: IpAddr, scope: Scope) -> Vec<Rule> {
+    let rule = |place, from, action| Rule { from, ..scope.rule(true, place, action) };
     let half = |first| Some((Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), 1));
-    vec![
-        end(true),
+    // The halves may stand in any order, where the place is needed for another.
+    let second_half = if scope == Scope::Tcp { 2 } else { 1 };
+    let mut rules = vec![
+        end(true, scope),
         rule(0, Some((own, 128)), RuleAction::Lookup(TABLE)),
         rule(1, half(0), RuleAction::Goto(LAST_RULE)),
-        rule(2, half(0x8000), RuleAction::Goto(LAST_RULE)),
+        rule(second_half, half(0x8000), RuleAction::Goto(LAST_RULE)),
+    ];
+    rules.extend(scope.dns(true, 2, None));
+    rules.extend([
         rule(3, None, RuleAction::LookupLonger(MAIN, 0)),
         rule(4, None, RuleAction::Lookup(TABLE)),
-    ]
+    ]);
+    rules
 }
 
 /// Where rules lead that take connections past ours.
-fn end(ipv6: bool) -> Rule {
-    Rule::new(ipv6, LAST_RULE, RuleAction::Nothing)
+fn end(ipv6: bool, scope: Scope) -> Rule {
+    let rule = scope.rule(ipv6, 0, RuleAction::Nothing);
+    Rule { priority: LAST_RULE, ..rule }
 }
 
 /// The rules by which exceptions go past ours, of one family.
-pub(crate) fn exceptions(all: &[Exception], ipv6: bool) -> Vec<Rule> {
-    let whole = Rule::new(ipv6, EXCEPTIONS, RuleAction::Goto(LAST_RULE));
-    let rules = all.iter().filter_map(|exception| match *exception {
-        Exception::Network(address, length) => {
-            (address.is_ipv6() == ipv6).then_some(Rule { to: Some((address, length)), ..whole })
+pub(crate) fn exceptions(all: &[Exception], ipv6: bool, scope: Scope) -> Vec<Rule> {
+    let whole = scope.rule(ipv6, 0, RuleAction::Goto(LAST_RULE));
+    let whole = Rule { priority: EXCEPTIONS, ..whole };
+    let of_port = |protocol, port| Rule { protocol: Some(protocol), port: Some(port), ..whole };
+    let mut rules = Vec::new();
+    for exception in all {
+        match *exception {
+            Exception::Network(address, length) if address.is_ipv6() == ipv6 => {
+                rules.push(Rule { to: Some((address, length)), ..whole });
+            }
+            Exception::Network(..) => {}
+            // Without a protocol it would hold for a type of ICMP, too.
+            Exception::Port(port) if scope == Scope::Tcp => rules.push(of_port(TCP, port)),
+            Exception::Port(port) => rules.extend([of_port(TCP, port), of_port(UDP, port)]),
+            Exception::User(user) => rules.push(Rule { user: Some(user), ..whole }),
         }
-        Exception::Port(port) => Some(Rule { port: Some(port), ..whole }),
-        Exception::User(user) => Some(Rule { user: Some(user), ..whole }),
-    });
+    }
+    if scope != Scope::Tcp && !ipv6 {
+        // What is for all on a link is for nobody beyond. (Of IPv6 the kernel knows that by itself.)
+        let near = [(Ipv4Addr::new(224, 0, 0, 0), 4), (Ipv4Addr::BROADCAST, 32)];
+        let near = near.map(|(address, length)| (IpAddr::V4(address), length));
+        rules.extend(near.map(|network| Rule { to: Some(network), ..whole }));
+    }
     let mut found: Vec<Rule> = Vec::new();
     for rule in rules {
         if !found.contains(&rule) {
@@ -97,16 +151,22 @@ pub(crate) fn exceptions(all: &[Exception], ipv6: bool) -> Vec<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::own_address::{ADDRESSES_V4, ADDRESSES_V6};
+    use crate::own_address::{addresses_v4, addresses_v6};
 
     #[test]
     fn our_rules_are_known_again_and_others_are_not() {
-        let own = ADDRESSES_V6[0].into();
+        let own = addresses_v6(2)[0];
         let excepted = ["10.1.0.0/16", "2001:db8::/32", "port:22", "uid:7"];
-        let excepted = excepted.map(|text| text.parse().unwrap());
-        let excepted = [false, true].map(|ipv6| exceptions(&excepted, ipv6)).concat();
-        assert_eq!(excepted.len(), 1 + 1 + 2 + 2);
-        let all = [rules_v4(ADDRESSES_V4[0].into()), rules_v6(own), excepted];
+        let excepted: [Exception; 4] = excepted.map(|text| text.parse().unwrap());
+        let wide = Scope::All { dns: true };
+        let excepted =
+            |scope| [false, true].map(|ipv6| exceptions(&excepted, ipv6, scope)).concat();
+        assert_eq!(excepted(wide).len(), 1 + 1 + 4 + 2 + 2);
+        let ours =
+            |scope| [rules_v4(addresses_v4(2)[0], scope), rules_v6(own, scope), excepted(scope)];
+        assert!([wide, Scope::All { dns: false }].map(ours).concat().concat().iter().all(is_ours));
+        let all = ours(Scope::Tcp);
+        assert_eq!(all[2].len(), 1 + 1 + 2 + 2);
         assert!(all.concat().iter().all(is_ours));
         // Of an earlier version.
         assert!(is_ours(&Rule { action: RuleAction::Lookup(MAIN), ..all[2][0] }));

@@ -120,8 +120,8 @@ pub use error::Error;
 pub use events::{PathEvent, PathEventKind};
 pub use fingerprint::{Fingerprint, ParseFingerprintError};
 pub use forward::{
-    Egress, Forwarder, InternetOffer, LocalService, Network, ParseNetworkError, Relayed,
-    SocksUsers, Target, relay, serve,
+    Egress, Forwarder, InternetOffer, LaneControl, LaneGrant, LaneHost, LocalService, Network,
+    ParseNetworkError, Relayed, SocksUsers, Target, relay, serve, serve_with_lanes,
 };
 pub use limits::Limits;
 pub use links::LinkState;

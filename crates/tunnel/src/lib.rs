@@ -21,6 +21,7 @@
 
 mod access_point;
 mod ap_end;
+pub mod bond;
 mod class;
 mod clock;
 mod complaint;

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use tun_rs::{DeviceBuilder, GROTable, SyncDevice, VIRTIO_NET_HDR_LEN, VirtioNetHdr};
 
@@ -96,7 +97,7 @@ const QUEUE: u32 = 1000;
 
 /// A TUN device. It vanishes when this is dropped.
 pub(crate) struct Tun {
-    device: SyncDevice,
+    device: Arc<SyncDevice>,
     name: String,
     raw: Vec<u8>,
     segments: Vec<Vec<u8>>,
@@ -129,10 +130,18 @@ impl Tun {
             };
         }
         let device = builder.build_sync().map_err(|error| cannot_create(&config.name, error))?;
+        Self::adopt(Arc::new(device), &config.name)
+    }
+
+    /// One that is there already, made with the kernel's offloads.
+    ///
+    /// # Errors
+    /// When the system refuses to set it up.
+    pub(crate) fn adopt(device: Arc<SyncDevice>, name: &str) -> Result<Self, TunnelError> {
         device.set_nonblocking(true).map_err(TunnelError::os("setting up the TUN device"))?;
         Ok(Self {
             device,
-            name: config.name.clone(),
+            name: name.to_owned(),
             raw: vec![0; VIRTIO_NET_HDR_LEN + 65_536],
             segments: vec![vec![0; SEGMENT_BYTES]; SEGMENTS],
             lengths: vec![0; SEGMENTS],

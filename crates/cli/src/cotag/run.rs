@@ -39,7 +39,13 @@ impl Shown {
     ) -> Result<Option<dashboard::Opened>, Failure> {
         let Some(place) = &self.dashboard else { return Ok(None) };
         let (kind, began, publish) = (self.kind, Instant::now(), publish.clone());
-        let about = move || About { daemon: kind, state: "running", began, listening: Vec::new() };
+        let about = move || About {
+            daemon: kind,
+            state: "running",
+            began,
+            listening: Vec::new(),
+            lanes: Vec::new(),
+        };
         let links = move || {
             let links = publish.status().map(|status| status.links).unwrap_or_default();
             links.into_iter().map(node_link).collect()

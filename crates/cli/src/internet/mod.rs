@@ -4,6 +4,7 @@
 //! lock by which a running server is found.
 
 mod command;
+mod lanes;
 mod tokens;
 
 use std::fs;
@@ -24,6 +25,7 @@ use crate::instance::{Instance, write_whole};
 use crate::invite::{Invite, MAX_ADDRESSES};
 use crate::output;
 pub(crate) use command::{InviteArgs, run};
+pub(crate) use lanes::Lanes;
 use tokens::{Entry, entries, read_tokens, secret};
 
 /// The port of a server that is told none.

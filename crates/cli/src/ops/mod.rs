@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
+use weftline_tunnel::bond::BondStatus;
+
 use crate::failure::Failure;
 use crate::signals::Stop;
 use control::Control;
@@ -73,6 +75,9 @@ impl State {
     }
 }
 
+/// Says how lanes are.
+pub(crate) type LaneWatcher = Box<dyn Fn() -> Vec<BondStatus> + Send + Sync>;
+
 /// A daemon's life.
 pub(crate) struct Life {
     pub(crate) daemon: Daemon,
@@ -81,6 +86,8 @@ pub(crate) struct Life {
     drain: Duration,
     state: Mutex<State>,
     listening: Mutex<Vec<String>>,
+    /// What says how its lanes are, if it has some.
+    lanes: Mutex<Option<LaneWatcher>>,
     /// The address of the dashboard with its token, if there is one.
     dashboard: OnceLock<String>,
     /// Whether it has been said that the connections under way are ended.
@@ -102,6 +109,7 @@ impl Life {
             drain: drain.unwrap_or(DRAIN),
             state: Mutex::new(State::Starting),
             listening: Mutex::new(Vec::new()),
+            lanes: Mutex::default(),
             dashboard: OnceLock::new(),
             told_end: AtomicBool::new(false),
         });
@@ -121,7 +129,14 @@ impl Life {
     /// What it says of itself.
     fn about(&self) -> About {
         let (daemon, state) = (self.daemon.name(), self.state().name());
-        About { daemon, state, began: self.began, listening: self.listening() }
+        let lanes = self.lanes.lock().expect("nobody panics with it").as_ref().map(|look| look());
+        let lanes = lanes.unwrap_or_default();
+        About { daemon, state, began: self.began, listening: self.listening(), lanes }
+    }
+
+    /// Says how its lanes can be looked at.
+    pub(crate) fn set_lanes(&self, lanes: Option<LaneWatcher>) {
+        *self.lanes.lock().expect("nobody panics with it") = lanes;
     }
 
     /// The addresses listened on.

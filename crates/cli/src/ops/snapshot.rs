@@ -1,5 +1,6 @@
 //! What a daemon says of itself: the answer to `status`. Its names are stable (docs/service.md).
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -7,6 +8,7 @@ use weftline::status::ConnectionStatus;
 use weftline::{CongestionInUse, MemoryBudget, ProcessStats, Role, process_stats};
 use weftline_core::PathId;
 use weftline_core::session::PathStats;
+use weftline_tunnel::bond::{BondStatus, NamedLane};
 
 /// The version of these names.
 pub(crate) const SCHEMA: u32 = 1;
@@ -36,6 +38,87 @@ pub(crate) struct Snapshot {
     pub(crate) memory: Memory,
     /// Those in use first, then by the bytes they have moved.
     pub(crate) connections: Vec<Connection>,
+    /// What carries UDP and all else that is no TCP, of `serve --internet` and `up`: one for each client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) bonds: Vec<Bond>,
+}
+
+/// The lanes with another machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Bond {
+    /// At a server: the client, or nothing for what is of none.
+    pub(crate) client: Option<String>,
+    pub(crate) lanes: Vec<Lane>,
+    /// What was dropped or came twice, by reason; those that have not happened are left out.
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// A lane: one link, for datagrams.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Lane {
+    pub(crate) name: String,
+    pub(crate) role: String,
+    /// `new`, `up` or `silent`.
+    pub(crate) state: String,
+    pub(crate) peer: Option<String>,
+    pub(crate) srtt_ms: Option<f64>,
+    pub(crate) min_rtt_ms: Option<f64>,
+    /// The part of what is sent of late that is lost.
+    pub(crate) loss: f64,
+    pub(crate) rate_mbps: Option<f64>,
+    /// The longest packet that it is known to carry.
+    pub(crate) mtu: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_packets: u64,
+    pub(crate) received_packets: u64,
+    /// Of those sent, copies of what went over another lane, and those that went again.
+    pub(crate) copied_packets: u64,
+    pub(crate) resent_packets: u64,
+    pub(crate) lost_packets: u64,
+    /// Dropped by its queue.
+    pub(crate) dropped_packets: u64,
+    /// How often it has fallen silent.
+    pub(crate) silences: u64,
+}
+
+impl From<&BondStatus> for Bond {
+    fn from(status: &BondStatus) -> Self {
+        let counters = status.counters.iter().map(|one| (one.name.to_owned(), one.value));
+        Self {
+            client: status.client.clone(),
+            lanes: status.lanes.iter().map(Lane::from).collect(),
+            counters: counters.collect(),
+        }
+    }
+}
+
+impl From<&NamedLane> for Lane {
+    fn from(lane: &NamedLane) -> Self {
+        let status = &lane.status;
+        let counters = status.counters;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        Self {
+            name: lane.name.clone(),
+            role: status.role.name().to_owned(),
+            state: status.state.name().to_owned(),
+            peer: lane.peer.map(|peer| peer.to_string()),
+            srtt_ms: status.srtt.map(ms),
+            min_rtt_ms: status.least_rtt.map(ms),
+            loss: status.loss,
+            rate_mbps: status.rate.map(|rate| rate as f64 * 8.0 / 1e6),
+            mtu: status.longest_packet as u64,
+            sent_bytes: counters.sent_bytes,
+            received_bytes: counters.received_bytes,
+            sent_packets: counters.sent_packets,
+            received_packets: counters.received_packets,
+            copied_packets: counters.copies,
+            resent_packets: counters.resent,
+            lost_packets: counters.lost_packets,
+            dropped_packets: status.dropped + status.overflowed,
+            silences: counters.silences,
+        }
+    }
 }
 
 /// The process's memory.
@@ -116,6 +199,7 @@ pub(crate) struct About {
     pub(crate) state: &'static str,
     pub(crate) began: Instant,
     pub(crate) listening: Vec<String>,
+    pub(crate) lanes: Vec<BondStatus>,
 }
 
 /// A link of a node of a coded tunnel.
@@ -156,6 +240,7 @@ impl Snapshot {
             connections_unlisted: open - all.len() as u64,
             memory: Memory::now(),
             connections: all.iter().map(Connection::from).collect(),
+            bonds: about.lanes.iter().map(Bond::from).collect(),
         }
     }
 

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use weftline::{Bind, ClientBuilder, PathConfig};
 use weftline_net::{DEVICE, Journal, Link, Route, Routes};
+use weftline_tunnel::Via;
+use weftline_tunnel::bond::LaneLink;
 
 use crate::failure::Failure;
 use crate::paths;
@@ -118,6 +120,21 @@ fn is_way_out(link: &Link) -> bool {
 pub(super) fn with(basis: &ClientBuilder, pairs: Vec<Pair>) -> ClientBuilder {
     let add = |builder: ClientBuilder, (path, server): Pair| builder.path(path).server(server);
     pairs.into_iter().fold(basis.clone(), add)
+}
+
+/// The links that carry lanes: those that are bound to one.
+pub(super) fn lanes(pairs: &[Pair]) -> Vec<LaneLink> {
+    let lane = |(path, server): &Pair| {
+        let via = match &path.bind {
+            // What is sent there would come back to us.
+            Bind::Any => return None,
+            Bind::Address(address) => Via::Address(*address),
+            Bind::Interface(name) => Via::Interface(name.clone()),
+        };
+        let (name, role) = (path.name.clone(), path.policy.role);
+        Some(LaneLink { name, via, server: *server, role })
+    };
+    pairs.iter().filter_map(lane).collect()
 }
 
 /// Lets packets come in by a link that the main table would not answer by (rp_filter): with several

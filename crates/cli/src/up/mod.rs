@@ -1,10 +1,11 @@
-//! `weftline up`: all new TCP connections of this machine go to a server over all its links.
+//! `weftline up`: all new TCP connections of this machine go to a server over all its links, and UDP,
+//! ICMP and DNS as well.
 //!
 //! What is changed in the machine's network is undone when the program ends, whatever ends it: by
 //! itself, by the kernel, by the janitor, or by the next start.
 
 mod down;
-mod janitor;
+mod lanes;
 mod links;
 mod refusals;
 mod saved;
@@ -12,7 +13,6 @@ mod saved;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ use weftline::{
     LocalService, Token, Trust,
 };
 use weftline_net::{
-    Capture, CaptureConfig, DEVICE, Exception, Ipv6, Journal, NetError, Watch, remove_leftovers,
+    Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, NetError, Watch,
+    remove_leftovers,
 };
 
 use crate::connect::{ClientParts, Shown};
@@ -36,16 +37,17 @@ use crate::daemon::{await_answer, end, runtime};
 use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::invite::Invite;
+use crate::lifeline;
 use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::{output, secrets};
+use lanes::Lanes;
 use links::Links;
 use refusals::Refusals;
 use saved::Saved;
 
 pub(crate) use down::run as down;
-pub(crate) use janitor::{COMMAND as JANITOR_COMMAND, run as janitor};
 
 /// Connections kept ready: a program that opens several at once need not wait.
 const READY: usize = 4;
@@ -136,6 +138,8 @@ struct Wish {
     /// Where invites are kept.
     kept: PathBuf,
     exceptions: Vec<Exception>,
+    /// Whether questions to DNS go to the server, too.
+    dns: bool,
 }
 
 impl UpArgs {
@@ -153,7 +157,8 @@ impl UpArgs {
         let exceptions = exceptions.collect::<Result<_, _>>().map_err(Failure::wrong_use)?;
         let saved = Saved { invite: given.or(saved.invite), ..saved };
         let invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
-        Ok(Wish { invite, is_new, kept, exceptions })
+        let dns = saved.dns != Some(saved::Dns::System);
+        Ok(Wish { invite, is_new, kept, exceptions, dns })
     }
 
     /// # Errors
@@ -203,26 +208,27 @@ impl UpArgs {
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     check_rights("weftline up")?;
     let doors = args.doors()?;
-    let Wish { invite, is_new, kept, exceptions } = args.wish()?;
+    let Wish { invite, is_new, kept, exceptions, dns } = args.wish()?;
     log::start(args.log_format, args.log_level.as_deref())?;
     secrets::raise_file_limit();
     let files = Files::find()?;
     let instance = claim(&files.lock)?;
     // Before anything is opened that must go with this process.
-    let _janitor = janitor::start(&instance, &files.journal)?;
+    let _janitor = lifeline::start(&instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Up, Some("0s"))?;
         let open = Doors::open(&life, doors).await?;
         output::print(&open.greeting)?;
         let started = tokio::select! {
-            started = Up::start(args, &invite, exceptions, &files) => started?,
+            started = Up::start(args, &invite, (exceptions, dns), &files) => started?,
             () = life.stopping() => return Ok(()),
         };
         if is_new {
             saved::keep(&kept, &invite.to_string())?;
         }
-        life.set_listening(vec![format!("{DEVICE}: all TCP of this machine")]);
+        life.set_listening(vec![format!("{DEVICE}: {} of this machine", started.carries())]);
+        life.set_lanes(started.lanes.as_ref().map(Lanes::watcher));
         output::print(&format!("up: {}\n", started.summary()))?;
         life.ready();
         let ended = started.run(&life).await;
@@ -271,6 +277,7 @@ struct Up {
     journal: PathBuf,
     forwarder: Forwarder,
     capture: Arc<Capture>,
+    lanes: Option<Lanes>,
     watch: Watch,
     server: String,
     /// Whether the server carries IPv6, too.
@@ -281,7 +288,7 @@ impl Up {
     async fn start(
         args: &UpArgs,
         invite: &Invite,
-        exceptions: Vec<Exception>,
+        (exceptions, dns): (Vec<Exception>, bool),
         files: &Files,
     ) -> Result<Self, Failure> {
         let watch = Watch::start()?;
@@ -295,14 +302,17 @@ impl Up {
         links::loosen(&found, &files.journal);
         let mut names: Vec<_> = found.iter().map(|(_, server)| server.to_string()).collect();
         names.dedup();
+        let lane_links = links::lanes(&found);
         let client = links::with(&basis, found).build()?;
         let asked = await_answer(&names.join(", "), InternetOffer::ask(&client)).await;
         let offer = asked.map_err(|error| explain(error, invite))?;
+        let granted = lanes::ask(&client, offer).await;
         let (v4, v6) = listeners(offer.ipv6)?;
         let config = CaptureConfig {
             port_v4: port(&v4)?,
             ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
             exceptions,
+            client: granted.as_ref().map_or(FIRST_CLIENT, |(_, grant)| grant.client),
             journal: files.journal.clone(),
         };
         let ipv6 = v6.is_some();
@@ -314,16 +324,29 @@ impl Up {
             refusing.upgrade().map_or(Ok(()), |capture| capture.refuse(target))
         })?;
         let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
+        let lanes = match granted {
+            Some(granted) => Lanes::start(&client, granted, &capture, lane_links, dns).await,
+            None => None,
+        };
         let journal = files.journal.clone();
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
-        Ok(Self { client, basis, links, journal, forwarder, capture, watch, server, ipv6 })
+        Ok(Self { client, basis, links, journal, forwarder, capture, lanes, watch, server, ipv6 })
+    }
+
+    /// What goes to the server.
+    fn carries(&self) -> &'static str {
+        match &self.lanes {
+            Some(lanes) if lanes.is_up() => "all TCP, UDP and ICMP",
+            _ => "all TCP",
+        }
     }
 
     /// What it does, in a line.
     fn summary(&self) -> String {
         let family = if self.ipv6 { "" } else { ", IPv4 only" };
         format!(
-            "all TCP of this machine goes to {} over {}{family}; 'weftline down' ends that",
+            "{} of this machine goes to {} over {}{family}; 'weftline down' ends that",
+            self.carries(),
             self.server,
             self.links.names().join(", ")
         )
@@ -335,7 +358,7 @@ impl Up {
     /// # Errors
     /// When it cannot go on as the machine's network is now.
     async fn run(self, life: &Life) -> Result<(), Failure> {
-        let Self { client, basis, mut links, journal, forwarder, capture, watch, .. } = self;
+        let Self { client, basis, mut links, journal, forwarder, capture, lanes, watch, .. } = self;
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
@@ -350,7 +373,7 @@ impl Up {
                 if let Err(error) = keep(&capture) {
                     return error;
                 }
-                follow(&client, &basis, &mut links, &journal);
+                follow(&client, &basis, &mut links, &journal, lanes.as_ref());
                 tokio::time::sleep(PAUSE).await;
             }
         };
@@ -361,6 +384,7 @@ impl Up {
         capture.release();
         stop.send_replace(true);
         let _ = running.await;
+        drop(lanes);
         drop(capture);
         if let Err(error) = Journal::undo(&journal) {
             tracing::error!("{}: {error}", journal.display());
@@ -389,7 +413,13 @@ fn keep(capture: &Capture) -> Result<(), NetError> {
 }
 
 /// Takes links that have come.
-fn follow(client: &Client, basis: &ClientBuilder, links: &mut Links, journal: &Path) {
+fn follow(
+    client: &Client,
+    basis: &ClientBuilder,
+    links: &mut Links,
+    journal: &Path,
+    lanes: Option<&Lanes>,
+) {
     let before = links.names();
     let found = match links.look() {
         Ok(found) => found,
@@ -397,6 +427,9 @@ fn follow(client: &Client, basis: &ClientBuilder, links: &mut Links, journal: &P
     };
     // An interface of the same name may be a new one, with a filter of its own.
     links::loosen(&found, journal);
+    if let Some(lanes) = lanes {
+        lanes.follow(links::lanes(&found));
+    }
     if links.names() == before || found.is_empty() {
         return;
     }
@@ -472,7 +505,3 @@ fn explain(error: Error, invite: &Invite) -> Failure {
         error => error.into(),
     }
 }
-
-/// An end of a pipe that is open as long as this process lives.
-#[derive(Debug)]
-struct Lifeline(#[expect(dead_code, reason = "it is closed when it is dropped")] OwnedFd);

@@ -21,9 +21,22 @@ const MAX_FILE: u64 = 1 << 20;
 pub(super) struct Saved {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) invite: Option<String>,
+    /// Who answers questions to DNS: the server unless told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) dns: Option<Dns>,
     /// Exceptions, as `--except` has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) except: Vec<String>,
+}
+
+/// Who answers questions to DNS.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Dns {
+    /// The server's resolver, whomever they are for.
+    Server,
+    /// Whom this machine asks, without the server.
+    System,
 }
 
 /// The file in `dir` that keeps it.

@@ -18,7 +18,7 @@ fn what_is_bound_to_a_link_or_is_no_tcp_goes_its_usual_way() {
     let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
     let udp = net.server.run(|| UdpSocket::bind((SERVER, 53))).unwrap();
     udp.set_read_timeout(Some(PATIENCE)).unwrap();
-    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let (_server, invite) = net.serve_tcp_alone(&["--listen", "0.0.0.0:0"]);
     let _up = net.up(&invite);
     // On the link's own network.
     assert_eq!(text(&net.curl(&near.url("")).stdout), "192.168.1.20");
@@ -89,7 +89,7 @@ fn the_port_of_the_capture_is_no_proxy() {
     let mut routed = net.server.command("ip");
     assert!(
         routed
-            .args(["route", "add", "10.87.0.2/32", "via", "192.168.1.20"])
+            .args(["route", "replace", "10.87.0.2/32", "via", "192.168.1.20"])
             .status()
             .unwrap()
             .success()

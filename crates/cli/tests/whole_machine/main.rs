@@ -7,6 +7,7 @@ mod capture;
 mod common;
 mod invites;
 mod ipv6;
+mod lanes;
 mod life;
 mod network;
 mod site;

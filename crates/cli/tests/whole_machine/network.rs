@@ -131,10 +131,27 @@ impl Network {
 
     /// Starts the server; the first invite.
     pub(crate) fn serve(&self, more: &[&str]) -> (Daemon, String) {
-        let args =
-            [&["serve", "--internet", "--control", "none", "--state-dir", self.state()], more]
-                .concat();
-        let mut server = Daemon::spawn(&mut self.command(&self.server, &args));
+        self.serve_with_control("none", more)
+    }
+
+    /// The same, with a control socket there.
+    pub(crate) fn serve_with_control(&self, control: &str, more: &[&str]) -> (Daemon, String) {
+        let more = [&["--control", control], more].concat();
+        self.serve_by(self.server.command(weftline(&[]).get_program()), &more)
+    }
+
+    /// Starts a server that has no right to change its machine's network: it carries TCP alone.
+    pub(crate) fn serve_tcp_alone(&self, more: &[&str]) -> (Daemon, String) {
+        let mut command = self.server.command("setpriv");
+        command.arg("--bounding-set=-net_admin").arg(weftline(&[]).get_program());
+        self.serve_by(command, &[&["--control", "none"], more].concat())
+    }
+
+    /// Starts the server by a command that ends with the program; the first invite.
+    pub(crate) fn serve_by(&self, mut command: Command, more: &[&str]) -> (Daemon, String) {
+        command.args(["serve", "--internet", "--state-dir", self.state()]).args(more);
+        command.env("RUNTIME_DIRECTORY", self.run.path()).env_remove("RUST_LOG");
+        let mut server = Daemon::spawn(&mut command);
         server.says("fingerprint");
         server.says("listening on");
         let invite = self.invite(&["first"]);
@@ -190,14 +207,19 @@ impl Network {
 
     /// Whatever `up` may change in the client's network.
     pub(crate) fn snapshot(&self) -> String {
+        Self::snapshot_of(&self.client)
+    }
+
+    /// Whatever may be changed in a machine's network.
+    pub(crate) fn snapshot_of(ns: &Netns) -> String {
         let mut text = String::new();
         for args in ["rule", "-6 rule", "route show table all", "-6 route show table all", "link"] {
-            let output = self.client.command("ip").args(args.split(' ')).output().unwrap();
+            let output = ns.command("ip").args(args.split(' ')).output().unwrap();
             assert!(output.status.success(), "{output:?}");
             // Which of two default routes is in use for a while is no setting.
             text += &format!("ip {args}\n{}", String::from_utf8_lossy(&output.stdout));
         }
-        let seen = self.client.run(|| {
+        let seen = ns.run(|| {
             let mut tables = weftline_net::tables()?;
             tables.sort();
             let mut text = format!("tables {tables:?}\n");
@@ -212,9 +234,15 @@ impl Network {
     /// Waits until the client's network is as it was.
     #[track_caller]
     pub(crate) fn restored(&self, before: &str) {
+        Self::restored_of(&self.client, before);
+    }
+
+    /// Waits until a machine's network is as it was.
+    #[track_caller]
+    pub(crate) fn restored_of(ns: &Netns, before: &str) {
         let began = Instant::now();
         loop {
-            let now = self.snapshot();
+            let now = Self::snapshot_of(ns);
             if now == before {
                 return;
             }

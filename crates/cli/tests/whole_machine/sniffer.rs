@@ -13,7 +13,7 @@ use crate::network::{FAR_V4, LINKS, Network, SERVER, SITE_V6, ip, text};
 use crate::site::Site;
 
 /// What goes over the links of a machine: a line for each kind of packet.
-struct Sniffer {
+pub(crate) struct Sniffer {
     seen: thread::JoinHandle<BTreeSet<String>>,
     /// What the last packet has in it.
     end: &'static [u8],
@@ -22,7 +22,7 @@ struct Sniffer {
 impl Sniffer {
     /// Begins to look. Packets of other interfaces than the links, which have other hardware addresses
     /// or none, do not count.
-    fn start(net: &Network, server: SocketAddr) -> Self {
+    pub(crate) fn start(net: &Network, server: SocketAddr) -> Self {
         const ALL: u16 = 3;
         const END: &[u8] = b"the last packet of them all";
         let protocol = socket2::Protocol::from(i32::from(ALL.to_be()));
@@ -52,8 +52,9 @@ impl Sniffer {
     }
 
     /// All that went over the links to this moment.
-    fn stop(self, net: &Network) -> BTreeSet<String> {
-        let send = || UdpSocket::bind("0.0.0.0:0")?.send_to(self.end, (SERVER, 9));
+    pub(crate) fn stop(self, net: &Network) -> BTreeSet<String> {
+        // From an address of a link: what has none is captured.
+        let send = || UdpSocket::bind("10.64.3.9:0")?.send_to(self.end, (SERVER, 9));
         net.client.run(send).unwrap();
         self.seen.join().unwrap()
     }
@@ -105,6 +106,7 @@ fn kind_of(frame: &[u8], server: SocketAddr) -> String {
     }
 }
 
+/// As with a server that has no lanes.
 #[test]
 fn links_show_the_server_and_what_goes_past_it() {
     let Some(net) = Network::set_up() else { return };
@@ -117,7 +119,7 @@ fn links_show_the_server_and_what_goes_past_it() {
     ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
     let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
     let (_server, invite) =
-        net.serve(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
+        net.serve_tcp_alone(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
     // Without `up` it sees a connection that is not to the server's port.
     let sniffer = Sniffer::start(&net, server);
     assert_eq!(text(&net.curl(&beyond.url("")).stdout), "192.168.1.20");

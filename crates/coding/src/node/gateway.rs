@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use weftline_core::fq_codel::FqCodel;
 use weftline_core::rng::Rng;
 use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
@@ -18,7 +19,6 @@ use weftline_core::{Bitrate, Instant};
 use super::cohort::{Coder, Cohort};
 use super::pace::Pacer;
 use super::pool::Pool;
-use super::queue::Queue;
 use super::redundancy::{LossReport, Losses, Redundancy};
 use super::seal::{Bare, Place, Seal};
 use super::{NodeConfig, NodeError};
@@ -79,7 +79,7 @@ pub struct Gateway {
     forming: Cohort,
     spare: Pool<Coder>,
     /// What waits to be taken into a cohort.
-    queue: Option<Queue>,
+    queue: Option<FqCodel>,
     /// What holds packets back on each link, where its rate is known.
     paces: Vec<Option<Pacer>>,
     /// What the device has reported.
@@ -149,7 +149,7 @@ impl Gateway {
             sending: Cohort::new(Label(0)),
             forming: Cohort::new(Label(1)),
             spare: Pool::new(&config),
-            queue: config.queue.map(Queue::new),
+            queue: config.queue.map(FqCodel::new),
             paces: vec![None; links],
             losses: Losses::default(),
             shown: vec![None; links],
@@ -407,12 +407,12 @@ impl Gateway {
     /// Drops what waits to be taken into a cohort, for a device that has left; how many packets that
     /// were.
     pub fn discard(&mut self) -> usize {
-        self.queue.as_mut().map_or(0, Queue::clear)
+        self.queue.as_mut().map_or(0, FqCodel::clear)
     }
 
     /// Packets that wait to be taken into a cohort.
     pub fn queued(&self) -> usize {
-        self.queue.as_ref().map_or(0, Queue::len)
+        self.queue.as_ref().map_or(0, FqCodel::len)
     }
 
     /// Packets that were taken and have not been sent once: what is lost with it.
@@ -422,7 +422,7 @@ impl Gateway {
 
     /// What it did so far.
     pub fn stats(&self) -> GatewayStats {
-        let dropped = |of: fn(&Queue) -> u64| self.queue.as_ref().map_or(0, of);
+        let dropped = |of: fn(&FqCodel) -> u64| self.queue.as_ref().map_or(0, of);
         let (delayed, overflowed) = (dropped(|queue| queue.dropped), dropped(|queue| queue.full));
         let marked = dropped(|queue| queue.marked);
         GatewayStats { delayed, marked, overflowed, ..self.stats }

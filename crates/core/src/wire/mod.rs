@@ -10,7 +10,7 @@ mod message;
 mod policy;
 mod preface;
 mod record;
-mod varint;
+pub(crate) mod varint;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use bytes::BufMut;
 pub const VARINT_MAX: u64 = (1 << 62) - 1;
 
 /// Appends `value`, which must be at most [`VARINT_MAX`].
-pub(super) fn put(out: &mut impl BufMut, value: u64) {
+pub(crate) fn put(out: &mut impl BufMut, value: u64) {
     match value {
         0..=0x3f => out.put_u8(value as u8),
         0x40..=0x3fff => out.put_u16(0x4000 | value as u16),
@@ -19,7 +19,7 @@ pub(super) fn put(out: &mut impl BufMut, value: u64) {
 }
 
 /// Bytes that `value` takes.
-pub(super) const fn len(value: u64) -> usize {
+pub(crate) const fn len(value: u64) -> usize {
     match value {
         0..=0x3f => 1,
         0x40..=0x3fff => 2,
@@ -30,40 +30,40 @@ pub(super) const fn len(value: u64) -> usize {
 
 /// Reads numbers and byte strings off the front of a slice; every read is `None` past its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(super) fn varint(&mut self) -> Option<u64> {
+    pub(crate) fn varint(&mut self) -> Option<u64> {
         let &first = self.0.first()?;
         let len = 1 << (first >> 6);
         let bytes = self.take(len)?;
         Some(bytes[1..].iter().fold(u64::from(first & 0x3f), |n, &b| (n << 8) | u64::from(b)))
     }
 
-    pub(super) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+    pub(crate) fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(taken)
     }
 
-    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
     /// A length-prefixed byte string of at most `max` bytes.
-    pub(super) fn bytes(&mut self, max: usize) -> Option<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, max: usize) -> Option<&'a [u8]> {
         let len = usize::try_from(self.varint()?).ok().filter(|&len| len <= max)?;
         self.take(len)
     }
 
     /// A length-prefixed UTF-8 string of at most `max` bytes.
-    pub(super) fn text(&mut self, max: usize) -> Option<String> {
+    pub(crate) fn text(&mut self, max: usize) -> Option<String> {
         String::from_utf8(self.bytes(max)?.to_vec()).ok()
     }
 }
 
 /// Appends a length-prefixed byte string.
-pub(super) fn put_bytes(out: &mut impl BufMut, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut impl BufMut, bytes: &[u8]) {
     put(out, bytes.len() as u64);
     out.put_slice(bytes);
 }

@@ -17,6 +17,8 @@ use crate::error::Error;
 /// The version of the answer to the question, and its flag for IPv6.
 const VERSION: u8 = 1;
 const HAS_IPV6: u8 = 1;
+/// Its flag for lanes.
+const HAS_LANES: u8 = 2;
 /// How long the server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -26,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct InternetOffer {
     /// Whether it can reach IPv6 addresses.
     pub ipv6: bool,
+    /// Whether it carries UDP and all else that is no TCP, over lanes.
+    pub lanes: bool,
 }
 
 impl InternetOffer {
@@ -51,7 +55,9 @@ impl InternetOffer {
             control.abort(RESET_FORWARD, &error.to_string());
         }
         match answer {
-            Ok([VERSION, flags]) => Ok(Self { ipv6: flags & HAS_IPV6 != 0 }),
+            Ok([VERSION, flags]) => {
+                Ok(Self { ipv6: flags & HAS_IPV6 != 0, lanes: flags & HAS_LANES != 0 })
+            }
             Ok([version, _]) => Err(Error::Invalid(format!(
                 "the server answers in version {version} of the protocol for whole machines, this \
                  program knows {VERSION}: update the older of the two"
@@ -66,8 +72,12 @@ impl InternetOffer {
     }
 
     /// The server's answer.
-    pub(super) async fn write(to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-        let flags = if reaches_ipv6() { HAS_IPV6 } else { 0 };
+    pub(super) async fn write(
+        to: &mut (impl AsyncWrite + Unpin),
+        has_lanes: bool,
+    ) -> io::Result<()> {
+        let ipv6 = if reaches_ipv6() { HAS_IPV6 } else { 0 };
+        let flags = ipv6 | if has_lanes { HAS_LANES } else { 0 };
         to.write_all(&[VERSION, flags]).await?;
         to.shutdown().await
     }

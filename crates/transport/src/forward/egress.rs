@@ -112,6 +112,34 @@ impl Egress {
         self
     }
 
+    /// Whether a packet that is no TCP may go to `target`, whose port is 0 if it has none. `own` are this
+    /// server's interfaces' addresses and the lengths of their networks.
+    pub fn permits(&self, target: SocketAddr, own: &[(IpAddr, u8)]) -> bool {
+        let port = if target.port() == 0 { 1 } else { target.port() };
+        let target = SocketAddr::new(target.ip(), port);
+        let is_own = |address: IpAddr| {
+            self.outer.contains(&address)
+                || own.iter().any(|&(one, length)| {
+                    one == address
+                        || one.is_ipv6() && Network { address: one, length }.contains(address)
+                })
+        };
+        self.check_with(target, is_own).is_ok()
+    }
+
+    /// The networks that are open though they are not the internet: address and length of each.
+    pub fn allowed(&self) -> Vec<(IpAddr, u8)> {
+        self.allowed.iter().map(|network| (network.address, network.length)).collect()
+    }
+
+    /// The networks that are not the internet.
+    pub fn closed(&self) -> Vec<(IpAddr, u8)> {
+        let sixto4 = Network::v6(0x2002, 0, 16);
+        let outer = self.outer.iter().map(|&ip| (ip, if ip.is_ipv4() { 32 } else { 128 }));
+        let closed = CLOSED.iter().map(|(network, _)| *network).chain([sixto4]);
+        closed.map(|network| (network.address, network.length)).chain(outer).collect()
+    }
+
     /// The address to connect to, if a client may; else why not, with what would let it.
     ///
     /// # Errors
@@ -213,6 +241,30 @@ mod tests {
             let reason = check(&[], closed).unwrap_err();
             assert!(reason.contains(part), "{closed}: {reason}");
         }
+    }
+
+    #[test]
+    fn packets_go_where_connections_go() {
+        let egress = Egress::new(vec!["192.168.7.0/24".parse().unwrap()]);
+        let own = [("198.51.100.1".parse().unwrap(), 24), ("2001:db8:9::1".parse().unwrap(), 64)];
+        for (target, may) in [
+            ("1.1.1.1:443", true),
+            // As a ping has none.
+            ("1.1.1.1:0", true),
+            ("192.168.7.7:0", true),
+            ("192.168.8.7:0", false),
+            ("169.254.169.254:0", false),
+            ("198.51.100.1:9", false),
+            ("198.51.100.2:9", true),
+            ("[2001:db8:9::77]:9", false),
+            ("[2001:db8:10::77]:9", true),
+            ("1.1.1.1:25", false),
+        ] {
+            assert_eq!(egress.permits(target.parse().unwrap(), &own), may, "{target}");
+        }
+        // The kernel's own filter is at least as narrow for each of those that are closed.
+        let closed = egress.closed();
+        assert!(closed.len() > CLOSED.len() && egress.allowed().len() == 1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod captured;
 mod connect;
 mod dial;
 mod egress;
+mod lanes;
 mod pace;
 mod pool;
 mod relay;
@@ -32,9 +33,10 @@ use crate::error::Error;
 pub use captured::InternetOffer;
 pub use connect::{Forwarder, LocalService};
 pub use egress::{Egress, Network, ParseNetworkError};
+pub use lanes::{LaneControl, LaneGrant, LaneHost};
 use relay::relay_or;
 pub use relay::{Relayed, relay};
-pub use serve::{Target, serve};
+pub use serve::{Target, serve, serve_with_lanes};
 pub use socks::SocksUsers;
 
 /// What a peer is told when its connection is stopped.
@@ -56,6 +58,8 @@ enum Opening {
     Address(SocketAddr),
     /// To nobody: a byte. The server says what it offers to a whole machine.
     Ask,
+    /// To nobody: a byte, and what both ends agree on for lanes.
+    Lanes,
 }
 
 impl Opening {
@@ -63,6 +67,7 @@ impl Opening {
     const NAMED: u8 = 2;
     const ADDRESS: u8 = 3;
     const ASK: u8 = 4;
+    const LANES: u8 = 5;
 
     async fn write(&self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
         match self {
@@ -88,6 +93,7 @@ impl Opening {
                 to.write_all(&bytes).await
             }
             Self::Ask => to.write_u8(Self::ASK).await,
+            Self::Lanes => to.write_u8(Self::LANES).await,
         }
     }
 
@@ -111,6 +117,7 @@ impl Opening {
                 Ok(Self::Address(SocketAddr::new(address, from.read_u16().await?)))
             }
             Self::ASK => Ok(Self::Ask),
+            Self::LANES => Ok(Self::Lanes),
             other => Err(wrong(&format!("a forwarded connection cannot begin with byte {other}"))),
         }
     }
@@ -207,13 +214,14 @@ mod tests {
             name in "[a-z0-9.:\\[\\]]{0,255}",
             address: IpAddr,
             port: u16,
-            kind in 0..4,
+            kind in 0..5,
         ) {
             let opening = match kind {
                 0 => Opening::Forward,
                 1 => Opening::Named(name),
                 2 => Opening::Address(SocketAddr::new(address, port)),
-                _ => Opening::Ask,
+                3 => Opening::Ask,
+                _ => Opening::Lanes,
             };
             let mut bytes = Vec::new();
             now(opening.write(&mut bytes)).unwrap();
@@ -222,7 +230,7 @@ mod tests {
 
         #[test]
         fn anything_else_is_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let known = bytes.first().is_some_and(|first| (1..=4).contains(first));
+            let known = bytes.first().is_some_and(|first| (1..=5).contains(first));
             prop_assert!(now(Opening::read(&mut &bytes[..])).is_err() || known);
         }
     }

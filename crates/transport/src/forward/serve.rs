@@ -15,6 +15,7 @@ use weftline_core::session::{
 use super::captured::InternetOffer;
 use super::dial;
 use super::egress::Egress;
+use super::lanes::{LaneHost, serve_lanes};
 use super::pace::{Pace, Pass};
 use super::socks::Reply;
 use super::{Open, Opening, SHUTTING_DOWN, Stage, reached, relay_until};
@@ -40,19 +41,29 @@ pub enum Target {
 /// have not are reset. Subflows do not join any more either: connections under way go on with
 /// those they have.
 pub async fn serve(
-    mut server: Server,
+    server: Server,
     target: Target,
     stop: impl Future<Output = ()>,
     stop_now: impl Future<Output = ()>,
 ) {
-    let (target, pace) = (Arc::new(target), Arc::new(Pace::default()));
+    serve_with_lanes(server, target, None, stop, stop_now).await;
+}
+
+/// As [`serve`]. A server that carries whole machines offers them lanes besides if there is a `host`.
+pub async fn serve_with_lanes(
+    mut server: Server,
+    target: Target,
+    host: Option<Arc<dyn LaneHost>>,
+    stop: impl Future<Output = ()>,
+    stop_now: impl Future<Output = ()>,
+) {
+    let service = Arc::new(Service { target, host, pace: Pace::default() });
     let mut open = Open::new();
     tokio::pin!(stop);
     loop {
         tokio::select! {
             connection = server.accept() => {
-                let (target, pace) = (Arc::clone(&target), Arc::clone(&pace));
-                open.tasks.spawn(serve_one(connection, target, pace, open.stage.subscribe()));
+                open.tasks.spawn(serve_one(connection, Arc::clone(&service), open.stage.subscribe()));
             }
             Some(_) = open.tasks.join_next() => {}
             () = &mut stop => break,
@@ -62,12 +73,19 @@ pub async fn serve(
     open.drain(stop_now).await;
 }
 
+/// What connections are for.
+struct Service {
+    target: Target,
+    host: Option<Arc<dyn LaneHost>>,
+    pace: Pace,
+}
+
 async fn serve_one(
     mut connection: Connection,
-    target: Arc<Target>,
-    pace: Arc<Pace>,
+    service: Arc<Service>,
     mut stage: watch::Receiver<Stage>,
 ) {
+    let Service { target, host, pace } = &*service;
     let peer = connection.peer_addr();
     let opening = tokio::select! {
         opening = Opening::read(&mut connection) => opening,
@@ -77,8 +95,12 @@ async fn serve_one(
             return;
         }
     };
-    if let (Ok(Opening::Ask), Target::Internet(_)) = (&opening, &*target) {
-        if let Err(error) = InternetOffer::write(&mut connection).await {
+    if let (Ok(Opening::Lanes), Target::Internet(_), Some(host)) = (&opening, target, host) {
+        let stopped = async { reached(&mut stage, Stage::Finishing).await };
+        return serve_lanes(connection, &**host, stopped).await;
+    }
+    if let (Ok(Opening::Ask), Target::Internet(_)) = (&opening, target) {
+        if let Err(error) = InternetOffer::write(&mut connection, host.is_some()).await {
             tracing::debug!("{peer}: asked what is offered, and left: {error}");
         }
         let _ = connection.closed().await;
@@ -87,7 +109,7 @@ async fn serve_one(
     let dialled = match &opening {
         Ok(opening) => {
             let dialled = tokio::select! {
-                dialled = dial(&mut connection, &target, &pace, opening) => Some(dialled),
+                dialled = dial(&mut connection, target, pace, opening) => Some(dialled),
                 () = reached(&mut stage, Stage::Over) => None,
             };
             let Some(dialled) = dialled else {
@@ -108,7 +130,7 @@ async fn serve_one(
     };
     match dialled {
         Ok(local) => {
-            connection.set_label(&match (&opening, &*target) {
+            connection.set_label(&match (&opening, target) {
                 (Ok(Opening::Named(name)), _) => format!("to {name}"),
                 (Ok(Opening::Address(address)), _) => format!("to {address}"),
                 (_, Target::Fixed(target)) => format!("to {target}"),

@@ -9,7 +9,6 @@
 mod channel;
 mod datagram;
 mod guard;
-mod replay;
 mod rising;
 mod session;
 #[cfg(test)]

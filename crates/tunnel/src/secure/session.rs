@@ -3,10 +3,10 @@
 use snow::StatelessTransportState;
 use weftline_coding::node::Place;
 use weftline_core::Instant;
+use weftline_core::replay::ReplayWindow;
 
 use super::Refused;
 use super::datagram::{DATA_HEADER, kind};
-use super::replay::ReplayWindow;
 
 /// Bytes of an AES-GCM tag.
 const TAG: usize = 16;

@@ -1,21 +1,20 @@
-//! The queue in front of a gateway's cohorts: FQ-CoDel (RFC 8290), deficit round robin over the
-//! flows with CoDel (RFC 8289) for each. Packets that understand ECN are marked where others are
-//! dropped.
+//! A queue of packets, fair between flows: FQ-CoDel (RFC 8290), deficit round robin over the flows with
+//! CoDel (RFC 8289) for each. Packets that understand ECN are marked where others are dropped.
 //!
-//! The paper's gateway has none: what a cohort cannot send within T is given away. TCP sends windows
-//! in bursts that are longer than what radios carry in T, and needs an ordinary queue before them.
+//! It stands before the cohorts of COTAG's gateway, and before each lane of a bond
+//! ([`datagram`](crate::datagram)).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use weftline_core::Instant;
+use crate::Instant;
 
 /// What a flow may send in its turn, in bytes: a full packet of Ethernet.
 const QUANTUM: i64 = 1514;
 /// A flow with no more than this is not slowed down (RFC 8289 §5.4), in bytes.
 const ONE_PACKET: u64 = 1514;
 
-/// The settings of a gateway's queue.
+/// The settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueConfig {
     /// CoDel's target: the time for which packets may wait for long.
@@ -41,10 +40,11 @@ impl Default for QueueConfig {
 
 /// A packet that waits.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) packet: Vec<u8>,
+pub struct Waiting {
+    /// The packet.
+    pub packet: Vec<u8>,
     /// Bytes that count for shares and rates.
-    pub(super) bytes: u32,
+    pub bytes: u32,
     came: Instant,
 }
 
@@ -69,7 +69,7 @@ struct Flow {
 
 /// Packets of all flows that wait.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub struct FqCodel {
     config: QueueConfig,
     flows: BTreeMap<u16, Flow>,
     /// Flows that have packets: those that are new, and those that had a turn.
@@ -78,14 +78,17 @@ pub(super) struct Queue {
     packets: usize,
     bytes: u64,
     spare: Vec<Vec<u8>>,
-    /// Packets that CoDel dropped or marked, and those dropped because the queue was full.
-    pub(super) dropped: u64,
-    pub(super) marked: u64,
-    pub(super) full: u64,
+    /// Packets that CoDel dropped.
+    pub dropped: u64,
+    /// Packets that were marked instead.
+    pub marked: u64,
+    /// Packets that were dropped because the queue was full.
+    pub full: u64,
 }
 
-impl Queue {
-    pub(super) fn new(config: QueueConfig) -> Self {
+impl FqCodel {
+    /// An empty queue.
+    pub fn new(config: QueueConfig) -> Self {
         Self {
             config,
             flows: BTreeMap::new(),
@@ -100,18 +103,19 @@ impl Queue {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether no packet waits.
+    pub fn is_empty(&self) -> bool {
         self.packets == 0
     }
 
     /// Packets that wait.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.packets
     }
 
     /// Takes a packet that counts as `bytes`. If the queue is full, the longest flow's oldest packet
     /// makes way (RFC 8290 §4.1.2).
-    pub(super) fn push(&mut self, flow: u16, packet: &[u8], bytes: u32, now: Instant) {
+    pub fn push(&mut self, flow: u16, packet: &[u8], bytes: u32, now: Instant) {
         if self.packets >= self.config.limit_packets {
             self.drop_longest();
         }
@@ -142,8 +146,23 @@ impl Queue {
         self.recycle(packet.packet);
     }
 
+    /// Bytes that wait.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Takes all that waits out, each with its flow, a flow after another.
+    pub fn drain(&mut self) -> Vec<(u16, Waiting)> {
+        let all = std::mem::take(&mut self.flows).into_iter();
+        let all =
+            all.flat_map(|(number, flow)| flow.packets.into_iter().map(move |one| (number, one)));
+        let all = all.collect();
+        self.clear();
+        all
+    }
+
     /// Drops all that waits; how many packets that were.
-    pub(super) fn clear(&mut self) -> usize {
+    pub fn clear(&mut self) -> usize {
         let dropped = self.packets;
         self.flows.clear();
         self.new.clear();
@@ -153,7 +172,7 @@ impl Queue {
     }
 
     /// Keeps memory that [`Self::pop`] gave away.
-    pub(super) fn recycle(&mut self, packet: Vec<u8>) {
+    pub fn recycle(&mut self, packet: Vec<u8>) {
         if self.spare.len() < self.config.limit_packets {
             self.spare.push(packet);
         }
@@ -161,7 +180,7 @@ impl Queue {
 
     /// The packet whose turn it is, and its flow. `mark` marks a packet that would be dropped; whether
     /// it could.
-    pub(super) fn pop(&mut self, now: Instant, mark: Mark<'_>) -> Option<(u16, Waiting)> {
+    pub fn pop(&mut self, now: Instant, mark: Mark<'_>) -> Option<(u16, Waiting)> {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
@@ -200,7 +219,7 @@ impl Queue {
 }
 
 /// Marks a packet instead of dropping it; whether that is possible.
-pub(super) type Mark<'a> = &'a mut dyn FnMut(&mut [u8]) -> bool;
+pub type Mark<'a> = &'a mut dyn FnMut(&mut [u8]) -> bool;
 
 /// What a flow's turn gave.
 #[derive(Default)]
@@ -308,7 +327,7 @@ mod tests {
 
     #[test]
     fn flows_take_turns_by_bytes_and_a_new_one_comes_first() {
-        let mut queue = Queue::new(CONFIG);
+        let mut queue = FqCodel::new(CONFIG);
         for n in 0..40 {
             queue.push(1, &[n], 1500, at(0));
             queue.push(2, &[n], 500, at(0));
@@ -325,7 +344,7 @@ mod tests {
 
     #[test]
     fn each_flow_keeps_its_order_and_everything_comes_out_or_is_counted() {
-        let mut queue = Queue::new(CONFIG);
+        let mut queue = FqCodel::new(CONFIG);
         let (mut next, mut out, mut last) = (0_u32, 0, [None; 5]);
         for us in 0..400_000 {
             if us % 10 == 0 {
@@ -351,7 +370,7 @@ mod tests {
 
     #[test]
     fn a_standing_queue_is_cut_to_the_target_and_a_burst_is_not() {
-        let mut queue = Queue::new(CONFIG);
+        let mut queue = FqCodel::new(CONFIG);
         // A burst that is gone within 50 ms.
         (0..500).for_each(|_| queue.push(0, &[0], 1500, at(0)));
         (0..500).for_each(|n| assert!(queue.pop(at(100 * n), &mut never).is_some()));
@@ -386,7 +405,7 @@ mod tests {
         // Packets come half as fast again as they go, of one flow whose packets all understand, or
         // none do.
         let run = |understands: bool| {
-            let mut queue = Queue::new(QueueConfig { limit_packets: 1 << 20, ..CONFIG });
+            let mut queue = FqCodel::new(QueueConfig { limit_packets: 1 << 20, ..CONFIG });
             let mut marked = 0;
             for n in 0..20_000_u64 {
                 let now = at(100 * n);

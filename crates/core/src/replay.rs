@@ -4,11 +4,11 @@
 const WORDS: u64 = 1024;
 
 /// How far behind the newest a counter may be. A kernel's queue or a driver reorders by less.
-pub(crate) const WINDOW: u64 = (WORDS - 1) * 64;
+pub const WINDOW: u64 = (WORDS - 1) * 64;
 
 /// The counters that have come, down to [`WINDOW`] behind the newest.
 #[derive(Clone, Debug)]
-pub(crate) struct ReplayWindow {
+pub struct ReplayWindow {
     bits: [u64; WORDS as usize],
     /// One more than the newest.
     end: u64,
@@ -22,7 +22,7 @@ impl Default for ReplayWindow {
 
 impl ReplayWindow {
     /// Whether a counter has not come and is not too old to tell.
-    pub(crate) fn is_fresh(&self, counter: u64) -> bool {
+    pub fn is_fresh(&self, counter: u64) -> bool {
         if counter >= self.end {
             return true;
         }
@@ -30,7 +30,7 @@ impl ReplayWindow {
     }
 
     /// Notes that a counter has come, of a datagram that is authentic; whether it was fresh.
-    pub(crate) fn take(&mut self, counter: u64) -> bool {
+    pub fn take(&mut self, counter: u64) -> bool {
         if !self.is_fresh(counter) {
             return false;
         }
@@ -49,7 +49,7 @@ impl ReplayWindow {
     }
 
     /// One more than the newest counter.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.end
     }
 }

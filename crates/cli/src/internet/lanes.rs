@@ -1,0 +1,264 @@
+//! The server's side of lanes: which client has which addresses, and where its packets leave.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use weftline::{Egress, LaneHost};
+use weftline_net::{
+    Exit, ExitConfig, FIRST_CLIENT, Journal, LAST_CLIENT, addresses_v4, addresses_v6,
+};
+use weftline_tunnel::bond::{BondServer, BondStatus, LaneSecret, LaneSession, Permit};
+
+use super::at;
+use crate::config;
+use crate::failure::Failure;
+use crate::instance::{Instance, write_whole};
+use crate::lifeline::{self, Lifeline};
+
+/// How long this machine's own addresses are taken to be the same.
+const OWN_ADDRESSES: Duration = Duration::from_secs(5);
+/// How long the place of a server that has ended is waited for.
+const CLAIM: Duration = Duration::from_secs(5);
+
+/// What a server has for lanes; nothing is forwarded any more when this is dropped.
+pub(crate) struct Lanes {
+    bond: BondServer,
+    exit: Exit,
+    numbers: Mutex<Numbers>,
+    /// The sessions: each with its client's number, and the addresses that lead to it.
+    sessions: Mutex<BTreeMap<u32, (u16, Vec<IpAddr>)>>,
+    journal: PathBuf,
+    _janitor: Lifeline,
+    _claim: Instance,
+}
+
+impl Lanes {
+    /// Sets up what a server needs, which listens on `addresses` with TCP.
+    ///
+    /// # Errors
+    /// When this machine cannot do it, or does not let us.
+    pub(crate) fn start(
+        state_dir: &Path,
+        egress: &Egress,
+        addresses: &[SocketAddr],
+    ) -> Result<Self, Failure> {
+        let numbers = Numbers::open(state_dir)?;
+        let place = |kind| place(kind).map_err(Failure::failed);
+        let (lock, journal) = (place("lock")?, place("journal")?);
+        // The janitor of one that has just ended may not be through.
+        let until = Instant::now() + CLAIM;
+        let claim = loop {
+            match Instance::claim(&lock).map_err(|error| at(&lock, &error))? {
+                Some(claim) => break claim,
+                None if Instant::now() < until => std::thread::sleep(CLAIM / 50),
+                None => {
+                    let message = "another server with --internet carries UDP on this machine";
+                    return Err(Failure::wrong_use(message));
+                }
+            }
+        };
+        Journal::undo(&journal).map_err(|error| at(&journal, &error))?;
+        // Before anything is changed that does not go with this process.
+        let janitor = lifeline::start(&claim, &journal, lifeline::Left::Sysctls)?;
+        let config = ExitConfig {
+            allowed: egress.allowed(),
+            closed: egress.closed(),
+            journal: journal.clone(),
+        };
+        let exit = Exit::start(&config).inspect_err(|_| _ = Journal::undo(&journal))?;
+        let name = weftline_net::EXIT_DEVICE;
+        let permit = permit(egress.clone());
+        let bond = BondServer::start(exit.device(), name, addresses, permit)
+            .inspect_err(|_| _ = Journal::undo(&journal))
+            .map_err(Failure::not_possible)?;
+        Ok(Self {
+            bond,
+            exit,
+            numbers: Mutex::new(numbers),
+            sessions: Mutex::default(),
+            journal,
+            _janitor: janitor,
+            _claim: claim,
+        })
+    }
+
+    /// How each client's lanes are.
+    pub(crate) fn status(&self) -> Vec<BondStatus> {
+        self.bond.status().unwrap_or_default()
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        if let Err(error) = Journal::undo(&self.journal) {
+            tracing::error!("{}: {error}", self.journal.display());
+        }
+    }
+}
+
+/// A file of the server of this network, which has one that carries UDP at a time.
+fn place(kind: &str) -> std::io::Result<PathBuf> {
+    let number = fs::metadata("/proc/self/ns/net")?.ino();
+    let dir =
+        std::env::var_os("RUNTIME_DIRECTORY").filter(|_| !rustix::process::geteuid().is_root());
+    let dir = dir.map_or_else(|| PathBuf::from("/run/weftline"), PathBuf::from);
+    Ok(dir.join(format!("exit-{number}.{kind}")))
+}
+
+/// This machine's addresses with the lengths of their networks, and when it was asked for them.
+type OwnAddresses = (Vec<(IpAddr, u8)>, Option<Instant>);
+
+/// Where clients may send to, by what this machine's own addresses are of late.
+fn permit(egress: Egress) -> Permit {
+    let own: Mutex<OwnAddresses> = Mutex::default();
+    Box::new(move |target| {
+        let mut own = own.lock().expect("no panic");
+        if own.1.is_none_or(|at| at.elapsed() >= OWN_ADDRESSES) {
+            match weftline_net::Routes::open().and_then(|routes| routes.addresses()) {
+                Ok(found) => {
+                    let found = found.into_iter().map(|one| (one.address, one.length)).collect();
+                    *own = (found, Some(Instant::now()));
+                }
+                Err(error) => {
+                    tracing::warn!("cannot ask for this server's own addresses: {error}");
+                    return false;
+                }
+            }
+        }
+        egress.permits(target, &own.0)
+    })
+}
+
+impl LaneHost for Lanes {
+    fn open(&self, client: &str, session: u32, secret: [u8; 32]) -> Result<u16, String> {
+        let number = self.numbers.lock().expect("no panic").of(client)?;
+        let mut sessions = self.sessions.lock().expect("no panic");
+        if sessions.contains_key(&session) {
+            return Err("the number of a session is taken; try it again".to_owned());
+        }
+        // The client has another one before: its addresses are this one's now.
+        sessions.retain(|_, (other, _)| *other != number);
+        sessions.insert(session, (number, Vec::new()));
+        let secret = LaneSecret::new(secret);
+        self.bond.open(
+            client,
+            LaneSession {
+                number: session,
+                secret,
+                addresses: Vec::new(),
+                has_ipv6: self.exit.has_ipv6(),
+            },
+        );
+        Ok(number)
+    }
+
+    fn set_addresses(&self, session: u32, addresses: [IpAddr; 2]) -> Result<(), String> {
+        let mut sessions = self.sessions.lock().expect("no panic");
+        let Some((number, held)) = sessions.get_mut(&session) else {
+            return Err("another machine speaks with this client's invite now".to_owned());
+        };
+        let mut wanted: Vec<IpAddr> =
+            addresses.into_iter().filter(|address| !address.is_unspecified()).collect();
+        let is_its_own = |address: &IpAddr| {
+            addresses_v4(*number).contains(address) || addresses_v6(*number).contains(address)
+        };
+        if let Some(other) = wanted.iter().find(|address| !is_its_own(address)) {
+            return Err(format!("{other} is not this client's address"));
+        }
+        wanted.retain(|address| address.is_ipv4() || self.exit.has_ipv6());
+        if *held == wanted {
+            return Ok(());
+        }
+        for address in held.iter().filter(|address| !wanted.contains(address)) {
+            self.exit.remove_client(*address);
+        }
+        held.clear();
+        for &address in &wanted {
+            match self.exit.add_client(address) {
+                Ok(()) => held.push(address),
+                Err(error) if address.is_ipv6() => {
+                    tracing::warn!("a client's IPv6 is not forwarded: {error}");
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        self.bond.set_addresses(session, wanted);
+        Ok(())
+    }
+
+    fn close(&self, session: u32) {
+        let mut sessions = self.sessions.lock().expect("no panic");
+        if let Some((_, held)) = sessions.remove(&session) {
+            held.into_iter().for_each(|address| self.exit.remove_client(address));
+        }
+        self.bond.close(session);
+    }
+
+    fn has_ipv6(&self) -> bool {
+        self.exit.has_ipv6()
+    }
+}
+
+/// The numbers of clients, by which their devices have addresses: kept, so that they stay the same.
+struct Numbers {
+    file: PathBuf,
+    of: BTreeMap<String, u16>,
+}
+
+impl Numbers {
+    fn open(state_dir: &Path) -> Result<Self, Failure> {
+        let file = state_dir.join("internet.addresses");
+        let of = if file.exists() { config::read(&file)? } else { BTreeMap::new() };
+        Ok(Self { file, of })
+    }
+
+    /// That of a client, which is given one if it has none.
+    fn of(&mut self, client: &str) -> Result<u16, String> {
+        if let Some(number) = self.of.get(client) {
+            return Ok(*number);
+        }
+        let mut taken: Vec<u16> = self.of.values().copied().collect();
+        taken.sort_unstable();
+        let free = (FIRST_CLIENT..=LAST_CLIENT).find(|number| taken.binary_search(number).is_err());
+        let free = free.ok_or_else(|| {
+            format!("all addresses are given to clients; delete lines of {}", self.file.display())
+        })?;
+        self.of.insert(client.to_owned(), free);
+        let text = toml::to_string(&self.of).map_err(|error| error.to_string())?;
+        if let Err(error) = write_whole(&self.file, &text) {
+            tracing::warn!(
+                "{}: {error}; '{client}' may have another address after a restart",
+                self.file.display()
+            );
+        }
+        Ok(free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::*;
+
+    #[test]
+    fn a_client_keeps_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut numbers = Numbers::open(dir.path()).unwrap();
+        assert_eq!(
+            [numbers.of("first"), numbers.of("ann"), numbers.of("first")],
+            [Ok(2), Ok(3), Ok(2)]
+        );
+        let mut again = Numbers::open(dir.path()).unwrap();
+        assert_eq!([again.of("bob@home.example"), again.of("ann")], [Ok(4), Ok(3)]);
+        for n in 5..=LAST_CLIENT {
+            again.of.insert(n.to_string(), n);
+        }
+        assert!(again.of("one too many").unwrap_err().contains("internet.addresses"));
+    }
+}

@@ -1,0 +1,299 @@
+//! UDP, ICMP and all that is no TCP: agreed on with the server, and carried over lanes on all links.
+//!
+//! Such packets go their usual ways until the first lane is up, and again when none has been for a while:
+//! where a network lets no UDP through, nothing is taken that could not be carried.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use weftline::{Client, InternetOffer, LaneControl, LaneGrant};
+use weftline_net::{Capture, DEVICE};
+use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSession};
+
+/// How long packets are still taken when no lane is up: links that come and go have none meanwhile.
+const WITHOUT_LANES: Duration = Duration::from_secs(10);
+/// After so long without a lane another session is agreed on: the server may have given this one up.
+const AGREED_ANEW: Duration = Duration::from_secs(30);
+/// How long the start waits for the first lane.
+const FIRST_LANE: Duration = Duration::from_secs(3);
+/// Where systemd-resolved keeps its files while it runs.
+const RESOLVED: &str = "/run/systemd/resolve";
+/// Whom it is told to ask: the server answers questions to any address.
+const RESOLVER: &str = "10.87.0.1";
+/// The wait before the server is asked again, at first and at most.
+const RETRY: Duration = Duration::from_secs(1);
+const MOST_RETRY: Duration = Duration::from_secs(30);
+
+/// What both ends have agreed on.
+pub(super) type Granted = (LaneControl, LaneGrant);
+
+/// The lanes of this machine; they end when this is dropped.
+pub(super) struct Lanes {
+    bond: Arc<BondClient>,
+    /// Whether packets go there.
+    is_wide: watch::Receiver<bool>,
+    changed: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+/// Asks a server that offers lanes for them. Where there are none, it is said.
+pub(super) async fn ask(client: &Client, offer: InternetOffer) -> Option<Granted> {
+    if !offer.lanes {
+        tracing::warn!(
+            "the server carries TCP only: UDP, DNS and ICMP go past it. It needs a newer version, and \
+             the capability CAP_NET_ADMIN; its log says what it lacks"
+        );
+        return None;
+    }
+    match LaneControl::open(client).await {
+        Ok(granted) => Some(granted),
+        Err(error) => {
+            tracing::warn!("UDP, DNS and ICMP go past the server: {error}");
+            None
+        }
+    }
+}
+
+impl Lanes {
+    /// Starts them, and waits for the first one for a while.
+    pub(super) async fn start(
+        client: &Client,
+        granted: Granted,
+        capture: &Arc<Capture>,
+        links: Vec<LaneLink>,
+        dns: bool,
+    ) -> Option<Self> {
+        let (up, lanes_up) = watch::channel(0);
+        let bond = BondClient::start(capture.device(), DEVICE, move |n| _ = up.send_replace(n));
+        let bond = match bond {
+            Ok(bond) => Arc::new(bond),
+            Err(error) => {
+                tracing::warn!("UDP, DNS and ICMP go past the server: {error}");
+                return None;
+            }
+        };
+        bond.set_links(links);
+        let changed = Arc::new(Notify::new());
+        let (widened, mut is_wide) = watch::channel(false);
+        let keeper = Keeper {
+            client: client.clone(),
+            capture: Arc::downgrade(capture),
+            bond: Arc::clone(&bond),
+            changed: Arc::clone(&changed),
+            lanes_up: lanes_up.clone(),
+        };
+        let scope = ScopeKeeper { capture: Arc::downgrade(capture), widened, dns };
+        let task = tokio::spawn(async move {
+            tokio::join!(keeper.keep(granted), scope.keep(lanes_up));
+        });
+        let first = tokio::time::timeout(FIRST_LANE, is_wide.wait_for(|wide| *wide)).await.is_ok();
+        if !first {
+            tracing::warn!(
+                "no answer by UDP from the server yet: until then UDP, DNS and ICMP go past it; if none \
+                 comes, a firewall may be in the way, there or here"
+            );
+        }
+        Some(Self { bond, is_wide, changed, task })
+    }
+
+    /// Whether packets that are no TCP go to the server.
+    pub(super) fn is_up(&self) -> bool {
+        *self.is_wide.borrow()
+    }
+
+    /// Takes links that have come, and addresses that have changed.
+    pub(super) fn follow(&self, links: Vec<LaneLink>) {
+        self.bond.set_links(links);
+        self.changed.notify_one();
+    }
+
+    /// What says how they are.
+    pub(super) fn watcher(&self) -> Box<dyn Fn() -> Vec<BondStatus> + Send + Sync> {
+        let bond = Arc::downgrade(&self.bond);
+        Box::new(move || bond.upgrade().and_then(|bond| bond.status()).into_iter().collect())
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Has all packets captured while lanes are up.
+struct ScopeKeeper {
+    capture: std::sync::Weak<Capture>,
+    widened: watch::Sender<bool>,
+    dns: bool,
+}
+
+impl ScopeKeeper {
+    async fn keep(self, mut lanes_up: watch::Receiver<usize>) {
+        loop {
+            if lanes_up.wait_for(|n| *n > 0).await.is_err() || self.widen().await.is_none() {
+                return;
+            }
+            loop {
+                if lanes_up.wait_for(|n| *n == 0).await.is_err() {
+                    return;
+                }
+                tracing::warn!("no link carries UDP to the server now");
+                let back = tokio::time::timeout(WITHOUT_LANES, lanes_up.wait_for(|n| *n > 0)).await;
+                match back {
+                    Ok(Ok(_)) => tracing::info!("UDP reaches the server again"),
+                    Ok(Err(_)) => return,
+                    Err(_) => break,
+                }
+            }
+            if self.narrow().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// `None` when that is not possible, or nothing is captured any more.
+    async fn widen(&self) -> Option<()> {
+        let capture = self.capture.upgrade()?;
+        if let Err(error) = capture.widen(self.dns) {
+            tracing::error!(
+                "UDP, DNS and ICMP go past the server ({error}); 'weftline down' and 'weftline up' may help"
+            );
+            return None;
+        }
+        tracing::info!("UDP, ICMP and all else go to the server, too");
+        if self.dns {
+            let _ = tokio::task::spawn_blocking(tell_resolved).await;
+        }
+        self.widened.send_replace(true);
+        Some(())
+    }
+
+    /// As [`Self::widen`].
+    async fn narrow(&self) -> Option<()> {
+        let capture = self.capture.upgrade()?;
+        if let Err(error) = capture.narrow() {
+            tracing::error!("UDP, DNS and ICMP go nowhere ({error}); 'weftline down' helps");
+            return None;
+        }
+        tracing::warn!(
+            "UDP, DNS and ICMP go past the server until a link carries UDP there again: a firewall may \
+             be in the way"
+        );
+        if self.dns {
+            let _ = tokio::task::spawn_blocking(|| resolvectl(&["revert", DEVICE])).await;
+        }
+        self.widened.send_replace(false);
+        Some(())
+    }
+}
+
+/// Has systemd-resolved, where it runs, ask through the device: else it asks by links. What it is told
+/// goes with the device.
+fn tell_resolved() {
+    let _ = resolvectl(&["dns", DEVICE, RESOLVER])
+        && resolvectl(&["domain", DEVICE, "~."])
+        && resolvectl(&["default-route", DEVICE, "yes"]);
+}
+
+/// Tells systemd-resolved, where it runs; whether it took it.
+fn resolvectl(args: &[&str]) -> bool {
+    if !Path::new(RESOLVED).exists() {
+        return false;
+    }
+    let mut command = Command::new("resolvectl");
+    let done = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
+    let why = match done {
+        Ok(output) if output.status.success() => return true,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    tracing::warn!("systemd-resolved asks past the server: resolvectl {}: {why}", args.join(" "));
+    false
+}
+
+/// Keeps a session with the server.
+struct Keeper {
+    client: Client,
+    capture: std::sync::Weak<Capture>,
+    bond: Arc<BondClient>,
+    changed: Arc<Notify>,
+    lanes_up: watch::Receiver<usize>,
+}
+
+impl Keeper {
+    async fn keep(self, granted: Granted) {
+        let mut granted = Some(granted);
+        let mut wait = RETRY;
+        loop {
+            let next = match granted.take() {
+                Some(granted) => Ok(granted),
+                None => LaneControl::open(&self.client).await,
+            };
+            let why = match next {
+                Ok((control, grant)) => {
+                    let began = tokio::time::Instant::now();
+                    let why = self.follow(control, grant).await;
+                    if began.elapsed() > MOST_RETRY {
+                        wait = RETRY;
+                    }
+                    why
+                }
+                Err(error) => error.to_string(),
+            };
+            tracing::info!("lanes have to be agreed on again: {why}");
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(MOST_RETRY);
+        }
+    }
+
+    /// Completes when no lane has been up for some time.
+    async fn lacks_lanes(&self) {
+        let mut lanes_up = self.lanes_up.clone();
+        loop {
+            if lanes_up.wait_for(|n| *n == 0).await.is_err() {
+                return std::future::pending().await;
+            }
+            if tokio::time::timeout(AGREED_ANEW, lanes_up.wait_for(|n| *n > 0)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Speaks in a session until that is over; why it is.
+    async fn follow(&self, mut control: LaneControl, grant: LaneGrant) -> String {
+        let mut told: Option<[IpAddr; 2]> = None;
+        loop {
+            let Some(addresses) = self.capture.upgrade().map(|capture| capture.addresses()) else {
+                return "this machine is down".to_owned();
+            };
+            if told != Some(addresses) {
+                let [IpAddr::V4(v4), IpAddr::V6(v6)] = addresses else {
+                    return "the device has no addresses".to_owned();
+                };
+                if let Err(error) = control.set_addresses(v4, v6).await {
+                    return error.to_string();
+                }
+                match told {
+                    Some(_) => self.bond.set_addresses(addresses.to_vec()),
+                    None => self.bond.set_session(Some(LaneSession {
+                        number: grant.session,
+                        secret: LaneSecret::new(grant.secret),
+                        addresses: addresses.to_vec(),
+                        has_ipv6: grant.ipv6,
+                    })),
+                }
+                told = Some(addresses);
+            }
+            tokio::select! {
+                why = control.closed() => return why.to_string(),
+                () = self.changed.notified() => {}
+                () = self.lacks_lanes() => return "no link carries UDP".to_owned(),
+            }
+        }
+    }
+}

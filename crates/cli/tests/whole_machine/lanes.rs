@@ -1,0 +1,410 @@
+//! UDP, DNS and ICMP through the server, over both links.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weftline_lab::netns::Netns;
+
+use crate::common::{Daemon, PATIENCE, weftline};
+use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, text};
+use crate::sniffer::Sniffer;
+
+/// A machine of the internet that answers each datagram with who sent it, a space, and what was in it.
+struct Echo {
+    address: SocketAddr,
+    asked: Arc<AtomicU64>,
+}
+
+impl Echo {
+    fn start(ns: &Netns, address: &str) -> Self {
+        let address: SocketAddr = address.parse().unwrap();
+        let socket = ns.run(|| UdpSocket::bind(address)).unwrap();
+        let asked = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&asked);
+        thread::spawn(move || {
+            let mut buffer = [0; 2048];
+            while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                count.fetch_add(1, Ordering::SeqCst);
+                let answer = [format!("{} ", from.ip()).as_bytes(), &buffer[..length]].concat();
+                let _ = socket.send_to(&answer, from);
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// A socket of a program, bound to nothing.
+fn socket(net: &Network, is_ipv4: bool) -> UdpSocket {
+    let any = if is_ipv4 { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = net.client.run(|| UdpSocket::bind(any)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    socket
+}
+
+/// What is answered to a question, which is asked again and again until it is.
+#[track_caller]
+fn ask(net: &Network, to: SocketAddr, question: &[u8]) -> Vec<u8> {
+    let socket = socket(net, to.is_ipv4());
+    let (began, mut buffer) = (Instant::now(), [0; 2048]);
+    loop {
+        let _ = socket.send_to(question, to);
+        match socket.recv_from(&mut buffer) {
+            Ok((length, from)) => {
+                assert_eq!(from, to);
+                return buffer[..length].to_vec();
+            }
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{to}: {error}"),
+        }
+    }
+}
+
+fn ping(net: &Network, more: &[&str]) -> Option<std::process::Output> {
+    net.client.command("ping").args(["-c", "1", "-w", "60"]).args(more).output().ok()
+}
+
+/// What a daemon counts, by names.
+fn counters(net: &Network, ns: &Netns, control: &str) -> BTreeMap<String, u64> {
+    let shown = net.run(ns, &["status", "--json", "--control", control]);
+    let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let mut all = BTreeMap::new();
+    for bond in status["bonds"].as_array().into_iter().flatten() {
+        for (name, value) in bond["counters"].as_object().unwrap() {
+            *all.entry(name.clone()).or_default() += value.as_u64().unwrap();
+        }
+    }
+    all
+}
+
+/// Waits until a daemon has counted something.
+#[track_caller]
+fn comes_to_count(net: &Network, ns: &Netns, control: &str, name: &str) {
+    let began = Instant::now();
+    loop {
+        let all = counters(net, ns, control);
+        if all.get(name).is_some_and(|value| *value > 0) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{name}: {all:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn up(net: &Network, invite: &str) -> Daemon {
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(invite)));
+    let said = up.says("up:");
+    assert!(said.contains("all TCP, UDP and ICMP"), "{said}");
+    up
+}
+
+#[test]
+fn udp_and_icmp_go_through_the_server_by_both_families() {
+    let Some(net) = Network::set_up() else { return };
+    let v4 = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let v6 = Echo::start(&net.internet, &format!("[{SITE_V6}]:7000"));
+    // What speaks to the server's machine past the bond.
+    let beyond = net.server.run(|| UdpSocket::bind((SERVER, 9000))).unwrap();
+    beyond.set_read_timeout(Some(PATIENCE)).unwrap();
+    let from_before = socket(&net, true);
+    from_before.connect((SERVER, 9000)).unwrap();
+    let before = net.snapshot();
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let up = up(&net, &invite);
+    let bound = net.client.run(|| UdpSocket::bind("10.64.3.9:0")).unwrap();
+    for (socket, seen) in [(&from_before, "192.168.1.20"), (&bound, "10.64.3.9")] {
+        socket.send_to(b"as before", (SERVER, 9000)).unwrap();
+        let (_, from) = beyond.recv_from(&mut [0; 16]).unwrap();
+        assert_eq!(from.ip().to_string(), seen);
+    }
+    assert_eq!(text(&ask(&net, v4.address, b"who")), "198.51.100.1 who");
+    assert_eq!(text(&ask(&net, v6.address, b"who")), "2001:db8:9::1 who");
+    // Longer than a lane's datagram, in fragments.
+    let long = [b'x'; 1900];
+    assert_eq!(ask(&net, v4.address, &long).len(), long.len() + "198.51.100.1 ".len());
+    if let Some(got) = ping(&net, &[FAR_V4]) {
+        assert!(got.status.success(), "{got:?}");
+        let got = ping(&net, &["-6", SITE_V6]).unwrap();
+        assert!(got.status.success(), "{got:?}");
+        // The server is the first hop, and the machine the second.
+        let got = ping(&net, &["-t", "1", FAR_V4]).unwrap();
+        assert!(text(&got.stdout).contains("exceeded"), "{got:?}");
+    }
+    let status = text(&net.run(&net.client, &["status"]).stdout);
+    assert!(status.contains("UDP, ICMP and all else"), "{status}");
+    for link in ["wlan0", "wwan0"] {
+        let is_lane = |line: &&str| line.trim().starts_with(link) && line.contains("active  up");
+        assert!(status.lines().any(|line| is_lane(&line)), "{status}");
+    }
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
+    drop(server);
+}
+
+#[test]
+fn a_program_that_talks_loses_nothing_with_a_link() {
+    for is_silent in [false, true] {
+        let Some(net) = Network::set_up() else { return };
+        let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+        let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+        let _up = up(&net, &invite);
+        ask(&net, far.address, b"who");
+        both_lanes_up(&net);
+        let socket = socket(&net, true);
+        let listener = socket.try_clone().unwrap();
+        const PACKETS: u64 = 150;
+        let heard = thread::spawn(move || {
+            let (mut heard, mut buffer) = (BTreeMap::<u64, u64>::new(), [0; 256]);
+            let began = Instant::now();
+            while heard.len() < PACKETS as usize && began.elapsed() < PATIENCE {
+                let Ok((length, _)) = listener.recv_from(&mut buffer) else { continue };
+                let said = text(&buffer[..length]);
+                let number = said.split(' ').nth(1).unwrap().parse().unwrap();
+                *heard.entry(number).or_default() += 1;
+            }
+            heard
+        });
+        for n in 0..PACKETS {
+            let padded = format!("{n} {:60}", "");
+            socket.send_to(padded.as_bytes(), far.address).unwrap();
+            if n == PACKETS / 2 {
+                cut(&net, is_silent);
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let heard = heard.join().unwrap();
+        let missing: Vec<_> = (0..PACKETS).filter(|n| !heard.contains_key(n)).collect();
+        assert!(missing.is_empty(), "silent {is_silent}: {missing:?}");
+        assert!(heard.values().all(|times| *times == 1), "each came once: {heard:?}");
+    }
+}
+
+/// Waits until both lanes are known to carry something, at both ends.
+fn both_lanes_up(net: &Network) {
+    let began = Instant::now();
+    loop {
+        let shown = net.run(&net.client, &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let lanes = status["bonds"][0]["lanes"].as_array().unwrap();
+        let up = lanes.iter().filter(|lane| lane["state"] == "up" && lane["mtu"] == 1400).count();
+        if up == 2 {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{status}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Ends the link of the least metric: its interface goes down, or all that is sent there vanishes.
+fn cut(net: &Network, is_silent: bool) {
+    if !is_silent {
+        return ip(&net.client, "link set wlan0 down");
+    }
+    let nobody = "lladdr 02:00:00:00:00:99 dev wlan0 nud permanent";
+    ip(&net.client, &format!("neigh replace 192.168.1.1 {nobody}"));
+    ip(&net.server, &format!("neigh replace 192.168.1.20 {nobody}"));
+}
+
+const QUERY: &[u8] =
+    b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
+
+/// A resolver of the server's machine, which answers with what it was asked.
+fn resolver(ns: &Netns) -> Arc<AtomicU64> {
+    let socket = ns.run(|| UdpSocket::bind("127.0.0.1:53")).unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            count.fetch_add(1, Ordering::SeqCst);
+            buffer[2] |= 0x80;
+            let _ = socket.send_to(&buffer[..length], from);
+        }
+    });
+    asked
+}
+
+/// Starts the server with a resolver on its own machine in its resolv.conf(5).
+fn serve_with_resolver(net: &Network, more: &[&str]) -> (Daemon, String) {
+    let file = net.state.path().join("resolv.conf");
+    fs::write(&file, "nameserver 127.0.0.1\n").unwrap();
+    let program = weftline(&[]);
+    let mut command = net.server.command("unshare");
+    let script = "mount --bind \"$0\" /etc/resolv.conf && exec \"$@\"";
+    command.args(["--mount", "--propagation", "private", "sh", "-c", script]).arg(&file);
+    command.arg(program.get_program());
+    net.serve_by(command, more)
+}
+
+#[test]
+fn questions_to_dns_are_answered_by_the_server_s_resolver() {
+    let Some(net) = Network::set_up() else { return };
+    let asked = resolver(&net.server);
+    let (_server, invite) = serve_with_resolver(&net, &["--listen", "0.0.0.0:0"]);
+    // On the link's own network, as most machines have it.
+    let router = net.server.run(|| UdpSocket::bind("192.168.1.1:53")).unwrap();
+    router.set_nonblocking(true).unwrap();
+    let up = up(&net, &invite);
+    for to in ["192.168.1.1:53", "192.0.2.53:53", "[2001:db8:77::53]:53"] {
+        let answer = ask(&net, to.parse().unwrap(), QUERY);
+        assert_eq!(answer.len(), QUERY.len());
+        assert_eq!((&answer[..2], answer[2] & 0x80), (&QUERY[..2], 0x80));
+    }
+    assert!(asked.load(Ordering::SeqCst) >= 3);
+    let nobody = router.recv_from(&mut [0; 64]).map_err(|error| error.kind());
+    assert_eq!(nobody.unwrap_err(), io::ErrorKind::WouldBlock, "the router is not asked");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+
+    // Switched off, it is.
+    fs::write(net.state.path().join("up.toml"), "dns = \"system\"\n").unwrap();
+    let _up = self::up(&net, &invite);
+    let socket = socket(&net, true);
+    let began = Instant::now();
+    loop {
+        socket.send_to(QUERY, "192.168.1.1:53").unwrap();
+        match router.recv_from(&mut [0; 64]) {
+            Ok((_, from)) => break assert_eq!(from.ip().to_string(), "192.168.1.20"),
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn links_show_nothing_but_the_server_s_port() {
+    let Some(net) = Network::set_up() else { return };
+    let v4 = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let v6 = Echo::start(&net.internet, &format!("[{SITE_V6}]:7000"));
+    let _asked = resolver(&net.server);
+    // IPv6 would find its way by a link, too.
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
+    let (_server, invite) =
+        serve_with_resolver(&net, &["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
+    let up = up(&net, &invite);
+    let sniffer = Sniffer::start(&net, server);
+    let talk = || {
+        ask(&net, v4.address, b"who");
+        ask(&net, v6.address, b"who");
+        ask(&net, "192.168.1.1:53".parse().unwrap(), QUERY);
+        ping(&net, &[FAR_V4]);
+        // What the server lets nobody go to, and what is nowhere.
+        let socket = socket(&net, true);
+        for to in [format!("{PRIVATE}:9"), format!("{}:53000", SERVER), "192.0.2.1:9".to_owned()] {
+            socket.send_to(b"a question", to).unwrap();
+        }
+    };
+    talk();
+    ip(&net.client, "link set wlan0 down");
+    talk();
+    ip(&net.client, "link set wlan0 up");
+    ip(&net.client, "route add default via 192.168.1.1 dev wlan0 metric 600");
+    talk();
+    let mut seen = sniffer.stop(&net);
+    for word in ["ARP", "neighbour discovery", "TCP with the server"] {
+        seen.remove(word);
+    }
+    assert!(seen.remove("UDP with the server"), "{seen:?}");
+    assert!(seen.is_empty(), "{seen:?}");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+}
+
+#[test]
+fn packets_go_only_where_connections_may_and_only_from_their_client() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let private = Echo::start(&net.internet, &format!("{PRIVATE}:7000"));
+    let own = Echo::start(&net.server, "198.51.100.1:7000");
+    let control = net.run.path().join("serve.sock");
+    let control = control.to_str().unwrap();
+    let (_server, invite) = net.serve_with_control(control, &["--listen", "0.0.0.0:0"]);
+    let _up = up(&net, &invite);
+    ask(&net, far.address, b"who");
+    let socket = socket(&net, true);
+    for closed in [private.address, own.address, "169.254.169.254:80".parse().unwrap()] {
+        socket.send_to(b"let me in", closed).unwrap();
+    }
+    comes_to_count(&net, &net.server, control, "closed");
+    // An address that is not this client's.
+    ip(&net.client, "addr add 10.87.9.9/32 dev weft0");
+    ip(&net.client, "rule add pref 5000 from 10.87.9.9 lookup 30565");
+    let forged = net.client.run(|| UdpSocket::bind("10.87.9.9:0")).unwrap();
+    forged.send_to(b"not me", far.address).unwrap();
+    comes_to_count(&net, &net.server, control, "wrong_address");
+    // Once more, so that all before has been judged.
+    let before = far.asked();
+    ask(&net, far.address, b"who");
+    assert!(far.asked() > before && private.asked() == 0 && own.asked() == 0);
+    // From outside nobody begins to speak to a client.
+    let outside = net.internet.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    let mut route = net.internet.command("ip");
+    let route = route.args(["route", "add", "10.87.0.2/32", "via", "198.51.100.1"]).status();
+    assert!(route.unwrap().success());
+    let inside = net.client.run(|| UdpSocket::bind("0.0.0.0:7001")).unwrap();
+    inside.set_nonblocking(true).unwrap();
+    outside.send_to(b"hello", "10.87.0.2:7001").unwrap();
+    ask(&net, far.address, b"who");
+    assert!(inside.recv_from(&mut [0; 64]).is_err());
+}
+
+#[test]
+fn a_server_that_is_killed_leaves_nothing_behind_and_is_followed_by_another() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    // As a machine has it that is no router.
+    net.server
+        .run(|| {
+            fs::write("/proc/sys/net/ipv4/ip_forward", "0")?;
+            fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "0")
+        })
+        .unwrap();
+    let before = Network::snapshot_of(&net.server);
+    let port = ["--listen", "0.0.0.0:4433"];
+    let (server, invite) = net.serve(&port);
+    let up = up(&net, &invite);
+    assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");
+    assert_ne!(Network::snapshot_of(&net.server), before);
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    Network::restored_of(&net.server, &before);
+    // The client agrees on other keys with the next one.
+    let (server, _) = net.serve(&port);
+    assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
+    drop(up);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    Network::restored_of(&net.server, &before);
+}
+
+#[test]
+fn without_lanes_tcp_goes_on_alone() {
+    let Some(net) = Network::set_up() else { return };
+    let site = crate::site::Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (server, invite) = net.serve_tcp_alone(&["--listen", "0.0.0.0:0"]);
+    server.logs("clients' TCP is carried, their UDP, DNS and ICMP are not");
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(&invite)));
+    let said = up.says("up:");
+    assert!(said.contains("all TCP of this machine"), "{said}");
+    up.logs("the server carries TCP only");
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    let rules = net.client.command("ip").args(["rule"]).output().unwrap();
+    let rules = text(&rules.stdout);
+    let ours = rules.lines().filter(|line| line.contains("30565"));
+    assert!(
+        ours.clone().count() > 0 && ours.clone().all(|rule| rule.contains("ipproto tcp")),
+        "{rules}"
+    );
+}

@@ -1,0 +1,132 @@
+//! The flows of late: how much each has sent, and which lane it keeps to.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::LaneId;
+use super::frame::Class;
+use crate::Instant;
+
+/// A flow's first packets, which are urgent: handshakes, questions and answers.
+const FIRST_PACKETS: u64 = 16;
+/// A flow of this rate or less is urgent, in bytes a second: 200 kb/s.
+const URGENT_RATE: u64 = 25_000;
+/// A flow that is urgent by its kind, such as a ping, is not beyond this rate: 2 Mb/s.
+const URGENT_KIND_RATE: u64 = 250_000;
+/// A flow of this rate or less is of medium class: 6 Mb/s, a call with pictures.
+const MEDIUM_RATE: u64 = 750_000;
+/// What a rate is measured over.
+const SPAN: Duration = Duration::from_secs(1);
+/// How long a flow is remembered at least, and how many are at most, twice.
+const REMEMBERED: Duration = Duration::from_secs(30);
+const MAX_FLOWS: usize = 8192;
+
+/// A flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    packets: u64,
+    span: Instant,
+    /// Bytes of the span under way, and of the one before.
+    bytes: u64,
+    before: u64,
+    /// The lane that it keeps to.
+    pub(super) lane: Option<LaneId>,
+}
+
+impl Flow {
+    fn count(&mut self, bytes: u64, now: Instant) {
+        let age = now.since(self.span);
+        if age >= SPAN {
+            self.before = if age < 2 * SPAN { self.bytes } else { 0 };
+            (self.bytes, self.span) = (0, now);
+        }
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+
+    fn class(&self, is_urgent_kind: bool) -> Class {
+        let rate = self.bytes.max(self.before);
+        let urgent = if is_urgent_kind { URGENT_KIND_RATE } else { URGENT_RATE };
+        if self.packets <= FIRST_PACKETS || rate <= urgent {
+            Class::Urgent
+        } else if rate <= MEDIUM_RATE {
+            Class::Medium
+        } else {
+            Class::Bulk
+        }
+    }
+}
+
+/// All flows of late, in two generations, so that none is sought for to be forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Flows {
+    now: BTreeMap<u64, Flow>,
+    before: BTreeMap<u64, Flow>,
+    since: Instant,
+}
+
+impl Flows {
+    /// Counts a packet of a flow, and says how it is to be treated.
+    pub(super) fn count(
+        &mut self,
+        flow: u64,
+        is_urgent_kind: bool,
+        bytes: usize,
+        now: Instant,
+    ) -> (Class, &mut Flow) {
+        if now.since(self.since) >= REMEMBERED || self.now.len() >= MAX_FLOWS {
+            self.before = std::mem::take(&mut self.now);
+            self.since = now;
+        }
+        let before = &mut self.before;
+        let found =
+            self.now.entry(flow).or_insert_with(|| before.remove(&flow).unwrap_or_default());
+        found.count(bytes as u64, now);
+        (found.class(is_urgent_kind), found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    #[test]
+    fn a_flow_is_urgent_at_first_and_while_it_is_slow() {
+        let mut flows = Flows::default();
+        // 50 packets of 200 bytes a second: 80 kb/s.
+        for n in 0..500 {
+            assert_eq!(flows.count(1, false, 200, at(20 * n)).0, Class::Urgent, "{n}");
+        }
+        // 2.5 Mb/s.
+        let call = (0..500).map(|n| flows.count(2, false, 1250, at(4 * n)).0);
+        let call: Vec<_> = call.collect();
+        assert!(call[..16].iter().all(|class| *class == Class::Urgent));
+        assert!(call[25..].iter().all(|class| *class == Class::Medium), "{call:?}");
+        // 80 Mb/s.
+        let bulk: Vec<_> = (0..5000).map(|n| flows.count(3, false, 1000, at(n / 10)).0).collect();
+        assert!(bulk[1000..].iter().all(|class| *class == Class::Bulk));
+        // A ping of 100 a second with 1,400 bytes; a flood of them is none.
+        for n in 0..300 {
+            assert_eq!(flows.count(4, true, 1400, at(10 * n)).0, Class::Urgent);
+        }
+        let flood: Vec<_> = (0..5000).map(|n| flows.count(5, true, 1400, at(n / 10)).0).collect();
+        assert!(flood[1000..].iter().all(|class| *class != Class::Urgent));
+        // What was fast and rests is urgent again.
+        assert_eq!(flows.count(3, false, 100, at(10_000)).0, Class::Urgent);
+    }
+
+    #[test]
+    fn flows_without_end_take_no_memory_without_end() {
+        let mut flows = Flows::default();
+        for flow in 0..5 * MAX_FLOWS as u64 {
+            flows.count(7, false, 1000, at(0)).1.lane = Some(LaneId(3));
+            flows.count(1000 + flow, false, 100, at(0));
+            assert!(flows.now.len() + flows.before.len() <= 2 * MAX_FLOWS);
+        }
+        assert_eq!(flows.count(7, false, 1000, at(0)).1.lane, Some(LaneId(3)), "one in use stays");
+    }
+}

@@ -1,0 +1,40 @@
+//! IP packets over several lanes at once: what `weftline up` does with UDP, ICMP and all that is no TCP.
+//!
+//! A *lane* is a way for datagrams between two ends: one of a client's links, with keys of its own. A
+//! [`Bond`] is one end: it takes packets and says which datagram goes over which lane, and takes
+//! datagrams and gives the packets. It never sends a lost packet again as TCP does, and does not put
+//! packets in order: what is sent by UDP knows what it needs.
+//!
+//! - **Urgent** packets ([`Class`]) go over the lane on which they should arrive first, and in copies
+//!   over a second one, as far as the budget for copies goes. The receiver drops what comes twice.
+//! - All others wait in a queue of their lane, fair between flows (FQ-CoDel), for as long as more is on
+//!   its way than the lane carries in twice its least round trip. A flow keeps its lane until another
+//!   is better by 5 ms and a quarter.
+//! - Each end tells the other what has come, 10 ms later at the latest. When nothing is told for longer
+//!   than the round trip, the lane is silent: what is younger than 100 ms goes again, once, over another.
+//!
+//! Lanes know nothing of encryption: a datagram's sequence number is to be its nonce. The daemons drive
+//! this over UDP (`weftline-tunnel`, `bond`); tests drive it in virtual time.
+
+mod arrivals;
+mod bond;
+mod budget;
+mod flows;
+mod frame;
+mod guard;
+mod lane;
+mod packet;
+mod pings;
+mod rate;
+#[cfg(test)]
+mod tests;
+
+pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, Transmit};
+pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES};
+pub use guard::FlowGuard;
+pub use lane::{LaneCounters, LaneState, LaneStatus};
+pub use packet::Look;
+
+/// A lane's number, which is the same at both ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub u8);

@@ -1,0 +1,122 @@
+//! What is looked at in an IP packet: which flow it is of, and whether its kind alone makes it urgent.
+
+/// IP protocol numbers.
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP_V6: u8 = 58;
+/// The port of DNS.
+const DNS: u16 = 53;
+/// The code point of expedited forwarding (RFC 3246).
+const EXPEDITED: u8 = 46;
+const IPV6_HEADER: usize = 40;
+
+/// What a packet says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Its flow: addresses, protocol, and ports or the number of a ping, hashed. Flows that share a number are treated as one.
+    pub flow: u64,
+    /// Whether it is ICMP, DNS or of the class of expedited forwarding.
+    pub is_urgent: bool,
+}
+
+impl Look {
+    /// Looks at a packet; `None` if it is no IP packet.
+    pub fn at(packet: &[u8]) -> Option<Self> {
+        let first = *packet.first()?;
+        let (protocol, dscp, addresses, transport) = match first >> 4 {
+            4 => {
+                let header = usize::from(first & 15) * 4;
+                if header < 20 || packet.len() < header {
+                    return None;
+                }
+                let offset = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff;
+                (packet[9], packet[1] >> 2, 12..20, (offset == 0).then_some(header))
+            }
+            6 if packet.len() >= IPV6_HEADER => {
+                let class = first << 4 | packet[1] >> 4;
+                (packet[6], class >> 2, 8..40, Some(IPV6_HEADER))
+            }
+            _ => return None,
+        };
+        let has_ports = matches!(protocol, TCP | UDP);
+        let ports = transport.filter(|_| has_ports).and_then(|at| packet.get(at..at + 4));
+        // Questions and answers of one ping have its number in common.
+        let is_icmp = matches!(protocol, ICMP | ICMP_V6);
+        let icmp = transport.filter(|_| is_icmp).and_then(|at| packet.get(at..at + 6));
+        let echo = icmp.filter(|icmp| matches!(icmp[0], 0 | 8 | 128 | 129)).map(|icmp| &icmp[4..]);
+        let mut flow = mix(0x9e37_79b9_7f4a_7c15, protocol.into());
+        for part in packet[addresses].chunks_exact(4).chain(ports) {
+            flow = mix(flow, u32::from_be_bytes([part[0], part[1], part[2], part[3]]).into());
+        }
+        for id in echo.iter().flat_map(|id| id.chunks_exact(2)) {
+            flow = mix(flow, u16::from_be_bytes([id[0], id[1]]).into());
+        }
+        let is_dns = ports.is_some_and(|ports| {
+            ports.chunks_exact(2).any(|port| u16::from_be_bytes([port[0], port[1]]) == DNS)
+        });
+        let is_urgent = is_icmp || is_dns || dscp == EXPEDITED;
+        Some(Self { flow, is_urgent })
+    }
+}
+
+/// A step of a multiply-and-fold hash.
+fn mix(hash: u64, value: u64) -> u64 {
+    let wide = u128::from(hash ^ value) * 0x2545_f491_4f6c_dd1d_u128;
+    (wide >> 64) as u64 ^ wide as u64 ^ hash.rotate_left(23)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An IPv4 packet of UDP between these ports, with `length` bytes in all.
+    pub(crate) fn udp(ports: (u16, u16), length: usize) -> Vec<u8> {
+        let mut packet = vec![0; length.max(28)];
+        packet[0] = 0x45;
+        packet[9] = UDP;
+        packet[12..20].copy_from_slice(&[10, 87, 0, 2, 198, 51, 100, 9]);
+        packet[20..22].copy_from_slice(&ports.0.to_be_bytes());
+        packet[22..24].copy_from_slice(&ports.1.to_be_bytes());
+        packet
+    }
+
+    #[test]
+    fn kinds_and_flows_are_told_apart() {
+        let call = udp((5000, 6000), 200);
+        let look = Look::at(&call).unwrap();
+        assert!(!look.is_urgent);
+        assert_eq!(Look::at(&udp((5000, 6000), 900)), Some(look), "the same flow");
+        assert_ne!(Look::at(&udp((5001, 6000), 200)).unwrap().flow, look.flow);
+        assert!(Look::at(&udp((5000, 53), 60)).unwrap().is_urgent);
+        let mut expedited = call.clone();
+        expedited[1] = EXPEDITED << 2 | 1;
+        assert!(Look::at(&expedited).unwrap().is_urgent);
+        let mut ping = call.clone();
+        ping[9] = ICMP;
+        assert!(Look::at(&ping).unwrap().is_urgent);
+        ping[20] = 8;
+        let one = Look::at(&ping).unwrap();
+        ping[25] ^= 1;
+        assert_ne!(Look::at(&ping).unwrap().flow, one.flow, "another ping");
+        let mut v6 = vec![0; 60];
+        (v6[0], v6[6]) = (0x60, ICMP_V6);
+        assert!(Look::at(&v6).unwrap().is_urgent);
+        assert_eq!(
+            (Look::at(&[]), Look::at(&[0x45; 8]), Look::at(&[0x75; 80])),
+            (None, None, None)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn anything_is_looked_at(mut bytes in prop::collection::vec(any::<u8>(), 0..80), v6: bool) {
+            if let Some(first) = bytes.first_mut() {
+                *first = if v6 { 0x60 } else { 0x40 | *first & 15 };
+            }
+            let _ = Look::at(&bytes);
+        }
+    }
+}

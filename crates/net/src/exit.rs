@@ -1,0 +1,172 @@
+//! Where packets of whole machines leave a server: a device of our own, from which the kernel forwards
+//! them in the server's name, and a table of nf_tables that says where they may go.
+//!
+//! Device, routes and table go with the process. The sysctls that let the kernel forward are noted in a
+//! journal.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+use crate::capture::{MTU, QUEUE, cannot_create};
+use crate::error::NetError;
+use crate::exit_table::{ExitTable, Gate};
+use crate::journal::Journal;
+use crate::route::{Link, Routes};
+
+/// The name of the device.
+pub const EXIT_DEVICE: &str = "weft-exit";
+
+/// Where packets may leave to.
+#[derive(Clone, Debug)]
+pub struct ExitConfig {
+    /// Networks that clients reach whatever `closed` says.
+    pub allowed: Vec<(IpAddr, u8)>,
+    /// Networks that they do not reach.
+    pub closed: Vec<(IpAddr, u8)>,
+    /// The file of the journal in which sysctls that are changed are noted.
+    pub journal: PathBuf,
+}
+
+/// The exit; nothing is forwarded any more when this is dropped.
+pub struct Exit {
+    routes: Routes,
+    device: Arc<SyncDevice>,
+    index: u32,
+    ipv6: bool,
+    _table: ExitTable,
+}
+
+impl fmt::Debug for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exit").field("ipv6", &self.ipv6).finish_non_exhaustive()
+    }
+}
+
+impl Exit {
+    /// Sets it up.
+    ///
+    /// # Errors
+    /// When the device is there already, or the kernel or the rights of this process do not allow it.
+    pub fn start(config: &ExitConfig) -> Result<Self, NetError> {
+        let routes = Routes::open().map_err(NetError::os("asking for the routes"))?;
+        let links = routes.links().map_err(NetError::os("asking for the interfaces"))?;
+        if links.iter().any(|link| link.name == EXIT_DEVICE) {
+            return Err(NetError::DeviceTaken { name: EXIT_DEVICE });
+        }
+        let device = DeviceBuilder::new().name(EXIT_DEVICE).mtu(MTU).enable(false);
+        let device = device.offload(true).tx_queue_len(QUEUE).build_sync();
+        let device = Arc::new(device.map_err(cannot_create)?);
+        let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
+        let gate = Gate { device: EXIT_DEVICE, allowed: &config.allowed, closed: &config.closed };
+        let table = ExitTable::create(&gate).map_err(no_table)?;
+        let journal = Journal::at(&config.journal);
+        // The table is there before the first packet is forwarded.
+        forward_v4(&routes, &journal).map_err(NetError::os("letting the kernel forward IPv4"))?;
+        let ipv6 = match forward_v6(&routes, &journal) {
+            Ok(has_it) => has_it,
+            Err(error) => {
+                tracing::warn!("clients' IPv6 is not forwarded: {error}");
+                false
+            }
+        };
+        routes.set_up(index).map_err(NetError::os("setting the device up"))?;
+        Ok(Self { routes, device, index, ipv6, _table: table })
+    }
+
+    /// The device.
+    pub fn device(&self) -> Arc<SyncDevice> {
+        Arc::clone(&self.device)
+    }
+
+    /// Whether IPv6 is forwarded.
+    pub fn has_ipv6(&self) -> bool {
+        self.ipv6
+    }
+
+    /// Leads packets to a client's address into the device.
+    ///
+    /// # Errors
+    /// When this machine has the address itself, or the kernel refuses.
+    pub fn add_client(&self, address: IpAddr) -> Result<(), NetError> {
+        let asking = NetError::os("asking for the addresses");
+        let there = self.routes.addresses().map_err(asking)?;
+        if there.iter().any(|one| one.address == address) {
+            return Err(NetError::AddressTaken { tried: address });
+        }
+        match self.routes.add_host(address, self.index) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(NetError::os(format!("adding a route to {address}"))(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Leads them there no more. One that is not there is no fault.
+    pub fn remove_client(&self, address: IpAddr) {
+        if let Err(error) = self.routes.delete_host(address, self.index) {
+            tracing::warn!("the route to {address} stays: {error}");
+        }
+    }
+}
+
+/// The kernel forwards what comes in by an interface that is allowed to: the device, and all by which
+/// answers may come.
+fn forward_v4(routes: &Routes, journal: &Journal) -> io::Result<()> {
+    fs::write(format!("/proc/sys/net/ipv4/conf/{EXIT_DEVICE}/forwarding"), "1")?;
+    let is_other = |link: &Link| !link.loopback && link.name != EXIT_DEVICE;
+    for link in routes.links()?.into_iter().filter(is_other) {
+        journal.set(&format!("net/ipv4/conf/{}/forwarding", link.name), "1")?;
+    }
+    Ok(())
+}
+
+/// Of IPv6 all interfaces forward or none; whether there is any way out. A router takes no
+/// advertisements of routers, by which this machine may have its own route, unless it is told to.
+fn forward_v6(routes: &Routes, journal: &Journal) -> io::Result<bool> {
+    const ALL: &str = "net/ipv6/conf/all/forwarding";
+    if !routes.defaults()?.iter().any(|route| route.destination.is_ipv6()) {
+        return Ok(false);
+    }
+    let all = Path::new("/proc/sys/net/ipv6/conf");
+    if fs::read_to_string(Path::new("/proc/sys").join(ALL))?.trim() == "0" {
+        for entry in fs::read_dir(all)? {
+            let name = entry?.file_name();
+            let Some(name) = name.to_str().filter(|name| !matches!(*name, "all" | "default"))
+            else {
+                continue;
+            };
+            let sysctl = format!("net/ipv6/conf/{name}/accept_ra");
+            let now = fs::read_to_string(Path::new("/proc/sys").join(&sysctl));
+            if now.is_ok_and(|now| now.trim() == "1") {
+                journal.set(&sysctl, "2")?;
+            }
+        }
+    }
+    journal.set(ALL, "1").map(|()| true)
+}
+
+/// What the kernel's refusal of the table means.
+fn no_table(error: io::Error) -> NetError {
+    use rustix::io::Errno;
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    match code {
+        Some(Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT | Errno::NOENT | Errno::OPNOTSUPP) => {
+            NetError::NotPossible {
+                what: format!("this kernel cannot masquerade by nf_tables ({error})"),
+                remedy: "load the modules with 'modprobe -a nf_tables nft_masq nft_ct nft_chain_nat', or \
+                         use Linux 5.12 or newer with nf_tables",
+            }
+        }
+        Some(Errno::EXIST) => NetError::NotPossible {
+            what: "there is an nf_tables table 'inet weftline_exit' of another program".to_owned(),
+            remedy: "remove it with 'nft delete table inet weftline_exit'",
+        },
+        _ => NetError::os("making the nf_tables table 'inet weftline_exit'")(error),
+    }
+}

@@ -1,0 +1,258 @@
+//! What both ends agree on before they speak over lanes (docs/protocol.md, "Lanes"): keys and addresses,
+//! over a connection of their own that is authenticated as any other, and lives as long as the lanes do.
+//!
+//! The secret is made of fresh random bytes of both ends. It is not exported from TLS: the connection's
+//! bytes go over several TLS channels, of which none lives as long as it.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use ring::hmac;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use weftline_core::session::{RESET_FORWARD, RESET_SERVICE, RESET_SHUTDOWN};
+
+use super::{Opening, SHUTTING_DOWN};
+use crate::client::Client;
+use crate::connection::Connection;
+use crate::error::Error;
+use crate::random::random;
+use crate::refusal::printable;
+
+/// The version of what is agreed on.
+const VERSION: u8 = 1;
+/// Bytes of each end's part of the secret, and of the secret.
+const SECRET: usize = 32;
+/// The first byte of an answer.
+const GRANTED: u8 = 0;
+const REFUSED: u8 = 1;
+/// The flag of a server that forwards IPv6.
+const HAS_IPV6: u8 = 1;
+/// How long the server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a server has granted for lanes. It has no `Debug`, as it holds a secret.
+#[derive(Clone)]
+pub struct LaneGrant {
+    /// The session's number in each datagram.
+    pub session: u32,
+    /// The secret of which keys are made.
+    pub secret: [u8; SECRET],
+    /// The client's number at this server, which stays the same, and by which its device has addresses.
+    pub client: u16,
+    /// Whether the server forwards IPv6.
+    pub ipv6: bool,
+}
+
+/// The client's end of what is agreed on. The session ends when this is dropped.
+#[derive(Debug)]
+pub struct LaneControl {
+    connection: Connection,
+}
+
+impl LaneControl {
+    /// Agrees with the server over a connection of its own.
+    ///
+    /// # Errors
+    /// When it cannot be reached, does not let the client in, or does not grant it.
+    pub async fn open(client: &Client) -> Result<(Self, LaneGrant), Error> {
+        let mut connection = client.connect().await?;
+        connection.set_label("lanes for UDP");
+        let ours = random::<SECRET>()?;
+        let talk = async {
+            Opening::Lanes.write(&mut connection).await?;
+            connection.write_all(&[&[VERSION][..], &ours].concat()).await?;
+            read_grant(&mut connection, &ours).await
+        };
+        let granted = within(talk).await;
+        match granted {
+            Ok(grant) => Ok((Self { connection }, grant)),
+            Err(error) => Err(failed(&connection, error)),
+        }
+    }
+
+    /// Says which addresses the device has now.
+    ///
+    /// # Errors
+    /// When the server does not take them, or the connection has failed.
+    pub async fn set_addresses(&mut self, v4: Ipv4Addr, v6: Ipv6Addr) -> Result<(), Error> {
+        let connection = &mut self.connection;
+        let talk = async {
+            connection.write_all(&[&v4.octets()[..], &v6.octets()].concat()).await?;
+            read_verdict(connection).await
+        };
+        let answer = within(talk).await;
+        answer.map_err(|error| failed(&self.connection, error))
+    }
+
+    /// Waits until the session is over; why.
+    pub async fn closed(&mut self) -> Error {
+        // The server says nothing unasked.
+        let over = self.connection.read_u8().await.err();
+        let over = over.unwrap_or_else(|| io::ErrorKind::InvalidData.into());
+        failed(&self.connection, over)
+    }
+}
+
+async fn within<T>(talk: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let answer = tokio::time::timeout(PATIENCE, talk).await;
+    answer.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// What a failure of the talk means.
+fn failed(connection: &Connection, error: io::Error) -> Error {
+    let control = connection.control();
+    // No effect when the connection itself has failed.
+    control.abort(RESET_FORWARD, &error.to_string());
+    match control.error().as_deref() {
+        Some(Error::Reset { code, reason }) if *code != RESET_FORWARD => {
+            Error::Reset { code: *code, reason: reason.clone() }
+        }
+        _ if error.kind() == io::ErrorKind::PermissionDenied => Error::Invalid(error.to_string()),
+        _ => Error::Socket(error),
+    }
+}
+
+async fn read_verdict(from: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    if from.read_u8().await? == GRANTED {
+        return Ok(());
+    }
+    let mut reason = vec![0; usize::from(from.read_u8().await?)];
+    from.read_exact(&mut reason).await?;
+    let reason = printable(&String::from_utf8_lossy(&reason)).to_string();
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
+}
+
+async fn read_grant(
+    from: &mut (impl AsyncRead + Unpin),
+    ours: &[u8; SECRET],
+) -> io::Result<LaneGrant> {
+    let version = from.read_u8().await?;
+    if version != VERSION {
+        let message = format!(
+            "the server speaks version {version} of the protocol of lanes, this program {VERSION}: \
+             update the older of the two"
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    read_verdict(from).await?;
+    let mut theirs = [0; SECRET];
+    from.read_exact(&mut theirs).await?;
+    Ok(LaneGrant {
+        secret: secret_of(ours, &theirs),
+        session: from.read_u32().await?,
+        client: from.read_u16().await?,
+        ipv6: from.read_u8().await? & HAS_IPV6 != 0,
+    })
+}
+
+/// The secret, of which neither end alone has chosen anything.
+fn secret_of(of_client: &[u8; SECRET], of_server: &[u8; SECRET]) -> [u8; SECRET] {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, of_client);
+    let mut secret = [0; SECRET];
+    secret.copy_from_slice(hmac::sign(&key, of_server).as_ref());
+    secret
+}
+
+/// What a server does for clients that speak over lanes.
+pub trait LaneHost: Send + Sync {
+    /// Begins a session of a client, with this number, which no other session has, and this secret. The
+    /// client's number, by which its device has addresses.
+    ///
+    /// # Errors
+    /// Why it may not have one, as a sentence's end.
+    fn open(&self, client: &str, session: u32, secret: [u8; SECRET]) -> Result<u16, String>;
+
+    /// The client's device has these addresses.
+    ///
+    /// # Errors
+    /// Why it may not have them, as a sentence's end.
+    fn set_addresses(&self, session: u32, addresses: [IpAddr; 2]) -> Result<(), String>;
+
+    /// Ends a session.
+    fn close(&self, session: u32);
+
+    /// Whether IPv6 is forwarded.
+    fn has_ipv6(&self) -> bool;
+}
+
+/// Ends a session when it is dropped.
+struct Session<'a> {
+    host: &'a dyn LaneHost,
+    number: u32,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.host.close(self.number);
+    }
+}
+
+/// The server's end, until the connection ends or `stopped` completes.
+pub(super) async fn serve_lanes(
+    mut connection: Connection,
+    host: &dyn LaneHost,
+    stopped: impl Future<Output = ()>,
+) {
+    connection.set_label("lanes for UDP");
+    let peer = connection.peer_addr();
+    let talk = async {
+        let result = talk(&mut connection, host).await;
+        if let Err(error) = result {
+            tracing::debug!("{peer}: lanes have ended: {error}");
+        }
+    };
+    tokio::select! {
+        () = talk => connection.abort(RESET_SERVICE, "lanes are over"),
+        () = stopped => connection.abort(RESET_SHUTDOWN, SHUTTING_DOWN),
+    }
+    let _ = connection.closed().await;
+}
+
+async fn talk(connection: &mut Connection, host: &dyn LaneHost) -> io::Result<()> {
+    let version = connection.read_u8().await?;
+    let mut of_client = [0; SECRET];
+    connection.read_exact(&mut of_client).await?;
+    connection.write_u8(VERSION).await?;
+    if version != VERSION {
+        return Ok(());
+    }
+    let client = connection.client().map(str::to_owned);
+    let Some(client) = client else {
+        return refuse(connection, "the server lets in everybody, and knows no client by name")
+            .await;
+    };
+    let of_server: [u8; SECRET] = random().map_err(io::Error::other)?;
+    let number = u32::from_be_bytes(random().map_err(io::Error::other)?);
+    let granted = host.open(&client, number, secret_of(&of_client, &of_server));
+    let place = match granted {
+        Ok(place) => place,
+        Err(reason) => return refuse(connection, &reason).await,
+    };
+    let session = Session { host, number };
+    let flags = if host.has_ipv6() { HAS_IPV6 } else { 0 };
+    let mut answer = vec![GRANTED];
+    answer.extend(of_server);
+    answer.extend(number.to_be_bytes());
+    answer.extend(place.to_be_bytes());
+    answer.push(flags);
+    connection.write_all(&answer).await?;
+    loop {
+        let mut bytes = [0; 20];
+        connection.read_exact(&mut bytes).await?;
+        let (v4, v6) = bytes.split_first_chunk::<4>().expect("20 bytes");
+        let v6: [u8; 16] = v6.try_into().expect("the other 16");
+        let addresses = [IpAddr::from(*v4), IpAddr::from(v6)];
+        match session.host.set_addresses(number, addresses) {
+            Ok(()) => connection.write_u8(GRANTED).await?,
+            Err(reason) => refuse(connection, &reason).await?,
+        }
+    }
+}
+
+async fn refuse(connection: &mut Connection, reason: &str) -> io::Result<()> {
+    let reason = reason.as_bytes();
+    let reason = &reason[..reason.len().min(u8::MAX.into())];
+    let length = u8::try_from(reason.len()).expect("cut above");
+    connection.write_all(&[&[REFUSED, length], reason].concat()).await
+}

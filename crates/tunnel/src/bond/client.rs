@@ -1,0 +1,487 @@
+//! The client's end of a bond: a thread between the device and a socket on each link.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tun_rs::SyncDevice;
+use weftline_core::datagram::{Bond, BondConfig, LaneId, LaneState};
+use weftline_core::{Instant, Role};
+
+use super::address::{destination_of, is_ipv6, is_tcp, unreachable};
+use super::end::LaneEnd;
+use super::keys::{Direction, Header, LaneSecret, Refused};
+use super::socket::{Inbox, LaneSocket, Unsent, Way};
+use super::status::{BondStatus, Dropped, NamedLane, counters};
+use super::wake::Wake;
+use super::{MTU, lane_id};
+use crate::poll::{Poller, Source, Stop};
+use crate::tun::Tun;
+use crate::udp::Via;
+use crate::{TunnelError, class, clock};
+
+/// How long a link without a socket is left alone before it gets another.
+const REOPEN: Duration = Duration::from_secs(1);
+/// How long somebody who asks how it is waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Reads of one device or socket in a row.
+const READS: usize = 16;
+
+/// A link of this machine that carries a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneLink {
+    /// Its name where it is shown.
+    pub name: String,
+    /// Where it leaves this machine.
+    pub via: Via,
+    /// The server as it is reached by this link.
+    pub server: SocketAddr,
+    /// When it carries something.
+    pub role: Role,
+}
+
+/// What both ends have agreed on over their connection.
+#[derive(Clone)]
+pub struct LaneSession {
+    /// The session's number, which the server has chosen.
+    pub number: u32,
+    /// Its secret.
+    pub secret: LaneSecret,
+    /// The device's addresses: what comes for others is dropped.
+    pub addresses: Vec<IpAddr>,
+    /// Whether the server forwards IPv6; programs hear at once if it does not.
+    pub has_ipv6: bool,
+}
+
+enum Command {
+    Session(Option<LaneSession>),
+    Addresses(Vec<IpAddr>),
+    Links(Vec<LaneLink>),
+    Status(Sender<BondStatus>),
+}
+
+/// The client's end; it ends when this is dropped.
+pub struct BondClient {
+    commands: Sender<Command>,
+    wake: Wake,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for BondClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BondClient").finish_non_exhaustive()
+    }
+}
+
+impl BondClient {
+    /// Starts the thread, which reads packets from `device` from now on. `changed` hears, there, how
+    /// many lanes are up when that changes.
+    ///
+    /// # Errors
+    /// When the system has no descriptor or thread to give.
+    pub fn start(
+        device: Arc<SyncDevice>,
+        name: &str,
+        changed: impl Fn(usize) + Send + 'static,
+    ) -> Result<Self, TunnelError> {
+        let (stop, wake) = (Stop::new()?, Wake::new()?);
+        let (commands, received) = channel();
+        let mut poller = Poller::new(&stop)?;
+        poller.add(wake.as_fd())?;
+        let tun = Tun::adopt(device, name)?;
+        let tun_source = poller.add(tun.as_fd())?;
+        let mut work = Work {
+            tun,
+            tun_source,
+            poller,
+            commands: received,
+            wake: wake.clone(),
+            stop: stop.clone(),
+            links: BTreeMap::new(),
+            session: None,
+            changed: Box::new(changed),
+            lanes_up: 0,
+            dropped: Dropped::default(),
+            unsent: Unsent::default(),
+            inbox: Inbox::new(),
+        };
+        let thread = std::thread::Builder::new().name("lanes".to_owned());
+        let thread = thread.spawn(move || work.run());
+        let thread = Some(thread.map_err(TunnelError::os("starting a thread"))?);
+        Ok(Self { commands, wake, stop, thread })
+    }
+
+    fn tell(&self, command: Command) {
+        // It has ended only if it has panicked.
+        let _ = self.commands.send(command);
+        self.wake.wake();
+    }
+
+    /// Speaks in this session from now on, or in none.
+    pub fn set_session(&self, session: Option<LaneSession>) {
+        self.tell(Command::Session(session));
+    }
+
+    /// The device has these addresses from now on.
+    pub fn set_addresses(&self, addresses: Vec<IpAddr>) {
+        self.tell(Command::Addresses(addresses));
+    }
+
+    /// Uses these links from now on, at most as many as a bond has lanes.
+    pub fn set_links(&self, links: Vec<LaneLink>) {
+        self.tell(Command::Links(links));
+    }
+
+    /// How it is; `None` if it does not say.
+    pub fn status(&self) -> Option<BondStatus> {
+        let (answer, answered) = channel();
+        self.tell(Command::Status(answer));
+        answered.recv_timeout(PATIENCE).ok()
+    }
+}
+
+impl Drop for BondClient {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A link and its socket.
+struct Link {
+    config: LaneLink,
+    socket: Option<(LaneSocket, Source)>,
+    /// The number of the interface that the socket is bound to, if it is bound to one.
+    interface: Option<u32>,
+    tried: Option<Instant>,
+}
+
+impl Link {
+    /// The socket could not send. It is kept while its interface is the same, which may come up again:
+    /// another one would have another port, and the server speaks to this one.
+    fn handle_unsent(&mut self) {
+        let Some((socket, _)) = &self.socket else { return };
+        if interface_of(&self.config.via, socket) != self.interface {
+            self.socket = None;
+        }
+    }
+}
+
+/// The number that an interface has now.
+fn interface_of(via: &Via, socket: &LaneSocket) -> Option<u32> {
+    match via {
+        Via::Interface(name) => rustix::net::netdevice::name_to_index(socket.as_fd(), name).ok(),
+        Via::Address(_) => None,
+    }
+}
+
+/// A session and its lanes, by their numbers. Those of links that are gone are kept: a number stands for
+/// keys, with which no nonce may be used twice, so that a link that comes back goes on where it was.
+struct Open {
+    session: LaneSession,
+    bond: Bond,
+    ends: BTreeMap<u8, LaneEnd>,
+}
+
+struct Work {
+    tun: Tun,
+    tun_source: Source,
+    poller: Poller,
+    commands: Receiver<Command>,
+    wake: Wake,
+    stop: Stop,
+    /// By the number of the lane.
+    links: BTreeMap<u8, Link>,
+    session: Option<Open>,
+    changed: Box<dyn Fn(usize) + Send>,
+    lanes_up: usize,
+    dropped: Dropped,
+    /// Of lanes that are no more.
+    unsent: Unsent,
+    inbox: Inbox,
+}
+
+impl Work {
+    fn run(&mut self) {
+        while !self.stop.is_wanted() {
+            self.wake.clear();
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command);
+            }
+            let now = clock::now();
+            self.open_sockets(now);
+            if !self.read_device(now) {
+                break;
+            }
+            self.read_sockets(now);
+            self.transmit(now);
+            self.tun.flush();
+            self.tell_change();
+            let due = self.due(now);
+            self.poller.wait(due, true);
+        }
+        if self.lanes_up > 0 {
+            (self.changed)(0);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        let now = clock::now();
+        match command {
+            Command::Session(session) => {
+                let before = self.session.take();
+                let ends = before.iter().flat_map(|open| open.ends.values());
+                self.unsent = ends.fold(self.unsent, |sum, end| sum + end.batch.unsent);
+                self.session = session.map(|session| Open {
+                    session,
+                    bond: Bond::new(
+                        BondConfig { is_initiator: true, mtu: MTU, mark: class::mark },
+                        now,
+                    ),
+                    ends: BTreeMap::new(),
+                });
+                self.add_lanes(now);
+            }
+            Command::Addresses(addresses) => {
+                self.session.iter_mut().for_each(|open| open.session.addresses = addresses.clone());
+            }
+            Command::Links(links) => {
+                self.set_links(links);
+                self.add_lanes(now);
+            }
+            Command::Status(answer) => {
+                let _ = answer.send(self.status());
+            }
+        }
+    }
+
+    /// Each link keeps its lane's number for as long as it is the same. A new one gets a number that no
+    /// link has, and no lane of another role had: the server has forgotten the keys of what it followed.
+    fn set_links(&mut self, links: Vec<LaneLink>) {
+        self.links.retain(|_, link| links.contains(&link.config));
+        for config in links {
+            if self.links.values().any(|link| link.config == config) {
+                continue;
+            }
+            let used = self.session.iter().flat_map(|open| open.ends.keys());
+            let used: Vec<u8> = used.copied().collect();
+            let is_free = |place: &u8| {
+                let lane = lane_id(*place, config.role);
+                self.links.keys().all(|other| other & 7 != *place)
+                    && used.iter().all(|&other| other & 7 != *place || other == lane)
+            };
+            let Some(place) = (0..8).find(is_free) else {
+                tracing::warn!("link {}: there are too many to use it for UDP", config.name);
+                continue;
+            };
+            let link = Link { socket: None, interface: None, tried: None, config };
+            self.links.insert(lane_id(place, link.config.role), link);
+        }
+    }
+
+    fn add_lanes(&mut self, now: Instant) {
+        let Some(open) = &mut self.session else { return };
+        for &lane in open.ends.keys().filter(|lane| !self.links.contains_key(lane)) {
+            open.bond.remove_lane(LaneId(lane), now);
+        }
+        for (&lane, link) in &self.links {
+            let LaneSession { number, secret, .. } = &open.session;
+            let end = open.ends.entry(lane);
+            let end =
+                end.or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
+            open.bond.add_lane(LaneId(lane), link.config.role, now);
+            // UDP has the number of TCP's port.
+            end.way = Some(Way { peer: link.config.server, own: None });
+        }
+    }
+
+    fn open_sockets(&mut self, now: Instant) {
+        for link in self.links.values_mut().filter(|link| link.socket.is_none()) {
+            if link.tried.is_some_and(|at| now.since(at) < REOPEN) {
+                continue;
+            }
+            link.tried = Some(now);
+            let socket = LaneSocket::through(&link.config.via, link.config.server.is_ipv4());
+            let added = socket.map_err(TunnelError::os("opening a socket")).and_then(|socket| {
+                let source = self.poller.add(socket.as_fd())?;
+                Ok((socket, source))
+            });
+            match added {
+                Ok(socket) => {
+                    link.interface = interface_of(&link.config.via, &socket.0);
+                    link.socket = Some(socket);
+                }
+                Err(error) => {
+                    tracing::debug!(link = link.config.name, %error, "no socket for a lane");
+                }
+            }
+        }
+    }
+
+    /// Takes packets from the device; whether that is still there.
+    fn read_device(&mut self, now: Instant) -> bool {
+        if !self.poller.is_ready(self.tun_source) {
+            return true;
+        }
+        let (session, dropped) = (&mut self.session, &mut self.dropped);
+        let mut refusals = Vec::new();
+        for _ in 0..READS {
+            let more = self.tun.read(|packet| match session {
+                // What the capture does not redirect, such as an answer without a question.
+                _ if is_tcp(packet) => dropped.tcp += 1,
+                Some(open) if !open.session.has_ipv6 && is_ipv6(packet) => {
+                    dropped.no_ipv6 += 1;
+                    refusals.extend(unreachable(packet));
+                }
+                Some(open) => open.bond.handle_packet(packet, now),
+                None => dropped.unknown += 1,
+            });
+            if !more {
+                break;
+            }
+        }
+        refusals.iter().for_each(|packet| self.tun.write(packet));
+        match self.tun.check() {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!("UDP and ICMP go nowhere: {error}");
+                false
+            }
+        }
+    }
+
+    fn read_sockets(&mut self, now: Instant) {
+        let Some(open) = &mut self.session else {
+            // Nobody speaks to this end; what comes all the same must not wake it for ever.
+            for (socket, _) in self.links.values().filter_map(|link| link.socket.as_ref()) {
+                while socket.read(&mut self.inbox, |_, _| self.dropped.unknown += 1) {}
+            }
+            return;
+        };
+        let (tun, dropped) = (&mut self.tun, &mut self.dropped);
+        for link in self.links.values() {
+            let Some((socket, source)) = &link.socket else { continue };
+            if !self.poller.is_ready(*source) {
+                continue;
+            }
+            for _ in 0..READS {
+                let more = socket.read(&mut self.inbox, |datagram, _| {
+                    take_datagram(open, tun, dropped, datagram, now);
+                });
+                if !more {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn transmit(&mut self, now: Instant) {
+        let Some(open) = &mut self.session else { return };
+        open.bond.handle_timeout(now);
+        let mut frame = Vec::new();
+        while let Some(transmit) = open.bond.poll_transmit(now, &mut frame) {
+            let lane = transmit.lane.0;
+            let end = open.ends.get_mut(&lane).expect("each lane has one");
+            let socket = self.links.get(&lane).and_then(|link| link.socket.as_ref());
+            let is_there = match socket {
+                Some((socket, _)) => end.send(socket, transmit.sequence, &frame),
+                None => {
+                    end.batch.unsent.refused += 1;
+                    false
+                }
+            };
+            if !is_there {
+                self.links.get_mut(&lane).into_iter().for_each(Link::handle_unsent);
+                open.bond.handle_unsent(transmit.lane, now);
+            }
+            frame.clear();
+        }
+        for (&lane, end) in &mut open.ends {
+            let Some(link) = self.links.get_mut(&lane) else { continue };
+            let Some((socket, _)) = &link.socket else { continue };
+            if !end.batch.flush(socket) {
+                link.handle_unsent();
+                open.bond.handle_unsent(LaneId(lane), now);
+            }
+        }
+    }
+
+    fn tell_change(&mut self) {
+        let up = self.session.as_ref().map_or(0, |open| open.bond.lanes_up());
+        if up != self.lanes_up {
+            self.lanes_up = up;
+            (self.changed)(up);
+        }
+    }
+
+    /// When there is something to do, whatever comes.
+    fn due(&self, now: Instant) -> Instant {
+        const LOOK: Duration = Duration::from_secs(5);
+        let bond = self.session.as_ref().and_then(|open| open.bond.poll_timeout());
+        let lacks_socket = self.links.values().any(|link| link.socket.is_none());
+        let reopen = lacks_socket.then(|| now + REOPEN);
+        [bond, reopen].into_iter().flatten().fold(now + LOOK, Instant::min)
+    }
+
+    fn status(&self) -> BondStatus {
+        let Some(open) = &self.session else { return BondStatus::default() };
+        let named = |status: weftline_core::datagram::LaneStatus| {
+            let link = self.links.get(&status.lane.0);
+            NamedLane {
+                name: link.map(|link| link.config.name.clone()).unwrap_or_default(),
+                peer: open.ends.get(&status.lane.0).and_then(|end| end.way).map(|way| way.peer),
+                status,
+            }
+        };
+        let unsent = open.ends.values().fold(self.unsent, |sum, end| sum + end.batch.unsent);
+        BondStatus {
+            client: None,
+            lanes: open.bond.lanes().into_iter().map(named).collect(),
+            counters: counters(open.bond.counters(), unsent, self.dropped),
+        }
+    }
+}
+
+/// Takes a datagram, and gives the packet in it to the device.
+fn take_datagram(
+    open: &mut Open,
+    tun: &mut Tun,
+    dropped: &mut Dropped,
+    datagram: &mut [u8],
+    now: Instant,
+) {
+    let header = Header::decode(datagram).filter(|one| one.session == open.session.number);
+    let end = header.and_then(|header| Some((header, open.ends.get_mut(&header.lane)?)));
+    let Some((header, end)) = end else {
+        dropped.unknown += 1;
+        return;
+    };
+    let frame = match end.open(header, datagram, None) {
+        Ok(frame) => frame,
+        Err(Refused::Forged) => return dropped.forged += 1,
+        Err(Refused::Replayed) => return dropped.replayed += 1,
+    };
+    let packet = open.bond.handle_frame(LaneId(header.lane), header.sequence, frame, now);
+    let Ok(Some(packet)) = packet else { return };
+    let is_ours =
+        destination_of(packet).is_some_and(|address| open.session.addresses.contains(&address));
+    if is_ours && !is_tcp(packet) {
+        tun.write(packet);
+    } else {
+        dropped.wrong_address += 1;
+    }
+}
+
+impl NamedLane {
+    /// Whether it carries something now.
+    pub fn is_up(&self) -> bool {
+        self.status.state == LaneState::Up
+    }
+}

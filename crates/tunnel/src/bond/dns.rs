@@ -1,0 +1,343 @@
+//! Questions to DNS: the server has its own resolver answer them, whomever they were asked.
+//!
+//! Each question has a socket of its own, and so a port that nobody can guess. A thread waits for all.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd as _;
+use std::sync::mpsc::{Receiver, Sender, TrySendError, channel, sync_channel};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use weftline_core::Instant;
+
+use super::MTU;
+use super::address::{Ends, udp_packet};
+use super::wake::Wake;
+use crate::{TunnelError, clock};
+
+/// The port of DNS.
+pub(super) const PORT: u16 = 53;
+/// The most questions that wait for an answer, of all and of one client.
+const MOST: usize = 512;
+pub(super) const MOST_OF_ONE: usize = 128;
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the system's settings are taken to be the same.
+const SETTINGS: Duration = Duration::from_secs(5);
+/// The longest answer that is read, in bytes.
+const LONGEST: usize = 4096;
+/// The header of a message (RFC 1035 §4.1.1), and the bit that says that it was cut.
+const HEADER: usize = 12;
+const TRUNCATED: u8 = 2;
+
+/// A packet with a question, of a session.
+struct Question {
+    session: u32,
+    packet: Vec<u8>,
+}
+
+/// A packet with an answer, to a session; none if there is none.
+pub(super) struct Answer {
+    pub(super) session: u32,
+    pub(super) packet: Option<Vec<u8>>,
+}
+
+/// The thread that asks. It ends with this.
+pub(super) struct Relay {
+    questions: std::sync::mpsc::SyncSender<Question>,
+    wake: Wake,
+    pub(super) answers: Receiver<Answer>,
+}
+
+impl Relay {
+    /// Starts it. `woken` is woken when there are answers; `resolvers` says whom to ask.
+    ///
+    /// # Errors
+    /// When the system has no descriptor or thread to give.
+    pub(super) fn start(
+        woken: Wake,
+        resolvers: impl Fn() -> Vec<SocketAddr> + Send + 'static,
+    ) -> Result<Self, TunnelError> {
+        let wake = Wake::new()?;
+        let (questions, asked) = sync_channel(MOST);
+        let (answered, answers) = channel();
+        let mut work = Work {
+            asked,
+            answered,
+            woken,
+            wake: wake.clone(),
+            waiting: VecDeque::new(),
+            resolvers: Box::new(resolvers),
+            known: (Vec::new(), None),
+            turn: 0,
+        };
+        let thread = std::thread::Builder::new().name("dns".to_owned());
+        thread.spawn(move || work.run()).map_err(TunnelError::os("starting a thread"))?;
+        Ok(Self { questions, wake, answers })
+    }
+
+    /// Asks; whether there is room for another question.
+    pub(super) fn ask(&self, session: u32, packet: &[u8]) -> bool {
+        let sent = self.questions.try_send(Question { session, packet: packet.to_vec() });
+        self.wake.wake();
+        !matches!(sent, Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let (closed, _) = sync_channel(0);
+        self.questions = closed;
+        self.wake.wake();
+    }
+}
+
+/// A question that was asked.
+struct Asked {
+    session: u32,
+    at: Instant,
+    socket: UdpSocket,
+    /// Who asked, and whom.
+    ends: Ends,
+    question: Vec<u8>,
+}
+
+struct Work {
+    asked: Receiver<Question>,
+    answered: Sender<Answer>,
+    woken: Wake,
+    wake: Wake,
+    /// The oldest first.
+    waiting: VecDeque<Asked>,
+    resolvers: Box<dyn Fn() -> Vec<SocketAddr> + Send>,
+    known: (Vec<SocketAddr>, Option<Instant>),
+    /// Which resolver is asked: another one after each that has not answered.
+    turn: usize,
+}
+
+impl Work {
+    fn run(&mut self) {
+        loop {
+            self.wake.clear();
+            let now = clock::now();
+            loop {
+                match self.asked.try_recv() {
+                    Ok(question) => {
+                        let session = question.session;
+                        if let Err(error) = self.ask(question, now) {
+                            tracing::debug!(%error, "a question to DNS was not asked");
+                            self.give(session, None);
+                        }
+                    }
+                    Err(std::sync::mpsc::TryRecvError::Empty) => break,
+                    Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
+                }
+            }
+            self.read_answers();
+            while self.waiting.front().is_some_and(|asked| now.since(asked.at) >= PATIENCE) {
+                let late = self.waiting.pop_front().expect("it was there");
+                self.turn = self.turn.wrapping_add(1);
+                self.give(late.session, None);
+            }
+            self.wait(now);
+        }
+    }
+
+    fn give(&self, session: u32, packet: Option<Vec<u8>>) {
+        // Nobody listens any more when the server ends.
+        let _ = self.answered.send(Answer { session, packet });
+        self.woken.wake();
+    }
+
+    fn ask(&mut self, question: Question, now: Instant) -> io::Result<()> {
+        let wrong = || io::Error::from(io::ErrorKind::InvalidData);
+        let ends = Ends::of(&question.packet).ok_or_else(wrong)?;
+        let at = ends.transport.ok_or_else(wrong)? + 8;
+        let message = question.packet.get(at..).filter(|one| is_question(one));
+        let message = message.ok_or_else(wrong)?;
+        let of_one = self.waiting.iter().filter(|one| one.session == question.session).count();
+        if self.waiting.len() >= MOST || of_one >= MOST_OF_ONE {
+            return Err(io::Error::other("too many questions wait"));
+        }
+        if self.known.1.is_none_or(|at| now.since(at) >= SETTINGS) {
+            self.known = ((self.resolvers)(), Some(now));
+        }
+        let all = &self.known.0;
+        let resolver = all.get(self.turn % all.len().max(1));
+        let resolver = resolver.ok_or_else(|| io::Error::other("this machine has no resolver"))?;
+        let any: IpAddr = match resolver {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.set_nonblocking(true)?;
+        socket.connect(resolver)?;
+        socket.send(message)?;
+        let (session, question) = (question.session, message.to_vec());
+        self.waiting.push_back(Asked { session, at: now, socket, ends, question });
+        Ok(())
+    }
+
+    fn read_answers(&mut self) {
+        let (mut buffer, mut at) = (vec![0; LONGEST], 0);
+        while let Some(asked) = self.waiting.get(at) {
+            let packet = match asked.socket.recv(&mut buffer) {
+                Ok(length) => answer(asked, &buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    at += 1;
+                    continue;
+                }
+                // Nobody is there: the client asks again, and another one is asked.
+                Err(_) => {
+                    self.turn = self.turn.wrapping_add(1);
+                    None
+                }
+            };
+            let asked = self.waiting.remove(at).expect("it was there");
+            self.give(asked.session, packet);
+        }
+    }
+
+    fn wait(&self, now: Instant) {
+        let mut sources = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+        let sockets = self.waiting.iter().map(|asked| asked.socket.as_fd());
+        sources.extend(sockets.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
+        let due = self.waiting.front().map(|asked| asked.at + PATIENCE);
+        let timeout = due.map(|due| clock::timespec(due.since(now) + Duration::from_millis(1)));
+        if let Err(error) = poll(&mut sources, timeout.as_ref())
+            && error != rustix::io::Errno::INTR
+        {
+            tracing::debug!(%error, "waiting failed");
+        }
+    }
+}
+
+/// Whether a message is one question, and no notice or update (RFC 1035 §4.1.1): a resolver may do for
+/// this machine what it does for nobody else.
+fn is_question(message: &[u8]) -> bool {
+    message.len() >= HEADER && message[2] & 0xf8 == 0 && message[4..6] == [0, 1]
+}
+
+/// The packet with an answer; one that does not fit says so, and is asked again over TCP (RFC 2181 §9).
+fn answer(asked: &Asked, message: &[u8]) -> Option<Vec<u8>> {
+    let is_answer = message.len() >= HEADER && message[..2] == asked.question[..2];
+    let Ends { from, to, .. } = asked.ends;
+    if !is_answer {
+        return None;
+    }
+    let headers = if from.is_ipv4() { 28 } else { 48 };
+    if message.len() + headers <= MTU {
+        return udp_packet(to, from, message);
+    }
+    let question = question_of(&asked.question)?;
+    let mut short = message[..HEADER].to_vec();
+    short[2] |= TRUNCATED;
+    // One question, and nothing else.
+    short[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
+    short.extend_from_slice(question);
+    udp_packet(to, from, &short)
+}
+
+/// The first question of a message: a name, its type and class.
+fn question_of(message: &[u8]) -> Option<&[u8]> {
+    let mut at = HEADER;
+    loop {
+        match *message.get(at)? {
+            0 => return message.get(HEADER..at + 5),
+            length if length < 64 => at += 1 + usize::from(length),
+            _ => return None,
+        }
+    }
+}
+
+/// The resolvers in the text of resolv.conf(5).
+pub(super) fn resolvers_in(text: &str) -> Vec<SocketAddr> {
+    let named = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    let address = named.filter_map(|rest| rest.split_whitespace().next()?.parse::<IpAddr>().ok());
+    address.map(|address| SocketAddr::new(address, PORT)).take(3).collect()
+}
+
+/// The resolvers of this system.
+pub(super) fn system_resolvers() -> Vec<SocketAddr> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    resolvers_in(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUERY: &[u8] =
+        b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
+
+    fn packet() -> Vec<u8> {
+        udp_packet("10.87.0.2:4000".parse().unwrap(), "192.0.2.7:53".parse().unwrap(), QUERY)
+            .unwrap()
+    }
+
+    fn relay() -> (Relay, UdpSocket) {
+        let resolver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = resolver.local_addr().unwrap();
+        let relay = Relay::start(Wake::new().unwrap(), move || vec![address]).unwrap();
+        (relay, resolver)
+    }
+
+    fn answer_with(length: usize) -> Answer {
+        let (relay, resolver) = relay();
+        assert!(relay.ask(7, &packet()));
+        let mut buffer = [0; 512];
+        let (asked, from) = resolver.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..asked], QUERY);
+        let mut message = buffer[..asked].to_vec();
+        message[2] |= 0x80;
+        message.resize(length, 9);
+        resolver.send_to(&message, from).unwrap();
+        relay.answers.recv_timeout(Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn an_answer_comes_from_whom_was_asked() {
+        let Answer { session, packet } = answer_with(100);
+        let packet = packet.unwrap();
+        let ends = Ends::of(&packet).unwrap();
+        assert_eq!(session, 7);
+        assert_eq!(
+            (ends.from.to_string(), ends.to.to_string()),
+            ("192.0.2.7:53".to_owned(), "10.87.0.2:4000".to_owned())
+        );
+        assert_eq!(packet.len(), 128);
+    }
+
+    #[test]
+    fn an_answer_that_does_not_fit_says_so() {
+        let packet = answer_with(3000).packet.unwrap();
+        let message = &packet[28..];
+        assert_eq!(message.len(), QUERY.len());
+        assert_eq!((message[2] & TRUNCATED, &message[HEADER..]), (TRUNCATED, &QUERY[HEADER..]));
+    }
+
+    #[test]
+    fn questions_that_are_none_and_those_too_many_are_given_back() {
+        let (relay, _resolver) = relay();
+        let from = "10.87.0.2:4000".parse().unwrap();
+        let short = udp_packet(from, "192.0.2.7:53".parse().unwrap(), b"short").unwrap();
+        assert!(relay.ask(1, &short));
+        let answer = relay.answers.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(answer.session == 1 && answer.packet.is_none());
+        let mut asked = 0;
+        while asked < MOST_OF_ONE + 1 {
+            asked += usize::from(relay.ask(2, &packet()));
+        }
+        let answer = relay.answers.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(answer.session == 2 && answer.packet.is_none());
+    }
+
+    #[test]
+    fn resolvers_are_read() {
+        let text = "# mine\nsearch example\nnameserver 127.0.0.53\n nameserver 2001:db8::53 # far\nnameserver x\n";
+        let found = resolvers_in(text).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(found, ["127.0.0.53:53", "[2001:db8::53]:53"]);
+    }
+}

@@ -1,0 +1,48 @@
+//! Bonds: IP packets that are no TCP, over lanes on several links at once, between `weftline up` and
+//! `weftline serve --internet`.
+//!
+//! What goes over which lane is decided by `weftline_core::datagram`. This has the sockets, the keys and
+//! the thread at each end. Sessions are agreed on elsewhere, over the authenticated connection of both
+//! ends (`weftline::LaneControl`); here a [`LaneSession`] is what came of that.
+
+mod address;
+mod client;
+mod dns;
+mod end;
+mod keys;
+mod server;
+mod socket;
+mod status;
+mod wake;
+
+use weftline_core::Role;
+
+pub use client::{BondClient, LaneLink, LaneSession};
+pub use keys::{LaneSecret, SECRET_BYTES};
+pub use server::{BondServer, Permit};
+pub use status::{BondStatus, NamedLane};
+
+/// The longest packet of a bond, in bytes.
+const MTU: usize = 1400;
+
+/// A lane's number: its place, and its role, which the server learns by that.
+fn lane_id(place: u8, role: Role) -> u8 {
+    let role = match role {
+        Role::Active => 0,
+        Role::Metered => 1,
+        Role::Backup => 2,
+        Role::Retired => 3,
+    };
+    place & 7 | role << 3
+}
+
+/// The role of a lane; `None` if it is no number of a lane.
+fn role_of(lane: u8) -> Option<Role> {
+    match lane >> 3 {
+        0 => Some(Role::Active),
+        1 => Some(Role::Metered),
+        2 => Some(Role::Backup),
+        3 => Some(Role::Retired),
+        _ => None,
+    }
+}
