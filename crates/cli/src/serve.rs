@@ -402,7 +402,6 @@ impl ServeArgs {
         Ok((builder, greeting))
     }
 
-<<<<<<< HEAD
     /// What peers may do: those of a server for whole machines open more.
     fn limits(&self) -> Limits {
         let (limits, share) = match self.internet {
@@ -412,7 +411,8 @@ impl ServeArgs {
         let Some(most) = self.max_connections else { return limits };
         let (sessions, share) = (most.get(), most.get().div_ceil(share));
         Limits { sessions, sessions_per_source: share, sessions_per_client: share, ..limits }
-=======
+    }
+
     /// What carries UDP and all else of whole machines, if this one can: TCP needs none of it.
     fn lanes(&self, target: &Target, listening: &[SocketAddr]) -> Option<Arc<Lanes>> {
         let Target::Internet(egress) = target else { return None };
@@ -424,7 +424,6 @@ impl ServeArgs {
                 None
             }
         }
->>>>>>> lanes3
     }
 
     /// Claims the state directory of a server of whole machines.
