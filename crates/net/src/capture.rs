@@ -490,8 +490,8 @@ fn no_table(error: io::Error) -> NetError {
         Some(Errno::PROTONOSUPPORT | Errno::AFNOSUPPORT | Errno::NOENT | Errno::OPNOTSUPP) => {
             NetError::NotPossible {
                 what: format!("this kernel cannot redirect connections by nf_tables ({error})"),
-                remedy: "load the modules with 'modprobe -a nf_tables nft_redir nft_chain_nat', or \
-                         use Linux 5.12 or newer with nf_tables",
+                remedy: "load the modules with 'modprobe -a nf_tables nft_ct nft_redir nft_chain_nat', \
+                         or use Linux 5.12 or newer with nf_tables",
             }
         }
         Some(Errno::EXIST) => NetError::NotPossible {

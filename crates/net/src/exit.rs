@@ -15,9 +15,10 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::capture::{MTU, QUEUE, cannot_create};
 use crate::error::NetError;
-use crate::exit_table::{ExitTable, Gate};
+use crate::exit_table::{ExitTable, Gate, Unforwarded};
 use crate::journal::Journal;
-use crate::route::{Link, Routes};
+use crate::own_address::leads_to;
+use crate::route::{Link, Route, Routes};
 
 /// The name of the device.
 pub const EXIT_DEVICE: &str = "weft-exit";
@@ -63,7 +64,16 @@ impl Exit {
         let device = device.offload(true).tx_queue_len(QUEUE).build_sync();
         let device = Arc::new(device.map_err(cannot_create)?);
         let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
-        let gate = Gate { device: EXIT_DEVICE, allowed: &config.allowed, closed: &config.closed };
+        let unforwarded = unforwarded(&links);
+        let bridges = links.into_iter().filter(|link| link.kind == "bridge");
+        let bridges: Vec<_> = bridges.map(|link| link.name).collect();
+        let gate = Gate {
+            device: EXIT_DEVICE,
+            allowed: &config.allowed,
+            closed: &config.closed,
+            unforwarded: &unforwarded,
+            bridges: &bridges,
+        };
         let table = ExitTable::create(&gate).map_err(no_table)?;
         let journal = Journal::at(&config.journal);
         // The table is there before the first packet is forwarded.
@@ -92,11 +102,18 @@ impl Exit {
     /// Leads packets to a client's address into the device.
     ///
     /// # Errors
-    /// When this machine has the address itself, or the kernel refuses.
+    /// When this machine has the address itself, or a route of a network leads there, or the kernel
+    /// refuses.
     pub fn add_client(&self, address: IpAddr) -> Result<(), NetError> {
         let asking = NetError::os("asking for the addresses");
         let there = self.routes.addresses().map_err(asking)?;
-        if there.iter().any(|one| one.address == address) {
+        // A route of half of all addresses is a default one in two parts, as some VPNs have it.
+        let is_others = |route: &Route| {
+            route.length > 1 && route.link != Some(self.index) && leads_to(route, address)
+        };
+        let asking = NetError::os("asking for the routes");
+        let others = self.routes.routes(is_others).map_err(asking)?;
+        if !others.is_empty() || there.iter().any(|one| one.address == address) {
             return Err(NetError::AddressTaken { tried: address });
         }
         match self.routes.add_host(address, self.index) {
@@ -115,11 +132,39 @@ impl Exit {
     }
 }
 
+const ALL_V6: &str = "net/ipv6/conf/all/forwarding";
+
+/// Links other than our own: answers may come by each.
+fn is_other(link: &Link) -> bool {
+    !link.loopback && link.name != EXIT_DEVICE
+}
+
+fn is_off(sysctl: &str) -> bool {
+    let now = fs::read_to_string(Path::new("/proc/sys").join(sysctl));
+    now.is_ok_and(|now| now.trim() == "0")
+}
+
+/// What this machine does not forward before we change that.
+fn unforwarded(links: &[Link]) -> Vec<Unforwarded> {
+    let is_off_v4 = |link: &&Link| is_off(&format!("net/ipv4/conf/{}/forwarding", link.name));
+    let others = || links.iter().filter(|link| is_other(link));
+    let mut found = Vec::new();
+    if others().all(|link| is_off_v4(&link)) {
+        found.push(Unforwarded { ipv6: false, link: None });
+    } else {
+        let off = others().filter(is_off_v4).map(|link| Some(link.name.clone()));
+        found.extend(off.map(|link| Unforwarded { ipv6: false, link }));
+    }
+    if is_off(ALL_V6) {
+        found.push(Unforwarded { ipv6: true, link: None });
+    }
+    found
+}
+
 /// The kernel forwards what comes in by an interface that is allowed to: the device, and all by which
 /// answers may come.
 fn forward_v4(routes: &Routes, journal: &Journal) -> io::Result<()> {
     fs::write(format!("/proc/sys/net/ipv4/conf/{EXIT_DEVICE}/forwarding"), "1")?;
-    let is_other = |link: &Link| !link.loopback && link.name != EXIT_DEVICE;
     for link in routes.links()?.into_iter().filter(is_other) {
         journal.set(&format!("net/ipv4/conf/{}/forwarding", link.name), "1")?;
     }
@@ -129,12 +174,11 @@ fn forward_v4(routes: &Routes, journal: &Journal) -> io::Result<()> {
 /// Of IPv6 all interfaces forward or none; whether there is any way out. A router takes no
 /// advertisements of routers, by which this machine may have its own route, unless it is told to.
 fn forward_v6(routes: &Routes, journal: &Journal) -> io::Result<bool> {
-    const ALL: &str = "net/ipv6/conf/all/forwarding";
     if !routes.defaults()?.iter().any(|route| route.destination.is_ipv6()) {
         return Ok(false);
     }
     let all = Path::new("/proc/sys/net/ipv6/conf");
-    if fs::read_to_string(Path::new("/proc/sys").join(ALL))?.trim() == "0" {
+    if is_off(ALL_V6) {
         for entry in fs::read_dir(all)? {
             let name = entry?.file_name();
             let Some(name) = name.to_str().filter(|name| !matches!(*name, "all" | "default"))
@@ -148,7 +192,7 @@ fn forward_v6(routes: &Routes, journal: &Journal) -> io::Result<bool> {
             }
         }
     }
-    journal.set(ALL, "1").map(|()| true)
+    journal.set(ALL_V6, "1").map(|()| true)
 }
 
 /// What the kernel's refusal of the table means.

@@ -3,12 +3,14 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use rustix::net::netlink;
 
 use crate::message::Builder;
 use crate::nft::{
-    FORWARD, IN_NAME, INPUT, OUT_NAME, POSTROUTING, SOURCE_NAT, Writer, batch_begin, batch_end,
+    FORWARD, ICMP, ICMPV6, IN_NAME, INPUT, OUT_NAME, OUTPUT, POSTROUTING, SOURCE_NAT, TCP, Writer,
+    batch_begin, batch_end,
 };
 use crate::socket::Netlink;
 
@@ -16,6 +18,18 @@ use crate::socket::Netlink;
 const NAME: &str = "weftline_exit";
 /// The usual priority of filters.
 const FILTER: i32 = 0;
+/// The ports that clients' packets leave from: those that Linux gives to programs that ask for none. A
+/// client with the port of a service of this machine would get the packets of whom it has written to.
+const PORTS: RangeInclusive<u16> = 32_768..=60_999;
+
+/// Packets that only our change of the kernel's settings would have forwarded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unforwarded {
+    /// Of IPv6, or of IPv4.
+    pub(crate) ipv6: bool,
+    /// The link by which they come; if none, it is any.
+    pub(crate) link: Option<String>,
+}
 
 /// Where packets from a device may go.
 #[derive(Clone, Debug)]
@@ -23,6 +37,10 @@ pub(crate) struct Gate<'a> {
     pub(crate) device: &'a str,
     pub(crate) allowed: &'a [(IpAddr, u8)],
     pub(crate) closed: &'a [(IpAddr, u8)],
+    /// What does not go from one other link to another.
+    pub(crate) unforwarded: &'a [Unforwarded],
+    /// Bridges: what they carry from port to port may come by here, too.
+    pub(crate) bridges: &'a [String],
 }
 
 /// The table; it is gone when this is dropped.
@@ -43,6 +61,7 @@ impl ExitTable {
         let table = Writer::new(NAME);
         table.make(&mut batch);
         table.chain(&mut batch, "forward", "filter", FORWARD, FILTER);
+        between_others(&mut batch, table, gate);
         forwarding(&mut batch, table, gate);
         // Clients reach nothing of this machine itself.
         table.chain(&mut batch, "input", "filter", INPUT, FILTER);
@@ -50,15 +69,59 @@ impl ExitTable {
             list.name_is(IN_NAME, gate.device);
             list.drop();
         });
-        table.chain(&mut batch, "postrouting", "nat", POSTROUTING, SOURCE_NAT);
-        table.rule(&mut batch, "postrouting", |list| {
-            list.name_is(IN_NAME, gate.device);
-            list.masquerade();
+        // Nor does it begin to speak to them; errors about their packets it may send.
+        table.chain(&mut batch, "output", "filter", OUTPUT, FILTER);
+        table.rule(&mut batch, "output", |list| {
+            list.name_is(OUT_NAME, gate.device);
+            list.is_new();
+            list.drop();
         });
+        masquerading(&mut batch, table, gate);
         batch_end(&mut batch);
         socket.request(batch)?;
         Ok(Self { _socket: socket })
     }
+}
+
+/// A machine that has not been a router is none now, but for clients.
+fn between_others(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
+    if gate.unforwarded.is_empty() {
+        return;
+    }
+    for bridge in gate.bridges {
+        table.rule(batch, "forward", |list| {
+            list.name_is(IN_NAME, bridge);
+            list.name_is(OUT_NAME, bridge);
+            list.accept();
+        });
+    }
+    for Unforwarded { ipv6, link } in gate.unforwarded {
+        table.rule(batch, "forward", |list| {
+            list.is_ipv6(*ipv6);
+            match link {
+                Some(link) => list.name_is(IN_NAME, link),
+                None => list.name_is_not(IN_NAME, gate.device),
+            }
+            list.name_is_not(OUT_NAME, gate.device);
+            list.drop();
+        });
+    }
+}
+
+fn masquerading(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
+    table.chain(batch, "postrouting", "nat", POSTROUTING, SOURCE_NAT);
+    // What stands for a port here is chosen by whoever asks, and nothing of this machine waits for it.
+    for protocol in [ICMP, ICMPV6] {
+        table.rule(batch, "postrouting", |list| {
+            list.name_is(IN_NAME, gate.device);
+            list.protocol_is(protocol);
+            list.masquerade();
+        });
+    }
+    table.rule(batch, "postrouting", |list| {
+        list.name_is(IN_NAME, gate.device);
+        list.masquerade_to(PORTS);
+    });
 }
 
 fn forwarding(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
@@ -70,7 +133,13 @@ fn forwarding(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
     });
     table.rule(batch, "forward", |list| {
         list.name_is(IN_NAME, gate.device);
-        list.is_tcp();
+        list.protocol_is(TCP);
+        list.drop();
+    });
+    // What the kernel does not follow would leave with the client's own address.
+    table.rule(batch, "forward", |list| {
+        list.name_is(IN_NAME, gate.device);
+        list.is_not_followed();
         list.drop();
     });
     // Nobody begins to speak to a client.

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 
 use rustix::net::netlink;
 
@@ -37,7 +38,7 @@ const OWNER: u32 = 2;
 const PREROUTING: u32 = 0;
 pub(crate) const INPUT: u32 = 1;
 pub(crate) const FORWARD: u32 = 2;
-const OUTPUT: u32 = 3;
+pub(crate) const OUTPUT: u32 = 3;
 pub(crate) const POSTROUTING: u32 = 4;
 const RAW: i32 = -300;
 const DNAT: i32 = -100;
@@ -48,10 +49,13 @@ pub(crate) const IN_NAME: u32 = 6;
 pub(crate) const OUT_NAME: u32 = 7;
 const FAMILY: u32 = 15;
 const PROTOCOL: u32 = 16;
-/// The protocol number of TCP.
-const TCP: u8 = 6;
+/// Protocol numbers.
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const ICMPV6: u8 = 58;
 /// The register that expressions pass their value in, and that of verdicts.
 const REGISTER: u32 = 1;
+const SECOND_REGISTER: u32 = 2;
 const VERDICT: u32 = 0;
 /// The first of the registers of four bytes, which a key of several parts fills one after another.
 const SHORT_REGISTERS: u32 = 8;
@@ -67,9 +71,13 @@ const MOST_REFUSED: u32 = 4096;
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
 /// The key of the expression `ct` for a connection's state, and the states of what belongs to one that
-/// is there: established and related.
+/// is there, established and related, and of what begins one. What the kernel makes no sense of, such as
+/// an error about a connection that it does not know, has another.
 const STATE: u32 = 0;
 const OF_A_CONNECTION: u32 = 2 | 4;
+const NEW: u32 = 8;
+/// The flag of a translation to given ports (linux/netfilter/nf_nat.h).
+const PORTS_GIVEN: u32 = 2;
 /// How values are compared.
 const EQUAL: u32 = 0;
 const UNEQUAL: u32 = 1;
@@ -307,18 +315,42 @@ impl Expressions<'_> {
         meta(self.0, key, EQUAL, &padded(device));
     }
 
-    pub(crate) fn is_tcp(&mut self) {
-        meta(self.0, PROTOCOL, EQUAL, &[TCP]);
+    /// It came in, or goes out, by another device than this one.
+    pub(crate) fn name_is_not(&mut self, key: u32, device: &str) {
+        meta(self.0, key, UNEQUAL, &padded(device));
+    }
+
+    pub(crate) fn protocol_is(&mut self, number: u8) {
+        meta(self.0, PROTOCOL, EQUAL, &[number]);
+    }
+
+    pub(crate) fn is_ipv6(&mut self, whether: bool) {
+        meta(self.0, FAMILY, EQUAL, &[if whether { IPV6 } else { IPV4 }]);
     }
 
     /// It neither belongs to a connection that is there nor tells of one.
     pub(crate) fn is_of_no_connection(&mut self) {
+        self.state(OF_A_CONNECTION, EQUAL);
+    }
+
+    /// It begins a connection.
+    pub(crate) fn is_new(&mut self) {
+        self.state(NEW, UNEQUAL);
+    }
+
+    /// It neither belongs to a connection nor begins one, and no address of it is translated.
+    pub(crate) fn is_not_followed(&mut self) {
+        self.state(OF_A_CONNECTION | NEW, EQUAL);
+    }
+
+    /// What of its state is in `states` is nothing, or is something.
+    fn state(&mut self, states: u32, how_to_nothing: u32) {
         expression(self.0, "ct", |data| {
             data.attribute(1, &be(REGISTER)).attribute(2, &be(STATE));
         });
         // The state is in this machine's order of bytes.
-        self.mask(&OF_A_CONNECTION.to_ne_bytes());
-        compare(self.0, EQUAL, &[0; 4]);
+        self.mask(&states.to_ne_bytes());
+        compare(self.0, how_to_nothing, &[0; 4]);
     }
 
     /// It goes to a network.
@@ -362,6 +394,26 @@ impl Expressions<'_> {
     pub(crate) fn masquerade(&mut self) {
         expression(self.0, "masq", |_| {});
     }
+
+    /// The same, and from one of these ports, if it has one.
+    pub(crate) fn masquerade_to(&mut self, ports: RangeInclusive<u16>) {
+        load(self.0, REGISTER, &ports.start().to_be_bytes());
+        load(self.0, SECOND_REGISTER, &ports.end().to_be_bytes());
+        expression(self.0, "masq", |data| {
+            data.attribute(1, &be(PORTS_GIVEN));
+            data.attribute(2, &be(REGISTER)).attribute(3, &be(SECOND_REGISTER));
+        });
+    }
+}
+
+/// Puts a value into a register.
+fn load(list: &mut Builder, register: u32, bytes: &[u8]) {
+    expression(list, "immediate", |data| {
+        data.attribute(1, &be(register));
+        data.nest(2, |value| {
+            value.attribute(1, bytes);
+        });
+    });
 }
 
 fn verdict(list: &mut Builder, code: u32) {
@@ -397,12 +449,7 @@ fn redirect_rule(batch: &mut Builder, device: &str, family: &Family, set: Option
                 data.text(1, set).attribute(2, &be(SHORT_REGISTERS));
             });
         }
-        expression(list, "immediate", |data| {
-            data.attribute(1, &be(REGISTER));
-            data.nest(2, |value| {
-                value.attribute(1, &port.to_be_bytes());
-            });
-        });
+        load(list, REGISTER, &port.to_be_bytes());
         expression(list, "redir", |data| {
             data.attribute(1, &be(REGISTER));
         });
