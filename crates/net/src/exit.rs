@@ -17,8 +17,7 @@ use crate::capture::{MTU, QUEUE, cannot_create};
 use crate::error::NetError;
 use crate::exit_table::{ExitTable, Gate, Unforwarded};
 use crate::journal::Journal;
-use crate::own_address::leads_to;
-use crate::route::{Link, Route, Routes};
+use crate::route::{Link, Routes};
 
 /// The name of the device.
 pub const EXIT_DEVICE: &str = "weft-exit";
@@ -64,7 +63,9 @@ impl Exit {
         let device = device.offload(true).tx_queue_len(QUEUE).build_sync();
         let device = Arc::new(device.map_err(cannot_create)?);
         let index = device.if_index().map_err(NetError::os("asking for the device's number"))?;
-        let unforwarded = unforwarded(&links);
+        let defaults = routes.defaults().map_err(NetError::os("asking for the routes"))?;
+        let has_way = defaults.iter().any(|route| route.destination.is_ipv6());
+        let unforwarded = unforwarded(&links, has_way);
         let bridges = links.into_iter().filter(|link| link.kind == "bridge");
         let bridges: Vec<_> = bridges.map(|link| link.name).collect();
         let gate = Gate {
@@ -78,13 +79,11 @@ impl Exit {
         let journal = Journal::at(&config.journal);
         // The table is there before the first packet is forwarded.
         forward_v4(&routes, &journal).map_err(NetError::os("letting the kernel forward IPv4"))?;
-        let ipv6 = match forward_v6(&routes, &journal) {
-            Ok(has_it) => has_it,
-            Err(error) => {
-                tracing::warn!("clients' IPv6 is not forwarded: {error}");
-                false
-            }
-        };
+        let forwarded = if has_way { forward_v6(&journal) } else { Ok(()) };
+        let ipv6 = has_way && forwarded.is_ok();
+        if let Err(error) = forwarded {
+            tracing::warn!("clients' IPv6 is not forwarded: {error}");
+        }
         routes.set_up(index).map_err(NetError::os("setting the device up"))?;
         Ok(Self { routes, device, index, ipv6, _table: table })
     }
@@ -102,18 +101,11 @@ impl Exit {
     /// Leads packets to a client's address into the device.
     ///
     /// # Errors
-    /// When this machine has the address itself, or a route of a network leads there, or the kernel
-    /// refuses.
+    /// When this machine has the address itself, or the kernel refuses.
     pub fn add_client(&self, address: IpAddr) -> Result<(), NetError> {
         let asking = NetError::os("asking for the addresses");
         let there = self.routes.addresses().map_err(asking)?;
-        // A route of half of all addresses is a default one in two parts, as some VPNs have it.
-        let is_others = |route: &Route| {
-            route.length > 1 && route.link != Some(self.index) && leads_to(route, address)
-        };
-        let asking = NetError::os("asking for the routes");
-        let others = self.routes.routes(is_others).map_err(asking)?;
-        if !others.is_empty() || there.iter().any(|one| one.address == address) {
+        if there.iter().any(|one| one.address == address) {
             return Err(NetError::AddressTaken { tried: address });
         }
         match self.routes.add_host(address, self.index) {
@@ -145,20 +137,12 @@ fn is_off(sysctl: &str) -> bool {
 }
 
 /// What this machine does not forward before we change that.
-fn unforwarded(links: &[Link]) -> Vec<Unforwarded> {
+fn unforwarded(links: &[Link], with_ipv6: bool) -> Vec<Unforwarded> {
     let is_off_v4 = |link: &&Link| is_off(&format!("net/ipv4/conf/{}/forwarding", link.name));
-    let others = || links.iter().filter(|link| is_other(link));
-    let mut found = Vec::new();
-    if others().all(|link| is_off_v4(&link)) {
-        found.push(Unforwarded { ipv6: false, link: None });
-    } else {
-        let off = others().filter(is_off_v4).map(|link| Some(link.name.clone()));
-        found.extend(off.map(|link| Unforwarded { ipv6: false, link }));
-    }
-    if is_off(ALL_V6) {
-        found.push(Unforwarded { ipv6: true, link: None });
-    }
-    found
+    let off = links.iter().filter(|link| is_other(link)).filter(is_off_v4);
+    let v4 = off.map(|link| Unforwarded { ipv6: false, link: Some(link.name.clone()) });
+    let v6 = (with_ipv6 && is_off(ALL_V6)).then_some(Unforwarded { ipv6: true, link: None });
+    v4.chain(v6).collect()
 }
 
 /// The kernel forwards what comes in by an interface that is allowed to: the device, and all by which
@@ -171,12 +155,9 @@ fn forward_v4(routes: &Routes, journal: &Journal) -> io::Result<()> {
     Ok(())
 }
 
-/// Of IPv6 all interfaces forward or none; whether there is any way out. A router takes no
+/// Of IPv6 all interfaces forward or none. A router takes no
 /// advertisements of routers, by which this machine may have its own route, unless it is told to.
-fn forward_v6(routes: &Routes, journal: &Journal) -> io::Result<bool> {
-    if !routes.defaults()?.iter().any(|route| route.destination.is_ipv6()) {
-        return Ok(false);
-    }
+fn forward_v6(journal: &Journal) -> io::Result<()> {
     let all = Path::new("/proc/sys/net/ipv6/conf");
     if is_off(ALL_V6) {
         for entry in fs::read_dir(all)? {
@@ -192,7 +173,7 @@ fn forward_v6(routes: &Routes, journal: &Journal) -> io::Result<bool> {
             }
         }
     }
-    journal.set(ALL_V6, "1").map(|()| true)
+    journal.set(ALL_V6, "1")
 }
 
 /// What the kernel's refusal of the table means.

@@ -103,6 +103,8 @@ fn between_others(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
                 None => list.name_is_not(IN_NAME, gate.device),
             }
             list.name_is_not(OUT_NAME, gate.device);
+            // Answers go where somebody else lets the kernel forward what asks.
+            list.is_of_no_connection();
             list.drop();
         });
     }

@@ -47,8 +47,7 @@ fn choose(covered: &[Route], there: &[IpAddr], wanted: &[IpAddr]) -> Option<IpAd
     nobodys().find(is_apart).or_else(|| nobodys().next())
 }
 
-/// Whether an address is in the network of a route.
-pub(crate) fn leads_to(route: &Route, address: IpAddr) -> bool {
+fn leads_to(route: &Route, address: IpAddr) -> bool {
     let (one, other, bits) = match (route.destination, address) {
         (IpAddr::V4(one), IpAddr::V4(other)) => {
             (u128::from(one.to_bits()), u128::from(other.to_bits()), 32)

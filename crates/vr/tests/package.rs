@@ -163,6 +163,14 @@ fn a_package_that_was_cut_is_refused() {
     refused("tiles/t003q24/000001.m4s is missing");
     fs::write(&segment, &bytes).unwrap();
     Package::open(&place).unwrap();
+    // No more is believed than is there.
+    let about = place.join("package.json");
+    let text = fs::read_to_string(&about).unwrap();
+    let (before, after) = text.split_once("\"gops\": ").unwrap();
+    let after = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    fs::write(&about, format!("{before}\"gops\": 4000000000{after}")).unwrap();
+    refused("is missing");
+    fs::write(&about, &text).unwrap();
     fs::remove_file(place.join("gops/000000.json")).unwrap();
     refused("the record of GoP 0 is missing");
     // Whole in length, but not what was encoded.

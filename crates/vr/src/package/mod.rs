@@ -281,7 +281,8 @@ impl Package {
         let path = dir.join(TABLE);
         let text = fs::read_to_string(&path).map_err(VrError::io("read", &path))?;
         let table = RdTable::parse(&text).map_err(|source| VrError::Rd { path, source })?;
-        let mut records = Vec::with_capacity(description.gops as usize);
+        // The number of GoPs is believed when all of them are there.
+        let mut records = Vec::new();
         for gop in 0..description.gops {
             let record = Record::read(dir, gop)?.ok_or_else(|| {
                 VrError::damaged(dir, format!("the record of GoP {gop} is missing; {again}"))
