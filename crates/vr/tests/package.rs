@@ -169,7 +169,7 @@ fn a_package_that_was_cut_is_refused() {
     let (before, after) = text.split_once("\"gops\": ").unwrap();
     let after = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
     fs::write(&about, format!("{before}\"gops\": 4000000000{after}")).unwrap();
-    refused("is missing");
+    refused("rd.csv and the record of GoP 0 differ");
     fs::write(&about, &text).unwrap();
     fs::remove_file(place.join("gops/000000.json")).unwrap();
     refused("the record of GoP 0 is missing");
