@@ -302,7 +302,7 @@ fn links_show_nothing_but_the_server_s_port() {
         ping(&net, &[FAR_V4]);
         // What the server lets nobody go to, and what is nowhere.
         let socket = socket(&net, true);
-        for to in [format!("{PRIVATE}:9"), format!("{}:53000", SERVER), "192.0.2.1:9".to_owned()] {
+        for to in [format!("{PRIVATE}:9"), format!("{SERVER}:53000"), "192.0.2.1:9".to_owned()] {
             socket.send_to(b"a question", to).unwrap();
         }
     };
