@@ -306,12 +306,17 @@ impl Bond {
         let ids: Vec<_> = self.lanes.range(turn..).chain(self.lanes.range(..turn)).collect();
         let ids: Vec<_> = ids
             .into_iter()
-            .filter(|(_, lane)| !lane.queue.is_empty() && lane.has_room())
+            .filter(|(_, lane)| lane.has_waiting() && lane.room_at().is_some_and(|at| at <= now))
             .map(|(&id, _)| id)
             .collect();
         let mut mark = self.config.mark;
         for id in ids {
             let lane = self.lanes.get_mut(&id).expect("it was listed");
+            if let Some(kept) = lane.again.pop_front() {
+                lane.counters.resent += 1;
+                self.budget.sent(kept.packet.len() as u64);
+                return Some(encode(lane, kept, false, now, out));
+            }
             let Some((_, waiting)) = lane.queue.pop(now, &mut mark) else { continue };
             let class = Class::Bulk;
             let number = self.next_number;
@@ -331,10 +336,8 @@ impl Bond {
             return Some(Instant::ZERO);
         }
         let of_lane = |lane: &Lane| {
-            if !lane.queue.is_empty() && lane.has_room() {
-                return Some(Instant::ZERO);
-            }
-            let times = [lane.arrivals.due(), lane.pings.due(), lane.silent_at()];
+            let room = lane.room_at().filter(|_| lane.has_waiting());
+            let times = [room, lane.arrivals.due(), lane.pings.due(), lane.silent_at()];
             times.into_iter().flatten().min()
         };
         self.lanes.values().filter_map(of_lane).min()
@@ -357,8 +360,17 @@ impl Bond {
         let back = lane.fall_silent(RESENT_AGE, now);
         for kept in back {
             let choice = Choice { lanes: &self.lanes, bytes: kept.packet.len(), now };
-            if let Some(other) = choice.other_than(id) {
+            let Some(other) = choice.other_than(id) else { continue };
+            if kept.class == Class::Urgent {
                 self.make_ready(other, kept.number, kept.class, &kept.packet, (false, true));
+                continue;
+            }
+            // All at once they would fill the queue of the other link.
+            let again = &mut self.lanes.get_mut(&other).expect("it was chosen").again;
+            if again.len() < MOST_READY {
+                again.push_back(kept);
+            } else {
+                self.counters.overflowed += 1;
             }
         }
         let choice = Choice { lanes: &self.lanes, bytes: 0, now };

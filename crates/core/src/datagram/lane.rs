@@ -18,6 +18,9 @@ pub(super) const MAX_FLIGHT: usize = 8192;
 const MAX_KEPT: usize = 1 << 20;
 /// What may be on its way before anything is measured, and always: 64 KiB.
 const LEAST_WINDOW: u64 = 64 << 10;
+/// How far ahead of its rate a lane may send: a burst must not fill a link's queue, which urgent packets
+/// share, and no system wakes on the microsecond.
+const BURST: Duration = Duration::from_millis(2);
 /// A lane is silent after this at least, and at most.
 const LEAST_SILENCE: Duration = Duration::from_millis(60);
 const MOST_SILENCE: Duration = Duration::from_secs(1);
@@ -103,13 +106,16 @@ pub(super) struct Lane {
     pub(super) state: LaneState,
     pub(super) arrivals: Arrivals,
     pub(super) pings: Pings,
-    /// What waits for room.
+    /// What waits for room: what goes again, as another lane has fallen silent, and after it all else.
+    pub(super) again: VecDeque<Kept>,
     pub(super) queue: FqCodel,
     pub(super) counters: LaneCounters,
     next: u64,
     flight: VecDeque<Sent>,
     in_flight: u64,
     kept: usize,
+    /// When the link will have sent what it was given.
+    paced_to: Instant,
     /// One more than the newest sequence number that was told.
     told: u64,
     srtt: Option<Duration>,
@@ -134,12 +140,14 @@ impl Lane {
             state: LaneState::New,
             arrivals: Arrivals::default(),
             pings: Pings::new(is_initiator, now),
+            again: VecDeque::new(),
             queue: FqCodel::new(config),
             counters: LaneCounters::default(),
             next,
             flight: VecDeque::new(),
             in_flight: 0,
             kept: 0,
+            paced_to: now,
             told: next,
             srtt: None,
             deviation: Duration::ZERO,
@@ -176,6 +184,7 @@ impl Lane {
         self.kept += kept.as_ref().map_or(0, |kept| kept.packet.len());
         self.flight.push_back(Sent { sequence, at: now, bytes, is_done: false, kept });
         self.in_flight += bytes;
+        self.paced_to = self.paced_to.max(now) + self.pace(bytes);
         self.counters.sent_packets += 1;
         self.counters.sent_bytes += bytes;
         self.pings.note_sent(now);
@@ -298,13 +307,33 @@ impl Lane {
             let most = if is_urgent(&sent) { urgent } else { age };
             back.extend(sent.kept.filter(|_| now.since(sent.at) <= most));
         }
+        back.extend(self.again.drain(..));
         (self.in_flight, self.kept) = (0, 0);
         back
     }
 
-    /// Whether another packet that is not urgent may go.
-    pub(super) fn has_room(&self) -> bool {
-        self.in_flight < self.window() && self.flight.len() < MAX_FLIGHT
+    /// Whether something waits for room.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.again.is_empty() || !self.queue.is_empty()
+    }
+
+    /// From when on another packet that is not urgent may go; `None` until more is told to have come.
+    pub(super) fn room_at(&self) -> Option<Instant> {
+        let has_room = self.in_flight < self.window() && self.flight.len() < MAX_FLIGHT;
+        has_room.then(|| self.paced_to - BURST)
+    }
+
+    /// The time that `bytes` have: at five quarters of the rate the link is known to have, or the least
+    /// window in a round trip.
+    fn pace(&self, bytes: u64) -> Duration {
+        let Some(rtt) = self.srtt.map(|_| self.least_rtt.min(MOST_SILENCE)) else {
+            return Duration::ZERO;
+        };
+        let least = rtt * u32::try_from(bytes).unwrap_or(u32::MAX) / LEAST_WINDOW as u32;
+        match self.rate.time_for(bytes) * 4 / 5 {
+            Duration::ZERO => least,
+            time => time.min(least),
+        }
     }
 
     /// What may be on its way: twice what the measured rate brings in the least round trip.
@@ -450,17 +479,17 @@ mod tests {
         for ms in 260..330 {
             send(&mut lane, Class::Bulk, at(ms));
         }
-        assert!(!lane.has_room());
+        assert_eq!(lane.room_at(), None);
         assert!(tell(&mut lane, &[3..4], at(400)));
         assert_eq!(lane.state, LaneState::Up);
-        assert!(lane.has_room() && lane.silent_at().is_none_or(|at_| at_ > at(400)));
+        assert!(lane.room_at().is_some() && lane.silent_at().is_none_or(|at_| at_ > at(400)));
     }
 
     #[test]
     fn the_window_follows_the_rate_and_all_is_bounded() {
         let mut lane = lane();
         let mut sent = 0;
-        while lane.has_room() {
+        while lane.room_at().is_some() {
             send(&mut lane, Class::Bulk, at(0));
             sent += 1;
         }
