@@ -50,6 +50,8 @@ impl Link {
 #[derive(Clone, Debug)]
 pub(super) struct Links {
     links: Vec<Link>,
+    /// When something first came on any of them.
+    first: Option<Instant>,
     /// The newest label, and when it came.
     newest: Option<(Label, Instant)>,
     /// When a packet last was of use, and how many since were not.
@@ -59,7 +61,8 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) fn new(links: usize) -> Self {
-        Self { links: vec![Link::default(); links], newest: None, useful: None, useless: 0 }
+        let links = vec![Link::default(); links];
+        Self { links, first: None, newest: None, useful: None, useless: 0 }
     }
 
     /// Forgets everything but how many links there are.
@@ -90,6 +93,7 @@ impl Links {
                 return Err(NodeError::Label { label, newest });
             }
         }
+        self.first.get_or_insert(now);
         if self.newest.is_none_or(|(newest, _)| newest.is_before(label)) {
             self.newest = Some((label, now));
         }
@@ -130,15 +134,20 @@ impl Links {
     }
 
     /// Until when links that have not come to `label` are waited for, if there was something to
-    /// wait for since `begun`. A link that lags behind shows signs of life.
+    /// wait for since `begun`. A link that lags behind shows signs of life; one that has never been
+    /// heard may lag as much as any, so it has that long from the first packet on.
     pub(super) fn silent_at(&self, label: Label, begun: Instant, config: &NodeConfig) -> Instant {
         let waited = self
             .links
             .iter()
             .filter(|link| link.shown.is_none_or(|shown| shown.label.is_before(label)));
         let until = waited.map(|link| {
-            let since = link.heard.map_or(begun, |heard| heard.max(begun));
-            since + config.silence() + config.interval * link.lag
+            let Some(heard) = link.heard else {
+                let longest = config.interval * MAX_LAG;
+                return begun.max(self.first.map_or(begun, |first| first + longest))
+                    + config.silence();
+            };
+            heard.max(begun) + config.silence() + config.interval * link.lag
         });
         until.max().unwrap_or(begun)
     }

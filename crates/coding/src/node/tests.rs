@@ -465,6 +465,7 @@ fn a_device_delivers_in_order_and_gives_up_a_silent_link() {
     let mut device = Device::new(config, 2);
     device.receive(0, &cohorts[0][0], at(20)).unwrap();
     assert_eq!(delivered(&mut device), [0]);
+    device.receive(1, &early(&cohorts[0][0]), at(20)).unwrap();
     device.receive(0, &cohorts[0][2], at(20)).unwrap();
     device.receive(0, &cohorts[1][0], at(25)).unwrap();
     assert_eq!(delivered(&mut device), [0; 0], "packet 1 may still come on link 1");
@@ -485,6 +486,25 @@ fn a_device_delivers_in_order_and_gives_up_a_silent_link() {
     assert_eq!((device.stats().lost, device.stats().delivered), (2, 5));
     assert_eq!(device.receive(1, &cohorts[1][1], now), Err(NodeError::Late(Label(2))));
     assert_eq!(device.receive(2, &cohorts[1][1], now), Err(NodeError::Link { link: 2, links: 2 }));
+}
+
+/// It may be the slower one by far; once.
+#[test]
+fn a_link_that_was_never_heard_has_the_longest_lag_from_the_first_packet_on() {
+    let config = config();
+    let cohorts = cohorts(&[3, 2], config);
+    let mut device = Device::new(config, 2);
+    device.receive(0, &cohorts[0][0], at(20)).unwrap();
+    device.receive(0, &cohorts[0][2], at(20)).unwrap();
+    let longest = config.interval * MAX_LAG;
+    device.handle_timeout(at(20) + longest - config.interval);
+    assert_eq!(delivered(&mut device), [0], "packet 1 may still come on link 1");
+    device.handle_timeout(at(20) + longest);
+    assert_eq!(delivered(&mut device), [2]);
+    let late = at(20) + longest + config.interval;
+    device.receive(0, &cohorts[1][1], late).unwrap();
+    device.handle_timeout(late + config.silence());
+    assert_eq!(delivered(&mut device), [4], "not again");
 }
 
 /// As an access point may do that lies: it says ever newer labels before their time, which shows that the

@@ -59,7 +59,8 @@ const QUEUE: QueueConfig = QueueConfig {
 /// the queue and go out one in each interval of 20 ms; the last one's cohort is open for an interval at the
 /// gateway and at an access point, which keeps it for two more; and each of two links takes up to 42 ms.
 const TRAFFIC: u64 = 3000;
-const END: u64 = TRAFFIC + (12 + 4) * 200 + 2 * 420 + 160;
+/// One link may never be heard: it could lag by 64 intervals of 12 ms.
+const END: u64 = TRAFFIC + (12 + 4) * 200 + 2 * 420 + 160 + 64 * 120;
 
 /// What a world did: packets sent and delivered of each flow, and how long these took.
 struct Outcome {
@@ -216,8 +217,7 @@ fn a_link_may_lag_behind() {
             world([config; 2], [(0.0, 1, 3), (0.0, 1, 3), (0.0, 1, 5), (0.0, 1, 205)], (2, 0), 5);
         let (sent, got): (u32, usize) =
             (sent.values().sum(), delivered.values().map(Vec::len).sum());
-        // It is not known to lag before it was heard: what came within 20 ms of 300 may be lost.
-        assert!(got as f64 > 0.94 * f64::from(sent), "{got} of {sent}\n{stats}");
+        assert_eq!(got as u32, sent, "{stats}");
     }
 }
 
