@@ -285,3 +285,33 @@ fn each_part_can_be_left_out() {
     let (with, without) = (beyond("recoding = true"), beyond("recoding = false"));
     assert!(with > without, "{with} {without}");
 }
+/// What the slower link has is not given up before it is known to be slower.
+#[test]
+fn a_connection_may_begin_over_links_of_different_delays() {
+    for delay in ["25ms", "40ms"] {
+        let text = format!(
+            r#"
+            name = "test"
+            duration = "5s"
+            warmup = "1s"
+            topology = "gateway-aps"
+            [[path]]
+            name = "near"
+            rate = "100Mbps"
+            delay = "2ms"
+            [[path]]
+            name = "far"
+            rate = "20Mbps"
+            delay = "{delay}"
+            [workload]
+            kind = "bulk"
+            "#
+        );
+        let scenario = Scenario::parse("test.toml", &text, &|_| unreachable!("no traces")).unwrap();
+        let record = run(&scenario, "cotag");
+        let cotag = record.cotag.unwrap();
+        assert_eq!((cotag.lost, cotag.timeouts), (0, 0), "{delay}: {cotag:?}");
+        let goodput = record.goodput_mbps.unwrap();
+        assert!(goodput > 90.0, "{delay}: {goodput} Mb/s, where the near link has 96 alone");
+    }
+}

@@ -1,5 +1,6 @@
 //! What the links into a node have shown: labels, and when something came.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use weftline_core::Instant;
@@ -20,7 +21,8 @@ const MAX_BEHIND: u32 = 4096;
 const MAX_USELESS: u32 = 4;
 /// Time without a packet that is not late, after which a node begins anew.
 const LOST: Duration = Duration::from_secs(1);
-/// The most labels by which a link is taken to lag behind.
+/// A link is taken to lag by so many intervals at most, and of so many labels it is known when they
+/// first came.
 pub(super) const MAX_LAG: u32 = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,18 +33,15 @@ struct Link {
     reached: Option<Label>,
     /// When something of use, or of a newer label, last came on it.
     heard: Option<Instant>,
-    /// Labels by which it is behind the newest.
-    lag: u32,
+    /// How much later a label comes on it than on the first link.
+    lag: Duration,
 }
 
 impl Link {
-    /// It lives: something new came on it.
-    fn hear(&mut self, newest: Option<(Label, Instant)>, now: Instant) {
-        self.heard = Some(now);
-        let ahead = newest.zip(self.reached);
-        let behind = ahead.map_or(0, |((newest, _), reached)| newest.since(reached));
-        // Up at once, down slowly.
-        self.lag = behind.min(MAX_LAG).max(self.lag - self.lag.div_ceil(16));
+    /// A label has come on it, so much later than on the first link. Up at once, down slowly.
+    fn reach(&mut self, label: Label, lag: Duration, now: Instant) {
+        (self.reached, self.heard) = (Some(label), Some(now));
+        self.lag = lag.max(self.lag - self.lag / 16);
     }
 }
 
@@ -52,8 +51,8 @@ pub(super) struct Links {
     links: Vec<Link>,
     /// When something first came on any of them.
     first: Option<Instant>,
-    /// The newest label, and when it came.
-    newest: Option<(Label, Instant)>,
+    /// The newest labels, and when each first came; the newest is the last one.
+    came: VecDeque<(Label, Instant)>,
     /// When a packet last was of use, and how many since were not.
     useful: Option<Instant>,
     useless: u32,
@@ -62,7 +61,7 @@ pub(super) struct Links {
 impl Links {
     pub(super) fn new(links: usize) -> Self {
         let links = vec![Link::default(); links];
-        Self { links, first: None, newest: None, useful: None, useless: 0 }
+        Self { links, first: None, came: VecDeque::new(), useful: None, useless: 0 }
     }
 
     /// Forgets everything but how many links there are.
@@ -80,10 +79,10 @@ impl Links {
     ) -> Result<(), NodeError> {
         let label = packet.label();
         let links = self.links.len();
-        let Some(link) = self.links.get_mut(link) else {
+        if link >= links {
             return Err(NodeError::Link { link, links });
-        };
-        if let Some((newest, came)) = self.newest {
+        }
+        if let Some(&(newest, came)) = self.came.back() {
             let passed = nanos(now.since(came)) / nanos(config.interval).max(1);
             let credible = (passed + passed / 8 + MAX_AHEAD).min(FARTHEST);
             // A label that the gateway has proven is believed: what came last may have waited for long
@@ -94,13 +93,17 @@ impl Links {
             }
         }
         self.first.get_or_insert(now);
-        if self.newest.is_none_or(|(newest, _)| newest.is_before(label)) {
-            self.newest = Some((label, now));
+        if self.came.back().is_none_or(|(newest, _)| newest.is_before(label)) {
+            if self.came.len() >= MAX_LAG as usize {
+                self.came.pop_front();
+            }
+            self.came.push_back((label, now));
         }
+        let lag = self.lag_of(label, now).min(config.interval * MAX_LAG);
+        let link = &mut self.links[link];
         // What comes again says nothing of where the link is.
         if link.reached.is_none_or(|reached| reached.is_before(label)) {
-            link.reached = Some(label);
-            link.hear(self.newest, now);
+            link.reach(label, lag, now);
         }
         if packet.shows_label() && link.shown.is_none_or(|shown| shown.label.is_before(label)) {
             link.shown = Some(packet.name());
@@ -108,10 +111,16 @@ impl Links {
         Ok(())
     }
 
+    /// For how long this label, or a later one, has been there.
+    fn lag_of(&self, label: Label, now: Instant) -> Duration {
+        let first = self.came.partition_point(|(before, _)| before.is_before(label));
+        self.came.get(first).map_or(Duration::ZERO, |(_, came)| now.since(*came))
+    }
+
     /// Something of use came on a link.
     pub(super) fn was_of_use(&mut self, link: usize, now: Instant) {
         if let Some(link) = self.links.get_mut(link) {
-            link.hear(self.newest, now);
+            link.heard = Some(now);
         }
     }
 
@@ -147,7 +156,7 @@ impl Links {
                 return begun.max(self.first.map_or(begun, |first| first + longest))
                     + config.silence();
             };
-            heard.max(begun) + config.silence() + config.interval * link.lag
+            heard.max(begun) + config.silence() + link.lag
         });
         until.max().unwrap_or(begun)
     }
