@@ -1,6 +1,7 @@
 //! What lies before the paths: a link that all of them share, and a gateway with access points.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount};
@@ -20,6 +21,9 @@ const WIDE_RATE: Bitrate = Bitrate::mbps(10_000);
 
 /// From the gateway to an access point, and back.
 const ACCESS_POINT_DELAY: Duration = Duration::from_micros(100);
+
+/// How long a cohort may last, as at the real nodes.
+const INTERVALS: RangeInclusive<Duration> = Duration::from_micros(200)..=Duration::from_millis(200);
 
 /// What a node of COTAG holds unless the scenario says otherwise: four cohorts of 10 ms at 1.2 Gb/s, in
 /// packets of any size. As many packets of 128 bytes as of 1500 would be a third of one cohort.
@@ -188,10 +192,12 @@ impl CotagSpec {
         let interval = match table.take("interval") {
             None => usual.interval,
             Some(value) => match value.duration()? {
-                Duration::ZERO => {
-                    return Err(value.error("a cohort lasts for a time; write for example \"2ms\""));
+                interval if INTERVALS.contains(&interval) => interval,
+                _ => {
+                    return Err(
+                        value.error("a cohort lasts 200us to 200ms; write for example \"2ms\"")
+                    );
                 }
-                interval => interval,
             },
         };
         let generation = whole(table.take("generation"), 1, 255, usual.generation.into())?;

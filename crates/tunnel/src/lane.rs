@@ -24,6 +24,9 @@ pub(crate) const IP_UDP: usize = 28;
 /// a node more than what it sends then, and the queue of any link holds this much.
 const BURST: Duration = Duration::from_millis(1);
 
+/// What a neighbour said of its own link holds for so long; it says it again each 100 ms.
+const TOLD_FOR: Duration = Duration::from_secs(3);
+
 /// How a node knows what the link to a neighbour has room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
@@ -136,8 +139,8 @@ pub(crate) struct Lane {
 enum Pacing {
     Interface,
     Fixed(Pacer),
-    /// By what the neighbour says; `None` while nothing may go.
-    Told(Option<Pacer>),
+    /// By what the neighbour has said last, and when; `None` while nothing may go.
+    Told(Option<Pacer>, Instant),
     Measured(Box<Measured>),
 }
 
@@ -220,7 +223,7 @@ impl Lane {
             && match &self.pacing {
                 Pacing::Interface => true,
                 Pacing::Fixed(pacer) => pacer.has_room(now),
-                Pacing::Told(pacer) => pacer.as_ref().is_some_and(|pacer| pacer.has_room(now)),
+                Pacing::Told(pacer, _) => pacer.as_ref().is_some_and(|pacer| pacer.has_room(now)),
                 Pacing::Measured(measured) => {
                     measured.train.as_ref().is_some_and(|train| !train.is_whole())
                         || measured.pacer.as_ref().is_some_and(|pacer| pacer.has_room(now))
@@ -232,7 +235,7 @@ impl Lane {
         match &self.pacing {
             Pacing::Interface => None,
             Pacing::Fixed(pacer) => Some(pacer),
-            Pacing::Told(pacer) => pacer.as_ref(),
+            Pacing::Told(pacer, _) => pacer.as_ref(),
             Pacing::Measured(measured) => measured.pacer.as_ref(),
         }
     }
@@ -247,7 +250,7 @@ impl Lane {
         let pacer = match &mut self.pacing {
             Pacing::Interface => None,
             Pacing::Fixed(pacer) => Some(pacer),
-            Pacing::Told(pacer) => pacer.as_mut(),
+            Pacing::Told(pacer, _) => pacer.as_mut(),
             Pacing::Measured(measured) => {
                 if let Some(train) = measured.train.as_mut().filter(|train| !train.is_whole()) {
                     if train.packets == 0 {
@@ -317,12 +320,22 @@ impl Lane {
 
     /// The neighbour says what its own link carries: no more need go to it. What was configured
     /// here counts more.
-    pub(crate) fn told(&mut self, rate: Bitrate) {
+    pub(crate) fn told(&mut self, rate: Bitrate, now: Instant) {
         if let Pacing::Interface = self.pacing {
-            self.pacing = Pacing::Told(None);
+            self.pacing = Pacing::Told(None, now);
         }
-        if let Pacing::Told(pacer) = &mut self.pacing {
+        if let Pacing::Told(pacer, at) = &mut self.pacing {
             set_rate(pacer, Some(rate));
+            *at = now;
+        }
+    }
+
+    /// Forgets what the neighbour has said if it says it no longer: it was started with another setting.
+    pub(crate) fn forget_told(&mut self, now: Instant) {
+        if let Pacing::Told(_, at) = self.pacing
+            && now > at + TOLD_FOR
+        {
+            self.pacing = Pacing::Interface;
         }
     }
 
@@ -340,7 +353,7 @@ impl Lane {
         match &self.pacing {
             Pacing::Interface => None,
             Pacing::Fixed(pacer) => Some(pacer.rate()),
-            Pacing::Told(pacer) => Some(pacer.as_ref().map_or(Bitrate::ZERO, Pacer::rate)),
+            Pacing::Told(pacer, _) => Some(pacer.as_ref().map_or(Bitrate::ZERO, Pacer::rate)),
             Pacing::Measured(measured) => Some(measured.gauge.rate().unwrap_or(Bitrate::ZERO)),
         }
     }
@@ -412,5 +425,25 @@ fn set_rate(slot: &mut Option<Pacer>, rate: Option<Bitrate>) {
         (None | Some(Bitrate::ZERO), _) => *slot = None,
         (Some(rate), Some(pacer)) => pacer.set_rate(rate),
         (Some(rate), None) => *slot = Some(pacer(rate)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_neighbour_no_longer_says_is_forgotten() {
+        let key = crate::key::SecretKey::generate().unwrap().public();
+        let pace = Pace::Interface;
+        let neighbour = Neighbour { name: "ap".into(), key, address: None, pace };
+        let mut lane = Lane::new(&neighbour, 0);
+        let after = |ms: u64| Instant::from_millis(1000 + ms);
+        lane.told(Bitrate::mbps(5), after(0));
+        lane.told(Bitrate::mbps(6), after(2000));
+        lane.forget_told(after(5000));
+        assert_eq!(lane.rate(), Some(Bitrate::mbps(6)));
+        lane.forget_told(after(5001));
+        assert_eq!(lane.rate(), None, "started again with --rate auto");
     }
 }

@@ -1,6 +1,7 @@
 //! Packets in the order of their numbers, each once: what comes over several links without coding.
 //!
-//! A packet waits for those before it for a time at most; then what is missing is given up.
+//! A packet waits for those before it for a time at most; then what is missing is given up. How long
+//! that is follows from what was missing and came: one link may be slower than another.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,6 +18,12 @@ pub(crate) const STRAY: &str = "numbered too far ahead of the others, and droppe
 /// Consecutive numbers far from what is awaited after which the sender is believed.
 const STRAYS: u32 = 4;
 
+/// The longest that anything is waited for, whatever the links' delays.
+const MOST_PATIENCE: Duration = Duration::from_millis(640);
+
+/// So many gaps that were given up are remembered.
+const REMEMBERED: usize = 64;
+
 /// The reordering buffer of one direction.
 #[derive(Debug)]
 pub(crate) struct Order {
@@ -25,7 +32,11 @@ pub(crate) struct Order {
     /// What waits, from the number after `next` on.
     waiting: VecDeque<Option<Waiting>>,
     held: usize,
+    /// For how long a packet waits at least, and for how long now.
+    least: Duration,
     patience: Duration,
+    /// Numbers that were given up of late, and since when a packet had waited for them.
+    given_up: VecDeque<(Arrival, u32, Instant)>,
     strays: u32,
     ready: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
@@ -43,13 +54,15 @@ struct Waiting {
 }
 
 impl Order {
-    /// A packet waits for `patience` for those before it.
-    pub(crate) fn new(patience: Duration) -> Self {
+    /// A packet waits for `least` for those before it, and longer where a link is slower.
+    pub(crate) fn new(least: Duration) -> Self {
         Self {
             next: None,
             waiting: VecDeque::new(),
             held: 0,
-            patience,
+            least,
+            patience: least,
+            given_up: VecDeque::new(),
             strays: 0,
             ready: VecDeque::new(),
             spare: Vec::new(),
@@ -65,6 +78,7 @@ impl Order {
         let next = *self.next.get_or_insert(number);
         if number.is_before(next) {
             self.duplicate += 1;
+            self.learn_late(number, now);
             return;
         }
         let ahead = number.since(next);
@@ -83,6 +97,9 @@ impl Order {
         copy.clear();
         copy.extend_from_slice(packet);
         if self.next == Some(number) {
+            if let Some((_, since)) = self.first_waiting() {
+                self.learn(now.since(since));
+            }
             self.ready.push_back(copy);
             self.advance(1);
             self.release();
@@ -101,11 +118,29 @@ impl Order {
         self.held += 1;
     }
 
+    /// What was missing has come after so long: others will, too.
+    fn learn(&mut self, waited: Duration) {
+        let rest = self.patience - self.patience / 64;
+        self.patience = (waited * 5 / 4).max(rest).clamp(self.least, MOST_PATIENCE);
+    }
+
+    /// The same, of what was given up.
+    fn learn_late(&mut self, number: Arrival, now: Instant) {
+        let has = |&&(first, count, _): &&(Arrival, u32, Instant)| {
+            !number.is_before(first) && number.since(first) < count
+        };
+        if let Some(&(.., since)) = self.given_up.iter().find(has) {
+            self.learn(now.since(since));
+        }
+    }
+
     /// Begins anew with another sender: what waits is given up.
     pub(crate) fn restart(&mut self) {
         self.lost += self.held as u64;
         self.waiting.clear();
         (self.next, self.held, self.strays) = (None, 0, 0);
+        self.given_up.clear();
+        self.patience = self.least;
     }
 
     /// Packets that came and have not been handed out: those that wait for others before them, and those
@@ -120,6 +155,11 @@ impl Order {
             && now >= since + self.patience
         {
             self.lost += gap as u64;
+            if self.given_up.len() >= REMEMBERED {
+                self.given_up.pop_front();
+            }
+            self.given_up.extend(self.next.map(|first| (first, gap as u32, since)));
+            self.patience = (self.patience - self.patience / 16).max(self.least);
             self.advance(gap);
             self.release();
         }
@@ -216,6 +256,33 @@ mod tests {
         assert_eq!((numbers(&mut order), order.lost), (vec![3], 1));
         receive(&mut order, 2, at(31));
         assert_eq!((numbers(&mut order), order.poll_timeout()), (vec![], None), "too late");
+    }
+
+    /// Each second packet takes 38 ms longer, and one of a hundred is lost; then the slower link is gone.
+    #[test]
+    fn a_slower_link_is_waited_for_once_it_is_known() {
+        let mut order = Order::new(Duration::from_millis(20));
+        let mut flying: Vec<_> = (0..1000_u32)
+            .filter(|number| number % 100 != 7)
+            .map(|number| (2 * u64::from(number) + u64::from(number % 2) * 38, number))
+            .collect();
+        flying.sort_unstable();
+        let mut came = Vec::new();
+        for (ms, number) in flying {
+            order.handle_timeout(at(ms));
+            receive(&mut order, number, at(ms));
+            came.extend(numbers(&mut order));
+        }
+        assert!(came.is_sorted() && came.len() > 970, "{}", came.len());
+        let before = came.len();
+        for number in 1000..1400 {
+            order.handle_timeout(at(2 * u64::from(number)));
+            if number % 2 == 0 {
+                receive(&mut order, number, at(2 * u64::from(number)));
+            }
+            came.extend(numbers(&mut order));
+        }
+        assert!(came.len() > before + 180 && order.patience == order.least, "{:?}", order.patience);
     }
 
     #[test]

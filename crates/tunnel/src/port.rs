@@ -177,7 +177,7 @@ impl Port {
                             }
                             Some(Frame::Report { body }) => lane.reported(body, now),
                             Some(Frame::Rate(rate)) if of.is_none() => {
-                                lane.told(rate);
+                                lane.told(rate, now);
                                 true
                             }
                             Some(said) => {
@@ -223,6 +223,7 @@ impl Port {
         for index in 0..self.lanes.len() {
             let lane = &mut self.lanes[index];
             let is_up = self.guard.channel(index).is_up(now);
+            lane.forget_told(now);
             lane.tell_change(is_up, now, self.opens, &mut self.complaints);
             self.scratch.clear();
             if let Some(to) = lane.address

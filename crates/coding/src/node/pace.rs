@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weftline_core::time::nanos;
 use weftline_core::{Bitrate, ByteCount, Instant};
 
 /// Time at the rate that may be sent in one go, unless another is given: so often the sender has to
@@ -16,7 +17,8 @@ const LEAST_BURST: u64 = 3000;
 #[derive(Clone, Debug)]
 pub struct Pacer {
     rate: Bitrate,
-    /// When all that was sent is through.
+    /// When something was sent last, and when all that was sent is through.
+    sent: Instant,
     through: Instant,
     quantum: Duration,
     burst: Duration,
@@ -26,7 +28,7 @@ impl Pacer {
     /// Nothing was sent yet.
     pub fn new(rate: Bitrate) -> Self {
         let (quantum, burst) = (QUANTUM, burst_of(rate, QUANTUM));
-        Self { rate, through: Instant::ZERO, quantum, burst }
+        Self { rate, sent: Instant::ZERO, through: Instant::ZERO, quantum, burst }
     }
 
     /// The same, for a sender that wakes up less often: so much time at the rate may be sent in one go.
@@ -35,8 +37,15 @@ impl Pacer {
         Self { quantum, burst: burst_of(self.rate, quantum), ..self }
     }
 
-    /// What may be sent from now on; a debt is paid at the rate at which it was made.
+    /// What may be sent from now on. A debt is paid at the higher of the two rates: what was sent at a
+    /// very low one must not hold up what goes at the next.
     pub fn set_rate(&mut self, rate: Bitrate) {
+        let debt = nanos(self.through.since(self.sent));
+        if rate > self.rate && debt > 0 {
+            let part =
+                u128::from(debt) * u128::from(self.rate.as_bps()) / u128::from(rate.as_bps());
+            self.through = self.sent + Duration::from_nanos(part as u64);
+        }
         (self.rate, self.burst) = (rate, burst_of(rate, self.quantum));
     }
 
@@ -54,6 +63,7 @@ impl Pacer {
     pub fn send(&mut self, bytes: usize, now: Instant) {
         let earliest =
             Instant::from_nanos(now.as_nanos().saturating_sub(self.burst.as_nanos() as u64));
+        self.sent = now;
         self.through = self.through.max(earliest) + time_of(self.rate, bytes as u64);
     }
 
@@ -118,6 +128,18 @@ mod tests {
         };
         let (small, large) = (wakes(QUANTUM), wakes(4 * QUANTUM));
         assert!(small > 3 * large, "{small} {large}");
+    }
+
+    #[test]
+    fn a_very_low_rate_holds_nothing_up_once_it_has_passed() {
+        let mut pacer = Pacer::new(Bitrate::bps(1));
+        let now = Instant::from_millis(60_000);
+        pacer.send(1500, now);
+        pacer.set_rate(Bitrate::mbps(12));
+        assert!(!pacer.has_room(now) && pacer.has_room(now + Duration::from_millis(1)));
+        pacer.send(1500, now);
+        pacer.set_rate(Bitrate::bps(1));
+        assert!(pacer.has_room(now + Duration::from_millis(2)), "it was sent at 12 Mb/s");
     }
 
     #[test]
