@@ -9,13 +9,14 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 PACKAGE = target/package
 
-.PHONY: help demo build tools test test-python test-lab figures lint semver doc bench install generated deb dist dist-test
+.PHONY: help demo build tools test test-python test-random test-lab figures lint semver doc bench install generated deb dist dist-test
 
 help:
 	@echo "make demo    two radio links at the sum of their rates, beside the kernel's TCP and MPTCP"
 	@echo "make test    every test that any machine passes; as root the lab's too"
 	@echo "make test-python  the Python package: built, tested, its types checked (needs Python 3.11)"
 	@echo "make figures  the figures of the papers beside ours, docs/gallery.md; SIZE=full takes hours"
+	@echo "make test-random  properties with new inputs, as many as CASES says"
 	@echo "make test-lab  as root, on a quiet machine: the tests with a bound of time"
 	@echo "make lint    format, lints, documentation, licences"
 	@echo "make doc     one site in target/site: the documents, and the libraries' pages"
@@ -88,6 +89,10 @@ test-python:
 
 figures:
 	./scripts/figures $(or $(SIZE),quick)
+
+# New inputs for the properties; a failure names the line that repeats it.
+test-random:
+	CASES=$${CASES:-1000} ./scripts/test --lib
 
 test-lab: tools
 	./scripts/test-lab

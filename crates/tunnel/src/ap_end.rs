@@ -317,7 +317,11 @@ fn coded_counters(stats: &AccessPointStats) -> Vec<Counter> {
         Counter::new("packets_full", "dropped because the buffer was full", stats.full),
         Counter::new("packets_redundant", "combinations of what was there", stats.redundant),
         Counter::new("packets_refused", "late or wrong", stats.refused),
-        Counter::new("restarts", "times that it began anew with other labels", stats.restarts),
+        Counter::new(
+            "restarts",
+            "times that it began anew: the other end was started again, or labels were others",
+            stats.restarts,
+        ),
     ]
 }
 

@@ -473,7 +473,11 @@ fn coded_counters(stats: &DeviceStats) -> Vec<Counter> {
         Counter::new("packets_late", "of a cohort that was closed", stats.late),
         Counter::new("packets_refused", "wrong", stats.refused),
         Counter::new("packets_corrupt", "computed, and no packets", stats.corrupt),
-        Counter::new("restarts", "times that it began anew with other labels", stats.restarts),
+        Counter::new(
+            "restarts",
+            "times that it began anew: the other end was started again, or labels were others",
+            stats.restarts,
+        ),
         Counter::new("timeouts", "cohorts closed because a link was silent", stats.timeouts),
     ]
 }

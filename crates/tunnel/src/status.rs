@@ -43,7 +43,11 @@ impl Past {
     pub(crate) fn add(&mut self, counters: Vec<Counter>, held: usize) {
         let about = "held when the gateway was started anew, and dropped";
         let discarded = Counter::new("packets_discarded", about, held as u64);
-        self.counters = self.plus(counters.into_iter().chain([discarded]).collect());
+        // Before the first settings nothing is counted.
+        let about =
+            "times that it began anew: the other end was started again, or labels were others";
+        let restarts = Counter::new("restarts", about, u64::from(!counters.is_empty()));
+        self.counters = self.plus(counters.into_iter().chain([discarded, restarts]).collect());
     }
 
     /// The sums of what was counted before and `present`.

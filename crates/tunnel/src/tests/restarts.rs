@@ -49,6 +49,7 @@ fn begin_anew(world: &mut World) -> u64 {
     }
     assert_eq!(world.device.mtu(), Some(world.mtu as u16));
     assert_eq!(world.device.follows(), world.gateway.run());
+    assert_eq!(value(&world.device.counters(), "restarts"), 1);
     value(&world.device.counters(), "packets_discarded")
 }
 
