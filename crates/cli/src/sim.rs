@@ -4,18 +4,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::{ArgAction, Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weftline_report::WeavePicture;
 use weftline_scenario::{
-    Bundle, Case, Comparison, Merged, Part, ResultsWriter, RunRecord, Sweep, merge, read_runs,
-    render_table,
+    Bundle, Case, Comparison, Congestion, Merged, Part, ResultsWriter, RunRecord, Scenario, Scheme,
+    Sweep, merge, read_runs, render_table,
 };
-use weftline_sim::{Job, Outcome, Plan, run_all};
+use weftline_sim::{Job, Outcome, Plan, run_all, simulate_plan_unless};
 
+use crate::daemon::parse_duration;
 use crate::failure::Failure;
 use crate::run_args::CommonArgs;
 use crate::{VERSION, list, output, ray};
@@ -41,6 +44,12 @@ pub(crate) struct RunArgs {
     /// How many runs at once [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
+    /// Draw which path carried which part of the stream, of one scheme: an SVG file
+    #[arg(long, value_name = "FILE")]
+    weave: Option<PathBuf>,
+    /// From when on that is drawn [default: the middle of the run]
+    #[arg(long, value_name = "TIME", requires = "weave", hide_short_help = true)]
+    weave_from: Option<String>,
     /// What only the lab has, for a hint.
     #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest(
         "cuts are of 'weftline lab run'; in the simulator give the path a trace that falls to 0"
@@ -109,6 +118,9 @@ impl RunArgs {
 
 /// Failed runs that are named one by one.
 const NAMED: usize = 20;
+/// Stretches of the stream that are kept for a picture, and its rows.
+const STRETCHES: usize = 1 << 20;
+const ROWS: usize = 32;
 /// How often progress is told where there is no terminal.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
@@ -141,6 +153,9 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
     if let Some(writer) = &mut writer {
         writer.begin(&Bundle::of_runs(&scenario, VERSION))?;
     }
+    if let Some(file) = &args.weave {
+        return run_woven(args, file, (&scenario, &schemes, congestion), writer);
+    }
     let mut jobs = Vec::new();
     for repeat in 0..common.repeat {
         jobs.extend(schemes.iter().map(|scheme| Job {
@@ -159,6 +174,58 @@ fn run_schemes(args: &RunArgs) -> Result<(), Failure> {
         output::print(&(render_table(&Comparison::all(&records)) + "\n"))?;
     }
     tell_failed(&records, &[])
+}
+
+/// One run, of which a picture is drawn.
+fn run_woven(
+    args: &RunArgs,
+    file: &Path,
+    (scenario, schemes, congestion): (&Scenario, &[Scheme], Congestion),
+    writer: Option<ResultsWriter>,
+) -> Result<(), Failure> {
+    let common = &args.common;
+    let ([scheme], 1) = (schemes, common.repeat) else {
+        return Err(Failure::wrong_use(
+            "--weave draws one run: give one --scheme, and no --repeat",
+        ));
+    };
+    let from = match &args.weave_from {
+        Some(text) => parse_duration("--weave-from", text)?,
+        None => scenario.duration / 2,
+    };
+    let plan = Plan::new(scenario, scheme, congestion, common.seed).map_err(Failure::wrong_use)?;
+    let plan = Plan { series: common.out.is_some(), weave: Some(STRETCHES), ..plan };
+    let stop = AtomicBool::new(false);
+    let outcome =
+        simulate_plan_unless(&stop, plan, scenario, scheme, congestion).map_err(Failure::failed)?;
+    if let Some(error) = &outcome.record.error {
+        return Err(Failure::failed(error));
+    }
+    let woven = outcome.weave.clone().unwrap_or_default();
+    let title = format!("{} over {}, {congestion}", scheme, scenario.name);
+    let picture = WeavePicture {
+        title: &title,
+        paths: &woven.paths,
+        stretches: &woven.stretches,
+        windows: &woven.windows,
+        from: weftline_core::Instant::ZERO + from,
+        rows: ROWS,
+    };
+    let svg = picture.draw().ok_or_else(|| {
+        Failure::failed(format!(
+            "nothing to draw from {from:?} on: {scheme} sent nothing then, or it has one path only; \
+             --weave-from takes another time"
+        ))
+    })?;
+    std::fs::write(file, svg)
+        .map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
+    let mut runs = Runs::new(1, writer, common.json);
+    runs.take(&outcome);
+    let records = runs.finish()?;
+    if !common.json {
+        output::print(&(render_table(&Comparison::all(&records)) + "\n"))?;
+    }
+    Ok(())
 }
 
 // ---- sim sweep ----

@@ -109,6 +109,23 @@ fn a_program_s_own_schedulers_and_controls_are_found_by_name() {
 }
 
 #[test]
+fn a_run_is_drawn() {
+    let folder = folder("");
+    let (small, drawn) = (path(folder.path(), "small.toml"), path(folder.path(), "cloth.svg"));
+    let args = |schemes, file| ["sim", "run", &small, "--scheme", schemes, "--weave", file];
+    let output = run(&args("fbdt", drawn.as_str()));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let svg = fs::read_to_string(&drawn).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.contains("one ") && svg.contains("two "), "{svg}");
+    let refused = failure(2, &args("fbdt,earliest", &drawn));
+    assert!(refused.contains("give one --scheme"), "{refused}");
+    let nothing = failure(1, &args("single:one", &drawn));
+    assert!(nothing.contains("nothing to draw"), "{nothing}");
+    let nowhere = failure(1, &args("fbdt", "/nowhere/cloth.svg"));
+    assert!(nowhere.contains("/nowhere/cloth.svg"), "{nowhere}");
+}
+
+#[test]
 fn a_run_is_a_table() {
     let folder = folder("");
     let small = path(folder.path(), "small.toml");

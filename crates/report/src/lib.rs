@@ -43,6 +43,7 @@ mod tables;
 mod time;
 mod verdict;
 mod vr;
+mod weave;
 
 use std::fs;
 use std::io;
@@ -51,6 +52,7 @@ use std::path::{Path, PathBuf};
 use weftline_scenario::ResultsError;
 
 use data::Data;
+pub use weave::WeavePicture;
 pub use weftline_scenario::{Ratio, ratios};
 
 /// Why there is no report.

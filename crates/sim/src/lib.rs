@@ -45,7 +45,7 @@ pub use plan::{
     ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan, Pattern,
     Plan, Spread, Traffic,
 };
-pub use record::{Outcome, run, simulate, simulate_plan_unless, simulate_unless};
+pub use record::{Outcome, Woven, run, simulate, simulate_plan_unless, simulate_unless};
 pub use stepping::{Observation, PathObservation, Simulation};
 
 use std::time::Duration;

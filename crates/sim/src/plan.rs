@@ -48,6 +48,9 @@ pub struct Plan {
     pub seed: u64,
     /// Whether time series are kept.
     pub series: bool,
+    /// Keeps which path carries which part of what the first flow's server sends, so many stretches at
+    /// most.
+    pub weave: Option<usize>,
     /// So many of the first flows are what is measured, together.
     pub measured: usize,
     /// The size of a full packet in bytes, IP header included.
@@ -253,6 +256,7 @@ impl Plan {
             warmup: scenario.warmup,
             seed,
             series: false,
+            weave: None,
             measured: scenario.parallel,
             packet_bytes: scenario.packet_bytes,
             sender_pacing: scenario.sender_pacing,

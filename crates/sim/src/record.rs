@@ -1,8 +1,10 @@
 //! From a world that has run to the record and the series that both worlds write.
 
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use weftline_core::Instant;
+use weftline_core::session::Stretch;
 use weftline_measure::{Delays, FlowMeasurement, PathFigures, PathMeasurement, STEP, mbps};
 use weftline_scenario::{
     Congestion, FlowRecord, MessagesRecord, PathRecord, RunRecord, SCHEMA_VERSION, Sample,
@@ -28,7 +30,21 @@ pub struct Outcome {
     pub packets: u64,
     /// What came of each flow that is a live stream, in the plan's order.
     pub live: Vec<LiveOutcome>,
+    /// What was kept of where the first flow's server sent what, if the plan asked for it.
+    pub weave: Option<Woven>,
     series: Vec<Series>,
+}
+
+/// Which path carried which part of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Woven {
+    /// The names of the paths, by their numbers.
+    pub paths: Vec<String>,
+    /// What each path was given in one go, in the order in which that was begun. Times are from the
+    /// beginning of the workload on; what was before is left out.
+    pub stretches: Vec<Stretch>,
+    /// The windows of a scheduler that has such, in bytes of the stream.
+    pub windows: Vec<Range<u64>>,
 }
 
 /// Values of one metric over time.
@@ -42,7 +58,7 @@ struct Series {
 impl Outcome {
     /// The outcome of a run that did not take place.
     pub(crate) const fn without_run(record: RunRecord) -> Self {
-        Self { record, packets: 0, live: Vec::new(), series: Vec::new() }
+        Self { record, packets: 0, live: Vec::new(), weave: None, series: Vec::new() }
     }
 
     /// With the names that a bare plan does not have.
@@ -223,7 +239,24 @@ pub(crate) fn outcome(world: &World) -> Outcome {
     let packets = world.flows.iter().flat_map(Flow::ends);
     let packets = packets.map(|[_, server]| world.net.endpoint(server).stats().segments).sum();
     let live = world.flows.iter().filter_map(Flow::live).cloned().collect();
-    Outcome { record, packets, live, series: series(world) }
+    Outcome { record, packets, live, weave: woven(world), series: series(world) }
+}
+
+fn woven(world: &World) -> Option<Woven> {
+    let weave = world.flows.first()?.weave()?;
+    let epoch = Instant::from_nanos(world.epoch_ns?);
+    let in_run = |stretch: &&Stretch| stretch.first >= epoch;
+    let from_epoch = |at: Instant| Instant::ZERO + at.since(epoch);
+    let stretch = |stretch: &Stretch| Stretch {
+        first: from_epoch(stretch.first),
+        last: from_epoch(stretch.last),
+        ..stretch.clone()
+    };
+    Some(Woven {
+        paths: world.plan.paths.iter().map(|path| path.name.clone()).collect(),
+        stretches: weave.stretches().filter(in_run).map(stretch).collect(),
+        windows: weave.windows().cloned().collect(),
+    })
 }
 
 /// The counters of what is measured, as one flow.

@@ -77,6 +77,11 @@ pub trait Scheduler: Send + std::fmt::Debug {
         None
     }
 
+    /// Where in the stream that window is.
+    fn window_at(&self) -> Option<Range<u64>> {
+        None
+    }
+
     /// Whether it turns subflows down by their round-trip times. A session then keeps those of idle
     /// subflows up to date: one that carries nothing is not measured either.
     fn weighs_round_trips(&self) -> bool {

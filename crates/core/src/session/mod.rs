@@ -33,6 +33,7 @@ mod stats;
 mod tests;
 mod transmit;
 mod wakes;
+mod weave;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -50,6 +51,7 @@ pub use self::messages::{
 use self::recv::RecvHalf;
 use self::send::SendHalf;
 pub use self::stats::{MessageStats, PathStats, SessionStats, SubflowStats};
+pub use self::weave::{Stretch, Weave};
 use crate::Instant;
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
@@ -190,6 +192,17 @@ impl Session {
             end_acked: false,
             closed: false,
         }
+    }
+
+    /// Keeps which path carries which part of what is sent from now on, `most` stretches at most; `None`
+    /// ends that. It costs nothing while nobody asks for it.
+    pub fn record_weave(&mut self, most: Option<usize>) {
+        self.send.record_weave(most);
+    }
+
+    /// What was kept, if anybody asked for it.
+    pub fn weave(&self) -> Option<&Weave> {
+        self.send.weave()
     }
 
     // ---- subflows ----

@@ -12,6 +12,7 @@ use super::credit::Credit;
 use super::messages::outbox::Outbox;
 use super::policies::Policies;
 use super::records::Records;
+use super::weave::Weave;
 use super::{Misuse, SchedulerFault, SessionConfig, SessionError, Wrong};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
@@ -66,6 +67,8 @@ pub(super) struct SendHalf {
     pub(super) fault: Option<SchedulerFault>,
     headers: BytesMut,
     end: End,
+    /// What was sent where, while somebody looks.
+    weave: Option<Box<Weave>>,
 }
 
 /// What the configuration says, once and for all.
@@ -135,6 +138,7 @@ impl SendHalf {
             fault: None,
             headers: BytesMut::new(),
             end: End::Open,
+            weave: None,
         }
     }
 
@@ -557,6 +561,9 @@ impl SendHalf {
         let Assignment { subflow: index, range } = next;
         let Range { start, end } = range;
         let kind = self.kind_of(&range);
+        if self.weave.is_some() {
+            self.note(&range, self.subflows[index].path(), kind, now);
+        }
         if self.headers.capacity() < 32 {
             self.headers = BytesMut::with_capacity(HEADER_BLOCK);
         }
@@ -574,6 +581,24 @@ impl SendHalf {
         self.subflows[index].assign(range, kind, now);
         self.spend(index, bytes, now);
         (bytes, kind)
+    }
+
+    /// Notes what is sent where.
+    #[cold]
+    fn note(&mut self, range: &Range<u64>, path: PathId, kind: Kind, now: Instant) {
+        let window = self.consult(|scheduler| scheduler.window_at());
+        if let Some(weave) = &mut self.weave {
+            weave.note(range, (path, kind), window, now);
+        }
+    }
+
+    /// Keeps what is sent where from now on, so many stretches at most, or no longer.
+    pub(super) fn record_weave(&mut self, most: Option<usize>) {
+        self.weave = most.map(|most| Box::new(Weave::new(most)));
+    }
+
+    pub(super) fn weave(&self) -> Option<&Weave> {
+        self.weave.as_deref()
     }
 
     /// Why a range is sent: all of it is new, or none.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use weftline_core::path_manager::{PathPlan, ProbeSeat};
 use weftline_core::rng::Rng;
 use weftline_core::scheduler::RatioMemory;
-use weftline_core::session::{SchedulerFault, SessionStats};
+use weftline_core::session::{SchedulerFault, SessionStats, Weave};
 use weftline_core::{ByteCount, Instant, PathId};
 use weftline_measure::{PathMeasurement, Window};
 use weftline_video::Player;
@@ -102,7 +102,7 @@ impl Flow {
                     seat: ProbeSeat::default(),
                     rng: rng(&format!("path/{path}")),
                 });
-                let multi = Multi::new(
+                let mut multi = Multi::new(
                     entry,
                     &plan,
                     ratio,
@@ -111,6 +111,9 @@ impl Flow {
                     mss,
                     run.receive_buffer,
                 );
+                if index == 0 {
+                    multi.record_weave(run.weave);
+                }
                 Carrier::Multi(Box::new(multi))
             }
         };
@@ -123,6 +126,14 @@ impl Flow {
             stage: Stage::Waiting,
             paths: Vec::new(),
             armed: None,
+        }
+    }
+
+    /// What was kept of where its server has sent what.
+    pub(crate) fn weave(&self) -> Option<&Weave> {
+        match &self.carrier {
+            Carrier::Plain(_) => None,
+            Carrier::Multi(multi) => multi.weave(),
         }
     }
 

@@ -14,7 +14,7 @@ use weftline_core::path_manager::{AttemptId, PathPlan};
 use weftline_core::scheduler::{Entry, Penalties, RatioMemory, SchedulerConfig};
 use weftline_core::session::{
     DEFAULT_LONGEST_MESSAGE, Event, Incoming, MessageLimits, MessageOptions, Outcome,
-    SchedulerFault, SessionStats,
+    SchedulerFault, SessionStats, Weave,
 };
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
@@ -197,6 +197,15 @@ impl Multi {
             starved[subflow.k] += subflow.starved_ns;
         }
         starved
+    }
+
+    /// Keeps where the server sends what.
+    pub(super) fn record_weave(&mut self, most: Option<usize>) {
+        self.sessions[SERVER].record_weave(most);
+    }
+
+    pub(super) fn weave(&self) -> Option<&Weave> {
+        self.sessions[SERVER].weave()
     }
 
     pub(super) fn stats(&self) -> [SessionStats; 2] {

@@ -149,6 +149,7 @@ impl Case {
             warmup: Duration::ZERO,
             seed: self.seed,
             series: false,
+            weave: None,
             measured: 1,
             packet_bytes: 1500,
             sender_pacing: false,

@@ -86,6 +86,7 @@ impl Case {
             warmup: Duration::from_secs(self.warmup_s),
             seed,
             series: self.series,
+            weave: None,
             measured: 1,
             packet_bytes: 1500,
             sender_pacing: false,

@@ -51,8 +51,8 @@ pub(super) trait Placement: std::fmt::Debug + Send {
         None
     }
 
-    /// The size of the newest window in bytes.
-    fn window(&self) -> Option<u64> {
+    /// The newest window.
+    fn window(&self) -> Option<Range<u64>> {
         None
     }
 }
@@ -251,6 +251,10 @@ impl<P: Placement> Scheduler for Bond<P> {
     }
 
     fn window(&self) -> Option<u64> {
+        self.place.window().map(|window| window.end - window.start)
+    }
+
+    fn window_at(&self) -> Option<Range<u64>> {
         self.place.window()
     }
 

@@ -104,7 +104,7 @@ impl Placement for BothEnds {
         self.direction.forward()
     }
 
-    fn window(&self) -> Option<u64> {
-        Some(self.window.end - self.window.start)
+    fn window(&self) -> Option<Range<u64>> {
+        Some(self.window.clone())
     }
 }

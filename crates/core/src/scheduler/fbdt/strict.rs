@@ -163,6 +163,10 @@ impl Scheduler for Strict {
         Some(self.size)
     }
 
+    fn window_at(&self) -> Option<Range<u64>> {
+        Some(self.window.clone())
+    }
+
     fn next_timeout(&self, view: &SendView<'_>) -> Option<Instant> {
         self.finished
             .iter()
