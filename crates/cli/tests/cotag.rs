@@ -12,9 +12,14 @@ use weftline_lab::LabError;
 use weftline_lab::netns::Netns;
 
 const OTHER: &str = "public:0000000000000000000000000000000000000000000000000000000000000001";
+const DEVICE: &str = "public:0000000000000000000000000000000000000000000000000000000000000003";
 
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap().trim().to_owned()
 }
 
 #[test]
@@ -49,7 +54,7 @@ fn gateway<'a>(key: &'a str, tun: &'a str, ap: &'a str) -> Vec<&'a str> {
         "--ap",
         ap,
         "--device-key",
-        OTHER,
+        DEVICE,
         "--address",
         "10.9.0.1/24",
         "--address",
@@ -94,8 +99,8 @@ fn what_makes_no_sense_is_one_line() {
         args.splice(at..at + 2, ["--device", devices[0], "--device", devices[1]]);
         failure(2, &args)
     };
-    let first = format!("headset={OTHER},address=10.9.0.2");
-    let same = format!("tablet={OTHER},address=10.9.0.3");
+    let first = format!("headset={DEVICE},address=10.9.0.2");
+    let same = format!("tablet={DEVICE},address=10.9.0.3");
     assert!(several([&first, &same]).contains("'headset' and 'tablet' have the same key"));
     let second = format!("tablet={}2,address=10.9.0.2", &OTHER[..OTHER.len() - 1]);
     assert!(several([&first, &second]).contains("have the same address"));
@@ -105,6 +110,19 @@ fn what_makes_no_sense_is_one_line() {
     let second = format!("b={OTHER}");
     twice.extend(["--ap", &second]);
     assert!(failure(2, &twice).contains("'a' and 'b' have the same key"));
+    // One node's key where another's belongs.
+    let own = text_of(&run(&["cotag", "key", key]).stdout);
+    let itself = format!("a={own}");
+    let said = failure(2, &gateway(key, "cgtest", &itself));
+    assert!(said.contains("'this gateway' and 'a' have the same key"), "{said}");
+    let mut as_device = gateway(key, "cgtest", &ap);
+    as_device[11] = OTHER;
+    let said = failure(2, &as_device);
+    assert!(said.contains("'a' and 'device' have the same key"), "{said}");
+    let point = format!("a=127.0.0.1:9,key={OTHER}");
+    let device = ["cotag", "device", "--key", key, "--gateway-key", &own, "--ap", &point];
+    let said = failure(2, &device);
+    assert!(said.contains("'this device' and 'gateway' have the same key"), "{said}");
     let mut named = gateway(key, long, &ap);
     named[7] = "a-name-that-is-too-long";
     assert!(failure(2, &named).contains("cannot be the TUN device's name"));

@@ -11,7 +11,7 @@ use crate::ap_end::{ApEnd, Told};
 use crate::clock;
 use crate::frame;
 use crate::kernel_drops::KernelDrops;
-use crate::key::{PublicKey, SecretKey};
+use crate::key::{PublicKey, SecretKey, check_distinct};
 use crate::lane::{LinkStatus, Neighbour, Pace};
 use crate::members::check_devices;
 use crate::poll::{Poller, Stop};
@@ -74,6 +74,10 @@ impl AccessPoint {
     pub fn open(config: AccessPointConfig) -> Result<Self, TunnelError> {
         let devices = &config.devices;
         check_devices(devices.iter().map(|device| (&*device.name, &device.key)))?;
+        let known =
+            [("this access point", config.secret.public()), ("gateway", config.gateway_key)];
+        let others = devices.iter().map(|device| (&*device.name, device.key));
+        check_distinct(&known.into_iter().chain(others).collect::<Vec<_>>())?;
         let local = Local::new(config.secret, config.insecure_plaintext);
         let gateway = Neighbour {
             name: "gateway".to_owned(),

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::device_end::DeviceEnd;
 use crate::gateway::MAX_LINKS;
 use crate::kernel_drops::KernelDrops;
-use crate::key::{PublicKey, SecretKey};
+use crate::key::{PublicKey, SecretKey, check_distinct};
 use crate::lane::{Neighbour, Pace};
 use crate::packet;
 use crate::poll::{Poller, Stop};
@@ -99,16 +99,12 @@ impl Device {
                 "a device has 1 to {MAX_LINKS} access points; give --ap NAME=ADDR,key=KEY for each"
             )));
         }
+        let known = [("this device", config.secret.public()), ("gateway", config.gateway_key)];
+        let others = peers.iter().map(|peer| (&*peer.name, peer.key));
+        check_distinct(&known.into_iter().chain(others).collect::<Vec<_>>())?;
         let local = Local::new(config.secret, config.insecure_plaintext);
         let mut paths = Vec::new();
-        for (index, peer) in peers.iter().enumerate() {
-            if let Some(other) = peers[..index].iter().find(|other| other.key == peer.key) {
-                return Err(TunnelError::Usage(format!(
-                    "'{}' and '{}' have the same key; give each access point its own by weftline \
-                     cotag key",
-                    other.name, peer.name
-                )));
-            }
+        for peer in peers {
             let socket = Socket::towards(peer.address, peer.via.as_ref())?;
             let neighbour = Neighbour {
                 name: peer.name.clone(),

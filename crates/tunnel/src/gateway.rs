@@ -11,7 +11,7 @@ use crate::TunnelError;
 use crate::clock;
 use crate::frame::Frame;
 use crate::kernel_drops::KernelDrops;
-use crate::key::{PublicKey, SecretKey};
+use crate::key::{PublicKey, SecretKey, check_distinct};
 use crate::lane::{Neighbour, Pace};
 use crate::members::{GatewayDevice, Members};
 use crate::poll::{Poller, Stop};
@@ -80,6 +80,10 @@ impl Gateway {
                 "a gateway has 1 to {MAX_LINKS} access points; give --ap NAME=KEY for each"
             )));
         }
+        let points = config.access_points.iter().map(|point| (&*point.name, point.key));
+        let devices = config.devices.iter().map(|device| (&*device.name, device.key));
+        let known = [("this gateway", config.secret.public())].into_iter().chain(points);
+        check_distinct(&known.chain(devices).collect::<Vec<_>>())?;
         let local = Local::new(config.secret, config.insecure_plaintext);
         let ipv6 = config.tun.addresses.iter().any(|prefix| prefix.address.is_ipv6());
         let neighbours: Vec<_> = config.access_points.iter().map(GatewayPeer::neighbour).collect();

@@ -75,6 +75,21 @@ impl fmt::Debug for SecretKey {
     }
 }
 
+/// Refuses keys of a node and of those it knows of which two are the same, under their names: one stands
+/// where another belongs.
+pub(crate) fn check_distinct(keys: &[(&str, PublicKey)]) -> Result<(), TunnelError> {
+    for (index, (name, key)) in keys.iter().enumerate() {
+        if let Some((other, _)) = keys[..index].iter().find(|(_, other)| other == key) {
+            return Err(TunnelError::Usage(format!(
+                "'{other}' and '{name}' have the same key, {}; each node has its own, made by weftline \
+                 cotag key",
+                key.short()
+            )));
+        }
+    }
+    Ok(())
+}
+
 impl SecretKey {
     /// A new one from the system's random numbers.
     ///

@@ -13,7 +13,7 @@ use crate::key::PublicKey;
 use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
 
-/// A neighbour's address that changes so often within [`FLAP_TIME`] is two neighbours.
+/// A neighbour that is back at its former address so often within [`FLAP_TIME`] is two neighbours.
 const FLAPS: u32 = 3;
 const FLAP_TIME: Duration = Duration::from_secs(10);
 
@@ -130,7 +130,8 @@ pub(crate) struct Lane {
     pub(crate) next_greeting: Instant,
     pub(crate) rtt: Option<Duration>,
     was_up: bool,
-    /// Changes of the address, and since when they are counted.
+    /// The address before, how often it was taken again, and since when that is counted.
+    former: Option<SocketAddr>,
     flaps: (u32, Instant),
     pub(crate) counters: LinkCounters,
 }
@@ -189,6 +190,7 @@ impl Lane {
             next_greeting: Instant::ZERO,
             rtt: None,
             was_up: false,
+            former: None,
             flaps: (0, Instant::ZERO),
             counters: LinkCounters::default(),
         }
@@ -197,8 +199,10 @@ impl Lane {
     /// A session with it began.
     pub(crate) fn begin(&mut self, from: SocketAddr, now: Instant, complaints: &mut Complaints) {
         self.counters.sessions += 1;
+        // One that goes from network to network does not come back to where it was.
         if let Some(before) = self.address.replace(from)
             && before != from
+            && self.former.replace(before) == Some(from)
         {
             let (count, since) = self.flaps;
             let recent = now < since + FLAP_TIME;
@@ -432,12 +436,30 @@ fn set_rate(slot: &mut Option<Pacer>, rate: Option<Bitrate>) {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_a_neighbour_no_longer_says_is_forgotten() {
+    fn lane() -> Lane {
         let key = crate::key::SecretKey::generate().unwrap().public();
         let pace = Pace::Interface;
-        let neighbour = Neighbour { name: "ap".into(), key, address: None, pace };
-        let mut lane = Lane::new(&neighbour, 0);
+        Lane::new(&Neighbour { name: "ap".into(), key, address: None, pace }, 0)
+    }
+
+    #[test]
+    fn two_at_two_addresses_take_turns_and_one_that_moves_does_not() {
+        let mut complaints = Complaints::default();
+        let mut flaps = |ports: &[u16]| {
+            let mut lane = lane();
+            for (ms, port) in (1000..).step_by(100).zip(ports) {
+                let from = SocketAddr::from(([127, 0, 0, 1], *port));
+                lane.begin(from, Instant::from_millis(ms), &mut complaints);
+            }
+            lane.flaps.0
+        };
+        assert_eq!(flaps(&[1, 2, 3, 4, 5, 5, 6, 7]), 0);
+        assert!(flaps(&[1, 2, 1, 2, 1]) >= FLAPS);
+    }
+
+    #[test]
+    fn what_a_neighbour_no_longer_says_is_forgotten() {
+        let mut lane = lane();
         let after = |ms: u64| Instant::from_millis(1000 + ms);
         lane.told(Bitrate::mbps(5), after(0));
         lane.told(Bitrate::mbps(6), after(2000));

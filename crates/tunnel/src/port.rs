@@ -84,14 +84,6 @@ impl Port {
         neighbours: &[Neighbour],
     ) -> Result<Self, TunnelError> {
         let keys: Vec<_> = neighbours.iter().map(|neighbour| neighbour.key).collect();
-        for (index, key) in keys.iter().enumerate() {
-            if let Some(other) = keys[..index].iter().position(|other| other == key) {
-                return Err(TunnelError::Usage(format!(
-                    "'{}' and '{}' have the same key; give each node its own by weftline cotag key",
-                    neighbours[other].name, neighbours[index].name
-                )));
-            }
-        }
         let run = draw_run()?;
         let lanes = neighbours.iter().map(|neighbour| Lane::new(neighbour, run)).collect();
         Ok(Self {
