@@ -272,6 +272,7 @@ impl Session<'_> {
         let horizon = self.table.gop_duration();
         let expected = paths.forecast().expected(horizon, &self.recency);
         let expected = expected.map_err(|error| wrong(error.to_string()))?;
+        let carried = paths.forecast().carried(horizon, &self.recency);
         let room = paths.room(deadline);
         let truth = Throughput::certain(&room).map_err(|error| wrong(error.to_string()))?;
         let visibility = self.visibility(grid, gop);
@@ -281,6 +282,7 @@ impl Session<'_> {
             visibility: &visibility,
             concealed: &concealed,
             expected: &expected,
+            carried: carried.map_err(|error| wrong(error.to_string()))?,
             delivery: self.delivery,
             truth: Some(&truth),
         };
