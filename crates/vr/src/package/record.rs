@@ -1,6 +1,7 @@
 //! The record of a finished GoP: its part of the rate-distortion table. A GoP is finished when its
 //! record is in place; all that it names was written before, and lasts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +95,39 @@ impl Record {
         Some(TileDigests { init: rung.init?, segment: rung.segment? })
     }
 
+    /// The first of its segments that has other bytes than were written, as far as the record says what these
+    /// were.
+    pub(crate) fn spoiled(&self, dir: &Path) -> Result<Option<PathBuf>, VrError> {
+        for (tile, rungs) in self.tiles.iter().enumerate() {
+            for rung in rungs {
+                let file = Description::segment(tile, rung.qp, self.gop);
+                if differs(&dir.join(&file), rung.segment)? {
+                    return Ok(Some(file));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which files that decoders are set up from have other bytes than were written with this GoP, but for
+    /// those in `seen`, which get all that were looked at.
+    pub(crate) fn spoiled_inits(
+        &self,
+        dir: &Path,
+        seen: &mut BTreeSet<PathBuf>,
+    ) -> Result<Vec<PathBuf>, VrError> {
+        let mut spoiled = Vec::new();
+        for (tile, rungs) in self.tiles.iter().enumerate() {
+            for rung in rungs.iter().filter(|rung| rung.init.is_some()) {
+                let file = Description::init(tile, rung.qp);
+                if seen.insert(file.clone()) && differs(&dir.join(&file), rung.init)? {
+                    spoiled.push(file);
+                }
+            }
+        }
+        Ok(spoiled)
+    }
+
     /// Takes the digests that are missing from the files as they are: those of packages of before.
     /// Returns whether there were any.
     pub(crate) fn complete(&mut self, dir: &Path) -> Result<bool, VrError> {
@@ -122,6 +156,11 @@ impl Record {
         };
         GopTable::new(self.tiles.iter().map(tile).collect::<Result<_, _>>()?)
     }
+}
+
+/// Whether a file has another digest than this one, if there is one.
+pub(crate) fn differs(path: &Path, written: Option<Digest>) -> Result<bool, VrError> {
+    written.map_or(Ok(false), |written| Ok(digest(path)? != written))
 }
 
 fn digest(path: &Path) -> Result<Digest, VrError> {
