@@ -355,8 +355,7 @@ fn eight_hundred_tiles_are_packaged() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path();
     vr(at, "synth rink -o rink.y4m --size 640x320 --fps 4 --seconds 0.5").unwrap();
-    let said =
-        vr(at, &format!("package rink.y4m -o pkg --gop 0.5 --grid 40x20 {QUICK}")).unwrap();
+    let said = vr(at, &format!("package rink.y4m -o pkg --gop 0.5 --grid 40x20 {QUICK}")).unwrap();
     assert!(said.starts_with("pkg: 1 GoPs of 640x320 in 40x20 tiles"), "{said}");
     assert_eq!(fs::read_dir(at.join("pkg/tiles")).unwrap().count(), 800 * 2);
 }
@@ -563,14 +562,16 @@ fn a_ladder_by_rates_is_right_where_rates_are_steep() {
     let at = dir.path();
     ff(at, "-i plaza.y4m -vf noise=alls=9:allf=t -c:v ffv1 grain.mkv");
     let package = |out: &str, ladder: &str| {
-        vr(at, &format!("package grain.mkv -o {out} --preset ultrafast --grid 2x1 {ladder}")).unwrap()
+        vr(at, &format!("package grain.mkv -o {out} --preset ultrafast --grid 2x1 {ladder}"))
+            .unwrap()
     };
     let all = (14..=40).map(|qp: u8| qp.to_string()).collect::<Vec<_>>().join(",");
     package("all", &format!("--qp {all}"));
     let text = fs::read_to_string(at.join("all/rd.csv")).unwrap();
     let mut mbps = std::collections::BTreeMap::<u8, f64>::new();
     for row in text.lines().skip(2).map(|row| row.split(',').collect::<Vec<_>>()) {
-        *mbps.entry(row[2].parse().unwrap()).or_default() += row[3].parse::<f64>().unwrap() * 8e-6 / 3.0;
+        *mbps.entry(row[2].parse().unwrap()).or_default() +=
+            row[3].parse::<f64>().unwrap() * 8e-6 / 3.0;
     }
     let steepest = mbps.values().zip(mbps.values().skip(1)).map(|(a, b)| a / b).fold(0.0, f64::max);
     assert!(steepest > 1.3, "nothing is steep: {mbps:?}");
@@ -591,7 +592,8 @@ fn a_ladder_by_rates_is_right_where_rates_are_steep() {
     }
     for (&qp, asked) in qps.iter().zip(&rates) {
         let line = said.lines().find(|line| line.starts_with(&format!("QP {qp}"))).unwrap();
-        let words = format!("{:8.2} Mb/s ({}", mbps[&qp], format!("{asked:.4}").trim_end_matches('0'));
+        let words =
+            format!("{:8.2} Mb/s ({}", mbps[&qp], format!("{asked:.4}").trim_end_matches('0'));
         assert!(line.contains(&words), "{line} {words}");
     }
 }

@@ -137,11 +137,7 @@ impl Forecast {
     ///
     /// # Errors
     /// [`ThroughputError::Recency`].
-    pub fn carried(
-        &self,
-        left: Duration,
-        recency: &Recency,
-    ) -> Result<ByteCount, ThroughputError> {
+    pub fn carried(&self, left: Duration, recency: &Recency) -> Result<ByteCount, ThroughputError> {
         Ok(self.free(left, recency, |_| 0)?.mean())
     }
 

@@ -93,7 +93,8 @@ impl Planner<'_> {
         });
         let problem = problem.map_err(|error| error.to_string())?;
         let mut effort = Effort::units(self.effort_units);
-        let mut plan = self.scheme.plan(&problem, &mut effort).map_err(|error| error.to_string())?;
+        let mut plan =
+            self.scheme.plan(&problem, &mut effort).map_err(|error| error.to_string())?;
         // Who knows the future knows that nothing comes.
         if plan.sent.is_empty() && base.is_empty() && self.scheme.name != "oracle" {
             plan = background(plan, tiles, chances);

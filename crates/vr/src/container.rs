@@ -12,8 +12,8 @@ const MAX_INDEX: u64 = 64 << 20;
 const MAX_LINE: u64 = 1 << 10;
 /// The boxes of an MP4 file. Behind them cameras write data of their own, which are none.
 const BOXES: [&[u8; 4]; 12] = [
-    b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"free", b"skip", b"wide", b"uuid", b"sidx", b"mfra",
-    b"meta",
+    b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"free", b"skip", b"wide", b"uuid", b"sidx",
+    b"mfra", b"meta",
 ];
 /// How long a packet of an MPEG transport stream is, and where in it the sync byte stands: as broadcast,
 /// and with the time before it (Blu-ray, AVCHD).
@@ -109,10 +109,7 @@ fn boxes(file: &mut BufReader<File>, length: u64) -> io::Result<Structure> {
 }
 
 /// The type of the next box, its length, and that of its head; `None` if `left` bytes have no such.
-fn box_head(
-    file: &mut BufReader<File>,
-    left: u64,
-) -> io::Result<Option<([u8; 4], u64, u64)>> {
+fn box_head(file: &mut BufReader<File>, left: u64) -> io::Result<Option<([u8; 4], u64, u64)>> {
     if left < 8 {
         return Ok(None);
     }
@@ -169,12 +166,13 @@ fn line(file: &mut BufReader<File>) -> io::Result<Option<String>> {
 /// How many bytes a picture has, by the head of a Y4M file, if that is known.
 fn picture_bytes(head: &str) -> Option<u64> {
     let field = |name: char| head.split(' ').skip(1).find_map(|field| field.strip_prefix(name));
-    let side = |name: char| field(name)?.parse::<u64>().ok().filter(|side| (1..1 << 16).contains(side));
+    let side =
+        |name: char| field(name)?.parse::<u64>().ok().filter(|side| (1..1 << 16).contains(side));
     let (width, height) = (side('W')?, side('H')?);
     let (luma, half) = (width * height, width.div_ceil(2));
     let space = field('C').unwrap_or("420");
     let (space, bytes) = match space.split_once('p') {
-        Some((space, bits)) if matches!(bits, "9" | "10" | "12" | "14" | "16") => (space, 2),
+        Some((space, "9" | "10" | "12" | "14" | "16")) => (space, 2),
         _ => (space, 1),
     };
     let samples = match space {

@@ -189,7 +189,9 @@ fn track_projection(index: &[u8], track: &Box4) -> Option<Projection> {
         let said = child(child(inner, b"sv3d")?, b"proj")?;
         each(index, said.0, said.1).find(|found| found.kind != *b"prhd")
     };
-    each(index, table.0.checked_add(8)?, table.1).find_map(of_entry).map(|found| Projection(found.kind))
+    each(index, table.0.checked_add(8)?, table.1)
+        .find_map(of_entry)
+        .map(|found| Projection(found.kind))
 }
 
 /// The boxes from `start` to `end` one by one, up to the first that is none.

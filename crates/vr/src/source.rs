@@ -88,7 +88,7 @@ struct Stream {
 }
 
 /// What is said of a stream beside its pictures.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct SideData {
     #[serde(default)]
     side_data_type: String,
@@ -291,10 +291,11 @@ fn check_structure(structure: &Structure) -> Result<(), String> {
         None => Ok(()),
         // What ffprobe says of these has more in it.
         Some(kind) if &kind == b"equi" || &kind == b"cbmp" => Ok(()),
-        Some(kind) if &kind == b"mshp" => Err(format!(
+        Some(kind) if &kind == b"mshp" => Err(
             "says that its projection is a mesh of its own (mshp), which ffmpeg does not read; export \
-             it as equirectangular, or {CONVERT}"
-        )),
+             it as equirectangular, with the program that made it"
+                .to_owned(),
+        ),
         Some(kind) => {
             let kind = String::from_utf8_lossy(&kind).into_owned();
             Err(format!("says that its projection is '{kind}', which is not known; {CONVERT}"))
@@ -331,7 +332,9 @@ impl SideData {
         }
         // Both turn the pictures to the left where the yaw is positive.
         let turn = match pitch == 0.0 && roll == 0.0 {
-            true => format!("turn its pictures first: ffmpeg -i SOURCE -vf v360=e:e:yaw={yaw} NEW.mp4"),
+            true => {
+                format!("turn its pictures first: ffmpeg -i SOURCE -vf v360=e:e:yaw={yaw} NEW.mp4")
+            }
             false => "level its pictures first, with the program that made it".to_owned(),
         };
         Err(format!(
@@ -467,9 +470,14 @@ mod tests {
         let why = |probed: &Probed| Source::from_probed(probed).unwrap_err();
         assert!(why(&cut).contains("constant rate"), "nothing is reordered");
         cut.streams[0].has_b_frames = 2;
-        assert!(why(&cut).contains("ends early: a picture is missing after 0.20 s"), "{}", why(&cut));
+        assert!(
+            why(&cut).contains("ends early: a picture is missing after 0.20 s"),
+            "{}",
+            why(&cut)
+        );
         // Somewhere in between, they never were.
-        let times: Vec<i64> = (0..60).filter(|index| *index != 20).map(|index| index * 40).collect();
+        let times: Vec<i64> =
+            (0..60).filter(|index| *index != 20).map(|index| index * 40).collect();
         let mut varies = probed("25/1", "1/1000", &times);
         varies.streams[0].has_b_frames = 2;
         assert!(why(&varies).contains("constant rate"), "{}", why(&varies));
@@ -484,9 +492,13 @@ mod tests {
             ))
         };
         assert_eq!(matrix("65536 0 0\\n00000001: 0 65536 0\\n").check(), Ok(()));
-        for rows in ["-65536 0 0\\n00000001: 0 -65536 0", "65536 0 0\\n00000001: 0 -65536 0",
-            "0 65536 0\\n00000001: -65536 0 0", "46341 46341 0\\n00000001: -46341 46341 0", "x"]
-        {
+        for rows in [
+            "-65536 0 0\\n00000001: 0 -65536 0",
+            "65536 0 0\\n00000001: 0 -65536 0",
+            "0 65536 0\\n00000001: -65536 0 0",
+            "46341 46341 0\\n00000001: -46341 46341 0",
+            "x",
+        ] {
             let why = matrix(rows).check().unwrap_err();
             assert!(why.contains("turned or mirrored") && why.contains("NEW.mp4"), "{rows}: {why}");
         }
@@ -540,6 +552,7 @@ mod tests {
                 side_data_type: kind.to_owned(),
                 projection: projection.map(str::to_owned),
                 eyes: eyes.map(str::to_owned),
+                ..SideData::default()
             });
             Source::from_probed(&probed).err()
         };

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use weftline_video::metric::{Plane, SphereWeights};
 
+use super::parts::Cells;
 use super::pictures::{self, From};
 use super::plan::Description;
 use super::tiles::{TileReader, TileSource};
@@ -48,6 +49,15 @@ pub(crate) struct EncodedTile {
     pub(crate) segments: Segments,
     pub(crate) ws_mse: f64,
     pub(crate) mixed_mse: f64,
+    /// The shares of its cells in these two.
+    pub(crate) parts: [Vec<f64>; 2],
+}
+
+/// What was measured of one tile.
+struct Measured {
+    ws_mse: f64,
+    mixed_mse: f64,
+    parts: [Vec<f64>; 2],
 }
 
 /// The luma of all encoders of one process, in pixels: with all rungs in it, a process saves others'
@@ -128,7 +138,8 @@ impl Workshop<'_> {
         let mut encoded = Vec::with_capacity(rungs.len());
         for (qp, names) in &rungs {
             let mut tiles = Vec::with_capacity(names.len());
-            for (name, [ws_mse, mixed_mse]) in names.iter().zip(errors.by_ref()) {
+            for (name, measured) in names.iter().zip(errors.by_ref()) {
+                let Measured { ws_mse, mixed_mse, parts } = measured;
                 let path = open.dir.join(name);
                 let file = fs::read(&path).map_err(VrError::io("read", &path))?;
                 let segments = self.segments(&file, open.gop).map_err(|why| VrError::Ffmpeg {
@@ -136,7 +147,7 @@ impl Workshop<'_> {
                     reason: format!("{name}: {why}"),
                 })?;
                 fs::remove_file(&path).map_err(VrError::io("remove", &path))?;
-                tiles.push(EncodedTile { segments, ws_mse, mixed_mse });
+                tiles.push(EncodedTile { segments, ws_mse, mixed_mse, parts });
             }
             encoded.push(EncodedRung { qp: *qp, tiles });
         }
@@ -215,7 +226,7 @@ impl Workshop<'_> {
         open: &OpenGop,
         qps: &[u8],
         names: &[&String],
-    ) -> Result<Vec<[f64; 2]>, VrError> {
+    ) -> Result<Vec<Measured>, VrError> {
         let plan = self.plan;
         let (frame, frames) = (plan.frame(), plan.gop_frames as usize);
         let pixels = plan.width as usize * plan.height as usize;
@@ -225,16 +236,20 @@ impl Workshop<'_> {
         let list = format!("q{first:02}.txt");
         let mut reader = TileReader::start(self.ffmpeg, plan, &open.dir, &list, &files, &what)?;
         let mut errors = Vec::with_capacity(names.len());
+        let cells = Cells::new(plan);
         for at in 0..names.len() {
             let rect = plan.grid().rect(at % plan.grid().tiles(), frame);
-            let mut sums = [0.0; 2];
-            for picture in open.luma.chunks_exact(pixels) {
+            let (mut sums, mut parts) = ([0.0; 2], cells.nothing());
+            for (index, picture) in open.luma.chunks_exact(pixels).enumerate() {
                 let decoded = reader.next()?;
                 let compared = Plane::new(picture, plan.width, plan.height, plan.width as usize)
                     .and_then(|original| original.crop(rect))
                     .and_then(|original| {
                         let sum = self.weights.error_sum(rect.top, original, decoded)?;
                         let mixed = self.weights.mixed_error_sum(rect.top, original, decoded)?;
+                        if Cells::takes(index) {
+                            cells.add(&mut parts, self.weights, rect.top, [original, decoded])?;
+                        }
                         Ok([sum, mixed])
                     });
                 let compared = compared.map_err(|why| VrError::Ffmpeg {
@@ -244,7 +259,9 @@ impl Workshop<'_> {
                 sums.iter_mut().zip(compared).for_each(|(sum, more)| *sum += more);
             }
             let whole = self.weights.total() * frames as f64;
-            errors.push(sums.map(|sum| sum / whole));
+            let [ws_mse, mixed_mse] = sums.map(|sum| sum / whole);
+            let parts = parts.shares();
+            errors.push(Measured { ws_mse, mixed_mse, parts });
         }
         reader.finish()?;
         Ok(errors)

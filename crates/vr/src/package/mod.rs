@@ -20,6 +20,7 @@ mod ladder;
 mod luma;
 mod miss;
 mod mpd;
+mod parts;
 mod pictures;
 mod plan;
 mod queue;
@@ -37,7 +38,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, syncfs};
 use rustix::io::Errno;
 use weftline_core::ByteCount;
-use weftline_video::evaluate::MissTable;
+use weftline_video::evaluate::{MissTable, Parts};
 use weftline_video::live::wire::TileDigests;
 use weftline_video::live::{Digest, Sound};
 use weftline_video::metric::SphereWeights;
@@ -48,6 +49,7 @@ use crate::ffmpeg::{Ffmpeg, Stop};
 use crate::mp4;
 use crate::source::Source;
 use encode::{EncodedRung, OpenGop, Workshop};
+use parts::Cells;
 use plan::write_whole;
 use record::{Record, RungRecord};
 use sound::SoundRecord;
@@ -209,6 +211,7 @@ fn finish_gop(
                 bytes: encoded.segments.media.len() as u64,
                 ws_mse: encoded.ws_mse,
                 mixed_mse: Some(encoded.mixed_mse),
+                parts: Some(encoded.parts.clone()),
                 segment: Some(Digest::of(&encoded.segments.media)),
                 init: Some(Digest::of(&encoded.segments.init)),
             });
@@ -217,7 +220,10 @@ fn finish_gop(
     // One sync for some hundred files.
     let handle = File::open(dir).map_err(VrError::io("open", dir))?;
     syncfs(&handle).map_err(|error| VrError::io("write", dir)(error.into()))?;
-    Record { gop: open.gop, tiles }.write(dir)
+    let cells = Cells::new(plan);
+    let grey = cells.grey(plan, &SphereWeights::new(plan.frame()), open.luma());
+    let grey = grey.map_err(|why| VrError::Invalid(why.to_string()))?;
+    Record { gop: open.gop, tiles, side: Some(cells.side), grey }.write(dir)
 }
 
 /// All GoPs of a rung share what its decoder is set up from.
@@ -357,6 +363,20 @@ impl Package {
     /// Its rate-distortion table.
     pub fn table(&self) -> &RdTable {
         &self.table
+    }
+
+    /// Where in the tiles their losses are, as they are, and where viewports mix their pixels; `None` in
+    /// packages of which a GoP was made before that was measured.
+    pub fn parts(&self) -> [Option<Parts>; 2] {
+        let grid = self.description.grid();
+        let side = self.records.first().and_then(|record| record.side);
+        [0, 1].map(|way| {
+            let gops = self
+                .records
+                .iter()
+                .map(|record| (record.side == side).then(|| record.parts(way)).flatten());
+            Parts::new(side?, grid, gops.collect::<Option<_>>()?).ok()
+        })
     }
 
     /// What concealments of late tiles lose.

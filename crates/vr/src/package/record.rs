@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weftline_core::ByteCount;
+use weftline_video::evaluate::TileParts;
 use weftline_video::live::Digest;
 use weftline_video::live::wire::TileDigests;
 use weftline_video::rd::{GopTable, RdError, Rung, TileTable};
@@ -20,10 +21,16 @@ pub(crate) struct Record {
     pub(crate) gop: u32,
     /// Tiles in raster order.
     pub(crate) tiles: Vec<Vec<RungRecord>>,
+    /// The cells beside each other in a tile; not in records of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) side: Option<u32>,
+    /// Of each tile, the shares of its cells in what grey loses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) grey: Vec<Vec<f64>>,
 }
 
 /// One encoding of one tile.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RungRecord {
     pub(crate) qp: u8,
     /// The length of its segment.
@@ -33,6 +40,9 @@ pub(crate) struct RungRecord {
     /// The same where viewports mix their pixels; not in records of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mixed_mse: Option<f64>,
+    /// The shares of its cells in these two; not in records of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parts: Option<[Vec<f64>; 2]>,
     /// Of its segment, and of what its decoder is set up from; not in records of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) segment: Option<Digest>,
@@ -141,6 +151,20 @@ impl Record {
             }
         }
         Ok(any)
+    }
+
+    /// Where in the tiles their losses are, as they are (0) or where viewports mix their pixels (1), if
+    /// that was measured.
+    pub(crate) fn parts(&self, way: usize) -> Option<Vec<TileParts>> {
+        let tile = |(rungs, grey): (&Vec<RungRecord>, &Vec<f64>)| {
+            let rung = |rung: &RungRecord| Some((rung.qp, rung.parts.as_ref()?[way].clone()));
+            let rungs = rungs.iter().map(rung).collect::<Option<_>>()?;
+            Some(TileParts { rungs, grey: grey.clone() })
+        };
+        if self.grey.len() != self.tiles.len() {
+            return None;
+        }
+        self.tiles.iter().zip(&self.grey).map(tile).collect()
     }
 
     /// Its part of the table.

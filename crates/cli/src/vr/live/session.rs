@@ -224,7 +224,9 @@ impl Session<'_> {
         }
         match *self.dark.get_or_insert(now) {
             since if now.since(since) < GONE => Next::On,
-            _ => Next::Gone(format!("all its connections were closed {GONE:?} ago, and it has gone")),
+            _ => {
+                Next::Gone(format!("all its connections were closed {GONE:?} ago, and it has gone"))
+            }
         }
     }
 
