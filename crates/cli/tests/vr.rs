@@ -253,6 +253,139 @@ fn sources_that_cannot_be_packaged_are_refused() {
     assert!(!at.join("pkg/package.json").exists(), "nothing was begun");
 }
 
+/// Where MP4 keeps the matrix by which pictures are turned, after the type of the track's header.
+const MATRIX: usize = 4 + 40;
+
+/// What cameras and players say of a picture beside its pixels is not left out without a word.
+#[test]
+fn pictures_that_are_turned_or_of_another_projection_are_refused() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(1.0);
+    let at = dir.path();
+    let package = |source: &str| vr(at, &format!("package {source} -o pkg {QUICK}"));
+    ff(at, "-i plaza.y4m -c:v libx264 plain.mp4");
+    let plain = fs::read(at.join("plain.mp4")).unwrap();
+    let place = |kind: &[u8; 4]| plain.windows(4).position(|found| found == kind).unwrap();
+    let mut turned = plain.clone();
+    let matrix = place(b"tkhd") + MATRIX;
+    for at in [matrix, matrix + 16] {
+        turned[at..at + 4].copy_from_slice(&(-65_536_i32).to_be_bytes());
+    }
+    fs::write(at.join("turned.mp4"), turned).unwrap();
+    fails(package("turned.mp4"), 1, &["turned.mp4", "turned or mirrored", "-c:v libx264"]);
+    // The remedy is one.
+    ff(at, "-i turned.mp4 -c:v libx264 -crf 12 upright.mp4");
+    package("upright.mp4").unwrap();
+    // In place of the pixels' shape and the rate: a mesh.
+    let mut mesh = plain.clone();
+    let start = place(b"pasp") - 4;
+    assert_eq!(place(b"btrt") - 4, start + 16);
+    let boxes = b"\0\0\0\x18sv3d\0\0\0\x10proj\0\0\0\x08mshp\0\0\0\x0cfree\0\0\0\0";
+    mesh[start..start + 36].copy_from_slice(boxes);
+    fs::write(at.join("mesh.mp4"), mesh).unwrap();
+    fails(package("mesh.mp4"), 1, &["mesh.mp4", "a mesh of its own (mshp)", "equirectangular"]);
+}
+
+#[test]
+fn files_that_end_early_say_so_and_where() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(2.0);
+    let at = dir.path();
+    ff(at, "-i plaza.y4m -c:v libx264 -preset ultrafast late.mp4");
+    ff(at, "-i late.mp4 -c copy -movflags faststart early.mp4");
+    ff(at, "-i late.mp4 -c copy -movflags frag_keyframe+empty_moov parts.mp4");
+    ff(at, "-i late.mp4 -c copy -f mpegts stream.ts");
+    for (name, within) in [
+        ("late.mp4", "within its box mdat"),
+        ("early.mp4", "within its box mdat"),
+        ("parts.mp4", "within its box mdat"),
+        ("stream.ts", "within a packet of 188 bytes"),
+        ("plaza.y4m", "within picture 12"),
+    ] {
+        let bytes = fs::read(at.join(name)).unwrap();
+        let length = bytes.len() * 7 / 10 + 1;
+        let cut = format!("cut-{name}");
+        fs::write(at.join(&cut), &bytes[..length]).unwrap();
+        let where_it_ends = format!("at byte {length}");
+        let said = vr(at, &format!("package {cut} -o pkg {QUICK}"));
+        fails(said, 1, &[&cut, "ends early", &where_it_ends, within, "get the whole file"]);
+    }
+    assert!(!at.join("pkg").exists(), "nothing was begun");
+}
+
+/// A transport stream has no index, and is searched for a key frame near the time: with only the first
+/// one, there is none.
+#[test]
+fn a_transport_stream_with_one_key_frame_is_packaged() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(3.0);
+    let at = dir.path();
+    ff(at, "-i plaza.y4m -c:v libx264 -preset ultrafast -bf 2 -g 999 one.mkv");
+    ff(at, "-i one.mkv -c copy -f mpegts one.ts");
+    for name in ["one.mkv", "one.ts"] {
+        let args = format!("package {name} -o {name}.pkg {QUICK} --grid 2x1");
+        let said = vr(at, &args).unwrap();
+        assert!(said.contains(": 3 GoPs"), "{said}");
+    }
+    let [indexed, searched] = ["one.mkv.pkg", "one.ts.pkg"].map(|name| at.join(name));
+    for name in ["rd.csv", "miss.csv"] {
+        let read = |dir: &Path| fs::read_to_string(dir.join(name)).unwrap();
+        assert_eq!(read(&indexed), read(&searched));
+    }
+    // Made on its own, the table of concealments is the same.
+    fs::remove_file(searched.join("miss.csv")).unwrap();
+    vr(at, &format!("package one.ts -o one.ts.pkg {QUICK} --grid 2x1")).unwrap();
+    assert!(content(&searched.join("tiles")) == content(&indexed.join("tiles")));
+    let misses = |dir: &Path| fs::read_to_string(dir.join("miss.csv")).unwrap();
+    assert_eq!(misses(&indexed), misses(&searched));
+}
+
+/// One command line and one process have no room for all of their encoders.
+#[test]
+fn eight_hundred_tiles_are_packaged() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path();
+    vr(at, "synth rink -o rink.y4m --size 640x320 --fps 4 --seconds 0.5").unwrap();
+    let said = vr(at, &format!("package rink.y4m -o pkg --gop 0.5 --grid 40x20 {QUICK}")).unwrap();
+    assert!(said.starts_with("pkg: 1 GoPs of 640x320 in 40x20 tiles"), "{said}");
+    assert_eq!(fs::read_dir(at.join("pkg/tiles")).unwrap().count(), 800 * 2);
+}
+
+/// Bytes that have changed, with lengths as they were, are found by their digests.
+#[test]
+fn files_with_other_bytes_are_found_and_made_again() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(3.0);
+    let at = dir.path();
+    ff(at, "-i plaza.y4m -f lavfi -i sine=duration=3 -c:v ffv1 -c:a flac loud.mkv");
+    let args = format!("package loud.mkv -o pkg {QUICK} --grid 4x2");
+    vr(at, &args).unwrap();
+    let package = at.join("pkg");
+    let whole = content(&package);
+    for name in ["tiles/t003q37/000001.m4s", "tiles/t002q22/init.mp4", "sound/000002.m4s"] {
+        let file = package.join(name);
+        let mut bytes = fs::read(&file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        fs::write(&file, bytes).unwrap();
+        let said = vr(at, "check pkg --source loud.mkv --gops 1 --viewers 1 --fit-viewers 2");
+        fails(said, 1, &[name, "other bytes than were packaged", "vr package again"]);
+        vr(at, &args).unwrap();
+        assert!(content(&package) == whole, "{name}");
+    }
+}
+
 #[test]
 fn a_source_that_ends_early_has_fewer_gops() {
     if !ffmpeg() {
@@ -260,7 +393,10 @@ fn a_source_that_ends_early_has_fewer_gops() {
     }
     let dir = with_scene(2.0);
     let bytes = fs::read(dir.path().join("plaza.y4m")).unwrap();
-    fs::write(dir.path().join("cut.y4m"), &bytes[..bytes.len() * 3 / 4]).unwrap();
+    // Twelve of sixteen pictures; in the middle of one the file would say that it was cut.
+    let head = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    let pictures = head + (bytes.len() - head) * 3 / 4;
+    fs::write(dir.path().join("cut.y4m"), &bytes[..pictures]).unwrap();
     let said = vr(dir.path(), &format!("package cut.y4m -o pkg {QUICK} --grid 2x1")).unwrap();
     assert!(said.starts_with("pkg: 1 GoPs"), "the second GoP is not whole: {said}");
 }
@@ -413,6 +549,53 @@ fn a_ladder_may_be_given_by_rates() {
     let out = |rates: &str| vr(at, &package(rates).replace("-o pkg", "-o other"));
     fails(out("--ladder-mbps 900"), 2, &["--ladder-mbps 900", "Mb/s at QP 51"]);
     fails(out(&format!("--ladder-mbps {0:.4},{0:.5}", mbps("24"))), 2, &["further apart"]);
+}
+
+/// With grain, the rate falls steeply where it is swallowed. For each rate the QP is the nearest: its
+/// neighbours are not nearer, or it is within 6 %.
+#[test]
+fn a_ladder_by_rates_is_right_where_rates_are_steep() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = with_scene(3.0);
+    let at = dir.path();
+    ff(at, "-i plaza.y4m -vf noise=alls=9:allf=t -c:v ffv1 grain.mkv");
+    let package = |out: &str, ladder: &str| {
+        vr(at, &format!("package grain.mkv -o {out} --preset ultrafast --grid 2x1 {ladder}"))
+            .unwrap()
+    };
+    let all = (14..=40).map(|qp: u8| qp.to_string()).collect::<Vec<_>>().join(",");
+    package("all", &format!("--qp {all}"));
+    let text = fs::read_to_string(at.join("all/rd.csv")).unwrap();
+    let mut mbps = std::collections::BTreeMap::<u8, f64>::new();
+    for row in text.lines().skip(2).map(|row| row.split(',').collect::<Vec<_>>()) {
+        *mbps.entry(row[2].parse().unwrap()).or_default() +=
+            row[3].parse::<f64>().unwrap() * 8e-6 / 3.0;
+    }
+    let steepest = mbps.values().zip(mbps.values().skip(1)).map(|(a, b)| a / b).fold(0.0, f64::max);
+    assert!(steepest > 1.3, "nothing is steep: {mbps:?}");
+    // Four rates between the finest and the coarsest.
+    let [most, least] = [mbps[&15], mbps[&39]];
+    let rates: Vec<f64> =
+        (1..5).map(|step| most * (least / most).powf(f64::from(step) / 5.0)).collect();
+    let ladder = rates.iter().map(|rate| format!("{rate:.4}")).collect::<Vec<_>>().join(",");
+    let said = package("pkg", &format!("--ladder-mbps {ladder}"));
+    let description = fs::read_to_string(at.join("pkg/package.json")).unwrap();
+    let description: serde_json::Value = serde_json::from_str(&description).unwrap();
+    let qps = description["qps"].as_array().unwrap().iter().map(|qp| qp.as_u64().unwrap() as u8);
+    let qps: Vec<u8> = qps.collect();
+    for (&qp, asked) in qps.iter().zip(&rates) {
+        let off = |qp: u8| (mbps[&qp] / asked).ln().abs();
+        let nearest = off(qp) <= off(qp - 1).min(off(qp + 1)) || off(qp) <= 1.06_f64.ln();
+        assert!(nearest, "{asked} Mb/s: QP {qp} of {mbps:?}");
+    }
+    for (&qp, asked) in qps.iter().zip(&rates) {
+        let line = said.lines().find(|line| line.starts_with(&format!("QP {qp}"))).unwrap();
+        let words =
+            format!("{:8.2} Mb/s ({}", mbps[&qp], format!("{asked:.4}").trim_end_matches('0'));
+        assert!(line.contains(&words), "{line} {words}");
+    }
 }
 
 #[test]

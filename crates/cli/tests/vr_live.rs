@@ -323,6 +323,33 @@ fn a_server_that_dies_is_named() {
     }
 }
 
+/// A player that was killed kept its place for half a minute, and was said to have all that was sent to it.
+#[test]
+fn a_player_that_was_killed_makes_room_and_is_not_said_to_have_all() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    fs::write(&token, "a secret of these two").unwrap();
+    let token = token.to_str().unwrap();
+    let options = ["--gops", "500", "--max-players", "1", "--token-file", token];
+    let (server, address) = serve(package(), &options);
+    let address = address.to_string();
+    let args = play(&address, &["--log", "-", "--token-file", token]);
+    for _ in 0..2 {
+        // The second one finds the place free.
+        let mut player = Daemon::start(&args);
+        player.says("gop,time_s,");
+        player.says("0,");
+        player.signal("-KILL");
+        let said = server.logs("all its connections were closed");
+        assert!(said.contains("it reported") && said.contains("tiles of"), "{said}");
+    }
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
 #[test]
 fn a_server_that_stops_says_so() {
     if !ffmpeg() {
@@ -449,7 +476,7 @@ fn a_path_dies_in_mid_stream_and_the_other_goes_on() {
     assert_eq!(player.end().0, Some(1));
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
-    // After the package's last GoP comes its first again.
+    // After the package's last GoP comes its first again, with its time in the stream.
     for rung in fs::read_dir(saved.join("tiles")).unwrap() {
         let rung = rung.unwrap().path();
         for file in fs::read_dir(&rung).unwrap() {
@@ -459,7 +486,105 @@ fn a_path_dies_in_mid_stream_and_the_other_goes_on() {
             };
             let name = format!("{:06}.m4s", gop % GOPS);
             let packaged = package.join(rung.strip_prefix(&saved).unwrap()).join(name);
-            assert!(fs::read(&file).unwrap() == fs::read(packaged).unwrap(), "{gop} differs");
+            let packaged = again(fs::read(packaged).unwrap(), gop);
+            assert!(fs::read(&file).unwrap() == packaged, "{gop} differs");
         }
     }
+}
+
+/// A packaged segment as it is kept when it is played as GoP `gop`: its number and its time, and nothing
+/// else, are those of the stream. GoPs of four pictures at 8 a second, in 10,000 units a second.
+fn again(mut segment: Vec<u8>, gop: usize) -> Vec<u8> {
+    let after = |kind: &[u8; 4]| segment.windows(4).position(|found| found == kind).unwrap() + 8;
+    let (number, time) = (after(b"mfhd"), after(b"tfdt"));
+    segment[number..number + 4].copy_from_slice(&(gop as u32 + 1).to_be_bytes());
+    segment[time..time + 8].copy_from_slice(&(gop as u64 * 4 * 1_250).to_be_bytes());
+    segment
+}
+
+/// What is kept of two rounds of the same GoPs decodes as one stream: tiles, and sound.
+#[test]
+fn what_is_kept_of_two_rounds_is_one_stream() {
+    if !ffmpeg() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let saved = dir.path().join("saved");
+    let gops = 2 * GOPS;
+    let options = ["--gops", &gops.to_string(), "--players", "1", "--scheme", "fix"];
+    let (_server, address) = serve(package(), &options);
+    let address = address.to_string();
+    // So that nothing is late, however busy the machine is.
+    let keep = ["--save", saved.to_str().unwrap(), "--buffer", "60s", "--rebuffer", "60s"];
+    let player = Daemon::start(&play(&address, &keep));
+    let last = format!("{:06}.m4s", gops - 1);
+    let rungs = || fs::read_dir(saved.join("tiles")).into_iter().flatten();
+    let full = || {
+        let all = |dir: PathBuf| (0..gops).all(|gop| dir.join(format!("{gop:06}.m4s")).exists());
+        let rung = rungs().map(|rung| rung.unwrap().path()).find(|dir| all(dir.clone()));
+        rung.filter(|_| saved.join("sound").join(&last).exists())
+    };
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let rung = loop {
+        match full() {
+            Some(rung) => break rung,
+            None => assert!(std::time::Instant::now() < until, "{:?}", rungs().count()),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    player.signal("-TERM");
+    player.end();
+    let sound = saved.join("sound");
+    for (dir_of, args, wanted) in [
+        (rung, "-v warning -nostdin -i all.mp4 -f framecrc -", 4 * gops),
+        (sound, "-v warning -nostdin -i all.mp4 -f framecrc -", 0),
+    ] {
+        let mut bytes = fs::read(dir_of.join("init.mp4")).unwrap();
+        for gop in 0..gops {
+            bytes.extend(fs::read(dir_of.join(format!("{gop:06}.m4s"))).unwrap());
+        }
+        fs::write(dir.path().join("all.mp4"), bytes).unwrap();
+        let mut command = Command::new("ffmpeg");
+        let output = command.args(args.split(' ')).current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.is_empty(), "{said}");
+        let frames = String::from_utf8(output.stdout).unwrap();
+        let times = frames.lines().filter(|line| !line.starts_with('#'));
+        let times: Vec<i64> =
+            times.map(|line| line.split(',').nth(2).unwrap().trim().parse().unwrap()).collect();
+        assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
+        assert!(wanted == 0 || times.len() == wanted, "{times:?}");
+    }
+}
+
+/// Both links go dark, and nothing is closed.
+#[test]
+fn a_player_that_is_cut_off_makes_room() {
+    if !ffmpeg() {
+        return;
+    }
+    let Some(world) = world() else { return };
+    let program = assert_cmd::cargo::cargo_bin!("weftline");
+    let servers = [0, 1].map(|path| world.address(path, End::Server, 4433).to_string());
+    let mut command = world.server.command(program);
+    command.args(["vr", "serve", package().to_str().unwrap(), "--insecure-plaintext"]);
+    command.args(["--gops", "500", "--listen", &servers[0], "--listen", &servers[1]]);
+    let mut server = Daemon::spawn(&mut command);
+    server.listening();
+    server.listening();
+    let mut command = world.client.command(program);
+    command.args(["vr", "play", "--insecure-plaintext", "--server", &servers[0], &servers[1]]);
+    command.args(["--path", "wifi=wifi", "wigig=wigig", "--log", "-"]);
+    let mut player = Daemon::spawn(&mut command);
+    player.says("gop,");
+    player.says("0,");
+    for path in ["wifi", "wigig"] {
+        world.emulator.cut(path, None, true).unwrap();
+    }
+    // Ten seconds and two GoPs.
+    let said = server.logs("nothing came from it for 11s");
+    assert!(said.contains("it reported"), "{said}");
+    player.signal("-KILL");
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
 }

@@ -132,6 +132,15 @@ impl Forecast {
         self.free(left, recency, |path| path.last.outstanding)
     }
 
+    /// What the paths carry within `left`, what is on its way already included; a path that is down nothing,
+    /// if another one is up.
+    ///
+    /// # Errors
+    /// [`ThroughputError::Recency`].
+    pub fn carried(&self, left: Duration, recency: &Recency) -> Result<ByteCount, ThroughputError> {
+        Ok(self.free(left, recency, |_| 0)?.mean())
+    }
+
     /// What a plan may have of what the paths bring: no more than they carry on average until the next
     /// plan is made, and where they carry less, what may come after that and is in time.
     ///

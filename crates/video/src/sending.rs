@@ -35,6 +35,8 @@ pub(crate) struct Chances<'a> {
     pub(crate) concealed: &'a [f64],
     /// What the paths may bring that is not on its way yet.
     pub(crate) expected: &'a Throughput,
+    /// What the paths carry in the GoP's time, what is on its way already included.
+    pub(crate) carried: ByteCount,
     /// The transport.
     pub(crate) delivery: &'a dyn Delivery,
     /// What the paths will bring, if somebody knows.
@@ -91,7 +93,12 @@ impl Planner<'_> {
         });
         let problem = problem.map_err(|error| error.to_string())?;
         let mut effort = Effort::units(self.effort_units);
-        let plan = self.scheme.plan(&problem, &mut effort).map_err(|error| error.to_string())?;
+        let mut plan =
+            self.scheme.plan(&problem, &mut effort).map_err(|error| error.to_string())?;
+        // Who knows the future knows that nothing comes.
+        if plan.sent.is_empty() && base.is_empty() && self.scheme.name != "oracle" {
+            plan = background(plan, tiles, chances);
+        }
         let count = base.len();
         Ok(Sending { plan: with_base(plan, base, base_bytes), base: count })
     }
@@ -135,6 +142,28 @@ impl Sending {
 pub(crate) fn wanted([planned, base]: [Option<Rung>; 2]) -> Wanted {
     let encoding = |rung: Rung| Encoding { qp: rung.qp, loss: rung.ws_mse };
     Wanted { planned: planned.map(encoding), base: base.map(encoding) }
+}
+
+/// What is tried where nothing is expected to arrive: the coarsest rungs, those most likely seen first, as
+/// far as the paths carry them once what is on their way is through or called back. That is a guess, most
+/// of all when a path has just died and all that it had goes over another one. A GoP of which nothing is
+/// sent is surely lost.
+fn background(plan: Plan, tiles: &GopTable, chances: &Chances<'_>) -> Plan {
+    let mut pieces = base_layer(tiles);
+    let seen = |piece: &Piece| chances.visibility.get(piece.tile).copied().unwrap_or(0.0);
+    pieces.sort_by(|one, other| seen(other).total_cmp(&seen(one)));
+    let mut left = chances.carried;
+    let mut sent = Vec::new();
+    for piece in pieces.into_iter().filter(|piece| seen(piece) > 0.0) {
+        if piece.rung.bytes > left {
+            break;
+        }
+        left = left.saturating_sub(piece.rung.bytes);
+        sent.push(Piece { miss_chance: 1.0, ..piece });
+    }
+    let is_sent = |tile: &usize| sent.iter().any(|piece: &Piece| piece.tile == *tile);
+    let dropped = (0..tiles.tiles().len()).filter(|tile| !is_sent(tile)).collect();
+    Plan { bytes: sent.iter().map(|piece| piece.rung.bytes).sum(), sent, dropped, ..plan }
 }
 
 /// The coarsest rung of every tile, in raster order.

@@ -20,10 +20,12 @@
 #![forbid(unsafe_code)]
 
 mod colour;
+mod container;
 mod decode;
 mod error;
 pub mod evaluate;
 mod ffmpeg;
+pub mod mp4;
 mod original;
 pub mod package;
 mod rate;

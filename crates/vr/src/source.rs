@@ -8,6 +8,7 @@ use ring::digest::{Context, SHA256};
 use serde::Deserialize;
 
 use crate::colour::Colour;
+use crate::container::{self, Cut, Structure};
 use crate::error::VrError;
 use crate::ffmpeg::Ffmpeg;
 use crate::rate::FrameRate;
@@ -17,6 +18,9 @@ const FINGERPRINT_BYTES: u64 = 1 << 20;
 /// A file may say so much more than its last picture and sound have: containers round, and sound ends
 /// with whole frames of its codec.
 const SLACK_S: f64 = 0.1;
+/// Pictures at the end of a file of which some may be missing where it was cut: twice the longest row of
+/// pictures between two that do not depend on later ones (H.264).
+const MAX_REORDERED: usize = 32;
 /// The most pictures of a source: a day at 120 per second.
 const MAX_PICTURES: usize = 120 * 86_400;
 
@@ -72,6 +76,9 @@ struct Stream {
     avg_frame_rate: Option<String>,
     time_base: Option<String>,
     pix_fmt: Option<String>,
+    /// Pictures that are decoded before one that is shown earlier, at most.
+    #[serde(default)]
+    has_b_frames: u8,
     color_primaries: Option<String>,
     color_transfer: Option<String>,
     color_space: Option<String>,
@@ -81,11 +88,16 @@ struct Stream {
 }
 
 /// What is said of a stream beside its pictures.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct SideData {
     #[serde(default)]
     side_data_type: String,
     projection: Option<String>,
+    yaw: Option<f64>,
+    pitch: Option<f64>,
+    roll: Option<f64>,
+    /// Rows of numbers, each after its own number.
+    displaymatrix: Option<String>,
     /// How pictures for two eyes are put into one.
     #[serde(rename = "type")]
     eyes: Option<String>,
@@ -119,7 +131,11 @@ impl Source {
     /// [`VrError::Source`] if it is no video or its pictures do not come at a constant rate.
     pub fn probe(ffmpeg: &Ffmpeg, file: &Path) -> Result<Self, VrError> {
         // What the system says of a missing file is clearer than what ffprobe does.
-        File::open(file).map_err(VrError::io("read", file))?;
+        let opened = File::open(file).map_err(VrError::io("read", file))?;
+        if opened.metadata().is_ok_and(|about| about.is_file()) {
+            let structure = container::look(opened).map_err(VrError::io("read", file))?;
+            check_structure(&structure).map_err(|why| VrError::source(file, why))?;
+        }
         let path = std::path::absolute(file).map_err(VrError::io("find", file))?;
         let said = |which: &str, entries: &str| {
             ffmpeg.probe(&path, which, entries).map_err(|error| match error {
@@ -131,9 +147,9 @@ impl Source {
         };
         let unread = |error| VrError::source(file, format!("ffprobe's answer: {error}"));
         let entries = "format=start_time,duration:stream=width,height,r_frame_rate,\
-                       avg_frame_rate,time_base,pix_fmt,color_primaries,color_transfer,\
-                       color_space,color_range:\
-                       stream_side_data=side_data_type,projection,type:packet=pts,flags";
+                       avg_frame_rate,time_base,pix_fmt,has_b_frames,color_primaries,color_transfer,\
+                       color_space,color_range:stream_side_data=side_data_type,projection,yaw,\
+                       pitch,roll,displaymatrix,type:packet=pts,flags";
         let probed: Probed = serde_json::from_str(&said("v:0", entries)?).map_err(unread)?;
         let source = Self::from_probed(&probed).map_err(|why| VrError::source(file, why))?;
         // Where the pictures end before the file does, its sound may end later.
@@ -259,19 +275,85 @@ impl Stream {
     }
 }
 
+/// How a source is made equirectangular. Only MP4 leaves out what the source says of its projection.
+const CONVERT: &str = "make it equirectangular first: ffmpeg -i SOURCE -vf v360=INPUT:e NEW.mp4";
+
+/// Refuses what ends early, and projections of which ffprobe says nothing.
+fn check_structure(structure: &Structure) -> Result<(), String> {
+    if let Some(Cut { place, is_readable }) = &structure.cut {
+        let rest = match is_readable {
+            true => ", or take what is there: ffmpeg -i SOURCE -c:v libx264 -crf 12 NEW.mp4",
+            false => "; without its index nothing of it can be read",
+        };
+        return Err(format!("ends early, at {place}: it was cut; get the whole file{rest}"));
+    }
+    match structure.projection.map(|projection| projection.0) {
+        None => Ok(()),
+        // What ffprobe says of these has more in it.
+        Some(kind) if &kind == b"equi" || &kind == b"cbmp" => Ok(()),
+        Some(kind) if &kind == b"mshp" => Err(
+            "says that its projection is a mesh of its own (mshp), which ffmpeg does not read; export \
+             it as equirectangular, with the program that made it"
+                .to_owned(),
+        ),
+        Some(kind) => {
+            let kind = String::from_utf8_lossy(&kind).into_owned();
+            Err(format!("says that its projection is '{kind}', which is not known; {CONVERT}"))
+        }
+    }
+}
+
 impl SideData {
-    /// Refuses what is no equirectangular picture for one eye.
+    /// Refuses what is no equirectangular picture for one eye, upright and with its front in the middle.
     fn check(&self) -> Result<(), String> {
-        let convert = "make it equirectangular first: ffmpeg -i SOURCE -vf v360=INPUT:e NEW.mkv";
         match (self.side_data_type.as_str(), &self.projection, &self.eyes) {
             ("Spherical Mapping", Some(projection), _) if projection != "equirectangular" => {
-                Err(format!("says that its projection is {projection}; {convert}"))
+                Err(format!("says that its projection is {projection}; {CONVERT}"))
             }
+            ("Spherical Mapping", ..) => self.check_pose(),
+            ("Display Matrix", ..) if !self.is_upright() => Err(
+                "says that its pictures are to be turned or mirrored when they are shown (a display \
+                 matrix); turn them first: ffmpeg -i SOURCE -c:v libx264 -crf 12 NEW.mp4"
+                    .to_owned(),
+            ),
             ("Stereo 3D", _, Some(eyes)) if eyes != "2D" => Err(format!(
                 "has pictures for two eyes ({eyes}), and a package is for one; take one of them: \
-                 ffmpeg -i SOURCE -vf stereo3d=LAYOUT:ml NEW.mkv"
+                 ffmpeg -i SOURCE -vf stereo3d=LAYOUT:ml NEW.mp4"
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// The front of a package is in the middle of its pictures.
+    fn check_pose(&self) -> Result<(), String> {
+        let [yaw, pitch, roll] = [self.yaw, self.pitch, self.roll].map(Option::unwrap_or_default);
+        if yaw == 0.0 && pitch == 0.0 && roll == 0.0 {
+            return Ok(());
+        }
+        // Both turn the pictures to the left where the yaw is positive.
+        let turn = match pitch == 0.0 && roll == 0.0 {
+            true => {
+                format!("turn its pictures first: ffmpeg -i SOURCE -vf v360=e:e:yaw={yaw} NEW.mp4")
+            }
+            false => "level its pictures first, with the program that made it".to_owned(),
+        };
+        Err(format!(
+            "says that its pictures are turned (yaw {yaw}, pitch {pitch}, roll {roll} degrees), which a \
+             package does not carry; {turn}, or leave them as they are: ffmpeg -i SOURCE -c copy NEW.mp4"
+        ))
+    }
+
+    /// Whether a display matrix leaves the pictures as they are, but for their size.
+    fn is_upright(&self) -> bool {
+        let rows = self.displaymatrix.iter().flat_map(|text| text.lines());
+        let numbers = rows.filter_map(|row| row.split_once(':')).map(|(_, numbers)| {
+            let numbers = numbers.split_whitespace().map(|number| number.parse::<i64>());
+            numbers.collect::<Result<Vec<_>, _>>().unwrap_or_default()
+        });
+        let rows: Vec<Vec<i64>> = numbers.collect();
+        match (rows.first().map(Vec::as_slice), rows.get(1).map(Vec::as_slice)) {
+            (Some([across, 0, ..]), Some([0, down, ..])) => *across > 0 && *down > 0,
+            _ => false,
         }
     }
 }
@@ -285,6 +367,16 @@ fn constant_rate(stream: &Stream, times: &[i64], tick_s: f64) -> Result<FrameRat
     if let Some(&rate) = rates.iter().find(follows) {
         return Ok(rate);
     }
+    // Pictures that are shown earlier than one before them may be missing at the end.
+    if stream.has_b_frames > 0
+        && let Some(at_s) = rates.iter().find_map(|rate| hole(times, tick_s, *rate))
+    {
+        return Err(format!(
+            "ends early: a picture is missing after {at_s:.2} s, among its last ones; it was cut. Get the \
+             whole file, or take what is there: ffmpeg -i SOURCE -vf fps={} -c:v libx264 -crf 12 NEW.mp4",
+            rates[0]
+        ));
+    }
     let steps = times.windows(2).map(|pair| pair[1] - pair[0]);
     let (least, most) = (steps.clone().min().unwrap_or(0), steps.max().unwrap_or(0));
     let ms = |ticks: i64| ticks as f64 * tick_s * 1e3;
@@ -294,6 +386,19 @@ fn constant_rate(stream: &Stream, times: &[i64], tick_s: f64) -> Result<FrameRat
         ms(least),
         ms(most)
     ))
+}
+
+/// After what time the first picture is missing of a constant rate, if all are there but for some at the
+/// end, among those that a decoder may reorder.
+fn hole(times: &[i64], tick_s: f64, rate: FrameRate) -> Option<f64> {
+    let place = |time: &i64| ((time - times[0]) as f64 * tick_s / rate.seconds(1)).round() as u64;
+    let first = times.iter().zip(0_u64..).position(|(time, index)| place(time) != index)?;
+    let fits = |time: &i64| {
+        ((time - times[0]) as f64 * tick_s - rate.seconds(place(time))).abs() <= 1.01 * tick_s
+    };
+    let at_end = times.len() - first <= MAX_REORDERED && first > 0;
+    let rising = times.windows(2).all(|pair| place(&pair[0]) < place(&pair[1]));
+    (at_end && rising && times.iter().all(fits)).then(|| rate.seconds(first as u64))
 }
 
 /// Whether the times are those of a constant rate, rounded to the container's unit or to whole
@@ -325,6 +430,7 @@ mod tests {
             avg_frame_rate: Some(rate.to_owned()),
             time_base: Some(base.to_owned()),
             pix_fmt: Some("yuv420p".to_owned()),
+            has_b_frames: 0,
             color_primaries: None,
             color_transfer: None,
             color_space: None,
@@ -356,6 +462,56 @@ mod tests {
             let why = Source::from_probed(&probed("30/1", "1/1000", times)).unwrap_err();
             assert!(why.contains("fps=30"), "{why}");
         }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_between_reordered_pictures_says_where() {
+        let mut cut = probed("25/1", "1/1000", &[0, 40, 80, 120, 160, 320, 240]);
+        let why = |probed: &Probed| Source::from_probed(probed).unwrap_err();
+        assert!(why(&cut).contains("constant rate"), "nothing is reordered");
+        cut.streams[0].has_b_frames = 2;
+        assert!(
+            why(&cut).contains("ends early: a picture is missing after 0.20 s"),
+            "{}",
+            why(&cut)
+        );
+        // Somewhere in between, they never were.
+        let times: Vec<i64> =
+            (0..60).filter(|index| *index != 20).map(|index| index * 40).collect();
+        let mut varies = probed("25/1", "1/1000", &times);
+        varies.streams[0].has_b_frames = 2;
+        assert!(why(&varies).contains("constant rate"), "{}", why(&varies));
+    }
+
+    #[test]
+    fn pictures_that_are_turned_mirrored_or_not_in_front_are_refused() {
+        let side_data = |json: &str| serde_json::from_str::<SideData>(json).unwrap();
+        let matrix = |rows: &str| {
+            side_data(&format!(
+                r#"{{"side_data_type": "Display Matrix", "displaymatrix": "\\n00000000: {rows}"}}"#
+            ))
+        };
+        assert_eq!(matrix("65536 0 0\\n00000001: 0 65536 0\\n").check(), Ok(()));
+        for rows in [
+            "-65536 0 0\\n00000001: 0 -65536 0",
+            "65536 0 0\\n00000001: 0 -65536 0",
+            "0 65536 0\\n00000001: -65536 0 0",
+            "46341 46341 0\\n00000001: -46341 46341 0",
+            "x",
+        ] {
+            let why = matrix(rows).check().unwrap_err();
+            assert!(why.contains("turned or mirrored") && why.contains("NEW.mp4"), "{rows}: {why}");
+        }
+        let pose = |pose: &str| {
+            side_data(&format!(
+                r#"{{"side_data_type": "Spherical Mapping", "projection": "equirectangular", {pose}}}"#
+            ))
+        };
+        assert_eq!(pose(r#""yaw": 0, "pitch": 0, "roll": 0"#).check(), Ok(()));
+        let why = pose(r#""yaw": -90, "pitch": 0, "roll": 0"#).check().unwrap_err();
+        assert!(why.contains("yaw -90") && why.contains("v360=e:e:yaw=-90"), "{why}");
+        let why = pose(r#""yaw": 0, "pitch": 0.5"#).check().unwrap_err();
+        assert!(why.contains("pitch 0.5") && why.contains("level"), "{why}");
     }
 
     #[test]
@@ -396,6 +552,7 @@ mod tests {
                 side_data_type: kind.to_owned(),
                 projection: projection.map(str::to_owned),
                 eyes: eyes.map(str::to_owned),
+                ..SideData::default()
             });
             Source::from_probed(&probed).err()
         };

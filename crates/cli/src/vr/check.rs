@@ -69,6 +69,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let mut progress = Progress::new("packages", loaded.packages.len() as u64, 0);
     let mut checks = Vec::new();
     for (package, (_, audience)) in loaded.packages.iter().zip(&loaded.scenes) {
+        // What other bytes decode to says nothing of the package.
+        package.verify()?;
         let source = package.source(&ffmpeg, args.source.as_deref())?;
         checks.push(check(&ffmpeg, package, &source, audience, &options)?);
         progress.set(checks.len() as u64);

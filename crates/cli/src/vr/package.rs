@@ -94,6 +94,10 @@ fn summary(dir: &Path, package: &Package, took_s: f64) -> String {
         dir.display(),
         description.gops()
     );
+    // The finest first, as QPs ascend.
+    let mut asked = description.mbps().to_vec();
+    asked.sort_by(|one, other| other.total_cmp(one));
+    let mut asked = asked.into_iter();
     for &qp in description.qps() {
         let gops = package.table().gops().iter();
         let rungs = gops.flat_map(|gop| gop.tiles().iter().filter_map(|tile| tile.at_qp(qp)));
@@ -101,7 +105,8 @@ fn summary(dir: &Path, package: &Package, took_s: f64) -> String {
             (bytes + rung.bytes.as_u64(), ws_mse + rung.ws_mse)
         });
         let mbps = (bytes * 8) as f64 / package.duration().as_secs_f64() / 1e6;
-        text += &format!("QP {qp:2}: {mbps:8.2} Mb/s in {tiles} tiles, ");
+        let asked = asked.next().map_or_else(String::new, |mbps| format!(" ({mbps} asked for)"));
+        text += &format!("QP {qp:2}: {mbps:8.2} Mb/s{asked} in {tiles} tiles, ");
         // Plain pictures may be encoded without any error, which has no decibels.
         let psnr_db = weftline_video::metric::psnr_db(ws_mse / f64::from(description.gops()));
         text += &if psnr_db.is_finite() {

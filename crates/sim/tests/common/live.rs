@@ -282,6 +282,7 @@ impl Case {
         let session = Session {
             table: &table,
             misses: &misses,
+            parts: None,
             init: self.init(),
             probabilities: &probabilities,
             weighting: Weighting::Area,

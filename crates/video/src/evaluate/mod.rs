@@ -15,6 +15,7 @@
 //! [`Forecast`]: crate::forecast::Forecast
 
 mod conceal;
+mod parts;
 mod paths;
 mod session;
 mod views;
@@ -24,6 +25,7 @@ mod tests;
 
 pub use crate::shown::{Concealment, PSNR_CEILING_DB, Shown};
 pub use conceal::MissTable;
+pub use parts::{Parts, TileParts};
 pub use session::{GopDetail, GopOutcome, Session, SessionOutcome, Weighting, rate_for};
 pub use views::Views;
 

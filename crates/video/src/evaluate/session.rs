@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weftline_core::{Bitrate, ByteCount};
 
+use super::parts::Parts;
 use super::paths::Paths;
 use super::{EvaluateError, MissTable, Views};
 use crate::forecast::Forecast;
@@ -36,6 +37,8 @@ pub struct Session<'a> {
     pub table: &'a RdTable,
     /// What concealments of the scene lose.
     pub misses: &'a MissTable,
+    /// Where in the tiles that is, if it is known: viewers' views are of its cells then.
+    pub parts: Option<&'a Parts>,
     /// What the decoder of an encoding of a tile is set up from: what the first of it to arrive
     /// takes besides.
     pub init: ByteCount,
@@ -161,7 +164,7 @@ impl Session<'_> {
     pub fn run(&self) -> Result<SessionOutcome, EvaluateError> {
         let grid = self.check()?;
         let (gop, most) = (self.table.gop_duration(), self.table.gops().len());
-        let views = Views::new(self.trace, grid, self.viewport, gop, most);
+        let views = Views::new(self.trace, self.cells(grid), self.viewport, gop, most);
         let outcomes = self.run_for(&[&views], &mut |_| {})?;
         Ok(outcomes.into_iter().next().unwrap_or(SessionOutcome { gops: Vec::new() }))
     }
@@ -171,17 +174,19 @@ impl Session<'_> {
     /// of every GoP.
     ///
     /// # Errors
-    /// As [`Self::run`]; also if the views are of another grid or of other GoPs.
+    /// As [`Self::run`]; also if the views are of another grid (that of the cells of [`Self::parts`], or
+    /// else of the tiles) or of other GoPs.
     pub fn run_for(
         &self,
         viewers: &[&Views],
         watch: &mut dyn FnMut(&GopDetail<'_>),
     ) -> Result<Vec<SessionOutcome>, EvaluateError> {
         let grid = self.check()?;
+        let cells = self.cells(grid);
         let gop_duration = self.table.gop_duration();
-        if let Some(views) = viewers.iter().find(|v| v.grid() != grid || v.gop() != gop_duration) {
+        if let Some(views) = viewers.iter().find(|v| v.grid() != cells || v.gop() != gop_duration) {
             let shape = |grid: Grid, gop: Duration| format!("{grid} in {} s", gop.as_secs_f64());
-            let (got, wanted) = (shape(views.grid(), views.gop()), shape(grid, gop_duration));
+            let (got, wanted) = (shape(views.grid(), views.gop()), shape(cells, gop_duration));
             return Err(EvaluateError::Mismatch { what: "a viewer's motion", got, wanted });
         }
         let gops = self.length(viewers.iter().map(|views| views.gops()).min().unwrap_or(0))?;
@@ -195,11 +200,16 @@ impl Session<'_> {
         for gop in 0..gops {
             let (common, losses) = self.gop(grid, gop, &mut progress, watch)?;
             for (outcome, views) in outcomes.iter_mut().zip(viewers) {
-                let (mse, mean_psnr_db) = viewport_error(grid, views.poses(gop), &losses);
+                let (mse, mean_psnr_db) = viewport_error(cells, views.poses(gop), &losses);
                 outcome.gops.push(GopOutcome { mse, mean_psnr_db, ..common });
             }
         }
         Ok(outcomes)
+    }
+
+    /// The grid of what losses are known of.
+    fn cells(&self, grid: Grid) -> Grid {
+        self.parts.map_or(grid, Parts::cells)
     }
 
     /// When GoP `gop` begins to be sent.
@@ -252,7 +262,7 @@ impl Session<'_> {
     }
 
     /// Plans and sends one GoP: what is the same for all viewers (their errors are not filled in),
-    /// and what each tile loses as it is shown.
+    /// and what each cell loses, or each tile, as it is shown.
     fn gop(
         &self,
         grid: Grid,
@@ -272,6 +282,7 @@ impl Session<'_> {
         let horizon = self.table.gop_duration();
         let expected = paths.forecast().expected(horizon, &self.recency);
         let expected = expected.map_err(|error| wrong(error.to_string()))?;
+        let carried = paths.forecast().carried(horizon, &self.recency);
         let room = paths.room(deadline);
         let truth = Throughput::certain(&room).map_err(|error| wrong(error.to_string()))?;
         let visibility = self.visibility(grid, gop);
@@ -281,6 +292,7 @@ impl Session<'_> {
             visibility: &visibility,
             concealed: &concealed,
             expected: &expected,
+            carried: carried.map_err(|error| wrong(error.to_string()))?,
             delivery: self.delivery,
             truth: Some(&truth),
         };
@@ -309,6 +321,10 @@ impl Session<'_> {
             expected_mse: plan.expected_loss * scale,
             mse: 0.0,
             mean_psnr_db: 0.0,
+        };
+        let losses = match self.parts {
+            Some(parts) => parts.spread(gop, &shown, &losses),
+            None => losses,
         };
         Ok((outcome, losses))
     }

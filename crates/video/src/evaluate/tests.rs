@@ -85,6 +85,7 @@ impl Setting {
         Session {
             table: &self.table,
             misses: &self.misses,
+            parts: None,
             init: ByteCount::ZERO,
             probabilities: &self.probabilities,
             weighting: Weighting::Pixels,
@@ -188,6 +189,7 @@ fn expected_and_realised_errors_agree_on_average() {
         let session = Session {
             table: &table,
             misses: &misses,
+            parts: None,
             init: ByteCount::ZERO,
             probabilities: &probabilities,
             weighting: Weighting::Pixels,

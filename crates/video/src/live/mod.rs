@@ -34,7 +34,7 @@ pub use crate::forecast::{Forecast, PathReading, PlanTime};
 pub use client::{Client, ClientSettings, GopReport, Handled};
 pub use content::{Content, Sound};
 pub use digest::Digest;
-pub use server::{Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic};
+pub use server::{Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic};
 pub use wire::WireError;
 
 /// GoPs whose fate a player keeps open at most: a server that says more has lost its way.

@@ -105,6 +105,25 @@ pub struct PlannedGop {
     pub least: ByteCount,
 }
 
+/// What a player has said to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reported {
+    /// Tiles, and segments of sound, that came whole.
+    pub tiles: u64,
+    /// Of these, those that were there before their GoP was shown.
+    pub in_time: u64,
+    /// Bytes of their segments.
+    pub bytes: ByteCount,
+}
+
+impl Reported {
+    fn add(&mut self, bytes: ByteCount, in_time: bool) {
+        self.tiles = self.tiles.saturating_add(1);
+        self.in_time = self.in_time.saturating_add(in_time.into());
+        self.bytes = ByteCount::new(self.bytes.as_u64().saturating_add(bytes.as_u64()));
+    }
+}
+
 #[derive(Debug)]
 struct Player {
     viewport: Viewport,
@@ -121,6 +140,7 @@ struct Player {
     rebuffer: Duration,
     /// How long it has stood still.
     stalled: Duration,
+    reported: Reported,
 }
 
 /// What a server does for one player; see the module's documentation.
@@ -253,6 +273,23 @@ impl Server {
         self.next_gop == self.content.gops()
     }
 
+    /// Whether the stream has begun, with the player's first report.
+    pub fn has_begun(&self) -> bool {
+        self.player.as_ref().is_some_and(|player| player.epoch.is_some())
+    }
+
+    /// What the player has said to have: not what was sent to it.
+    pub fn reported(&self) -> Reported {
+        self.player.as_ref().map_or_else(Reported::default, |player| player.reported)
+    }
+
+    /// When the player has shown the last GoP at the earliest; `None` before its first report.
+    pub fn shown_by(&self) -> Option<Instant> {
+        let player = self.player.as_ref()?;
+        let end = self.start_of(player.epoch?, self.content.gops());
+        Some(end + player.buffer + player.stalled)
+    }
+
     /// What the paths are known to carry.
     pub fn forecast(&self) -> &Forecast {
         &self.forecast
@@ -292,6 +329,7 @@ impl Server {
             buffer: hello.buffer.unwrap_or_else(|| content.table().gop_duration()),
             rebuffer: hello.rebuffer,
             stalled: Duration::ZERO,
+            reported: Reported::default(),
         });
         let rungs = content.table().gops()[0].tiles()[0].rungs();
         let manifest = Manifest {
@@ -321,12 +359,14 @@ impl Server {
         }
         for (id, on_time) in &report.arrived {
             if id.is_sound() {
-                check_sound(&self.content, *id, self.next_gop)?;
+                let bytes = check_sound(&self.content, *id, self.next_gop)?;
                 player.known.insert((id.tile, id.qp));
+                player.reported.add(bytes, *on_time);
                 continue;
             }
             let rung = rung_of(&self.content, *id, self.next_gop)?;
             player.known.insert((id.tile, id.qp));
+            player.reported.add(rung.bytes, *on_time);
             // What was late is not shown later either.
             if *on_time {
                 let encoding = Encoding { qp: id.qp, loss: rung.ws_mse };
@@ -371,7 +411,10 @@ impl Server {
         } else {
             let cost = sound.map_or(ByteCount::ZERO, |order| self.sound_cost(&order));
             let rest = without(&expected, cost).map_err(|error| wrong(error.to_string()))?;
-            self.scheme_plan(player, gop, tiles, &rest, left.min(next)).map_err(wrong)?
+            let carried = self.forecast.carried(left.min(next), &self.settings.recency);
+            let carried = carried.map_err(|error| wrong(error.to_string()))?.saturating_sub(cost);
+            let time = left.min(next);
+            self.scheme_plan(player, gop, tiles, (&rest, carried), time).map_err(wrong)?
         };
         let order = |piece: &Piece| {
             let id = TileId { gop, tile: piece.tile as u16, qp: piece.rung.qp };
@@ -420,13 +463,14 @@ impl Server {
         order.bytes + BESIDE + init.unwrap_or(ByteCount::ZERO)
     }
 
-    /// What the scheme sends, with the lengths of the package's segments.
+    /// What the scheme sends, with the lengths of the package's segments, of what the paths may bring that
+    /// is new, and what they carry.
     fn scheme_plan(
         &self,
         player: &Player,
         gop: u32,
         tiles: &GopTable,
-        expected: &Throughput,
+        (expected, carried): (&Throughput, ByteCount),
         left: Duration,
     ) -> Result<Sending, String> {
         let delivery: Box<dyn Delivery> = match self.forward {
@@ -442,6 +486,7 @@ impl Server {
             visibility: &self.visibility(player, gop),
             concealed: &concealed,
             expected,
+            carried,
             delivery: &*delivery,
             truth: None,
         };
@@ -505,16 +550,17 @@ impl Server {
     }
 }
 
-/// Whether a player can have the sound that it says to have.
-fn check_sound(content: &Content, id: TileId, begun: u32) -> Result<(), LiveError> {
-    if content.sound().is_none() {
+/// The length of the sound that a player says to have, if it can.
+fn check_sound(content: &Content, id: TileId, begun: u32) -> Result<ByteCount, LiveError> {
+    let Some(sound) = content.sound() else {
         let (number, count) = (id.tile.into(), content.grid().tiles() as u32);
         return Err(LiveError::Number { what: "tile", number, count });
-    }
+    };
     if id.gop >= begun {
         return Err(LiveError::Number { what: "GoP", number: id.gop, count: begun });
     }
-    Ok(())
+    let bytes = sound.segments.get(content.packaged(id.gop) as usize);
+    Ok(bytes.copied().unwrap_or(ByteCount::ZERO))
 }
 
 /// The encoding that a player says to have.

@@ -585,6 +585,75 @@ fn peers_that_lose_their_way_are_told_so() {
     assert_eq!(error.to_string(), "the peer speaks of GoP 1, and there are 1; is it damaged?");
 }
 
+/// What was sent over a connection that is dead was told as had.
+#[test]
+fn what_a_player_has_is_what_it_reports() {
+    let mut world = World::new(4, Concealment::Grey);
+    assert_eq!((world.server.has_begun(), world.server.shown_by()), (false, None));
+    world.run_with(&mut || MS * 5, &mut |id| match id.tile {
+        0 => Fate::Lost,
+        1 => Fate::Arrives(GOP * 3 / 2),
+        _ => Fate::Arrives(MS * 10),
+    });
+    let reported = world.server.reported();
+    let in_time = world.arrived.iter().filter(|(_, on_time)| *on_time).count();
+    assert_eq!(reported.in_time, in_time as u64);
+    assert!(reported.tiles > reported.in_time && reported.bytes > ByteCount::ZERO, "{reported:?}");
+    let sent: usize = world.planned.iter().map(|gop| gop.sent).sum();
+    assert!(reported.tiles < sent as u64, "{reported:?} of {sent}");
+    // It is done when the last GoP has been shown, a GoP after it was announced, and not before.
+    let shown = world.server.shown_by().unwrap();
+    assert!(shown <= world.now && world.now < shown + GOP, "{shown:?} {:?}", world.now);
+}
+
+/// One of two paths dies, and what it had waits for the other one: nothing new is expected in time, and
+/// the tiles that are most likely seen are tried all the same.
+#[test]
+fn where_nothing_is_expected_the_background_is_tried() {
+    let mut server = Server::new(content(20), settings(Concealment::LastReceived));
+    let mut now = Instant::from_millis(1_000);
+    let hello = Client::new(ClientSettings::default()).poll_transmit().unwrap();
+    server.handle_message(&hello, now).unwrap();
+    let path = PathReading { is_up: true, ..PathReading::default() };
+    let mut paths = [path; 2];
+    let mut read = |server: &mut Server, paths: &mut [PathReading; 2]| {
+        now += MS * 50;
+        // 24 kb/s each.
+        for path in paths.iter_mut().filter(|path| path.is_up) {
+            path.delivered += 150;
+        }
+        let waiting = ByteCount::new(1);
+        server.handle_traffic(Traffic { paths: Some(paths), forward: None, waiting }, now);
+        server.handle_timeout(now).unwrap();
+        now
+    };
+    let at = read(&mut server, &mut paths);
+    let yaw = PoseNotice { at: Duration::ZERO, degrees: [0.0; 3] };
+    let report = Report { poses: vec![yaw], ..Report::default() };
+    server.handle_message(&Message::Report(report).to_bytes(), at).unwrap();
+    for _ in 0..60 {
+        read(&mut server, &mut paths);
+    }
+    paths[0] = PathReading { is_up: false, ..paths[0] };
+    paths[1].outstanding = 100_000;
+    for _ in 0..10 {
+        read(&mut server, &mut paths);
+    }
+    let planned = std::iter::from_fn(|| server.poll_event()).last().unwrap();
+    let orders = std::iter::from_fn(|| server.poll_transmit());
+    let tiles = orders.filter_map(|outgoing| match outgoing {
+        Outgoing::Tile(order) if order.id.gop == planned.gop => Some(order.id),
+        _ => None,
+    });
+    let tiles: Vec<TileId> = tiles.collect();
+    assert_eq!((planned.expected, planned.on_time), (ByteCount::ZERO, 0.0), "{planned:?}");
+    // In half a second a path brings 1,500 bytes, of which a tile takes 250 and what goes with it.
+    assert_eq!((planned.sent, tiles.len()), (3, 3), "{planned:?}");
+    assert!(tiles.iter().all(|id| id.qp == 42), "{tiles:?}");
+    // Those in front, at both sides of the equator.
+    assert!(tiles.iter().any(|id| [1, 2, 5, 6].contains(&id.tile)), "{tiles:?}");
+}
+
 #[test]
 fn other_programs_and_versions_are_named() {
     let mut hello = Client::new(ClientSettings::default()).poll_transmit().unwrap();

@@ -15,12 +15,14 @@ mod truth;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 use weftline_core::{Bitrate, ByteCount};
 use weftline_video::evaluate::{
-    Concealment, EvaluateError, GopDetail, MissTable, Session, SessionOutcome, Views, Weighting,
+    Concealment, EvaluateError, GopDetail, MissTable, Parts, Session, SessionOutcome, Views,
+    Weighting,
 };
 use weftline_video::geometry::{FieldOfView, Grid, Viewport};
 use weftline_video::head::{TileProbabilities, Trace};
@@ -87,6 +89,10 @@ pub struct Scene {
     pub table: RdTable,
     /// What concealments lose.
     pub misses: MissTable,
+    /// Where in the tiles their losses are; not in packages of before.
+    pub parts: Option<Arc<Parts>>,
+    /// The same where viewports mix their pixels.
+    mixed_parts: Option<Arc<Parts>>,
     /// What the decoder of an encoding is set up from.
     pub init: ByteCount,
 }
@@ -99,7 +105,8 @@ impl Scene {
     pub fn of(package: &Package) -> Result<Self, VrError> {
         let name = package.dir().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let (table, misses) = (package.table().clone(), package.misses()?);
-        Ok(Self { name, table, misses, init: package.init_bytes() })
+        let [parts, mixed_parts] = package.parts().map(|parts| parts.map(Arc::new));
+        Ok(Self { name, table, misses, parts, mixed_parts, init: package.init_bytes() })
     }
 
     /// The same scene as viewports show it that mix each pixel from four of the frame. What
@@ -109,14 +116,20 @@ impl Scene {
     /// # Errors
     /// [`VrError::Invalid`] if that was not measured when the source was packaged.
     pub fn mixed(&self) -> Result<Self, VrError> {
-        let Self { name, misses, init, .. } = self.clone();
+        let Self { name, misses, init, mixed_parts, .. } = self.clone();
         let table = self.table.mixed().ok_or_else(|| {
             VrError::Invalid(format!(
                 "the table of the package '{name}' has no mixed_mse, as those of before; run \
                  weftline vr package on its source again, into a new directory"
             ))
         })?;
-        Ok(Self { name, table, misses, init })
+        let parts = mixed_parts.clone();
+        Ok(Self { name, table, misses, parts, mixed_parts, init })
+    }
+
+    /// The grid of what losses are known of: cells, or else tiles.
+    pub(crate) fn cells(&self) -> Result<Grid, VrError> {
+        self.parts.as_ref().map_or_else(|| self.grid(), |parts| Ok(parts.cells()))
     }
 
     /// Its tiles.
@@ -163,8 +176,9 @@ impl Audience {
             .map_err(wrong)?
             .smoothed(fov, 1.0, fit.len());
         let most = scene.table.gops().len();
+        let cells = scene.cells()?;
         let views = |trace: Trace| {
-            let views = Views::new(&trace, grid, &viewport, gop, most);
+            let views = Views::new(&trace, cells, &viewport, gop, most);
             (trace, views)
         };
         let viewers: Vec<_> = test.into_iter().map(views).collect();
@@ -272,6 +286,7 @@ impl One<'_> {
         let session = Session {
             table: &self.scene.table,
             misses: &self.scene.misses,
+            parts: self.scene.parts.as_deref(),
             init: self.scene.init,
             probabilities: &self.audience.probabilities,
             weighting: Weighting::Pixels,

@@ -28,7 +28,14 @@ fn scene(gops: usize) -> Scene {
     let grey: Vec<f64> = (0..8).map(|tile| part(tile, 4_000.0)).collect();
     let stale: Vec<Vec<f64>> = (0..8).map(|tile| vec![part(tile, 500.0)]).collect();
     let misses = MissTable::new(vec![grey; gops], vec![stale; gops]).unwrap();
-    Scene { name: "hall".to_owned(), table, misses, init: ByteCount::ZERO }
+    Scene {
+        name: "hall".to_owned(),
+        table,
+        misses,
+        parts: None,
+        mixed_parts: None,
+        init: ByteCount::ZERO,
+    }
 }
 
 /// A viewer who looks straight ahead.

@@ -1,8 +1,8 @@
 //! The fast path against the truth: tiles' WS-MSEs weighed by their shares of the viewport, against
 //! viewports that are drawn from the original and from the decoded tiles.
 //!
-//! What the fast path leaves out: a tile's error is not the same all over the tile, and not in all
-//! pictures of a GoP. A viewport whose pixels are the frame's nearest ones shows the tiles' WS-MSE.
+//! What the fast path leaves out: the error of a tile's cell is not the same all over it, and not in all
+//! pictures of a GoP; in packages without cells, a tile's is not the same all over the tile. A viewport whose pixels are the frame's nearest ones shows the tiles' WS-MSE.
 //! One that mixes each pixel from four smooths errors away: by 10·log₁₀(9/4) = 3.5 dB if neighbours
 //! err independently (at a fine QP, or in small frames), by less if they err alike; it shows what
 //! the package's table has as `mixed_mse`. All schemes gain by that, the finer ones more. Both ways
@@ -128,17 +128,22 @@ pub fn check(
     for case in cases(&scene, audience, options, &gops)? {
         by_gop.entry(case.gop).or_default().push(case);
     }
-    let grid = scene.grid()?;
+    let cells = scene.cells()?;
+    let parts = [scene.parts.clone(), scene.mixed()?.parts];
     let mut gaps = Vec::new();
     for (gop, cases) in by_gop {
         let number = u32::try_from(gop).unwrap_or(u32::MAX);
         let original = DecodedGop::original(ffmpeg, package, source, number)?;
         for case in cases {
             let decoded = compose(ffmpeg, package, gop, &case.shown)?;
-            let per_pixel = case.losses.each_ref().map(|losses| {
+            let per_pixel = [0, 1].map(|way: usize| {
                 let sphere = 4.0 * std::f64::consts::PI;
+                let losses = match &parts[way] {
+                    Some(parts) => parts.spread(gop, &case.shown, &case.losses[way]),
+                    None => case.losses[way].clone(),
+                };
                 let losses = losses.iter().enumerate();
-                losses.map(|(tile, loss)| loss * sphere / grid.solid_angle(tile)).collect()
+                losses.map(|(cell, loss)| loss * sphere / cells.solid_angle(cell)).collect()
             });
             let viewers: Vec<_> = audience.viewers.iter().enumerate().collect();
             let compared = viewers.into_par_iter().map(|(viewer, (trace, views))| {

@@ -4,16 +4,19 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use weftline_video::metric::{Plane, SphereWeights};
 
-use super::mp4::{self, Segments};
+use super::parts::Cells;
+use super::pictures::{self, From};
 use super::plan::Description;
 use super::tiles::{TileReader, TileSource};
 use crate::colour::Colour;
 use crate::error::VrError;
-use crate::ffmpeg::{Ffmpeg, as_file};
+use crate::ffmpeg::Ffmpeg;
+use crate::mp4::{self, Segments};
 use crate::source::Source;
 
 /// The raw pictures of the GoP that is worked on.
@@ -46,64 +49,72 @@ pub(crate) struct EncodedTile {
     pub(crate) segments: Segments,
     pub(crate) ws_mse: f64,
     pub(crate) mixed_mse: f64,
+    /// The shares of its cells in these two.
+    pub(crate) parts: [Vec<f64>; 2],
+}
+
+/// What was measured of one tile.
+struct Measured {
+    ws_mse: f64,
+    mixed_mse: f64,
+    parts: [Vec<f64>; 2],
 }
 
 /// The luma of all encoders of one process, in pixels: with all rungs in it, a process saves others'
 /// starts, but each encoder holds some ten pictures.
 const PIXELS_AT_ONCE: u64 = 4 << 20;
+/// The encoders of one process: each has a file open, of which systems allow 1,024, and takes some 400
+/// bytes of the command line.
+const ENCODERS_AT_ONCE: usize = 400;
 
 impl Workshop<'_> {
-    /// The QPs of the ladder, those together that one process encodes. They do not depend on the number
-    /// of processes at once, and what is encoded does not depend on them.
-    pub(crate) fn together(&self) -> impl Iterator<Item = &[u8]> {
+    /// Some QPs, those together that one process encodes. They do not depend on the number of processes
+    /// at once, and what is encoded does not depend on them.
+    pub(crate) fn together<'q>(&self, qps: &'q [u8]) -> impl Iterator<Item = &'q [u8]> + use<'q> {
         let pixels = u64::from(self.plan.width) * u64::from(self.plan.height);
         let most = usize::try_from(PIXELS_AT_ONCE / pixels.max(1)).unwrap_or(usize::MAX);
-        self.plan.qps.chunks(most.max(1))
+        qps.chunks(most.max(1))
     }
 
     /// Decodes the GoP's pictures once: all that follows reads them as they are.
     pub(crate) fn open(&self, gop: u32, dir: PathBuf) -> Result<OpenGop, VrError> {
         fs::create_dir_all(&dir).map_err(VrError::io("make", &dir))?;
         let mut open = OpenGop { gop, dir, luma: Vec::new() };
-        let first = u64::from(gop) * u64::from(self.plan.gop_frames);
-        let mut args = Vec::new();
-        let seek_s = self.source.seek_s(first);
-        if seek_s > 0.0 {
-            args.extend(["-ss".into(), OsString::from(format!("{seek_s:.6}"))]);
+        let frames = self.plan.gop_frames;
+        let mut got = 0.0;
+        for from in From::for_gop(gop) {
+            got = self.decode(&open, *from)?;
+            if got == f64::from(frames) {
+                open.luma = self.read_luma(&open)?;
+                return Ok(open);
+            }
         }
-        args.extend(["-noautorotate".into(), "-i".into(), as_file(&self.source.path)]);
-        let (width, height) = (self.plan.width, self.plan.height);
-        let scale = match (self.source.width, self.source.height) == (width, height) {
-            true => String::new(),
-            false => format!("scale={width}:{height}:flags=lanczos,"),
-        };
-        let frames = self.plan.gop_frames.to_string();
-        args.extend(["-map", "0:v:0", "-vf"].map(OsString::from));
-        args.push(format!("{scale}format=yuv420p").into());
-        args.extend(["-frames:v", &frames, "-f", "rawvideo"].map(OsString::from));
-        args.extend(self.ffmpeg.passthrough().map(OsString::from));
-        args.push(RAW.into());
-        let doing = format!("to decode the pictures of GoP {gop}");
-        self.ffmpeg.run(&args, &open.dir, &doing)?;
-        open.luma = self.read_luma(&open)?;
-        Ok(open)
+        Err(VrError::source(
+            &self.source.path,
+            format!("GoP {gop} decodes to {got} pictures instead of {frames}; is it damaged?"),
+        ))
     }
 
-    /// The luma planes of the raw pictures, of which there must be as many as a GoP has.
+    /// Decodes the GoP's pictures into a file; how many came.
+    fn decode(&self, open: &OpenGop, from: From) -> Result<f64, VrError> {
+        let mut args = pictures::args(self.source, self.plan, open.gop, from, "format=yuv420p");
+        args.extend(["-f", "rawvideo"].map(OsString::from));
+        args.extend(self.ffmpeg.passthrough().map(OsString::from));
+        args.push(RAW.into());
+        let doing = format!("to decode the pictures of GoP {}", open.gop);
+        self.ffmpeg.run(&args, &open.dir, &doing)?;
+        let path = open.dir.join(RAW);
+        let length = fs::metadata(&path).map_err(VrError::io("read", &path))?.len();
+        let picture = u64::from(self.plan.width) * u64::from(self.plan.height) * 3 / 2;
+        Ok(length as f64 / picture as f64)
+    }
+
+    /// The luma planes of the raw pictures.
     fn read_luma(&self, open: &OpenGop) -> Result<Vec<u8>, VrError> {
         let path = open.dir.join(RAW);
         let mut file = File::open(&path).map_err(VrError::io("read", &path))?;
         let pixels = self.plan.width as usize * self.plan.height as usize;
         let frames = self.plan.gop_frames as usize;
-        let length = file.metadata().map_err(VrError::io("read", &path))?.len();
-        let picture = pixels as u64 * 3 / 2;
-        if length != picture * frames as u64 {
-            let (gop, got) = (open.gop, length as f64 / picture as f64);
-            return Err(VrError::source(
-                &self.source.path,
-                format!("GoP {gop} decodes to {got} pictures instead of {frames}; is it damaged?"),
-            ));
-        }
         let mut luma = vec![0; pixels * frames];
         for plane in luma.chunks_exact_mut(pixels) {
             file.read_exact(plane)
@@ -119,13 +130,16 @@ impl Workshop<'_> {
         let rungs: Vec<(u8, Vec<String>)> = qps.iter().map(named).collect();
         let list = qps.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
         let doing = format!("to encode GoP {} at QP {list}", open.gop);
-        self.ffmpeg.run(&self.encode_args(&rungs), &open.dir, &doing)?;
+        for part in parts(self.plan.grid().tiles(), rungs.len()) {
+            self.ffmpeg.run(&self.encode_args(&rungs, part), &open.dir, &doing)?;
+        }
         let all: Vec<&String> = rungs.iter().flat_map(|(_, names)| names).collect();
         let mut errors = self.measure(open, qps, &all)?.into_iter();
         let mut encoded = Vec::with_capacity(rungs.len());
         for (qp, names) in &rungs {
             let mut tiles = Vec::with_capacity(names.len());
-            for (name, [ws_mse, mixed_mse]) in names.iter().zip(errors.by_ref()) {
+            for (name, measured) in names.iter().zip(errors.by_ref()) {
+                let Measured { ws_mse, mixed_mse, parts } = measured;
                 let path = open.dir.join(name);
                 let file = fs::read(&path).map_err(VrError::io("read", &path))?;
                 let segments = self.segments(&file, open.gop).map_err(|why| VrError::Ffmpeg {
@@ -133,7 +147,7 @@ impl Workshop<'_> {
                     reason: format!("{name}: {why}"),
                 })?;
                 fs::remove_file(&path).map_err(VrError::io("remove", &path))?;
-                tiles.push(EncodedTile { segments, ws_mse, mixed_mse });
+                tiles.push(EncodedTile { segments, ws_mse, mixed_mse, parts });
             }
             encoded.push(EncodedRung { qp: *qp, tiles });
         }
@@ -145,9 +159,9 @@ impl Workshop<'_> {
         (0..self.plan.grid().tiles()).map(|tile| format!("q{qp:02}t{tile:03}.mp4")).collect()
     }
 
-    /// One process for all tiles of several rungs: reading the pictures and starting cost more than
-    /// small encoders.
-    fn encode_args(&self, rungs: &[(u8, Vec<String>)]) -> Vec<OsString> {
+    /// One process for some tiles, nearly always all, of several rungs: reading the pictures and starting
+    /// cost more than small encoders.
+    fn encode_args(&self, rungs: &[(u8, Vec<String>)], part: Range<usize>) -> Vec<OsString> {
         let plan = self.plan;
         let size = format!("{}x{}", plan.width, plan.height);
         let rate = plan.rate().to_string();
@@ -155,10 +169,10 @@ impl Workshop<'_> {
             .map(str::to_owned)
             .to_vec();
         args.extend([size, "-framerate".to_owned(), rate, "-i".to_owned(), RAW.to_owned()]);
-        args.extend(["-filter_complex".to_owned(), self.cut(rungs.len())]);
+        args.extend(["-filter_complex".to_owned(), self.cut(rungs.len(), part.clone())]);
         let (timescale, _) = plan.timescale();
         for (rung, (qp, names)) in rungs.iter().enumerate() {
-            for (tile, name) in names.iter().enumerate() {
+            for (tile, name) in part.clone().zip(&names[part.clone()]) {
                 args.extend(["-map".to_owned(), format!("[t{tile}r{rung}]")]);
                 args.extend(["-c:v", "libx264", "-preset", &plan.preset].map(str::to_owned));
                 args.extend(["-qp".to_owned(), qp.to_string()]);
@@ -179,13 +193,12 @@ impl Workshop<'_> {
         args.into_iter().map(OsString::from).collect()
     }
 
-    /// The filters that cut each tile out, once for each of `rungs`.
-    fn cut(&self, rungs: usize) -> String {
+    /// The filters that cut each tile of a part out, once for each of `rungs`.
+    fn cut(&self, rungs: usize, part: Range<usize>) -> String {
         let plan = self.plan;
-        let tiles = plan.grid().tiles();
-        let mut graph = format!("split={tiles}");
-        (0..tiles).for_each(|tile| graph += &format!("[s{tile}]"));
-        for tile in 0..tiles {
+        let mut graph = format!("split={}", part.len());
+        part.clone().for_each(|tile| graph += &format!("[s{tile}]"));
+        for tile in part {
             let rect = plan.grid().rect(tile, plan.frame());
             let (width, height, left, top) = (rect.width, rect.height, rect.left, rect.top);
             graph += &format!(";[s{tile}]crop={width}:{height}:{left}:{top},split={rungs}");
@@ -213,7 +226,7 @@ impl Workshop<'_> {
         open: &OpenGop,
         qps: &[u8],
         names: &[&String],
-    ) -> Result<Vec<[f64; 2]>, VrError> {
+    ) -> Result<Vec<Measured>, VrError> {
         let plan = self.plan;
         let (frame, frames) = (plan.frame(), plan.gop_frames as usize);
         let pixels = plan.width as usize * plan.height as usize;
@@ -223,16 +236,20 @@ impl Workshop<'_> {
         let list = format!("q{first:02}.txt");
         let mut reader = TileReader::start(self.ffmpeg, plan, &open.dir, &list, &files, &what)?;
         let mut errors = Vec::with_capacity(names.len());
+        let cells = Cells::new(plan);
         for at in 0..names.len() {
             let rect = plan.grid().rect(at % plan.grid().tiles(), frame);
-            let mut sums = [0.0; 2];
-            for picture in open.luma.chunks_exact(pixels) {
+            let (mut sums, mut parts) = ([0.0; 2], cells.nothing());
+            for (index, picture) in open.luma.chunks_exact(pixels).enumerate() {
                 let decoded = reader.next()?;
                 let compared = Plane::new(picture, plan.width, plan.height, plan.width as usize)
                     .and_then(|original| original.crop(rect))
                     .and_then(|original| {
                         let sum = self.weights.error_sum(rect.top, original, decoded)?;
                         let mixed = self.weights.mixed_error_sum(rect.top, original, decoded)?;
+                        if Cells::takes(index) {
+                            cells.add(&mut parts, self.weights, rect.top, [original, decoded])?;
+                        }
                         Ok([sum, mixed])
                     });
                 let compared = compared.map_err(|why| VrError::Ffmpeg {
@@ -242,11 +259,19 @@ impl Workshop<'_> {
                 sums.iter_mut().zip(compared).for_each(|(sum, more)| *sum += more);
             }
             let whole = self.weights.total() * frames as f64;
-            errors.push(sums.map(|sum| sum / whole));
+            let [ws_mse, mixed_mse] = sums.map(|sum| sum / whole);
+            let parts = parts.shares();
+            errors.push(Measured { ws_mse, mixed_mse, parts });
         }
         reader.finish()?;
         Ok(errors)
     }
+}
+
+/// The tiles that one process encodes each.
+fn parts(tiles: usize, rungs: usize) -> impl Iterator<Item = Range<usize>> {
+    let most = (ENCODERS_AT_ONCE / rungs.max(1)).max(1);
+    (0..tiles).step_by(most).map(move |first| first..tiles.min(first + most))
 }
 
 impl OpenGop {
@@ -265,5 +290,21 @@ impl Drop for OpenGop {
     fn drop(&mut self) {
         // What stays behind is removed by the next run.
         let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight hundred tiles at five QPs were one command line of two megabytes.
+    #[test]
+    fn no_process_has_more_encoders_than_it_has_room_for() {
+        for (tiles, rungs) in [(1, 1), (24, 7), (800, 5), (4_096, 20), (3, 51)] {
+            let parts: Vec<_> = parts(tiles, rungs).collect();
+            assert!(parts.iter().all(|part| part.len() * rungs <= ENCODERS_AT_ONCE), "{parts:?}");
+            assert!(parts.iter().cloned().flatten().eq(0..tiles), "{parts:?}");
+        }
+        assert_eq!(parts(24, 7).count(), 1);
     }
 }

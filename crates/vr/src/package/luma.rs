@@ -4,9 +4,10 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
+use super::pictures::{self, From};
 use super::plan::Description;
 use crate::error::VrError;
-use crate::ffmpeg::{Ffmpeg, Stdin, as_file};
+use crate::ffmpeg::{Ffmpeg, Stdin};
 use crate::source::Source;
 
 /// The luma of a GoP's pictures, one after the other.
@@ -16,40 +17,44 @@ pub(crate) fn luma(
     source: &Source,
     gop: u32,
 ) -> Result<Vec<u8>, VrError> {
-    let seek_s = source.seek_s(u64::from(gop) * u64::from(plan.gop_frames()));
-    let mut args: Vec<OsString> = Vec::new();
-    if seek_s > 0.0 {
-        args.extend(["-ss".into(), OsString::from(format!("{seek_s:.6}"))]);
+    let (width, height, frames) =
+        (plan.frame().width(), plan.frame().height(), plan.gop_frames() as usize);
+    let mut luma = vec![0; width as usize * height as usize * frames];
+    for from in From::for_gop(gop) {
+        if decode(ffmpeg, plan, source, (gop, *from), &mut luma)? {
+            return Ok(luma);
+        }
     }
-    args.extend(["-noautorotate".into(), "-i".into(), as_file(&source.path)]);
-    let (width, height) = (plan.frame().width(), plan.frame().height());
+    Err(VrError::source(
+        &source.path,
+        format!("GoP {gop} decodes to fewer pictures than {frames}; is it damaged?"),
+    ))
+}
+
+/// Fills `luma`; `false` if there are too few pictures for it.
+fn decode(
+    ffmpeg: &Ffmpeg,
+    plan: &Description,
+    source: &Source,
+    (gop, from): (u32, From),
+    luma: &mut [u8],
+) -> Result<bool, VrError> {
     // As for the encoder, so that the luma is the same to the bit.
-    let scale = match (source.width, source.height) == (width, height) {
-        true => String::new(),
-        false => format!("scale={width}:{height}:flags=lanczos,"),
-    };
-    let frames = plan.gop_frames();
-    args.extend(["-map", "0:v:0", "-vf"].map(OsString::from));
-    args.push(format!("{scale}format=yuv420p,extractplanes=y").into());
-    args.extend(["-frames:v", &frames.to_string(), "-f", "rawvideo"].map(OsString::from));
+    let mut args = pictures::args(source, plan, gop, from, "format=yuv420p,extractplanes=y");
+    args.extend(["-f", "rawvideo"].map(OsString::from));
     args.extend(ffmpeg.passthrough().map(OsString::from));
     args.push("pipe:1".into());
     let doing = format!("to decode the pictures of GoP {gop}");
     let mut running = ffmpeg.start(&args, Path::new("."), Stdin::Null, true)?;
     let mut stdout = running.stdout().ok_or(VrError::NoProgram("ffmpeg"))?;
-    let mut luma = vec![0; width as usize * height as usize * frames as usize];
-    let read = stdout.read_exact(&mut luma);
-    match read {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            // What ffmpeg says of it is better than what we can.
-            running.finish(&source.path, &doing)?;
-            return Err(VrError::source(
-                &source.path,
-                format!("GoP {gop} decodes to fewer pictures than {frames}; is it damaged?"),
-            ));
+    let whole = match stdout.read_exact(luma) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => false,
+        read => {
+            read.map_err(VrError::io("read from", Path::new("ffmpeg")))?;
+            true
         }
-        read => read.map_err(VrError::io("read from", Path::new("ffmpeg")))?,
-    }
+    };
+    // What ffmpeg says of it is better than what we can.
     running.finish(&source.path, &doing)?;
-    Ok(luma)
+    Ok(whole)
 }

@@ -13,14 +13,15 @@
 //!
 //! Nothing half-written counts: a GoP is finished when its record is in place, and the record
 //! comes last, after all that it names was synced. So work that was ended in any way goes on where
-//! it stopped; files that were cut since are found by their length and made again.
+//! it stopped; files that were cut or changed since are found by their lengths and digests and made again.
 
 mod encode;
 mod ladder;
 mod luma;
 mod miss;
-mod mp4;
 mod mpd;
+mod parts;
+mod pictures;
 mod plan;
 mod queue;
 mod record;
@@ -28,6 +29,7 @@ mod sound;
 mod tiles;
 mod track;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +38,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock, syncfs};
 use rustix::io::Errno;
 use weftline_core::ByteCount;
-use weftline_video::evaluate::MissTable;
+use weftline_video::evaluate::{MissTable, Parts};
 use weftline_video::live::wire::TileDigests;
 use weftline_video::live::{Digest, Sound};
 use weftline_video::metric::SphereWeights;
@@ -44,8 +46,10 @@ use weftline_video::rd::RdTable;
 
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, Stop};
+use crate::mp4;
 use crate::source::Source;
 use encode::{EncodedRung, OpenGop, Workshop};
+use parts::Cells;
 use plan::write_whole;
 use record::{Record, RungRecord};
 use sound::SoundRecord;
@@ -163,13 +167,23 @@ fn begin(dir: &Path, plan: &mut Description) -> Result<(), VrError> {
     }
 }
 
-/// The GoPs that are not finished, or not whole any more.
+/// The GoPs that are not finished, or not whole any more, or of which a file has other bytes than were
+/// written.
 fn missing(dir: &Path, plan: &Description) -> Result<Vec<u32>, VrError> {
-    let mut missing = Vec::new();
+    let (mut missing, mut seen) = (Vec::new(), BTreeSet::new());
     for gop in 0..plan.gops {
-        let whole = Record::read(dir, gop)?
-            .is_some_and(|record| record.gop == gop && record.flaw(dir, plan).is_none());
-        if !whole {
+        let record = Record::read(dir, gop)?
+            .filter(|record| record.gop == gop && record.flaw(dir, plan).is_none());
+        let Some(record) = record else {
+            missing.push(gop);
+            continue;
+        };
+        let inits = record.spoiled_inits(dir, &mut seen)?;
+        for init in inits.iter().map(|file| dir.join(file)) {
+            // This GoP's encoding makes it anew, and all others are as they should be.
+            fs::remove_file(&init).map_err(VrError::io("remove", &init))?;
+        }
+        if !inits.is_empty() || record.spoiled(dir)?.is_some() {
             missing.push(gop);
         }
     }
@@ -197,6 +211,7 @@ fn finish_gop(
                 bytes: encoded.segments.media.len() as u64,
                 ws_mse: encoded.ws_mse,
                 mixed_mse: Some(encoded.mixed_mse),
+                parts: Some(encoded.parts.clone()),
                 segment: Some(Digest::of(&encoded.segments.media)),
                 init: Some(Digest::of(&encoded.segments.init)),
             });
@@ -205,7 +220,10 @@ fn finish_gop(
     // One sync for some hundred files.
     let handle = File::open(dir).map_err(VrError::io("open", dir))?;
     syncfs(&handle).map_err(|error| VrError::io("write", dir)(error.into()))?;
-    Record { gop: open.gop, tiles }.write(dir)
+    let cells = Cells::new(plan);
+    let grey = cells.grey(plan, &SphereWeights::new(plan.frame()), open.luma());
+    let grey = grey.map_err(|why| VrError::Invalid(why.to_string()))?;
+    Record { gop: open.gop, tiles, side: Some(cells.side), grey }.write(dir)
 }
 
 /// All GoPs of a rung share what its decoder is set up from.
@@ -307,6 +325,31 @@ impl Package {
         Ok(Self { dir: dir.to_owned(), description, table, records, sound })
     }
 
+    /// Makes sure that every file has the bytes that were packaged, by their digests: reads all of them.
+    ///
+    /// # Errors
+    /// [`VrError::Damaged`] with the first that has not, and how it is made anew.
+    pub fn verify(&self) -> Result<(), VrError> {
+        let spoiled = |file: &Path| {
+            let why = "has other bytes than were packaged; run the same weftline vr package again, \
+                       which finds this and makes it anew";
+            Err(VrError::damaged(&self.dir.join(file), why))
+        };
+        let mut seen = BTreeSet::new();
+        for record in self.records.iter() {
+            if let Some(init) = record.spoiled_inits(&self.dir, &mut seen)?.first() {
+                return spoiled(init);
+            }
+            if let Some(segment) = record.spoiled(&self.dir)? {
+                return spoiled(&segment);
+            }
+        }
+        match self.sound.as_ref().map(|sound| sound.spoiled(&self.dir)).transpose()?.flatten() {
+            Some(file) => spoiled(&file),
+            None => Ok(()),
+        }
+    }
+
     /// Where it is.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -320,6 +363,20 @@ impl Package {
     /// Its rate-distortion table.
     pub fn table(&self) -> &RdTable {
         &self.table
+    }
+
+    /// Where in the tiles their losses are, as they are, and where viewports mix their pixels; `None` in
+    /// packages of which a GoP was made before that was measured.
+    pub fn parts(&self) -> [Option<Parts>; 2] {
+        let grid = self.description.grid();
+        let side = self.records.first().and_then(|record| record.side);
+        [0, 1].map(|way| {
+            let gops = self
+                .records
+                .iter()
+                .map(|record| (record.side == side).then(|| record.parts(way)).flatten());
+            Parts::new(side?, grid, gops.collect::<Option<_>>()?).ok()
+        })
     }
 
     /// What concealments of late tiles lose.

@@ -117,7 +117,7 @@ impl Queue<'_> {
         let mut state = self.lock();
         state.opening -= 1;
         let open = Arc::new(opened?);
-        let waiting = self.shop.together().map(<[u8]>::to_vec).collect();
+        let waiting = self.shop.together(&self.shop.plan.qps).map(<[u8]>::to_vec).collect();
         state.benches.push(Bench { open, waiting, done: Vec::new() });
         Ok(())
     }

@@ -1,11 +1,13 @@
 //! The record of a finished GoP: its part of the rate-distortion table. A GoP is finished when its
 //! record is in place; all that it names was written before, and lasts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weftline_core::ByteCount;
+use weftline_video::evaluate::TileParts;
 use weftline_video::live::Digest;
 use weftline_video::live::wire::TileDigests;
 use weftline_video::rd::{GopTable, RdError, Rung, TileTable};
@@ -19,10 +21,16 @@ pub(crate) struct Record {
     pub(crate) gop: u32,
     /// Tiles in raster order.
     pub(crate) tiles: Vec<Vec<RungRecord>>,
+    /// The cells beside each other in a tile; not in records of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) side: Option<u32>,
+    /// Of each tile, the shares of its cells in what grey loses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) grey: Vec<Vec<f64>>,
 }
 
 /// One encoding of one tile.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RungRecord {
     pub(crate) qp: u8,
     /// The length of its segment.
@@ -32,6 +40,9 @@ pub(crate) struct RungRecord {
     /// The same where viewports mix their pixels; not in records of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mixed_mse: Option<f64>,
+    /// The shares of its cells in these two; not in records of before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parts: Option<[Vec<f64>; 2]>,
     /// Of its segment, and of what its decoder is set up from; not in records of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) segment: Option<Digest>,
@@ -94,6 +105,39 @@ impl Record {
         Some(TileDigests { init: rung.init?, segment: rung.segment? })
     }
 
+    /// The first of its segments that has other bytes than were written, as far as the record says what these
+    /// were.
+    pub(crate) fn spoiled(&self, dir: &Path) -> Result<Option<PathBuf>, VrError> {
+        for (tile, rungs) in self.tiles.iter().enumerate() {
+            for rung in rungs {
+                let file = Description::segment(tile, rung.qp, self.gop);
+                if differs(&dir.join(&file), rung.segment)? {
+                    return Ok(Some(file));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Which files that decoders are set up from have other bytes than were written with this GoP, but for
+    /// those in `seen`, which get all that were looked at.
+    pub(crate) fn spoiled_inits(
+        &self,
+        dir: &Path,
+        seen: &mut BTreeSet<PathBuf>,
+    ) -> Result<Vec<PathBuf>, VrError> {
+        let mut spoiled = Vec::new();
+        for (tile, rungs) in self.tiles.iter().enumerate() {
+            for rung in rungs.iter().filter(|rung| rung.init.is_some()) {
+                let file = Description::init(tile, rung.qp);
+                if seen.insert(file.clone()) && differs(&dir.join(&file), rung.init)? {
+                    spoiled.push(file);
+                }
+            }
+        }
+        Ok(spoiled)
+    }
+
     /// Takes the digests that are missing from the files as they are: those of packages of before.
     /// Returns whether there were any.
     pub(crate) fn complete(&mut self, dir: &Path) -> Result<bool, VrError> {
@@ -109,6 +153,20 @@ impl Record {
         Ok(any)
     }
 
+    /// Where in the tiles their losses are, as they are (0) or where viewports mix their pixels (1), if
+    /// that was measured.
+    pub(crate) fn parts(&self, way: usize) -> Option<Vec<TileParts>> {
+        let tile = |(rungs, grey): (&Vec<RungRecord>, &Vec<f64>)| {
+            let rung = |rung: &RungRecord| Some((rung.qp, rung.parts.as_ref()?[way].clone()));
+            let rungs = rungs.iter().map(rung).collect::<Option<_>>()?;
+            Some(TileParts { rungs, grey: grey.clone() })
+        };
+        if self.grey.len() != self.tiles.len() {
+            return None;
+        }
+        self.tiles.iter().zip(&self.grey).map(tile).collect()
+    }
+
     /// Its part of the table.
     pub(crate) fn table(&self) -> Result<GopTable, RdError> {
         let tile = |rungs: &Vec<RungRecord>| {
@@ -122,6 +180,11 @@ impl Record {
         };
         GopTable::new(self.tiles.iter().map(tile).collect::<Result<_, _>>()?)
     }
+}
+
+/// Whether a file has another digest than this one, if there is one.
+pub(crate) fn differs(path: &Path, written: Option<Digest>) -> Result<bool, VrError> {
+    written.map_or(Ok(false), |written| Ok(digest(path)? != written))
 }
 
 fn digest(path: &Path) -> Result<Digest, VrError> {

@@ -22,11 +22,12 @@ use weftline_video::live;
 use weftline_video::live::Digest;
 use weftline_video::live::wire::{SoundFormat, TileDigests};
 
-use super::mp4;
 use super::plan::{Description, write_whole};
+use super::record::differs;
 use super::track::SoundTrack;
 use crate::error::VrError;
 use crate::ffmpeg::{Ffmpeg, as_file};
+use crate::mp4;
 use crate::source::Source;
 
 /// Samples in a frame of AAC-LC (ISO/IEC 14496-3, 4.5.1.1).
@@ -87,6 +88,19 @@ impl SoundRecord {
         Ok(is_whole.then_some(record))
     }
 
+    /// The first of its files that has other bytes than were written.
+    pub(crate) fn spoiled(&self, dir: &Path) -> Result<Option<PathBuf>, VrError> {
+        if differs(&dir.join(init()), Some(self.init))? {
+            return Ok(Some(init()));
+        }
+        for (gop, one) in (0_u32..).zip(&self.segments) {
+            if differs(&dir.join(segment(gop)), Some(one.digest))? {
+                return Ok(Some(segment(gop)));
+            }
+        }
+        Ok(None)
+    }
+
     /// What was written of a GoP.
     pub(crate) fn digests(&self, gop: u32) -> Option<TileDigests> {
         let segment = self.segments.get(gop as usize)?.digest;
@@ -117,7 +131,9 @@ pub(crate) fn encode(
     work: &Path,
 ) -> Result<(), VrError> {
     let Some(track) = plan.sound else { return Ok(()) };
-    if SoundRecord::read(dir, plan)?.is_some() {
+    if let Some(record) = SoundRecord::read(dir, plan)?
+        && record.spoiled(dir)?.is_none()
+    {
         return Ok(());
     }
     fs::create_dir_all(work).map_err(VrError::io("make", work))?;

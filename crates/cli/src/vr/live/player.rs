@@ -164,8 +164,10 @@ impl Player<'_> {
                 );
             }
             Ok(Handled::Tile { tile, .. }) => {
-                if let Some(store) = &self.playing.store {
-                    tokio::task::block_in_place(|| store.keep(&tile))?;
+                if let Some(store) = &mut self.playing.store
+                    && let Some(stream) = self.client.manifest()
+                {
+                    tokio::task::block_in_place(|| store.keep(&tile, stream))?;
                 }
             }
             Err(error @ LiveError::Refused(_)) if !had_manifest => return Err(error.to_string()),

@@ -1,13 +1,19 @@
 //! Tiles that arrived, kept as files like those of a package.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use weftline_video::live::wire::Tile;
+use weftline_video::live::wire::{Manifest, Tile};
+use weftline_vr::mp4::{Replayed, replay, timescale};
 
 /// Where tiles are kept.
 #[derive(Debug)]
-pub(super) struct Store(PathBuf);
+pub(super) struct Store {
+    dir: PathBuf,
+    /// The units of time of each tile and QP, as far as they have come.
+    scales: BTreeMap<(u16, u8), u32>,
+}
 
 impl Store {
     /// A directory, made if it is not there.
@@ -15,33 +21,42 @@ impl Store {
     /// # Errors
     /// What cannot be made, and why.
     pub(super) fn new(dir: &Path) -> Result<Self, String> {
-        let store = Self(dir.to_owned());
-        fs::create_dir_all(dir).map_err(|error| store.wrong(dir, &error))?;
-        Ok(store)
+        fs::create_dir_all(dir).map_err(|error| wrong(dir, &error))?;
+        Ok(Self { dir: dir.to_owned(), scales: BTreeMap::new() })
     }
 
     /// Keeps a tile, `tiles/t007q32/init.mp4` and `tiles/t007q32/000003.m4s`, or a GoP's sound,
-    /// `sound/init.mp4` and `sound/000003.m4s`.
+    /// `sound/init.mp4` and `sound/000003.m4s`. What is played again, after the package's last GoP, gets its
+    /// time in the stream; all else is as it was packaged.
     ///
     /// # Errors
     /// What cannot be written, and why.
-    pub(super) fn keep(&self, tile: &Tile<'_>) -> Result<(), String> {
+    pub(super) fn keep(&mut self, tile: &Tile<'_>, stream: &Manifest) -> Result<(), String> {
         let dir = match tile.id.is_sound() {
-            true => self.0.join("sound"),
-            false => self.0.join("tiles").join(format!("t{:03}q{:02}", tile.id.tile, tile.id.qp)),
+            true => self.dir.join("sound"),
+            false => self.dir.join("tiles").join(format!("t{:03}q{:02}", tile.id.tile, tile.id.qp)),
         };
-        fs::create_dir_all(&dir).map_err(|error| self.wrong(&dir, &error))?;
+        fs::create_dir_all(&dir).map_err(|error| wrong(&dir, &error))?;
         let write = |name: &str, bytes: &[u8]| {
             let path = dir.join(name);
-            fs::write(&path, bytes).map_err(|error| self.wrong(&path, &error))
+            fs::write(&path, bytes).map_err(|error| wrong(&path, &error))
         };
         if !tile.init.is_empty() {
             write("init.mp4", tile.init)?;
+            let scale = timescale(tile.init).ok();
+            self.scales.extend(scale.map(|scale| ((tile.id.tile, tile.id.qp), scale)));
         }
-        write(&format!("{:06}.m4s", tile.id.gop), tile.segment)
+        let mut segment = tile.segment.to_vec();
+        if let Some(scale) = self.scales.get(&(tile.id.tile, tile.id.qp)) {
+            let pictures = (!tile.id.is_sound()).then_some(stream.gop_frames);
+            let to = Replayed { gop: tile.id.gop, length: stream.gop, pictures };
+            // What is no segment of MP4 stays as it came.
+            let _ = replay(&mut segment, *scale, to);
+        }
+        write(&format!("{:06}.m4s", tile.id.gop), &segment)
     }
+}
 
-    fn wrong(&self, path: &Path, error: &std::io::Error) -> String {
-        format!("--save: cannot write {}: {error}", path.display())
-    }
+fn wrong(path: &Path, error: &std::io::Error) -> String {
+    format!("--save: cannot write {}: {error}", path.display())
 }

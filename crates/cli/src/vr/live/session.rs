@@ -1,6 +1,7 @@
 //! One player of `vr serve`, from its greeting to its end.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use weftline::Control;
 use weftline_core::{ByteCount, Instant};
 use weftline_video::live::wire::{Message, Tile};
 use weftline_video::live::{
-    Content, Outgoing, PlannedGop, Server, ServerSettings, TileOrder, Traffic,
+    Content, Outgoing, PlannedGop, Reported, Server, ServerSettings, TileOrder, Traffic,
 };
 use weftline_vr::package::Package;
 
@@ -21,6 +22,14 @@ use super::{Clock, path_event, ticks};
 
 /// How long a player may take to greet, and to go once everything was sent and shown.
 const GREETING: Duration = Duration::from_secs(10);
+/// How long a player may say nothing beside the time of two GoPs. It reports ten times a second, and gives
+/// a server up by the same rule (`vr play --grace`).
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long all of a player's connections may be closed. A player that is there opens another one every
+/// 200 ms; one that was killed has its system close them all.
+const GONE: Duration = Duration::from_secs(3);
+/// The code with which a player that has gone is told so, should it come back.
+const LOST: u64 = 16;
 
 /// What is served, and how.
 #[derive(Debug)]
@@ -40,6 +49,24 @@ pub(super) struct Tally {
     pub(super) expired: u64,
     /// Bytes of the tiles given to the connection.
     pub(super) bytes: u64,
+    /// What the player has reported of them.
+    pub(super) reported: Reported,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sent, expired, bytes, reported, .. } = *self;
+        let megabytes = |bytes: u64| bytes as f64 / 1e6;
+        write!(
+            f,
+            "it reported {} tiles of {:.2} MB, {} of them in time, of {sent} of {:.2} MB sent; \
+             {expired} were too late to be",
+            reported.tiles,
+            megabytes(reported.bytes.as_u64()),
+            reported.in_time,
+            megabytes(bytes)
+        )
+    }
 }
 
 /// Serves one player until it has everything.
@@ -58,7 +85,9 @@ pub(super) async fn serve(
     let control = link.control.clone();
     let clock = Clock::start();
     let tally = Tally::default();
-    let session = Session { served, server, queue, head, control, clock, who, ticket, tally };
+    let (heard, dark) = (clock.now(), None);
+    let session =
+        Session { served, server, queue, head, control, clock, who, ticket, tally, heard, dark };
     session.run(link, stop).await
 }
 
@@ -73,6 +102,10 @@ struct Session<'a> {
     who: &'a str,
     ticket: Ticket,
     tally: Tally,
+    /// When the player last said something.
+    heard: Instant,
+    /// Since when it has had no connection.
+    dark: Option<Instant>,
 }
 
 /// How a session goes on.
@@ -80,6 +113,8 @@ enum Next {
     On,
     /// It cannot, and why.
     Over(String),
+    /// The player is not there to be told why.
+    Gone(String),
 }
 
 impl Session<'_> {
@@ -107,14 +142,13 @@ impl Session<'_> {
                 received = receiver.recv(), if !closed => match received {
                     Ok(Some(Received::Message(message))) => self.received(&message, &mut limit),
                     Ok(Some(Received::CalledBack(_))) => Next::On,
-                    Ok(None) if self.server.is_done() => { closed = true; Next::On }
-                    Ok(None) => Next::Over("it left before the end".to_owned()),
                     // It has had everything, and need not say good-bye.
-                    Err(_) if shut && sender.unsent() == 0 => { closed = true; Next::On }
+                    Ok(None) | Err(_) if self.is_shown() => { closed = true; Next::On }
+                    Ok(None) => Next::Over("it left before the end".to_owned()),
                     Err(error) => Next::Over(error.to_string()),
                 },
                 () = self.clock.until(self.server.poll_timeout()) => self.timeout(&sender),
-                _ = ticks.tick() => { self.read_counters(&sender); Next::On }
+                _ = ticks.tick() => { self.read_counters(&sender); self.look_after() }
                 event = path_event(&mut events) => {
                     tracing::info!("{}: {event}", self.who);
                     Next::On
@@ -131,11 +165,22 @@ impl Session<'_> {
                     Next::On
                 }
             };
-            if let Next::Over(error) = next {
-                // The player is told, if it can be.
-                self.server.refuse(&error);
-                self.give_up(&sender);
-                break Err(error);
+            match next {
+                Next::On => {}
+                Next::Over(error) => {
+                    // The player is told, if it can be.
+                    self.server.refuse(&error);
+                    self.give_up(&sender);
+                    break Err(error);
+                }
+                Next::Gone(error) => {
+                    self.queue.clear();
+                    if let Some(control) = &control {
+                        // Nothing of it is kept for a return.
+                        control.abort(LOST, &error);
+                    }
+                    return Err(self.told(error));
+                }
             }
         };
         if result.is_err() {
@@ -148,7 +193,41 @@ impl Session<'_> {
             // The last acknowledgement, or the reason of the end, is on its way.
             let _ = tokio::time::timeout(Duration::from_secs(1), control.closed()).await;
         }
-        result.map(|()| self.tally)
+        self.tally.reported = self.server.reported();
+        result.map(|()| self.tally).map_err(|error| self.told(error))
+    }
+
+    /// Why it ended, and what the player had until then.
+    fn told(&mut self, error: String) -> String {
+        self.tally.reported = self.server.reported();
+        if self.tally.sent == 0 { error } else { format!("{error}; {}", self.tally) }
+    }
+
+    /// Whether the last GoP's time is over at the player.
+    fn is_shown(&self) -> bool {
+        self.server.shown_by().is_some_and(|at| at <= self.clock.now())
+    }
+
+    /// Gives up a player that is known to have gone: its place is for others.
+    fn look_after(&mut self) -> Next {
+        let now = self.clock.now();
+        let patience = SILENCE + self.served.content.table().gop_duration() * 2;
+        if self.server.has_begun() && !self.is_shown() && now.since(self.heard) > patience {
+            return Next::Gone(format!("nothing came from it for {patience:?}"));
+        }
+        let has_path = self.control.as_ref().is_none_or(|control| {
+            control.stats().session.paths.values().any(|path| path.subflow.is_some())
+        });
+        if has_path {
+            self.dark = None;
+            return Next::On;
+        }
+        match *self.dark.get_or_insert(now) {
+            since if now.since(since) < GONE => Next::On,
+            _ => {
+                Next::Gone(format!("all its connections were closed {GONE:?} ago, and it has gone"))
+            }
+        }
     }
 
     /// Queues what the state machine wants sent, without what is too late, and tells what it did.
@@ -203,6 +282,7 @@ impl Session<'_> {
 
     fn received(&mut self, message: &[u8], limit: &mut Option<Instant>) -> Next {
         let now = self.clock.now();
+        self.heard = now;
         match aside(|| self.server.handle_message(message, now)) {
             Ok(()) => {
                 if self.server.has_player()

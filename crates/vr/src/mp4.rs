@@ -1,6 +1,8 @@
 //! The boxes of fragmented MP4 (ISO/IEC 14496-12) as far as segments of DASH need them: one file of
 //! ffmpeg's becomes an initialisation segment and a media segment with its place in time.
 
+use std::time::Duration;
+
 /// A box: its type and the range of its content within the bytes looked at.
 struct Box4 {
     kind: [u8; 4],
@@ -60,6 +62,59 @@ pub(crate) fn place(media: &mut [u8], number: u32, time: u64) -> Result<(), Stri
     }
 }
 
+/// What a segment is when it is played again: see [`replay`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The GoP as which it is played, from 0.
+    pub gop: u32,
+    /// How long a GoP is.
+    pub length: Duration,
+    /// The pictures of a GoP; `None` for sound, whose frames are no part of one.
+    pub pictures: Option<u32>,
+}
+
+/// The units of time in a second of an initialisation segment's track.
+///
+/// # Errors
+/// If it does not say them.
+pub fn timescale(init: &[u8]) -> Result<u32, String> {
+    let header = find(init, &[b"moov", b"trak", b"mdia", b"mdhd"])?;
+    // Version and flags, and when it was made and changed, of 4 bytes each or of 8.
+    let at = header.body + if init.get(header.body) == Some(&1) { 20 } else { 12 };
+    let bytes = init.get(at..at + 4).ok_or("its track's unit of time is cut short")?;
+    match u32::from_be_bytes(bytes.try_into().expect("it has four bytes")) {
+        0 => Err("its track has no unit of time".to_owned()),
+        scale => Ok(scale),
+    }
+}
+
+/// Gives a packaged segment that is played again, after the package's last one, its number and its time
+/// in the stream, so that what is played decodes as one. `scale` is its track's [`timescale`].
+///
+/// # Errors
+/// If it is no segment of a package.
+pub fn replay(media: &mut [u8], scale: u32, to: Replayed) -> Result<(), String> {
+    let header = find(media, &[b"moof", b"mfhd"])?;
+    let number = media.get(header.body + 4..header.body + 8).ok_or("its number is cut short")?;
+    let number = u32::from_be_bytes(number.try_into().expect("it has four bytes"));
+    let packaged = number.checked_sub(1).ok_or("it has no number")?;
+    let Some(after) = to.gop.checked_sub(packaged).filter(|after| *after > 0) else {
+        return Ok(());
+    };
+    let nanos = to.length.as_nanos() * u128::from(scale);
+    let units = match to.pictures.map(u128::from) {
+        // All pictures last as long, in whole units.
+        Some(pictures) if pictures > 0 => {
+            let picture = 1_000_000_000 * pictures;
+            (nanos + picture / 2) / picture * pictures * u128::from(after)
+        }
+        _ => (nanos * u128::from(after) + 500_000_000) / 1_000_000_000,
+    };
+    let time = u128::from(time(media)?) + units;
+    let time = u64::try_from(time).map_err(|_| "its time does not fit 64 bits")?;
+    place(media, to.gop.saturating_add(1), time)
+}
+
 /// How many pictures a media segment holds.
 ///
 /// # Errors
@@ -102,11 +157,51 @@ pub(crate) fn fragment(number: u32, time: u64, lasts: u32, samples: &[Vec<u8>]) 
 ///
 /// # Errors
 /// If it says none.
-#[cfg(test)]
 pub(crate) fn time(media: &[u8]) -> Result<u64, String> {
     let found = find(media, &[b"moof", b"traf", b"tfdt"])?;
-    let bytes = media.get(found.body + 4..found.body + 12).ok_or("its time is cut short")?;
-    Ok(u64::from_be_bytes(bytes.try_into().expect("it has eight bytes")))
+    let long = media.get(found.body) == Some(&1);
+    let length = if long { 8 } else { 4 };
+    let at = found.body + 4;
+    let bytes = media.get(at..at + length).ok_or("its time is cut short")?;
+    Ok(bytes.iter().fold(0, |time, byte| time << 8 | u64::from(*byte)))
+}
+
+/// The type of the box in which a track of Spherical Video V2 says its projection: `equi`, `cbmp`, `mshp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Projection(pub(crate) [u8; 4]);
+
+/// The projection that the first track with one names, in the content of a box `moov`.
+pub(crate) fn projection(index: &[u8]) -> Option<Projection> {
+    let tracks = each(index, 0, index.len()).filter(|found| found.kind == *b"trak");
+    tracks.filter_map(|track| track_projection(index, &track)).next()
+}
+
+fn track_projection(index: &[u8], track: &Box4) -> Option<Projection> {
+    let child = |parent: (usize, usize), kind: &[u8; 4]| {
+        let found = each(index, parent.0, parent.1).find(|found| found.kind == *kind)?;
+        Some((found.body, found.end))
+    };
+    let around = [b"mdia", b"minf", b"stbl", b"stsd"];
+    let table = around.into_iter().try_fold((track.body, track.end), child)?;
+    let of_entry = |entry: Box4| {
+        // As in `codec`.
+        let inner = (entry.body.checked_add(78)?, entry.end);
+        let said = child(child(inner, b"sv3d")?, b"proj")?;
+        each(index, said.0, said.1).find(|found| found.kind != *b"prhd")
+    };
+    each(index, table.0.checked_add(8)?, table.1)
+        .find_map(of_entry)
+        .map(|found| Projection(found.kind))
+}
+
+/// The boxes from `start` to `end` one by one, up to the first that is none.
+fn each(bytes: &[u8], start: usize, end: usize) -> impl Iterator<Item = Box4> + '_ {
+    let mut at = start;
+    std::iter::from_fn(move || {
+        let next = (at < end).then(|| read_box(bytes, at, end)).flatten()?;
+        at = next.end;
+        Some(next)
+    })
 }
 
 /// The codec of an initialisation segment as RFC 6381 names it, `avc1.` with profile and level.
@@ -191,6 +286,32 @@ mod tests {
         bytes.extend_from_slice(kind);
         bytes.extend_from_slice(content);
         bytes
+    }
+
+    /// A second of 25 pictures, twice: in units of 1/12,800 s, and with 48,000 samples.
+    #[test]
+    fn a_segment_that_is_played_again_has_its_time_in_the_stream() {
+        let (length, third) = (Duration::from_nanos(1_001_000_000), 2 * 48_048);
+        let samples = vec![vec![0; 9]; 3];
+        let mut media = super::fragment(3, third, 1024, &samples);
+        let as_packaged = media.clone();
+        let mut to = Replayed { gop: 2, length, pictures: None };
+        replay(&mut media, 48_000, to).unwrap();
+        assert!(media == as_packaged, "the first time it is as it was packaged");
+        to.gop = 7;
+        replay(&mut media, 48_000, to).unwrap();
+        assert_eq!(time(&media), Ok(7 * 48_048));
+        // 30 pictures of 1,001 units; the time of a GoP is rounded down to nanoseconds.
+        let mut media = super::fragment(1, 0, 1_001, &samples);
+        let length = Duration::from_nanos(30 * 1_001 * 1_000_000_000 / 30_000 - 1);
+        let to = Replayed { gop: 80_000, length, pictures: Some(30) };
+        replay(&mut media, 30_000, to).unwrap();
+        assert_eq!(time(&media), Ok(80_000 * 30 * 1_001));
+        assert!(replay(&mut [0; 8], 1, to).is_err());
+        let mdhd = box4(b"mdhd", &[&[0; 12][..], &90_000_u32.to_be_bytes(), &[0; 8]].concat());
+        let moov = box4(b"moov", &box4(b"trak", &box4(b"mdia", &mdhd)));
+        assert_eq!(timescale(&moov), Ok(90_000));
+        assert!(timescale(&moov[..40]).is_err());
     }
 
     fn fragment(version: u8) -> Vec<u8> {
