@@ -106,6 +106,11 @@ impl Lanes {
         *self.is_wide.borrow()
     }
 
+    /// Whether they do, as it changes.
+    pub(super) fn scope(&self) -> watch::Receiver<bool> {
+        self.is_wide.clone()
+    }
+
     /// Takes links that have come, and addresses that have changed.
     pub(super) fn follow(&self, links: Vec<LaneLink>) {
         self.bond.set_links(links);
