@@ -12,7 +12,8 @@ use weftline_core::policy::Role;
 pub fn lanes(bytes: &[u8]) {
     let mark = |_: &mut [u8]| false;
     let congestion = weftline_congestion::lane::bbr;
-    let config = BondConfig { is_initiator: bytes.len() % 2 == 0, mtu: 1400, mark, congestion };
+    let config =
+        BondConfig { is_initiator: bytes.len().is_multiple_of(2), mtu: 1400, mark, congestion };
     let mut now = Instant::ZERO;
     let mut bond = Bond::new(config, now);
     for (lane, role) in (0..).zip([Role::Active, Role::Active, Role::Metered]) {

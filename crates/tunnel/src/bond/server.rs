@@ -461,7 +461,7 @@ mod tests {
         };
         let mut open = Open::new("ann".into(), session, Instant::ZERO);
         let way = Way { peer: "192.0.2.1:5".parse().unwrap(), own: None };
-        let mut take = |open: &mut Open, mut datagram: Vec<u8>| {
+        let take = |open: &mut Open, mut datagram: Vec<u8>| {
             let header = Header::decode(&datagram).unwrap();
             open.take(header, &mut datagram, (way, 0), Instant::ZERO)
         };
