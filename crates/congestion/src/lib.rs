@@ -35,6 +35,7 @@ mod coupled;
 mod cubic;
 mod filter;
 mod hystart;
+pub mod lane;
 mod lia;
 mod olia;
 mod registry;

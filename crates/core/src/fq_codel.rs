@@ -78,6 +78,7 @@ pub struct FqCodel {
     packets: usize,
     bytes: u64,
     spare: Vec<Vec<u8>>,
+    most_spare: usize,
     /// Packets that CoDel dropped.
     pub dropped: u64,
     /// Packets that were marked instead.
@@ -97,10 +98,16 @@ impl FqCodel {
             packets: 0,
             bytes: 0,
             spare: Vec::new(),
+            most_spare: config.limit_packets,
             dropped: 0,
             marked: 0,
             full: 0,
         }
+    }
+
+    /// The same, which keeps the memory of so many packets at most for others to come.
+    pub fn with_spare(config: QueueConfig, most_spare: usize) -> Self {
+        Self { most_spare, ..Self::new(config) }
     }
 
     /// Whether no packet waits.
@@ -132,7 +139,8 @@ impl FqCodel {
         self.bytes += u64::from(bytes);
     }
 
-    fn drop_longest(&mut self) {
+    /// Drops the longest flow's oldest packet, as if there was no room for it.
+    pub fn drop_longest(&mut self) {
         let longest = self.flows.iter_mut().max_by_key(|(_, flow)| flow.bytes);
         let Some(dropped) = longest.and_then(|(_, flow)| flow.take()) else { return };
         self.full += 1;
@@ -173,7 +181,7 @@ impl FqCodel {
 
     /// Keeps memory that [`Self::pop`] gave away.
     pub fn recycle(&mut self, packet: Vec<u8>) {
-        if self.spare.len() < self.config.limit_packets {
+        if self.spare.len() < self.most_spare {
             self.spare.push(packet);
         }
     }

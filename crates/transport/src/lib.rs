@@ -125,7 +125,7 @@ pub use forward::{
 };
 pub use limits::Limits;
 pub use links::LinkState;
-pub use memory::MemoryBudget;
+pub use memory::{MemoryBudget, MemoryLease};
 pub use messages::{Fates, MessageError, MessageReceiver, MessageSender, Messages, SendOptions};
 pub use reach::{Reach, check_listen, reach};
 pub use server::{Server, ServerBuilder, ServerControl};

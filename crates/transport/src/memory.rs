@@ -157,8 +157,35 @@ impl MemoryBudget {
         took
     }
 
+    /// Promises `bytes` to something that is no connection, such as what carries UDP. The last quarter of
+    /// all memory stays for connections.
+    ///
+    /// # Errors
+    /// [`Error::MemoryUsedUp`] if there are not so many.
+    pub fn lease(&self, bytes: ByteCount) -> Result<MemoryLease, Error> {
+        let (bytes, most) = (bytes.as_u64(), self.0.total - self.0.total / KEPT);
+        let took = self.0.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |reserved| {
+            reserved.checked_add(bytes).filter(|all| *all <= most)
+        });
+        took.map_err(|_| self.error())?;
+        Ok(MemoryLease { budget: self.clone(), bytes })
+    }
+
     fn give_back(&self, bytes: u64) {
         self.0.reserved.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Memory that is promised to something that is no connection; it is given back when this is dropped.
+#[derive(Debug)]
+pub struct MemoryLease {
+    budget: MemoryBudget,
+    bytes: u64,
+}
+
+impl Drop for MemoryLease {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
     }
 }
 

@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use weftline::{Egress, LaneHost};
+use weftline::{Egress, LaneHost, MemoryBudget, MemoryLease};
 use weftline_net::{
     Exit, ExitConfig, FIRST_CLIENT, Journal, LAST_CLIENT, addresses_v4, addresses_v6,
 };
-use weftline_tunnel::bond::{BondServer, BondStatus, LaneSecret, LaneSession, Permit};
+use weftline_tunnel::bond::{
+    BondServer, BondStatus, CLIENT_MEMORY, LaneSecret, LaneSession, Permit,
+};
 
 use super::at;
 use crate::config;
@@ -30,11 +32,19 @@ pub(crate) struct Lanes {
     bond: BondServer,
     exit: Exit,
     numbers: Mutex<Numbers>,
-    /// The sessions: each with its client's number, and the addresses that lead to it.
-    sessions: Mutex<BTreeMap<u32, (u16, Vec<IpAddr>)>>,
+    sessions: Mutex<BTreeMap<u32, Session>>,
     journal: PathBuf,
     _janitor: Lifeline,
     _claim: Instance,
+}
+
+/// A client's session.
+struct Session {
+    /// The client's number.
+    number: u16,
+    /// The addresses that lead to it.
+    held: Vec<IpAddr>,
+    _memory: MemoryLease,
 }
 
 impl Lanes {
@@ -142,8 +152,12 @@ impl LaneHost for Lanes {
             return Err("the number of a session is taken; try it again".to_owned());
         }
         // The client has another one before: its addresses are this one's now.
-        sessions.retain(|_, (other, _)| *other != number);
-        sessions.insert(session, (number, Vec::new()));
+        sessions.retain(|_, other| other.number != number);
+        let memory = MemoryBudget::default().lease(CLIENT_MEMORY).map_err(|error| {
+            tracing::warn!("no memory for the UDP of '{client}': {error} (--max-total-memory)");
+            format!("the server has no memory for another client's UDP: {error}")
+        })?;
+        sessions.insert(session, Session { number, held: Vec::new(), _memory: memory });
         let secret = LaneSecret::new(secret);
         self.bond.open(
             client,
@@ -159,7 +173,7 @@ impl LaneHost for Lanes {
 
     fn set_addresses(&self, session: u32, addresses: [IpAddr; 2]) -> Result<(), String> {
         let mut sessions = self.sessions.lock().expect("no panic");
-        let Some((number, held)) = sessions.get_mut(&session) else {
+        let Some(Session { number, held, .. }) = sessions.get_mut(&session) else {
             return Err("another machine speaks with this client's invite now".to_owned());
         };
         let mut wanted: Vec<IpAddr> =
@@ -193,7 +207,7 @@ impl LaneHost for Lanes {
 
     fn close(&self, session: u32) {
         let mut sessions = self.sessions.lock().expect("no panic");
-        if let Some((_, held)) = sessions.remove(&session) {
+        if let Some(Session { held, .. }) = sessions.remove(&session) {
             held.into_iter().for_each(|address| self.exit.remove_client(address));
         }
         self.bond.close(session);

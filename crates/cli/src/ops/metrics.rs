@@ -3,6 +3,7 @@
 //! Label values are few and bounded: what paths, clients and peers can name is counted by the
 //! library under at most 64 names each.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, TcpStream};
 use weftline::status::{ClientTotals, PathTotals, totals};
 use weftline::{process_stats, refusals};
+use weftline_tunnel::bond::{BondStatus, NamedLane};
 
 use super::snapshot::Memory;
 use super::{Life, answer_each};
@@ -139,9 +141,13 @@ impl Collector for Daemon {
         let paths: Vec<_> = totals.paths.iter().map(|(name, path)| (&**name, *path)).collect();
         page.paths(&paths)?;
         let clients: Vec<_> = totals.clients.iter().map(|(name, one)| (&**name, *one)).collect();
-        page.clients(&clients)
+        page.clients(&clients)?;
+        page.lanes(&self.0.about().lanes)
     }
 }
+
+/// Bonds whose lanes are shown one by one.
+const MOST_BONDS: usize = 64;
 
 /// A metric's name, what it is, and where to find it.
 type Row<T> = (&'static str, &'static str, fn(&T) -> u64);
@@ -234,6 +240,60 @@ impl Page<'_> {
             self.family(name, about, rows)?;
         }
         Ok(())
+    }
+
+    /// Lanes, by the client at a server and the link's name, and what bonds have dropped.
+    fn lanes(&mut self, bonds: &[BondStatus]) -> fmt::Result {
+        let mut reasons = BTreeMap::<&str, u64>::new();
+        for counter in bonds.iter().flat_map(|bond| &bond.counters) {
+            *reasons.entry(counter.name).or_default() += counter.value;
+        }
+        let rows = reasons.into_iter();
+        let rows = rows.map(|(reason, n)| ([("reason", reason)], ConstCounter::new(n)));
+        let about = "Packets and datagrams of lanes by what became of them (weftline status)";
+        self.family("lane_events", about, rows)?;
+        let lanes: Vec<_> = (bonds.iter().take(MOST_BONDS))
+            .flat_map(|bond| bond.lanes.iter().map(move |lane| (bond.client.as_deref(), lane)))
+            .map(|(client, lane)| ([("client", client.unwrap_or("")), ("lane", &*lane.name)], lane))
+            .collect();
+        let counters: [Row<NamedLane>; 7] = [
+            ("lane_sent_bytes", "Bytes of packets sent over the lane", |l| {
+                l.status.counters.sent_bytes
+            }),
+            ("lane_received_bytes", "Bytes of packets that came over it", |l| {
+                l.status.counters.received_bytes
+            }),
+            ("lane_sent_packets", "Packets sent over it", |l| l.status.counters.sent_packets),
+            ("lane_lost_packets", "Of these, those that are lost", |l| {
+                l.status.counters.lost_packets
+            }),
+            ("lane_copied_packets", "Of these, copies of what another lane carries", |l| {
+                l.status.counters.copies
+            }),
+            ("lane_dropped_packets", "Packets that its queue has dropped", |l| {
+                l.status.dropped + l.status.overflowed
+            }),
+            ("lane_silences", "How often it fell silent", |l| l.status.counters.silences),
+        ];
+        for (name, about, value) in counters {
+            let rows = lanes.iter().map(|(names, l)| (*names, ConstCounter::new(value(l))));
+            self.family(name, about, rows)?;
+        }
+        let gauges: [Row<NamedLane>; 5] = [
+            ("lane_up", "1 while it carries something", |l| u64::from(l.is_up())),
+            ("lane_in_flight_bytes", "Bytes on their way", |l| l.status.in_flight),
+            ("lane_window_bytes", "Bytes that may be", |l| l.status.window),
+            ("lane_pacing_bps", "Bits a second at which bulk goes", |l| l.status.pacing.as_bps()),
+            ("lane_waiting_packets", "Packets that wait for room", |l| l.status.waiting),
+        ];
+        for (name, about, value) in gauges {
+            let rows = lanes.iter().map(|(names, l)| (*names, ConstGauge::new(value(l))));
+            self.family(name, about, rows)?;
+        }
+        let rows = lanes
+            .iter()
+            .filter_map(|(names, l)| Some((*names, ConstGauge::new(l.status.srtt?.as_secs_f64()))));
+        self.family("lane_srtt_seconds", "Smoothed round-trip time", rows)
     }
 
     pub(crate) fn counter(&mut self, name: &str, about: &str, value: u64) -> fmt::Result {

@@ -106,6 +106,11 @@ impl Lanes {
         *self.is_wide.borrow()
     }
 
+    /// Whether they do, as it changes.
+    pub(super) fn scope(&self) -> watch::Receiver<bool> {
+        self.is_wide.clone()
+    }
+
     /// Takes links that have come, and addresses that have changed.
     pub(super) fn follow(&self, links: Vec<LaneLink>) {
         self.bond.set_links(links);
@@ -156,14 +161,15 @@ impl ScopeKeeper {
         }
     }
 
-    /// `None` when that is not possible, or nothing is captured any more.
+    /// `None` when nothing is captured any more.
     async fn widen(&self) -> Option<()> {
-        let capture = self.capture.upgrade()?;
-        if let Err(error) = capture.widen(self.dns) {
+        // What the kernel refuses now, as somebody else changes rules, it may take in a moment.
+        while let Err(error) = self.capture.upgrade()?.widen(self.dns) {
             tracing::error!(
-                "UDP, DNS and ICMP go past the server ({error}); 'weftline down' and 'weftline up' may help"
+                "UDP, DNS and ICMP go past the server ({error}); it is tried again, 'weftline down' and \
+                 'weftline up' may help"
             );
-            return None;
+            tokio::time::sleep(RETRY).await;
         }
         tracing::info!("UDP, ICMP and all else go to the server, too");
         if self.dns {
@@ -175,10 +181,11 @@ impl ScopeKeeper {
 
     /// As [`Self::widen`].
     async fn narrow(&self) -> Option<()> {
-        let capture = self.capture.upgrade()?;
-        if let Err(error) = capture.narrow() {
-            tracing::error!("UDP, DNS and ICMP go nowhere ({error}); 'weftline down' helps");
-            return None;
+        while let Err(error) = self.capture.upgrade()?.narrow() {
+            tracing::error!(
+                "UDP, DNS and ICMP go nowhere ({error}); it is tried again, 'weftline down' helps"
+            );
+            tokio::time::sleep(RETRY).await;
         }
         tracing::warn!(
             "UDP, DNS and ICMP go past the server until a link carries UDP there again: a firewall may \

@@ -227,7 +227,7 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
         if is_new {
             saved::keep(&kept, &invite.to_string())?;
         }
-        life.set_listening(vec![format!("{DEVICE}: {} of this machine", started.carries())]);
+        started.show_scope(&life);
         life.set_lanes(started.lanes.as_ref().map(Lanes::watcher));
         output::print(&format!("up: {}\n", started.summary()))?;
         life.ready();
@@ -267,6 +267,11 @@ fn claim(lock: &Path) -> Result<Instance, Failure> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// What goes to the server, whether lanes carry something or not.
+fn carries(is_wide: bool) -> &'static str {
+    if is_wide { "all TCP, UDP and ICMP" } else { "all TCP" }
 }
 
 /// All that runs while the machine is up.
@@ -333,12 +338,25 @@ impl Up {
         Ok(Self { client, basis, links, journal, forwarder, capture, lanes, watch, server, ipv6 })
     }
 
+    /// Has shown what goes to the server, now and when that changes.
+    fn show_scope(&self, life: &Arc<Life>) {
+        let show = |life: &Life, carried: &str| {
+            life.set_listening(vec![format!("{DEVICE}: {carried} of this machine")]);
+        };
+        show(life, self.carries());
+        let Some(mut scope) = self.lanes.as_ref().map(Lanes::scope) else { return };
+        let life = Arc::clone(life);
+        tokio::spawn(async move {
+            while scope.changed().await.is_ok() {
+                let is_wide = *scope.borrow_and_update();
+                show(&life, carries(is_wide));
+            }
+        });
+    }
+
     /// What goes to the server.
     fn carries(&self) -> &'static str {
-        match &self.lanes {
-            Some(lanes) if lanes.is_up() => "all TCP, UDP and ICMP",
-            _ => "all TCP",
-        }
+        carries(self.lanes.as_ref().is_some_and(Lanes::is_up))
     }
 
     /// What it does, in a line.

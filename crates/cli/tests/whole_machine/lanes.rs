@@ -15,14 +15,17 @@ use crate::common::{Daemon, PATIENCE, weftline};
 use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, text};
 use crate::sniffer::Sniffer;
 
+/// How long the answers of a program's talk are waited for.
+const TALKED: Duration = Duration::from_secs(60);
+
 /// A machine of the internet that answers each datagram with who sent it, a space, and what was in it.
-struct Echo {
-    address: SocketAddr,
+pub(crate) struct Echo {
+    pub(crate) address: SocketAddr,
     asked: Arc<AtomicU64>,
 }
 
 impl Echo {
-    fn start(ns: &Netns, address: &str) -> Self {
+    pub(crate) fn start(ns: &Netns, address: &str) -> Self {
         let address: SocketAddr = address.parse().unwrap();
         let socket = ns.run(|| UdpSocket::bind(address)).unwrap();
         let asked = Arc::new(AtomicU64::new(0));
@@ -38,23 +41,33 @@ impl Echo {
         Self { address, asked }
     }
 
-    fn asked(&self) -> u64 {
+    pub(crate) fn asked(&self) -> u64 {
         self.asked.load(Ordering::SeqCst)
     }
 }
 
 /// A socket of a program, bound to nothing.
 fn socket(net: &Network, is_ipv4: bool) -> UdpSocket {
+    socket_of(&net.client, is_ipv4)
+}
+
+fn socket_of(ns: &Netns, is_ipv4: bool) -> UdpSocket {
     let any = if is_ipv4 { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = net.client.run(|| UdpSocket::bind(any)).unwrap();
+    let socket = ns.run(|| UdpSocket::bind(any)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     socket
 }
 
 /// What is answered to a question, which is asked again and again until it is.
 #[track_caller]
-fn ask(net: &Network, to: SocketAddr, question: &[u8]) -> Vec<u8> {
-    let socket = socket(net, to.is_ipv4());
+pub(crate) fn ask(net: &Network, to: SocketAddr, question: &[u8]) -> Vec<u8> {
+    ask_from(&net.client, to, question)
+}
+
+/// The same of a machine.
+#[track_caller]
+pub(crate) fn ask_from(ns: &Netns, to: SocketAddr, question: &[u8]) -> Vec<u8> {
+    let socket = socket_of(ns, to.is_ipv4());
     let (began, mut buffer) = (Instant::now(), [0; 2048]);
     loop {
         let _ = socket.send_to(question, to);
@@ -73,7 +86,7 @@ fn ping(net: &Network, more: &[&str]) -> Option<std::process::Output> {
 }
 
 /// What a daemon counts, by names.
-fn counters(net: &Network, ns: &Netns, control: &str) -> BTreeMap<String, u64> {
+pub(crate) fn counters(net: &Network, ns: &Netns, control: &str) -> BTreeMap<String, u64> {
     let shown = net.run(ns, &["status", "--json", "--control", control]);
     let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     let mut all = BTreeMap::new();
@@ -87,7 +100,7 @@ fn counters(net: &Network, ns: &Netns, control: &str) -> BTreeMap<String, u64> {
 
 /// Waits until a daemon has counted something.
 #[track_caller]
-fn comes_to_count(net: &Network, ns: &Netns, control: &str, name: &str) {
+pub(crate) fn comes_to_count(net: &Network, ns: &Netns, control: &str, name: &str) {
     let began = Instant::now();
     loop {
         let all = counters(net, ns, control);
@@ -99,7 +112,7 @@ fn comes_to_count(net: &Network, ns: &Netns, control: &str, name: &str) {
     }
 }
 
-fn up(net: &Network, invite: &str) -> Daemon {
+pub(crate) fn up(net: &Network, invite: &str) -> Daemon {
     let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(invite)));
     let said = up.says("up:");
     assert!(said.contains("all TCP, UDP and ICMP"), "{said}");
@@ -159,37 +172,44 @@ fn a_program_that_talks_loses_nothing_with_a_link() {
         let _up = up(&net, &invite);
         ask(&net, far.address, b"who");
         both_lanes_up(&net);
-        let socket = socket(&net, true);
-        let listener = socket.try_clone().unwrap();
-        const PACKETS: u64 = 150;
-        let heard = thread::spawn(move || {
-            let (mut heard, mut buffer) = (BTreeMap::<u64, u64>::new(), [0; 256]);
-            let began = Instant::now();
-            while heard.len() < PACKETS as usize && began.elapsed() < PATIENCE {
-                let Ok((length, _)) = listener.recv_from(&mut buffer) else { continue };
-                let said = text(&buffer[..length]);
-                let number = said.split(' ').nth(1).unwrap().parse().unwrap();
-                *heard.entry(number).or_default() += 1;
-            }
-            heard
-        });
-        for n in 0..PACKETS {
-            let padded = format!("{n} {:60}", "");
-            socket.send_to(padded.as_bytes(), far.address).unwrap();
-            if n == PACKETS / 2 {
-                cut(&net, is_silent);
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        let heard = heard.join().unwrap();
-        let missing: Vec<_> = (0..PACKETS).filter(|n| !heard.contains_key(n)).collect();
-        assert!(missing.is_empty(), "silent {is_silent}: {missing:?}");
-        assert!(heard.values().all(|times| *times == 1), "each came once: {heard:?}");
+        talk(&net, far.address, || cut(&net, is_silent));
     }
 }
 
+/// A program talks with a machine of the internet, 50 times a second for three, and has each answer once,
+/// whatever happens halfway.
+#[track_caller]
+pub(crate) fn talk(net: &Network, to: SocketAddr, halfway: impl Fn()) {
+    const PACKETS: u64 = 150;
+    let socket = socket(net, true);
+    let listener = socket.try_clone().unwrap();
+    let heard = thread::spawn(move || {
+        let (mut heard, mut buffer) = (BTreeMap::<u64, u64>::new(), [0; 256]);
+        let began = Instant::now();
+        while heard.len() < PACKETS as usize && began.elapsed() < TALKED {
+            let Ok((length, _)) = listener.recv_from(&mut buffer) else { continue };
+            let said = text(&buffer[..length]);
+            let number = said.split(' ').nth(1).unwrap().parse().unwrap();
+            *heard.entry(number).or_default() += 1;
+        }
+        heard
+    });
+    for n in 0..PACKETS {
+        let padded = format!("{n} {:60}", "");
+        socket.send_to(padded.as_bytes(), to).unwrap();
+        if n == PACKETS / 2 {
+            halfway();
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let heard = heard.join().unwrap();
+    let missing: Vec<_> = (0..PACKETS).filter(|n| !heard.contains_key(n)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert!(heard.values().all(|times| *times == 1), "each came once: {heard:?}");
+}
+
 /// Waits until both lanes are known to carry something, at both ends.
-fn both_lanes_up(net: &Network) {
+pub(crate) fn both_lanes_up(net: &Network) {
     let began = Instant::now();
     loop {
         let shown = net.run(&net.client, &["status", "--json"]);
@@ -407,4 +427,65 @@ fn without_lanes_tcp_goes_on_alone() {
         ours.clone().count() > 0 && ours.clone().all(|rule| rule.contains("ipproto tcp")),
         "{rules}"
     );
+}
+
+/// Waits until the client's status says something.
+#[track_caller]
+fn comes_to_show(net: &Network, what: &str) {
+    let began = Instant::now();
+    loop {
+        let status = text(&net.run(&net.client, &["status"]).stdout);
+        if status.contains(what) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: {status}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Drops UDP to the server's port where it comes in, or no more: as a firewall does that lets TCP through.
+fn block_udp(net: &Network, port: u16, is_blocked: bool) {
+    let rule = format!("pref 1 ipproto udp dport {port} blackhole");
+    if !is_blocked {
+        return ip(&net.server, &format!("rule del {rule}"));
+    }
+    // What is for the machine itself is judged first of all.
+    ip(&net.server, "rule add pref 2 lookup local");
+    ip(&net.server, "rule del pref 0");
+    ip(&net.server, &format!("rule add {rule}"));
+}
+
+#[test]
+fn where_udp_is_blocked_it_goes_past_the_server_until_it_gets_through_again() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let site = crate::site::Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    // Past the server, packets reach its machine as anybody's do.
+    let beyond = net.server.run(|| UdpSocket::bind((SERVER, 9000))).unwrap();
+    let router = net.server.run(|| UdpSocket::bind("192.168.1.1:53")).unwrap();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let up = up(&net, &invite);
+    assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");
+    both_lanes_up(&net);
+    block_udp(&net, 4433, true);
+    up.logs("UDP, DNS and ICMP go past the server until a link carries UDP there again");
+    for (to, there) in [((SERVER, 9000), &beyond), (("192.168.1.1", 53), &router)] {
+        there.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let (socket, began) = (socket(&net, true), Instant::now());
+        loop {
+            socket.send_to(QUERY, to).unwrap();
+            match there.recv_from(&mut [0; 64]) {
+                Ok((_, from)) => break assert_eq!(from.ip().to_string(), "192.168.1.20"),
+                Err(error) => assert!(began.elapsed() < PATIENCE, "{to:?}: {error}"),
+            }
+        }
+    }
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1", "TCP goes on");
+    // The server may have given the session up: another one is agreed on, and does not help.
+    up.logs("lanes have to be agreed on again: no link carries UDP");
+    comes_to_show(&net, "weft0: all TCP of this machine");
+    block_udp(&net, 4433, false);
+    assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
+    both_lanes_up(&net);
+    comes_to_show(&net, "weft0: all TCP, UDP and ICMP of this machine");
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 mod capture;
+mod clients;
 #[path = "../common/mod.rs"]
 mod common;
 mod invites;

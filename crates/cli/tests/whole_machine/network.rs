@@ -165,6 +165,17 @@ impl Network {
         self.run(&self.server, &args)
     }
 
+    /// Another machine of the server's network, with a link of its own there.
+    pub(crate) fn another_client(&self) -> Netns {
+        let ns = Netns::create().unwrap();
+        ip(&ns, "link set lo up");
+        join((&ns, "eth0"), (&self.server, "eth7"));
+        ip(&ns, "addr add 192.168.7.20/24 dev eth0");
+        ip(&self.server, "addr add 192.168.7.1/24 dev eth7");
+        ip(&ns, "route add default via 192.168.7.1 dev eth0");
+        ns
+    }
+
     /// The arguments of `up`.
     pub(crate) fn up_args<'a>(&'a self, invite: &'a str) -> [&'a str; 4] {
         ["up", invite, "--state-dir", self.state()]

@@ -7,7 +7,7 @@ use crate::ranges::RangeSet;
 use crate::{Instant, time};
 
 /// How long data that have come wait for others to be told with them.
-const GATHER: Duration = Duration::from_millis(10);
+pub(super) const GATHER: Duration = Duration::from_millis(10);
 /// So many are told at once.
 const MOST_UNTOLD: u32 = 64;
 

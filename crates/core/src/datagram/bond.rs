@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::LaneId;
 use super::budget::Budget;
+use super::congestion::LaneCongestion;
 use super::flows::Flows;
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
 use super::lane::{Kept, Lane, LaneState, LaneStatus};
@@ -15,14 +16,25 @@ use crate::replay::ReplayWindow;
 
 /// The most lanes of a bond.
 pub const MAX_LANES: usize = 8;
-/// Packets that wait to be sent at once. More come only if nobody asks for them.
-const MOST_READY: usize = 1024;
+/// Packets that wait to be sent at once, or again. More come only if nobody asks for them.
+const MOST_READY: usize = 512;
+/// The datagrams whose fate is awaited, over all lanes, and the bytes of them that are kept to go again.
+const MAX_FLIGHT: usize = 8192;
+const MAX_KEPT: usize = 1 << 20;
+/// The bytes that wait for room over all lanes, each packet with what it takes besides.
+const MAX_WAITING: u64 = 2 << 20;
+const BESIDES: u64 = 64;
 /// What is older than this does not go again when its lane falls silent.
 const RESENT_AGE: Duration = Duration::from_millis(100);
 /// A flow moves to another lane for more than this, and for more than a quarter.
 const MOVES_FOR: Duration = Duration::from_millis(5);
 /// How long a lane that was silent is still tried where there is no other.
 const TRIED_FOR: Duration = Duration::from_secs(10);
+
+/// The most memory that a bond takes, in bytes, whatever is sent over it and whatever the other end says.
+/// Of this, 2 MiB are for packets that wait for room, 1 MiB for those that are kept, 2 MiB for those that go
+/// at once or again, and the rest for records of what is on its way and of flows.
+pub const MAX_MEMORY: u64 = 8 << 20;
 
 /// What a bond is made with.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +45,8 @@ pub struct BondConfig {
     pub mtu: usize,
     /// Says in a packet that congestion was experienced, if it understands that; whether it does.
     pub mark: fn(&mut [u8]) -> bool,
+    /// Makes the congestion control of a lane, for packets of this length at most.
+    pub congestion: fn(usize) -> Box<dyn LaneCongestion>,
 }
 
 /// What became of packets that were not sent over a lane, or came twice.
@@ -117,7 +131,9 @@ impl Bond {
         let has_room = self.lanes.len() < MAX_LANES;
         if has_room {
             let next = self.former.remove(&id).unwrap_or(0);
-            self.lanes.insert(id, Lane::new(id, role, next, self.config.is_initiator, now));
+            let congestion = (self.config.congestion)(self.config.mtu);
+            let traits = (role, self.config.is_initiator);
+            self.lanes.insert(id, Lane::new(id, traits, next, congestion, now));
         }
         has_room
     }
@@ -156,6 +172,7 @@ impl Bond {
             flow.lane = Some(lane);
             let queue = &mut self.lanes.get_mut(&lane).expect("it was chosen").queue;
             queue.push(look.flow as u16, packet, bytes.try_into().unwrap_or(u32::MAX), now);
+            self.bound_waiting();
             return;
         }
         flow.lane = Some(best);
@@ -168,6 +185,25 @@ impl Bond {
         } else {
             self.counters.uncopied += 1;
         }
+    }
+
+    /// Drops of the longest flow of the lane with most that waits, until all that waits has room.
+    fn bound_waiting(&mut self) {
+        let waiting = |lane: &Lane| lane.queue.bytes() + BESIDES * lane.queue.len() as u64;
+        while self.lanes.values().map(waiting).sum::<u64>() > MAX_WAITING {
+            let fullest = self.lanes.values_mut().max_by_key(|lane| waiting(lane));
+            fullest.expect("something waits").queue.drop_longest();
+        }
+    }
+
+    /// Whether as much is on its way as may be.
+    fn is_full(&self) -> bool {
+        self.lanes.values().map(Lane::flight_len).sum::<usize>() >= MAX_FLIGHT
+    }
+
+    /// Whether a packet of such a length may be kept to go again.
+    fn may_keep(&self, length: usize) -> bool {
+        self.lanes.values().map(Lane::kept_bytes).sum::<usize>() + length <= MAX_KEPT
     }
 
     fn take_number(&mut self) -> u64 {
@@ -234,6 +270,8 @@ impl Bond {
                 if !lane.handle_feedback(&feedback, now) {
                     return Err(FrameError);
                 }
+                let missed = std::mem::take(&mut lane.missed);
+                missed.into_iter().for_each(|kept| self.send_again(kept, now));
             }
             Frame::Ping { id: question, .. } => {
                 if self.pongs.len() < MAX_LANES {
@@ -242,12 +280,20 @@ impl Bond {
             }
             Frame::Pong { id: question } => {
                 if let Some(rtt) = lane.pings.handle_answer(question, self.config.mtu, now) {
-                    lane.measure(rtt);
+                    lane.measure(rtt, now);
                     lane.heard(now);
                 }
             }
         }
         Ok(None)
+    }
+
+    /// Sends an urgent packet that was lost once more, by the best way there is now.
+    fn send_again(&mut self, kept: Kept, now: Instant) {
+        let choice = Choice { lanes: &self.lanes, bytes: kept.packet.len(), now };
+        if let Some(best) = choice.best(None) {
+            self.make_ready(best, kept.number, kept.class, &kept.packet, (false, true));
+        }
     }
 
     /// Appends the frame of the next datagram to `out`.
@@ -288,11 +334,15 @@ impl Bond {
     }
 
     fn send_ready(&mut self, ready: Ready, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
+        let (is_full, may_keep) = (self.is_full(), self.may_keep(ready.kept.packet.len()));
         let lane = self.lanes.get_mut(&ready.lane)?;
+        if is_full {
+            lane.forget_first();
+        }
         lane.counters.copies += u64::from(ready.is_copy);
         lane.counters.resent += u64::from(ready.is_again);
         // A copy has its original, and what went again has had its turn.
-        let is_kept = !ready.is_copy && !ready.is_again;
+        let is_kept = !ready.is_copy && !ready.is_again && may_keep;
         let transmit = encode(lane, ready.kept, is_kept, now, out);
         if !ready.is_copy {
             self.budget.sent((out.len() as u64).saturating_sub(DATA_OVERHEAD as u64));
@@ -302,6 +352,10 @@ impl Bond {
 
     /// What has waited for room: lane by lane in turn.
     fn poll_queues(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
+        if self.is_full() {
+            return None;
+        }
+        let may_keep = self.may_keep(self.config.mtu);
         let turn = self.turn;
         let ids: Vec<_> = self.lanes.range(turn..).chain(self.lanes.range(..turn)).collect();
         let ids: Vec<_> = ids
@@ -324,7 +378,7 @@ impl Bond {
             self.budget.sent(waiting.bytes.into());
             self.turn = LaneId(id.0.wrapping_add(1));
             let kept = Kept { number, class, packet: waiting.packet };
-            return Some(encode(lane, kept, true, now, out));
+            return Some(encode(lane, kept, may_keep, now, out));
         }
         None
     }
@@ -335,8 +389,9 @@ impl Bond {
         if !self.ready.is_empty() || !self.pongs.is_empty() {
             return Some(Instant::ZERO);
         }
+        let is_full = self.is_full();
         let of_lane = |lane: &Lane| {
-            let room = lane.room_at().filter(|_| lane.has_waiting());
+            let room = lane.room_at().filter(|_| lane.has_waiting() && !is_full);
             let times = [room, lane.arrivals.due(), lane.pings.due(), lane.silent_at()];
             times.into_iter().flatten().min()
         };
@@ -366,9 +421,9 @@ impl Bond {
                 continue;
             }
             // All at once they would fill the queue of the other link.
-            let again = &mut self.lanes.get_mut(&other).expect("it was chosen").again;
-            if again.len() < MOST_READY {
-                again.push_back(kept);
+            let all: usize = self.lanes.values().map(|lane| lane.again.len()).sum();
+            if all < 2 * MOST_READY {
+                self.lanes.get_mut(&other).expect("it was chosen").again.push_back(kept);
             } else {
                 self.counters.overflowed += 1;
             }
@@ -381,6 +436,7 @@ impl Bond {
         for (flow, waiting) in waiting {
             queue.push(flow, &waiting.packet, waiting.bytes, now);
         }
+        self.bound_waiting();
         for ready in self.ready.iter_mut().filter(|ready| ready.lane == id && !ready.is_copy) {
             ready.lane = other;
         }
@@ -406,7 +462,7 @@ fn encode(lane: &mut Lane, kept: Kept, is_kept: bool, now: Instant, out: &mut Ve
     let Kept { number, class, packet } = &kept;
     Frame::Data { number: *number, class: *class, packet }.encode(out);
     let (sequence, bytes) = (lane.take_sequence(), packet.len() as u64);
-    lane.note_sent(sequence, bytes, is_kept.then_some(kept), now);
+    lane.note_sent(sequence, (bytes, *class), is_kept.then_some(kept), now);
     Transmit { lane: lane.id, sequence }
 }
 

@@ -19,7 +19,7 @@ const MEDIUM_RATE: u64 = 750_000;
 const SPAN: Duration = Duration::from_secs(1);
 /// How long a flow is remembered at least, and how many are at most, twice.
 const REMEMBERED: Duration = Duration::from_secs(30);
-const MAX_FLOWS: usize = 8192;
+const MAX_FLOWS: usize = 4096;
 
 /// A flow.
 #[derive(Clone, Copy, Debug, Default)]

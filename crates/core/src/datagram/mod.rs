@@ -2,14 +2,16 @@
 //!
 //! A *lane* is a way for datagrams between two ends: one of a client's links, with keys of its own. A
 //! [`Bond`] is one end: it takes packets and says which datagram goes over which lane, and takes
-//! datagrams and gives the packets. It never sends a lost packet again as TCP does, and does not put
-//! packets in order: what is sent by UDP knows what it needs.
+//! datagrams and gives the packets. It does not send lost packets again until they come, as TCP does, and
+//! does not put packets in order: what is sent by UDP knows what it needs.
 //!
 //! - **Urgent** packets ([`Class`]) go over the lane on which they should arrive first, and in copies
-//!   over a second one, as far as the budget for copies goes. The receiver drops what comes twice.
+//!   over a second one, as far as the budget for copies goes. One that is lost within a second goes again,
+//!   once. The receiver drops what comes twice.
 //! - All others wait in a queue of their lane, fair between flows (FQ-CoDel), for as long as more is on
-//!   its way than the lane carries in twice its least round trip. A flow keeps its lane until another
-//!   is better by 5 ms and a quarter.
+//!   its way than the lane's congestion control allows ([`LaneCongestion`]; the daemons and the tests
+//!   take BBR, `weftline_congestion::lane`), and go at the rate that it says. A flow keeps its lane until
+//!   another is better by 5 ms and a quarter.
 //! - Each end tells the other what has come, 10 ms later at the latest. When nothing is told for longer
 //!   than the round trip, the lane is silent: what is younger than 100 ms goes again, once, over another.
 //!
@@ -19,17 +21,19 @@
 mod arrivals;
 mod bond;
 mod budget;
+mod congestion;
+mod delivery;
 mod flows;
 mod frame;
 mod guard;
 mod lane;
+mod least;
 mod packet;
 mod pings;
 mod rate;
-#[cfg(test)]
-mod tests;
 
-pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, Transmit};
+pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, Transmit};
+pub use congestion::{LaneAck, LaneCongestion, LaneRate, TELLING};
 pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES};
 pub use guard::FlowGuard;
 pub use lane::{LaneCounters, LaneState, LaneStatus};

@@ -67,13 +67,13 @@ fn mix(hash: u64, value: u64) -> u64 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
     /// An IPv4 packet of UDP between these ports, with `length` bytes in all.
-    pub(crate) fn udp(ports: (u16, u16), length: usize) -> Vec<u8> {
+    fn udp(ports: (u16, u16), length: usize) -> Vec<u8> {
         let mut packet = vec![0; length.max(28)];
         packet[0] = 0x45;
         packet[9] = UDP;

@@ -19,6 +19,9 @@ use crate::error::Error;
 use crate::random::random;
 use crate::refusal::printable;
 
+/// How long a client that was refused has to leave.
+const LEAVING: Duration = Duration::from_secs(10);
+
 /// The version of what is agreed on.
 const VERSION: u8 = 1;
 /// Bytes of each end's part of the secret, and of the secret.
@@ -254,5 +257,9 @@ async fn refuse(connection: &mut Connection, reason: &str) -> io::Result<()> {
     let reason = reason.as_bytes();
     let reason = &reason[..reason.len().min(u8::MAX.into())];
     let length = u8::try_from(reason.len()).expect("cut above");
-    connection.write_all(&[&[REFUSED, length], reason].concat()).await
+    connection.write_all(&[&[REFUSED, length], reason].concat()).await?;
+    connection.shutdown().await?;
+    // The client leaves when it has read that; ended before, the connection would take it along.
+    let _ = tokio::time::timeout(LEAVING, connection.read_u8()).await;
+    Ok(())
 }

@@ -4,30 +4,27 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use tun_rs::SyncDevice;
-use weftline_core::datagram::{Bond, BondConfig, LaneId, LaneState};
+use weftline_core::datagram::{Bond, LaneId, LaneState};
 use weftline_core::{Instant, Role};
 
 use super::address::{destination_of, is_ipv6, is_tcp, unreachable};
 use super::end::LaneEnd;
+use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
 use super::socket::{Inbox, LaneSocket, Unsent, Way};
 use super::status::{BondStatus, Dropped, NamedLane, counters};
-use super::wake::Wake;
-use super::{MTU, lane_id};
-use crate::poll::{Poller, Source, Stop};
+use super::{bond_config, lane_id};
+use crate::poll::{Poller, Source};
 use crate::tun::Tun;
 use crate::udp::Via;
-use crate::{TunnelError, class, clock};
+use crate::{TunnelError, clock};
 
 /// How long a link without a socket is left alone before it gets another.
 const REOPEN: Duration = Duration::from_secs(1);
-/// How long somebody who asks how it is waits for the answer.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Reads of one device or socket in a row.
 const READS: usize = 16;
 
@@ -66,10 +63,7 @@ enum Command {
 
 /// The client's end; it ends when this is dropped.
 pub struct BondClient {
-    commands: Sender<Command>,
-    wake: Wake,
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
+    handle: Handle<Command>,
 }
 
 impl std::fmt::Debug for BondClient {
@@ -89,19 +83,14 @@ impl BondClient {
         name: &str,
         changed: impl Fn(usize) + Send + 'static,
     ) -> Result<Self, TunnelError> {
-        let (stop, wake) = (Stop::new()?, Wake::new()?);
-        let (commands, received) = channel();
-        let mut poller = Poller::new(&stop)?;
-        poller.add(wake.as_fd())?;
+        let (handle, orders, mut poller) = Handle::new()?;
         let tun = Tun::adopt(device, name)?;
         let tun_source = poller.add(tun.as_fd())?;
         let mut work = Work {
             tun,
             tun_source,
             poller,
-            commands: received,
-            wake: wake.clone(),
-            stop: stop.clone(),
+            orders,
             links: BTreeMap::new(),
             session: None,
             changed: Box::new(changed),
@@ -110,47 +99,27 @@ impl BondClient {
             unsent: Unsent::default(),
             inbox: Inbox::new(),
         };
-        let thread = std::thread::Builder::new().name("lanes".to_owned());
-        let thread = thread.spawn(move || work.run());
-        let thread = Some(thread.map_err(TunnelError::os("starting a thread"))?);
-        Ok(Self { commands, wake, stop, thread })
-    }
-
-    fn tell(&self, command: Command) {
-        // It has ended only if it has panicked.
-        let _ = self.commands.send(command);
-        self.wake.wake();
+        Ok(Self { handle: handle.start(move || work.run())? })
     }
 
     /// Speaks in this session from now on, or in none.
     pub fn set_session(&self, session: Option<LaneSession>) {
-        self.tell(Command::Session(session));
+        self.handle.tell(Command::Session(session));
     }
 
     /// The device has these addresses from now on.
     pub fn set_addresses(&self, addresses: Vec<IpAddr>) {
-        self.tell(Command::Addresses(addresses));
+        self.handle.tell(Command::Addresses(addresses));
     }
 
     /// Uses these links from now on, at most as many as a bond has lanes.
     pub fn set_links(&self, links: Vec<LaneLink>) {
-        self.tell(Command::Links(links));
+        self.handle.tell(Command::Links(links));
     }
 
     /// How it is; `None` if it does not say.
     pub fn status(&self) -> Option<BondStatus> {
-        let (answer, answered) = channel();
-        self.tell(Command::Status(answer));
-        answered.recv_timeout(PATIENCE).ok()
-    }
-}
-
-impl Drop for BondClient {
-    fn drop(&mut self) {
-        self.stop.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.handle.ask(Command::Status)
     }
 }
 
@@ -194,9 +163,7 @@ struct Work {
     tun: Tun,
     tun_source: Source,
     poller: Poller,
-    commands: Receiver<Command>,
-    wake: Wake,
-    stop: Stop,
+    orders: Orders<Command>,
     /// By the number of the lane.
     links: BTreeMap<u8, Link>,
     session: Option<Open>,
@@ -210,9 +177,8 @@ struct Work {
 
 impl Work {
     fn run(&mut self) {
-        while !self.stop.is_wanted() {
-            self.wake.clear();
-            while let Ok(command) = self.commands.try_recv() {
+        while self.orders.goes_on() {
+            while let Some(command) = self.orders.next() {
                 self.obey(command);
             }
             let now = clock::now();
@@ -241,10 +207,7 @@ impl Work {
                 self.unsent = ends.fold(self.unsent, |sum, end| sum + end.batch.unsent);
                 self.session = session.map(|session| Open {
                     session,
-                    bond: Bond::new(
-                        BondConfig { is_initiator: true, mtu: MTU, mark: class::mark },
-                        now,
-                    ),
+                    bond: Bond::new(bond_config(true), now),
                     ends: BTreeMap::new(),
                 });
                 self.add_lanes(now);

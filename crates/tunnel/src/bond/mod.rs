@@ -9,21 +9,35 @@ mod address;
 mod client;
 mod dns;
 mod end;
+mod handle;
 mod keys;
 mod server;
 mod socket;
 mod status;
 mod wake;
 
-use weftline_core::Role;
+use weftline_core::datagram::{self, BondConfig};
+use weftline_core::{ByteCount, Role};
+
+use crate::class;
 
 pub use client::{BondClient, LaneLink, LaneSession};
 pub use keys::{LaneSecret, SECRET_BYTES};
 pub use server::{BondServer, Permit};
 pub use status::{BondStatus, NamedLane};
 
+/// The most memory that a client's lanes take at a server: the bond, what it knows of the client's flows,
+/// keys, and datagrams that leave at once.
+pub const CLIENT_MEMORY: ByteCount = ByteCount::new(datagram::MAX_MEMORY + (2 << 20));
+
 /// The longest packet of a bond, in bytes.
 const MTU: usize = 1400;
+
+/// What an end of a bond is made with.
+fn bond_config(is_initiator: bool) -> BondConfig {
+    let congestion = weftline_congestion::lane::bbr;
+    BondConfig { is_initiator, mtu: MTU, mark: class::mark, congestion }
+}
 
 /// A lane's number: its place, and its role, which the server learns by that.
 fn lane_id(place: u8, role: Role) -> u8 {

@@ -4,29 +4,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use tun_rs::SyncDevice;
-use weftline_core::Instant;
-use weftline_core::datagram::{Bond, BondConfig, FlowGuard, LaneId, Look};
+use weftline_core::datagram::{Bond, FlowGuard, LaneId, Look};
+use weftline_core::{Instant, Role};
 
 use super::address::{Ends, destination_of};
 use super::client::LaneSession;
 use super::dns::{self, Relay};
 use super::end::LaneEnd;
+use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, Refused};
 use super::socket::{Inbox, LaneSocket, Unsent};
 use super::status::{BondStatus, Dropped, NamedLane, counters};
-use super::wake::Wake;
-use super::{MTU, role_of};
-use crate::poll::{Poller, Source, Stop};
+use super::{bond_config, role_of};
+use crate::poll::{Poller, Source};
 use crate::tun::Tun;
-use crate::{TunnelError, class, clock};
+use crate::{TunnelError, clock};
 
-/// How long somebody who asks how it is waits for the answer.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Reads of one device or socket in a row.
 const READS: usize = 16;
 const TCP: u8 = 6;
@@ -43,10 +40,7 @@ enum Command {
 
 /// The server's end; it ends when this is dropped.
 pub struct BondServer {
-    commands: Sender<Command>,
-    wake: Wake,
-    stop: Stop,
-    thread: Option<JoinHandle<()>>,
+    handle: Handle<Command>,
 }
 
 impl std::fmt::Debug for BondServer {
@@ -67,10 +61,7 @@ impl BondServer {
         addresses: &[SocketAddr],
         permit: Permit,
     ) -> Result<Self, TunnelError> {
-        let (stop, wake) = (Stop::new()?, Wake::new()?);
-        let (commands, received) = channel();
-        let mut poller = Poller::new(&stop)?;
-        poller.add(wake.as_fd())?;
+        let (handle, orders, mut poller) = Handle::new()?;
         let tun = Tun::adopt(device, name)?;
         let tun_source = poller.add(tun.as_fd())?;
         let mut sockets = Vec::new();
@@ -88,57 +79,35 @@ impl BondServer {
             tun_source,
             sockets,
             poller,
-            dns: Relay::start(wake.clone(), dns::system_resolvers)?,
+            dns: Relay::start(orders.wake.clone(), dns::system_resolvers)?,
             permit,
-            commands: received,
-            wake: wake.clone(),
-            stop: stop.clone(),
+            orders,
             sessions: BTreeMap::new(),
             by_address: BTreeMap::new(),
             dropped: Dropped::default(),
             inbox: Inbox::new(),
         };
-        let thread = std::thread::Builder::new().name("lanes".to_owned());
-        let thread = thread.spawn(move || work.run());
-        let thread = Some(thread.map_err(TunnelError::os("starting a thread"))?);
-        Ok(Self { commands, wake, stop, thread })
-    }
-
-    fn tell(&self, command: Command) {
-        // It has ended only if it has panicked.
-        let _ = self.commands.send(command);
-        self.wake.wake();
+        Ok(Self { handle: handle.start(move || work.run())? })
     }
 
     /// Begins a session of a client, which has one at a time: one that it had before ends.
     pub fn open(&self, client: &str, session: LaneSession) {
-        self.tell(Command::Open(client.into(), Box::new(session)));
+        self.handle.tell(Command::Open(client.into(), Box::new(session)));
     }
 
     /// A client's device has these addresses from now on: packets from others are dropped.
     pub fn set_addresses(&self, session: u32, addresses: Vec<IpAddr>) {
-        self.tell(Command::Addresses(session, addresses));
+        self.handle.tell(Command::Addresses(session, addresses));
     }
 
     /// Ends a session.
     pub fn close(&self, session: u32) {
-        self.tell(Command::Close(session));
+        self.handle.tell(Command::Close(session));
     }
 
     /// How each bond is, the last for what is of none; `None` if it does not say.
     pub fn status(&self) -> Option<Vec<BondStatus>> {
-        let (answer, answered) = channel();
-        self.tell(Command::Status(answer));
-        answered.recv_timeout(PATIENCE).ok()
-    }
-}
-
-impl Drop for BondServer {
-    fn drop(&mut self) {
-        self.stop.stop();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.handle.ask(Command::Status)
     }
 }
 
@@ -149,6 +118,9 @@ struct Open {
     bond: Bond,
     /// By the lane's number; the socket that it was heard on with each.
     ends: BTreeMap<u8, (LaneEnd, usize)>,
+    /// Those of which nothing authentic has come yet. Keys are derived once for each of the numbers there
+    /// are, whatever strangers send.
+    strange: BTreeMap<u8, LaneEnd>,
     /// Numbers of lanes that others have taken the places of. Their keys are forgotten, and what has come
     /// under these with them, so that nothing of theirs is taken any more.
     former: BTreeSet<u8>,
@@ -169,9 +141,7 @@ struct Work {
     poller: Poller,
     dns: Relay,
     permit: Permit,
-    commands: Receiver<Command>,
-    wake: Wake,
-    stop: Stop,
+    orders: Orders<Command>,
     sessions: BTreeMap<u32, Open>,
     by_address: BTreeMap<IpAddr, u32>,
     /// What is of no session.
@@ -181,9 +151,8 @@ struct Work {
 
 impl Work {
     fn run(&mut self) {
-        while !self.stop.is_wanted() {
-            self.wake.clear();
-            while let Ok(command) = self.commands.try_recv() {
+        while self.orders.goes_on() {
+            while let Some(command) = self.orders.next() {
                 self.obey(command);
             }
             let now = clock::now();
@@ -232,20 +201,7 @@ impl Work {
         for number in before {
             self.obey(Command::Close(number));
         }
-        let config = BondConfig { is_initiator: false, mtu: MTU, mark: class::mark };
-        let open = Open {
-            client,
-            bond: Bond::new(config, clock::now()),
-            ends: BTreeMap::new(),
-            former: BTreeSet::new(),
-            asked: 0,
-            guard: FlowGuard::default(),
-            dropped: Dropped::default(),
-            unsent: Unsent::default(),
-            is_due: false,
-            due: None,
-            session,
-        };
+        let open = Open::new(client, session, clock::now());
         self.sessions.insert(open.session.number, open);
     }
 
@@ -349,6 +305,23 @@ enum Verdict {
 }
 
 impl Open {
+    fn new(client: Arc<str>, session: LaneSession, now: Instant) -> Self {
+        Self {
+            client,
+            bond: Bond::new(bond_config(false), now),
+            ends: BTreeMap::new(),
+            strange: BTreeMap::new(),
+            former: BTreeSet::new(),
+            asked: 0,
+            guard: FlowGuard::default(),
+            dropped: Dropped::default(),
+            unsent: Unsent::default(),
+            is_due: false,
+            due: None,
+            session,
+        }
+    }
+
     /// Takes a datagram; the packet in it, if it has not come yet.
     fn take(
         &mut self,
@@ -363,16 +336,11 @@ impl Open {
             return None;
         }
         let LaneSession { number, secret, .. } = &self.session;
-        // One for each place: a lane that has changed its role takes the place of what it was.
-        let place_of = |lane: u8| lane & 7;
-        let is_new = !self.ends.contains_key(&header.lane);
-        let mut fresh = is_new
-            .then(|| (LaneEnd::new(*number, secret, header.lane, Direction::FromServer), place));
-        let (end, heard_on) = match &mut fresh {
-            Some((end, heard_on)) => (end, heard_on),
+        let (end, heard_on) = match self.ends.get_mut(&header.lane) {
+            Some((end, heard_on)) => (end, Some(heard_on)),
             None => {
-                let (end, heard_on) = self.ends.get_mut(&header.lane).expect("it is there");
-                (end, heard_on)
+                let keys = || LaneEnd::new(*number, secret, header.lane, Direction::FromServer);
+                (self.strange.entry(header.lane).or_insert_with(keys), None)
             }
         };
         let frame = match end.open(header, datagram, Some(way)) {
@@ -386,21 +354,27 @@ impl Open {
                 return None;
             }
         };
-        *heard_on = place;
         self.is_due = true;
-        if let Some(fresh) = fresh {
-            let other =
-                self.ends.keys().copied().find(|&lane| place_of(lane) == place_of(header.lane));
-            if let Some(other) = other {
-                self.bond.remove_lane(LaneId(other), now);
-                self.former.insert(other);
-                self.unsent += self.ends.remove(&other).expect("it was found").0.batch.unsent;
-            }
-            self.bond.add_lane(LaneId(header.lane), role, now);
-            self.ends.insert(header.lane, fresh);
+        match heard_on {
+            Some(heard_on) => *heard_on = place,
+            None => self.admit(header.lane, role, place, now),
         }
         let packet = self.bond.handle_frame(LaneId(header.lane), header.sequence, frame, now);
         packet.ok().flatten().map(<[u8]>::to_vec)
+    }
+
+    /// Takes a lane in of which something authentic has come. There is one for each place: one that has
+    /// changed its role takes the place of what it was.
+    fn admit(&mut self, lane: u8, role: Role, heard_on: usize, now: Instant) {
+        let other = self.ends.keys().copied().find(|&other| other & 7 == lane & 7);
+        if let Some(other) = other {
+            self.bond.remove_lane(LaneId(other), now);
+            self.former.insert(other);
+            self.unsent += self.ends.remove(&other).expect("it was found").0.batch.unsent;
+        }
+        self.bond.add_lane(LaneId(lane), role, now);
+        let end = self.strange.remove(&lane).expect("it was opened with its keys");
+        self.ends.insert(lane, (end, heard_on));
     }
 
     /// Whether a packet may go on.
@@ -457,5 +431,53 @@ impl Open {
             lanes: self.bond.lanes().into_iter().map(named).collect(),
             counters: counters(self.bond.counters(), unsent, self.dropped),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "test code")]
+
+    use super::super::keys::{LaneSecret, SECRET_BYTES, Sealer};
+    use super::super::socket::Way;
+    use super::*;
+
+    fn datagram(secret: &LaneSecret, lane: u8, sequence: u64) -> Vec<u8> {
+        let mut frame = Vec::new();
+        weftline_core::datagram::Frame::Pong { id: 0 }.encode(&mut frame);
+        let mut datagram = Vec::new();
+        Sealer::new(9, secret, lane, Direction::FromClient).seal(sequence, &frame, &mut datagram);
+        datagram
+    }
+
+    #[test]
+    fn strangers_get_no_lane_and_keys_are_derived_once_for_each_number() {
+        let [secret, other] = [7, 8].map(|byte| LaneSecret::new([byte; SECRET_BYTES]));
+        let session = LaneSession {
+            number: 9,
+            secret: secret.clone(),
+            addresses: Vec::new(),
+            has_ipv6: false,
+        };
+        let mut open = Open::new("ann".into(), session, Instant::ZERO);
+        let way = Way { peer: "192.0.2.1:5".parse().unwrap(), own: None };
+        let take = |open: &mut Open, mut datagram: Vec<u8>| {
+            let header = Header::decode(&datagram).unwrap();
+            open.take(header, &mut datagram, (way, 0), Instant::ZERO)
+        };
+        for sequence in 0..3 {
+            for lane in 0..=255 {
+                assert_eq!(take(&mut open, datagram(&other, lane, sequence)), None);
+            }
+        }
+        let counts = |open: &Open| (open.ends.len(), open.strange.len(), open.bond.lanes().len());
+        assert_eq!((counts(&open), open.dropped.forged), ((0, 32, 0), 96));
+        // The client itself is heard under the same numbers.
+        take(&mut open, datagram(&secret, 1, 0));
+        assert_eq!((counts(&open), open.ends[&1].0.way), ((1, 31, 1), Some(way)));
+        take(&mut open, datagram(&secret, 9, 0));
+        assert_eq!(counts(&open), (1, 30, 1), "the same place, metered");
+        take(&mut open, datagram(&secret, 1, 1));
+        assert_eq!((counts(&open), open.dropped.unknown), ((1, 30, 1), 1));
     }
 }

@@ -1,14 +1,15 @@
-//! Two ends and the lanes between them, in virtual time.
+//! Two ends of a bond and the lanes between them, with BBR on each, in virtual time.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::packet::tests::udp;
-use super::*;
-use crate::policy::Role;
-use crate::{Instant, time};
+use weftline_congestion::lane;
+use weftline_core::datagram::*;
+use weftline_core::policy::Role;
+use weftline_core::{Instant, time};
 
 const MS: u64 = 1_000_000;
 
@@ -79,12 +80,14 @@ fn never(_: &mut [u8]) -> bool {
     false
 }
 
+fn config(is_initiator: bool) -> BondConfig {
+    BondConfig { is_initiator, mtu: 1400, mark: never, congestion: lane::bbr }
+}
+
 impl World {
     fn new(links: &[Link], roles: &[Role]) -> Self {
         let now = Instant::ZERO;
-        let mut ends = [true, false].map(|is_initiator| {
-            Bond::new(BondConfig { is_initiator, mtu: 1400, mark: never }, now)
-        });
+        let mut ends = [true, false].map(|is_initiator| Bond::new(config(is_initiator), now));
         for (n, role) in roles.iter().enumerate() {
             ends.iter_mut().for_each(|end| _ = end.add_lane(LaneId(n as u8), *role, now));
         }
@@ -143,6 +146,17 @@ impl World {
     fn lane(&self, end: usize, lane: u8) -> LaneStatus {
         self.ends[end].lanes()[usize::from(lane)]
     }
+}
+
+/// An IPv4 packet of UDP between these ports, with `length` bytes in all.
+fn udp(ports: (u16, u16), length: usize) -> Vec<u8> {
+    let mut packet = vec![0; length.max(28)];
+    packet[0] = 0x45;
+    packet[9] = 17;
+    packet[12..20].copy_from_slice(&[10, 87, 0, 2, 198, 51, 100, 9]);
+    packet[20..22].copy_from_slice(&ports.0.to_be_bytes());
+    packet[22..24].copy_from_slice(&ports.1.to_be_bytes());
+    packet
 }
 
 /// A packet of a flow that knows its number.
@@ -281,6 +295,121 @@ fn bulk_fills_a_link_and_does_not_delay_a_call() {
     assert!(lane.dropped + lane.overflowed > 100, "{lane:?}");
 }
 
+/// What bulk half as fast again as its link does there, and to a call of 50 packets a second beside it.
+#[derive(Debug)]
+struct Figures {
+    /// The part of the link's rate that it has, and of its packets that the link loses.
+    goodput: f64,
+    lost: f64,
+    /// How much later than on an idle link 19 of 20 packets of the call come.
+    late: Duration,
+    called: usize,
+    /// How often the lane was taken to be silent, which it never was.
+    silences: u64,
+}
+
+fn bulk_on(link: Link, seconds: u64) -> Figures {
+    let mut world = World::new(&[link], &[Role::Active]);
+    world.run(500);
+    let begun = world.lane(0, 0).counters;
+    let begin = world.now;
+    let (mut number, mut call) = (0, Vec::new());
+    // As it comes from a program that knows no better: each millisecond, and never less than goes.
+    for n in 0..seconds * 1000 {
+        while number * 1400 < link.rate * 3 / 2 * n / 1000 {
+            world.send(0, &numbered(7, number, 1400));
+            number += 1;
+        }
+        if n % 20 == 0 {
+            world.send(0, &numbered(1, n / 20, 160));
+            call.push(world.now);
+        }
+        world.run(1);
+    }
+    let ended = world.lane(0, 0).counters;
+    let came = |port| world.came[1].iter().filter(move |(_, packet)| number_of(packet).0 == port);
+    let mut late: Vec<_> =
+        came(1).map(|(at, packet)| at.since(call[number_of(packet).1 as usize])).collect();
+    late.sort();
+    // From the fourth second on.
+    let late_bulk = came(7).filter(|(at, _)| *at > begin + Duration::from_secs(3)).count();
+    let [lost, sent] = [ended.lost_packets - begun.lost_packets, ended.sent_packets];
+    Figures {
+        goodput: late_bulk as f64 * 1400.0 / (link.rate * (seconds - 3)) as f64,
+        lost: lost as f64 / sent as f64,
+        late: late[late.len() * 95 / 100].saturating_sub(link.delay),
+        called: late.len(),
+        silences: ended.silences,
+    }
+}
+
+/// Bulk on links of a rate, with round trips of 10, 40 and 100 ms: with a queue of 200 ms, of half a
+/// product of rate and round trip, and with one of 100 packets lost.
+fn bulk_fills_links_of(mbps: u64) {
+    let rate = mbps * 125_000;
+    for rtt in [10, 40, 100] {
+        let long = Link { rate, queue: rate / 5, ..Link::new(rtt / 2) };
+        let short = Link { queue: (rate * rtt / 2000).max(LEAST_SHORT), ..long };
+        let lossy = Link { lossy: 100, ..long };
+        for (name, link) in [("long", long), ("short", short), ("lossy", lossy)] {
+            let figures = bulk_on(link, 30);
+            let said = format!("{mbps} Mb/s, {rtt} ms, {name}: {figures:?}");
+            assert!(figures.goodput >= 0.95, "{said}");
+            assert!(figures.lost < 0.05, "{said}");
+            assert!(figures.late < Duration::from_millis(60), "{said}");
+            // What was lost went again; the last ones are on their way.
+            assert!(figures.called >= 1490 && figures.silences == 0, "{said}");
+        }
+    }
+}
+
+/// Ten packets: a queue of two or three, half a product of 5 Mb/s and 10 ms, overflows by a call beside.
+const LEAST_SHORT: u64 = 14_000;
+
+#[test]
+fn bulk_fills_a_link_of_5_mbps_and_little_is_lost() {
+    bulk_fills_links_of(5);
+}
+
+#[test]
+fn bulk_fills_a_link_of_20_mbps_and_little_is_lost() {
+    bulk_fills_links_of(20);
+}
+
+#[test]
+fn bulk_fills_a_link_of_100_mbps_and_little_is_lost() {
+    bulk_fills_links_of(100);
+}
+
+/// The round trip of the way before is forgotten.
+#[test]
+fn bulk_fills_a_link_whose_way_gets_longer() {
+    let link = Link { rate: 2_500_000, queue: 500_000, ..Link::new(5) };
+    let mut world = World::new(&[link], &[Role::Active]);
+    let mut number = 0;
+    let mut run = |world: &mut World, seconds: u64| {
+        let before = world.came[1].len();
+        for _ in 0..seconds * 1000 {
+            // 33.6 Mb/s.
+            for _ in 0..3 {
+                world.send(0, &numbered(7, number, 1400));
+                number += 1;
+            }
+            world.run(1);
+        }
+        (world.came[1].len() - before) as u64 * 1400
+    };
+    run(&mut world, 5);
+    assert!(world.lane(0, 0).least_rtt.unwrap() < Duration::from_millis(15));
+    world.links[0].delay = Duration::from_millis(70);
+    run(&mut world, 16);
+    // BBR empties the queue once in ten seconds.
+    let came = run(&mut world, 10);
+    let lane = world.lane(0, 0);
+    assert!(lane.least_rtt.unwrap() >= Duration::from_millis(140), "{lane:?}");
+    assert!(came > 10 * link.rate * 9 / 10, "{came}: {lane:?}");
+}
+
 #[test]
 fn loss_is_counted_and_moves_nothing() {
     let link = Link { lossy: 50, ..Link::new(10) };
@@ -359,8 +488,7 @@ proptest! {
         ),
     ) {
         let now = Instant::ZERO;
-        let config = BondConfig { is_initiator: false, mtu: 1400, mark: never };
-        let mut bond = Bond::new(config, now);
+        let mut bond = Bond::new(config(false), now);
         (0..2).for_each(|lane| _ = bond.add_lane(LaneId(lane), Role::Active, now));
         let mut out = Vec::new();
         for (n, (lane, sequence, mut frame, kind)) in frames.into_iter().enumerate() {
@@ -385,8 +513,7 @@ proptest! {
 /// A sequence number is a datagram's nonce.
 #[test]
 fn a_lane_that_comes_back_uses_no_number_twice() {
-    let config = BondConfig { is_initiator: true, mtu: 1400, mark: |_| false };
-    let mut bond = Bond::new(config, Instant::ZERO);
+    let mut bond = Bond::new(config(true), Instant::ZERO);
     let (mut used, mut frame, mut now) = (BTreeSet::new(), Vec::new(), Instant::ZERO);
     for _ in 0..3 {
         assert!(bond.add_lane(LaneId(1), Role::Active, now));

@@ -1,0 +1,135 @@
+//! The congestion control of a bond's lane (`weftline_core::datagram`): one of this crate's controls,
+//! which count segments, for packets that are told of in bytes.
+//!
+//! Nothing that is lost goes again on a lane, so there is no recovery: a control learns of losses with
+//! what has come, and that all of a flight is gone when the lane falls silent.
+
+use std::time::Duration;
+
+use weftline_core::datagram::{LaneAck, LaneCongestion, LaneRate, TELLING};
+use weftline_core::{Bitrate, Instant};
+
+use crate::{
+    AckSample, Config, CongestionControl, Coupling, LossEvent, Member, Phase, RateSample, bbr,
+};
+
+/// The least that may be on its way, in segments, as BBR has it.
+const LEAST_SEGMENTS: u64 = 4;
+/// What may be on its way at first, in segments (RFC 6928).
+const FIRST_SEGMENTS: u64 = 10;
+
+/// BBR v1 for a lane whose packets have `mtu` bytes at most.
+pub fn bbr(mtu: usize) -> Box<dyn LaneCongestion> {
+    let mss = (mtu as u64).max(1);
+    Box::new(Segmented::new(bbr::Bbr::make(&Config { mss, ..Config::default() }), mss))
+}
+
+/// A control, and what turns bytes into its segments.
+#[derive(Debug)]
+struct Segmented {
+    control: Box<dyn CongestionControl>,
+    mss: u64,
+    /// Of which the control has heard, in segments.
+    delivered: u64,
+    lost: u64,
+    /// The bytes that were delivered, those of a second at the greatest rate of late, and those of the
+    /// least round trip at that rate.
+    bytes: u64,
+    rate: u64,
+    product: u64,
+}
+
+impl Segmented {
+    fn new(control: Box<dyn CongestionControl>, mss: u64) -> Self {
+        Self { control, mss, delivered: 0, lost: 0, bytes: 0, rate: 0, product: 0 }
+    }
+
+    fn sample(&mut self, ack: &LaneAck) -> AckSample {
+        let segments = |bytes: u64| bytes / self.mss;
+        let (delivered, lost) = (segments(ack.total_delivered), segments(ack.total_lost));
+        let lost_now = lost - self.lost;
+        let rate = ack.rate.map(|rate| self.rate(rate, lost_now)).unwrap_or_default();
+        let sample = AckSample {
+            now: ack.now,
+            delivered: delivered - self.delivered,
+            rtt: ack.rtt,
+            srtt: ack.srtt,
+            min_rtt: ack.least_rtt,
+            prior_in_flight: ack.in_flight_before.div_ceil(self.mss),
+            in_flight: ack.in_flight.div_ceil(self.mss),
+            cwnd_limited: ack.in_flight_before + self.mss >= self.window(),
+            phase: Phase::Open,
+            newly_lost: lost_now,
+            total_delivered: delivered,
+            total_lost: lost,
+            una: ack.total_delivered + ack.total_lost,
+            nxt: ack.total_delivered + ack.total_lost + ack.in_flight,
+            rate,
+        };
+        self.rate = ack.greatest_rate;
+        self.product = (ack.greatest_rate as f64 * ack.least_rtt.as_secs_f64()) as u64;
+        (self.delivered, self.lost, self.bytes) = (delivered, lost, ack.total_delivered);
+        sample
+    }
+
+    /// In whole segments over as long as these took: a part of one more would be a large part of a short
+    /// flight.
+    fn rate(&self, rate: LaneRate, lost: u64) -> RateSample {
+        let delivered = (rate.delivered / self.mss).max(1);
+        let part = (delivered * self.mss) as f64 / rate.delivered.max(1) as f64;
+        RateSample {
+            delivered,
+            interval: rate.interval.mul_f64(part.min(self.mss as f64)),
+            prior_delivered: rate.prior_delivered / self.mss,
+            app_limited: rate.is_limited,
+            lost,
+        }
+    }
+
+    /// Runs something with nothing to couple.
+    fn alone(&mut self, act: impl FnOnce(&mut dyn CongestionControl, &Coupling<'_>)) {
+        let members: [Member; 1] = [self.control.member(Duration::ZERO)];
+        act(&mut *self.control, &Coupling { members: &members, me: 0 });
+    }
+}
+
+impl LaneCongestion for Segmented {
+    fn on_established(&mut self, rtt: Duration) {
+        self.control.on_established(rtt);
+    }
+
+    fn on_ack(&mut self, ack: &LaneAck) {
+        let sample = self.sample(ack);
+        self.alone(|control, coupling| control.on_ack(&sample, coupling));
+    }
+
+    fn on_restart(&mut self, now: Instant) {
+        self.control.on_restart(now);
+    }
+
+    fn on_silence(&mut self, now: Instant) {
+        let loss = LossEvent { now, nxt: self.bytes, ..LossEvent::default() };
+        self.alone(|control, coupling| control.on_timeout(&loss, true, coupling));
+    }
+
+    fn window(&self) -> u64 {
+        let (least, segments) = (LEAST_SEGMENTS * self.mss, self.control.cwnd());
+        let window = ((segments * self.mss as f64) as u64).max(least);
+        if segments <= LEAST_SEGMENTS as f64 {
+            // The link's queue is to be empty for once.
+            return window;
+        }
+        // BBR's first phase has up to 2.89 products on their way, for three rounds more once it has found
+        // the rate. Twice is enough for twice the rate in the next one, and calls share the link's queue.
+        let is_first = self.control.ssthresh().is_infinite() && self.rate > 0;
+        let most = if is_first { 2 * self.product + FIRST_SEGMENTS * self.mss } else { u64::MAX };
+        // What has come and was not told yet is on its way no more.
+        let rate = Bitrate::bps(self.rate.saturating_mul(8)).max(Bitrate::kbps(80));
+        window.min(most) + self.pacing_rate().min(rate).bytes_in(TELLING).as_u64()
+    }
+
+    fn pacing_rate(&self) -> Bitrate {
+        // Only of those that do not pace, and BBR does.
+        self.control.pacing_rate().unwrap_or(Bitrate::mbps(1))
+    }
+}

@@ -1,0 +1,91 @@
+//! The thread of a bond's end, as those who own it see it.
+
+use std::os::fd::AsFd as _;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::wake::Wake;
+use crate::TunnelError;
+use crate::poll::{Poller, Stop};
+
+/// How long somebody who asks how it is waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Tells a thread what to do; it ends when this is dropped.
+pub(super) struct Handle<C> {
+    commands: Sender<C>,
+    wake: Wake,
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread has of it.
+pub(super) struct Orders<C> {
+    commands: Receiver<C>,
+    pub(super) wake: Wake,
+    stop: Stop,
+}
+
+impl<C: Send + 'static> Handle<C> {
+    /// A handle without a thread yet, what that is to have, and a poller that both can wake.
+    ///
+    /// # Errors
+    /// When the system has no descriptor to give.
+    pub(super) fn new() -> Result<(Self, Orders<C>, Poller), TunnelError> {
+        let (stop, wake) = (Stop::new()?, Wake::new()?);
+        let (commands, received) = channel();
+        let mut poller = Poller::new(&stop)?;
+        poller.add(wake.as_fd())?;
+        let orders = Orders { commands: received, wake: wake.clone(), stop: stop.clone() };
+        Ok((Self { commands, wake, stop, thread: None }, orders, poller))
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system has none to give.
+    pub(super) fn start(
+        mut self,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, TunnelError> {
+        let thread = std::thread::Builder::new().name("lanes".to_owned()).spawn(work);
+        self.thread = Some(thread.map_err(TunnelError::os("starting a thread"))?);
+        Ok(self)
+    }
+
+    pub(super) fn tell(&self, command: C) {
+        // It has ended only if it has panicked.
+        let _ = self.commands.send(command);
+        self.wake.wake();
+    }
+
+    /// Asks something; `None` if there is no answer within a second.
+    pub(super) fn ask<A>(&self, question: impl FnOnce(Sender<A>) -> C) -> Option<A> {
+        let (answer, answered) = channel();
+        self.tell(question(answer));
+        answered.recv_timeout(PATIENCE).ok()
+    }
+}
+
+impl<C> Orders<C> {
+    /// Whether the thread is to go on. Who wakes it from now on is noticed at its next wait.
+    pub(super) fn goes_on(&self) -> bool {
+        self.wake.clear();
+        !self.stop.is_wanted()
+    }
+
+    /// The next thing to do, if there is one.
+    pub(super) fn next(&self) -> Option<C> {
+        self.commands.try_recv().ok()
+    }
+}
+
+impl<C> Drop for Handle<C> {
+    fn drop(&mut self) {
+        self.stop.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
