@@ -352,18 +352,18 @@ fn it_is_a_key_of_the_configuration_and_a_proxys_name_is_answered() {
 #[test]
 fn a_node_of_a_coded_tunnel_shows_its_links() {
     let dir = tempfile::tempdir().unwrap();
-    let key = dir.path().join("ap.key").to_str().unwrap().to_owned();
-    let other = dir.path().join("other.key").to_str().unwrap().to_owned();
+    let [key, other, device] = ["ap.key", "gateway.key", "device.key"]
+        .map(|name| dir.path().join(name).to_str().unwrap().to_owned());
     let public = |file: &str| {
         let output = run(&["cotag", "key", file]);
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     public(&key);
-    let other = public(&other);
+    let [other, device] = [other, device].map(|file| public(&file));
     let gateway = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let gateway = gateway.local_addr().unwrap().to_string();
     let args = ["cotag", "ap", "--key", &key, "--gateway", &gateway, "--gateway-key", &other];
-    let more = ["--listen", "127.0.0.1:0", "--device-key", &other, "--dashboard", "127.0.0.1:0"];
+    let more = ["--listen", "127.0.0.1:0", "--device-key", &device, "--dashboard", "127.0.0.1:0"];
     let mut node = Daemon::start(&[&args[..], &more].concat());
     node.listening();
     let place = Place::of(&node.says("dashboard"));
