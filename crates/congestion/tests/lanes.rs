@@ -202,6 +202,35 @@ fn lanes_come_up_and_carry_both_ways() {
     assert_eq!(world.lane(0, 0).srtt.unwrap().as_millis(), 10);
 }
 
+/// What was sent into the silence of a lane that never comes back holds up nothing on another.
+#[test]
+fn what_is_lost_in_silence_makes_way() {
+    let mut links = [Link::new(5), Link::new(10)];
+    links[0].dead_from = Instant::from_millis(1_000);
+    links[1] = Link {
+        dead_from: Instant::from_millis(1_000),
+        dead_to: Instant::from_millis(3_000),
+        ..links[1]
+    };
+    let mut world = World::new(&links, &[Role::Active; 2]);
+    world.run(1_200);
+    // The first packets of many flows, all of them urgent.
+    for n in 0..12_000_u64 {
+        world.send(0, &numbered(10_000 + (n / 16) as u16, n, 1000));
+        if n.is_multiple_of(8) {
+            world.run(1);
+        }
+    }
+    world.run(2_500);
+    assert_eq!(world.lane(0, 1).state, LaneState::Up);
+    for n in 0..3_000 {
+        world.send(0, &numbered(7, n, 1400));
+        world.run(1);
+    }
+    let bulk = world.came[1].iter().filter(|(_, packet)| number_of(packet).0 == 7).count();
+    assert!(bulk > 2_700, "{bulk} of 3000: {:?}", world.lane(0, 1));
+}
+
 /// The test of the whole: a call of 50 packets a second and a faster one, while a link dies.
 fn outlives(dead: u8, delays: [u64; 2], role: Role) {
     let mut links = delays.map(Link::new);

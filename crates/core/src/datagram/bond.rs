@@ -335,10 +335,14 @@ impl Bond {
 
     fn send_ready(&mut self, ready: Ready, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
         let (is_full, may_keep) = (self.is_full(), self.may_keep(ready.kept.packet.len()));
-        let lane = self.lanes.get_mut(&ready.lane)?;
         if is_full {
-            lane.forget_first();
+            // Of a lane that is not up rather than of one that is.
+            let fullest = self.lanes.values_mut();
+            let fullest =
+                fullest.max_by_key(|lane| (lane.state != LaneState::Up, lane.flight_len()));
+            fullest.into_iter().for_each(Lane::forget_first);
         }
+        let lane = self.lanes.get_mut(&ready.lane)?;
         lane.counters.copies += u64::from(ready.is_copy);
         lane.counters.resent += u64::from(ready.is_again);
         // A copy has its original, and what went again has had its turn.
@@ -392,13 +396,14 @@ impl Bond {
         let is_full = self.is_full();
         let of_lane = |lane: &Lane| {
             let room = lane.room_at().filter(|_| lane.has_waiting() && !is_full);
-            let times = [room, lane.arrivals.due(), lane.pings.due(), lane.silent_at()];
+            let times =
+                [room, lane.arrivals.due(), lane.pings.due(), lane.silent_at(), lane.forget_at()];
             times.into_iter().flatten().min()
         };
         self.lanes.values().filter_map(of_lane).min()
     }
 
-    /// Finds out which lanes have fallen silent.
+    /// Finds out which lanes have fallen silent, and forgets what was sent into the silence.
     pub fn handle_timeout(&mut self, now: Instant) {
         let is_silent = |lane: &Lane| {
             lane.silent_at().is_some_and(|at| at <= now)
@@ -407,6 +412,7 @@ impl Bond {
         let silent: Vec<_> =
             self.lanes.values().filter(|lane| is_silent(lane)).map(|lane| lane.id).collect();
         silent.into_iter().for_each(|id| self.fall_silent(id, now));
+        self.lanes.values_mut().for_each(|lane| lane.forget_old(now));
     }
 
     /// Sends what is young of what a lane has on its way, and all that waits for it, over others.

@@ -23,6 +23,8 @@ const LITTLE_FLIGHT: usize = 256;
 /// How far ahead of its rate a lane may send: a burst must not fill a link's queue, which urgent packets
 /// share, and no system wakes on the microsecond.
 const BURST: Duration = Duration::from_millis(2);
+/// What urgent packets have been sent beyond its rate is owed for so long at most.
+const MOST_DEBT: Duration = Duration::from_millis(100);
 /// A lane is silent after this at least, and at most.
 const LEAST_SILENCE: Duration = Duration::from_millis(60);
 const MOST_SILENCE: Duration = Duration::from_secs(1);
@@ -219,8 +221,9 @@ impl Lane {
             self.delivery.note_limited(self.in_flight);
         }
         let time = self.congestion.pacing_rate().time_for(ByteCount::new(bytes));
-        self.paced_to =
-            self.paced_to.max(now) + time.map_or(MOST_SILENCE, |time| time.min(MOST_SILENCE));
+        let time = time.map_or(MOST_SILENCE, |time| time.min(MOST_SILENCE));
+        // Urgent packets do not ask for room: what they owe by a low rate must not outlive it.
+        self.paced_to = (self.paced_to.max(now) + time).min(now + time.max(MOST_DEBT));
         self.counters.sent_packets += 1;
         self.counters.sent_bytes += bytes;
         self.pings.note_sent(now);
@@ -239,6 +242,19 @@ impl Lane {
     /// Makes room for one more.
     pub(super) fn forget_first(&mut self) {
         self.lose_front();
+    }
+
+    /// When what was sent first is forgotten, on a lane of which nothing is heard.
+    pub(super) fn forget_at(&self) -> Option<Instant> {
+        let first = self.flight.front()?;
+        (self.state != LaneState::Up).then(|| first.at + MOST_SILENCE)
+    }
+
+    /// Forgets what was sent into the silence: all lanes share the room for what is on its way.
+    pub(super) fn forget_old(&mut self, now: Instant) {
+        while self.forget_at().is_some_and(|at| at <= now) {
+            self.lose_front();
+        }
     }
 
     /// Takes what was sent first to be lost, if it is not known to have come; the packet, if it was kept.
@@ -404,6 +420,7 @@ impl Lane {
         }
         back.extend(self.again.drain(..));
         (self.in_flight, self.urgent, self.kept) = (0, 0, 0);
+        self.paced_to = now;
         back
     }
 
