@@ -315,7 +315,7 @@ mod tests {
     fn stretch(range: Range<u64>, ms: Range<u64>, path: u64, kind: Kind) -> Stretch {
         let is_backward = path == 1;
         let (first, last) = (Instant::from_millis(ms.start), Instant::from_millis(ms.end));
-        Stretch { range, first, last, path: PathId(path), kind, is_backward }
+        Stretch { range, first, last, path: PathId(path), kind, is_backward, ranges: 2 }
     }
 
     #[test]

@@ -124,13 +124,16 @@ impl Order {
         self.patience = (waited * 5 / 4).max(rest).clamp(self.least, MOST_PATIENCE);
     }
 
-    /// The same, of what was given up.
+    /// The same, of what was given up: once, and of what could have been waited for.
     fn learn_late(&mut self, number: Arrival, now: Instant) {
-        let has = |&&(first, count, _): &&(Arrival, u32, Instant)| {
+        let has = |&(first, count, _): &(Arrival, u32, Instant)| {
             !number.is_before(first) && number.since(first) < count
         };
-        if let Some(&(.., since)) = self.given_up.iter().find(has) {
-            self.learn(now.since(since));
+        let Some(at) = self.given_up.iter().position(has) else { return };
+        let waited =
+            self.given_up.remove(at).map_or(Duration::ZERO, |(.., since)| now.since(since));
+        if waited <= MOST_PATIENCE {
+            self.learn(waited);
         }
     }
 
@@ -283,6 +286,20 @@ mod tests {
             came.extend(numbers(&mut order));
         }
         assert!(came.len() > before + 180 && order.patience == order.least, "{:?}", order.patience);
+    }
+
+    #[test]
+    fn what_comes_much_too_late_or_twice_teaches_nothing() {
+        let mut order = order();
+        for (number, ms) in [(0, 0), (2, 0), (4, 50), (1, 60), (1, 90), (1, 100)] {
+            order.handle_timeout(at(ms));
+            receive(&mut order, number, at(ms));
+        }
+        assert_eq!(order.patience, Duration::from_millis(75), "five quarters of 60 ms");
+        order.handle_timeout(at(500));
+        let before = order.patience;
+        receive(&mut order, 3, at(9000));
+        assert_eq!(order.patience, before);
     }
 
     #[test]

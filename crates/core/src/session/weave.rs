@@ -32,6 +32,8 @@ pub struct Stretch {
     pub kind: Kind,
     /// Whether it was sent from its end to its beginning.
     pub is_backward: bool,
+    /// How many ranges it consists of.
+    pub ranges: u64,
 }
 
 /// The newest stretches, and the windows that they fill.
@@ -69,6 +71,7 @@ impl Weave {
         let mut open = self.stretches.iter_mut().rev().take(OPEN);
         if let Some(found) = open.find(|stretch| stretch.goes_on_with(range, path, kind, now)) {
             found.last = now;
+            found.ranges += 1;
             found.is_backward = range.end == found.range.start;
             found.range = found.range.start.min(range.start)..found.range.end.max(range.end);
             return;
@@ -77,8 +80,15 @@ impl Weave {
             self.stretches.pop_front();
             self.left_out += 1;
         }
-        let (range, is_backward) = (range.clone(), false);
-        self.stretches.push_back(Stretch { range, first: now, last: now, path, kind, is_backward });
+        self.stretches.push_back(Stretch {
+            range: range.clone(),
+            first: now,
+            last: now,
+            path,
+            kind,
+            is_backward: false,
+            ranges: 1,
+        });
     }
 
     /// The stretches, in the order in which they were begun.
@@ -100,7 +110,7 @@ impl Weave {
 impl Stretch {
     /// Whether a range is the next of it. What has one range only may go on in both directions.
     fn goes_on_with(&self, range: &Range<u64>, path: PathId, kind: Kind, now: Instant) -> bool {
-        let is_one = self.first == self.last;
+        let is_one = self.ranges == 1;
         let above = range.start == self.range.end && (!self.is_backward || is_one);
         let below = range.end == self.range.start && (self.is_backward || is_one);
         self.path == path && self.kind == kind && (above || below) && now.since(self.last) <= PAUSE
@@ -142,6 +152,15 @@ mod tests {
             [(0, 50..60, false), (0, 100..110, false), (0, 110..120, false)]
         );
         assert_eq!(weave.stretches().last().unwrap().first, at(40));
+    }
+
+    #[test]
+    fn a_stretch_keeps_its_direction_also_within_an_instant() {
+        let mut weave = Weave::new(100);
+        for range in [10..20, 20..30, 0..10] {
+            weave.note(&range, (UP, Kind::New), None, at(1));
+        }
+        assert_eq!(seen(&weave), [(0, 10..30, false), (0, 0..10, false)]);
     }
 
     #[test]
