@@ -164,12 +164,17 @@ impl ScopeKeeper {
     /// `None` when nothing is captured any more.
     async fn widen(&self) -> Option<()> {
         // What the kernel refuses now, as somebody else changes rules, it may take in a moment.
-        while let Err(error) = self.capture.upgrade()?.widen(self.dns) {
+        let mut wait = RETRY;
+        loop {
+            // The capture may end meanwhile: it is held for the call only.
+            let done = self.capture.upgrade()?.widen(self.dns);
+            let Err(error) = done else { break };
             tracing::error!(
                 "UDP, DNS and ICMP go past the server ({error}); it is tried again, 'weftline down' and \
                  'weftline up' may help"
             );
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(MOST_RETRY);
         }
         tracing::info!("UDP, ICMP and all else go to the server, too");
         if self.dns {
@@ -181,11 +186,15 @@ impl ScopeKeeper {
 
     /// As [`Self::widen`].
     async fn narrow(&self) -> Option<()> {
-        while let Err(error) = self.capture.upgrade()?.narrow() {
+        let mut wait = RETRY;
+        loop {
+            let done = self.capture.upgrade()?.narrow();
+            let Err(error) = done else { break };
             tracing::error!(
                 "UDP, DNS and ICMP go nowhere ({error}); it is tried again, 'weftline down' helps"
             );
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(MOST_RETRY);
         }
         tracing::warn!(
             "UDP, DNS and ICMP go past the server until a link carries UDP there again: a firewall may \
