@@ -23,7 +23,7 @@ const ROW: f64 = 12.0;
 const CLOTH: f64 = 62.0;
 const STRANDS: f64 = 220.0;
 const GAP: f64 = 58.0;
-/// What a missing stretch would hide in: narrower ones are drawn as wide as this.
+/// A stretch is drawn at least so wide: none is invisible.
 const LEAST: f64 = 0.6;
 
 /// What is drawn.

@@ -497,7 +497,7 @@ pub struct LaneStatus {
     pub role: Role,
     /// Whether it does.
     pub state: LaneState,
-    /// The round trip, smoothed, and the least of all.
+    /// The round trip, smoothed, and the least of the last ten to fifteen seconds.
     pub srtt: Option<Duration>,
     /// See `srtt`.
     pub least_rtt: Option<Duration>,

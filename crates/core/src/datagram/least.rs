@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::Instant;
 
-/// How long one is remembered, thrice: for ten seconds at least, as BBR does.
+/// Each of three spans: a round trip is remembered for ten seconds at least, as BBR does.
 const SPAN: Duration = Duration::from_secs(5);
 
 /// The least of the last ten to fifteen seconds in which anything was measured. A longer way than
