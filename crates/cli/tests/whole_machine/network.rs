@@ -49,6 +49,24 @@ pub(crate) struct Network {
 pub(crate) fn ip(ns: &Netns, args: &str) {
     let output = ns.command("ip").args(args.split(' ')).output().unwrap();
     assert!(output.status.success(), "ip {args}: {output:?}");
+    if let Some(added) = args.strip_prefix("addr add ").filter(|_| args.ends_with("nodad")) {
+        is_local(ns, added.split('/').next().unwrap());
+    }
+}
+
+/// Waits until the kernel has an IPv6 address in its table of local ones. It enters it by a queue of
+/// work, so after `ip` has ended: what looked at the tables before would take it for a change.
+fn is_local(ns: &Netns, address: &str) {
+    let began = Instant::now();
+    loop {
+        let table = ns.command("ip").args(["-6", "route", "show", "table", "local"]).output();
+        let table = text(&table.unwrap().stdout);
+        if table.lines().any(|line| line.split(' ').nth(1) == Some(address)) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{address}: {table}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Joins two namespaces by a pair of interfaces.
