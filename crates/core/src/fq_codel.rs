@@ -71,6 +71,8 @@ struct Flow {
 #[derive(Debug)]
 pub struct FqCodel {
     config: QueueConfig,
+    /// What is added to the target.
+    longer: Duration,
     flows: BTreeMap<u16, Flow>,
     /// Flows that have packets: those that are new, and those that had a turn.
     new: VecDeque<u16>,
@@ -92,6 +94,7 @@ impl FqCodel {
     pub fn new(config: QueueConfig) -> Self {
         Self {
             config,
+            longer: Duration::ZERO,
             flows: BTreeMap::new(),
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -108,6 +111,11 @@ impl FqCodel {
     /// The same, which keeps the memory of so many packets at most for others to come.
     pub fn with_spare(config: QueueConfig, most_spare: usize) -> Self {
         Self { most_spare, ..Self::new(config) }
+    }
+
+    /// Lets packets wait by so much longer than the target from now on.
+    pub fn allow_longer(&mut self, longer: Duration) {
+        self.longer = longer;
     }
 
     /// Whether no packet waits.
@@ -189,6 +197,7 @@ impl FqCodel {
     /// The packet whose turn it is, and its flow. `mark` marks a packet that would be dropped; whether
     /// it could.
     pub fn pop(&mut self, now: Instant, mark: Mark<'_>) -> Option<(u16, Waiting)> {
+        let config = QueueConfig { target: self.config.target + self.longer, ..self.config };
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
@@ -200,7 +209,7 @@ impl FqCodel {
                 self.old.push_back(number);
                 continue;
             }
-            let popped = flow.dequeue(&self.config, now, mark);
+            let popped = flow.dequeue(&config, now, mark);
             self.marked += u64::from(popped.marked);
             for dropped in popped.dropped {
                 self.dropped += 1;

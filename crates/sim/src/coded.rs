@@ -236,6 +236,7 @@ impl CodedNetwork {
             if let Some(report) = self.device.poll_report() {
                 self.gateway.learn(report);
             }
+            (0..self.access_points.len()).for_each(|k| self.gateway.set_lag(k, self.device.lag(k)));
         }
     }
 

@@ -354,7 +354,11 @@ impl DeviceEnd {
             return false;
         }
         self.sealed.clear();
-        frame::encode_hello(self.run, now.as_nanos() / 1000, &mut self.sealed);
+        let lag = match &self.downlink {
+            Downlink::Coded(node) => node.lag(link),
+            Downlink::Unknown | Downlink::Plain(_) => None,
+        };
+        frame::encode_hello(self.run, now.as_nanos() / 1000, lag, &mut self.sealed);
         let said = self.end.say(&self.sealed, out);
         if said {
             self.ways[link].next_hello = now + HELLO_INTERVAL;

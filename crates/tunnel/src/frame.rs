@@ -19,7 +19,7 @@
 //!
 //! ```text
 //! up         byte 0: 4 | run, 4 | number, 4 | IP packet
-//! hello      byte 0: 10 | device's run, 4 | device's time, 8
+//! hello      byte 0: 10 | device's run, 4 | device's time, 8 | how far the link lags, 4
 //! losses     byte 0: 13 | device's run, 4 | gateway's run, 4 | packets, 8 | of these missing, 8
 //! terms      byte 0: 11 | the hello's time, 8 | run, 4 | settings, 16 | key of tags, 32
 //! ```
@@ -138,8 +138,9 @@ pub(crate) enum Frame<'a> {
     Rate(Bitrate),
     /// A datagram between gateway and device, which an access point hands on.
     Relay(&'a [u8]),
-    /// A device asks for the gateway's terms.
-    Hello { run: u32, time_us: u64 },
+    /// A device asks for the gateway's terms, and says how much later labels come on this link than on
+    /// the first one, if it knows.
+    Hello { run: u32, time_us: u64, lag: Option<Duration> },
     /// A device reports what came of a gateway's packets.
     Losses(Losses),
     /// What the gateway answers.
@@ -176,6 +177,9 @@ impl Losses {
         whole.then(read).flatten()
     }
 }
+
+/// How far a link lags of which that is not known.
+const UNKNOWN_LAG: u32 = u32::MAX;
 
 /// A device's link that no rate is known of: it is there, and the system holds packets back.
 pub(crate) const NO_LIMIT: Bitrate = Bitrate::bps(u64::MAX);
@@ -337,8 +341,10 @@ impl<'a> Frame<'a> {
             kind::REPORT => Some(Self::Report { body: rest }),
             kind::RATE => Some(Self::Rate(Bitrate::bps(u64::from_be_bytes(rest.try_into().ok()?)))),
             kind::RELAY => Some(Self::Relay(rest)),
-            kind::HELLO if rest.len() == 12 => {
-                Some(Self::Hello { run: u32_at(rest, 0)?, time_us: u64_at(rest, 4)? })
+            kind::HELLO if rest.len() == 16 => {
+                let (run, time_us, lag) = (u32_at(rest, 0)?, u64_at(rest, 4)?, u32_at(rest, 12)?);
+                let lag = (lag != UNKNOWN_LAG).then_some(Duration::from_micros(lag.into()));
+                Some(Self::Hello { run, time_us, lag })
             }
             kind::TERMS => Terms::decode(rest).map(Self::Terms),
             kind::LOSSES => Losses::decode(rest).map(Self::Losses),
@@ -380,11 +386,14 @@ pub(crate) fn begin_relay(out: &mut Vec<u8>) {
     out.push(kind::RELAY);
 }
 
-/// A device asks for the gateway's terms.
-pub(crate) fn encode_hello(run: u32, time_us: u64, out: &mut Vec<u8>) {
+/// A device asks for the gateway's terms; see [`Frame::Hello`].
+pub(crate) fn encode_hello(run: u32, time_us: u64, lag: Option<Duration>, out: &mut Vec<u8>) {
+    let lag =
+        lag.map_or(UNKNOWN_LAG, |lag| lag.as_micros().min(u128::from(UNKNOWN_LAG - 1)) as u32);
     out.push(kind::HELLO);
     out.extend_from_slice(&run.to_be_bytes());
     out.extend_from_slice(&time_us.to_be_bytes());
+    out.extend_from_slice(&lag.to_be_bytes());
 }
 
 /// A frame of `length` bytes that says nothing.
@@ -506,9 +515,15 @@ mod tests {
         assert_eq!(Frame::decode(&bytes), Some(Frame::Terms(terms)));
         assert_eq!(Frame::decode(&bytes[..bytes.len() - 1]), None);
         bytes.clear();
-        encode_hello(7, 9, &mut bytes);
-        assert_eq!(bytes, [10, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9]);
-        assert_eq!(Frame::decode(&bytes), Some(Frame::Hello { run: 7, time_us: 9 }));
+        for (lag, said) in [(Some(Duration::from_millis(70)), [0, 1, 17, 112]), (None, [255; 4])] {
+            encode_hello(7, 9, lag, &mut bytes);
+            assert_eq!(bytes, [&[10, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 9][..], &said].concat());
+            assert_eq!(Frame::decode(&bytes), Some(Frame::Hello { run: 7, time_us: 9, lag }));
+            bytes.clear();
+        }
+        encode_hello(7, 9, Some(Duration::from_secs(1 << 40)), &mut bytes);
+        assert_eq!(bytes[13..], [255, 255, 255, 254]);
+        assert_eq!(Frame::decode(&bytes[..13]), None);
         bytes.clear();
         let losses = Losses { run: 1, of: 2, packets: 3, missing: 4 };
         losses.encode(&mut bytes);
@@ -523,8 +538,8 @@ mod tests {
         assert_eq!(Frame::decode(&bytes[..8]), None);
         bytes.clear();
         begin_classed(Class(0xb9), &mut bytes);
-        encode_hello(7, 9, &mut bytes);
-        assert_eq!((bytes.len(), &bytes[..3]), (15, &[12, 0xb9, 10][..]));
+        encode_hello(7, 9, None, &mut bytes);
+        assert_eq!((bytes.len(), &bytes[..3]), (19, &[12, 0xb9, 10][..]));
         assert_eq!(class(&bytes), (Class(0xb9), &bytes[2..]));
         assert_eq!(class(&bytes[2..]), (Class::NONE, &bytes[2..]));
         assert_eq!(Frame::decode(&bytes), None, "what is classed is read as such, once");

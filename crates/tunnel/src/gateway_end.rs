@@ -165,7 +165,7 @@ impl GatewayEnd {
                 return Use::Taken;
             }
             Frame::Up { run, .. } => (run, None),
-            Frame::Hello { run, time_us } => (run, Some(time_us)),
+            Frame::Hello { run, time_us, lag } => (run, Some((time_us, lag))),
             Frame::Losses(losses) => return self.learn(losses),
             _ => return Use::Unexpected,
         };
@@ -180,7 +180,12 @@ impl GatewayEnd {
             }
         }
         match hello {
-            Some(time_us) => self.reply(link, time_us),
+            Some((time_us, lag)) => {
+                if let Downlink::Coded(node) = &mut self.downlink {
+                    node.set_lag(link, lag);
+                }
+                self.reply(link, time_us);
+            }
             // The device said it before this end knew its run.
             None => return Use::Stale,
         }

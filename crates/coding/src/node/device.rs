@@ -6,6 +6,7 @@
 //! has come for some intervals (a blocked link shows nothing).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use weftline_core::Instant;
 
@@ -316,6 +317,13 @@ impl Device {
             generations.insert(at, Generation { flow, number, first, decoder, size, combined });
             at
         })
+    }
+
+    /// How much later labels come on a link than on the first one, at the least of the last second
+    /// or two, for [`Gateway::set_lag`](super::Gateway::set_lag); `None` if none has come or there is
+    /// no such link.
+    pub fn lag(&self, link: usize) -> Option<Duration> {
+        self.links.least_lag(link)
     }
 
     /// Appends a packet that is due to `out`.

@@ -10,6 +10,7 @@
 //! what can be sent within T, and giving is left to what changes within that time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weftline_core::fq_codel::FqCodel;
 use weftline_core::rng::Rng;
@@ -17,6 +18,8 @@ use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
 
 use super::cohort::{Coder, Cohort};
+use super::lags::{self, Way};
+use super::links::MAX_LAG;
 use super::pace::Pacer;
 use super::pool::Pool;
 use super::redundancy::{LossReport, Losses, Redundancy};
@@ -82,6 +85,8 @@ pub struct Gateway {
     queue: Option<FqCodel>,
     /// What holds packets back on each link, where its rate is known.
     paces: Vec<Option<Pacer>>,
+    /// How much later what goes over each link comes than over the first, and its rate.
+    ways: Vec<Way>,
     /// What the device has reported.
     losses: Losses,
     /// The label that each link has shown last.
@@ -151,6 +156,7 @@ impl Gateway {
             spare: Pool::new(&config),
             queue: config.queue.map(FqCodel::new),
             paces: vec![None; links],
+            ways: vec![Way { lag: None, rate: None }; links],
             losses: Losses::default(),
             shown: vec![None; links],
             last: None,
@@ -282,10 +288,35 @@ impl Gateway {
     ///
     /// If there is no such link.
     pub fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
+        self.ways[link].rate = rate;
         match (&mut self.paces[link], rate) {
             (Some(pace), Some(rate)) => pace.set_rate(rate),
             (pace, rate) => *pace = rate.map(Pacer::new),
         }
+    }
+
+    /// How much later labels come to the device on `link` than on the first one, as it
+    /// [reports](super::Device::lag); `None` if that is not known. With a queue and cut-through a link
+    /// that lags by more than a millisecond takes only what would wait as long for nearer ones, if
+    /// their rates are known, and packets may wait by so much longer than the queue's target.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such link.
+    pub fn set_lag(&mut self, link: usize, lag: Option<Duration>) {
+        // Farther away than that a device waits for none.
+        self.ways[link].lag = lag.map(|lag| lag.min(self.config.interval * MAX_LAG));
+        if let (Some(queue), true) = (&mut self.queue, self.config.cuts_through()) {
+            queue.allow_longer(lags::allowance(&self.ways));
+        }
+    }
+
+    /// Whether `link` may take what is next in the queue.
+    fn may_take(&self, link: usize) -> bool {
+        self.queue.as_ref().is_none_or(|queue| {
+            let queued = lags::queued_bytes(queue, self.config.overhead_bytes);
+            lags::may_take(&self.ways, link, queued)
+        })
     }
 
     /// Counts what was sent on `link` against its rate: all bytes of the datagram. A driver that
@@ -342,7 +373,7 @@ impl Gateway {
             if self.mark(link, out) {
                 return Some(Priority::High);
             }
-            if self.forming.unsent() == 0 {
+            if self.forming.unsent() == 0 && self.may_take(link) {
                 self.admit(now, seal);
             }
             if self.forming.send_early(out) {
@@ -399,9 +430,11 @@ impl Gateway {
         let waits = self.queue.as_ref().is_some_and(|queue| !queue.is_empty());
         let busy = waits || !self.forming.is_empty() || !self.sending.is_empty() || marks;
         let end = busy.then(|| self.epoch + self.config.interval)?;
-        let room = self.paces.iter().flatten().map(Pacer::next_room).min();
+        // A link that has room and was asked takes nothing now.
+        let later = |room: &Instant| *room > self.now;
+        let room = self.paces.iter().flatten().map(Pacer::next_room).filter(later).min();
         let sends = waits || self.sending.unsent() + self.forming.unsent() > 0;
-        Some(room.filter(|&room| sends && room > self.now).map_or(end, |room| room.min(end)))
+        Some(room.filter(|_| sends).map_or(end, |room| room.min(end)))
     }
 
     /// Drops what waits to be taken into a cohort, for a device that has left; how many packets that

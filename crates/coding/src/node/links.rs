@@ -6,6 +6,7 @@ use std::time::Duration;
 use weftline_core::Instant;
 use weftline_core::time::nanos;
 
+use super::lags::{Least, Nominal};
 use super::{NodeConfig, NodeError};
 use crate::serial::Label;
 use crate::wire::{Name, Packet};
@@ -33,8 +34,12 @@ struct Link {
     reached: Option<Label>,
     /// When something of use, or of a newer label, last came on it.
     heard: Option<Instant>,
+    /// Since when it has not come on while others had: when they did, or when it was heard after.
+    behind: Option<Instant>,
     /// How much later a label comes on it than on the first link.
     lag: Duration,
+    /// How early labels come on it.
+    least: Least,
 }
 
 impl Link {
@@ -53,6 +58,7 @@ pub(super) struct Links {
     first: Option<Instant>,
     /// The newest labels, and when each first came; the newest is the last one.
     came: VecDeque<(Label, Instant)>,
+    nominal: Nominal,
     /// When a packet last was of use, and how many since were not.
     useful: Option<Instant>,
     useless: u32,
@@ -61,7 +67,8 @@ pub(super) struct Links {
 impl Links {
     pub(super) fn new(links: usize) -> Self {
         let links = vec![Link::default(); links];
-        Self { links, first: None, came: VecDeque::new(), useful: None, useless: 0 }
+        let (came, nominal) = Default::default();
+        Self { links, first: None, came, nominal, useful: None, useless: 0 }
     }
 
     /// Forgets everything but how many links there are.
@@ -98,15 +105,21 @@ impl Links {
                 self.came.pop_front();
             }
             self.came.push_back((label, now));
+            for link in &mut self.links {
+                link.behind.get_or_insert(now);
+            }
         }
+        let is_newest = self.came.back().is_some_and(|(newest, _)| *newest == label);
         let lag = self.lag_of(label, now).min(config.interval * MAX_LAG);
         let link = &mut self.links[link];
         // What comes again says nothing of where the link is.
         if link.reached.is_none_or(|reached| reached.is_before(label)) {
             link.reach(label, lag, now);
+            link.behind = (!is_newest).then_some(now);
         }
         if packet.shows_label() && link.shown.is_none_or(|shown| shown.label.is_before(label)) {
             link.shown = Some(packet.name());
+            link.least.learn(self.nominal.offset(label, config.interval, now), now);
         }
         Ok(())
     }
@@ -115,6 +128,14 @@ impl Links {
     fn lag_of(&self, label: Label, now: Instant) -> Duration {
         let first = self.came.partition_point(|(before, _)| before.is_before(label));
         self.came.get(first).map_or(Duration::ZERO, |(_, came)| now.since(*came))
+    }
+
+    /// How much later labels come on a link than on the first one, at the least of late; `None` if
+    /// none has come.
+    pub(super) fn least_lag(&self, link: usize) -> Option<Duration> {
+        let own = self.links.get(link)?.least.get()?;
+        let first = self.links.iter().filter_map(|link| link.least.get()).min()?;
+        Some(Duration::from_nanos(own.abs_diff(first)))
     }
 
     /// Something of use came on a link.
@@ -156,7 +177,11 @@ impl Links {
                 return begun.max(self.first.map_or(begun, |first| first + longest))
                     + config.silence();
             };
-            heard.max(begun) + config.silence() + link.lag
+            // One that others have left behind for longer than any may lag is gone.
+            let left = link.behind.map_or(Duration::ZERO, |behind| begun.since(behind));
+            let gone = left >= config.interval * MAX_LAG + config.silence();
+            let lag = if gone { Duration::ZERO } else { link.lag };
+            heard.max(begun) + config.silence() + lag
         });
         until.max().unwrap_or(begun)
     }

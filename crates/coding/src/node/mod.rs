@@ -25,6 +25,7 @@ mod access_point;
 mod cohort;
 mod device;
 mod gateway;
+mod lags;
 mod links;
 mod pace;
 mod pool;

@@ -507,6 +507,42 @@ fn a_link_that_was_never_heard_has_the_longest_lag_from_the_first_packet_on() {
     assert_eq!(delivered(&mut device), [4], "not again");
 }
 
+/// What it brought later than others is not waited for any more: each gap would take that long.
+#[test]
+fn a_link_that_is_gone_has_no_lag() {
+    let config = config();
+    let interval = config.interval;
+    let cohorts = cohorts(&[&[3, 3][..], &[1; 78], &[3]].concat(), config);
+    let mut device = Device::new(config, 2);
+    let mut now = at(20);
+    for packet in &cohorts[0][..3] {
+        device.receive(0, packet, now).unwrap();
+    }
+    now += 5 * interval;
+    device.receive(1, &early(&cohorts[0][0]), now).unwrap();
+    // How long the second packet of a cohort is waited for that is lost.
+    let gap = |device: &mut Device, k: usize, now: Instant| {
+        let lost = device.stats().lost;
+        device.receive(0, &cohorts[k][0], now).unwrap();
+        device.receive(0, &cohorts[k][2], now).unwrap();
+        while device.stats().lost == lost {
+            let due = device.poll_timeout().unwrap();
+            device.handle_timeout(due);
+            if device.stats().lost > lost {
+                return due.since(now);
+            }
+        }
+        unreachable!("it is lost")
+    };
+    assert!(gap(&mut device, 1, now) > config.silence() + 4 * interval);
+    for cohort in &cohorts[2..80] {
+        now += interval;
+        device.receive(0, &cohort[0], now).unwrap();
+    }
+    assert!(gap(&mut device, 80, now + interval) <= config.silence());
+    assert_eq!(delivered(&mut device).len(), 3 + 2 + 78 + 2);
+}
+
 /// As an access point may do that lies: it says ever newer labels before their time, which shows that the
 /// link lives, and sends what is there again and again.
 #[test]

@@ -1,5 +1,7 @@
 //! The gateway with a queue: cohorts have what links carry, and nothing is given away.
 
+use std::time::Duration;
+
 use weftline_core::Bitrate;
 
 use super::super::{Gateway, LossReport, Mode, NodeConfig, QueueConfig, Redundancy};
@@ -62,6 +64,78 @@ fn an_interval_begins_with_what_links_carry_in_it() {
         assert!((1500..=1530).contains(&sent), "{mode:?} {sent}");
         assert_eq!(gateway.stats().given, 0, "{mode:?}");
     }
+}
+
+/// Packets of `sent` that are new ones.
+fn new(sent: &[(Priority, Vec<u8>)]) -> usize {
+    let is_new = |bytes: &[u8]| matches!(Packet::decode(bytes), Ok(Packet::Coded { .. }));
+    sent.iter().filter(|(priority, bytes)| *priority == Priority::High && is_new(bytes)).count()
+}
+
+#[test]
+fn a_far_link_takes_what_would_wait_as_long_for_the_near_one() {
+    let config = NodeConfig { cut_through: true, redundancy_percent: 0, ..config() };
+    let mut gateway = gateway(config);
+    gateway.set_lag(0, Some(Duration::from_millis(3)));
+    gateway.set_lag(1, Some(Duration::from_millis(33)));
+    // 100 Mb/s carry 250 packets in 30 ms.
+    (0..240).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(0)).unwrap());
+    let sent = drain(&mut gateway, 0, 10);
+    assert_eq!(new(&sent[1]), 0, "the near link has them sooner");
+    let waiting = gateway.queued();
+    (waiting..260).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(10)).unwrap());
+    let sent = drain(&mut gateway, 10, 11);
+    assert!((8..=12).contains(&new(&sent[1])), "down to 250: {}", new(&sent[1]));
+    // Of a far one alone nothing is known, or the near one does not say what it carries.
+    let unknown: [fn(&mut Gateway); 2] = [
+        |gateway| gateway.set_lag(1, None),
+        |gateway| {
+            gateway.set_lag(1, Some(Duration::from_millis(33)));
+            gateway.set_rate(0, None);
+        },
+    ];
+    for change in unknown {
+        let mut gateway = self::gateway(config);
+        gateway.set_lag(0, Some(Duration::ZERO));
+        change(&mut gateway);
+        gateway.receive_as(0, b"packet", BYTES, at(0)).unwrap();
+        let mut out = Vec::new();
+        assert!(gateway.poll_transmit(1, at(0), &mut out).is_some());
+    }
+}
+
+#[test]
+fn where_the_near_link_is_gone_the_far_one_takes_all() {
+    let mut gateway = gateway(NodeConfig { cut_through: true, ..config() });
+    gateway.set_lag(0, Some(Duration::ZERO));
+    gateway.set_lag(1, Some(Duration::from_secs(1 << 40)));
+    gateway.set_rate(0, Some(Bitrate::ZERO));
+    gateway.receive_as(0, b"packet", BYTES, at(0)).unwrap();
+    let mut out = Vec::new();
+    assert!(gateway.poll_transmit(1, at(0), &mut out).is_some());
+}
+
+/// A link that takes nothing now does not hide when another has room.
+#[test]
+fn it_wakes_up_for_the_near_link() {
+    let mut gateway = gateway(NodeConfig { cut_through: true, ..config() });
+    gateway.set_lag(0, Some(Duration::ZERO));
+    gateway.set_lag(1, Some(Duration::from_millis(30)));
+    (0..200).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(0)).unwrap());
+    let (mut now, mut sent) = (at(0), 0);
+    while now < at(12) {
+        for link in 0..2 {
+            let mut out = Vec::new();
+            while gateway.poll_transmit(link, now, &mut out).is_some() {
+                gateway.sent(link, u64::from(BYTES), now);
+                sent += 1;
+                out.clear();
+            }
+        }
+        now = gateway.poll_timeout().unwrap();
+        gateway.handle_timeout(now);
+    }
+    assert!((98..=104).contains(&sent), "12 ms of 100 Mb/s are 100 packets: {sent}");
 }
 
 /// Redundant packets in percent of the others from one time to another, while packets wait.
