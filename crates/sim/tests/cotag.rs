@@ -285,33 +285,57 @@ fn each_part_can_be_left_out() {
     let (with, without) = (beyond("recoding = true"), beyond("recoding = false"));
     assert!(with > without, "{with} {without}");
 }
+
+/// A link beside one that is near, as rates and delays one way.
+fn near_and_far(near: (&str, &str), far: (&str, &str)) -> Scenario {
+    let [(near_rate, near_delay), (far_rate, far_delay)] = [near, far];
+    let text = format!(
+        r#"
+        name = "test"
+        duration = "5s"
+        warmup = "1s"
+        topology = "gateway-aps"
+        [[path]]
+        name = "near"
+        rate = "{near_rate}"
+        delay = "{near_delay}"
+        [[path]]
+        name = "far"
+        rate = "{far_rate}"
+        delay = "{far_delay}"
+        [workload]
+        kind = "bulk"
+        "#
+    );
+    Scenario::parse("test.toml", &text, &|_| unreachable!("no traces")).unwrap()
+}
+
 /// What the slower link has is not given up before it is known to be slower.
 #[test]
 fn a_connection_may_begin_over_links_of_different_delays() {
     for delay in ["25ms", "40ms"] {
-        let text = format!(
-            r#"
-            name = "test"
-            duration = "5s"
-            warmup = "1s"
-            topology = "gateway-aps"
-            [[path]]
-            name = "near"
-            rate = "100Mbps"
-            delay = "2ms"
-            [[path]]
-            name = "far"
-            rate = "20Mbps"
-            delay = "{delay}"
-            [workload]
-            kind = "bulk"
-            "#
-        );
-        let scenario = Scenario::parse("test.toml", &text, &|_| unreachable!("no traces")).unwrap();
+        let scenario = near_and_far(("100Mbps", "2ms"), ("20Mbps", delay));
         let record = run(&scenario, "cotag");
         let cotag = record.cotag.unwrap();
         assert_eq!((cotag.lost, cotag.timeouts), (0, 0), "{delay}: {cotag:?}");
         let goodput = record.goodput_mbps.unwrap();
         assert!(goodput > 90.0, "{delay}: {goodput} Mb/s, where the near link has 96 alone");
+    }
+}
+
+/// BBR takes the shortest round trip for that of the connection: were the far link used before the near
+/// one is full, its window would be too small for both. The near link alone has 0.9 of its rate.
+#[test]
+fn a_far_link_takes_nothing_from_bbr() {
+    for (near, far, alone) in [
+        (("100Mbps", "2ms"), ("20Mbps", "42ms"), 88.0),
+        (("50Mbps", "8ms"), ("30Mbps", "40ms"), 43.0),
+        (("300Mbps", "5ms"), ("300Mbps", "25ms"), 264.0),
+    ] {
+        let scenario = near_and_far(near, far);
+        let (scheme, bbr) = ("cotag".parse().unwrap(), "bbr".parse().unwrap());
+        let record = weftline_sim::simulate(&scenario, &scheme, bbr, 1, false).unwrap().record;
+        let goodput = record.goodput_mbps.unwrap();
+        assert!(goodput > alone, "{near:?} and {far:?}: {goodput} Mb/s");
     }
 }
