@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weftline_core::Instant;
+use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
 use crate::ap_end::{ApEnd, Told};
@@ -66,6 +66,9 @@ pub struct AccessPoint {
     packet: Vec<u8>,
 }
 
+/// The least rate that may be set: a full packet within the longest interval, 200 ms.
+const LEAST_RATE: Bitrate = Bitrate::bps(64_000);
+
 impl AccessPoint {
     /// Opens both sockets.
     ///
@@ -78,6 +81,14 @@ impl AccessPoint {
             [("this access point", config.secret.public()), ("gateway", config.gateway_key)];
         let others = devices.iter().map(|device| (&*device.name, device.key));
         check_distinct(&known.into_iter().chain(others).collect::<Vec<_>>())?;
+        if let Pace::Fixed(rate) = config.pace
+            && rate < LEAST_RATE
+        {
+            return Err(TunnelError::Usage(format!(
+                "--rate {rate}: give {LEAST_RATE} or more; a full packet takes longer than any interval \
+                 lasts"
+            )));
+        }
         let local = Local::new(config.secret, config.insecure_plaintext);
         let gateway = Neighbour {
             name: "gateway".to_owned(),

@@ -87,6 +87,20 @@ pub struct Device {
     not_ip: u64,
 }
 
+/// Two access points are not at one place; behind two interfaces an address may mean two hosts.
+fn check_places(peers: &[DevicePeer]) -> Result<(), TunnelError> {
+    for (index, peer) in peers.iter().enumerate() {
+        let same = |other: &&DevicePeer| (other.address, &other.via) == (peer.address, &peer.via);
+        if let Some(other) = peers[..index].iter().find(same) {
+            return Err(TunnelError::Usage(format!(
+                "access points '{}' and '{}' have the same address, {}; give each its own",
+                other.name, peer.name, peer.address
+            )));
+        }
+    }
+    Ok(())
+}
+
 impl Device {
     /// Opens the sockets and makes the TUN device.
     ///
@@ -102,6 +116,7 @@ impl Device {
         let known = [("this device", config.secret.public()), ("gateway", config.gateway_key)];
         let others = peers.iter().map(|peer| (&*peer.name, peer.key));
         check_distinct(&known.into_iter().chain(others).collect::<Vec<_>>())?;
+        check_places(peers)?;
         let local = Local::new(config.secret, config.insecure_plaintext);
         let mut paths = Vec::new();
         for peer in peers {

@@ -169,6 +169,12 @@ fn check_queue(queue: &QueueConfig) -> Result<(), TunnelError> {
     if let Some((option, time)) = times.iter().find(|(_, time)| !QUEUE_TIMES.contains(time)) {
         return Err(TunnelError::Usage(format!("{option} {time:?}: give 100us to 10s")));
     }
+    if target > interval {
+        return Err(TunnelError::Usage(format!(
+            "--queue-target {target:?}, --queue-interval {interval:?}: packets are to wait for less than \
+             the interval in which that is judged; give a longer --queue-interval"
+        )));
+    }
     if !(1..=MAX_BUFFER as usize).contains(&limit_packets) {
         return Err(TunnelError::Usage(format!(
             "--queue-packets {limit_packets}: give 1 to {MAX_BUFFER} packets"
@@ -223,6 +229,7 @@ mod tests {
             Sending { redundancy_percent: 1001, ..sending },
             Sending { queue: Some(QueueConfig { target: Duration::ZERO, ..queue }), ..sending },
             Sending { queue: Some(QueueConfig { limit_packets: 0, ..queue }), ..sending },
+            Sending { queue: Some(QueueConfig { target: 2 * queue.interval, ..queue }), ..sending },
         ] {
             assert_eq!(bad.settings(&local, true).unwrap_err().exit_code(), 2);
         }

@@ -42,6 +42,27 @@ impl Prefix {
         (address, self.length)
     }
 
+    /// Why no host can have this address, if so.
+    fn unfit(&self) -> Option<&'static str> {
+        let address = self.address;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let has_hosts = bits - self.length > 1;
+        let last = IpAddr::from(match address {
+            IpAddr::V4(own) => (u32::from(own)
+                | u32::MAX.checked_shr(self.length.into()).unwrap_or(0))
+            .to_be_bytes(),
+            IpAddr::V6(_) => [0; 4],
+        });
+        match () {
+            () if address.is_loopback() => Some("a loopback address"),
+            () if address.is_multicast() => Some("a multicast address"),
+            () if address.is_unspecified() => Some("no address of a host"),
+            () if has_hosts && address == self.network().0 => Some("the network's own"),
+            () if has_hosts && address == last => Some("the network's broadcast address"),
+            () => None,
+        }
+    }
+
     /// Whether an address is of this network.
     pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let same = |own: u128, other: u128, bits: u32| {
@@ -95,6 +116,16 @@ const SEGMENT_BYTES: usize = 9216;
 /// Packets (or super-packets) that the kernel keeps for us to read.
 const QUEUE: u32 = 1000;
 
+fn check_addresses(addresses: &[Prefix]) -> Result<(), TunnelError> {
+    let Some((prefix, why)) = addresses.iter().find_map(|one| Some((one, one.unfit()?))) else {
+        return Ok(());
+    };
+    let Prefix { address, length } = prefix;
+    Err(TunnelError::Usage(format!(
+        "--address {address}/{length}: that is {why}; give that of one host, such as 10.9.0.1/24"
+    )))
+}
+
 /// A TUN device. It vanishes when this is dropped.
 pub(crate) struct Tun {
     device: Arc<SyncDevice>,
@@ -121,6 +152,7 @@ impl Tun {
     /// without the rights or `/dev/net/tun`.
     pub(crate) fn create(config: &TunConfig, mtu: u16) -> Result<Self, TunnelError> {
         check_name(&config.name)?;
+        check_addresses(&config.addresses)?;
         let mut builder =
             DeviceBuilder::new().name(&config.name).mtu(mtu).offload(true).tx_queue_len(QUEUE);
         for prefix in &config.addresses {
@@ -325,6 +357,20 @@ mod tests {
         assert!("fd09::1/64".parse::<Prefix>().is_ok());
         for bad in ["10.9.0.1", "10.9.0.1/33", "10.9.0/24", "fd09::1/129", "/", ""] {
             assert!(bad.parse::<Prefix>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_hosts_are_taken() {
+        let check = |text: &str| check_addresses(&[text.parse().unwrap()]);
+        for good in ["10.9.0.1/24", "10.9.0.0/31", "10.9.0.0/32", "10.9.0.255/16", "fd09::/128"] {
+            assert!(check(good).is_ok(), "{good}");
+        }
+        for bad in ["10.9.0.0/24", "10.9.0.255/24", "0.0.0.0/0", "127.0.0.1/8", "224.0.0.1/24"] {
+            assert!(check(bad).unwrap_err().to_string().starts_with(&format!("--address {bad}: ")));
+        }
+        for bad in ["fd09::/64", "ff02::1/64", "::1/128", "::/0", "255.255.255.255/0"] {
+            assert!(check(bad).is_err(), "{bad}");
         }
     }
 
