@@ -439,6 +439,59 @@ fn bulk_fills_a_link_whose_way_gets_longer() {
     assert!(came > 10 * link.rate * 9 / 10, "{came}: {lane:?}");
 }
 
+/// What is lost by chance of a call alone does not make its rate that of the link.
+#[test]
+fn bulk_begins_at_once_beside_a_call_on_a_lossy_link() {
+    for (rtt, lossy) in [(20, 25), (40, 12), (80, 30)] {
+        let link = Link { rate: 2_500_000, queue: 500_000, lossy, ..Link::new(rtt / 2) };
+        let mut world = World::new(&[link], &[Role::Active]);
+        world.run(500);
+        for n in 0..1000 {
+            world.send(0, &numbered(1, n, 160));
+            world.run(20);
+        }
+        let before = world.came[1].len();
+        let mut number = 0;
+        for n in 0..4000 {
+            // 30 Mb/s come.
+            while number * 1400 < 3750 * n {
+                world.send(0, &numbered(7, number, 1400));
+                number += 1;
+            }
+            if n % 20 == 0 {
+                world.send(0, &numbered(1, 1000 + n / 20, 160));
+            }
+            world.run(1);
+        }
+        let came = (world.came[1].len() - before) as u64 * 1400;
+        let lane = world.lane(0, 0);
+        assert!(came > 4 * link.rate * 8 / 10, "{rtt} ms, 1 of {lossy}: {came}: {lane:?}");
+    }
+}
+
+/// A link that has become slower than what it is given is known to be, though nothing waits here.
+#[test]
+fn a_link_that_loses_what_is_too_much_is_known_for_its_rate() {
+    for queue in [100_000, 6_000] {
+        let link = Link { rate: 2_500_000, queue: 500_000, ..Link::new(10) };
+        let mut world = World::new(&[link], &[Role::Active]);
+        let mut number = 0;
+        let mut run = |world: &mut World, ms: u64| {
+            // 11.2 Mb/s.
+            for _ in 0..ms {
+                world.send(0, &numbered(7, number, 1400));
+                number += 1;
+                world.run(1);
+            }
+        };
+        run(&mut world, 5_000);
+        world.links[0] = Link { rate: 500_000, queue, ..link };
+        run(&mut world, 10_000);
+        let lane = world.lane(0, 0);
+        assert!(lane.pacing.as_bps() < 6_000_000, "queue of {queue}: {lane:?}");
+    }
+}
+
 #[test]
 fn loss_is_counted_and_moves_nothing() {
     let link = Link { lossy: 50, ..Link::new(10) };

@@ -37,6 +37,8 @@ const LOSS_WEIGHT: f64 = 0.1;
 /// A lane with more loss than that, or with so much more delay than its least, is a poor one.
 const POOR_LOSS: f64 = 0.02;
 const POOR_DELAY: Duration = Duration::from_millis(150);
+/// A round trip so much longer than the least is one with a queue, at least.
+const LEAST_QUEUED: Duration = Duration::from_millis(10);
 
 /// Whether a lane carries something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,8 +218,7 @@ impl Lane {
         self.flight.push_back(Sent { sequence, at, bytes, is_done: false, is_urgent, stamp, kept });
         self.in_flight += bytes;
         self.urgent += if is_urgent { bytes } else { 0 };
-        // A link that loses what it is given could not take more.
-        if !self.has_waiting() && self.loss <= POOR_LOSS {
+        if !self.has_waiting() && self.in_flight < self.window() && !self.is_overloaded() {
             self.delivery.note_limited(self.in_flight);
         }
         let time = self.congestion.pacing_rate().time_for(ByteCount::new(bytes));
@@ -227,6 +228,17 @@ impl Lane {
         self.counters.sent_packets += 1;
         self.counters.sent_bytes += bytes;
         self.pings.note_sent(now);
+    }
+
+    /// Whether the link loses what it is given because that is too much: then it could not take more,
+    /// though nothing waits here. Such a link has a queue; or it drops what is beyond a rate, and is given
+    /// much of what it is thought to carry. What a call alone loses by chance says nothing of the rate.
+    fn is_overloaded(&self) -> bool {
+        let Some(srtt) = self.srtt.filter(|_| self.loss > POOR_LOSS) else { return false };
+        let least = self.least();
+        let queued = srtt.saturating_sub(least) > (least / 4).max(LEAST_QUEUED);
+        let full = self.congestion.pacing_rate().bytes_in(srtt + TELLING).as_u64();
+        queued || 2 * self.in_flight >= full
     }
 
     /// Datagrams that are remembered, until they are known to have come or be lost.
