@@ -32,16 +32,16 @@ struct Segmented {
     /// Of which the control has heard, in segments.
     delivered: u64,
     lost: u64,
-    /// The bytes that were delivered, those of a second at the greatest rate of late, and those of the
-    /// least round trip at that rate.
-    bytes: u64,
+    /// The number of the next byte: all that came, were lost or are on their way.
+    next: u64,
+    /// Bytes of a second at the greatest rate of late, and those of the least round trip at that rate.
     rate: u64,
     product: u64,
 }
 
 impl Segmented {
     fn new(control: Box<dyn CongestionControl>, mss: u64) -> Self {
-        Self { control, mss, delivered: 0, lost: 0, bytes: 0, rate: 0, product: 0 }
+        Self { control, mss, delivered: 0, lost: 0, next: 0, rate: 0, product: 0 }
     }
 
     fn sample(&mut self, ack: &LaneAck) -> AckSample {
@@ -68,7 +68,7 @@ impl Segmented {
         };
         self.rate = ack.greatest_rate;
         self.product = (ack.greatest_rate as f64 * ack.least_rtt.as_secs_f64()) as u64;
-        (self.delivered, self.lost, self.bytes) = (delivered, lost, ack.total_delivered);
+        (self.delivered, self.lost, self.next) = (delivered, lost, sample.nxt);
         sample
     }
 
@@ -108,7 +108,7 @@ impl LaneCongestion for Segmented {
     }
 
     fn on_silence(&mut self, now: Instant) {
-        let loss = LossEvent { now, nxt: self.bytes, ..LossEvent::default() };
+        let loss = LossEvent { now, nxt: self.next, ..LossEvent::default() };
         self.alone(|control, coupling| control.on_timeout(&loss, true, coupling));
     }
 

@@ -98,6 +98,8 @@ impl World {
     fn transmit(&mut self) {
         for (n, end) in self.ends.iter_mut().enumerate() {
             end.handle_timeout(self.now);
+            let waited = std::iter::from_fn(|| end.poll_packet());
+            self.came[n].extend(waited.map(|packet| (self.now, packet)));
             loop {
                 let mut frame = Vec::new();
                 let Some(sent) = end.poll_transmit(self.now, &mut frame) else { break };
@@ -123,6 +125,9 @@ impl World {
                     if let Some(packet) = packet.unwrap() {
                         self.came[to].push((self.now, packet.to_vec()));
                     }
+                    let end = &mut self.ends[to];
+                    let waited = std::iter::from_fn(|| end.poll_packet());
+                    self.came[to].extend(waited.map(|packet| (self.now, packet)));
                 }
             }
         }
@@ -439,6 +444,139 @@ fn bulk_fills_a_link_whose_way_gets_longer() {
     assert!(came > 10 * link.rate * 9 / 10, "{came}: {lane:?}");
 }
 
+/// What is lost by chance of a call alone does not make its rate that of the link.
+#[test]
+fn bulk_begins_at_once_beside_a_call_on_a_lossy_link() {
+    for (rtt, lossy) in [(20, 25), (40, 12), (80, 30)] {
+        let link = Link { rate: 2_500_000, queue: 500_000, lossy, ..Link::new(rtt / 2) };
+        let mut world = World::new(&[link], &[Role::Active]);
+        world.run(500);
+        for n in 0..1000 {
+            world.send(0, &numbered(1, n, 160));
+            world.run(20);
+        }
+        let before = world.came[1].len();
+        let mut number = 0;
+        for n in 0..4000 {
+            // 30 Mb/s come.
+            while number * 1400 < 3750 * n {
+                world.send(0, &numbered(7, number, 1400));
+                number += 1;
+            }
+            if n % 20 == 0 {
+                world.send(0, &numbered(1, 1000 + n / 20, 160));
+            }
+            world.run(1);
+        }
+        let came = (world.came[1].len() - before) as u64 * 1400;
+        let lane = world.lane(0, 0);
+        assert!(came > 4 * link.rate * 8 / 10, "{rtt} ms, 1 of {lossy}: {came}: {lane:?}");
+    }
+}
+
+/// A link that has become slower than what it is given is known to be, though nothing waits here.
+#[test]
+fn a_link_that_loses_what_is_too_much_is_known_for_its_rate() {
+    for queue in [100_000, 6_000] {
+        let link = Link { rate: 2_500_000, queue: 500_000, ..Link::new(10) };
+        let mut world = World::new(&[link], &[Role::Active]);
+        let mut number = 0;
+        let mut run = |world: &mut World, ms: u64| {
+            // 11.2 Mb/s.
+            for _ in 0..ms {
+                world.send(0, &numbered(7, number, 1400));
+                number += 1;
+                world.run(1);
+            }
+        };
+        run(&mut world, 5_000);
+        world.links[0] = Link { rate: 500_000, queue, ..link };
+        run(&mut world, 10_000);
+        let lane = world.lane(0, 0);
+        assert!(lane.pacing.as_bps() < 6_000_000, "queue of {queue}: {lane:?}");
+    }
+}
+
+/// What one flow at a rate does on two links, for ten seconds after two: the part of what was sent that
+/// came, the part of that which came after others behind it, and how late 19 of 20 packets of a call beside it are.
+struct OneFlow {
+    came: f64,
+    disordered: f64,
+    call_ms: f64,
+    by_lane: [u64; 2],
+}
+
+fn one_flow(links: &[Link; 2], mbps: u64) -> OneFlow {
+    let mut world = World::new(links, &[Role::Active; 2]);
+    world.run(500);
+    let (mut number, mut call, mut begin) = (0, Vec::new(), (0, world.now));
+    for n in 0..12_000 {
+        if n == 2_000 {
+            begin = (number, world.now);
+        }
+        while number * 1400 < mbps * 125 * n {
+            world.send(0, &numbered(7, number, 1400));
+            number += 1;
+        }
+        if n % 20 == 0 {
+            world.send(0, &numbered(1, n / 20, 160));
+            call.push(world.now);
+        }
+        world.run(1);
+    }
+    let (first, begin) = begin;
+    let since = world.came[1].iter().filter(|(at, _)| *at > begin);
+    let bulk = since.clone().map(|(_, packet)| number_of(packet)).filter(|one| one.0 == 7);
+    let bulk: Vec<u64> = bulk.map(|(_, number)| number).collect();
+    let mut late: Vec<f64> = since
+        .map(|(at, packet)| (at, number_of(packet)))
+        .filter(|(_, one)| one.0 == 1)
+        .map(|(at, one)| at.since(call[one.1 as usize]).as_secs_f64() * 1e3)
+        .collect();
+    late.sort_by(f64::total_cmp);
+    let mut greatest = 0;
+    let disordered = bulk.iter().filter(|&&one| {
+        greatest = greatest.max(one);
+        one < greatest
+    });
+    OneFlow {
+        disordered: disordered.count() as f64 / bulk.len() as f64,
+        came: bulk.len() as f64 / (number - first) as f64,
+        call_ms: late[late.len() * 95 / 100],
+        by_lane: [0, 1].map(|lane| world.lane(0, lane).counters.sent_bytes),
+    }
+}
+
+fn near_and_far() -> [Link; 2] {
+    [
+        Link { rate: 6_250_000, queue: 1_250_000, ..Link::new(4) },
+        Link { rate: 3_750_000, queue: 750_000, ..Link::new(20) },
+    ]
+}
+
+/// 50 Mb/s with a round trip of 8 ms beside 30 Mb/s with one of 40 ms.
+#[test]
+fn one_flow_has_the_sum_of_two_links_in_order() {
+    let links = near_and_far();
+    for mbps in [60, 70, 100] {
+        let OneFlow { came, disordered, call_ms, by_lane } = one_flow(&links, mbps);
+        let said = format!("{mbps} Mb/s: {came:.3}, {disordered:.4}, {call_ms:.1} ms, {by_lane:?}");
+        let most = (80.0 / mbps as f64).min(1.0);
+        assert!(came > 0.93 * most, "{said}");
+        assert!(disordered < 0.01, "{said}");
+        assert!(call_ms < 40.0, "{said}");
+    }
+}
+
+/// It keeps to the nearer link while that is enough.
+#[test]
+fn one_flow_that_has_room_on_a_link_stays_there() {
+    let OneFlow { came, disordered, call_ms, by_lane } = one_flow(&near_and_far(), 30);
+    let said = format!("{came:.3}, {disordered:.4}, {call_ms:.1} ms, {by_lane:?}");
+    assert!(came > 0.99 && disordered == 0.0 && call_ms < 20.0, "{said}");
+    assert!(by_lane[1] < by_lane[0] / 50, "{said}");
+}
+
 #[test]
 fn loss_is_counted_and_moves_nothing() {
     let link = Link { lossy: 50, ..Link::new(10) };
@@ -487,6 +625,9 @@ fn with_a_death(
 #[test]
 fn a_burst_takes_no_urgent_packet_with_it() {
     let [sent, came] = with_a_death(&[7, 74], (0, 2240), (5, 40, 2));
+    assert_eq!(came, sent);
+    // So much bulk is on its way that nothing would be kept of a call.
+    let [sent, came] = with_a_death(&[51, 54], (0, 1143), (29, 45, 3));
     assert_eq!(came, sent);
 }
 

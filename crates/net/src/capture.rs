@@ -16,7 +16,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tun_rs::{DeviceBuilder, SyncDevice};
@@ -66,8 +67,11 @@ pub struct Capture {
     index: u32,
     exceptions: Vec<Exception>,
     /// The number of this client at its server.
-    client: u16,
+    client: AtomicU16,
     journal: Journal,
+    /// Held while the kernel is told of a change: whoever sets again what was deleted would else add
+    /// rules of the scope before.
+    change: Mutex<()>,
     /// Whether IPv6 can be captured, once there is any.
     can_ipv6: bool,
     held: Mutex<Held>,
@@ -150,8 +154,9 @@ impl Capture {
             routes,
             index,
             exceptions: config.exceptions.clone(),
-            client: config.client,
+            client: AtomicU16::new(config.client),
             journal: Journal::at(&config.journal),
+            change: Mutex::default(),
             can_ipv6: port_v6.is_some(),
             held: Mutex::new(Held { v4, v6, ipv6: false, scope: Scope::Tcp, is_told: false }),
             _refusing: refusing,
@@ -179,6 +184,12 @@ impl Capture {
         [held.v4, held.v6]
     }
 
+    /// This client has another number at its server from now on: the device gets addresses by that with
+    /// the next [`Self::keep`].
+    pub fn set_client(&self, client: u16) {
+        self.client.store(client, Ordering::Relaxed);
+    }
+
     /// Captures all other packets as well as TCP from now on: they come out of the device. With `dns`
     /// also questions to DNS that are for a link's own network; without, none of them.
     ///
@@ -197,6 +208,7 @@ impl Capture {
     }
 
     fn set_scope(&self, scope: Scope) -> Result<(), NetError> {
+        let _change = self.change();
         let (before, now) = {
             let mut held = self.held.lock().expect("no panic");
             let before = *held;
@@ -214,6 +226,10 @@ impl Capture {
         kept.map(drop).map_err(NetError::os("changing what is captured"))
     }
 
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn held(&self) -> Held {
         *self.held.lock().expect("no panic")
     }
@@ -226,6 +242,7 @@ impl Capture {
     /// [`NetError::AddressTaken`] when there is no other address: then no link works that has ours, until
     /// this is dropped. Else the kernel's first refusal; all the rest has been tried all the same.
     pub fn keep(&self) -> Result<usize, NetError> {
+        let _change = self.change();
         let left = self.leave_taken()?;
         let found = self.look_for_ipv6();
         let held = self.held();
@@ -238,19 +255,22 @@ impl Capture {
     }
 
     /// Chooses other addresses for the device if a link has its own, as by DHCP: what comes in there for
-    /// it would be dropped. Returns what held before.
+    /// it would be dropped; or if this client has another number. Returns what held before.
     fn leave_taken(&self) -> Result<Option<Held>, NetError> {
         let there = self.routes.addresses().map_err(NetError::os("asking for the addresses"))?;
+        let client = self.client.load(Ordering::Relaxed);
+        let (all_v4, all_v6) = (addresses_v4(client), addresses_v6(client));
         let is_taken = |address: IpAddr| {
             there.iter().any(|one| one.link != self.index && one.address == address)
+                || !all_v4.contains(&address) && !all_v6.contains(&address)
         };
         let mut held = self.held.lock().expect("no panic");
         let (before, mut now) = (*held, *held);
         if is_taken(now.v4) {
-            now.v4 = free_address(&self.routes, &addresses_v4(self.client))?;
+            now.v4 = free_address(&self.routes, &all_v4)?;
         }
         if is_taken(now.v6) {
-            now.v6 = free_address(&self.routes, &addresses_v6(self.client))?;
+            now.v6 = free_address(&self.routes, &all_v6)?;
         }
         if (before.v4, before.v6) == (now.v4, now.v6) {
             return Ok(None);
@@ -276,12 +296,12 @@ impl Capture {
                 .and_then(|()| self.routes.delete_address(self.index, old));
             match removed {
                 Ok(()) => tracing::warn!(
-                    "a link has been given {old}, which was the address of {DEVICE}: that has {new} \
-                     now; captured connections may have ended"
+                    "{DEVICE} has the address {new} now: {old}, which it had, is a link's, or another \
+                     client's; captured connections may have ended"
                 ),
                 Err(error) => tracing::warn!(
-                    "a link and {DEVICE} both have {old}, which {DEVICE} cannot leave ({error}): \
-                     'weftline down' and 'weftline up' do"
+                    "{DEVICE} cannot leave {old} ({error}), which is a link's, too, or another \
+                     client's: 'weftline down' and 'weftline up' do that"
                 ),
             }
         }
@@ -382,6 +402,7 @@ impl Capture {
 
     /// From now on new connections go their usual ways. Those that are captured stay so.
     pub fn release(&self) {
+        let _change = self.change();
         let held = self.held();
         for &ipv6 in held.families() {
             // In the other order, so that what is not captured is not in between.

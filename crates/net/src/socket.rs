@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::net::netlink::SocketAddrNetlink;
@@ -19,10 +20,13 @@ const BUFFER: usize = 64 << 10;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
-/// A socket for one request at a time.
+/// A socket for one request at a time: of several threads, each waits for its turn.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: OwnedFd,
+    /// Held from a request to the last of its answers: another thread would read these, find that they
+    /// are not its own, and drop them.
+    turn: Mutex<()>,
     /// The number of the last request. What is left of its answers, or comes late, has it too, and is
     /// not taken for an answer to the next.
     last: AtomicU32,
@@ -37,7 +41,7 @@ impl Netlink {
         // The kernel chooses the port; it is what an nf_tables table belongs to.
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-        Ok(Self { socket, last: AtomicU32::new(0) })
+        Ok(Self { socket, turn: Mutex::default(), last: AtomicU32::new(0) })
     }
 
     /// Sends requests; their number, and how many answers there will be.
@@ -53,6 +57,7 @@ impl Netlink {
     /// # Errors
     /// The first refusal.
     pub(crate) fn request(&self, requests: Builder) -> io::Result<()> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, mut wanted) = self.send(requests)?;
         let mut buffer = vec![0; BUFFER];
         let mut first = Ok(());
@@ -71,7 +76,7 @@ impl Netlink {
         first
     }
 
-    /// Asks for a list and hands each entry to `each`.
+    /// Asks for a list and hands each entry to `each`, which must not ask for anything here.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -83,6 +88,7 @@ impl Netlink {
     ) -> io::Result<()> {
         let mut request = Builder::default();
         request.message(kind, DUMP, header);
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (number, _) = self.send(request)?;
         let mut buffer = vec![0; BUFFER];
         loop {
@@ -159,7 +165,7 @@ mod tests {
                 }
             }
         });
-        let netlink = Netlink { socket: near, last: AtomicU32::new(0) };
+        let netlink = Netlink { socket: near, turn: Mutex::default(), last: AtomicU32::new(0) };
         let request = || {
             let mut request = Builder::default();
             request.message(16, ACK, &[]);
@@ -169,5 +175,20 @@ mod tests {
         assert_eq!(request().unwrap_err().raw_os_error(), Some(28));
         request().unwrap();
         kernel.join().unwrap();
+    }
+
+    #[test]
+    fn threads_wait_for_their_turn() {
+        // Of links, which the kernel lists to everybody.
+        const GET_LINK: u16 = 18;
+        let netlink = Netlink::open(None).unwrap();
+        let look = || {
+            for _ in 0..500 {
+                let mut found = 0;
+                netlink.list(GET_LINK, &[0; 16], |_| found += 1).unwrap();
+                assert!(found > 0, "loopback is always there");
+            }
+        };
+        thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(look)));
     }
 }

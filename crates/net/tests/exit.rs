@@ -5,10 +5,13 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::process::Command;
 
-use tun_rs::{DeviceBuilder, SyncDevice};
+use tun_rs::SyncDevice;
 use weftline_net::{Exit, ExitConfig};
+
+mod common;
+
+use common::{ip, is_inside, link};
 
 const CLIENT: [u8; 4] = [10, 87, 0, 2];
 const SERVER: [u8; 4] = [198, 51, 100, 1];
@@ -20,43 +23,6 @@ const UDP: u8 = 17;
 const UNKNOWN: u8 = 253;
 /// What a network card would be told of a packet stands before it at the exit's device.
 const CARD: usize = 10;
-/// Set in the process that has a namespace of its own.
-const INSIDE: &str = "WEFTLINE_TEST_INSIDE";
-
-/// Whether to go on: in a namespace of its own, in which the test `name` is started once more.
-fn is_inside(name: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    if !Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|it| it.success()) {
-        assert!(std::env::var_os("CI").is_none(), "no namespace can be made");
-        eprintln!("skipped: no namespace can be made; run 'sudo -E cargo test -p weftline-net'");
-        return false;
-    }
-    // A packet that never comes is waited for no longer than a minute.
-    let mut again = Command::new("timeout");
-    again.args(["60", "unshare", "--net"]).arg(std::env::current_exe().unwrap());
-    again.args(["--exact", name, "--nocapture"]).env(INSIDE, "1");
-    let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{error}");
-    false
-}
-
-fn ip(args: &str) {
-    let output = Command::new("ip").args(args.split(' ')).output().unwrap();
-    assert!(output.status.success(), "ip {args}: {output:?}");
-}
-
-/// A link to others.
-fn link(name: &str, address: &str) -> SyncDevice {
-    let device = DeviceBuilder::new().name(name).enable(false).build_sync().unwrap();
-    ip(&format!("addr add {address} dev {name}"));
-    ip(&format!("link set {name} addrgenmode none up"));
-    device
-}
-
 /// A server with a link to the internet and one to neighbours.
 struct Server {
     wan: SyncDevice,

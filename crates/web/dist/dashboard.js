@@ -888,7 +888,50 @@ map(value=>String(+value.toPrecision(6)))}],hooks:{drawAxes:[plot=>this.drawMark
 let{ctx,bbox}=plot;ctx.save(),ctx.lineWidth=uPlot.pxRatio;for(let{t:t4,level}of this.marks){if(t4<this.span.from||t4>this.
 span.to)continue;let x2=Math.round(plot.valToPos(t4,"x",!0))+.5;ctx.strokeStyle=style2.levels[level]??style2.soft,ctx.setLineDash(
 level==="good"?[]:[4*uPlot.pxRatio,3*uPlot.pxRatio]),ctx.beginPath(),ctx.moveTo(x2,bbox.top),ctx.lineTo(x2,bbox.top+bbox.
-height),ctx.stroke()}ctx.restore()}};var t2={ATTRIBUTE:1,CHILD:2,PROPERTY:3,BOOLEAN_ATTRIBUTE:4,EVENT:5,ELEMENT:6},e2=t4=>(...e3)=>({_$litDirective$:t4,values:e3}),
+height),ctx.stroke()}ctx.restore()}};function scrolled(label,table){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table}</div>`}var nameOf=(bond,lane)=>`${bond.client??""}
+${lane.name}`,all=status2=>(status2.bonds??[]).flatMap(bond=>bond.lanes.map(lane=>[nameOf(bond,lane),lane,bond.client]));
+function laneRates(before,now){let seconds=now.uptime_s-before.uptime_s,found=new Map;if(seconds<=0)return found;let old=new Map(
+all(before).map(([name,lane])=>[name,lane]));for(let[name,lane]of all(now)){let then=old.get(name);if(!then||then.sent_bytes>
+lane.sent_bytes)continue;let mbps=(after,earlier)=>Math.max(0,after-earlier)*8/seconds/1e6,urgent=mbps(lane.urgent_bytes,
+then.urgent_bytes);found.set(name,{urgent,rest:Math.max(0,mbps(lane.sent_bytes,then.sent_bytes)-urgent),receive:mbps(lane.
+received_bytes,then.received_bytes)})}return found}var STATES2={up:["up","up"],new:["not heard yet","standby"],silent:["\
+silent","silent"]};function hasLanes(status2){return status2!==void 0&&all(status2).length>0}function lanes(status2,now){
+let clients=all(status2).some(([,,client])=>client!==null),rows=all(status2).map(([name,lane,client])=>{let[shown,kind]=STATES2[lane.
+state]??[lane.state,"unused"],rates2=now.get(name),cell=value=>b`<td>${rate(value)}</td>`;return b`<tr>
+      <th scope="row">${lane.name}</th>
+      ${clients?b`<td class="word">${client??""}</td>`:""}
+      <td class="word"><span class="state ${kind}">${shown}</span></td>
+      ${cell(rates2?.urgent)} ${cell(rates2?.rest)} ${cell(rates2?.receive)}
+      <td>${number(lane.srtt_ms)}</td>
+      <td>${percent(lane.loss)}</td>
+      <td>${lane.mtu}</td>
+      <td>${bytes(lane.sent_bytes)}</td>
+      <td>${bytes(lane.received_bytes)}</td>
+      <td>${lane.copied_packets}</td>
+      <td>${lane.resent_packets}</td>
+      <td>${lane.lost_packets}</td>
+    </tr>`});return scrolled("Table of lanes",b`<table>
+      <caption>Lanes: UDP, ICMP and all that is no TCP</caption>
+      <thead>
+        <tr>
+          <th scope="col">link</th>
+          ${clients?b`<th scope="col" class="word">client</th>`:""}
+          <th scope="col" class="word">state</th>
+          <th scope="col">urgent <span class="unit">Mb/s</span></th>
+          <th scope="col">all else <span class="unit">Mb/s</span></th>
+          <th scope="col">receiving <span class="unit">Mb/s</span></th>
+          <th scope="col">round trip <span class="unit">ms</span></th>
+          <th scope="col">loss <span class="unit">%</span></th>
+          <th scope="col">longest packet</th>
+          <th scope="col">sent</th>
+          <th scope="col">received</th>
+          <th scope="col">copies</th>
+          <th scope="col">sent again</th>
+          <th scope="col">lost</th>
+        </tr>
+      </thead>
+      <tbody>${rows}</tbody>
+    </table>`)}var t2={ATTRIBUTE:1,CHILD:2,PROPERTY:3,BOOLEAN_ATTRIBUTE:4,EVENT:5,ELEMENT:6},e2=t4=>(...e3)=>({_$litDirective$:t4,values:e3}),
 i2=class{constructor(t4){}get _$AU(){return this._$AM._$AU}_$AT(t4,e3,i4){this._$Ct=t4,this._$AM=e3,this._$Ci=i4}_$AS(t4,e3){
 return this.update(t4,e3)}update(t4,e3){return this.render(...e3)}};var{I:t3}=j,i3=o2=>o2;var s2=()=>document.createComment(""),v2=(o2,n2,e3)=>{let l2=o2._$AA.parentNode,d2=n2===void 0?o2._$AB:n2._$AA;if(e3===void 0){
 let i4=l2.insertBefore(s2(),d2),n3=l2.insertBefore(s2(),d2);e3=new t3(i4,n3,o2,o2.options)}else{let t4=e3._$AB.nextSibling,
@@ -907,8 +950,7 @@ null;if(t5===null){let e4=v2(s3,d2[x2]);u2(e4,p3[k2]),v3[k2]=e4}else v3[k2]=u2(t
 h2(d2[j2]),j2--;else h2(d2[x2]),x2++;for(;k2<=w2;){let e3=v2(s3,v3[w2+1]);u2(e3,p3[k2]),v3[k2++]=e3}for(;x2<=j2;){let e3=d2[x2++];
 e3!==null&&h2(e3)}return this.ut=a2,p2(s3,v3),E}});function swatch(color){let dash=dashOf(color).join(" ");return b`<svg class="swatch line-${color<0?"ink":color%COLORS}" aria-hidden="true" viewBox="0 0 26 8" width="26" height="8">
     ${w`<path d="M0 4H26" stroke-dasharray=${dash||A}></path>`}
-  </svg>`}function scrolled(label,table){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table}</div>`}
-function paths(model,row,when2){if(model.paths.length===0)return b`<p class="empty">No path has carried anything yet.</p>`;
+  </svg>`}function paths(model,row,when2){if(model.paths.length===0)return b`<p class="empty">No path has carried anything yet.</p>`;
 let cells=model.paths.map((path,place)=>{let state=path.state[row]??"unused",[name,meaning]=STATES[state];return b`<tr>
       <th scope="row">${swatch(place)} ${path.name??OTHERS}</th>
       <td class="word"><span class="state ${state}" title=${meaning}>${name}</span></td>
@@ -918,11 +960,11 @@ let cells=model.paths.map((path,place)=>{let state=path.state[row]??"unused",[na
       <td>${number(path.queueing[row])}</td>
       <td>${percent(path.retransmitted[row])}</td>
       <td>${bytes(path.cwnd[row])}</td>
-    </tr>`});if(model.paths.length>1){let all=figure2=>sum(model.paths.map(path=>path[figure2][row]));cells.unshift(b`<tr class="all">
+    </tr>`});if(model.paths.length>1){let all2=figure2=>sum(model.paths.map(path=>path[figure2][row]));cells.unshift(b`<tr class="all">
       <th scope="row">${swatch(-1)} all paths</th>
       <td></td>
-      <td>${rate(all("send"))}</td>
-      <td>${rate(all("receive"))}</td>
+      <td>${rate(all2("send"))}</td>
+      <td>${rate(all2("receive"))}</td>
       <td colspan="4"></td>
     </tr>`)}return scrolled("Table of paths",b`<table>
       <caption>Paths, <span id="when">${when2}</span></caption>
@@ -1049,11 +1091,11 @@ return b`<svg class="patterns" width="0" height="0" aria-hidden="true"><defs>
 0?x2[0]:x2[row-1])-span.from)/(span.to-span.from);return Math.min(1,Math.max(0,share))*WIDTH2},bar=run=>{let from=place(
 run.from),width=Math.max(1,place(run.to)-from),title2=`${STATES[run.state][0]} from ${clock(x2[Math.max(0,run.from-1)])}\
  to ${clock(x2[run.to-1])}`;return w`<rect class="bar ${run.state}" fill=${fill(run.state)} x=${from} width=${width} height=${ROW-
-4}><title>${title2}</title></rect>`},strip=(name,states)=>{let all=runs(states,first),now=all.at(-1),words=now?`${STATES[now.
-state][0]} now; ${all.length-1} changes in this time`:"";return b`<div class="strip">
+4}><title>${title2}</title></rect>`},strip=(name,states)=>{let all2=runs(states,first),now=all2.at(-1),words=now?`${STATES[now.
+state][0]} now; ${all2.length-1} changes in this time`:"";return b`<div class="strip">
       <span class="strip-name">${name??OTHERS}</span>
       <svg role="img" aria-label="${name??OTHERS}: ${words}" viewBox="0 0 ${WIDTH2} ${ROW-4}" preserveAspectRatio="none">
-        ${all.map(bar)}
+        ${all2.map(bar)}
       </svg>
     </div>`};return b`${model.paths.map(path=>strip(path.name,path.state))}`}function legend(){return b`<ul class="legend">
     ${["up","standby","silent","down"].map(state=>b`<li>
@@ -1078,6 +1120,10 @@ page2.link.reason):b`${patterns()}
             ${strips(page2.model,page2.x,page2.span)} ${legend()}
           </figure>
         </div>
+      </section>
+      <section aria-labelledby="lanes-heading" ?hidden=${!hasLanes(page2.status)}>
+        <h2 id="lanes-heading">Lanes</h2>
+        ${page2.status?lanes(page2.status,page2.laneRates):A}
       </section>
       <section aria-labelledby="connections-heading" ?hidden=${!hasConnections(page2)}>
         <h2 id="connections-heading">Connections</h2>
@@ -1114,10 +1160,10 @@ on the page moves":"live",hidden:"not followed while hidden",waiting:"",refused:
     </p>
     ${link2.is==="waiting"?b`<button type="button" @click=${retry}>Try now</button>`:A}
   </div>`}function tiles({model,status:status2}){let row=model.t.length-1,up=model.paths.filter(path=>path.state[row]===
-"up").length,known=model.paths.filter(path=>(path.state[row]??"unused")!=="unused").length,all=figure2=>number(sum(model.
+"up").length,known=model.paths.filter(path=>(path.state[row]??"unused")!=="unused").length,all2=figure2=>number(sum(model.
 paths.map(path=>path[figure2][row]))??0),tile=(name,value,more="")=>b`<div class="tile"><dt>${name}</dt><dd>${value} <span class="unit">${more}</span></dd></div>`,
 memory=status2?.memory;return b`<dl class="tiles">
-    ${tile("Sending",all("send"),"Mb/s")} ${tile("Receiving",all("receive"),"Mb/s")}
+    ${tile("Sending",all2("send"),"Mb/s")} ${tile("Receiving",all2("receive"),"Mb/s")}
     ${tile("Paths up",up,`of ${known}`)}
     ${tile("Connections in use",model.used[row]??0,`of ${model.open[row]??0} open`)}
     ${memory?tile("Memory",bytes(memory.resident_bytes),`${bytes(memory.reserved_bytes)} reserved`):A}
@@ -1178,29 +1224,30 @@ error:"error: "},time=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>`
     </div>
   </section>`}var LISTED=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
 1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,status:void 0,
-rates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},window:WINDOWS[1][0],paused:!1,row:null,tables:new Set,opened:new Set,
-problemsOnly:!1},plots=[],style=theme(),lastDrawn=0,wanted=!1;function draw(byUser=!1){!byUser&&page.paused||!byUser&&calm.
-matches&&performance.now()-lastDrawn<CALM||wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint()}))}function paint(){
-let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??Date.now()/1e3;
-if(page.span={from:to-page.window,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),D(view(page,actions),root),
-document.title=title(),page.link.is==="refused"){plots=[];return}plots.length===0&&(plots=CHARTS.map(plotOf));let marks=model.
-events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.t,level:event.level}));
-for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time=page.row===null?null:page.x[page.row];queueMicrotask(
-()=>plots.forEach(plot=>plot.point(time)))}function plotOf(chart){let at=document.getElementById(`plot-${chart.id}`);return new Plot(
-chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){let{model,status:known,link:link2}=page,row=model.
-t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(path=>["silent","down"].includes(path.state[row]))?
-"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){page.window=window2,page.row=null,draw(!0)},pause(){
-page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},point(row){page.row=row,draw(!0)},table(id,open){
-open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(
-id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,draw(!0)}},held=[];function take(what){page.paused?
-held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw())}function resume(){if(held)for(let what of held)what();else
-page.model.last="",stream.again();held=[]}var stream=new Stream({last:()=>page.model.last,load(history2){let now=Date.now()/
-1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){take(()=>{let isFull=page.model.t.length===
-1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.
-model.addEvent(event,id))},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){
-if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===
-now.pid&&(page.rates=rates(page.status,now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.
-opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{asking=!1}}}matchMedia("(prefers-color-scheme: dark)").
-addEventListener("change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{
-await begin()}catch(error){page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}
-stream.follow()}root.replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});
+rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},window:WINDOWS[1][0],paused:!1,row:null,tables:new Set,
+opened:new Set,problemsOnly:!1},plots=[],style=theme(),lastDrawn=0,wanted=!1;function draw(byUser=!1){!byUser&&page.paused||
+!byUser&&calm.matches&&performance.now()-lastDrawn<CALM||wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint()}))}
+function paint(){let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??
+Date.now()/1e3;if(page.span={from:to-page.window,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),D(view(page,
+actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}plots.length===0&&(plots=CHARTS.map(plotOf));
+let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.
+t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time=page.row===null?null:
+page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time)))}function plotOf(chart){let at=document.getElementById(
+`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){let{model,
+status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(path=>[
+"silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){page.
+window=window2,page.row=null,draw(!0)},pause(){page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},
+point(row){page.row=row,draw(!0)},table(id,open){open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(
+id),draw(!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,
+draw(!0)}},held=[];function take(what){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw())}function resume(){
+if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var stream=new Stream({last:()=>page.
+model.last,load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){
+take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,
+page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},link(link2){page.link=link2,draw(!0),link2.is===
+"live"&&askStatus()}}),asking=!1;async function askStatus(){if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;
+try{let now=await status(LISTED);page.status&&page.status.pid===now.pid&&(page.rates=rates(page.status,now),page.laneRates=
+laneRates(page.status,now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.opened)
+open.has(id)||page.opened.delete(id);draw()}catch{}finally{asking=!1}}}matchMedia("(prefers-color-scheme: dark)").addEventListener(
+"change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin()}catch(error){
+page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.
+replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});

@@ -1,7 +1,7 @@
 //! `weftline doctor`: whether a client or a server that is set up so can work on this machine, and
 //! what to do where it cannot.
 //!
-//! `client.rs`, `server.rs` and `whole.rs` look, each with what several have: `machine.rs`,
+//! `client.rs`, `server.rs` and `whole.rs` look, the last by `lanes.rs`, too, each with what several have: `machine.rs`,
 //! `directory.rs`, `doors.rs` and `ports.rs`. `verdict.rs` and `firewall.rs` judge what was seen.
 
 mod client;
@@ -9,6 +9,7 @@ mod directory;
 mod doors;
 mod finding;
 mod firewall;
+mod lanes;
 mod machine;
 mod ports;
 mod server;

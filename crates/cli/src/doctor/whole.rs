@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use super::client;
-use super::finding::{Check, Finding, Findings};
+use super::finding::{Check, Finding, Findings, Level};
+use super::{client, lanes};
 use crate::instance::Instance;
 use crate::up::{NO_LINK, UpParts};
 
@@ -19,7 +19,15 @@ pub(super) async fn examine(parts: UpParts) -> Findings {
             let (found, remedy) = NO_LINK;
             findings.add(Finding::error(Check::Link, "paths", found, remedy));
         }
-        Ok(client) => findings.extend(client::examine(client).await),
+        Ok(client) => {
+            findings.extend(client::examine(client).await);
+            // Another session would end that of the `up` that runs, which shows its own.
+            if let Some((client, links)) = parts.lanes.filter(|_| running(&parts.lock).is_none())
+                && findings.count(Level::Error) == 0
+            {
+                findings.extend(lanes::examine(client, links).await);
+            }
+        }
         Err(failure) => {
             let remedy =
                 "correct it; 'weftline up INVITE' takes the invite that the server has printed";

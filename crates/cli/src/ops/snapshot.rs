@@ -69,6 +69,9 @@ pub(crate) struct Lane {
     /// The longest packet that it is known to carry.
     pub(crate) mtu: u64,
     pub(crate) sent_bytes: u64,
+    /// Of these, those of urgent packets.
+    #[serde(default)]
+    pub(crate) urgent_bytes: u64,
     pub(crate) received_bytes: u64,
     pub(crate) sent_packets: u64,
     pub(crate) received_packets: u64,
@@ -109,6 +112,7 @@ impl From<&NamedLane> for Lane {
             rate_mbps: status.rate.map(|rate| rate as f64 * 8.0 / 1e6),
             mtu: status.longest_packet as u64,
             sent_bytes: counters.sent_bytes,
+            urgent_bytes: counters.urgent_bytes,
             received_bytes: counters.received_bytes,
             sent_packets: counters.sent_packets,
             received_packets: counters.received_packets,

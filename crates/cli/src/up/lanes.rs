@@ -280,8 +280,19 @@ impl Keeper {
         }
     }
 
+    /// A server that has lost what it had written down may give this client another number, and other
+    /// addresses with it.
+    fn take_number(&self, client: u16) -> Result<(), String> {
+        let Some(capture) = self.capture.upgrade() else { return Ok(()) };
+        capture.set_client(client);
+        capture.keep().map(drop).map_err(|error| error.to_string())
+    }
+
     /// Speaks in a session until that is over; why it is.
     async fn follow(&self, mut control: LaneControl, grant: LaneGrant) -> String {
+        if let Err(why) = self.take_number(grant.client) {
+            return why;
+        }
         let mut told: Option<[IpAddr; 2]> = None;
         loop {
             let Some(addresses) = self.capture.upgrade().map(|capture| capture.addresses()) else {

@@ -31,6 +31,7 @@ use weftline_net::{
     Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, NetError, Watch,
     remove_leftovers,
 };
+use weftline_tunnel::bond::LaneLink;
 
 use crate::connect::{ClientParts, Shown};
 use crate::daemon::{await_answer, end, runtime};
@@ -128,6 +129,8 @@ pub(crate) struct UpParts {
     pub(crate) client: Result<ClientParts, Failure>,
     /// Claimed by the `up` that runs.
     pub(crate) lock: PathBuf,
+    /// The same client, and its links as those of lanes, if there is an invite.
+    pub(crate) lanes: Option<(Client, Vec<LaneLink>)>,
 }
 
 /// What is asked for, with what is kept of the last time.
@@ -164,7 +167,16 @@ impl UpArgs {
     /// # Errors
     /// When the kernel does not say in which network this is.
     pub(crate) fn parts(self) -> Result<UpParts, Failure> {
-        Ok(UpParts { client: self.client(), lock: Files::find()?.lock })
+        Ok(UpParts { lanes: self.lanes(), client: self.client(), lock: Files::find()?.lock })
+    }
+
+    /// What lanes would go over; what is wrong is told of with the client.
+    fn lanes(&self) -> Option<(Client, Vec<LaneLink>)> {
+        let invite = self.invite_to_look().ok()?;
+        let found = Links::new(&self.path, invite.addresses.clone()).ok()?.look().ok()?;
+        let links = links::lanes(&found);
+        let client = links::with(&basis(&invite).ok()?, found).build().ok()?;
+        Some((client, links))
     }
 
     /// Where the daemon shows how it is.
@@ -176,15 +188,19 @@ impl UpArgs {
         Ok(Wanted { control: self.control.clone(), metrics: None, qlog: None, dashboard })
     }
 
-    fn client(&self) -> Result<ClientParts, Failure> {
-        let invite = match (self.wish(), self.invite.as_deref()) {
-            (Ok(wish), _) => wish.invite,
+    fn invite_to_look(&self) -> Result<Invite, Failure> {
+        match (self.wish(), self.invite.as_deref()) {
+            (Ok(wish), _) => Ok(wish.invite),
             // What only root can read is not needed to look.
             (Err(_), Some(text)) if text != "-" && !geteuid().is_root() => {
-                text.parse().map_err(Failure::wrong_use)?
+                text.parse().map_err(Failure::wrong_use)
             }
-            (Err(failure), _) => return Err(failure),
-        };
+            (Err(failure), _) => Err(failure),
+        }
+    }
+
+    fn client(&self) -> Result<ClientParts, Failure> {
+        let invite = self.invite_to_look()?;
         let mut links = Links::new(&self.path, invite.addresses.clone())?;
         let found = links.look()?.into_iter();
         let (paths, servers) = found.map(|(path, server)| (Ok(path), server.into())).unzip();

@@ -246,7 +246,20 @@ fn the_doctor_looks_at_a_machine_before_and_while_it_is_up() {
     for link in ["wlan0", "wwan0"] {
         assert!(said.to_string().contains(&format!("through {link}")), "{said:#}");
     }
+    for link in ["wlan0", "wwan0"] {
+        let lane = format!("lane {link}");
+        let findings = said["findings"].as_array().unwrap();
+        let of_lane: Vec<_> = findings.iter().filter(|one| one["subject"] == *lane).collect();
+        let [one] = of_lane[..] else { panic!("{said:#}") };
+        assert!(one["level"] == "ok" && one["found"].to_string().contains("UDP reaches"), "{one}");
+    }
     net.restored(&before);
+    // A network that lets no UDP through.
+    crate::lanes::block_udp(&net, 4433, true);
+    let said = doctor(&[&invite]);
+    assert_eq!(said["errors"], 0, "{said:#}");
+    assert!(finds(&said, "warning", "blocked").contains("go past the server"), "{said:#}");
+    crate::lanes::block_udp(&net, 4433, false);
 
     let up = net.up(&invite);
     let said = doctor(&[]);

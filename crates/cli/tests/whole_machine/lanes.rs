@@ -444,7 +444,7 @@ fn comes_to_show(net: &Network, what: &str) {
 }
 
 /// Drops UDP to the server's port where it comes in, or no more: as a firewall does that lets TCP through.
-fn block_udp(net: &Network, port: u16, is_blocked: bool) {
+pub(crate) fn block_udp(net: &Network, port: u16, is_blocked: bool) {
     let rule = format!("pref 1 ipproto udp dport {port} blackhole");
     if !is_blocked {
         return ip(&net.server, &format!("rule del {rule}"));

@@ -13,6 +13,7 @@ mod life;
 mod network;
 mod site;
 mod sniffer;
+mod spread;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

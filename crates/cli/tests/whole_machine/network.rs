@@ -109,6 +109,11 @@ impl Network {
             let route = format!("route add default via {gateway} dev {link} metric {metric}");
             ip(&client, &route);
         }
+        Some(Self::with_internet([client, server, internet]))
+    }
+
+    /// Joins a server to the internet.
+    pub(crate) fn with_internet([client, server, internet]: [Netns; 3]) -> Self {
         ip(&server, &format!("addr add {SERVER}/32 dev lo"));
         join((&server, "eth0"), (&internet, "eth0"));
         for address in ["198.51.100.1/24", "172.20.0.1/24"] {
@@ -125,7 +130,7 @@ impl Network {
         ip(&server, "addr add fe80::1/64 dev eth0 nodad");
         ip(&internet, "addr add fe80::2/64 dev eth0 nodad");
         let [state, run] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        Some(Self { client, server, internet, state, run })
+        Self { client, server, internet, state, run }
     }
 
     /// The program in a namespace.

@@ -9,7 +9,9 @@ use super::congestion::LaneCongestion;
 use super::flows::Flows;
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
 use super::lane::{Kept, Lane, LaneState, LaneStatus};
+use super::order::Order;
 use super::packet::Look;
+use super::place::{PLACE, Place};
 use crate::Instant;
 use crate::policy::Role;
 use crate::replay::ReplayWindow;
@@ -21,6 +23,8 @@ const MOST_READY: usize = 512;
 /// The datagrams whose fate is awaited, over all lanes, and the bytes of them that are kept to go again.
 const MAX_FLIGHT: usize = 8192;
 const MAX_KEPT: usize = 1 << 20;
+/// Of these bytes, those that are for urgent packets only: bulk alone would take all.
+const URGENT_KEPT: usize = 128 << 10;
 /// The bytes that wait for room over all lanes, each packet with what it takes besides.
 const MAX_WAITING: u64 = 2 << 20;
 const BESIDES: u64 = 64;
@@ -28,8 +32,13 @@ const BESIDES: u64 = 64;
 const RESENT_AGE: Duration = Duration::from_millis(100);
 /// A flow moves to another lane for more than this, and for more than a quarter.
 const MOVES_FOR: Duration = Duration::from_millis(5);
+/// Lanes that are farther than the nearest by more than this are not used by the same bulk flow.
+const MOST_LAG: Duration = Duration::from_millis(100);
 /// How long a lane that was silent is still tried where there is no other.
 const TRIED_FOR: Duration = Duration::from_secs(10);
+/// Bytes of padding of questions on a lane that is not up: an end that does not know the address they come
+/// from answers by three times as much at most, and has to ask, too.
+const UNKNOWN_PADDING: usize = 64;
 
 /// The most memory that a bond takes, in bytes, whatever is sent over it and whatever the other end says.
 /// Of this, 2 MiB are for packets that wait for room, 1 MiB for those that are kept, 2 MiB for those that go
@@ -64,6 +73,8 @@ pub struct BondCounters {
     pub malformed: u64,
     /// Urgent packets without a copy, as the budget was used up.
     pub uncopied: u64,
+    /// Bulk packets that came after others behind them had been handed out.
+    pub late: u64,
 }
 
 /// A datagram to be sent.
@@ -95,8 +106,11 @@ pub struct Bond {
     flows: Flows,
     budget: Budget,
     came: ReplayWindow,
+    order: Order,
     next_number: u64,
     ready: VecDeque<Ready>,
+    /// A packet with its place, as it is queued.
+    placed: Vec<u8>,
     pongs: VecDeque<(LaneId, u64)>,
     /// The lane whose queue is asked first.
     turn: LaneId,
@@ -113,8 +127,10 @@ impl Bond {
             flows: Flows::default(),
             budget: Budget::new(now),
             came: ReplayWindow::default(),
+            order: Order::default(),
             next_number: 0,
             ready: VecDeque::new(),
+            placed: Vec::new(),
             pongs: VecDeque::new(),
             turn: LaneId(0),
             counters: BondCounters::default(),
@@ -154,6 +170,12 @@ impl Bond {
         }
     }
 
+    /// A sequence number for a datagram that is not made here, such as a question to a new address of the
+    /// other end; `None` if there is no such lane.
+    pub fn take_sequence(&mut self, id: LaneId) -> Option<u64> {
+        self.lanes.get_mut(&id).map(Lane::take_sequence)
+    }
+
     /// Takes a packet to be sent.
     pub fn handle_packet(&mut self, packet: &[u8], now: Instant) {
         let Some(look) = Look::at(packet) else {
@@ -167,13 +189,24 @@ impl Bond {
             self.counters.no_lane += 1;
             return;
         };
-        if class != Class::Urgent {
-            let lane = choice.keep(flow.lane, best);
-            flow.lane = Some(lane);
-            let queue = &mut self.lanes.get_mut(&lane).expect("it was chosen").queue;
-            queue.push(look.flow as u16, packet, bytes.try_into().unwrap_or(u32::MAX), now);
-            self.bound_waiting();
-            return;
+        match class {
+            Class::Urgent => {}
+            Class::Medium => {
+                let lane = choice.keep(flow.lane, best);
+                flow.lane = Some(lane);
+                return self.queue(lane, Place::default(), look.flow, packet, now);
+            }
+            Class::Bulk => {
+                let spread = choice.spread(flow.lane, best);
+                flow.lane = Some(spread.first);
+                for &id in &spread.passed_over {
+                    self.lanes.get_mut(&id).expect("it was chosen").note_passed_over(now);
+                }
+                let numbers = self.flows.numbers(look.flow).filter(|_| !spread.is_only);
+                let place = numbers.map(|numbers| numbers.take(spread.lane, now));
+                let place = place.unwrap_or_default();
+                return self.queue(spread.lane, place, look.flow, packet, now);
+            }
         }
         flow.lane = Some(best);
         let second = choice.second(best);
@@ -185,6 +218,18 @@ impl Bond {
         } else {
             self.counters.uncopied += 1;
         }
+    }
+
+    /// Has a packet wait for room on a lane, with its place in its flow.
+    fn queue(&mut self, lane: LaneId, place: Place, flow: u64, packet: &[u8], now: Instant) {
+        let mut placed = std::mem::take(&mut self.placed);
+        placed.clear();
+        placed.extend_from_slice(packet);
+        placed.extend_from_slice(&place.encode());
+        let queue = &mut self.lanes.get_mut(&lane).expect("it was chosen").queue;
+        queue.push(flow as u16, &placed, packet.len().try_into().unwrap_or(u32::MAX), now);
+        self.placed = placed;
+        self.bound_waiting();
     }
 
     /// Drops of the longest flow of the lane with most that waits, until all that waits has room.
@@ -201,9 +246,9 @@ impl Bond {
         self.lanes.values().map(Lane::flight_len).sum::<usize>() >= MAX_FLIGHT
     }
 
-    /// Whether a packet of such a length may be kept to go again.
-    fn may_keep(&self, length: usize) -> bool {
-        self.lanes.values().map(Lane::kept_bytes).sum::<usize>() + length <= MAX_KEPT
+    /// Whether a packet of such a length may be kept to go again, if all that are kept may have so much.
+    fn may_keep(&self, length: usize, most: usize) -> bool {
+        self.lanes.values().map(Lane::kept_bytes).sum::<usize>() + length <= most
     }
 
     fn take_number(&mut self) -> u64 {
@@ -228,7 +273,8 @@ impl Bond {
     }
 
     /// Takes a frame that came over a lane, in a datagram that is authentic and has not come before.
-    /// Gives the packet in it, if it has not come yet.
+    /// Gives the packet in it, if it has not come yet, and does not have to wait for others; what
+    /// [`Self::poll_packet`] gives comes after it.
     ///
     /// # Errors
     /// When it is no frame, or tells of what was never sent; it is counted.
@@ -258,13 +304,18 @@ impl Bond {
         lane.pings.note_came(now);
         lane.arrivals.note(sequence, matches!(frame, Frame::Data { .. }), now);
         match frame {
-            Frame::Data { number, packet, .. } => {
+            Frame::Data { number, class, packet } => {
+                let (packet, place) = match class {
+                    Class::Bulk => Place::split(packet).ok_or(FrameError)?,
+                    Class::Urgent | Class::Medium => (packet, Place::default()),
+                };
                 lane.counters.received_packets += 1;
                 lane.counters.received_bytes += packet.len() as u64;
-                if self.came.take(number) {
+                if !self.came.take(number) {
+                    self.counters.duplicates += 1;
+                } else if place.flow == 0 || self.order.take(place, id, packet, now) {
                     return Ok(Some(packet));
                 }
-                self.counters.duplicates += 1;
             }
             Frame::Feedback(feedback) => {
                 if !lane.handle_feedback(&feedback, now) {
@@ -286,6 +337,12 @@ impl Bond {
             }
         }
         Ok(None)
+    }
+
+    /// The next packet that has waited for others before it, and waits no more. To be asked after each
+    /// frame, and after [`Self::handle_timeout`].
+    pub fn poll_packet(&mut self) -> Option<Vec<u8>> {
+        self.order.poll()
     }
 
     /// Sends an urgent packet that was lost once more, by the best way there is now.
@@ -324,8 +381,15 @@ impl Bond {
                 return Some(Transmit { lane: id, sequence: lane.take_sequence() });
             }
             if let Some(question) = lane.pings.ask(now) {
-                let longest = self.config.mtu + DATA_OVERHEAD;
-                let padding = if question.is_long { longest } else { 0 };
+                let padding = match lane.state {
+                    // With a number of two bytes it is as long as the longest packet's.
+                    _ if question.is_long => self.config.mtu + DATA_OVERHEAD - 3,
+                    LaneState::Up => 0,
+                    LaneState::New | LaneState::Silent if self.config.is_initiator => {
+                        UNKNOWN_PADDING
+                    }
+                    LaneState::New | LaneState::Silent => 0,
+                };
                 Frame::Ping { id: question.id, padding }.encode(out);
                 return Some(Transmit { lane: id, sequence: lane.take_sequence() });
             }
@@ -334,7 +398,8 @@ impl Bond {
     }
 
     fn send_ready(&mut self, ready: Ready, now: Instant, out: &mut Vec<u8>) -> Option<Transmit> {
-        let (is_full, may_keep) = (self.is_full(), self.may_keep(ready.kept.packet.len()));
+        let (is_full, may_keep) =
+            (self.is_full(), self.may_keep(ready.kept.packet.len(), MAX_KEPT));
         if is_full {
             // Of a lane that is not up rather than of one that is.
             let fullest = self.lanes.values_mut();
@@ -359,7 +424,7 @@ impl Bond {
         if self.is_full() {
             return None;
         }
-        let may_keep = self.may_keep(self.config.mtu);
+        let may_keep = self.may_keep(self.config.mtu, MAX_KEPT - URGENT_KEPT);
         let turn = self.turn;
         let ids: Vec<_> = self.lanes.range(turn..).chain(self.lanes.range(..turn)).collect();
         let ids: Vec<_> = ids
@@ -375,8 +440,15 @@ impl Bond {
                 self.budget.sent(kept.packet.len() as u64);
                 return Some(encode(lane, kept, false, now, out));
             }
-            let Some((_, waiting)) = lane.queue.pop(now, &mut mark) else { continue };
-            let class = Class::Bulk;
+            let Some((_, mut waiting)) = lane.queue.pop(now, &mut mark) else { continue };
+            let place = Place::split(&waiting.packet).map(|(_, place)| place);
+            let class = match place {
+                Some(place) if place.flow != 0 => Class::Bulk,
+                _ => Class::Medium,
+            };
+            if class == Class::Medium {
+                waiting.packet.truncate(waiting.packet.len().saturating_sub(PLACE));
+            }
             let number = self.next_number;
             self.next_number += 1;
             self.budget.sent(waiting.bytes.into());
@@ -400,7 +472,7 @@ impl Bond {
                 [room, lane.arrivals.due(), lane.pings.due(), lane.silent_at(), lane.forget_at()];
             times.into_iter().flatten().min()
         };
-        self.lanes.values().filter_map(of_lane).min()
+        self.lanes.values().filter_map(of_lane).chain(self.order.poll_timeout()).min()
     }
 
     /// Finds out which lanes have fallen silent, and forgets what was sent into the silence.
@@ -413,6 +485,7 @@ impl Bond {
             self.lanes.values().filter(|lane| is_silent(lane)).map(|lane| lane.id).collect();
         silent.into_iter().for_each(|id| self.fall_silent(id, now));
         self.lanes.values_mut().for_each(|lane| lane.forget_old(now));
+        self.order.handle_timeout(now);
     }
 
     /// Sends what is young of what a lane has on its way, and all that waits for it, over others.
@@ -460,7 +533,7 @@ impl Bond {
 
     /// What became of other packets.
     pub fn counters(&self) -> BondCounters {
-        self.counters
+        BondCounters { late: self.order.late, ..self.counters }
     }
 }
 
@@ -470,6 +543,17 @@ fn encode(lane: &mut Lane, kept: Kept, is_kept: bool, now: Instant, out: &mut Ve
     let (sequence, bytes) = (lane.take_sequence(), packet.len() as u64);
     lane.note_sent(sequence, (bytes, *class), is_kept.then_some(kept), now);
     Transmit { lane: lane.id, sequence }
+}
+
+/// Where a bulk packet goes.
+struct Spread {
+    lane: LaneId,
+    /// The lane that the flow uses first.
+    first: LaneId,
+    /// Whether there is no other: then all packets come in order by themselves.
+    is_only: bool,
+    /// Lanes that would have come before, and have no room.
+    passed_over: Vec<LaneId>,
 }
 
 /// Which lane a packet goes over.
@@ -514,6 +598,36 @@ impl Choice<'_> {
     /// Another lane that is up.
     fn other_than(&self, id: LaneId) -> Option<LaneId> {
         self.best(Some(id)).filter(|other| self.lanes[other].state == LaneState::Up)
+    }
+
+    /// The lane of a bulk packet: the nearest that has room, where lanes do not differ by so much that
+    /// waiting for the slower one makes no sense.
+    fn spread(&self, kept: Option<LaneId>, best: LaneId) -> Spread {
+        let role = self.lanes[&best].role;
+        let is_like = |lane: &&Lane| lane.state == self.lanes[&best].state && lane.role == role;
+        let mut all: Vec<&Lane> = self.lanes.values().filter(is_like).collect();
+        let carries = |lane: &Lane| lane.pings.longest_packet() >= self.bytes;
+        if all.iter().any(|lane| carries(lane)) {
+            all.retain(|lane| carries(lane));
+        }
+        all.sort_by_key(|lane| lane.way());
+        let nearest = all[0].way();
+        all.retain(|lane| lane.way() <= nearest + MOST_LAG);
+        // The one that the flow is on stays its first, unless it is farther by much.
+        let is_near = |lane: &Lane| lane.way() <= (nearest * 5 / 4).max(nearest + MOVES_FOR);
+        let first = all.iter().position(|lane| Some(lane.id) == kept && is_near(lane));
+        if let Some(first) = first {
+            all[..=first].rotate_right(1);
+        }
+        let bytes = self.bytes as u64;
+        let place = all.iter().position(|lane| lane.has_room_for(bytes, self.now));
+        let lane = match place {
+            Some(place) => all[place].id,
+            None => self.soonest(all.iter().copied()).expect("there is one"),
+        };
+        let passed_over = all[..place.unwrap_or(all.len())].iter().map(|lane| lane.id);
+        let (first, is_only) = (all[0].id, all.len() == 1);
+        Spread { lane, first, is_only, passed_over: passed_over.collect() }
     }
 
     /// The lane that a flow keeps to, unless the best is better by much.

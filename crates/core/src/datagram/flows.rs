@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::LaneId;
 use super::frame::Class;
+use super::place::Numbers;
 use crate::Instant;
 
 /// A flow's first packets, which are urgent: handshakes, questions and answers.
@@ -22,7 +23,7 @@ const REMEMBERED: Duration = Duration::from_secs(30);
 const MAX_FLOWS: usize = 4096;
 
 /// A flow.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
     packets: u64,
     span: Instant,
@@ -31,6 +32,8 @@ pub(super) struct Flow {
     before: u64,
     /// The lane that it keeps to.
     pub(super) lane: Option<LaneId>,
+    /// What numbers its packets, once it is bulk.
+    numbers: Option<Box<Numbers>>,
 }
 
 impl Flow {
@@ -63,9 +66,22 @@ pub(super) struct Flows {
     now: BTreeMap<u64, Flow>,
     before: BTreeMap<u64, Flow>,
     since: Instant,
+    /// The number of the last flow that has one.
+    last: u16,
 }
 
 impl Flows {
+    /// What numbers the packets of a flow that was counted just now.
+    pub(super) fn numbers(&mut self, flow: u64) -> Option<&mut Numbers> {
+        let found = self.now.get_mut(&flow)?;
+        if found.numbers.is_none() {
+            // 0 is none.
+            self.last = self.last.wrapping_add(1).max(1);
+            found.numbers = Some(Box::new(Numbers::of(self.last)));
+        }
+        found.numbers.as_deref_mut()
+    }
+
     /// Counts a packet of a flow, and says how it is to be treated.
     pub(super) fn count(
         &mut self,

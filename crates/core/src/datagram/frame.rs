@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use bytes::BufMut;
 
+use super::place::PLACE;
 use crate::wire::varint::{Reader, VARINT_MAX, put};
 
 /// The most ranges of a feedback frame: what came earlier has been told before, or is of no use.
 pub const MAX_RANGES: usize = 32;
 /// The most bytes that a data frame has besides its packet.
-pub const DATA_OVERHEAD: usize = 1 + 8;
+pub const DATA_OVERHEAD: usize = 1 + 8 + PLACE;
 
 /// First bytes.
 const DATA: u8 = 0x10;
@@ -63,7 +64,8 @@ pub enum Frame<'a> {
         number: u64,
         /// How it is treated.
         class: Class,
-        /// The packet.
+        /// The packet; if it is bulk, with its place in its flow after it: the flow's number, that of the
+        /// packet, and the lanes that the flow uses.
         packet: &'a [u8],
     },
     /// What has come.

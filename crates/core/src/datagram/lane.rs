@@ -23,6 +23,8 @@ const LITTLE_FLIGHT: usize = 256;
 /// How far ahead of its rate a lane may send: a burst must not fill a link's queue, which urgent packets
 /// share, and no system wakes on the microsecond.
 const BURST: Duration = Duration::from_millis(2);
+/// What may go within this time has room: packets come some at once.
+const SOON: Duration = Duration::from_millis(5);
 /// What urgent packets have been sent beyond its rate is owed for so long at most.
 const MOST_DEBT: Duration = Duration::from_millis(100);
 /// A lane is silent after this at least, and at most.
@@ -37,6 +39,8 @@ const LOSS_WEIGHT: f64 = 0.1;
 /// A lane with more loss than that, or with so much more delay than its least, is a poor one.
 const POOR_LOSS: f64 = 0.02;
 const POOR_DELAY: Duration = Duration::from_millis(150);
+/// A round trip so much longer than the least is one with a queue, at least.
+const LEAST_QUEUED: Duration = Duration::from_millis(10);
 
 /// Whether a lane carries something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +99,8 @@ pub struct LaneCounters {
     pub sent_packets: u64,
     /// See `sent_packets`.
     pub sent_bytes: u64,
+    /// Of these bytes, those of urgent packets.
+    pub urgent_bytes: u64,
     /// Of these, copies of what another lane carries, and those that went again as another lane had
     /// fallen silent, or as they were urgent and lost.
     pub copies: u64,
@@ -134,6 +140,8 @@ pub(super) struct Lane {
     kept: usize,
     /// When the link will have sent what it was given.
     paced_to: Instant,
+    /// Until when it counts as having more to send than it takes: packets went over another lane instead.
+    asked_to: Instant,
     /// One more than the newest sequence number that was told.
     told: u64,
     srtt: Option<Duration>,
@@ -176,6 +184,7 @@ impl Lane {
             urgent: 0,
             kept: 0,
             paced_to: now,
+            asked_to: now,
             told: next,
             srtt: None,
             deviation: Duration::ZERO,
@@ -216,8 +225,8 @@ impl Lane {
         self.flight.push_back(Sent { sequence, at, bytes, is_done: false, is_urgent, stamp, kept });
         self.in_flight += bytes;
         self.urgent += if is_urgent { bytes } else { 0 };
-        // A link that loses what it is given could not take more.
-        if !self.has_waiting() && self.loss <= POOR_LOSS {
+        let is_asked = self.has_waiting() || now <= self.asked_to;
+        if !is_asked && self.in_flight < self.window() && !self.is_overloaded() {
             self.delivery.note_limited(self.in_flight);
         }
         let time = self.congestion.pacing_rate().time_for(ByteCount::new(bytes));
@@ -226,7 +235,19 @@ impl Lane {
         self.paced_to = (self.paced_to.max(now) + time).min(now + time.max(MOST_DEBT));
         self.counters.sent_packets += 1;
         self.counters.sent_bytes += bytes;
+        self.counters.urgent_bytes += if is_urgent { bytes } else { 0 };
         self.pings.note_sent(now);
+    }
+
+    /// Whether the link loses what it is given because that is too much: then it could not take more,
+    /// though nothing waits here. Such a link has a queue; or it drops what is beyond a rate, and is given
+    /// much of what it is thought to carry. What a call alone loses by chance says nothing of the rate.
+    fn is_overloaded(&self) -> bool {
+        let Some(srtt) = self.srtt.filter(|_| self.loss > POOR_LOSS) else { return false };
+        let least = self.least();
+        let queued = srtt.saturating_sub(least) > (least / 4).max(LEAST_QUEUED);
+        let full = self.congestion.pacing_rate().bytes_in(srtt + TELLING).as_u64();
+        queued || 2 * self.in_flight >= full
     }
 
     /// Datagrams that are remembered, until they are known to have come or be lost.
@@ -433,6 +454,25 @@ impl Lane {
     pub(super) fn room_at(&self) -> Option<Instant> {
         let has_room = self.in_flight < self.window();
         has_room.then(|| self.paced_to - BURST)
+    }
+
+    /// Whether a packet of so many bytes that is not urgent could go about now.
+    pub(super) fn has_room_for(&self, bytes: u64, now: Instant) -> bool {
+        let waiting = self.queue.bytes();
+        let time = self.congestion.pacing_rate().time_for(ByteCount::new(waiting));
+        self.again.is_empty()
+            && self.in_flight + waiting + bytes <= self.window()
+            && time.is_some_and(|time| self.paced_to + time <= now + SOON)
+    }
+
+    /// It was not given a packet, as it has no room.
+    pub(super) fn note_passed_over(&mut self, now: Instant) {
+        self.asked_to = now + SOON;
+    }
+
+    /// How long an empty packet would be on its way with nothing before it.
+    pub(super) fn way(&self) -> Duration {
+        self.srtt.map_or(MOST_SILENCE, |_| self.least_rtt.get()) / 2
     }
 
     /// What may be on its way.

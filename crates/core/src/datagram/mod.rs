@@ -2,8 +2,7 @@
 //!
 //! A *lane* is a way for datagrams between two ends: one of a client's links, with keys of its own. A
 //! [`Bond`] is one end: it takes packets and says which datagram goes over which lane, and takes
-//! datagrams and gives the packets. It does not send lost packets again until they come, as TCP does, and
-//! does not put packets in order: what is sent by UDP knows what it needs.
+//! datagrams and gives the packets. It does not send lost packets again until they come, as TCP does.
 //!
 //! - **Urgent** packets ([`Class`]) go over the lane on which they should arrive first, and in copies
 //!   over a second one, as far as the budget for copies goes. One that is lost within a second goes again,
@@ -11,7 +10,8 @@
 //! - All others wait in a queue of their lane, fair between flows (FQ-CoDel), for as long as more is on
 //!   its way than the lane's congestion control allows ([`LaneCongestion`]; the daemons and the tests
 //!   take BBR, `weftline_congestion::lane`), and go at the rate that it says. A flow keeps its lane until
-//!   another is better by 5 ms and a quarter.
+//!   another is better by 5 ms and a quarter. A **bulk** flow for which one lane is not enough takes
+//!   others besides, the nearest first, and its packets are handed out in order (`order.rs`).
 //! - Each end tells the other what has come, 10 ms later at the latest. When nothing is told for longer
 //!   than the round trip, the lane is silent: what is younger than 100 ms goes again, once, over another.
 //!
@@ -28,8 +28,10 @@ mod frame;
 mod guard;
 mod lane;
 mod least;
+mod order;
 mod packet;
 mod pings;
+mod place;
 mod rate;
 
 pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, Transmit};

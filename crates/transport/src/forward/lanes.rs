@@ -23,7 +23,7 @@ use crate::refusal::printable;
 const LEAVING: Duration = Duration::from_secs(10);
 
 /// The version of what is agreed on.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Bytes of each end's part of the secret, and of the secret.
 const SECRET: usize = 32;
 /// The first byte of an answer.

@@ -348,6 +348,7 @@ impl Work {
     fn transmit(&mut self, now: Instant) {
         let Some(open) = &mut self.session else { return };
         open.bond.handle_timeout(now);
+        hand_out_waiting(open, &mut self.tun, &mut self.dropped);
         let mut frame = Vec::new();
         while let Some(transmit) = open.bond.poll_transmit(now, &mut frame) {
             let lane = transmit.lane.0;
@@ -426,15 +427,28 @@ fn take_datagram(
         dropped.unknown += 1;
         return;
     };
-    let frame = match end.open(header, datagram, None) {
-        Ok(frame) => frame,
+    let frame = match end.open(header, datagram) {
+        Ok((frame, _)) => frame,
         Err(Refused::Forged) => return dropped.forged += 1,
         Err(Refused::Replayed) => return dropped.replayed += 1,
     };
     let packet = open.bond.handle_frame(LaneId(header.lane), header.sequence, frame, now);
-    let Ok(Some(packet)) = packet else { return };
-    let is_ours =
-        destination_of(packet).is_some_and(|address| open.session.addresses.contains(&address));
+    if let Ok(Some(packet)) = packet {
+        hand_out(packet, &open.session.addresses, tun, dropped);
+    }
+    hand_out_waiting(open, tun, dropped);
+}
+
+/// Gives packets to the device that have waited for others before them.
+fn hand_out_waiting(open: &mut Open, tun: &mut Tun, dropped: &mut Dropped) {
+    while let Some(packet) = open.bond.poll_packet() {
+        hand_out(&packet, &open.session.addresses, tun, dropped);
+    }
+}
+
+/// Gives a packet to the device, if it is for this machine.
+fn hand_out(packet: &[u8], addresses: &[IpAddr], tun: &mut Tun, dropped: &mut Dropped) {
+    let is_ours = destination_of(packet).is_some_and(|address| addresses.contains(&address));
     if is_ours && !is_tcp(packet) {
         tun.write(packet);
     } else {

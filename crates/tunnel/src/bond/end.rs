@@ -7,7 +7,7 @@ use super::socket::{Batch, LaneSocket, Way};
 pub(super) struct LaneEnd {
     sealer: Sealer,
     opener: Opener,
-    /// Where the other end is, by the newest datagram that was authentic.
+    /// Where the other end is.
     pub(super) way: Option<Way>,
     pub(super) batch: Batch,
 }
@@ -26,7 +26,7 @@ impl LaneEnd {
         }
     }
 
-    /// Decrypts a datagram in its place. With `follows`, the newest says where the other end is now.
+    /// Decrypts a datagram in its place; the frame, and whether it is the newest so far.
     ///
     /// # Errors
     /// When it is not authentic, or came before.
@@ -34,13 +34,8 @@ impl LaneEnd {
         &mut self,
         header: Header,
         datagram: &'a mut [u8],
-        follows: Option<Way>,
-    ) -> Result<&'a mut [u8], Refused> {
-        let (frame, is_newest) = self.opener.open(header, datagram)?;
-        if let Some(way) = follows.filter(|_| is_newest) {
-            self.way = Some(way);
-        }
-        Ok(frame)
+    ) -> Result<(&'a mut [u8], bool), Refused> {
+        self.opener.open(header, datagram)
     }
 
     /// Queues a frame to be sent; whether the link is there.

@@ -11,10 +11,12 @@ mod dns;
 mod end;
 mod handle;
 mod keys;
+mod reach;
 mod server;
 mod socket;
 mod status;
 mod wake;
+mod whereabouts;
 
 use weftline_core::datagram::{self, BondConfig};
 use weftline_core::{ByteCount, Role};
@@ -23,6 +25,7 @@ use crate::class;
 
 pub use client::{BondClient, LaneLink, LaneSession};
 pub use keys::{LaneSecret, SECRET_BYTES};
+pub use reach::{LaneReach, reach};
 pub use server::{BondServer, Permit};
 pub use status::{BondStatus, NamedLane};
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use tun_rs::SyncDevice;
-use weftline_core::datagram::{Bond, FlowGuard, LaneId, Look};
+use weftline_core::datagram::{Bond, FlowGuard, Frame, LaneId, Look};
 use weftline_core::{Instant, Role};
 
 use super::address::{Ends, destination_of};
@@ -16,9 +16,10 @@ use super::client::LaneSession;
 use super::dns::{self, Relay};
 use super::end::LaneEnd;
 use super::handle::{Handle, Orders};
-use super::keys::{Direction, Header, Refused};
+use super::keys::{Direction, HEADER, Header, Refused, TAG};
 use super::socket::{Inbox, LaneSocket, Unsent};
 use super::status::{BondStatus, Dropped, NamedLane, counters};
+use super::whereabouts::{Place, Whereabouts};
 use super::{bond_config, role_of};
 use crate::poll::{Poller, Source};
 use crate::tun::Tun;
@@ -27,6 +28,8 @@ use crate::{TunnelError, clock};
 /// Reads of one device or socket in a row.
 const READS: usize = 16;
 const TCP: u8 = 6;
+/// Bytes of a datagram that asks an address: a ping with a number of eight bytes.
+const QUESTION: u64 = (HEADER + 1 + 8 + TAG) as u64;
 
 /// Says whether a client may send to an address; a port of 0 is none.
 pub type Permit = Box<dyn Fn(SocketAddr) -> bool + Send>;
@@ -116,11 +119,11 @@ struct Open {
     client: Arc<str>,
     session: LaneSession,
     bond: Bond,
-    /// By the lane's number; the socket that it was heard on with each.
-    ends: BTreeMap<u8, (LaneEnd, usize)>,
+    /// By the lane's number.
+    ends: BTreeMap<u8, Heard>,
     /// Those of which nothing authentic has come yet. Keys are derived once for each of the numbers there
     /// are, whatever strangers send.
-    strange: BTreeMap<u8, LaneEnd>,
+    strange: BTreeMap<u8, Heard>,
     /// Numbers of lanes that others have taken the places of. Their keys are forgotten, and what has come
     /// under these with them, so that nothing of theirs is taken any more.
     former: BTreeSet<u8>,
@@ -132,6 +135,58 @@ struct Open {
     /// Whether something has come for it, or is to be sent.
     is_due: bool,
     due: Option<Instant>,
+}
+
+/// A lane, and where its client is.
+struct Heard {
+    end: LaneEnd,
+    whereabouts: Whereabouts,
+    /// The socket by which what is gathered leaves.
+    socket: usize,
+}
+
+/// A server's sockets, and what tells when something can be read.
+type Sockets = [(LaneSocket, Source)];
+
+impl Heard {
+    fn new(end: LaneEnd) -> Self {
+        Self { end, whereabouts: Whereabouts::default(), socket: 0 }
+    }
+
+    /// Queues a frame to be sent, if it may be; whether the link is there.
+    fn send(
+        &mut self,
+        sockets: &Sockets,
+        (sequence, frame): (u64, &[u8]),
+        dropped: &mut Dropped,
+    ) -> bool {
+        let Some(place) = self.whereabouts.take((HEADER + frame.len() + TAG) as u64) else {
+            dropped.unproven += 1;
+            return true;
+        };
+        self.send_to(place, sockets, (sequence, frame))
+    }
+
+    fn send_to(
+        &mut self,
+        place: Place,
+        sockets: &Sockets,
+        (sequence, frame): (u64, &[u8]),
+    ) -> bool {
+        let is_there = place.socket == self.socket || self.flush(sockets);
+        self.socket = place.socket;
+        self.end.way = Some(place.way);
+        self.end.send(&sockets[place.socket].0, sequence, frame) && is_there
+    }
+
+    fn peer(&self) -> Option<SocketAddr> {
+        self.whereabouts.place().map(|place| place.way.peer)
+    }
+
+    /// Sends what is gathered; whether the link is there.
+    fn flush(&mut self, sockets: &Sockets) -> bool {
+        self.end.batch.flush(&sockets[self.socket].0)
+    }
 }
 
 struct Work {
@@ -251,12 +306,12 @@ impl Work {
     }
 
     fn read_sockets(&mut self, now: Instant) {
-        for (place, (socket, source)) in self.sockets.iter().enumerate() {
+        for (socket, (listener, source)) in self.sockets.iter().enumerate() {
             if !self.poller.is_ready(*source) {
                 continue;
             }
             for _ in 0..READS {
-                let more = socket.read(&mut self.inbox, |datagram, way| {
+                let more = listener.read(&mut self.inbox, |datagram, way| {
                     let header = Header::decode(datagram);
                     let open = header
                         .and_then(|header| Some((header, self.sessions.get_mut(&header.session)?)));
@@ -264,21 +319,11 @@ impl Work {
                         self.dropped.unknown += 1;
                         return;
                     };
-                    let Some(packet) = open.take(header, datagram, (way, place), now) else {
-                        return;
-                    };
-                    open.is_due = true;
-                    match open.judge(&packet, &self.permit, now) {
-                        Verdict::Pass => self.tun.write(&packet),
-                        Verdict::Ask
-                            if open.asked < dns::MOST_OF_ONE
-                                && self.dns.ask(header.session, &packet) =>
-                        {
-                            open.asked += 1;
-                        }
-                        Verdict::Ask => open.dropped.dns += 1,
-                        Verdict::Drop => {}
+                    let place = Place { way, socket };
+                    if let Some(packet) = open.take(header, datagram, place, now) {
+                        open.hand_out(&packet, (&mut self.tun, &self.dns, &self.permit), now);
                     }
+                    open.hand_out_waiting((&mut self.tun, &self.dns, &self.permit), now);
                 });
                 if !more {
                     break;
@@ -290,11 +335,16 @@ impl Work {
     fn transmit(&mut self, now: Instant) {
         for open in self.sessions.values_mut() {
             if open.is_due || open.due.is_some_and(|due| due <= now) {
+                open.bond.handle_timeout(now);
+                open.hand_out_waiting((&mut self.tun, &self.dns, &self.permit), now);
                 open.transmit(&self.sockets, now);
             }
         }
     }
 }
+
+/// Where clients' packets go, and what says whether they may.
+type Outside<'a> = (&'a mut Tun, &'a Relay, &'a Permit);
 
 /// What becomes of a client's packet.
 enum Verdict {
@@ -327,7 +377,7 @@ impl Open {
         &mut self,
         header: Header,
         datagram: &mut [u8],
-        (way, place): (super::socket::Way, usize),
+        place: Place,
         now: Instant,
     ) -> Option<Vec<u8>> {
         let role = role_of(header.lane)?;
@@ -336,15 +386,22 @@ impl Open {
             return None;
         }
         let LaneSession { number, secret, .. } = &self.session;
-        let (end, heard_on) = match self.ends.get_mut(&header.lane) {
-            Some((end, heard_on)) => (end, Some(heard_on)),
+        let (heard, is_strange) = match self.ends.get_mut(&header.lane) {
+            Some(heard) => (heard, false),
             None => {
                 let keys = || LaneEnd::new(*number, secret, header.lane, Direction::FromServer);
-                (self.strange.entry(header.lane).or_insert_with(keys), None)
+                let heard = self.strange.entry(header.lane);
+                (heard.or_insert_with(|| Heard::new(keys())), true)
             }
         };
-        let frame = match end.open(header, datagram, Some(way)) {
-            Ok(frame) => &*frame,
+        let bytes = datagram.len() as u64;
+        let frame = match heard.end.open(header, datagram) {
+            Ok((frame, is_newest)) => {
+                if is_newest {
+                    heard.whereabouts.note_newest(place, bytes);
+                }
+                &*frame
+            }
             Err(Refused::Forged) => {
                 self.dropped.forged += 1;
                 return None;
@@ -354,10 +411,12 @@ impl Open {
                 return None;
             }
         };
+        if let Ok(Frame::Pong { id }) = Frame::decode(frame) {
+            heard.whereabouts.handle_answer(id);
+        }
         self.is_due = true;
-        match heard_on {
-            Some(heard_on) => *heard_on = place,
-            None => self.admit(header.lane, role, place, now),
+        if is_strange {
+            self.admit(header.lane, role, now);
         }
         let packet = self.bond.handle_frame(LaneId(header.lane), header.sequence, frame, now);
         packet.ok().flatten().map(<[u8]>::to_vec)
@@ -365,16 +424,37 @@ impl Open {
 
     /// Takes a lane in of which something authentic has come. There is one for each place: one that has
     /// changed its role takes the place of what it was.
-    fn admit(&mut self, lane: u8, role: Role, heard_on: usize, now: Instant) {
+    fn admit(&mut self, lane: u8, role: Role, now: Instant) {
         let other = self.ends.keys().copied().find(|&other| other & 7 == lane & 7);
         if let Some(other) = other {
             self.bond.remove_lane(LaneId(other), now);
             self.former.insert(other);
-            self.unsent += self.ends.remove(&other).expect("it was found").0.batch.unsent;
+            self.unsent += self.ends.remove(&other).expect("it was found").end.batch.unsent;
         }
         self.bond.add_lane(LaneId(lane), role, now);
-        let end = self.strange.remove(&lane).expect("it was opened with its keys");
-        self.ends.insert(lane, (end, heard_on));
+        let heard = self.strange.remove(&lane).expect("it was opened with its keys");
+        self.ends.insert(lane, heard);
+    }
+
+    /// Sends a client's packet on, if it may.
+    fn hand_out(&mut self, packet: &[u8], (tun, dns, permit): Outside<'_>, now: Instant) {
+        match self.judge(packet, permit, now) {
+            Verdict::Pass => tun.write(packet),
+            Verdict::Ask
+                if self.asked < dns::MOST_OF_ONE && dns.ask(self.session.number, packet) =>
+            {
+                self.asked += 1;
+            }
+            Verdict::Ask => self.dropped.dns += 1,
+            Verdict::Drop => {}
+        }
+    }
+
+    /// The same of packets that have waited for others before them.
+    fn hand_out_waiting(&mut self, (tun, dns, permit): Outside<'_>, now: Instant) {
+        while let Some(packet) = self.bond.poll_packet() {
+            self.hand_out(&packet, (&mut *tun, dns, permit), now);
+        }
     }
 
     /// Whether a packet may go on.
@@ -399,18 +479,18 @@ impl Open {
         Verdict::Drop
     }
 
-    fn transmit(&mut self, sockets: &[(LaneSocket, Source)], now: Instant) {
-        self.bond.handle_timeout(now);
+    fn transmit(&mut self, sockets: &Sockets, now: Instant) {
+        self.ask_addresses(sockets, now);
         let mut frame = Vec::new();
         while let Some(transmit) = self.bond.poll_transmit(now, &mut frame) {
-            let (end, place) = self.ends.get_mut(&transmit.lane.0).expect("each lane has one");
-            if !end.send(&sockets[*place].0, transmit.sequence, &frame) {
+            let heard = self.ends.get_mut(&transmit.lane.0).expect("each lane has one");
+            if !heard.send(sockets, (transmit.sequence, &frame), &mut self.dropped) {
                 self.bond.handle_unsent(transmit.lane, now);
             }
             frame.clear();
         }
-        for (&lane, (end, place)) in &mut self.ends {
-            if !end.batch.flush(&sockets[*place].0) {
+        for (&lane, heard) in &mut self.ends {
+            if !heard.flush(sockets) {
                 self.bond.handle_unsent(LaneId(lane), now);
             }
         }
@@ -418,12 +498,25 @@ impl Open {
         self.due = self.bond.poll_timeout();
     }
 
+    /// Asks addresses that clients were heard from lately, and nobody knows to be theirs.
+    fn ask_addresses(&mut self, sockets: &Sockets, now: Instant) {
+        for (&lane, heard) in &mut self.ends {
+            let Some((place, id)) = heard.whereabouts.ask(QUESTION, now) else { continue };
+            let sequence = self.bond.take_sequence(LaneId(lane)).expect("each end has a lane");
+            let mut frame = Vec::new();
+            Frame::Ping { id, padding: 0 }.encode(&mut frame);
+            // Whether it can be sent there says nothing of where the lane is.
+            heard.send_to(place, sockets, (sequence, &frame));
+            heard.flush(sockets);
+        }
+    }
+
     fn status(&self) -> BondStatus {
         let ends = self.ends.values();
-        let unsent = ends.fold(self.unsent, |sum, (end, _)| sum + end.batch.unsent);
+        let unsent = ends.fold(self.unsent, |sum, heard| sum + heard.end.batch.unsent);
         let named = |status: weftline_core::datagram::LaneStatus| NamedLane {
             name: format!("lane {}", status.lane.0 & 7),
-            peer: self.ends.get(&status.lane.0).and_then(|(end, _)| end.way).map(|way| way.peer),
+            peer: self.ends.get(&status.lane.0).and_then(Heard::peer),
             status,
         };
         BondStatus {
@@ -438,32 +531,124 @@ impl Open {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "test code")]
 
-    use super::super::keys::{LaneSecret, SECRET_BYTES, Sealer};
+    use std::net::UdpSocket;
+
+    use super::super::keys::{LaneSecret, Opener, SECRET_BYTES, Sealer};
     use super::super::socket::Way;
     use super::*;
 
-    fn datagram(secret: &LaneSecret, lane: u8, sequence: u64) -> Vec<u8> {
-        let mut frame = Vec::new();
-        weftline_core::datagram::Frame::Pong { id: 0 }.encode(&mut frame);
-        let mut datagram = Vec::new();
-        Sealer::new(9, secret, lane, Direction::FromClient).seal(sequence, &frame, &mut datagram);
+    fn sealed(secret: &LaneSecret, lane: u8, sequence: u64, frame: &Frame<'_>) -> Vec<u8> {
+        let (mut bytes, mut datagram) = (Vec::new(), Vec::new());
+        frame.encode(&mut bytes);
+        Sealer::new(9, secret, lane, Direction::FromClient).seal(sequence, &bytes, &mut datagram);
         datagram
+    }
+
+    fn datagram(secret: &LaneSecret, lane: u8, sequence: u64) -> Vec<u8> {
+        sealed(secret, lane, sequence, &Frame::Pong { id: 0 })
+    }
+
+    fn open_with(secret: &LaneSecret) -> Open {
+        let secret = secret.clone();
+        let session = LaneSession { number: 9, secret, addresses: Vec::new(), has_ipv6: false };
+        Open::new("ann".into(), session, Instant::ZERO)
+    }
+
+    /// A program at an address, which reads what the server sends there.
+    struct Machine {
+        socket: UdpSocket,
+        place: Place,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.set_nonblocking(true).unwrap();
+            let way = Way { peer: socket.local_addr().unwrap(), own: None };
+            Self { socket, place: Place { way, socket: 0 } }
+        }
+
+        /// What has come, opened by the client's keys if they fit. Loopback delivers at once.
+        fn came(&self, opener: &mut Opener) -> Vec<Vec<u8>> {
+            let mut buffer = [0; 2048];
+            let read = std::iter::from_fn(|| {
+                self.socket.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec())
+            });
+            let opened = read.map(|mut datagram| {
+                let header = Header::decode(&datagram).unwrap();
+                opener.open(header, &mut datagram).unwrap().0.to_vec()
+            });
+            opened.collect()
+        }
+    }
+
+    /// The number of the last ping among frames.
+    fn asked(frames: &[Vec<u8>]) -> u64 {
+        let pings = frames.iter().filter_map(|frame| match Frame::decode(frame) {
+            Ok(Frame::Ping { id, .. }) => Some(id),
+            _ => None,
+        });
+        pings.max().unwrap()
+    }
+
+    /// Datagrams that somebody sends on from another address, faster than they come by themselves.
+    #[test]
+    fn a_lane_follows_no_address_that_does_not_answer() {
+        let secret = LaneSecret::new([7; SECRET_BYTES]);
+        let mut open = open_with(&secret);
+        let mut opener = Opener::new(&secret, 1, Direction::FromServer);
+        let mut poller = Poller::new(&crate::poll::Stop::new().unwrap()).unwrap();
+        let socket = LaneSocket::listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
+        let source = poller.add(socket.as_fd()).unwrap();
+        let sockets = [(socket, source)];
+        let [client, victim] = [(); 2].map(|()| Machine::new());
+        let mut sequence = 0;
+        let mut hear = |open: &mut Open, from: &Machine, frame: &Frame<'_>, now| {
+            let mut datagram = sealed(&secret, 1, sequence, frame);
+            let header = Header::decode(&datagram).unwrap();
+            open.take(header, &mut datagram, from.place, now);
+            sequence += 1;
+            open.transmit(&sockets, now);
+        };
+        let at = Instant::from_millis;
+        hear(&mut open, &client, &Frame::Ping { id: 0, padding: 64 }, at(0));
+        // What is for the client goes there in part only, until it has answered.
+        // The first packets of a flow, which wait for nothing.
+        let send = |open: &mut Open, flow: u8, now| {
+            let mut packet = [0; 1400];
+            (packet[0], packet[19]) = (0x45, flow);
+            (0..16).for_each(|_| open.bond.handle_packet(&packet, now));
+        };
+        send(&mut open, 1, at(1));
+        open.transmit(&sockets, at(1));
+        let frames = client.came(&mut opener);
+        assert!(frames.iter().map(Vec::len).sum::<usize>() < 300, "{frames:?}");
+        assert!(open.dropped.unproven > 0);
+        hear(&mut open, &client, &Frame::Pong { id: asked(&frames) }, at(2));
+        hear(&mut open, &victim, &Frame::Ping { id: 1, padding: 0 }, at(3));
+        send(&mut open, 2, at(4));
+        open.transmit(&sockets, at(4));
+        let frames = victim.came(&mut opener);
+        let [only] = &frames[..] else { panic!("one question: {frames:?}") };
+        assert!(only.len() < 20);
+        assert!(client.came(&mut opener).len() > 10);
+        // Had it been the client, it would have answered.
+        hear(&mut open, &victim, &Frame::Pong { id: asked(&frames) }, at(5));
+        send(&mut open, 3, at(6));
+        open.transmit(&sockets, at(6));
+        assert!(victim.came(&mut opener).len() > 10);
+        assert_eq!(open.ends[&1].peer(), Some(victim.place.way.peer));
     }
 
     #[test]
     fn strangers_get_no_lane_and_keys_are_derived_once_for_each_number() {
         let [secret, other] = [7, 8].map(|byte| LaneSecret::new([byte; SECRET_BYTES]));
-        let session = LaneSession {
-            number: 9,
-            secret: secret.clone(),
-            addresses: Vec::new(),
-            has_ipv6: false,
-        };
-        let mut open = Open::new("ann".into(), session, Instant::ZERO);
+        let mut open = open_with(&secret);
         let way = Way { peer: "192.0.2.1:5".parse().unwrap(), own: None };
+        let place = Place { way, socket: 0 };
         let take = |open: &mut Open, mut datagram: Vec<u8>| {
             let header = Header::decode(&datagram).unwrap();
-            open.take(header, &mut datagram, (way, 0), Instant::ZERO)
+            open.take(header, &mut datagram, place, Instant::ZERO)
         };
         for sequence in 0..3 {
             for lane in 0..=255 {
@@ -474,7 +659,7 @@ mod tests {
         assert_eq!((counts(&open), open.dropped.forged), ((0, 32, 0), 96));
         // The client itself is heard under the same numbers.
         take(&mut open, datagram(&secret, 1, 0));
-        assert_eq!((counts(&open), open.ends[&1].0.way), ((1, 31, 1), Some(way)));
+        assert_eq!((counts(&open), open.ends[&1].peer()), ((1, 31, 1), Some(way.peer)));
         take(&mut open, datagram(&secret, 9, 0));
         assert_eq!(counts(&open), (1, 30, 1), "the same place, metered");
         take(&mut open, datagram(&secret, 1, 1));

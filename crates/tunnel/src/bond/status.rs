@@ -40,6 +40,7 @@ pub(super) struct Dropped {
     pub(super) tcp: u64,
     pub(super) dns: u64,
     pub(super) no_ipv6: u64,
+    pub(super) unproven: u64,
 }
 
 /// All that an end has counted, those that are not zero.
@@ -50,6 +51,11 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
             "uncopied",
             "urgent packets sent once, as the budget of copies was used up",
             bond.uncopied,
+        ),
+        (
+            "late",
+            "packets of a flow over several lanes that came after those behind them",
+            bond.late,
         ),
         ("no_lane", "packets dropped as no lane was up", bond.no_lane),
         ("overflowed", "packets dropped as too many were to go at once", bond.overflowed),
@@ -66,6 +72,11 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
         ("flows", "packets of more flows than a client may have", dropped.flows),
         ("tcp", "TCP, which goes over connections and not here", dropped.tcp),
         ("dns", "questions to DNS without an answer", dropped.dns),
+        (
+            "unproven",
+            "datagrams held back from an address that had not answered yet",
+            dropped.unproven,
+        ),
         ("no_ipv6", "packets of IPv6, which the server does not forward", dropped.no_ipv6),
     ];
     let counted = all.into_iter().filter(|(.., value)| *value > 0);

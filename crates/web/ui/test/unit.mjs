@@ -28,6 +28,7 @@ async function modules(...names) {
 
 const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, bytes, duration } =
   await modules("api", "model", "states", "tables", "format");
+const { laneRates, hasLanes } = await modules("lanes");
 
 const sample = (t, paths) => ({ t, state: "running", open: 3, used: 1, paths, conns: [] });
 const path = (name, send, state = "up") => [name, state, send, 0, 6.2, null, 0, 1000];
@@ -107,6 +108,20 @@ test("rates of connections are of the time between two statuses", () => {
   });
   assert.deepEqual(rates(at(10, 1e6), at(12, 2e6)).get(5), [4, 0]);
   assert.equal(rates(at(10, 1e6), at(10, 2e6)).size, 0);
+});
+
+test("rates of lanes tell what is urgent from the rest, and a lane that begins anew has none", () => {
+  const at = (uptime_s, sent_bytes, urgent_bytes, client = null) => ({
+    uptime_s,
+    bonds: [{ client, lanes: [{ name: "wlan0", sent_bytes, urgent_bytes, received_bytes: 0 }] }],
+  });
+  const found = laneRates(at(10, 1e6, 1e5), at(12, 2e6, 3.5e5));
+  assert.deepEqual([...found.values()], [{ urgent: 1, rest: 3, receive: 0 }]);
+  assert.equal(laneRates(at(10, 1e6, 1e5), at(12, 1e5, 1e5)).size, 0);
+  assert.equal(laneRates(at(10, 1e6, 1e5, "ann"), at(12, 2e6, 1e5, "bob")).size, 0);
+  // A daemon without lanes says nothing of them.
+  assert.equal(laneRates({ uptime_s: 1 }, { uptime_s: 2 }).size, 0);
+  assert.deepEqual([hasLanes(undefined), hasLanes({ uptime_s: 1 }), hasLanes(at(1, 0, 0))], [false, false, true]);
 });
 
 test("figures", () => {

@@ -6,6 +6,7 @@ import { render } from "lit-html";
 
 import { begin, type Link, status, Stream } from "./api.js";
 import { CHARTS, type Mark, Plot, theme } from "./charts.js";
+import { laneRates } from "./lanes.js";
 import { type Happening, type History, Model, ROWS, type Sample } from "./model.js";
 import { rates, type Status } from "./tables.js";
 import { type Actions, type Page, view, WINDOWS } from "./view.js";
@@ -29,6 +30,7 @@ const page: Page = {
   model: new Model(),
   status: undefined,
   rates: new Map(),
+  laneRates: new Map(),
   link: { is: "connecting" },
   x: [],
   span: { from: 0, to: 1 },
@@ -191,7 +193,10 @@ async function askStatus(): Promise<void> {
   asking = true;
   try {
     const now = await status<Status>(LISTED);
-    if (page.status && page.status.pid === now.pid) page.rates = rates(page.status, now);
+    if (page.status && page.status.pid === now.pid) {
+      page.rates = rates(page.status, now);
+      page.laneRates = laneRates(page.status, now);
+    }
     page.status = now;
     const open = new Set(now.connections.map((one) => one.number));
     for (const id of page.opened) if (!open.has(id)) page.opened.delete(id);

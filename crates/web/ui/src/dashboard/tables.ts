@@ -5,7 +5,9 @@ import { repeat } from "lit-html/directives/repeat.js";
 
 import { type Chart, COLORS, dashOf, OTHERS } from "./charts.js";
 import { bytes, type Cell, clock, duration, NOTHING, number, percent, rate } from "./format.js";
+import type { StatusBond } from "./lanes.js";
 import { mean, type Model, STATES, sum } from "./model.js";
+import { scrolled } from "./scrolled.js";
 
 /** A path of a connection, as the control socket has it; what is not used here is left out. */
 export interface StatusPath {
@@ -54,6 +56,7 @@ export interface Status {
   connections_unlisted: number;
   memory: { resident_bytes: number; reserved_bytes: number; total_bytes: number };
   connections: StatusConnection[];
+  bonds?: StatusBond[];
 }
 
 /** A short piece of a line, as it is in the charts. */
@@ -62,11 +65,6 @@ export function swatch(color: number): TemplateResult {
   return html`<svg class="swatch line-${color < 0 ? "ink" : color % COLORS}" aria-hidden="true" viewBox="0 0 26 8" width="26" height="8">
     ${svg`<path d="M0 4H26" stroke-dasharray=${dash || nothing}></path>`}
   </svg>`;
-}
-
-/** A table that is scrolled by itself where the page is narrow. */
-function scrolled(label: string, table: TemplateResult): TemplateResult {
-  return html`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table}</div>`;
 }
 
 /** The paths at a row; `when` says when that was. */

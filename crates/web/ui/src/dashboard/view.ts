@@ -6,6 +6,7 @@ import { repeat } from "lit-html/directives/repeat.js";
 import type { Link } from "./api.js";
 import { type Chart, CONNECTION_CHARTS, PATH_CHARTS, type Span } from "./charts.js";
 import { bytes, clock, duration, number } from "./format.js";
+import { hasLanes, type LaneRates, lanes } from "./lanes.js";
 import { type Happening, type Model, sum } from "./model.js";
 import { legend, patterns, strips } from "./states.js";
 import { behind, connections, paths, type Rates, type Status, swatch } from "./tables.js";
@@ -22,6 +23,7 @@ export interface Page {
   model: Model;
   status: Status | undefined;
   rates: Rates;
+  laneRates: LaneRates;
   link: Link;
   /** The time of each row, seconds since 1970. */
   x: number[];
@@ -68,6 +70,10 @@ export function view(page: Page, actions: Actions): TemplateResult {
             ${strips(page.model, page.x, page.span)} ${legend()}
           </figure>
         </div>
+      </section>
+      <section aria-labelledby="lanes-heading" ?hidden=${!hasLanes(page.status)}>
+        <h2 id="lanes-heading">Lanes</h2>
+        ${page.status ? lanes(page.status, page.laneRates) : nothing}
       </section>
       <section aria-labelledby="connections-heading" ?hidden=${!hasConnections(page)}>
         <h2 id="connections-heading">Connections</h2>

@@ -1,0 +1,281 @@
+//! Bulk packets in the order of their flow, as far as that is worth waiting.
+//!
+//! A lane delivers in order. So once each lane that a flow uses has delivered a packet with a later number,
+//! what is missing is lost, and nothing waits for it; with one lane nothing ever does. A lane that says
+//! nothing is waited for no longer than lanes have lagged of late.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::LaneId;
+use super::place::{Place, bit};
+use crate::Instant;
+
+/// How long a packet waits for those before it: at first, at least and at most.
+const PATIENCE: Duration = Duration::from_millis(100);
+const LEAST_PATIENCE: Duration = Duration::from_millis(50);
+const MOST_PATIENCE: Duration = Duration::from_millis(200);
+/// The most packets of all flows that wait, and the flows that are known.
+const MOST_WAITING: usize = 512;
+const MOST_FLOWS: usize = 64;
+/// A flow that has rested so long begins anew with any number.
+const RESTED: Duration = Duration::from_secs(1);
+
+/// A flow.
+#[derive(Debug)]
+struct Flow {
+    /// The number that is due, counted on.
+    next: u64,
+    /// The greatest number that each lane has delivered, and that of all.
+    newest: [Option<u64>; 8],
+    greatest: u64,
+    /// The lanes that it uses.
+    lanes: u8,
+    waiting: BTreeMap<u64, (Instant, Vec<u8>)>,
+    patience: Duration,
+    heard: Instant,
+}
+
+impl Flow {
+    fn new(number: u16, now: Instant) -> Self {
+        // Far from zero, so that a number before the first one is none below zero.
+        let next = (1 << 32) + u64::from(number);
+        Self {
+            next,
+            newest: [None; 8],
+            greatest: next,
+            lanes: 0,
+            waiting: BTreeMap::new(),
+            patience: PATIENCE,
+            heard: now,
+        }
+    }
+
+    /// The number that is nearest to the one that is due.
+    fn expand(&self, number: u16) -> u64 {
+        let ahead = number.wrapping_sub(self.next as u16).cast_signed();
+        self.next.wrapping_add_signed(ahead.into())
+    }
+
+    /// Up to here everything has come or is lost.
+    fn floor(&self) -> u64 {
+        let used = self.newest.iter().enumerate().filter(|(place, _)| self.lanes & 1 << place != 0);
+        used.map(|(_, newest)| newest.unwrap_or(0)).min().unwrap_or(0)
+    }
+
+    /// Hands out what waits up to `floor`, and what follows without a gap.
+    fn release(&mut self, floor: u64, ready: &mut VecDeque<Vec<u8>>) {
+        while let Some(entry) = self.waiting.first_entry() {
+            if *entry.key() > floor && *entry.key() != self.next {
+                break;
+            }
+            self.next = entry.key() + 1;
+            ready.push_back(entry.remove().1);
+        }
+        self.next = self.next.max(floor.saturating_add(1).min(self.greatest + 1));
+    }
+
+    /// What was missing has come after so long: others will, too.
+    fn learn(&mut self, waited: Duration) {
+        let rest = self.patience - self.patience / 512;
+        self.patience = (waited * 3 / 2).max(rest).clamp(LEAST_PATIENCE, MOST_PATIENCE);
+    }
+
+    fn since(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|(_, (since, _))| *since)
+    }
+}
+
+/// All flows of a bond.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    flows: BTreeMap<u16, Flow>,
+    held: usize,
+    ready: VecDeque<Vec<u8>>,
+    /// Packets that came after others that were behind them had been handed out.
+    pub(super) late: u64,
+}
+
+impl Order {
+    /// Takes a packet that came over a lane; whether it is handed out now. After it what [`Self::poll`]
+    /// gives.
+    pub(super) fn take(&mut self, place: Place, lane: LaneId, packet: &[u8], now: Instant) -> bool {
+        if !self.flows.contains_key(&place.flow) && self.flows.len() >= MOST_FLOWS {
+            self.forget_oldest();
+        }
+        let flow = self.flows.entry(place.flow).or_insert_with(|| Flow::new(place.number, now));
+        if flow.waiting.is_empty() && now.since(flow.heard) >= RESTED {
+            *flow = Flow::new(place.number, now);
+        }
+        flow.heard = now;
+        let number = flow.expand(place.number);
+        let newest = &mut flow.newest[usize::from(lane.0 & 7)];
+        *newest = Some(newest.map_or(number, |newest| newest.max(number)));
+        if number >= flow.greatest {
+            (flow.greatest, flow.lanes) = (number, place.lanes | bit(lane));
+        }
+        let before = flow.waiting.len();
+        // Nobody gives a number to two packets; whoever does waits for none.
+        let is_taken = number < flow.next || flow.waiting.contains_key(&number);
+        let is_due = is_taken || number == flow.next;
+        if is_taken {
+            self.late += 1;
+            flow.patience = (flow.patience * 5 / 4).min(MOST_PATIENCE);
+        } else if number == flow.next {
+            if let Some(since) = flow.since() {
+                flow.learn(now.since(since));
+            }
+            flow.next += 1;
+            flow.release(0, &mut self.ready);
+        } else {
+            flow.waiting.insert(number, (now, packet.to_vec()));
+        }
+        let floor = flow.floor();
+        if floor >= flow.next {
+            flow.release(floor, &mut self.ready);
+        }
+        self.held = self.held + flow.waiting.len() - before;
+        if self.held > MOST_WAITING {
+            self.forget_oldest();
+        }
+        is_due
+    }
+
+    /// Hands out what waits of the flow that has waited, or been known, for longest.
+    fn forget_oldest(&mut self) {
+        let oldest = self.flows.iter().min_by_key(|(_, flow)| flow.since().unwrap_or(flow.heard));
+        let Some(mut flow) = oldest.map(|(&id, _)| id).and_then(|id| self.flows.remove(&id)) else {
+            return;
+        };
+        self.held -= flow.waiting.len();
+        flow.release(u64::MAX, &mut self.ready);
+    }
+
+    /// Gives up what was waited for long enough.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        for flow in self.flows.values_mut() {
+            while flow.since().is_some_and(|since| since + flow.patience <= now) {
+                let before = flow.waiting.len();
+                let first = *flow.waiting.first_key_value().expect("something waits").0;
+                flow.patience = (flow.patience - flow.patience / 16).max(LEAST_PATIENCE);
+                flow.release(first, &mut self.ready);
+                self.held -= before - flow.waiting.len();
+            }
+        }
+    }
+
+    /// When something is given up.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let due = |flow: &Flow| flow.since().map(|since| since + flow.patience);
+        self.flows.values().filter_map(due).min()
+    }
+
+    /// The next packet that is to be handed out.
+    pub(super) fn poll(&mut self) -> Option<Vec<u8>> {
+        self.ready.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    /// Takes a packet of flow 1; the numbers that are handed out.
+    fn take(order: &mut Order, number: u16, (lane, lanes): (u8, u8), ms: u64) -> Vec<u16> {
+        let place = Place { flow: 1, number, lanes };
+        let now = order.take(place, LaneId(lane), &number.to_be_bytes(), at(ms));
+        let mut out: Vec<u16> = now.then_some(number).into_iter().collect();
+        out.extend(polled(order));
+        out
+    }
+
+    fn polled(order: &mut Order) -> Vec<u16> {
+        std::iter::from_fn(|| order.poll())
+            .map(|packet| u16::from_be_bytes(packet[..].try_into().expect("two bytes")))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_lost_of_one_lane_is_waited_for_by_nobody() {
+        let mut order = Order::default();
+        assert_eq!(take(&mut order, u16::MAX, (0, 1), 0), [u16::MAX]);
+        assert_eq!(take(&mut order, 0, (0, 1), 1), [0]);
+        assert_eq!(take(&mut order, 2, (0, 1), 2), [2], "1 is lost");
+        assert_eq!((take(&mut order, 1, (0, 1), 3), order.late), (vec![1], 1));
+        assert_eq!((take(&mut order, 3, (0, 1), 4), order.poll_timeout()), (vec![3], None));
+    }
+
+    #[test]
+    fn a_slower_lane_is_waited_for_until_it_has_delivered_something_later() {
+        let mut order = Order::default();
+        assert_eq!(take(&mut order, 0, (0, 1), 0), [0]);
+        // 1 goes over the other lane.
+        assert_eq!(take(&mut order, 2, (0, 3), 1), []);
+        assert_eq!(take(&mut order, 3, (0, 3), 2), []);
+        assert_eq!(take(&mut order, 1, (1, 3), 20), [1, 2, 3]);
+        // 4 and 6 are lost on it, 8 is not.
+        assert_eq!(take(&mut order, 5, (0, 3), 21), []);
+        assert_eq!(take(&mut order, 7, (0, 3), 22), []);
+        assert_eq!(take(&mut order, 9, (0, 3), 23), []);
+        assert_eq!(take(&mut order, 8, (1, 3), 40), [5, 7, 8, 9]);
+        assert_eq!(order.late, 0);
+        // The other lane says nothing more.
+        assert_eq!(take(&mut order, 11, (0, 3), 50), []);
+        let due = order.poll_timeout().expect("11 waits");
+        assert!(due >= at(100) && due <= at(150), "{due}");
+        order.handle_timeout(due);
+        assert_eq!((polled(&mut order), order.held, order.poll_timeout()), (vec![11], 0, None));
+        // And is not used any more.
+        assert_eq!(take(&mut order, 13, (0, 1), 150), [13]);
+    }
+
+    #[test]
+    fn a_flow_that_has_rested_begins_anew() {
+        let mut order = Order::default();
+        assert_eq!(take(&mut order, 5, (0, 1), 0), [5]);
+        assert_eq!(take(&mut order, 30_000, (0, 3), 1_001), [30_000]);
+        assert_eq!((take(&mut order, 30_001, (1, 3), 1_002), order.late), (vec![30_001], 0));
+    }
+
+    proptest! {
+        /// In any order, over any lanes: each comes out once, and little waits.
+        #[test]
+        fn each_once(
+            steps in prop::collection::vec((0_u16..4, 0_u16..600, 0_u8..8, any::<u8>(), 0_u64..20), 1..400),
+        ) {
+            let mut order = Order::default();
+            let (mut now, mut taken, mut out) = (0, 0, 0);
+            for (flow, number, lane, lanes, pause) in steps {
+                now += pause;
+                order.handle_timeout(at(now));
+                let place = Place { flow, number, lanes };
+                let held = order.flows.get(&flow).is_some_and(|one| {
+                    one.waiting.contains_key(&one.expand(number))
+                });
+                // The bond takes none twice.
+                if held {
+                    continue;
+                }
+                taken += 1;
+                out += usize::from(order.take(place, LaneId(lane), &[0; 8], at(now)));
+                while order.poll().is_some() {
+                    out += 1;
+                }
+                let held: usize = order.flows.values().map(|flow| flow.waiting.len()).sum();
+                prop_assert_eq!((order.held, taken - out), (held, held));
+                prop_assert!(held <= MOST_WAITING);
+            }
+            order.handle_timeout(at(now + 1_000));
+            while order.poll().is_some() {
+                out += 1;
+            }
+            prop_assert_eq!((out, order.held), (taken, 0));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Where the other end of a lane is believed to be: at an address that has answered (RFC 9000 §8, §9).
+//!
+//! A datagram that is authentic may all the same come from an address that its sender does not have: who
+//! sees it on its way can send it on with another one, and be first. So an address is asked before the
+//! lane follows, and until the first one has answered, it is sent no more than three times what came from
+//! there. The question is a ping, and only who has the lane's keys can answer one.
+
+use std::time::Duration;
+
+use weftline_core::Instant;
+
+use super::socket::Way;
+
+/// Bytes that an address may be sent for each that came from there (RFC 9000 §8.1).
+const TIMES: u64 = 3;
+/// How long an answer is waited for before the address is asked again, if more comes from there.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Numbers of these pings are above those that the lane asks with.
+const FIRST_ID: u64 = 1 << 61;
+
+/// An address of the other end, and the socket that hears it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) way: Way,
+    /// Which of an end's sockets.
+    pub(super) socket: usize,
+}
+
+/// An address that has not answered yet.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    place: Place,
+    /// The number of the ping that it is to answer.
+    id: u64,
+    /// Bytes that it may be sent.
+    credit: u64,
+    asked: Option<Instant>,
+}
+
+/// Where the other end of a lane is.
+#[derive(Debug, Default)]
+pub(super) struct Whereabouts {
+    proven: Option<Place>,
+    candidate: Option<Candidate>,
+    candidates: u64,
+}
+
+impl Whereabouts {
+    /// Something authentic of so many bytes has come from there, newer than all before.
+    pub(super) fn note_newest(&mut self, place: Place, bytes: u64) {
+        let credit = TIMES * bytes;
+        match &mut self.candidate {
+            // It is where it was.
+            candidate if self.proven == Some(place) => *candidate = None,
+            Some(candidate) if candidate.place == place => candidate.credit += credit,
+            candidate => {
+                let id = FIRST_ID + self.candidates;
+                self.candidates += 1;
+                *candidate = Some(Candidate { place, id, credit, asked: None });
+            }
+        }
+    }
+
+    /// An address that is to be asked now, and the number of the ping; `bytes` is how long that is.
+    pub(super) fn ask(&mut self, bytes: u64, now: Instant) -> Option<(Place, u64)> {
+        let candidate = self.candidate.as_mut()?;
+        let is_due = candidate.asked.is_none_or(|at| now.since(at) >= AGAIN);
+        candidate.credit = candidate.credit.checked_sub(bytes).filter(|_| is_due)?;
+        candidate.asked = Some(now);
+        Some((candidate.place, candidate.id))
+    }
+
+    /// A ping of this number was answered; wherever that came from, it had got to the address.
+    pub(super) fn handle_answer(&mut self, id: u64) {
+        if let Some(candidate) = self.candidate.take_if(|one| one.id == id) {
+            self.proven = Some(candidate.place);
+        }
+    }
+
+    /// Where a datagram of so many bytes goes; `None` if the only address there is may not be sent as
+    /// many.
+    pub(super) fn take(&mut self, bytes: u64) -> Option<Place> {
+        self.proven.or_else(|| {
+            let candidate = self.candidate.as_mut()?;
+            candidate.credit = candidate.credit.checked_sub(bytes)?;
+            Some(candidate.place)
+        })
+    }
+
+    /// Where it is, as far as is known.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.proven.or(self.candidate.map(|candidate| candidate.place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(port: u16) -> Place {
+        let peer = ([192, 0, 2, 1], port).into();
+        Place { way: Way { peer, own: None }, socket: 0 }
+    }
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    #[test]
+    fn the_first_address_is_sent_three_times_what_came_until_it_answers() {
+        let mut whereabouts = Whereabouts::default();
+        assert_eq!((whereabouts.ask(39, at(0)), whereabouts.take(1)), (None, None));
+        whereabouts.note_newest(place(1), 100);
+        let (asked, id) = whereabouts.ask(39, at(0)).unwrap();
+        assert_eq!((asked, whereabouts.ask(39, at(99))), (place(1), None));
+        assert_eq!(whereabouts.take(261), Some(place(1)));
+        assert_eq!(whereabouts.take(1), None);
+        assert_eq!(whereabouts.ask(39, at(100)), None, "not for that either");
+        whereabouts.note_newest(place(1), 100);
+        assert_eq!(whereabouts.ask(39, at(100)), Some((place(1), id)));
+        whereabouts.handle_answer(id + 1);
+        assert_eq!(whereabouts.take(300), None);
+        whereabouts.handle_answer(id);
+        assert_eq!(whereabouts.take(1 << 30), Some(place(1)));
+        assert_eq!(whereabouts.ask(39, at(300)), None);
+    }
+
+    #[test]
+    fn another_address_is_followed_when_it_has_answered() {
+        let mut whereabouts = Whereabouts::default();
+        whereabouts.note_newest(place(1), 100);
+        let (_, first) = whereabouts.ask(39, at(0)).unwrap();
+        whereabouts.handle_answer(first);
+        // Somebody was faster with a datagram, under an address that is not the client's.
+        whereabouts.note_newest(place(2), 1400);
+        let (asked, second) = whereabouts.ask(39, at(1)).unwrap();
+        assert_eq!((asked, whereabouts.take(1400)), (place(2), Some(place(1))));
+        whereabouts.note_newest(place(1), 100);
+        whereabouts.handle_answer(second);
+        assert_eq!(whereabouts.take(1400), Some(place(1)), "it was too late");
+        // A router that gives it another port.
+        whereabouts.note_newest(place(3), 100);
+        let (_, third) = whereabouts.ask(39, at(2)).unwrap();
+        assert!(third != second && third != first);
+        whereabouts.handle_answer(third);
+        assert_eq!((whereabouts.take(1400), whereabouts.place()), (Some(place(3)), Some(place(3))));
+    }
+}
