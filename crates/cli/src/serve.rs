@@ -578,13 +578,13 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
             greeting += &format!("listening on {address}\n");
         }
         life.set_listening(addresses);
-        // Whoever waits for the greeting takes it for a server that runs.
+        let lanes = first.lanes(&target, server.local_addrs());
+        life.set_lanes(lanes.as_ref().map(watcher));
+        // Whoever waits for the greeting takes it for a server that runs, lanes and all.
         let doors = Doors::open(&life, doors).await?;
         output::print(&(greeting + &invite + &doors.greeting))?;
         life.ready();
         let control = server.control();
-        let lanes = first.lanes(&target, server.local_addrs());
-        life.set_lanes(lanes.as_ref().map(watcher));
         let host = lanes.map(|lanes| lanes as Arc<dyn LaneHost>);
         let reloading = async {
             loop {

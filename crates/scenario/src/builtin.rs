@@ -139,6 +139,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("cotag-small"),
     sweep!("cotag-bbr"),
     sweep!("cotag-bbr-warm"),
+    sweep!("cotag-delays"),
 ];
 
 /// The trace files that they name.
