@@ -296,7 +296,7 @@ impl Capture {
                 .and_then(|()| self.routes.delete_address(self.index, old));
             match removed {
                 Ok(()) => tracing::warn!(
-                    "{DEVICE} has the address {new} now: {old}, which it had, is a link's, or another \
+                    "{DEVICE} has {new} now: {old}, which it had, is a link's, or another \
                      client's; captured connections may have ended"
                 ),
                 Err(error) => tracing::warn!(
