@@ -185,9 +185,9 @@ impl Capture {
     }
 
     /// This client has another number at its server from now on: the device gets addresses by that with
-    /// the next [`Self::keep`].
-    pub fn set_client(&self, client: u16) {
-        self.client.store(client, Ordering::Relaxed);
+    /// the next [`Self::keep`]. Whether it had another one until now.
+    pub fn set_client(&self, client: u16) -> bool {
+        self.client.swap(client, Ordering::Relaxed) != client
     }
 
     /// Captures all other packets as well as TCP from now on: they come out of the device. With `dns`

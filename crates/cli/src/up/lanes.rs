@@ -284,8 +284,17 @@ impl Keeper {
     /// addresses with it.
     fn take_number(&self, client: u16) -> Result<(), String> {
         let Some(capture) = self.capture.upgrade() else { return Ok(()) };
-        capture.set_client(client);
-        capture.keep().map(drop).map_err(|error| error.to_string())
+        let before = capture.addresses();
+        if !capture.set_client(client) {
+            return Ok(());
+        }
+        // What else is refused, of IPv6 for instance, is no matter of these addresses.
+        match capture.keep() {
+            Err(error) if capture.addresses() == before => return Err(error.to_string()),
+            Err(error) => tracing::warn!("{error}"),
+            Ok(_) => {}
+        }
+        Ok(())
     }
 
     /// Speaks in a session until that is over; why it is.

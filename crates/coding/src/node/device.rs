@@ -320,10 +320,10 @@ impl Device {
     }
 
     /// How much later labels come on a link than on the first one, at the least of the last second
-    /// or two, for [`Gateway::set_lag`](super::Gateway::set_lag); `None` if none has come or there is
-    /// no such link.
+    /// or two in which any came, for [`Gateway::set_lag`](super::Gateway::set_lag); `None` if none has
+    /// come for longer than a link may lag while others brought labels, or there is no such link.
     pub fn lag(&self, link: usize) -> Option<Duration> {
-        self.links.least_lag(link)
+        self.links.least_lag(link, &self.config)
     }
 
     /// Appends a packet that is due to `out`.

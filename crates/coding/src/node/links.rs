@@ -48,6 +48,12 @@ impl Link {
         (self.reached, self.heard) = (Some(label), Some(now));
         self.lag = lag.max(self.lag - self.lag / 16);
     }
+
+    /// Whether others have left it behind for longer than any may lag.
+    fn is_gone_at(&self, now: Instant, config: &NodeConfig) -> bool {
+        let left = self.behind.map_or(Duration::ZERO, |behind| now.since(behind));
+        left >= config.interval * MAX_LAG + config.silence()
+    }
 }
 
 /// The links into a node.
@@ -131,10 +137,12 @@ impl Links {
     }
 
     /// How much later labels come on a link than on the first one, at the least of late; `None` if
-    /// none has come.
-    pub(super) fn least_lag(&self, link: usize) -> Option<Duration> {
-        let own = self.links.get(link)?.least.get()?;
-        let first = self.links.iter().filter_map(|link| link.least.get()).min()?;
+    /// none has come, or the link is gone.
+    pub(super) fn least_lag(&self, link: usize, config: &NodeConfig) -> Option<Duration> {
+        let (_, newest) = *self.came.back()?;
+        let offset = |link: &Link| link.least.get().filter(|_| !link.is_gone_at(newest, config));
+        let own = offset(self.links.get(link)?)?;
+        let first = self.links.iter().filter_map(offset).min()?;
         Some(Duration::from_nanos(own.abs_diff(first)))
     }
 
@@ -177,10 +185,7 @@ impl Links {
                 return begun.max(self.first.map_or(begun, |first| first + longest))
                     + config.silence();
             };
-            // One that others have left behind for longer than any may lag is gone.
-            let left = link.behind.map_or(Duration::ZERO, |behind| begun.since(behind));
-            let gone = left >= config.interval * MAX_LAG + config.silence();
-            let lag = if gone { Duration::ZERO } else { link.lag };
+            let lag = if link.is_gone_at(begun, config) { Duration::ZERO } else { link.lag };
             heard.max(begun) + config.silence() + lag
         });
         until.max().unwrap_or(begun)

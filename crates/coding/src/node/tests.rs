@@ -543,6 +543,32 @@ fn a_link_that_is_gone_has_no_lag() {
     assert_eq!(delivered(&mut device).len(), 3 + 2 + 78 + 2);
 }
 
+/// The gateway would go on to give the near link all there is.
+#[test]
+fn nothing_is_said_of_the_lag_of_a_link_that_is_gone() {
+    let config = config();
+    let interval = config.interval;
+    let mut device = Device::new(config, 2);
+    let (mut now, first) = (at(20), 5);
+    assert_eq!((device.lag(0), device.lag(2)), (None, None));
+    for label in first..first + 20 {
+        device.receive(0, &faults::marker(label), now).unwrap();
+        if label > first + 2 {
+            device.receive(1, &faults::marker(label - 3), now).unwrap();
+        }
+        now += interval;
+    }
+    assert_eq!((device.lag(0), device.lag(1)), (Some(Duration::ZERO), Some(interval * 3)));
+    for label in first + 17..first + 100 {
+        device.receive(1, &faults::marker(label), now).unwrap();
+        now += interval;
+    }
+    assert_eq!((device.lag(0), device.lag(1)), (None, Some(Duration::ZERO)));
+    // It is back.
+    device.receive(0, &faults::marker(first + 103), now).unwrap();
+    assert_eq!(device.lag(0), Some(Duration::ZERO));
+}
+
 /// As an access point may do that lies: it says ever newer labels before their time, which shows that the
 /// link lives, and sends what is there again and again.
 #[test]

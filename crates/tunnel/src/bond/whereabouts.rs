@@ -3,10 +3,12 @@
 //! A datagram that is authentic may all the same come from an address that its sender does not have: who
 //! sees it on its way can send it on with another one, and be first. So an address is asked before the
 //! lane follows, and until the first one has answered, it is sent no more than three times what came from
-//! there. The question is a ping, and only who has the lane's keys can answer one.
+//! there. The question is a ping whose number is random: who has the lane's keys can answer it, but only
+//! if it got there, so that a client cannot give a victim's address for its own (RFC 9000 §8.2.1).
 
 use std::time::Duration;
 
+use ring::rand::{SecureRandom as _, SystemRandom};
 use weftline_core::Instant;
 
 use super::socket::Way;
@@ -42,7 +44,6 @@ struct Candidate {
 pub(super) struct Whereabouts {
     proven: Option<Place>,
     candidate: Option<Candidate>,
-    candidates: u64,
 }
 
 impl Whereabouts {
@@ -54,9 +55,8 @@ impl Whereabouts {
             candidate if self.proven == Some(place) => *candidate = None,
             Some(candidate) if candidate.place == place => candidate.credit += credit,
             candidate => {
-                let id = FIRST_ID + self.candidates;
-                self.candidates += 1;
-                *candidate = Some(Candidate { place, id, credit, asked: None });
+                let new = |id| Candidate { place, id, credit, asked: None };
+                *candidate = draw_id().map(new);
             }
         }
     }
@@ -93,6 +93,13 @@ impl Whereabouts {
     }
 }
 
+/// A number that nobody can guess; `None` if the system has none now, and the next datagram tries again.
+fn draw_id() -> Option<u64> {
+    let mut bytes = [0; 8];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(FIRST_ID | u64::from_be_bytes(bytes) & (FIRST_ID - 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +130,20 @@ mod tests {
         whereabouts.handle_answer(id);
         assert_eq!(whereabouts.take(1 << 30), Some(place(1)));
         assert_eq!(whereabouts.ask(39, at(300)), None);
+    }
+
+    /// Who has the keys might answer without having been asked, for an address of somebody else.
+    #[test]
+    fn an_answer_cannot_be_guessed() {
+        let mut drawn = std::collections::BTreeSet::new();
+        for n in 0..1000 {
+            let mut whereabouts = Whereabouts::default();
+            whereabouts.note_newest(place(1), 100);
+            (0..=n).for_each(|guess| whereabouts.handle_answer(FIRST_ID + guess));
+            assert_eq!(whereabouts.take(301), None, "not proven");
+            let (_, id) = whereabouts.ask(39, at(0)).unwrap();
+            assert!((FIRST_ID..2 * FIRST_ID).contains(&id) && drawn.insert(id), "{id}");
+        }
     }
 
     #[test]

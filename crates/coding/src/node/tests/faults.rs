@@ -10,7 +10,7 @@ use crate::coefficients::Coding;
 use crate::serial::{Arrival, Label};
 use crate::wire::{Header, Name, Packet, Priority};
 
-fn marker(label: u32) -> Vec<u8> {
+pub(super) fn marker(label: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     Packet::Marker(Name { label: Label(label), ..Name::default() }).encode(&mut bytes);
     bytes
