@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weftline_core::{Bitrate, ByteCount};
+use weftline_judged::verdict;
 use weftline_lab::emulator::{Emulator, Start};
 use weftline_lab::netns::Netns;
 use weftline_lab::testbed::{PathLinks, Testbed};
@@ -96,10 +97,20 @@ fn gather(socket: &UdpSocket, over: &AtomicBool) -> Vec<(Instant, u64)> {
     }
 }
 
-/// 65 Mb/s over links of 50 and 30, the second one of a longer way.
-#[test]
-fn one_flow_goes_over_both_links_in_order() {
-    let Some((net, _links)) = emulated([link(50, 4), link(30, 20)]) else { return };
+/// What came of a flow.
+struct Outcome {
+    /// Numbers of datagrams, in the order in which they came.
+    came: Vec<u64>,
+    /// Of the second half, as at first nobody knows the links: those that came after a later one.
+    disordered: usize,
+    /// All of that in words.
+    said: String,
+}
+
+/// 65 Mb/s over links of 50 and 30, the second one of a longer way, until each has carried what takes it
+/// some seconds; `None` where that cannot be.
+fn spread() -> Option<Outcome> {
+    let (net, _links) = emulated([link(50, 4), link(30, 20)])?;
     let echo = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
     let sink = net.internet.run(|| UdpSocket::bind((FAR_V4, 7001))).unwrap();
     let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
@@ -117,14 +128,12 @@ fn one_flow_goes_over_both_links_in_order() {
     let sending = thread::spawn(move || flood(&socket, 65, &till));
     let coming = thread::spawn(move || gather(&sink, &until));
     let began = Instant::now();
-    // Each has carried what takes it some seconds.
     while sent(&net).iter().any(|bytes| *bytes < 16_000_000) {
         assert!(began.elapsed() < PATIENCE, "{:?}", sent(&net));
         thread::sleep(Duration::from_millis(100));
     }
     over.store(true, Ordering::Relaxed);
     let (numbers, came) = (sending.join().unwrap(), coming.join().unwrap());
-    // Of the second half: at first nobody knows the links.
     let mut greatest = 0;
     let steady = &came[came.len() / 2..];
     let disordered = steady.iter().filter(|(_, number)| {
@@ -140,8 +149,23 @@ fn one_flow_goes_over_both_links_in_order() {
         sent(&net)
     );
     println!("{said}");
-    assert!(disordered * 20 < steady.len(), "{said}");
-    let mut all: Vec<u64> = came.iter().map(|(_, number)| *number).collect();
-    all.sort_unstable();
-    assert!(all.windows(2).all(|two| two[0] < two[1]), "each once: {said}");
+    Some(Outcome { came: came.into_iter().map(|(_, number)| number).collect(), disordered, said })
+}
+
+#[test]
+fn one_flow_goes_over_both_links() {
+    let Some(Outcome { mut came, said, .. }) = spread() else { return };
+    came.sort_unstable();
+    assert!(came.windows(2).all(|two| two[0] < two[1]), "each once: {said}");
+}
+
+/// On a busy machine the links themselves are late.
+#[test]
+#[ignore = "has a bound of time: make test-lab"]
+fn one_flow_over_both_links_comes_in_order() {
+    verdict("one_flow_over_both_links_comes_in_order", |_| {
+        let Outcome { came, disordered, said } = spread()?;
+        assert!(disordered * 20 < came.len() / 2, "{said}");
+        Some(())
+    });
 }
