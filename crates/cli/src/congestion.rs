@@ -100,15 +100,16 @@ fn load(controls: &[Control]) -> Result<(), Failure> {
     for number in [SIGINT, SIGTERM] {
         pipe::register(number, signal.try_clone()?)?;
     }
-    let loaded = Loaded::load(controls)?;
-    for control in loaded.controls() {
-        output::print(&format!("{} is loaded\n", control.kernel_name))?;
+    {
+        let loaded = Loaded::load(controls)?;
+        for control in loaded.controls() {
+            output::print(&format!("{} is loaded\n", control.kernel_name))?;
+        }
+        systemd::ready("the controls are loaded");
+        if hold(&loaded, &signalled)? == End::Unloaded {
+            output::remark("all controls have been unloaded");
+        }
     }
-    systemd::ready("the controls are loaded");
-    if hold(&loaded, &signalled)? == End::Unloaded {
-        output::remark("all controls have been unloaded");
-    }
-    drop(loaded);
     warn_of_default(controls);
     Ok(())
 }
