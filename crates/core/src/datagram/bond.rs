@@ -42,8 +42,9 @@ const UNKNOWN_PADDING: usize = 64;
 
 /// The most memory that a bond takes, in bytes, whatever is sent over it and whatever the other end says.
 /// Of this, 2 MiB are for packets that wait for room, 1 MiB for those that are kept, 2 MiB for those that go
-/// at once or again, and the rest for records of what is on its way and of flows.
-pub const MAX_MEMORY: u64 = 8 << 20;
+/// at once or again, 4 MiB for those that have come and wait for others before them, and the rest for records
+/// of what is on its way and of flows.
+pub const MAX_MEMORY: u64 = 12 << 20;
 
 /// What a bond is made with.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +70,7 @@ pub struct BondCounters {
     pub overflowed: u64,
     /// Copies, and packets that went again, of which the other had come before.
     pub duplicates: u64,
-    /// Datagrams dropped: no frames, or frames that tell of what was never sent.
+    /// Datagrams dropped: no frames, frames that tell of what was never sent, or packets longer than any.
     pub malformed: u64,
     /// Urgent packets without a copy, as the budget was used up.
     pub uncopied: u64,
@@ -277,7 +278,8 @@ impl Bond {
     /// [`Self::poll_packet`] gives comes after it.
     ///
     /// # Errors
-    /// When it is no frame, or tells of what was never sent; it is counted.
+    /// When it is no frame, tells of what was never sent, or has a packet that is longer than any; it is
+    /// counted.
     pub fn handle_frame<'a>(
         &mut self,
         id: LaneId,
@@ -309,6 +311,9 @@ impl Bond {
                     Class::Bulk => Place::split(packet).ok_or(FrameError)?,
                     Class::Urgent | Class::Medium => (packet, Place::default()),
                 };
+                if packet.len() > self.config.mtu {
+                    return Err(FrameError);
+                }
                 lane.counters.received_packets += 1;
                 lane.counters.received_bytes += packet.len() as u64;
                 if !self.came.take(number) {
