@@ -93,6 +93,8 @@ struct Held {
     scope: Scope,
     /// Whether it has been said that loopback has no IPv6.
     is_told: bool,
+    /// Whether nothing is captured any more.
+    is_released: bool,
 }
 
 impl Held {
@@ -158,7 +160,14 @@ impl Capture {
             journal: Journal::at(&config.journal),
             change: Mutex::default(),
             can_ipv6: port_v6.is_some(),
-            held: Mutex::new(Held { v4, v6, ipv6: false, scope: Scope::Tcp, is_told: false }),
+            held: Mutex::new(Held {
+                v4,
+                v6,
+                ipv6: false,
+                scope: Scope::Tcp,
+                is_told: false,
+                is_released: false,
+            }),
             _refusing: refusing,
             table: Mutex::new(table.map_err(no_table)?),
             device,
@@ -194,7 +203,7 @@ impl Capture {
     /// also questions to DNS that are for a link's own network; without, none of them.
     ///
     /// # Errors
-    /// The kernel's refusal: then some go their usual ways.
+    /// The kernel's refusal: then all is as before, as far as the kernel allows that.
     pub fn widen(&self, dns: bool) -> Result<(), NetError> {
         self.set_scope(Scope::All { dns })
     }
@@ -202,28 +211,47 @@ impl Capture {
     /// Captures TCP alone from now on, as before [`Self::widen`].
     ///
     /// # Errors
-    /// The kernel's refusal: then some still come out of the device.
+    /// As of [`Self::widen`].
     pub fn narrow(&self) -> Result<(), NetError> {
         self.set_scope(Scope::Tcp)
     }
 
     fn set_scope(&self, scope: Scope) -> Result<(), NetError> {
         let _change = self.change();
-        let (before, now) = {
-            let mut held = self.held.lock().expect("no panic");
-            let before = *held;
-            held.scope = scope;
-            (before, *held)
-        };
-        let kept = all(now.families().iter().map(|&ipv6| self.keep_family(now, ipv6)));
-        for &ipv6 in before.families() {
-            let rules = now.rules(&self.exceptions, ipv6);
-            let former = before.rules(&self.exceptions, ipv6);
-            for rule in former.iter().filter(|rule| !rules.contains(rule)) {
-                self.routes.delete_rule(rule).map_err(NetError::os("removing a routing rule"))?;
+        let before = self.held();
+        if before.is_released {
+            return Ok(());
+        }
+        let now = Held { scope, ..before };
+        match self.replace(before, now) {
+            Ok(()) => {
+                self.held.lock().expect("no panic").scope = scope;
+                Ok(())
+            }
+            Err(error) => {
+                // As it was, so that another try does all of it.
+                if let Err(error) = self.replace(now, before) {
+                    tracing::debug!(%error, "rules of a change that was refused are still there");
+                }
+                Err(NetError::os("changing what is captured")(error))
             }
         }
-        kept.map(drop).map_err(NetError::os("changing what is captured"))
+    }
+
+    /// Adds the rules of `now` that are missing, and then deletes those of `before` that are not among
+    /// them. What is refused keeps no other from being tried.
+    fn replace(&self, before: Held, now: Held) -> io::Result<()> {
+        let families = now.families().iter();
+        let kept = families.clone().map(|&ipv6| self.keep_family(now, ipv6));
+        let former = families.flat_map(|&ipv6| self.former(before, now, ipv6));
+        all(kept.chain(former.map(|rule| self.routes.delete_rule(&rule).map(|()| 0)))).map(drop)
+    }
+
+    /// The rules of a family that were `before`, and are not `now`.
+    fn former(&self, before: Held, now: Held, ipv6: bool) -> Vec<Rule> {
+        let rules = now.rules(&self.exceptions, ipv6);
+        let former = before.rules(&self.exceptions, ipv6).into_iter();
+        former.filter(|rule| !rules.contains(rule)).collect()
     }
 
     fn change(&self) -> MutexGuard<'_, ()> {
@@ -243,6 +271,9 @@ impl Capture {
     /// this is dropped. Else the kernel's first refusal; all the rest has been tried all the same.
     pub fn keep(&self) -> Result<usize, NetError> {
         let _change = self.change();
+        if self.held().is_released {
+            return Ok(0);
+        }
         let left = self.leave_taken()?;
         let found = self.look_for_ipv6();
         let held = self.held();
@@ -288,14 +319,11 @@ impl Capture {
             if old == new {
                 continue;
             }
-            let rules = now.rules(&self.exceptions, ipv6);
-            let former = before.rules(&self.exceptions, ipv6);
-            let mut former = former.iter().filter(|rule| !rules.contains(rule));
-            let removed = former
-                .try_for_each(|rule| self.routes.delete_rule(rule))
-                .and_then(|()| self.routes.delete_address(self.index, old));
-            match removed {
-                Ok(()) => tracing::warn!(
+            let former = self.former(before, now, ipv6).into_iter();
+            let rules = former.map(|rule| self.routes.delete_rule(&rule).map(|()| 0));
+            let address = || self.routes.delete_address(self.index, old).map(|()| 0);
+            match all(rules.chain(std::iter::once_with(address))) {
+                Ok(_) => tracing::warn!(
                     "{DEVICE} has {new} now: {old}, which it had, is a link's, or another \
                      client's; captured connections may have ended"
                 ),
@@ -400,10 +428,18 @@ impl Capture {
         self.table.lock().expect("no panic").refuse(target)
     }
 
-    /// From now on new connections go their usual ways. Those that are captured stay so.
+    /// From now on new connections go their usual ways. Those that are captured stay so. Whoever keeps
+    /// rules or changes what is captured changes nothing any more.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
     pub fn release(&self) {
         let _change = self.change();
-        let held = self.held();
+        let held = {
+            let mut held = self.held.lock().expect("no panic");
+            held.is_released = true;
+            *held
+        };
         for &ipv6 in held.families() {
             // In the other order, so that what is not captured is not in between.
             for rule in held.rules(&self.exceptions, ipv6).iter().rev() {
