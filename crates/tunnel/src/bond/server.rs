@@ -501,13 +501,14 @@ impl Open {
     /// Asks addresses that clients were heard from lately, and nobody knows to be theirs.
     fn ask_addresses(&mut self, sockets: &Sockets, now: Instant) {
         for (&lane, heard) in &mut self.ends {
-            let Some((place, id)) = heard.whereabouts.ask(QUESTION, now) else { continue };
-            let sequence = self.bond.take_sequence(LaneId(lane)).expect("each end has a lane");
-            let mut frame = Vec::new();
-            Frame::Ping { id, padding: 0 }.encode(&mut frame);
-            // Whether it can be sent there says nothing of where the lane is.
-            heard.send_to(place, sockets, (sequence, &frame));
-            heard.flush(sockets);
+            while let Some((place, id)) = heard.whereabouts.ask(QUESTION, now) {
+                let sequence = self.bond.take_sequence(LaneId(lane)).expect("each end has a lane");
+                let mut frame = Vec::new();
+                Frame::Ping { id, padding: 0 }.encode(&mut frame);
+                // Whether it can be sent there says nothing of where the lane is.
+                heard.send_to(place, sockets, (sequence, &frame));
+                heard.flush(sockets);
+            }
         }
     }
 
