@@ -1,6 +1,6 @@
 //! UDP, DNS and ICMP through the server, over both links.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,7 +13,7 @@ use weftline_lab::netns::Netns;
 
 use crate::common::{Daemon, PATIENCE, weftline};
 use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, text};
-use crate::sniffer::Sniffer;
+use crate::sniffer::{Classes, Sniffer};
 
 /// How long the answers of a program's talk are waited for.
 const TALKED: Duration = Duration::from_secs(60);
@@ -232,6 +232,38 @@ fn cut(net: &Network, is_silent: bool) {
     let nobody = "lladdr 02:00:00:00:00:99 dev wlan0 nud permanent";
     ip(&net.client, &format!("neigh replace 192.168.1.1 {nobody}"));
     ip(&net.server, &format!("neigh replace 192.168.1.20 {nobody}"));
+}
+
+/// A flow that understands marks of congestion keeps its class, and routers of the links may mark it; they
+/// see nothing else of the class.
+#[test]
+fn ecn_goes_into_the_lanes_and_out_of_them_and_dscp_stays_inside() {
+    let Some(net) = Network::set_up() else { return };
+    let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
+    let far = net.internet.run(|| UdpSocket::bind((FAR_V4, 7000))).unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let (_server, invite) =
+        net.serve(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
+    let _up = up(&net, &invite);
+    let mut there = [Classes::look(&net.client, 4433), Classes::look(&net.internet, 7000)];
+    let program = socket(&net, true);
+    let port = program.local_addr().unwrap().port();
+    // Each end's packets: expedited and ECT(0), a mark alone.
+    socket2::SockRef::from(&program).set_tos_v4(0xba).unwrap();
+    socket2::SockRef::from(&far).set_tos_v4(0x03).unwrap();
+    let mut back = Classes::look(&net.client, port);
+    let (began, mut seen) = (Instant::now(), [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()]);
+    let wanted = [BTreeSet::from([0x00, 0x02]), BTreeSet::from([0xba]), BTreeSet::from([0x03])];
+    while seen != wanted {
+        assert!(began.elapsed() < PATIENCE, "{seen:x?}, not {wanted:x?}");
+        program.send_to(b"a question", (FAR_V4, 7000)).unwrap();
+        let Ok((_, from)) = far.recv_from(&mut [0; 64]) else { continue };
+        far.send_to(b"an answer", from).unwrap();
+        let _ = program.recv_from(&mut [0; 64]);
+        for (seen, classes) in seen.iter_mut().zip(there.iter_mut().chain([&mut back])) {
+            seen.extend(classes.seen());
+        }
+    }
 }
 
 const QUERY: &[u8] =

@@ -294,6 +294,15 @@ impl Bond {
         result
     }
 
+    /// A datagram of data has come over a lane whose packet must not be handed out. It is not lost, so the
+    /// other end is told that it has come; a copy of it may still be taken.
+    pub fn handle_dropped(&mut self, id: LaneId, sequence: u64, now: Instant) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.pings.note_came(now);
+            lane.arrivals.note(sequence, true, now);
+        }
+    }
+
     fn take_frame<'a>(
         &mut self,
         id: LaneId,

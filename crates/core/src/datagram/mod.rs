@@ -36,7 +36,7 @@ mod rate;
 
 pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, Transmit};
 pub use congestion::{LaneAck, LaneCongestion, LaneRate, TELLING};
-pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES};
+pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES, packet_in};
 pub use guard::FlowGuard;
 pub use lane::{LaneCounters, LaneState, LaneStatus};
 pub use packet::Look;

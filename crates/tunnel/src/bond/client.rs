@@ -12,7 +12,7 @@ use weftline_core::datagram::{Bond, LaneId, LaneState};
 use weftline_core::{Instant, Role};
 
 use super::address::{destination_of, is_ipv6, is_tcp, unreachable};
-use super::end::LaneEnd;
+use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
 use super::socket::{Inbox, LaneSocket, Unsent, Way};
@@ -204,7 +204,7 @@ impl Work {
             Command::Session(session) => {
                 let before = self.session.take();
                 let ends = before.iter().flat_map(|open| open.ends.values());
-                self.unsent = ends.fold(self.unsent, |sum, end| sum + end.batch.unsent);
+                self.unsent = ends.fold(self.unsent, |sum, end| sum + end.batches.unsent);
                 self.session = session.map(|session| Open {
                     session,
                     bond: Bond::new(bond_config(true), now),
@@ -324,7 +324,7 @@ impl Work {
         let Some(open) = &mut self.session else {
             // Nobody speaks to this end; what comes all the same must not wake it for ever.
             for (socket, _) in self.links.values().filter_map(|link| link.socket.as_ref()) {
-                while socket.read(&mut self.inbox, |_, _| self.dropped.unknown += 1) {}
+                while socket.read(&mut self.inbox, |_, _, _| self.dropped.unknown += 1) {}
             }
             return;
         };
@@ -335,8 +335,8 @@ impl Work {
                 continue;
             }
             for _ in 0..READS {
-                let more = socket.read(&mut self.inbox, |datagram, _| {
-                    take_datagram(open, tun, dropped, datagram, now);
+                let more = socket.read(&mut self.inbox, |datagram, _, ecn| {
+                    take_datagram(open, (&mut *tun, &mut *dropped), (datagram, ecn), now);
                 });
                 if !more {
                     break;
@@ -357,7 +357,7 @@ impl Work {
             let is_there = match socket {
                 Some((socket, _)) => end.send(socket, transmit.sequence, &frame),
                 None => {
-                    end.batch.unsent.refused += 1;
+                    end.batches.unsent.refused += 1;
                     false
                 }
             };
@@ -370,7 +370,7 @@ impl Work {
         for (&lane, end) in &mut open.ends {
             let Some(link) = self.links.get_mut(&lane) else { continue };
             let Some((socket, _)) = &link.socket else { continue };
-            if !end.batch.flush(socket) {
+            if !end.batches.flush(socket) {
                 link.handle_unsent();
                 open.bond.handle_unsent(LaneId(lane), now);
             }
@@ -404,7 +404,7 @@ impl Work {
                 status,
             }
         };
-        let unsent = open.ends.values().fold(self.unsent, |sum, end| sum + end.batch.unsent);
+        let unsent = open.ends.values().fold(self.unsent, |sum, end| sum + end.batches.unsent);
         BondStatus {
             client: None,
             lanes: open.bond.lanes().into_iter().map(named).collect(),
@@ -416,9 +416,8 @@ impl Work {
 /// Takes a datagram, and gives the packet in it to the device.
 fn take_datagram(
     open: &mut Open,
-    tun: &mut Tun,
-    dropped: &mut Dropped,
-    datagram: &mut [u8],
+    (tun, dropped): (&mut Tun, &mut Dropped),
+    (datagram, ecn): (&mut [u8], u8),
     now: Instant,
 ) {
     let header = Header::decode(datagram).filter(|one| one.session == open.session.number);
@@ -432,6 +431,10 @@ fn take_datagram(
         Err(Refused::Forged) => return dropped.forged += 1,
         Err(Refused::Replayed) => return dropped.replayed += 1,
     };
+    if !take_mark(frame, ecn) {
+        open.bond.handle_dropped(LaneId(header.lane), header.sequence, now);
+        return dropped.marked += 1;
+    }
     let packet = open.bond.handle_frame(LaneId(header.lane), header.sequence, frame, now);
     if let Ok(Some(packet)) = packet {
         hand_out(packet, &open.session.addresses, tun, dropped);

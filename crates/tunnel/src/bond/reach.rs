@@ -126,7 +126,7 @@ impl Asker {
             let mut frame = Vec::new();
             Frame::Ping { id, padding }.encode(&mut frame);
             self.end.send(&self.socket, id, &frame);
-            self.end.batch.flush(&self.socket);
+            self.end.batches.flush(&self.socket);
             while clock::now() < until {
                 let answered = self.answered();
                 if answered.is_some() {
@@ -145,7 +145,7 @@ impl Asker {
         let mut answered = None;
         let mut more = true;
         while more {
-            more = self.socket.read(&mut self.inbox, |datagram, _| {
+            more = self.socket.read(&mut self.inbox, |datagram, _, _| {
                 let header = Header::decode(datagram);
                 let ours = header.filter(|one| (one.session, one.lane) == (session, lane));
                 let Some(Ok((frame, _))) = ours.map(|header| end.open(header, datagram)) else {

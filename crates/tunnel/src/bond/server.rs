@@ -14,7 +14,7 @@ use weftline_core::{Instant, Role};
 use super::address::{Ends, destination_of};
 use super::client::LaneSession;
 use super::dns::{self, Relay};
-use super::end::LaneEnd;
+use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, HEADER, Header, Refused, TAG};
 use super::socket::{Inbox, LaneSocket, Unsent};
@@ -185,7 +185,7 @@ impl Heard {
 
     /// Sends what is gathered; whether the link is there.
     fn flush(&mut self, sockets: &Sockets) -> bool {
-        self.end.batch.flush(&sockets[self.socket].0)
+        self.end.batches.flush(&sockets[self.socket].0)
     }
 }
 
@@ -311,7 +311,7 @@ impl Work {
                 continue;
             }
             for _ in 0..READS {
-                let more = listener.read(&mut self.inbox, |datagram, way| {
+                let more = listener.read(&mut self.inbox, |datagram, way, ecn| {
                     let header = Header::decode(datagram);
                     let open = header
                         .and_then(|header| Some((header, self.sessions.get_mut(&header.session)?)));
@@ -320,7 +320,7 @@ impl Work {
                         return;
                     };
                     let place = Place { way, socket };
-                    if let Some(packet) = open.take(header, datagram, place, now) {
+                    if let Some(packet) = open.take(header, (datagram, ecn), place, now) {
                         open.hand_out(&packet, (&mut self.tun, &self.dns, &self.permit), now);
                     }
                     open.hand_out_waiting((&mut self.tun, &self.dns, &self.permit), now);
@@ -376,7 +376,7 @@ impl Open {
     fn take(
         &mut self,
         header: Header,
-        datagram: &mut [u8],
+        (datagram, ecn): (&mut [u8], u8),
         place: Place,
         now: Instant,
     ) -> Option<Vec<u8>> {
@@ -400,7 +400,7 @@ impl Open {
                 if is_newest {
                     heard.whereabouts.note_newest(place, bytes);
                 }
-                &*frame
+                frame
             }
             Err(Refused::Forged) => {
                 self.dropped.forged += 1;
@@ -418,7 +418,13 @@ impl Open {
         if is_strange {
             self.admit(header.lane, role, now);
         }
-        let packet = self.bond.handle_frame(LaneId(header.lane), header.sequence, frame, now);
+        let lane = LaneId(header.lane);
+        if !take_mark(frame, ecn) {
+            self.bond.handle_dropped(lane, header.sequence, now);
+            self.dropped.marked += 1;
+            return None;
+        }
+        let packet = self.bond.handle_frame(lane, header.sequence, frame, now);
         packet.ok().flatten().map(<[u8]>::to_vec)
     }
 
@@ -429,7 +435,7 @@ impl Open {
         if let Some(other) = other {
             self.bond.remove_lane(LaneId(other), now);
             self.former.insert(other);
-            self.unsent += self.ends.remove(&other).expect("it was found").end.batch.unsent;
+            self.unsent += self.ends.remove(&other).expect("it was found").end.batches.unsent;
         }
         self.bond.add_lane(LaneId(lane), role, now);
         let heard = self.strange.remove(&lane).expect("it was opened with its keys");
@@ -514,7 +520,7 @@ impl Open {
 
     fn status(&self) -> BondStatus {
         let ends = self.ends.values();
-        let unsent = ends.fold(self.unsent, |sum, heard| sum + heard.end.batch.unsent);
+        let unsent = ends.fold(self.unsent, |sum, heard| sum + heard.end.batches.unsent);
         let named = |status: weftline_core::datagram::LaneStatus| NamedLane {
             name: format!("lane {}", status.lane.0 & 7),
             peer: self.ends.get(&status.lane.0).and_then(Heard::peer),
@@ -534,9 +540,12 @@ mod tests {
 
     use std::net::UdpSocket;
 
+    use weftline_core::datagram;
+
     use super::super::keys::{LaneSecret, Opener, SECRET_BYTES, Sealer};
     use super::super::socket::Way;
     use super::*;
+    use crate::class::Class;
 
     fn sealed(secret: &LaneSecret, lane: u8, sequence: u64, frame: &Frame<'_>) -> Vec<u8> {
         let (mut bytes, mut datagram) = (Vec::new(), Vec::new());
@@ -607,7 +616,7 @@ mod tests {
         let mut hear = |open: &mut Open, from: &Machine, frame: &Frame<'_>, now| {
             let mut datagram = sealed(&secret, 1, sequence, frame);
             let header = Header::decode(&datagram).unwrap();
-            open.take(header, &mut datagram, from.place, now);
+            open.take(header, (&mut datagram, 0), from.place, now);
             sequence += 1;
             open.transmit(&sockets, now);
         };
@@ -641,6 +650,40 @@ mod tests {
         assert_eq!(open.ends[&1].peer(), Some(victim.place.way.peer));
     }
 
+    /// What a router marks on the way is told to the ends of the flow, in a header whose checksum is right.
+    #[test]
+    fn a_mark_comes_out_of_the_lane_with_the_packet_and_goes_in_with_it() {
+        let secret = LaneSecret::new([7; SECRET_BYTES]);
+        let mut open = open_with(&secret);
+        let client = Machine::new();
+        let ends = ("10.87.0.2:4000".parse().unwrap(), "198.51.100.9:4000".parse().unwrap());
+        let packet = |ecn: u8| {
+            let mut packet =
+                crate::bond::address::udp_packet(ends.0, ends.1, b"a question").unwrap();
+            Class(0xb8 | ecn).put(&mut packet);
+            packet
+        };
+        let at = Instant::from_millis;
+        let mut sequence = 0;
+        let mut hear = |open: &mut Open, inner: u8, outer: u8| {
+            let (number, packet) = (sequence, packet(inner));
+            let frame = Frame::Data { number, class: datagram::Class::Urgent, packet: &packet };
+            let mut datagram = sealed(&secret, 1, sequence, &frame);
+            sequence += 1;
+            let header = Header::decode(&datagram).unwrap();
+            open.take(header, (&mut datagram, outer), client.place, at(0))
+        };
+        for (inner, outer, expected) in [(2, 3, 3), (1, 3, 3), (2, 2, 2), (2, 0, 2), (0, 2, 0)] {
+            assert_eq!(hear(&mut open, inner, outer), Some(packet(expected)), "{inner} {outer}");
+        }
+        assert_eq!((hear(&mut open, 0, 3), open.dropped.marked), (None, 1));
+        // The client is told of all six, so none counts as lost.
+        let mut told = Vec::new();
+        open.bond.poll_transmit(at(50), &mut told).unwrap();
+        let Ok(Frame::Feedback(told)) = Frame::decode(&told) else { panic!("{told:?}") };
+        assert_eq!(told.ranges, vec![0..6]);
+    }
+
     #[test]
     fn strangers_get_no_lane_and_keys_are_derived_once_for_each_number() {
         let [secret, other] = [7, 8].map(|byte| LaneSecret::new([byte; SECRET_BYTES]));
@@ -649,7 +692,7 @@ mod tests {
         let place = Place { way, socket: 0 };
         let take = |open: &mut Open, mut datagram: Vec<u8>| {
             let header = Header::decode(&datagram).unwrap();
-            open.take(header, &mut datagram, place, Instant::ZERO)
+            open.take(header, (&mut datagram, 0), place, Instant::ZERO)
         };
         for sequence in 0..3 {
             for lane in 0..=255 {

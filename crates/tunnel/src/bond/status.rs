@@ -41,6 +41,7 @@ pub(super) struct Dropped {
     pub(super) dns: u64,
     pub(super) no_ipv6: u64,
     pub(super) unproven: u64,
+    pub(super) marked: u64,
 }
 
 /// All that an end has counted, those that are not zero.
@@ -76,6 +77,11 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
             "unproven",
             "datagrams held back from an address that had not answered yet",
             dropped.unproven,
+        ),
+        (
+            "marked",
+            "packets without ECN whose datagrams said that congestion was experienced",
+            dropped.marked,
         ),
         ("no_ipv6", "packets of IPv6, which the server does not forward", dropped.no_ipv6),
     ];
