@@ -24,6 +24,8 @@ struct Link {
     dead_to: Instant,
     /// One of so many datagrams is lost; none if 0.
     lossy: u64,
+    /// The longest frame that gets through.
+    longest: usize,
 }
 
 impl Link {
@@ -35,6 +37,7 @@ impl Link {
             dead_from: Instant::FAR,
             dead_to: Instant::FAR,
             lossy: 0,
+            longest: usize::MAX,
         }
     }
 
@@ -57,6 +60,7 @@ impl Wire {
         let wait = self.free_at.since(now);
         let backlog = link.rate * time::nanos(wait) / 1_000_000_000;
         let is_lost = link.lossy > 0 && self.sent.is_multiple_of(link.lossy);
+        let is_lost = is_lost || frame.len() > link.longest;
         if is_lost || link.is_dead(now) || backlog > link.queue {
             return;
         }
@@ -205,6 +209,52 @@ fn lanes_come_up_and_carry_both_ways() {
     assert_eq!(world.ends[1].counters().duplicates, 10);
     assert_eq!((first.longest_packet, second.longest_packet), (1400, 1400));
     assert_eq!(world.lane(0, 0).srtt.unwrap().as_millis(), 10);
+}
+
+/// Links that carry packets of 1,350 bytes, 1,200, or all there are.
+#[test]
+fn each_lane_is_known_for_what_it_carries_and_gets_no_more() {
+    let narrow = |packet| Link { longest: packet + DATA_OVERHEAD, ..Link::new(5) };
+    let mut world = World::new(&[narrow(1350), narrow(1200), Link::new(20)], &[Role::Active; 3]);
+    world.run(10_000);
+    let longest = |world: &World| [0, 1, 2].map(|lane| world.lane(0, lane).longest_packet);
+    let known = longest(&world);
+    assert!((1343..=1350).contains(&known[0]) && (1193..=1200).contains(&known[1]), "{known:?}");
+    assert_eq!(known[2], 1400);
+    // A call with long packets, which all come; and a download.
+    for n in 0..2000_u64 {
+        world.send(0, &numbered(1, n, if n % 2 == 0 { 1400 } else { 1190 }));
+        (0..4).for_each(|k| world.send(1, &numbered(2, 4 * n + k, 1400)));
+        world.run(2);
+    }
+    world.run(500);
+    assert_eq!(counted(&world.came[1]).len(), 2000);
+    // CoDel may drop some while the rate is not known yet.
+    let dropped: u64 = world.ends[1].lanes().iter().map(|lane| lane.dropped).sum();
+    assert!(dropped < 20, "{dropped}");
+    assert_eq!(counted(&world.came[0]).len() as u64, 8000 - dropped);
+    let lost = [0, 1, 2].map(|lane| world.lane(0, lane).counters.lost_packets);
+    assert_eq!(lost, [0; 3]);
+    // Now none carries as much: what may be cut is, and of the rest the sender is told.
+    world.links[2].longest = 1350 + DATA_OVERHEAD;
+    for n in 0..100 {
+        world.send(0, &numbered(3, n, 1400));
+        world.run(5);
+    }
+    world.run(15_000);
+    assert!((1343..=1350).contains(&longest(&world)[2]), "{:?}", longest(&world));
+    let mut packet = numbered(4, 0, 1400);
+    packet[2..4].copy_from_slice(&1400_u16.to_be_bytes());
+    world.came[1].clear();
+    assert_eq!(world.ends[0].handle_packet(&packet, world.now), None);
+    world.run(200);
+    let came: Vec<_> = world.came[1].iter().map(|(_, packet)| packet.len()).collect();
+    assert_eq!(came.iter().sum::<usize>(), 1400 + 20, "{came:?}");
+    packet[6] = 0x40;
+    let before = world.ends[0].counters().too_long;
+    let told = world.ends[0].handle_packet(&packet, world.now);
+    assert_eq!(told, longest(&world).into_iter().max());
+    assert_eq!(world.ends[0].counters().too_long, before + 1);
 }
 
 /// What was sent into the silence of a lane that never comes back holds up nothing on another.

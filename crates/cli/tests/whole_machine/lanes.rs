@@ -245,7 +245,7 @@ fn ecn_goes_into_the_lanes_and_out_of_them_and_dscp_stays_inside() {
     let (_server, invite) =
         net.serve(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
     let _up = up(&net, &invite);
-    let mut there = [Classes::look(&net.client, 4433), Classes::look(&net.internet, 7000)];
+    let mut there = [Classes::look(&net.server, 4433), Classes::look(&net.internet, 7000)];
     let program = socket(&net, true);
     let port = program.local_addr().unwrap().port();
     // Each end's packets: expedited and ECT(0), a mark alone.

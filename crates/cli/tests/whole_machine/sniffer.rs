@@ -60,7 +60,7 @@ impl Sniffer {
     }
 }
 
-/// The classes (DSCP and ECN) of datagrams of UDP to a port, which a machine sends, gets or forwards.
+/// The classes (DSCP and ECN) of datagrams of UDP to a port that come to a machine.
 pub(crate) struct Classes {
     socket: Socket,
     port: u16,

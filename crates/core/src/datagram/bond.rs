@@ -10,11 +10,12 @@ use super::flows::Flows;
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
 use super::lane::{Kept, Lane, LaneState, LaneStatus};
 use super::order::Order;
-use super::packet::Look;
+use super::packet::{self, Look};
 use super::place::{PLACE, Place};
 use crate::Instant;
 use crate::policy::Role;
 use crate::replay::ReplayWindow;
+use crate::wire::varint;
 
 /// The most lanes of a bond.
 pub const MAX_LANES: usize = 8;
@@ -64,6 +65,8 @@ pub struct BondConfig {
 pub struct BondCounters {
     /// Dropped: no IP packets.
     pub no_packet: u64,
+    /// Dropped: longer than any lane carries that could take them.
+    pub too_long: u64,
     /// Dropped: there was no lane.
     pub no_lane: u64,
     /// Dropped: more were to go at once than may wait.
@@ -149,7 +152,7 @@ impl Bond {
         if has_room {
             let next = self.former.remove(&id).unwrap_or(0);
             let congestion = (self.config.congestion)(self.config.mtu);
-            let traits = (role, self.config.is_initiator);
+            let traits = (role, self.config.is_initiator, self.config.mtu);
             self.lanes.insert(id, Lane::new(id, traits, next, congestion, now));
         }
         has_room
@@ -177,8 +180,25 @@ impl Bond {
         self.lanes.get_mut(&id).map(Lane::take_sequence)
     }
 
-    /// Takes a packet to be sent.
-    pub fn handle_packet(&mut self, packet: &[u8], now: Instant) {
+    /// Takes a packet to be sent. One that no lane carries is cut, if it may be; if it may not, it is dropped,
+    /// and this is the length that its sender is to be told (RFC 8899 §3, point 2), in bytes.
+    pub fn handle_packet(&mut self, packet: &[u8], now: Instant) -> Option<usize> {
+        let choice = Choice { lanes: &self.lanes, bytes: packet.len(), now };
+        let best = choice.best(None);
+        let most = best.map_or(self.config.mtu, |best| choice.limit(best));
+        if packet.len() <= most {
+            self.take_packet(packet, best, now);
+            return None;
+        }
+        let Some(pieces) = packet::cut(packet, most) else {
+            self.counters.too_long += 1;
+            return Some(most);
+        };
+        pieces.iter().for_each(|piece| self.take_packet(piece, best, now));
+        None
+    }
+
+    fn take_packet(&mut self, packet: &[u8], best: Option<LaneId>, now: Instant) {
         let Some(look) = Look::at(packet) else {
             self.counters.no_packet += 1;
             return;
@@ -186,7 +206,7 @@ impl Bond {
         let bytes = packet.len();
         let (class, flow) = self.flows.count(look.flow, look.is_urgent, bytes, now);
         let choice = Choice { lanes: &self.lanes, bytes, now };
-        let Some(best) = choice.best(None) else {
+        let Some(best) = best else {
             self.counters.no_lane += 1;
             return;
         };
@@ -344,7 +364,7 @@ impl Bond {
                 }
             }
             Frame::Pong { id: question } => {
-                if let Some(rtt) = lane.pings.handle_answer(question, self.config.mtu, now) {
+                if let Some(rtt) = lane.pings.handle_answer(question, now) {
                     lane.measure(rtt, now);
                     lane.heard(now);
                 }
@@ -395,14 +415,11 @@ impl Bond {
                 return Some(Transmit { lane: id, sequence: lane.take_sequence() });
             }
             if let Some(question) = lane.pings.ask(now) {
-                let padding = match lane.state {
-                    // With a number of two bytes it is as long as the longest packet's.
-                    _ if question.is_long => self.config.mtu + DATA_OVERHEAD - 3,
-                    LaneState::Up => 0,
-                    LaneState::New | LaneState::Silent if self.config.is_initiator => {
-                        UNKNOWN_PADDING
-                    }
-                    LaneState::New | LaneState::Silent => 0,
+                let padding = match (question.size, lane.state) {
+                    (Some(size), _) => size + DATA_OVERHEAD - 1 - varint::len(question.id),
+                    (None, LaneState::Up) => 0,
+                    (None, _) if self.config.is_initiator => UNKNOWN_PADDING,
+                    (None, _) => 0,
                 };
                 Frame::Ping { id: question.id, padding }.encode(out);
                 return Some(Transmit { lane: id, sequence: lane.take_sequence() });
@@ -591,12 +608,29 @@ impl Choice<'_> {
         self.soonest(others().filter(tried))
     }
 
+    /// Whether a lane is known to carry as much.
+    fn is_carried_by(&self, lane: &Lane) -> bool {
+        lane.pings.longest_packet() >= self.bytes
+    }
+
     fn soonest<'b>(&self, lanes: impl Iterator<Item = &'b Lane>) -> Option<LaneId> {
         let cost = |lane: &&Lane| {
             // One that has been seen to carry packets as long comes before one that has not.
-            (lane.pings.longest_packet() < self.bytes, lane.arrival(self.bytes as u64))
+            (!self.is_carried_by(lane), lane.arrival(self.bytes as u64))
         };
         lanes.min_by_key(cost).map(|lane| lane.id)
+    }
+
+    /// The longest packet that a lane like the best one carries, for all that is known.
+    fn limit(&self, best: LaneId) -> usize {
+        let alike = self.alike(best).map(|lane| lane.pings.limit());
+        alike.max().expect("there is one")
+    }
+
+    /// The best lane, and those that may take packets instead of it.
+    fn alike(&self, best: LaneId) -> impl Iterator<Item = &Lane> {
+        let best = &self.lanes[&best];
+        self.lanes.values().filter(|lane| (lane.state, lane.role) == (best.state, best.role))
     }
 
     /// The lane of an urgent packet's copy: one that costs nothing, or any that is up if the best is a
@@ -606,7 +640,8 @@ impl Choice<'_> {
         let second = self.best(Some(best))?;
         let lane = &self.lanes[&second];
         let is_free = lane.role == Role::Active;
-        (lane.state == LaneState::Up && (is_free || main.is_poor())).then_some(second)
+        let is_fit = lane.state == LaneState::Up && lane.pings.limit() >= self.bytes;
+        (is_fit && (is_free || main.is_poor())).then_some(second)
     }
 
     /// Another lane that is up.
@@ -617,12 +652,9 @@ impl Choice<'_> {
     /// The lane of a bulk packet: the nearest that has room, where lanes do not differ by so much that
     /// waiting for the slower one makes no sense.
     fn spread(&self, kept: Option<LaneId>, best: LaneId) -> Spread {
-        let role = self.lanes[&best].role;
-        let is_like = |lane: &&Lane| lane.state == self.lanes[&best].state && lane.role == role;
-        let mut all: Vec<&Lane> = self.lanes.values().filter(is_like).collect();
-        let carries = |lane: &Lane| lane.pings.longest_packet() >= self.bytes;
-        if all.iter().any(|lane| carries(lane)) {
-            all.retain(|lane| carries(lane));
+        let mut all: Vec<&Lane> = self.alike(best).collect();
+        if all.iter().any(|lane| self.is_carried_by(lane)) {
+            all.retain(|lane| self.is_carried_by(lane));
         }
         all.sort_by_key(|lane| lane.way());
         let nearest = all[0].way();
@@ -648,7 +680,8 @@ impl Choice<'_> {
     fn keep(&self, kept: Option<LaneId>, best: LaneId) -> LaneId {
         let Some(lane) = kept.and_then(|id| self.lanes.get(&id)) else { return best };
         let other = &self.lanes[&best];
-        if lane.state != LaneState::Up || lane.role != other.role {
+        let is_fit = self.is_carried_by(lane) || !self.is_carried_by(other);
+        if lane.state != LaneState::Up || lane.role != other.role || !is_fit {
             return best;
         }
         let (now, then) = (lane.arrival(self.bytes as u64), other.arrival(self.bytes as u64));

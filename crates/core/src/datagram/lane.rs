@@ -154,10 +154,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// One whose datagrams have sequence numbers from `next` on.
+    /// One for packets of `mtu` bytes at most, whose datagrams have sequence numbers from `next` on.
     pub(super) fn new(
         id: LaneId,
-        (role, is_initiator): (Role, bool),
+        (role, is_initiator, mtu): (Role, bool, usize),
         next: u64,
         congestion: Box<dyn LaneCongestion>,
         now: Instant,
@@ -173,7 +173,7 @@ impl Lane {
             role,
             state: LaneState::New,
             arrivals: Arrivals::default(),
-            pings: Pings::new(is_initiator, now),
+            pings: Pings::new(is_initiator, mtu, now),
             again: VecDeque::new(),
             queue: FqCodel::with_spare(config, SPARE),
             missed: Vec::new(),
@@ -350,6 +350,7 @@ impl Lane {
                 come.bytes += sent.bytes;
                 self.urgent -= if sent.is_urgent { sent.bytes } else { 0 };
                 come.packets += 1;
+                self.pings.note_delivered(sent.bytes);
                 self.kept -= sent.kept.take().map_or(0, |kept| kept.packet.len());
                 come.newest = Some((sent.sequence, sent.at, sent.stamp));
             }
@@ -370,6 +371,9 @@ impl Lane {
                 break;
             }
             let is_young = now.since(first.at) <= MOST_SILENCE;
+            if !first.is_done {
+                self.pings.note_lost(first.bytes, now);
+            }
             let lost = self.lose_front();
             self.missed.extend(lost.filter(|kept| is_young && kept.class == Class::Urgent));
         }
@@ -608,7 +612,7 @@ mod tests {
 
     fn lane() -> Lane {
         let congestion = Box::new(Fixed::default());
-        Lane::new(LaneId(0), (Role::Active, true), 0, congestion, at(0))
+        Lane::new(LaneId(0), (Role::Active, true, 1400), 0, congestion, at(0))
     }
 
     fn send(lane: &mut Lane, class: Class, now: Instant) -> u64 {

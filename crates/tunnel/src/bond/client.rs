@@ -11,7 +11,7 @@ use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, LaneId, LaneState};
 use weftline_core::{Instant, Role};
 
-use super::address::{destination_of, is_ipv6, is_tcp, unreachable};
+use super::address::{ErrorPace, destination_of, is_ipv6, is_tcp, too_long, unreachable};
 use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
@@ -96,6 +96,7 @@ impl BondClient {
             changed: Box::new(changed),
             lanes_up: 0,
             dropped: Dropped::default(),
+            errors: ErrorPace::default(),
             unsent: Unsent::default(),
             inbox: Inbox::new(),
         };
@@ -170,6 +171,7 @@ struct Work {
     changed: Box<dyn Fn(usize) + Send>,
     lanes_up: usize,
     dropped: Dropped,
+    errors: ErrorPace,
     /// Of lanes that are no more.
     unsent: Unsent,
     inbox: Inbox,
@@ -294,6 +296,7 @@ impl Work {
             return true;
         }
         let (session, dropped) = (&mut self.session, &mut self.dropped);
+        let errors = &mut self.errors;
         let mut refusals = Vec::new();
         for _ in 0..READS {
             let more = self.tun.read(|packet| match session {
@@ -303,7 +306,11 @@ impl Work {
                     dropped.no_ipv6 += 1;
                     refusals.extend(unreachable(packet));
                 }
-                Some(open) => open.bond.handle_packet(packet, now),
+                Some(open) => {
+                    let most = open.bond.handle_packet(packet, now);
+                    let most = most.filter(|_| errors.take(now));
+                    refusals.extend(most.and_then(|most| too_long(packet, most)));
+                }
                 None => dropped.unknown += 1,
             });
             if !more {

@@ -31,7 +31,7 @@ pub use status::{BondStatus, NamedLane};
 
 /// The most memory that a client's lanes take at a server: the bond, what it knows of the client's flows,
 /// keys, and datagrams that leave at once.
-pub const CLIENT_MEMORY: ByteCount = ByteCount::new(datagram::MAX_MEMORY + (4 << 20));
+pub const CLIENT_MEMORY: ByteCount = ByteCount::new(datagram::MAX_MEMORY + (2 << 20));
 
 /// The longest packet of a bond, in bytes.
 const MTU: usize = 1400;

@@ -11,7 +11,7 @@ use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, FlowGuard, Frame, LaneId, Look};
 use weftline_core::{Instant, Role};
 
-use super::address::{Ends, destination_of};
+use super::address::{Ends, ErrorPace, destination_of, too_long};
 use super::client::LaneSession;
 use super::dns::{self, Relay};
 use super::end::{LaneEnd, take_mark};
@@ -130,6 +130,7 @@ struct Open {
     /// Questions to DNS that have no answer yet.
     asked: usize,
     guard: FlowGuard,
+    errors: ErrorPace,
     dropped: Dropped,
     unsent: Unsent,
     /// Whether something has come for it, or is to be sent.
@@ -281,12 +282,15 @@ impl Work {
         }
         let (sessions, by_address) = (&mut self.sessions, &self.by_address);
         let dropped = &mut self.dropped;
+        let mut refusals = Vec::new();
         for _ in 0..READS {
             let more = self.tun.read(|packet| {
                 let owner = destination_of(packet).and_then(|address| by_address.get(&address));
                 match owner.and_then(|number| sessions.get_mut(number)) {
                     Some(open) => {
-                        open.bond.handle_packet(packet, now);
+                        let most = open.bond.handle_packet(packet, now);
+                        let most = most.filter(|_| open.errors.take(now));
+                        refusals.extend(most.and_then(|most| too_long(packet, most)));
                         open.is_due = true;
                     }
                     None => dropped.unknown += 1,
@@ -296,6 +300,7 @@ impl Work {
                 break;
             }
         }
+        refusals.iter().for_each(|packet| self.tun.write(packet));
         match self.tun.check() {
             Ok(()) => true,
             Err(error) => {
@@ -364,6 +369,7 @@ impl Open {
             former: BTreeSet::new(),
             asked: 0,
             guard: FlowGuard::default(),
+            errors: ErrorPace::default(),
             dropped: Dropped::default(),
             unsent: Unsent::default(),
             is_due: false,
@@ -627,7 +633,7 @@ mod tests {
         let send = |open: &mut Open, flow: u8, now| {
             let mut packet = [0; 1400];
             (packet[0], packet[19]) = (0x45, flow);
-            (0..16).for_each(|_| open.bond.handle_packet(&packet, now));
+            (0..16).for_each(|_| _ = open.bond.handle_packet(&packet, now));
         };
         send(&mut open, 1, at(1));
         open.transmit(&sockets, at(1));

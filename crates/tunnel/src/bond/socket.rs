@@ -21,6 +21,10 @@ const BUFFER: usize = 4 << 20;
 /// Most bytes that leave in one system call: the kernel's 64 KiB with all headers.
 const BATCH_BYTES: usize = 60_000;
 
+/// Memory for that, and for the one more that does not fit; and what is less than that grows as it likes.
+const WHOLE_BATCH: usize = BATCH_BYTES + 2048;
+const LITTLE_BATCH: usize = 4096;
+
 /// Where a datagram goes, and from which address of this machine, if that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
@@ -262,6 +266,10 @@ impl Batch {
     ) -> bool {
         let mut is_there = true;
         let at = self.bytes.len();
+        if at > LITTLE_BATCH {
+            // As much as it may come to have, and not the double.
+            self.bytes.reserve_exact(WHOLE_BATCH.saturating_sub(at));
+        }
         write(&mut self.bytes);
         let length = self.bytes.len() - at;
         let fits = self.count > 0
@@ -273,7 +281,7 @@ impl Batch {
         if !fits {
             let rest = self.bytes.split_off(at);
             is_there = self.flush(socket, unsent);
-            self.bytes = rest;
+            self.bytes.extend_from_slice(&rest);
             (self.way, self.ecn) = (Some(way), ecn);
             (self.segment, self.since) = (length, number);
         }

@@ -58,6 +58,7 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
             "packets of a flow over several lanes that came after those behind them",
             bond.late,
         ),
+        ("too_long_packets", "packets dropped as no lane carries as much", bond.too_long),
         ("no_lane", "packets dropped as no lane was up", bond.no_lane),
         ("overflowed", "packets dropped as too many were to go at once", bond.overflowed),
         ("no_packet", "what came from the device and is no IP packet", bond.no_packet),
