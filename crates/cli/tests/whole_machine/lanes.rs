@@ -441,6 +441,36 @@ fn a_server_that_is_killed_leaves_nothing_behind_and_is_followed_by_another() {
     Network::restored_of(&net.server, &before);
 }
 
+/// A server that has lost which client has which number gives this one another, and other addresses with it.
+#[test]
+fn a_client_that_is_given_another_number_goes_on_by_other_addresses() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let port = ["--listen", "0.0.0.0:4433"];
+    let (server, invite) = net.serve(&port);
+    let before = net.snapshot();
+    let up = up(&net, &invite);
+    assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");
+    let has = |address: &str| {
+        let shown = net.client.command("ip").args(["-o", "addr", "show", "weft0"]).output();
+        text(&shown.unwrap().stdout).contains(&format!(" {address}/"))
+    };
+    assert!(has("10.87.0.2") && has("fd57:6566:7400::2"));
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    fs::write(net.state.path().join("internet.addresses"), "somebody = 2\n").unwrap();
+    let (_server, _) = net.serve(&port);
+    let began = Instant::now();
+    while !has("10.87.0.3") || !has("fd57:6566:7400::3") || has("10.87.0.2") {
+        assert!(began.elapsed() < PATIENCE, "the addresses are those of before");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
+}
+
 #[test]
 fn without_lanes_tcp_goes_on_alone() {
     let Some(net) = Network::set_up() else { return };
