@@ -236,7 +236,11 @@ impl Batches {
     /// Sends what is there; whether the link is there.
     pub(super) fn flush(&mut self, socket: &LaneSocket) -> bool {
         let unsent = &mut self.unsent;
-        self.kinds.iter_mut().fold(true, |is_there, kind| kind.flush(socket, unsent) && is_there)
+        let mut is_there = true;
+        for kind in &mut self.kinds {
+            is_there &= kind.flush(socket, unsent);
+        }
+        is_there
     }
 }
 
@@ -299,10 +303,12 @@ impl Batch {
             Ok(()) => true,
             // Some kernels say so where a segment is longer than the link takes.
             Err(error) if count > 1 && is_of_segments(&error) => {
-                let each = self.bytes.chunks(self.segment).map(|one| socket.send(to, one, None));
-                each.fold(true, |is_there, sent| {
-                    sent.map_or_else(|error| unsent.note(&error, 1, way), |()| true) && is_there
-                })
+                let mut is_there = true;
+                for one in self.bytes.chunks(self.segment) {
+                    let sent = socket.send(to, one, None);
+                    is_there &= sent.map_or_else(|error| unsent.note(&error, 1, way), |()| true);
+                }
+                is_there
             }
             Err(error) => unsent.note(&error, count as u64, way),
         };
