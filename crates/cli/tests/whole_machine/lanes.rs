@@ -369,12 +369,11 @@ fn ask_whole_once_more(net: &Network, to: SocketAddr) -> bool {
     let whole = socket(net, true);
     sockopt::set_ip_mtu_discover(&whole, sockopt::Ipv4PathMtuDiscovery::DO).unwrap();
     whole.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let sent = (0..20).all(|_| {
+    (0..20).all(|_| {
         let is_sent = whole.send_to(&[b'x'; 1372], to).is_ok();
         let _ = whole.recv_from(&mut [0; 2048]);
         is_sent
-    });
-    sent
+    })
 }
 
 const QUERY: &[u8] =
