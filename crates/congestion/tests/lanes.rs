@@ -257,6 +257,29 @@ fn each_lane_is_known_for_what_it_carries_and_gets_no_more() {
     assert_eq!(world.ends[0].counters().too_long, before + 1);
 }
 
+/// A packet of IPv4 with its length in its header, that may be cut.
+fn whole(number: u64, length: usize) -> Vec<u8> {
+    let mut packet = numbered(1, number, length);
+    packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+    packet
+}
+
+/// The nearest lane carries none of the longer pieces: each goes over one that does, without copies.
+#[test]
+fn the_pieces_of_a_packet_go_over_lanes_that_carry_them() {
+    let narrow = |packet, ms| Link { longest: packet + DATA_OVERHEAD, ..Link::new(ms) };
+    let mut world = World::new(&[narrow(1180, 5), narrow(1350, 30)], &[Role::Active; 2]);
+    world.run(15_000);
+    for n in 0..200 {
+        world.send(0, &whole(n, 1400));
+        world.run(10);
+    }
+    world.run(500);
+    let bytes: usize = world.came[1].iter().map(|(_, packet)| packet.len() - 20).sum();
+    assert_eq!((world.came[1].len(), bytes), (400, 200 * 1380));
+    assert_eq!([0, 1].map(|lane| world.lane(0, lane).counters.lost_packets), [0; 2]);
+}
+
 /// What was sent into the silence of a lane that never comes back holds up nothing on another.
 #[test]
 fn what_is_lost_in_silence_makes_way() {

@@ -194,7 +194,12 @@ impl Bond {
             self.counters.too_long += 1;
             return Some(most);
         };
-        pieces.iter().for_each(|piece| self.take_packet(piece, best, now));
+        for piece in &pieces {
+            // Another lane may carry them than the one that is best where none carries the whole.
+            let choice = Choice { lanes: &self.lanes, bytes: piece.len(), now };
+            let best = choice.best(None);
+            self.take_packet(piece, best, now);
+        }
         None
     }
 

@@ -128,8 +128,8 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Takes a packet that came over a lane; whether it is handed out now. After it what [`Self::poll`]
-    /// gives.
+    /// Takes a packet that came over a lane; whether it is handed out at once. After it what [`Self::poll`]
+    /// gives, among which it is if it came due behind others.
     pub(super) fn take(&mut self, place: Place, lane: LaneId, packet: &[u8], now: Instant) -> bool {
         if !self.flows.contains_key(&place.flow) && self.flows.len() >= MOST_FLOWS {
             self.forget_oldest();
@@ -152,7 +152,7 @@ impl Order {
         let before = flow.bytes;
         // Nobody gives a number to two packets; whoever does waits for none.
         let is_taken = number < flow.next || flow.waiting.contains_key(&number);
-        let is_due = is_taken || number == flow.next;
+        let mut is_handed_out = is_taken;
         if is_taken {
             self.late += 1;
             flow.patience = (flow.patience * 5 / 4).min(MOST_PATIENCE);
@@ -161,6 +161,11 @@ impl Order {
                 flow.learn(now.since(since));
             }
             flow.next += 1;
+            // What had to make room for this one is before it, and has not been polled yet.
+            is_handed_out = self.ready.is_empty();
+            if !is_handed_out {
+                self.ready.push_back(packet.to_vec());
+            }
             flow.release(0, &mut self.ready);
         } else {
             flow.hold(number, packet, now);
@@ -170,7 +175,7 @@ impl Order {
             flow.release(floor, &mut self.ready);
         }
         self.held = self.held + flow.bytes - before;
-        is_due
+        is_handed_out
     }
 
     /// Hands out what waits behind the gap that has been waited for longest.
@@ -279,6 +284,22 @@ mod tests {
         assert_eq!(take(&mut order, 13, (0, 1), 150), [13]);
     }
 
+    /// What makes room for a packet is before it, also if that is due by then.
+    #[test]
+    fn at_the_bound_a_flow_stays_in_order() {
+        let (mut order, mut out) = (Order::default(), Vec::new());
+        let packet = |number: u16| [&number.to_be_bytes()[..], &[0; 1398]].concat();
+        for number in (0..10_000).filter(|number| *number != 1) {
+            let place = Place { flow: 1, number, lanes: 3 };
+            let is_due = order.take(place, LaneId(0), &packet(number), at(0));
+            out.extend(is_due.then_some(number));
+            let waited = std::iter::from_fn(|| order.poll());
+            out.extend(waited.map(|packet| u16::from_be_bytes([packet[0], packet[1]])));
+        }
+        assert!(out.len() > 5_000 && out.is_sorted(), "{out:?}");
+        assert_eq!(order.late, 0);
+    }
+
     #[test]
     fn a_flow_that_has_rested_begins_anew() {
         let mut order = Order::default();
@@ -316,8 +337,41 @@ mod tests {
         }
     }
 
+    /// A packet that says of which flow it is, and its number.
+    fn named(flow: u16, number: u16, length: usize) -> Vec<u8> {
+        let mut packet = [flow.to_be_bytes(), number.to_be_bytes()].concat();
+        packet.resize(length.max(4), 0);
+        packet
+    }
+
+    /// What was handed out: how many, and the last number of each flow.
+    #[derive(Default)]
+    struct Out {
+        count: usize,
+        last: BTreeMap<u16, u16>,
+    }
+
+    impl Out {
+        fn note(&mut self, packet: &[u8], is_late: bool) {
+            let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+            let (flow, number) = (word(0), word(2));
+            self.count += 1;
+            if !is_late {
+                let before = self.last.insert(flow, number);
+                assert!(before < Some(number), "flow {flow}: {number} after {before:?}");
+            }
+        }
+
+        fn poll(&mut self, order: &mut Order) {
+            while let Some(packet) = order.poll() {
+                self.note(&packet, false);
+            }
+        }
+    }
+
     proptest! {
-        /// In any order, over any lanes: each comes out once, and no more waits than may.
+        /// In any order, over any lanes: each comes out once, in the order of its flow, and no more waits
+        /// than may.
         #[test]
         fn each_once(
             runs in prop::collection::vec(
@@ -326,30 +380,34 @@ mod tests {
             ),
         ) {
             let mut order = Order::default();
-            let (mut now, mut taken, mut out) = (0, 0, 0);
+            let (mut now, mut taken, mut out) = (0, 0, Out::default());
             let mut numbers = BTreeMap::<u16, u16>::new();
             for (flow, packets, length, (lane, lanes), pause) in runs {
                 now += pause;
                 order.handle_timeout(at(now));
-                out += std::iter::from_fn(|| order.poll()).count();
+                out.poll(&mut order);
                 // The first of them comes last or never, and no number is given twice.
                 let first = *numbers.entry(flow).or_default();
                 numbers.insert(flow, first + packets);
                 let others = (first + 1..first + packets).chain((lane % 2 == 0).then_some(first));
                 for number in others {
                     let place = Place { flow, number, lanes };
+                    let packet = named(flow, number, length);
                     taken += 1;
-                    out += usize::from(order.take(place, LaneId(lane), &[0; 1400][..length], at(now)));
-                    out += std::iter::from_fn(|| order.poll()).count();
+                    let late = order.late;
+                    if order.take(place, LaneId(lane), &packet, at(now)) {
+                        out.note(&packet, order.late > late);
+                    }
+                    out.poll(&mut order);
                     prop_assert!(order.held <= MOST_WAITING);
                 }
                 let waiting = || order.flows.values().flat_map(|flow| flow.waiting.values());
                 let bytes: usize = waiting().map(|(_, packet)| cost(packet.len())).sum();
-                prop_assert_eq!((order.held, taken - out), (bytes, waiting().count()));
+                prop_assert_eq!((order.held, taken - out.count), (bytes, waiting().count()));
             }
             order.handle_timeout(at(now + 1_000));
-            out += std::iter::from_fn(|| order.poll()).count();
-            prop_assert_eq!((out, order.held), (taken, 0));
+            out.poll(&mut order);
+            prop_assert_eq!((out.count, order.held), (taken, 0));
         }
     }
 }
