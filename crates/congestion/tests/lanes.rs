@@ -70,6 +70,10 @@ impl Wire {
     }
 }
 
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
 struct World {
     ends: [Bond; 2],
     links: Vec<Link>,
@@ -278,6 +282,53 @@ fn the_pieces_of_a_packet_go_over_lanes_that_carry_them() {
     let bytes: usize = world.came[1].iter().map(|(_, packet)| packet.len() - 20).sum();
     assert_eq!((world.came[1].len(), bytes), (400, 200 * 1380));
     assert_eq!([0, 1].map(|lane| world.lane(0, lane).counters.lost_packets), [0; 2]);
+}
+
+/// Of a lane that has just come back nobody knows what it carries; of the nearer one it is known that it does
+/// not carry as much.
+#[test]
+fn a_lane_that_is_known_not_to_carry_a_packet_comes_last() {
+    let narrow = Link { longest: 1180 + DATA_OVERHEAD, ..Link::new(5) };
+    let back = Link { dead_from: at(15_000), dead_to: at(17_000), ..Link::new(40) };
+    let mut world = World::new(&[narrow, back], &[Role::Active; 2]);
+    world.run(14_000);
+    world.send(0, &numbered(1, 0, 100));
+    world.run(1_100);
+    world.send(0, &numbered(1, 1, 100));
+    world.run(1_000);
+    assert_eq!(world.lane(0, 1).state, LaneState::Silent);
+    while world.lane(0, 1).state != LaneState::Up {
+        world.run(1);
+    }
+    assert!(world.lane(0, 1).longest_packet < 1400);
+    let before = [0, 1].map(|lane| world.lane(0, lane).counters);
+    (0..10).for_each(|n| world.send(0, &whole(n, 1400)));
+    let sent = [0, 1].map(|lane: u8| {
+        world.lane(0, lane).counters.sent_packets - before[usize::from(lane)].sent_packets
+    });
+    assert_eq!((sent, world.lane(0, 1).counters.copies), ([0, 10], before[1].copies));
+}
+
+#[test]
+fn what_waits_for_a_lane_that_goes_moves_to_one_that_carries_it() {
+    let narrow = Link { longest: 1180 + DATA_OVERHEAD, ..Link::new(5) };
+    let slow = Link { rate: 400_000, ..Link::new(10) };
+    let mut world = World::new(&[narrow, slow, Link::new(90)], &[Role::Active; 3]);
+    world.run(15_000);
+    for n in 0..400 {
+        world.send(0, &whole(n, 1400));
+        world.run(2);
+        if world.lane(0, 1).waiting > 10 {
+            break;
+        }
+    }
+    assert!(world.lane(0, 1).waiting > 10, "{:?}", world.lane(0, 1));
+    let before = world.lane(0, 2).counters.sent_packets;
+    world.links[1].dead_from = world.now;
+    world.run(2_000);
+    let [narrow, wide] = [0, 2].map(|place| world.lane(0, place).counters);
+    assert_eq!((narrow.sent_packets, narrow.lost_packets), (0, 0));
+    assert!(wide.sent_packets > before + 10);
 }
 
 /// What was sent into the silence of a lane that never comes back holds up nothing on another.

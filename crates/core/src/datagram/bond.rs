@@ -529,7 +529,7 @@ impl Bond {
         let lane = self.lanes.get_mut(&id).expect("it was found");
         let back = lane.fall_silent(RESENT_AGE, now);
         for kept in back {
-            let choice = Choice { lanes: &self.lanes, bytes: kept.packet.len(), now };
+            let choice = Choice { lanes: &self.lanes, bytes: kept.bytes(), now };
             let Some(other) = choice.other_than(id) else { continue };
             if kept.class == Class::Urgent {
                 self.make_ready(other, kept.number, kept.class, &kept.packet, (false, true));
@@ -543,17 +543,26 @@ impl Bond {
                 self.counters.overflowed += 1;
             }
         }
-        let choice = Choice { lanes: &self.lanes, bytes: 0, now };
-        let Some(other) = choice.other_than(id) else { return };
+        self.leave(id, now);
+    }
+
+    /// Has what waits for a lane wait for others, if there are any that are up.
+    fn leave(&mut self, id: LaneId, now: Instant) {
+        // Each packet goes where it is carried.
+        let other =
+            |lanes: &BTreeMap<LaneId, Lane>, bytes| Choice { lanes, bytes, now }.other_than(id);
+        if other(&self.lanes, 0).is_none() {
+            return;
+        }
         // What has not been sent yet has no number, and is not sent twice.
-        let waiting = self.lanes.get_mut(&id).expect("it was found").queue.drain();
-        let queue = &mut self.lanes.get_mut(&other).expect("it was chosen").queue;
-        for (flow, waiting) in waiting {
+        for (flow, waiting) in self.lanes.get_mut(&id).expect("it was found").queue.drain() {
+            let other = other(&self.lanes, waiting.bytes as usize).expect("there is one");
+            let queue = &mut self.lanes.get_mut(&other).expect("it was chosen").queue;
             queue.push(flow, &waiting.packet, waiting.bytes, now);
         }
         self.bound_waiting();
         for ready in self.ready.iter_mut().filter(|ready| ready.lane == id && !ready.is_copy) {
-            ready.lane = other;
+            ready.lane = other(&self.lanes, ready.kept.bytes()).expect("there is one");
         }
     }
 
@@ -613,17 +622,16 @@ impl Choice<'_> {
         self.soonest(others().filter(tried))
     }
 
-    /// Whether a lane is known to carry as much.
-    fn is_carried_by(&self, lane: &Lane) -> bool {
-        lane.pings.longest_packet() >= self.bytes
+    fn soonest<'b>(&self, lanes: impl Iterator<Item = &'b Lane>) -> Option<LaneId> {
+        let cost = |lane: &&Lane| (self.lack(lane), lane.arrival(self.bytes as u64));
+        lanes.min_by_key(cost).map(|lane| lane.id)
     }
 
-    fn soonest<'b>(&self, lanes: impl Iterator<Item = &'b Lane>) -> Option<LaneId> {
-        let cost = |lane: &&Lane| {
-            // One that has been seen to carry packets as long comes before one that has not.
-            (!self.is_carried_by(lane), lane.arrival(self.bytes as u64))
-        };
-        lanes.min_by_key(cost).map(|lane| lane.id)
+    /// How unlikely a lane is to carry as much. One that has been seen to comes before one that has not; and
+    /// one that is known not to, after all that may carry more.
+    fn lack(&self, lane: &Lane) -> (bool, usize) {
+        let is_known = lane.pings.longest_packet() >= self.bytes;
+        (!is_known, self.bytes.saturating_sub(lane.pings.limit()))
     }
 
     /// The longest packet that a lane like the best one carries, for all that is known.
@@ -658,9 +666,8 @@ impl Choice<'_> {
     /// waiting for the slower one makes no sense.
     fn spread(&self, kept: Option<LaneId>, best: LaneId) -> Spread {
         let mut all: Vec<&Lane> = self.alike(best).collect();
-        if all.iter().any(|lane| self.is_carried_by(lane)) {
-            all.retain(|lane| self.is_carried_by(lane));
-        }
+        let least = all.iter().map(|lane| self.lack(lane)).min();
+        all.retain(|lane| Some(self.lack(lane)) == least);
         all.sort_by_key(|lane| lane.way());
         let nearest = all[0].way();
         all.retain(|lane| lane.way() <= nearest + MOST_LAG);
@@ -685,7 +692,7 @@ impl Choice<'_> {
     fn keep(&self, kept: Option<LaneId>, best: LaneId) -> LaneId {
         let Some(lane) = kept.and_then(|id| self.lanes.get(&id)) else { return best };
         let other = &self.lanes[&best];
-        let is_fit = self.is_carried_by(lane) || !self.is_carried_by(other);
+        let is_fit = self.lack(lane) <= self.lack(other);
         if lane.state != LaneState::Up || lane.role != other.role || !is_fit {
             return best;
         }

@@ -22,8 +22,9 @@ const RAISE: Duration = Duration::from_secs(60);
 const RAISE_LATER: Duration = Duration::from_secs(600);
 /// How often it is the shorter of these times.
 const SOON_RAISED: u32 = 10;
-/// So many long packets lost in a row, and what is as long may not get through any more.
-const MOST_LOST: u32 = 6;
+/// So many long packets lost, and none as long that was sent after them has come: what is as long may not get
+/// through any more.
+const MOST_LOST: usize = 6;
 
 /// What the next probe is to find out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +59,10 @@ pub(super) struct Search {
     /// When the next probe goes, or the last one is given up; none while the lane is not up.
     at: Option<Instant>,
     raises: u32,
-    /// Long packets that were lost in a row, and the shortest of them.
-    lost: u32,
-    least_lost: usize,
+    /// Long packets that were lost, and came: sequence number and bytes of each. Of those that were lost, none
+    /// has been followed by one as long that came; each that came is the newest as long.
+    lost: Vec<(u64, usize)>,
+    came: Vec<(u64, usize)>,
 }
 
 impl Search {
@@ -77,14 +79,16 @@ impl Search {
             tries: 0,
             at: None,
             raises: 0,
-            lost: 0,
-            least_lost: usize::MAX,
+            lost: Vec::new(),
+            came: Vec::new(),
         }
     }
 
     /// The longest packet that gets through, by all that is known now, in bytes.
     pub(super) fn longest(&self) -> usize {
-        if self.aim == Aim::Confirm { SHORT_PACKET.min(self.most) } else { self.confirmed }
+        // What is lost may be so by chance, until a probe is, too.
+        let is_in_doubt = self.aim == Aim::Confirm && self.tries > 1;
+        if is_in_doubt { SHORT_PACKET.min(self.most) } else { self.confirmed }
     }
 
     /// A longer packet does not get through, for all that is known.
@@ -115,7 +119,8 @@ impl Search {
             let next = self.candidate().unwrap_or(self.most);
             self.turn_to(Aim::Search, next);
         }
-        (self.at, self.lost) = (None, 0);
+        self.at = None;
+        self.lost.clear();
     }
 
     /// When [`Self::take_probe`] has something to do.
@@ -139,7 +144,7 @@ impl Search {
     /// A probe of this size was answered.
     pub(super) fn handle_answer(&mut self, size: usize, now: Instant) {
         let is_due = size == self.size && self.at.is_some();
-        self.lost = 0;
+        self.lost.clear();
         if size > self.confirmed {
             self.confirmed = size;
             self.failed = self.failed.filter(|failed| *failed > size);
@@ -158,24 +163,37 @@ impl Search {
         }
     }
 
-    /// A packet has come.
-    pub(super) fn note_came(&mut self, bytes: usize) {
-        if bytes >= self.least_lost {
-            (self.lost, self.least_lost) = (0, usize::MAX);
+    /// A packet with this sequence number has come.
+    pub(super) fn note_came(&mut self, sequence: u64, bytes: usize) {
+        if bytes <= SHORT_PACKET {
+            return;
+        }
+        self.lost.retain(|&(lost, length)| lost > sequence || length > bytes);
+        if !self.is_followed(sequence, bytes) {
+            self.came.retain(|&(came, length)| came > sequence || length > bytes);
+            self.came.push((sequence, bytes));
         }
     }
 
-    /// A packet is lost while others come; a bulk one is counted with its place. That what is longer than what
-    /// gets through is lost is no news.
-    pub(super) fn note_lost(&mut self, bytes: usize, now: Instant) {
+    /// Whether a packet as long has come that was sent after this one.
+    fn is_followed(&self, sequence: u64, bytes: usize) -> bool {
+        self.came.iter().any(|&(came, length)| came > sequence && length >= bytes)
+    }
+
+    /// A packet with this sequence number is lost while others come; a bulk one is counted with its place. That
+    /// what is longer than what gets through is lost is no news, nor is what is lost before others as long that
+    /// come, as by the overflow of a queue.
+    pub(super) fn note_lost(&mut self, sequence: u64, bytes: usize, now: Instant) {
         let is_of_concern = bytes > SHORT_PACKET && bytes <= self.confirmed + PLACE;
         if !is_of_concern || self.confirmed <= SHORT_PACKET || self.aim == Aim::Confirm {
             return;
         }
-        self.lost += 1;
-        self.least_lost = self.least_lost.min(bytes);
-        if self.lost >= MOST_LOST {
-            (self.lost, self.least_lost) = (0, usize::MAX);
+        if self.is_followed(sequence, bytes) {
+            return;
+        }
+        self.lost.push((sequence, bytes));
+        if self.lost.len() >= MOST_LOST {
+            self.lost.clear();
             self.turn_to(Aim::Confirm, self.confirmed);
             self.at = Some(now);
         }
@@ -246,13 +264,14 @@ mod tests {
         now: u64,
         answers: Vec<(u64, usize)>,
         probes: usize,
+        sent: u64,
     }
 
     impl Path {
         fn new(carries: usize) -> Self {
             let mut search = Search::new(MOST);
             search.came_up(Instant::ZERO);
-            Self { search, carries, now: 0, answers: Vec::new(), probes: 0 }
+            Self { search, carries, now: 0, answers: Vec::new(), probes: 0, sent: 0 }
         }
 
         fn run(&mut self, ms: u64) {
@@ -277,11 +296,17 @@ mod tests {
         /// Sends packets of so many bytes that are lost or come, as the path has it.
         fn send(&mut self, bytes: usize, times: usize) {
             for _ in 0..times {
+                self.sent += 1;
                 match bytes <= self.carries {
-                    true => self.search.note_came(bytes),
-                    false => self.search.note_lost(bytes, Instant::from_millis(self.now)),
+                    true => self.search.note_came(self.sent, bytes),
+                    false => self.note_lost(bytes),
                 }
             }
+        }
+
+        fn note_lost(&mut self, bytes: usize) {
+            self.sent += 1;
+            self.search.note_lost(self.sent, bytes, Instant::from_millis(self.now));
         }
 
         #[track_caller]
@@ -320,6 +345,8 @@ mod tests {
                 path.send(then, 3);
             }
             path.run(10);
+            assert_eq!(path.search.longest(), longest, "it may be chance");
+            path.run(PATIENCE.as_millis() as u64);
             assert_eq!(path.search.longest(), SHORT_PACKET, "other lanes are used meanwhile");
             assert_eq!(path.search.limit(), longest, "no sender is told yet");
             path.run(1_600);
@@ -334,13 +361,14 @@ mod tests {
         let mut path = Path::new(MOST);
         path.run(1_000);
         for _ in 0..10_000 {
-            path.search.note_lost(MOST, Instant::from_millis(path.now));
+            path.note_lost(MOST);
             path.send(MOST, 4);
         }
         assert_eq!((path.probes, path.search.longest()), (1, MOST));
-        (0..MOST_LOST).for_each(|_| path.search.note_lost(MOST, Instant::from_millis(path.now)));
-        assert_eq!((path.search.longest(), path.search.limit()), (SHORT_PACKET, MOST));
-        path.run(100);
+        (0..MOST_LOST).for_each(|_| path.note_lost(MOST));
+        path.run(10);
+        assert_eq!((path.search.longest(), path.search.limit()), (MOST, MOST));
+        path.run(90);
         assert_eq!((path.probes, path.search.longest(), path.search.due()), (2, MOST, None));
     }
 

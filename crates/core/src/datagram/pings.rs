@@ -77,14 +77,14 @@ impl Pings {
     }
 
     /// A packet of data has come at the other end.
-    pub(super) fn note_delivered(&mut self, bytes: u64) {
-        self.search.note_came(usize::try_from(bytes).unwrap_or(0));
+    pub(super) fn note_delivered(&mut self, sequence: u64, bytes: u64) {
+        self.search.note_came(sequence, usize::try_from(bytes).unwrap_or(0));
     }
 
     /// One is lost, and later ones have come.
-    pub(super) fn note_lost(&mut self, bytes: u64, now: Instant) {
+    pub(super) fn note_lost(&mut self, sequence: u64, bytes: u64, now: Instant) {
         if self.is_up {
-            self.search.note_lost(usize::try_from(bytes).unwrap_or(0), now);
+            self.search.note_lost(sequence, usize::try_from(bytes).unwrap_or(0), now);
         }
     }
 
