@@ -89,8 +89,8 @@ struct Held {
     v6: IpAddr,
     /// Whether IPv6 is captured: since this machine has had any.
     ipv6: bool,
-    /// What is captured.
-    scope: Scope,
+    /// What is captured, of IPv4 and IPv6.
+    scopes: [Scope; 2],
     /// Whether it has been said that loopback has no IPv6.
     is_told: bool,
     /// Whether nothing is captured any more.
@@ -110,9 +110,9 @@ impl Held {
     /// The rules of a family: what is not captured, before what is, so that none of the first is in
     /// between.
     fn rules(self, all: &[Exception], ipv6: bool) -> Vec<Rule> {
-        let mut rules = exceptions(all, ipv6, self.scope);
-        let (v4, v6) = (self.v4, self.v6);
-        rules.extend(if ipv6 { rules_v6(v6, self.scope) } else { rules_v4(v4, self.scope) });
+        let scope = self.scopes[usize::from(ipv6)];
+        let mut rules = exceptions(all, ipv6, scope);
+        rules.extend(if ipv6 { rules_v6(self.v6, scope) } else { rules_v4(self.v4, scope) });
         rules
     }
 }
@@ -164,7 +164,7 @@ impl Capture {
                 v4,
                 v6,
                 ipv6: false,
-                scope: Scope::Tcp,
+                scopes: [Scope::Tcp; 2],
                 is_told: false,
                 is_released: false,
             }),
@@ -203,7 +203,8 @@ impl Capture {
     /// also questions to DNS that are for a link's own network; without, none of them.
     ///
     /// # Errors
-    /// The kernel's refusal: then all is as before, as far as the kernel allows that.
+    /// The kernel's refusal of IPv4: then all is as before, as far as the kernel allows that. What it refuses
+    /// of IPv6 alone is logged, and tried again by [`Self::keep`].
     pub fn widen(&self, dns: bool) -> Result<(), NetError> {
         self.set_scope(Scope::All { dns })
     }
@@ -211,40 +212,61 @@ impl Capture {
     /// Captures TCP alone from now on, as before [`Self::widen`].
     ///
     /// # Errors
-    /// As of [`Self::widen`].
+    /// The kernel's refusal to delete rules, of either family: those of the other are deleted all the same.
     pub fn narrow(&self) -> Result<(), NetError> {
         self.set_scope(Scope::Tcp)
     }
 
     fn set_scope(&self, scope: Scope) -> Result<(), NetError> {
         let _change = self.change();
-        let before = self.held();
-        if before.is_released {
+        if self.held().is_released {
             return Ok(());
         }
-        let now = Held { scope, ..before };
-        match self.replace(before, now) {
-            Ok(()) => {
-                self.held.lock().expect("no panic").scope = scope;
-                Ok(())
-            }
-            Err(error) => {
+        let changed = match (self.set_family(scope, false), scope) {
+            // What of IPv4 is refused is of more importance, and tried again as a whole.
+            (Err(error), Scope::All { .. }) => Err(error),
+            (v4, _) => v4.and(self.set_family(scope, true)),
+        };
+        changed.map_err(NetError::os("changing what is captured"))
+    }
+
+    /// Changes what is captured of a family.
+    fn set_family(&self, scope: Scope, ipv6: bool) -> io::Result<()> {
+        let before = self.held();
+        let mut now = before;
+        now.scopes[usize::from(ipv6)] = scope;
+        if now.families().contains(&ipv6)
+            && let Err(error) = self.replace(before, now, ipv6)
+        {
+            if !ipv6 || scope == Scope::Tcp {
                 // As it was, so that another try does all of it.
-                if let Err(error) = self.replace(now, before) {
+                if let Err(error) = self.replace(now, before, ipv6) {
                     tracing::debug!(%error, "rules of a change that was refused are still there");
                 }
-                Err(NetError::os("changing what is captured")(error))
+                return Err(error);
             }
+            // A machine may lack IPv6 for good: that keeps nothing of IPv4 from being captured.
+            tracing::warn!(
+                "UDP, DNS and ICMP of IPv6 go past the server ({error}); it is tried again when links \
+                 change"
+            );
         }
+        self.held.lock().expect("no panic").scopes[usize::from(ipv6)] = scope;
+        Ok(())
     }
 
     /// Adds the rules of `now` that are missing, and then deletes those of `before` that are not among
     /// them. What is refused keeps no other from being tried.
-    fn replace(&self, before: Held, now: Held) -> io::Result<()> {
-        let families = now.families().iter();
-        let kept = families.clone().map(|&ipv6| self.keep_family(now, ipv6));
-        let former = families.flat_map(|&ipv6| self.former(before, now, ipv6));
-        all(kept.chain(former.map(|rule| self.routes.delete_rule(&rule).map(|()| 0)))).map(drop)
+    fn replace(&self, before: Held, now: Held, ipv6: bool) -> io::Result<()> {
+        let mut kept = self.keep_family(now, ipv6);
+        let former = self.former(before, now, ipv6).into_iter();
+        let deleted = all(former.map(|rule| self.routes.delete_rule(&rule).map(|()| 0)));
+        if now.scopes[usize::from(ipv6)] == Scope::Tcp {
+            // Nothing more comes to the device than should; what is missing is for `keep`.
+            let missing = kept.inspect_err(|error| tracing::debug!(%error, ipv6, "not kept"));
+            kept = Ok(missing.unwrap_or(0));
+        }
+        kept.and(deleted).map(drop)
     }
 
     /// The rules of a family that were `before`, and are not `now`.

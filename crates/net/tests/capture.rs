@@ -80,6 +80,35 @@ fn a_change_that_was_refused_can_be_tried_again() {
     assert_eq!(rules(&routes), without);
 }
 
+/// A device whose packets are shorter than 1,280 bytes has no IPv6, whatever the kernel is asked.
+#[test]
+fn what_is_refused_of_ipv6_alone_changes_nothing_of_ipv4() {
+    if !is_inside("what_is_refused_of_ipv6_alone_changes_nothing_of_ipv4") {
+        return;
+    }
+    ip("link set lo up");
+    let _wan = link("wan0", "192.168.1.20/24");
+    let dir = tempfile::tempdir().unwrap();
+    let routes = Routes::open().unwrap();
+    let capture = start(&dir);
+    let narrow = rules(&routes);
+    capture.widen(true).unwrap();
+    let wide = rules(&routes);
+    capture.narrow().unwrap();
+    ip("link set weft0 mtu 1200");
+    assert!(capture.keep().is_err(), "IPv6 is refused");
+    for _ in 0..2 {
+        capture.widen(true).unwrap();
+        assert_eq!(rules(&routes), wide);
+        capture.narrow().unwrap();
+        assert_eq!(rules(&routes), narrow);
+    }
+    capture.widen(true).unwrap();
+    ip("link set weft0 mtu 1400");
+    assert!(capture.keep().unwrap() > 0, "the device has IPv6 again");
+    assert_eq!(rules(&routes), wide);
+}
+
 /// Whoever keeps rules may be slower than the end.
 #[test]
 fn after_the_release_nothing_is_captured_again() {
