@@ -26,8 +26,8 @@ const MAX_FLIGHT: usize = 8192;
 const MAX_KEPT: usize = 1 << 20;
 /// Of these bytes, those that are for urgent packets only: bulk alone would take all.
 const URGENT_KEPT: usize = 128 << 10;
-/// The bytes that wait for room over all lanes, each packet with what it takes besides.
-const MAX_WAITING: u64 = 2 << 20;
+/// The bytes that wait for room over all lanes of a bond at most, each packet with what it takes besides.
+pub const MAX_WAITING: u64 = 2 << 20;
 const BESIDES: u64 = 64;
 /// What is older than this does not go again when its lane falls silent.
 const RESENT_AGE: Duration = Duration::from_millis(100);
@@ -88,6 +88,8 @@ pub struct Transmit {
     pub lane: LaneId,
     /// The datagram's sequence number there, which is used once.
     pub sequence: u64,
+    /// Whether datagrams as long are known to get through; the system may refuse another, such as a probe.
+    pub is_carried: bool,
 }
 
 /// A packet that goes as soon as it is asked for.
@@ -411,13 +413,13 @@ impl Bond {
         while let Some((id, question)) = self.pongs.pop_front() {
             if let Some(lane) = self.lanes.get_mut(&id) {
                 Frame::Pong { id: question }.encode(out);
-                return Some(Transmit { lane: id, sequence: lane.take_sequence() });
+                return Some(short(lane));
             }
         }
-        for (&id, lane) in &mut self.lanes {
+        for lane in self.lanes.values_mut() {
             if let Some(feedback) = lane.arrivals.tell(now) {
                 Frame::Feedback(feedback).encode(out);
-                return Some(Transmit { lane: id, sequence: lane.take_sequence() });
+                return Some(short(lane));
             }
             if let Some(question) = lane.pings.ask(now) {
                 let padding = match (question.size, lane.state) {
@@ -427,7 +429,7 @@ impl Bond {
                     (None, _) => 0,
                 };
                 Frame::Ping { id: question.id, padding }.encode(out);
-                return Some(Transmit { lane: id, sequence: lane.take_sequence() });
+                return Some(Transmit { is_carried: question.size.is_none(), ..short(lane) });
             }
         }
         None
@@ -583,11 +585,17 @@ impl Bond {
 }
 
 fn encode(lane: &mut Lane, kept: Kept, is_kept: bool, now: Instant, out: &mut Vec<u8>) -> Transmit {
+    let is_carried = kept.bytes() <= lane.pings.longest_packet();
     let Kept { number, class, packet } = &kept;
     Frame::Data { number: *number, class: *class, packet }.encode(out);
     let (sequence, bytes) = (lane.take_sequence(), packet.len() as u64);
     lane.note_sent(sequence, (bytes, *class), is_kept.then_some(kept), now);
-    Transmit { lane: lane.id, sequence }
+    Transmit { lane: lane.id, sequence, is_carried }
+}
+
+/// A datagram that is no longer than each lane carries.
+fn short(lane: &mut Lane) -> Transmit {
+    Transmit { lane: lane.id, sequence: lane.take_sequence(), is_carried: true }
 }
 
 /// Where a bulk packet goes.

@@ -38,7 +38,7 @@ mod pings;
 mod place;
 mod rate;
 
-pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, Transmit};
+pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, MAX_WAITING, Transmit};
 pub use congestion::{LaneAck, LaneCongestion, LaneRate, TELLING};
 pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES, packet_in};
 pub use guard::FlowGuard;

@@ -308,8 +308,8 @@ impl Work {
                 }
                 Some(open) => {
                     let most = open.bond.handle_packet(packet, now);
-                    let most = most.filter(|_| errors.take(now));
-                    refusals.extend(most.and_then(|most| too_long(packet, most)));
+                    let told = most.and_then(|most| too_long(packet, most));
+                    refusals.extend(told.filter(|_| errors.take(now)));
                 }
                 None => dropped.unknown += 1,
             });
@@ -362,7 +362,9 @@ impl Work {
             let end = open.ends.get_mut(&lane).expect("each lane has one");
             let socket = self.links.get(&lane).and_then(|link| link.socket.as_ref());
             let is_there = match socket {
-                Some((socket, _)) => end.send(socket, transmit.sequence, &frame),
+                Some((socket, _)) => {
+                    end.send(socket, (transmit.sequence, transmit.is_carried), &frame)
+                }
                 None => {
                     end.batches.unsent.refused += 1;
                     false

@@ -42,15 +42,25 @@ impl LaneEnd {
     }
 
     /// Queues a frame to be sent; whether the link is there. The datagram is ECN-capable as the packet in it
-    /// is (RFC 6040 §4.1, normal mode); its DSCP is that of all else.
-    pub(super) fn send(&mut self, socket: &LaneSocket, sequence: u64, frame: &[u8]) -> bool {
+    /// is (RFC 6040 §4.1, normal mode); its DSCP is that of all else. One that may be too long for the link,
+    /// as it is not known to be carried, leaves alone.
+    pub(super) fn send(
+        &mut self,
+        socket: &LaneSocket,
+        (sequence, is_carried): (u64, bool),
+        frame: &[u8],
+    ) -> bool {
         let Some(way) = self.way else { return true };
         let sealer = &mut self.sealer;
         let ecn = match Frame::decode(frame) {
             Ok(Frame::Data { packet, .. }) => Class::of(packet).ecn(),
             _ => NOT_CAPABLE,
         };
-        self.batches.push(socket, (way, ecn), |out| sealer.seal(sequence, frame, out))
+        let write = |out: &mut Vec<u8>| sealer.seal(sequence, frame, out);
+        match is_carried {
+            true => self.batches.push(socket, (way, ecn), write),
+            false => self.batches.push_alone(socket, (way, ecn), write),
+        }
     }
 }
 

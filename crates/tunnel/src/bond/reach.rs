@@ -125,7 +125,7 @@ impl Asker {
         while let Some((id, until)) = self.questions.ask(clock::now()) {
             let mut frame = Vec::new();
             Frame::Ping { id, padding }.encode(&mut frame);
-            self.end.send(&self.socket, id, &frame);
+            self.end.send(&self.socket, (id, padding == PADDING), &frame);
             self.end.batches.flush(&self.socket);
             while clock::now() < until {
                 let answered = self.answered();

@@ -158,26 +158,26 @@ impl Heard {
     fn send(
         &mut self,
         sockets: &Sockets,
-        (sequence, frame): (u64, &[u8]),
+        (datagram, frame): ((u64, bool), &[u8]),
         dropped: &mut Dropped,
     ) -> bool {
         let Some(place) = self.whereabouts.take((HEADER + frame.len() + TAG) as u64) else {
             dropped.unproven += 1;
             return true;
         };
-        self.send_to(place, sockets, (sequence, frame))
+        self.send_to(place, sockets, (datagram, frame))
     }
 
     fn send_to(
         &mut self,
         place: Place,
         sockets: &Sockets,
-        (sequence, frame): (u64, &[u8]),
+        (datagram, frame): ((u64, bool), &[u8]),
     ) -> bool {
         let is_there = place.socket == self.socket || self.flush(sockets);
         self.socket = place.socket;
         self.end.way = Some(place.way);
-        self.end.send(&sockets[place.socket].0, sequence, frame) && is_there
+        self.end.send(&sockets[place.socket].0, datagram, frame) && is_there
     }
 
     fn peer(&self) -> Option<SocketAddr> {
@@ -289,8 +289,8 @@ impl Work {
                 match owner.and_then(|number| sessions.get_mut(number)) {
                     Some(open) => {
                         let most = open.bond.handle_packet(packet, now);
-                        let most = most.filter(|_| open.errors.take(now));
-                        refusals.extend(most.and_then(|most| too_long(packet, most)));
+                        let told = most.and_then(|most| too_long(packet, most));
+                        refusals.extend(told.filter(|_| open.errors.take(now)));
                         open.is_due = true;
                     }
                     None => dropped.unknown += 1,
@@ -496,7 +496,8 @@ impl Open {
         let mut frame = Vec::new();
         while let Some(transmit) = self.bond.poll_transmit(now, &mut frame) {
             let heard = self.ends.get_mut(&transmit.lane.0).expect("each lane has one");
-            if !heard.send(sockets, (transmit.sequence, &frame), &mut self.dropped) {
+            let datagram = (transmit.sequence, transmit.is_carried);
+            if !heard.send(sockets, (datagram, &frame), &mut self.dropped) {
                 self.bond.handle_unsent(transmit.lane, now);
             }
             frame.clear();
@@ -518,7 +519,7 @@ impl Open {
                 let mut frame = Vec::new();
                 Frame::Ping { id, padding: 0 }.encode(&mut frame);
                 // Whether it can be sent there says nothing of where the lane is.
-                heard.send_to(place, sockets, (sequence, &frame));
+                heard.send_to(place, sockets, ((sequence, true), &frame));
                 heard.flush(sockets);
             }
         }
