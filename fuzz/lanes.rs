@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use weftline_core::Instant;
-use weftline_core::datagram::{Bond, BondConfig, Class, DATA_OVERHEAD, Frame, LaneId, MAX_MEMORY};
+use weftline_core::datagram::{Bond, BondConfig, Class, DATA_OVERHEAD, Frame, LaneId, MAX_WAITING};
 use weftline_core::policy::Role;
 
 /// Frames of the other end of a bond with three lanes, one after the other: which lane, how much time goes
@@ -61,6 +61,6 @@ pub fn lanes(bytes: &[u8]) {
             assert!(sent < 1 << 14, "it comes to an end");
         }
         let waiting: u64 = bond.lanes().iter().map(|lane| lane.waiting).sum();
-        assert!(waiting * 1200 < MAX_MEMORY, "{waiting} packets wait");
+        assert!(waiting * 1200 <= MAX_WAITING, "{waiting} packets wait");
     }
 }

@@ -24,6 +24,8 @@ struct Link {
     dead_to: Instant,
     /// One of so many datagrams is lost; none if 0.
     lossy: u64,
+    /// The longest frame that gets through.
+    longest: usize,
 }
 
 impl Link {
@@ -35,6 +37,7 @@ impl Link {
             dead_from: Instant::FAR,
             dead_to: Instant::FAR,
             lossy: 0,
+            longest: usize::MAX,
         }
     }
 
@@ -57,6 +60,7 @@ impl Wire {
         let wait = self.free_at.since(now);
         let backlog = link.rate * time::nanos(wait) / 1_000_000_000;
         let is_lost = link.lossy > 0 && self.sent.is_multiple_of(link.lossy);
+        let is_lost = is_lost || frame.len() > link.longest;
         if is_lost || link.is_dead(now) || backlog > link.queue {
             return;
         }
@@ -64,6 +68,10 @@ impl Wire {
         self.free_at = self.free_at.max(now) + service;
         self.flying.push_back((self.free_at + link.delay, sequence, frame));
     }
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(ms)
 }
 
 struct World {
@@ -205,6 +213,122 @@ fn lanes_come_up_and_carry_both_ways() {
     assert_eq!(world.ends[1].counters().duplicates, 10);
     assert_eq!((first.longest_packet, second.longest_packet), (1400, 1400));
     assert_eq!(world.lane(0, 0).srtt.unwrap().as_millis(), 10);
+}
+
+/// Links that carry packets of 1,350 bytes, 1,200, or all there are.
+#[test]
+fn each_lane_is_known_for_what_it_carries_and_gets_no_more() {
+    let narrow = |packet| Link { longest: packet + DATA_OVERHEAD, ..Link::new(5) };
+    let mut world = World::new(&[narrow(1350), narrow(1200), Link::new(20)], &[Role::Active; 3]);
+    world.run(10_000);
+    let longest = |world: &World| [0, 1, 2].map(|lane| world.lane(0, lane).longest_packet);
+    let known = longest(&world);
+    assert!((1343..=1350).contains(&known[0]) && (1193..=1200).contains(&known[1]), "{known:?}");
+    assert_eq!(known[2], 1400);
+    // A call with long packets, which all come; and a download.
+    for n in 0..2000_u64 {
+        world.send(0, &numbered(1, n, if n % 2 == 0 { 1400 } else { 1190 }));
+        (0..4).for_each(|k| world.send(1, &numbered(2, 4 * n + k, 1400)));
+        world.run(2);
+    }
+    world.run(500);
+    assert_eq!(counted(&world.came[1]).len(), 2000);
+    // CoDel may drop some while the rate is not known yet.
+    let dropped: u64 = world.ends[1].lanes().iter().map(|lane| lane.dropped).sum();
+    assert!(dropped < 20, "{dropped}");
+    assert_eq!(counted(&world.came[0]).len() as u64, 8000 - dropped);
+    let lost = [0, 1, 2].map(|lane| world.lane(0, lane).counters.lost_packets);
+    assert_eq!(lost, [0; 3]);
+    // Now none carries as much: what may be cut is, and of the rest the sender is told.
+    world.links[2].longest = 1350 + DATA_OVERHEAD;
+    for n in 0..100 {
+        world.send(0, &numbered(3, n, 1400));
+        world.run(5);
+    }
+    world.run(15_000);
+    assert!((1343..=1350).contains(&longest(&world)[2]), "{:?}", longest(&world));
+    let mut packet = numbered(4, 0, 1400);
+    packet[2..4].copy_from_slice(&1400_u16.to_be_bytes());
+    world.came[1].clear();
+    assert_eq!(world.ends[0].handle_packet(&packet, world.now), None);
+    world.run(200);
+    let came: Vec<_> = world.came[1].iter().map(|(_, packet)| packet.len()).collect();
+    assert_eq!(came.iter().sum::<usize>(), 1400 + 20, "{came:?}");
+    packet[6] = 0x40;
+    let before = world.ends[0].counters().too_long;
+    let told = world.ends[0].handle_packet(&packet, world.now);
+    assert_eq!(told, longest(&world).into_iter().max());
+    assert_eq!(world.ends[0].counters().too_long, before + 1);
+}
+
+/// A packet of IPv4 with its length in its header, that may be cut.
+fn whole(number: u64, length: usize) -> Vec<u8> {
+    let mut packet = numbered(1, number, length);
+    packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+    packet
+}
+
+/// The nearest lane carries none of the longer pieces: each goes over one that does, without copies.
+#[test]
+fn the_pieces_of_a_packet_go_over_lanes_that_carry_them() {
+    let narrow = |packet, ms| Link { longest: packet + DATA_OVERHEAD, ..Link::new(ms) };
+    let mut world = World::new(&[narrow(1180, 5), narrow(1350, 30)], &[Role::Active; 2]);
+    world.run(15_000);
+    for n in 0..200 {
+        world.send(0, &whole(n, 1400));
+        world.run(10);
+    }
+    world.run(500);
+    let bytes: usize = world.came[1].iter().map(|(_, packet)| packet.len() - 20).sum();
+    assert_eq!((world.came[1].len(), bytes), (400, 200 * 1380));
+    assert_eq!([0, 1].map(|lane| world.lane(0, lane).counters.lost_packets), [0; 2]);
+}
+
+/// Of a lane that has just come back nobody knows what it carries; of the nearer one it is known that it does
+/// not carry as much.
+#[test]
+fn a_lane_that_is_known_not_to_carry_a_packet_comes_last() {
+    let narrow = Link { longest: 1180 + DATA_OVERHEAD, ..Link::new(5) };
+    let back = Link { dead_from: at(15_000), dead_to: at(17_000), ..Link::new(40) };
+    let mut world = World::new(&[narrow, back], &[Role::Active; 2]);
+    world.run(14_000);
+    world.send(0, &numbered(1, 0, 100));
+    world.run(1_100);
+    world.send(0, &numbered(1, 1, 100));
+    world.run(1_000);
+    assert_eq!(world.lane(0, 1).state, LaneState::Silent);
+    while world.lane(0, 1).state != LaneState::Up {
+        world.run(1);
+    }
+    assert!(world.lane(0, 1).longest_packet < 1400);
+    let before = [0, 1].map(|lane| world.lane(0, lane).counters);
+    (0..10).for_each(|n| world.send(0, &whole(n, 1400)));
+    let sent = [0, 1].map(|lane: u8| {
+        world.lane(0, lane).counters.sent_packets - before[usize::from(lane)].sent_packets
+    });
+    assert_eq!((sent, world.lane(0, 1).counters.copies), ([0, 10], before[1].copies));
+}
+
+#[test]
+fn what_waits_for_a_lane_that_goes_moves_to_one_that_carries_it() {
+    let narrow = Link { longest: 1180 + DATA_OVERHEAD, ..Link::new(5) };
+    let slow = Link { rate: 400_000, ..Link::new(10) };
+    let mut world = World::new(&[narrow, slow, Link::new(90)], &[Role::Active; 3]);
+    world.run(15_000);
+    for n in 0..400 {
+        world.send(0, &whole(n, 1400));
+        world.run(2);
+        if world.lane(0, 1).waiting > 10 {
+            break;
+        }
+    }
+    assert!(world.lane(0, 1).waiting > 10, "{:?}", world.lane(0, 1));
+    let before = world.lane(0, 2).counters.sent_packets;
+    world.links[1].dead_from = world.now;
+    world.run(2_000);
+    let [narrow, wide] = [0, 2].map(|place| world.lane(0, place).counters);
+    assert_eq!((narrow.sent_packets, narrow.lost_packets), (0, 0));
+    assert!(wide.sent_packets > before + 10);
 }
 
 /// What was sent into the silence of a lane that never comes back holds up nothing on another.

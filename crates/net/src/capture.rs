@@ -89,10 +89,12 @@ struct Held {
     v6: IpAddr,
     /// Whether IPv6 is captured: since this machine has had any.
     ipv6: bool,
-    /// What is captured.
-    scope: Scope,
+    /// What is captured, of IPv4 and IPv6.
+    scopes: [Scope; 2],
     /// Whether it has been said that loopback has no IPv6.
     is_told: bool,
+    /// Whether nothing is captured any more.
+    is_released: bool,
 }
 
 impl Held {
@@ -108,9 +110,9 @@ impl Held {
     /// The rules of a family: what is not captured, before what is, so that none of the first is in
     /// between.
     fn rules(self, all: &[Exception], ipv6: bool) -> Vec<Rule> {
-        let mut rules = exceptions(all, ipv6, self.scope);
-        let (v4, v6) = (self.v4, self.v6);
-        rules.extend(if ipv6 { rules_v6(v6, self.scope) } else { rules_v4(v4, self.scope) });
+        let scope = self.scopes[usize::from(ipv6)];
+        let mut rules = exceptions(all, ipv6, scope);
+        rules.extend(if ipv6 { rules_v6(self.v6, scope) } else { rules_v4(self.v4, scope) });
         rules
     }
 }
@@ -158,7 +160,14 @@ impl Capture {
             journal: Journal::at(&config.journal),
             change: Mutex::default(),
             can_ipv6: port_v6.is_some(),
-            held: Mutex::new(Held { v4, v6, ipv6: false, scope: Scope::Tcp, is_told: false }),
+            held: Mutex::new(Held {
+                v4,
+                v6,
+                ipv6: false,
+                scopes: [Scope::Tcp; 2],
+                is_told: false,
+                is_released: false,
+            }),
             _refusing: refusing,
             table: Mutex::new(table.map_err(no_table)?),
             device,
@@ -194,7 +203,8 @@ impl Capture {
     /// also questions to DNS that are for a link's own network; without, none of them.
     ///
     /// # Errors
-    /// The kernel's refusal: then some go their usual ways.
+    /// The kernel's refusal of IPv4: then all is as before, as far as the kernel allows that. What it refuses
+    /// of IPv6 alone is logged, and tried again by [`Self::keep`].
     pub fn widen(&self, dns: bool) -> Result<(), NetError> {
         self.set_scope(Scope::All { dns })
     }
@@ -202,28 +212,68 @@ impl Capture {
     /// Captures TCP alone from now on, as before [`Self::widen`].
     ///
     /// # Errors
-    /// The kernel's refusal: then some still come out of the device.
+    /// The kernel's refusal to delete rules, of either family: those of the other are deleted all the same.
     pub fn narrow(&self) -> Result<(), NetError> {
         self.set_scope(Scope::Tcp)
     }
 
     fn set_scope(&self, scope: Scope) -> Result<(), NetError> {
         let _change = self.change();
-        let (before, now) = {
-            let mut held = self.held.lock().expect("no panic");
-            let before = *held;
-            held.scope = scope;
-            (before, *held)
-        };
-        let kept = all(now.families().iter().map(|&ipv6| self.keep_family(now, ipv6)));
-        for &ipv6 in before.families() {
-            let rules = now.rules(&self.exceptions, ipv6);
-            let former = before.rules(&self.exceptions, ipv6);
-            for rule in former.iter().filter(|rule| !rules.contains(rule)) {
-                self.routes.delete_rule(rule).map_err(NetError::os("removing a routing rule"))?;
-            }
+        if self.held().is_released {
+            return Ok(());
         }
-        kept.map(drop).map_err(NetError::os("changing what is captured"))
+        let changed = match (self.set_family(scope, false), scope) {
+            // What of IPv4 is refused is of more importance, and tried again as a whole.
+            (Err(error), Scope::All { .. }) => Err(error),
+            (v4, _) => v4.and(self.set_family(scope, true)),
+        };
+        changed.map_err(NetError::os("changing what is captured"))
+    }
+
+    /// Changes what is captured of a family.
+    fn set_family(&self, scope: Scope, ipv6: bool) -> io::Result<()> {
+        let before = self.held();
+        let mut now = before;
+        now.scopes[usize::from(ipv6)] = scope;
+        if now.families().contains(&ipv6)
+            && let Err(error) = self.replace(before, now, ipv6)
+        {
+            if !ipv6 || scope == Scope::Tcp {
+                // As it was, so that another try does all of it.
+                if let Err(error) = self.replace(now, before, ipv6) {
+                    tracing::debug!(%error, "rules of a change that was refused are still there");
+                }
+                return Err(error);
+            }
+            // A machine may lack IPv6 for good: that keeps nothing of IPv4 from being captured.
+            tracing::warn!(
+                "UDP, DNS and ICMP of IPv6 go past the server ({error}); it is tried again when links \
+                 change"
+            );
+        }
+        self.held.lock().expect("no panic").scopes[usize::from(ipv6)] = scope;
+        Ok(())
+    }
+
+    /// Adds the rules of `now` that are missing, and then deletes those of `before` that are not among
+    /// them. What is refused keeps no other from being tried.
+    fn replace(&self, before: Held, now: Held, ipv6: bool) -> io::Result<()> {
+        let mut kept = self.keep_family(now, ipv6);
+        let former = self.former(before, now, ipv6).into_iter();
+        let deleted = all(former.map(|rule| self.routes.delete_rule(&rule).map(|()| 0)));
+        if now.scopes[usize::from(ipv6)] == Scope::Tcp {
+            // Nothing more comes to the device than should; what is missing is for `keep`.
+            let missing = kept.inspect_err(|error| tracing::debug!(%error, ipv6, "not kept"));
+            kept = Ok(missing.unwrap_or(0));
+        }
+        kept.and(deleted).map(drop)
+    }
+
+    /// The rules of a family that were `before`, and are not `now`.
+    fn former(&self, before: Held, now: Held, ipv6: bool) -> Vec<Rule> {
+        let rules = now.rules(&self.exceptions, ipv6);
+        let former = before.rules(&self.exceptions, ipv6).into_iter();
+        former.filter(|rule| !rules.contains(rule)).collect()
     }
 
     fn change(&self) -> MutexGuard<'_, ()> {
@@ -243,6 +293,9 @@ impl Capture {
     /// this is dropped. Else the kernel's first refusal; all the rest has been tried all the same.
     pub fn keep(&self) -> Result<usize, NetError> {
         let _change = self.change();
+        if self.held().is_released {
+            return Ok(0);
+        }
         let left = self.leave_taken()?;
         let found = self.look_for_ipv6();
         let held = self.held();
@@ -288,14 +341,11 @@ impl Capture {
             if old == new {
                 continue;
             }
-            let rules = now.rules(&self.exceptions, ipv6);
-            let former = before.rules(&self.exceptions, ipv6);
-            let mut former = former.iter().filter(|rule| !rules.contains(rule));
-            let removed = former
-                .try_for_each(|rule| self.routes.delete_rule(rule))
-                .and_then(|()| self.routes.delete_address(self.index, old));
-            match removed {
-                Ok(()) => tracing::warn!(
+            let former = self.former(before, now, ipv6).into_iter();
+            let rules = former.map(|rule| self.routes.delete_rule(&rule).map(|()| 0));
+            let address = || self.routes.delete_address(self.index, old).map(|()| 0);
+            match all(rules.chain(std::iter::once_with(address))) {
+                Ok(_) => tracing::warn!(
                     "{DEVICE} has {new} now: {old}, which it had, is a link's, or another \
                      client's; captured connections may have ended"
                 ),
@@ -400,10 +450,18 @@ impl Capture {
         self.table.lock().expect("no panic").refuse(target)
     }
 
-    /// From now on new connections go their usual ways. Those that are captured stay so.
+    /// From now on new connections go their usual ways. Those that are captured stay so. Whoever keeps
+    /// rules or changes what is captured changes nothing any more.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
     pub fn release(&self) {
         let _change = self.change();
-        let held = self.held();
+        let held = {
+            let mut held = self.held.lock().expect("no panic");
+            held.is_released = true;
+            *held
+        };
         for &ipv6 in held.families() {
             // In the other order, so that what is not captured is not in between.
             for rule in held.rules(&self.exceptions, ipv6).iter().rev() {

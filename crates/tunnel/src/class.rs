@@ -13,9 +13,10 @@ use weftline_coding::wire::Packet;
 
 /// The bits of ECN (RFC 3168 §5).
 const ECN: u8 = 3;
-const NOT_CAPABLE: u8 = 0;
-const CAPABLE_1: u8 = 1;
-const EXPERIENCED: u8 = 3;
+/// Its values: of a packet that is not ECN-capable, ECT(1), and congestion experienced.
+pub(crate) const NOT_CAPABLE: u8 = 0;
+pub(crate) const CAPABLE_1: u8 = 1;
+pub(crate) const EXPERIENCED: u8 = 3;
 
 /// So many places are remembered, twice: more than are between two nodes.
 const REMEMBERED: usize = 1 << 14;
@@ -38,7 +39,7 @@ impl Class {
     }
 
     /// Puts it into an IP packet.
-    fn put(self, packet: &mut [u8]) {
+    pub(crate) fn put(self, packet: &mut [u8]) {
         match packet {
             [first, tos, rest @ ..] if *first >> 4 == 4 && rest.len() >= 18 => {
                 let word = |tos: u8| u32::from(u16::from_be_bytes([*first, tos]));

@@ -51,6 +51,7 @@ mod runs;
 mod secure;
 mod settings;
 mod status;
+mod sys;
 #[cfg(test)]
 mod tests;
 mod trust;

@@ -117,6 +117,12 @@ impl Lanes {
         self.changed.notify_one();
     }
 
+    /// Agrees on nothing more, and leaves what is captured as it is. They carry what they carry until
+    /// they are dropped.
+    pub(super) fn stop_keeping(&self) {
+        self.task.abort();
+    }
+
     /// What says how they are.
     pub(super) fn watcher(&self) -> Box<dyn Fn() -> Vec<BondStatus> + Send + Sync> {
         let bond = Arc::downgrade(&self.bond);
@@ -126,7 +132,7 @@ impl Lanes {
 
 impl Drop for Lanes {
     fn drop(&mut self) {
-        self.task.abort();
+        self.stop_keeping();
     }
 }
 

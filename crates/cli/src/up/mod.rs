@@ -415,6 +415,8 @@ impl Up {
             error = following => Err(error.into()),
             () = life.stopping() => Ok(()),
         };
+        // Who keeps them would set rules again.
+        lanes.iter().for_each(Lanes::stop_keeping);
         capture.release();
         stop.send_replace(true);
         let _ = running.await;

@@ -88,7 +88,7 @@ fn a_client_whose_lanes_have_no_memory_is_told_and_has_tcp() {
     let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
     let site = crate::site::Site::start(&net.internet, &format!("{FAR_V4}:80"));
     // Three quarters of it are enough for one client's.
-    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0", "--max-total-memory", "20MiB"]);
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0", "--max-total-memory", "26MiB"]);
     let second = Second::new(&net);
     let first = up(&net, &invite);
     assert_eq!(text(&ask(&net, far.address, b"one")), "198.51.100.1 one");

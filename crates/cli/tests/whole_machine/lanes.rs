@@ -1,6 +1,6 @@
 //! UDP, DNS and ICMP through the server, over both links.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
 use weftline_lab::netns::Netns;
 
 use crate::common::{Daemon, PATIENCE, weftline};
 use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, text};
-use crate::sniffer::Sniffer;
+use crate::sniffer::{Classes, Sniffer};
 
 /// How long the answers of a program's talk are waited for.
 const TALKED: Duration = Duration::from_secs(60);
@@ -234,6 +235,147 @@ fn cut(net: &Network, is_silent: bool) {
     ip(&net.server, &format!("neigh replace 192.168.1.20 {nobody}"));
 }
 
+/// A flow that understands marks of congestion keeps its class, and routers of the links may mark it; they
+/// see nothing else of the class.
+#[test]
+fn ecn_goes_into_the_lanes_and_out_of_them_and_dscp_stays_inside() {
+    let Some(net) = Network::set_up() else { return };
+    let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
+    let far = net.internet.run(|| UdpSocket::bind((FAR_V4, 7000))).unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let (_server, invite) =
+        net.serve(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
+    let _up = up(&net, &invite);
+    let mut there = [Classes::look(&net.server, 4433), Classes::look(&net.internet, 7000)];
+    let program = socket(&net, true);
+    let port = program.local_addr().unwrap().port();
+    // Each end's packets: expedited and ECT(0), a mark alone.
+    socket2::SockRef::from(&program).set_tos_v4(0xba).unwrap();
+    socket2::SockRef::from(&far).set_tos_v4(0x03).unwrap();
+    let mut back = Classes::look(&net.client, port);
+    let (began, mut seen) = (Instant::now(), [BTreeSet::new(), BTreeSet::new(), BTreeSet::new()]);
+    let wanted = [BTreeSet::from([0x00, 0x02]), BTreeSet::from([0xba]), BTreeSet::from([0x03])];
+    while seen != wanted {
+        assert!(began.elapsed() < PATIENCE, "{seen:x?}, not {wanted:x?}");
+        program.send_to(b"a question", (FAR_V4, 7000)).unwrap();
+        let Ok((_, from)) = far.recv_from(&mut [0; 64]) else { continue };
+        far.send_to(b"an answer", from).unwrap();
+        let _ = program.recv_from(&mut [0; 64]);
+        for (seen, classes) in seen.iter_mut().zip(there.iter_mut().chain([&mut back])) {
+            seen.extend(classes.seen());
+        }
+    }
+}
+
+/// What the client shows of its lanes: the longest packet of each that is up.
+fn longest(net: &Network) -> Vec<u64> {
+    let shown = net.run(&net.client, &["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let lanes = status["bonds"][0]["lanes"].as_array().unwrap();
+    let up = lanes.iter().filter(|lane| lane["state"] == "up");
+    up.map(|lane| lane["mtu"].as_u64().unwrap()).collect()
+}
+
+/// Waits until both lanes are known for what they carry.
+#[track_caller]
+fn carry(net: &Network, wanted: [std::ops::RangeInclusive<u64>; 2]) {
+    let began = Instant::now();
+    loop {
+        let longest = longest(net);
+        if longest.len() == 2 && (0..2).all(|n| wanted[n].contains(&longest[n])) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{longest:?}, not {wanted:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Sends datagrams of so many bytes of payload that nobody may cut, until one is answered; or, as it may
+/// become known to be too long, the error of that.
+#[track_caller]
+fn ask_whole(net: &Network, to: SocketAddr, length: usize) -> io::Result<()> {
+    let whole = socket(net, to.is_ipv4());
+    match to.is_ipv4() {
+        true => sockopt::set_ip_mtu_discover(&whole, sockopt::Ipv4PathMtuDiscovery::DO)?,
+        false => sockopt::set_ipv6_mtu_discover(&whole, sockopt::Ipv6PathMtuDiscovery::DO)?,
+    }
+    whole.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let began = Instant::now();
+    loop {
+        whole.send_to(&vec![b'x'; length], to)?;
+        if whole.recv_from(&mut [0; 2048]).is_ok() {
+            return Ok(());
+        }
+        assert!(began.elapsed() < PATIENCE, "{to}, {length} bytes");
+    }
+}
+
+/// What a lane is known to carry over a link of 1,400 bytes: less than that by the headers of IP, UDP and the
+/// lane, or a few bytes less. This kind of link lets four more through, for a VLAN.
+const NARROW: std::ops::RangeInclusive<u64> = 1321..=1332;
+
+/// Both links carry less than the device's packets, and what is longer vanishes beyond them.
+#[test]
+fn what_no_link_carries_is_cut_or_its_sender_is_told() {
+    let Some(net) = Network::set_up() else { return };
+    let v4 = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let v6 = Echo::start(&net.internet, &format!("[{SITE_V6}]:7000"));
+    for link in ["wlan0", "wwan0"] {
+        ip(&net.server, &format!("link set {link} mtu 1400"));
+    }
+    let control = net.run.path().join("serve.sock");
+    let control = control.to_str().unwrap();
+    let (_server, invite) = net.serve_with_control(control, &["--listen", "0.0.0.0:0"]);
+    let _up = up(&net, &invite);
+    carry(&net, [NARROW, NARROW]);
+    for to in [v4.address, v6.address] {
+        let error = ask_whole(&net, to, 1348).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(90), "{to}: {error}");
+        ask_whole(&net, to, 1200).unwrap();
+    }
+    // What may be cut comes in pieces, both ways; so does what was sent whole at first.
+    assert_eq!(ask(&net, v4.address, &[b'x'; 1372]).len(), 1372 + "198.51.100.1 ".len());
+    // An answer is longer than the question, and may be what is too long: then its sender is told, once the
+    // server knows.
+    let began = Instant::now();
+    while !counters(&net, &net.server, control).contains_key("too_long_packets") {
+        assert!(began.elapsed() < PATIENCE, "the server has sent all");
+        ask_whole(&net, v6.address, 1272).unwrap();
+    }
+    ask_whole(&net, v6.address, 1272).unwrap();
+}
+
+#[test]
+fn long_packets_go_over_the_link_that_carries_them_until_none_does() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    ip(&net.server, "link set wlan0 mtu 1400");
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = up(&net, &invite);
+    carry(&net, [NARROW, 1400..=1400]);
+    for length in [1372, 1200, 1372] {
+        ask_whole(&net, far.address, length).unwrap();
+    }
+    ip(&net.server, "link set wwan0 mtu 1400");
+    let began = Instant::now();
+    while ask_whole_once_more(&net, far.address) {
+        assert!(began.elapsed() < PATIENCE, "{:?}", longest(&net));
+    }
+    carry(&net, [NARROW, NARROW]);
+}
+
+/// Whether a datagram that fills the device's packets is not refused yet.
+fn ask_whole_once_more(net: &Network, to: SocketAddr) -> bool {
+    let whole = socket(net, true);
+    sockopt::set_ip_mtu_discover(&whole, sockopt::Ipv4PathMtuDiscovery::DO).unwrap();
+    whole.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    (0..20).all(|_| {
+        let is_sent = whole.send_to(&[b'x'; 1372], to).is_ok();
+        let _ = whole.recv_from(&mut [0; 2048]);
+        is_sent
+    })
+}
+
 const QUERY: &[u8] =
     b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03far\x07example\x00\x00\x01\x00\x01";
 
@@ -407,6 +549,36 @@ fn a_server_that_is_killed_leaves_nothing_behind_and_is_followed_by_another() {
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
     Network::restored_of(&net.server, &before);
+}
+
+/// A server that has lost which client has which number gives this one another, and other addresses with it.
+#[test]
+fn a_client_that_is_given_another_number_goes_on_by_other_addresses() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let port = ["--listen", "0.0.0.0:4433"];
+    let (server, invite) = net.serve(&port);
+    let before = net.snapshot();
+    let up = up(&net, &invite);
+    assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");
+    let has = |address: &str| {
+        let shown = net.client.command("ip").args(["-o", "addr", "show", "weft0"]).output();
+        text(&shown.unwrap().stdout).contains(&format!(" {address}/"))
+    };
+    assert!(has("10.87.0.2") && has("fd57:6566:7400::2"));
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    fs::write(net.state.path().join("internet.addresses"), "somebody = 2\n").unwrap();
+    let (_server, _) = net.serve(&port);
+    let began = Instant::now();
+    while !has("10.87.0.3") || !has("fd57:6566:7400::3") || has("10.87.0.2") {
+        assert!(began.elapsed() < PATIENCE, "the addresses are those of before");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
 }
 
 #[test]

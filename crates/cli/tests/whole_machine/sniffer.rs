@@ -60,6 +60,38 @@ impl Sniffer {
     }
 }
 
+/// The classes (DSCP and ECN) of datagrams of UDP to a port that come to a machine.
+pub(crate) struct Classes {
+    socket: Socket,
+    port: u16,
+}
+
+impl Classes {
+    /// Begins to look.
+    pub(crate) fn look(ns: &Netns, port: u16) -> Self {
+        const IPV4: u16 = 0x0800;
+        let protocol = socket2::Protocol::from(i32::from(IPV4.to_be()));
+        // Packets without the header of their link.
+        let open = || Socket::new(Domain::PACKET, Type::DGRAM, Some(protocol));
+        let socket = ns.run(open).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self { socket, port }
+    }
+
+    /// Those of the packets that have come since the last look.
+    pub(crate) fn seen(&mut self) -> BTreeSet<u8> {
+        let (mut seen, mut packet) = (BTreeSet::new(), vec![0; 1 << 17]);
+        while let Ok(length) = self.socket.read(&mut packet) {
+            let packet = &packet[..length];
+            let transport = 4 * usize::from(packet[0] & 15);
+            if packet[9] == 17 && packet[transport + 2..][..2] == self.port.to_be_bytes() {
+                seen.insert(packet[1]);
+            }
+        }
+        seen
+    }
+}
+
 /// A link's hardware address.
 fn hardware(ns: &Netns, name: &str) -> [u8; 6] {
     let shown = ns.command("ip").args(["-o", "link", "show", "dev", name]).output().unwrap();

@@ -10,11 +10,12 @@ use super::flows::Flows;
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
 use super::lane::{Kept, Lane, LaneState, LaneStatus};
 use super::order::Order;
-use super::packet::Look;
+use super::packet::{self, Look};
 use super::place::{PLACE, Place};
 use crate::Instant;
 use crate::policy::Role;
 use crate::replay::ReplayWindow;
+use crate::wire::varint;
 
 /// The most lanes of a bond.
 pub const MAX_LANES: usize = 8;
@@ -25,8 +26,8 @@ const MAX_FLIGHT: usize = 8192;
 const MAX_KEPT: usize = 1 << 20;
 /// Of these bytes, those that are for urgent packets only: bulk alone would take all.
 const URGENT_KEPT: usize = 128 << 10;
-/// The bytes that wait for room over all lanes, each packet with what it takes besides.
-const MAX_WAITING: u64 = 2 << 20;
+/// The bytes that wait for room over all lanes of a bond at most, each packet with what it takes besides.
+pub const MAX_WAITING: u64 = 2 << 20;
 const BESIDES: u64 = 64;
 /// What is older than this does not go again when its lane falls silent.
 const RESENT_AGE: Duration = Duration::from_millis(100);
@@ -42,8 +43,9 @@ const UNKNOWN_PADDING: usize = 64;
 
 /// The most memory that a bond takes, in bytes, whatever is sent over it and whatever the other end says.
 /// Of this, 2 MiB are for packets that wait for room, 1 MiB for those that are kept, 2 MiB for those that go
-/// at once or again, and the rest for records of what is on its way and of flows.
-pub const MAX_MEMORY: u64 = 8 << 20;
+/// at once or again, 4 MiB for those that have come and wait for others before them, and the rest for records
+/// of what is on its way and of flows.
+pub const MAX_MEMORY: u64 = 12 << 20;
 
 /// What a bond is made with.
 #[derive(Clone, Copy, Debug)]
@@ -63,13 +65,15 @@ pub struct BondConfig {
 pub struct BondCounters {
     /// Dropped: no IP packets.
     pub no_packet: u64,
+    /// Dropped: longer than any lane carries that could take them.
+    pub too_long: u64,
     /// Dropped: there was no lane.
     pub no_lane: u64,
     /// Dropped: more were to go at once than may wait.
     pub overflowed: u64,
     /// Copies, and packets that went again, of which the other had come before.
     pub duplicates: u64,
-    /// Datagrams dropped: no frames, or frames that tell of what was never sent.
+    /// Datagrams dropped: no frames, frames that tell of what was never sent, or packets longer than any.
     pub malformed: u64,
     /// Urgent packets without a copy, as the budget was used up.
     pub uncopied: u64,
@@ -84,6 +88,8 @@ pub struct Transmit {
     pub lane: LaneId,
     /// The datagram's sequence number there, which is used once.
     pub sequence: u64,
+    /// Whether datagrams as long are known to get through; the system may refuse another, such as a probe.
+    pub is_carried: bool,
 }
 
 /// A packet that goes as soon as it is asked for.
@@ -148,7 +154,7 @@ impl Bond {
         if has_room {
             let next = self.former.remove(&id).unwrap_or(0);
             let congestion = (self.config.congestion)(self.config.mtu);
-            let traits = (role, self.config.is_initiator);
+            let traits = (role, self.config.is_initiator, self.config.mtu);
             self.lanes.insert(id, Lane::new(id, traits, next, congestion, now));
         }
         has_room
@@ -176,8 +182,30 @@ impl Bond {
         self.lanes.get_mut(&id).map(Lane::take_sequence)
     }
 
-    /// Takes a packet to be sent.
-    pub fn handle_packet(&mut self, packet: &[u8], now: Instant) {
+    /// Takes a packet to be sent. One that no lane carries is cut, if it may be; if it may not, it is dropped,
+    /// and this is the length that its sender is to be told (RFC 8899 §3, point 2), in bytes.
+    pub fn handle_packet(&mut self, packet: &[u8], now: Instant) -> Option<usize> {
+        let choice = Choice { lanes: &self.lanes, bytes: packet.len(), now };
+        let best = choice.best(None);
+        let most = best.map_or(self.config.mtu, |best| choice.limit(best));
+        if packet.len() <= most {
+            self.take_packet(packet, best, now);
+            return None;
+        }
+        let Some(pieces) = packet::cut(packet, most) else {
+            self.counters.too_long += 1;
+            return Some(most);
+        };
+        for piece in &pieces {
+            // Another lane may carry them than the one that is best where none carries the whole.
+            let choice = Choice { lanes: &self.lanes, bytes: piece.len(), now };
+            let best = choice.best(None);
+            self.take_packet(piece, best, now);
+        }
+        None
+    }
+
+    fn take_packet(&mut self, packet: &[u8], best: Option<LaneId>, now: Instant) {
         let Some(look) = Look::at(packet) else {
             self.counters.no_packet += 1;
             return;
@@ -185,7 +213,7 @@ impl Bond {
         let bytes = packet.len();
         let (class, flow) = self.flows.count(look.flow, look.is_urgent, bytes, now);
         let choice = Choice { lanes: &self.lanes, bytes, now };
-        let Some(best) = choice.best(None) else {
+        let Some(best) = best else {
             self.counters.no_lane += 1;
             return;
         };
@@ -277,7 +305,8 @@ impl Bond {
     /// [`Self::poll_packet`] gives comes after it.
     ///
     /// # Errors
-    /// When it is no frame, or tells of what was never sent; it is counted.
+    /// When it is no frame, tells of what was never sent, or has a packet that is longer than any; it is
+    /// counted.
     pub fn handle_frame<'a>(
         &mut self,
         id: LaneId,
@@ -290,6 +319,15 @@ impl Bond {
             self.counters.malformed += 1;
         }
         result
+    }
+
+    /// A datagram of data has come over a lane whose packet must not be handed out. It is not lost, so the
+    /// other end is told that it has come; a copy of it may still be taken.
+    pub fn handle_dropped(&mut self, id: LaneId, sequence: u64, now: Instant) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            lane.pings.note_came(now);
+            lane.arrivals.note(sequence, true, now);
+        }
     }
 
     fn take_frame<'a>(
@@ -309,6 +347,9 @@ impl Bond {
                     Class::Bulk => Place::split(packet).ok_or(FrameError)?,
                     Class::Urgent | Class::Medium => (packet, Place::default()),
                 };
+                if packet.len() > self.config.mtu {
+                    return Err(FrameError);
+                }
                 lane.counters.received_packets += 1;
                 lane.counters.received_bytes += packet.len() as u64;
                 if !self.came.take(number) {
@@ -330,7 +371,7 @@ impl Bond {
                 }
             }
             Frame::Pong { id: question } => {
-                if let Some(rtt) = lane.pings.handle_answer(question, self.config.mtu, now) {
+                if let Some(rtt) = lane.pings.handle_answer(question, now) {
                     lane.measure(rtt, now);
                     lane.heard(now);
                 }
@@ -372,26 +413,23 @@ impl Bond {
         while let Some((id, question)) = self.pongs.pop_front() {
             if let Some(lane) = self.lanes.get_mut(&id) {
                 Frame::Pong { id: question }.encode(out);
-                return Some(Transmit { lane: id, sequence: lane.take_sequence() });
+                return Some(short(lane));
             }
         }
-        for (&id, lane) in &mut self.lanes {
+        for lane in self.lanes.values_mut() {
             if let Some(feedback) = lane.arrivals.tell(now) {
                 Frame::Feedback(feedback).encode(out);
-                return Some(Transmit { lane: id, sequence: lane.take_sequence() });
+                return Some(short(lane));
             }
             if let Some(question) = lane.pings.ask(now) {
-                let padding = match lane.state {
-                    // With a number of two bytes it is as long as the longest packet's.
-                    _ if question.is_long => self.config.mtu + DATA_OVERHEAD - 3,
-                    LaneState::Up => 0,
-                    LaneState::New | LaneState::Silent if self.config.is_initiator => {
-                        UNKNOWN_PADDING
-                    }
-                    LaneState::New | LaneState::Silent => 0,
+                let padding = match (question.size, lane.state) {
+                    (Some(size), _) => size + DATA_OVERHEAD - 1 - varint::len(question.id),
+                    (None, LaneState::Up) => 0,
+                    (None, _) if self.config.is_initiator => UNKNOWN_PADDING,
+                    (None, _) => 0,
                 };
                 Frame::Ping { id: question.id, padding }.encode(out);
-                return Some(Transmit { lane: id, sequence: lane.take_sequence() });
+                return Some(Transmit { is_carried: question.size.is_none(), ..short(lane) });
             }
         }
         None
@@ -493,7 +531,7 @@ impl Bond {
         let lane = self.lanes.get_mut(&id).expect("it was found");
         let back = lane.fall_silent(RESENT_AGE, now);
         for kept in back {
-            let choice = Choice { lanes: &self.lanes, bytes: kept.packet.len(), now };
+            let choice = Choice { lanes: &self.lanes, bytes: kept.bytes(), now };
             let Some(other) = choice.other_than(id) else { continue };
             if kept.class == Class::Urgent {
                 self.make_ready(other, kept.number, kept.class, &kept.packet, (false, true));
@@ -507,17 +545,26 @@ impl Bond {
                 self.counters.overflowed += 1;
             }
         }
-        let choice = Choice { lanes: &self.lanes, bytes: 0, now };
-        let Some(other) = choice.other_than(id) else { return };
+        self.leave(id, now);
+    }
+
+    /// Has what waits for a lane wait for others, if there are any that are up.
+    fn leave(&mut self, id: LaneId, now: Instant) {
+        // Each packet goes where it is carried.
+        let other =
+            |lanes: &BTreeMap<LaneId, Lane>, bytes| Choice { lanes, bytes, now }.other_than(id);
+        if other(&self.lanes, 0).is_none() {
+            return;
+        }
         // What has not been sent yet has no number, and is not sent twice.
-        let waiting = self.lanes.get_mut(&id).expect("it was found").queue.drain();
-        let queue = &mut self.lanes.get_mut(&other).expect("it was chosen").queue;
-        for (flow, waiting) in waiting {
+        for (flow, waiting) in self.lanes.get_mut(&id).expect("it was found").queue.drain() {
+            let other = other(&self.lanes, waiting.bytes as usize).expect("there is one");
+            let queue = &mut self.lanes.get_mut(&other).expect("it was chosen").queue;
             queue.push(flow, &waiting.packet, waiting.bytes, now);
         }
         self.bound_waiting();
         for ready in self.ready.iter_mut().filter(|ready| ready.lane == id && !ready.is_copy) {
-            ready.lane = other;
+            ready.lane = other(&self.lanes, ready.kept.bytes()).expect("there is one");
         }
     }
 
@@ -538,11 +585,17 @@ impl Bond {
 }
 
 fn encode(lane: &mut Lane, kept: Kept, is_kept: bool, now: Instant, out: &mut Vec<u8>) -> Transmit {
+    let is_carried = kept.bytes() <= lane.pings.longest_packet();
     let Kept { number, class, packet } = &kept;
     Frame::Data { number: *number, class: *class, packet }.encode(out);
     let (sequence, bytes) = (lane.take_sequence(), packet.len() as u64);
     lane.note_sent(sequence, (bytes, *class), is_kept.then_some(kept), now);
-    Transmit { lane: lane.id, sequence }
+    Transmit { lane: lane.id, sequence, is_carried }
+}
+
+/// A datagram that is no longer than each lane carries.
+fn short(lane: &mut Lane) -> Transmit {
+    Transmit { lane: lane.id, sequence: lane.take_sequence(), is_carried: true }
 }
 
 /// Where a bulk packet goes.
@@ -578,11 +631,27 @@ impl Choice<'_> {
     }
 
     fn soonest<'b>(&self, lanes: impl Iterator<Item = &'b Lane>) -> Option<LaneId> {
-        let cost = |lane: &&Lane| {
-            // One that has been seen to carry packets as long comes before one that has not.
-            (lane.pings.longest_packet() < self.bytes, lane.arrival(self.bytes as u64))
-        };
+        let cost = |lane: &&Lane| (self.lack(lane), lane.arrival(self.bytes as u64));
         lanes.min_by_key(cost).map(|lane| lane.id)
+    }
+
+    /// How unlikely a lane is to carry as much. One that has been seen to comes before one that has not; and
+    /// one that is known not to, after all that may carry more.
+    fn lack(&self, lane: &Lane) -> (bool, usize) {
+        let is_known = lane.pings.longest_packet() >= self.bytes;
+        (!is_known, self.bytes.saturating_sub(lane.pings.limit()))
+    }
+
+    /// The longest packet that a lane like the best one carries, for all that is known.
+    fn limit(&self, best: LaneId) -> usize {
+        let alike = self.alike(best).map(|lane| lane.pings.limit());
+        alike.max().expect("there is one")
+    }
+
+    /// The best lane, and those that may take packets instead of it.
+    fn alike(&self, best: LaneId) -> impl Iterator<Item = &Lane> {
+        let best = &self.lanes[&best];
+        self.lanes.values().filter(|lane| (lane.state, lane.role) == (best.state, best.role))
     }
 
     /// The lane of an urgent packet's copy: one that costs nothing, or any that is up if the best is a
@@ -592,7 +661,8 @@ impl Choice<'_> {
         let second = self.best(Some(best))?;
         let lane = &self.lanes[&second];
         let is_free = lane.role == Role::Active;
-        (lane.state == LaneState::Up && (is_free || main.is_poor())).then_some(second)
+        let is_fit = lane.state == LaneState::Up && lane.pings.limit() >= self.bytes;
+        (is_fit && (is_free || main.is_poor())).then_some(second)
     }
 
     /// Another lane that is up.
@@ -603,13 +673,9 @@ impl Choice<'_> {
     /// The lane of a bulk packet: the nearest that has room, where lanes do not differ by so much that
     /// waiting for the slower one makes no sense.
     fn spread(&self, kept: Option<LaneId>, best: LaneId) -> Spread {
-        let role = self.lanes[&best].role;
-        let is_like = |lane: &&Lane| lane.state == self.lanes[&best].state && lane.role == role;
-        let mut all: Vec<&Lane> = self.lanes.values().filter(is_like).collect();
-        let carries = |lane: &Lane| lane.pings.longest_packet() >= self.bytes;
-        if all.iter().any(|lane| carries(lane)) {
-            all.retain(|lane| carries(lane));
-        }
+        let mut all: Vec<&Lane> = self.alike(best).collect();
+        let least = all.iter().map(|lane| self.lack(lane)).min();
+        all.retain(|lane| Some(self.lack(lane)) == least);
         all.sort_by_key(|lane| lane.way());
         let nearest = all[0].way();
         all.retain(|lane| lane.way() <= nearest + MOST_LAG);
@@ -634,7 +700,8 @@ impl Choice<'_> {
     fn keep(&self, kept: Option<LaneId>, best: LaneId) -> LaneId {
         let Some(lane) = kept.and_then(|id| self.lanes.get(&id)) else { return best };
         let other = &self.lanes[&best];
-        if lane.state != LaneState::Up || lane.role != other.role {
+        let is_fit = self.lack(lane) <= self.lack(other);
+        if lane.state != LaneState::Up || lane.role != other.role || !is_fit {
             return best;
         }
         let (now, then) = (lane.arrival(self.bytes as u64), other.arrival(self.bytes as u64));

@@ -139,6 +139,15 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// The packet in a frame of data, to be changed in its place; `None` if the frame has none.
+pub fn packet_in(frame: &mut [u8]) -> Option<&mut [u8]> {
+    let Ok(Frame::Data { class, packet, .. }) = Frame::decode(frame) else { return None };
+    let start = frame.len() - packet.len();
+    let place = if class == Class::Bulk { PLACE } else { 0 };
+    let end = frame.len().checked_sub(place)?;
+    frame.get_mut(start..end)
+}
+
 fn encode_feedback(feedback: &Feedback, out: &mut Vec<u8>) {
     out.put_u8(FEEDBACK);
     let delay = u64::try_from(feedback.delay.as_micros()).unwrap_or(VARINT_MAX);
@@ -207,6 +216,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn packets_are_found_in_frames() {
+        let placed = [&b"packet"[..], &[0; PLACE]].concat();
+        for (class, packet) in [(Class::Urgent, &b"packet"[..]), (Class::Bulk, &placed)] {
+            let mut bytes = Vec::new();
+            Frame::Data { number: 1 << 20, class, packet }.encode(&mut bytes);
+            assert_eq!(packet_in(&mut bytes).map(|found| &*found), Some(&b"packet"[..]));
+        }
+        // One whose place is cut, and frames of other kinds.
+        assert_eq!(packet_in(&mut [DATA | 2, 0, 1, 2, 3]), None);
+        assert_eq!(packet_in(&mut [PONG, 0]), None);
+    }
+
     proptest! {
         /// Of anything: no panic, and a feedback is in order and bounded.
         #[test]
@@ -216,6 +238,7 @@ mod tests {
                 if let (Some(kind), Some(first)) = (kind, bytes.first_mut()) {
                     *first = kind;
                 }
+                let _ = packet_in(&mut bytes);
                 if let Ok(Frame::Feedback(Feedback { ranges, .. })) = Frame::decode(&bytes) {
                     prop_assert!((1..=MAX_RANGES).contains(&ranges.len()));
                     prop_assert!(ranges.iter().all(|range| range.start < range.end));

@@ -11,6 +11,7 @@ use super::delivery::{Delivery, Stamp};
 use super::frame::{Class, Feedback};
 use super::least::LeastRtt;
 use super::pings::Pings;
+use super::place::PLACE;
 use super::rate::DeliveryRate;
 use crate::fq_codel::{FqCodel, QueueConfig};
 use crate::policy::Role;
@@ -70,6 +71,14 @@ pub(super) struct Kept {
     pub(super) number: u64,
     pub(super) class: Class,
     pub(super) packet: Vec<u8>,
+}
+
+impl Kept {
+    /// The length of the packet itself, in bytes: a bulk one has its place with it.
+    pub(super) fn bytes(&self) -> usize {
+        let besides = if self.class == Class::Bulk { PLACE } else { 0 };
+        self.packet.len().saturating_sub(besides)
+    }
 }
 
 /// A datagram of data that is on its way.
@@ -154,10 +163,10 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// One whose datagrams have sequence numbers from `next` on.
+    /// One for packets of `mtu` bytes at most, whose datagrams have sequence numbers from `next` on.
     pub(super) fn new(
         id: LaneId,
-        (role, is_initiator): (Role, bool),
+        (role, is_initiator, mtu): (Role, bool, usize),
         next: u64,
         congestion: Box<dyn LaneCongestion>,
         now: Instant,
@@ -173,7 +182,7 @@ impl Lane {
             role,
             state: LaneState::New,
             arrivals: Arrivals::default(),
-            pings: Pings::new(is_initiator, now),
+            pings: Pings::new(is_initiator, mtu, now),
             again: VecDeque::new(),
             queue: FqCodel::with_spare(config, SPARE),
             missed: Vec::new(),
@@ -350,6 +359,7 @@ impl Lane {
                 come.bytes += sent.bytes;
                 self.urgent -= if sent.is_urgent { sent.bytes } else { 0 };
                 come.packets += 1;
+                self.pings.note_delivered(sent.sequence, sent.bytes);
                 self.kept -= sent.kept.take().map_or(0, |kept| kept.packet.len());
                 come.newest = Some((sent.sequence, sent.at, sent.stamp));
             }
@@ -370,6 +380,9 @@ impl Lane {
                 break;
             }
             let is_young = now.since(first.at) <= MOST_SILENCE;
+            if !first.is_done {
+                self.pings.note_lost(first.sequence, first.bytes, now);
+            }
             let lost = self.lose_front();
             self.missed.extend(lost.filter(|kept| is_young && kept.class == Class::Urgent));
         }
@@ -608,7 +621,7 @@ mod tests {
 
     fn lane() -> Lane {
         let congestion = Box::new(Fixed::default());
-        Lane::new(LaneId(0), (Role::Active, true), 0, congestion, at(0))
+        Lane::new(LaneId(0), (Role::Active, true, 1400), 0, congestion, at(0))
     }
 
     fn send(lane: &mut Lane, class: Class, now: Instant) -> u64 {
@@ -664,6 +677,41 @@ mod tests {
         assert!(tell(&mut lane, &[3..4], at(400)));
         assert_eq!(lane.state, LaneState::Up);
         assert!(lane.room_at().is_some() && lane.silent_at().is_none_or(|at_| at_ > at(400)));
+    }
+
+    /// A burst has lost its tail, as it was too much for a queue; what came later is told with it.
+    #[test]
+    fn losses_that_others_as_long_have_followed_say_nothing_of_lengths() {
+        let mut lane = lane();
+        lane.heard(at(0));
+        let probe = lane.pings.ask(at(0)).expect("a probe");
+        assert_eq!(probe.size, Some(1400));
+        lane.pings.handle_answer(probe.id, at(10));
+        lane.measure(Duration::from_millis(10), at(10));
+        let mut long = |count: u64, ms: u64| {
+            for _ in 0..count {
+                let sequence = lane.take_sequence();
+                lane.note_sent(sequence, (1400, Class::Bulk), None, at(ms));
+            }
+        };
+        long(20, 20);
+        long(1, 30);
+        // Ten of it have come, and one after them.
+        assert!(tell(&mut lane, &[20..21, 0..10], at(70)));
+        assert_eq!((lane.counters.lost_packets, lane.pings.longest_packet()), (10, 1400));
+        assert_eq!(lane.pings.ask(at(70)), None, "there is nothing to find out");
+        // Where short ones alone come, a probe is sent, and other lanes are used once that is lost.
+        for _ in 0..10 {
+            let sequence = lane.take_sequence();
+            lane.note_sent(sequence, (1400, Class::Bulk), None, at(80));
+        }
+        send(&mut lane, Class::Bulk, at(90));
+        assert!(tell(&mut lane, &[31..32], at(140)));
+        let probe = lane.pings.ask(at(140)).expect("a probe");
+        assert_eq!((probe.size, lane.pings.longest_packet()), (Some(1400), 1400));
+        let later = lane.pings.due().expect("it is waited for");
+        assert_eq!(lane.pings.ask(later).expect("another").size, Some(1400));
+        assert!(lane.pings.longest_packet() < 1400);
     }
 
     #[test]

@@ -14,6 +14,9 @@
 //!   others besides, the nearest first, and its packets are handed out in order (`order.rs`).
 //! - Each end tells the other what has come, 10 ms later at the latest. When nothing is told for longer
 //!   than the round trip, the lane is silent: what is younger than 100 ms goes again, once, over another.
+//! - Each lane is asked what it carries ([RFC 8899](https://www.rfc-editor.org/rfc/rfc8899), `mtu.rs`). Long
+//!   packets go over lanes that carry them. Where none does, a packet of IPv4 that may be cut is, and the
+//!   sender of any other is to be told.
 //!
 //! Lanes know nothing of encryption: a datagram's sequence number is to be its nonce. The daemons drive
 //! this over UDP (`weftline-tunnel`, `bond`); tests drive it in virtual time.
@@ -28,15 +31,16 @@ mod frame;
 mod guard;
 mod lane;
 mod least;
+mod mtu;
 mod order;
 mod packet;
 mod pings;
 mod place;
 mod rate;
 
-pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, Transmit};
+pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, MAX_WAITING, Transmit};
 pub use congestion::{LaneAck, LaneCongestion, LaneRate, TELLING};
-pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES};
+pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES, packet_in};
 pub use guard::FlowGuard;
 pub use lane::{LaneCounters, LaneState, LaneStatus};
 pub use packet::Look;

@@ -15,9 +15,16 @@ use crate::Instant;
 const PATIENCE: Duration = Duration::from_millis(100);
 const LEAST_PATIENCE: Duration = Duration::from_millis(50);
 const MOST_PATIENCE: Duration = Duration::from_millis(200);
-/// The most packets of all flows that wait, and the flows that are known.
-const MOST_WAITING: usize = 512;
+/// The bytes of all flows that wait, each packet with what it takes besides: those of 100 ms at 300 Mb/s, or
+/// of 30 ms at 1 Gb/s.
+pub(super) const MOST_WAITING: usize = 4 << 20;
+/// What a packet takes besides its bytes: its place among those that wait, which may be half empty, and
+/// afterwards in the row of those that are handed out.
+const BESIDES: usize = 160;
+/// The flows that are known.
 const MOST_FLOWS: usize = 64;
+/// What the row of those that are handed out keeps when it is empty, in packets.
+const LITTLE: usize = 64;
 /// A flow that has rested so long begins anew with any number.
 const RESTED: Duration = Duration::from_secs(1);
 
@@ -32,6 +39,8 @@ struct Flow {
     /// The lanes that it uses.
     lanes: u8,
     waiting: BTreeMap<u64, (Instant, Vec<u8>)>,
+    /// What these take, in bytes.
+    bytes: usize,
     patience: Duration,
     heard: Instant,
 }
@@ -46,6 +55,7 @@ impl Flow {
             greatest: next,
             lanes: 0,
             waiting: BTreeMap::new(),
+            bytes: 0,
             patience: PATIENCE,
             heard: now,
         }
@@ -70,7 +80,9 @@ impl Flow {
                 break;
             }
             self.next = entry.key() + 1;
-            ready.push_back(entry.remove().1);
+            let (_, packet) = entry.remove();
+            self.bytes -= cost(packet.len());
+            ready.push_back(packet);
         }
         self.next = self.next.max(floor.saturating_add(1).min(self.greatest + 1));
     }
@@ -81,15 +93,34 @@ impl Flow {
         self.patience = (waited * 3 / 2).max(rest).clamp(LEAST_PATIENCE, MOST_PATIENCE);
     }
 
+    /// Has a packet wait.
+    fn hold(&mut self, number: u64, packet: &[u8], now: Instant) {
+        self.bytes += cost(packet.len());
+        self.waiting.insert(number, (now, packet.to_vec()));
+    }
+
+    /// Gives up what is missing before the first that waits.
+    fn give_up(&mut self, ready: &mut VecDeque<Vec<u8>>) {
+        if let Some((&first, _)) = self.waiting.first_key_value() {
+            self.release(first, ready);
+        }
+    }
+
     fn since(&self) -> Option<Instant> {
         self.waiting.first_key_value().map(|(_, (since, _))| *since)
     }
 }
 
-/// All flows of a bond.
+/// What a packet of such a length takes while it waits, in bytes.
+const fn cost(length: usize) -> usize {
+    length + BESIDES
+}
+
+/// All flows of a bond. Whoever polls after each call has no more than [`MOST_WAITING`] in it.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     flows: BTreeMap<u16, Flow>,
+    /// What all that waits takes, in bytes.
     held: usize,
     ready: VecDeque<Vec<u8>>,
     /// Packets that came after others that were behind them had been handed out.
@@ -97,11 +128,15 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Takes a packet that came over a lane; whether it is handed out now. After it what [`Self::poll`]
-    /// gives.
+    /// Takes a packet that came over a lane; whether it is handed out at once. After it what [`Self::poll`]
+    /// gives, among which it is if it came due behind others.
     pub(super) fn take(&mut self, place: Place, lane: LaneId, packet: &[u8], now: Instant) -> bool {
         if !self.flows.contains_key(&place.flow) && self.flows.len() >= MOST_FLOWS {
             self.forget_oldest();
+        }
+        // There is room for this one, should it have to wait.
+        while self.held > MOST_WAITING.saturating_sub(cost(packet.len())) {
+            self.give_up_oldest();
         }
         let flow = self.flows.entry(place.flow).or_insert_with(|| Flow::new(place.number, now));
         if flow.waiting.is_empty() && now.since(flow.heard) >= RESTED {
@@ -114,10 +149,10 @@ impl Order {
         if number >= flow.greatest {
             (flow.greatest, flow.lanes) = (number, place.lanes | bit(lane));
         }
-        let before = flow.waiting.len();
+        let before = flow.bytes;
         // Nobody gives a number to two packets; whoever does waits for none.
         let is_taken = number < flow.next || flow.waiting.contains_key(&number);
-        let is_due = is_taken || number == flow.next;
+        let mut is_handed_out = is_taken;
         if is_taken {
             self.late += 1;
             flow.patience = (flow.patience * 5 / 4).min(MOST_PATIENCE);
@@ -126,19 +161,30 @@ impl Order {
                 flow.learn(now.since(since));
             }
             flow.next += 1;
+            // What had to make room for this one is before it, and has not been polled yet.
+            is_handed_out = self.ready.is_empty();
+            if !is_handed_out {
+                self.ready.push_back(packet.to_vec());
+            }
             flow.release(0, &mut self.ready);
         } else {
-            flow.waiting.insert(number, (now, packet.to_vec()));
+            flow.hold(number, packet, now);
         }
         let floor = flow.floor();
         if floor >= flow.next {
             flow.release(floor, &mut self.ready);
         }
-        self.held = self.held + flow.waiting.len() - before;
-        if self.held > MOST_WAITING {
-            self.forget_oldest();
-        }
-        is_due
+        self.held = self.held + flow.bytes - before;
+        is_handed_out
+    }
+
+    /// Hands out what waits behind the gap that has been waited for longest.
+    fn give_up_oldest(&mut self) {
+        let waiting = self.flows.values_mut().filter(|flow| !flow.waiting.is_empty());
+        let Some(flow) = waiting.min_by_key(|flow| flow.since()) else { return };
+        let before = flow.bytes;
+        flow.give_up(&mut self.ready);
+        self.held -= before - flow.bytes;
     }
 
     /// Hands out what waits of the flow that has waited, or been known, for longest.
@@ -147,7 +193,7 @@ impl Order {
         let Some(mut flow) = oldest.map(|(&id, _)| id).and_then(|id| self.flows.remove(&id)) else {
             return;
         };
-        self.held -= flow.waiting.len();
+        self.held -= flow.bytes;
         flow.release(u64::MAX, &mut self.ready);
     }
 
@@ -155,11 +201,10 @@ impl Order {
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         for flow in self.flows.values_mut() {
             while flow.since().is_some_and(|since| since + flow.patience <= now) {
-                let before = flow.waiting.len();
-                let first = *flow.waiting.first_key_value().expect("something waits").0;
+                let before = flow.bytes;
                 flow.patience = (flow.patience - flow.patience / 16).max(LEAST_PATIENCE);
-                flow.release(first, &mut self.ready);
-                self.held -= before - flow.waiting.len();
+                flow.give_up(&mut self.ready);
+                self.held -= before - flow.bytes;
             }
         }
     }
@@ -172,7 +217,11 @@ impl Order {
 
     /// The next packet that is to be handed out.
     pub(super) fn poll(&mut self) -> Option<Vec<u8>> {
-        self.ready.pop_front()
+        let next = self.ready.pop_front();
+        if next.is_none() && self.ready.capacity() > LITTLE {
+            self.ready.shrink_to(LITTLE);
+        }
+        next
     }
 }
 
@@ -235,6 +284,22 @@ mod tests {
         assert_eq!(take(&mut order, 13, (0, 1), 150), [13]);
     }
 
+    /// What makes room for a packet is before it, also if that is due by then.
+    #[test]
+    fn at_the_bound_a_flow_stays_in_order() {
+        let (mut order, mut out) = (Order::default(), Vec::new());
+        let packet = |number: u16| [&number.to_be_bytes()[..], &[0; 1398]].concat();
+        for number in (0..10_000).filter(|number| *number != 1) {
+            let place = Place { flow: 1, number, lanes: 3 };
+            let is_due = order.take(place, LaneId(0), &packet(number), at(0));
+            out.extend(is_due.then_some(number));
+            let waited = std::iter::from_fn(|| order.poll());
+            out.extend(waited.map(|packet| u16::from_be_bytes([packet[0], packet[1]])));
+        }
+        assert!(out.len() > 5_000 && out.is_sorted(), "{out:?}");
+        assert_eq!(order.late, 0);
+    }
+
     #[test]
     fn a_flow_that_has_rested_begins_anew() {
         let mut order = Order::default();
@@ -243,39 +308,106 @@ mod tests {
         assert_eq!((take(&mut order, 30_001, (1, 3), 1_002), order.late), (vec![30_001], 0));
     }
 
+    /// Of flows that are known, the last one waits for its first packet. Nothing is handed out before the
+    /// bound is reached, and then as much as has to be.
+    #[test]
+    fn as_much_waits_as_may_and_no_more() {
+        for length in [0, 28, 1400] {
+            let mut order = Order::default();
+            for flow in 1..=MOST_FLOWS as u16 {
+                let place = Place { flow, number: 0, lanes: 1 };
+                assert!(order.take(place, LaneId(0), &[0; 8], at(flow.into())));
+            }
+            let (mut held, mut out) = (0, 0);
+            // Every second packet of two flows in turn, over one of eight lanes.
+            for n in 0..40_000_u16 {
+                let place = Place { flow: 1 + n % 2, number: 2 + (n & !1), lanes: 0xff };
+                let now = at(100) + Duration::from_micros(n.into());
+                let is_due = order.take(place, LaneId(0), &[1; 1400][..length], now);
+                assert!(!is_due, "{n}: none of these is due");
+                held += cost(length);
+                while let Some(packet) = order.poll() {
+                    assert!(order.held + cost(length) >= MOST_WAITING - cost(length), "{n}");
+                    (held, out) = (held - cost(packet.len()), out + 1);
+                }
+                assert_eq!(order.held, held);
+                assert!(held <= MOST_WAITING, "{held}");
+            }
+            assert!(out > 0 && order.flows.len() == MOST_FLOWS, "{out}: no flow is forgotten");
+        }
+    }
+
+    /// A packet that says of which flow it is, and its number.
+    fn named(flow: u16, number: u16, length: usize) -> Vec<u8> {
+        let mut packet = [flow.to_be_bytes(), number.to_be_bytes()].concat();
+        packet.resize(length.max(4), 0);
+        packet
+    }
+
+    /// What was handed out: how many, and the last number of each flow.
+    #[derive(Default)]
+    struct Out {
+        count: usize,
+        last: BTreeMap<u16, u16>,
+    }
+
+    impl Out {
+        fn note(&mut self, packet: &[u8], is_late: bool) {
+            let word = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+            let (flow, number) = (word(0), word(2));
+            self.count += 1;
+            if !is_late {
+                let before = self.last.insert(flow, number);
+                assert!(before < Some(number), "flow {flow}: {number} after {before:?}");
+            }
+        }
+
+        fn poll(&mut self, order: &mut Order) {
+            while let Some(packet) = order.poll() {
+                self.note(&packet, false);
+            }
+        }
+    }
+
     proptest! {
-        /// In any order, over any lanes: each comes out once, and little waits.
+        /// In any order, over any lanes: each comes out once, in the order of its flow, and no more waits
+        /// than may.
         #[test]
         fn each_once(
-            steps in prop::collection::vec((0_u16..4, 0_u16..600, 0_u8..8, any::<u8>(), 0_u64..20), 1..400),
+            runs in prop::collection::vec(
+                (0_u16..80, 1_u16..400, 0_usize..1400, (0_u8..8, any::<u8>()), 0_u64..20),
+                1..40,
+            ),
         ) {
             let mut order = Order::default();
-            let (mut now, mut taken, mut out) = (0, 0, 0);
-            for (flow, number, lane, lanes, pause) in steps {
+            let (mut now, mut taken, mut out) = (0, 0, Out::default());
+            let mut numbers = BTreeMap::<u16, u16>::new();
+            for (flow, packets, length, (lane, lanes), pause) in runs {
                 now += pause;
                 order.handle_timeout(at(now));
-                let place = Place { flow, number, lanes };
-                let held = order.flows.get(&flow).is_some_and(|one| {
-                    one.waiting.contains_key(&one.expand(number))
-                });
-                // The bond takes none twice.
-                if held {
-                    continue;
+                out.poll(&mut order);
+                // The first of them comes last or never, and no number is given twice.
+                let first = *numbers.entry(flow).or_default();
+                numbers.insert(flow, first + packets);
+                let others = (first + 1..first + packets).chain((lane % 2 == 0).then_some(first));
+                for number in others {
+                    let place = Place { flow, number, lanes };
+                    let packet = named(flow, number, length);
+                    taken += 1;
+                    let late = order.late;
+                    if order.take(place, LaneId(lane), &packet, at(now)) {
+                        out.note(&packet, order.late > late);
+                    }
+                    out.poll(&mut order);
+                    prop_assert!(order.held <= MOST_WAITING);
                 }
-                taken += 1;
-                out += usize::from(order.take(place, LaneId(lane), &[0; 8], at(now)));
-                while order.poll().is_some() {
-                    out += 1;
-                }
-                let held: usize = order.flows.values().map(|flow| flow.waiting.len()).sum();
-                prop_assert_eq!((order.held, taken - out), (held, held));
-                prop_assert!(held <= MOST_WAITING);
+                let waiting = || order.flows.values().flat_map(|flow| flow.waiting.values());
+                let bytes: usize = waiting().map(|(_, packet)| cost(packet.len())).sum();
+                prop_assert_eq!((order.held, taken - out.count), (bytes, waiting().count()));
             }
             order.handle_timeout(at(now + 1_000));
-            while order.poll().is_some() {
-                out += 1;
-            }
-            prop_assert_eq!((out, order.held), (taken, 0));
+            out.poll(&mut order);
+            prop_assert_eq!((out.count, order.held), (taken, 0));
         }
     }
 }

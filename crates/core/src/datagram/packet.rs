@@ -60,6 +60,52 @@ impl Look {
     }
 }
 
+/// The flags and the offset of a fragment in a header of IPv4: that it must not be cut, that more follow, and
+/// the offset in units of eight bytes.
+const WHOLE: u16 = 0x4000;
+const MORE: u16 = 0x2000;
+const OFFSET: u16 = 0x1fff;
+/// A header of IPv4 without options.
+const IPV4_HEADER: usize = 20;
+
+/// Cuts a packet of IPv4 into fragments of `most` bytes at most (RFC 791 §3.2). `None` if it must not be cut,
+/// as one of IPv6; one with options is not cut either.
+pub(super) fn cut(packet: &[u8], most: usize) -> Option<Vec<Vec<u8>>> {
+    let header: &[u8; IPV4_HEADER] = packet.first_chunk()?;
+    let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let place = u16::from_be_bytes([header[6], header[7]]);
+    let each = most.checked_sub(IPV4_HEADER)? & !7;
+    if header[0] != 0x45 || place & WHOLE != 0 || each == 0 {
+        return None;
+    }
+    let payload = packet.get(IPV4_HEADER..length)?;
+    let mut pieces = Vec::with_capacity(payload.len().div_ceil(each));
+    for (n, part) in payload.chunks(each).enumerate() {
+        let at = usize::from(place & OFFSET) + n * each / 8;
+        let at = u16::try_from(at).ok().filter(|at| at & !OFFSET == 0)?;
+        let is_last = n * each + part.len() == payload.len();
+        let more = if is_last { place & MORE } else { MORE };
+        let mut piece = header.to_vec();
+        piece[2..4].copy_from_slice(&((IPV4_HEADER + part.len()) as u16).to_be_bytes());
+        piece[6..8].copy_from_slice(&(more | at).to_be_bytes());
+        piece[10..12].fill(0);
+        let checksum = checksum(&piece);
+        piece[10..12].copy_from_slice(&checksum.to_be_bytes());
+        piece.extend_from_slice(part);
+        pieces.push(piece);
+    }
+    Some(pieces)
+}
+
+/// That of a header (RFC 1071).
+fn checksum(header: &[u8]) -> u16 {
+    let words =
+        header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !(((folded & 0xffff) + (folded >> 16)) as u16)
+}
+
 /// A step of a multiply-and-fold hash.
 fn mix(hash: u64, value: u64) -> u64 {
     let wide = u128::from(hash ^ value) * 0x2545_f491_4f6c_dd1d_u128;
@@ -110,7 +156,57 @@ mod tests {
         );
     }
 
+    /// A packet whose header has its length, and says that it may be cut.
+    fn whole(length: usize) -> Vec<u8> {
+        let mut packet = udp((5000, 6000), length);
+        packet[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        packet[20..].iter_mut().enumerate().for_each(|(n, byte)| *byte = n as u8);
+        packet
+    }
+
+    #[test]
+    fn a_packet_is_cut_into_fragments_and_a_fragment_too() {
+        let packet = whole(1400);
+        for most in [28, 576, 1180, 1399] {
+            let pieces = cut(&packet, most).unwrap();
+            // Each once more, if it is long enough.
+            let again =
+                |piece: &Vec<u8>| cut(piece, most / 2).unwrap_or_else(|| vec![piece.clone()]);
+            let pieces: Vec<_> = pieces.iter().flat_map(again).collect();
+            let mut payload = Vec::new();
+            for (n, piece) in pieces.iter().enumerate() {
+                let place = u16::from_be_bytes([piece[6], piece[7]]);
+                assert_eq!(usize::from(place & OFFSET) * 8, payload.len());
+                assert_eq!(place & MORE == 0, n + 1 == pieces.len());
+                assert_eq!(usize::from(u16::from_be_bytes([piece[2], piece[3]])), piece.len());
+                assert!(piece.len() <= most && checksum(&piece[..20]) == 0);
+                assert_eq!((&piece[4..6], &piece[8..10]), (&packet[4..6], &packet[8..10]));
+                assert_eq!(piece[12..20], packet[12..20]);
+                payload.extend_from_slice(&piece[20..]);
+            }
+            assert_eq!(payload, packet[20..]);
+        }
+        let mut df = packet.clone();
+        df[6] = 0x40;
+        let v6 = [&[0x60][..], &[0; 1399]].concat();
+        assert_eq!((cut(&df, 1180), cut(&v6, 1180), cut(&packet, 20)), (None, None, None));
+    }
+
     proptest! {
+        #[test]
+        fn anything_is_cut_or_not(
+            mut bytes in prop::collection::vec(any::<u8>(), 0..80),
+            length: u16,
+            most in 0_usize..80,
+        ) {
+            if let Some(first) = bytes.first_chunk_mut::<4>() {
+                first[0] = 0x45;
+                first[2..].copy_from_slice(&(length % 80).to_be_bytes());
+            }
+            let pieces = cut(&bytes, most).unwrap_or_default();
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= most));
+        }
+
         #[test]
         fn anything_is_looked_at(mut bytes in prop::collection::vec(any::<u8>(), 0..80), v6: bool) {
             if let Some(first) = bytes.first_mut() {

@@ -1,12 +1,11 @@
-//! When a lane is asked whether it is there, and for how long packets.
+//! When a lane is asked whether it is there, and whether it carries long packets.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::mtu::Search;
 use crate::Instant;
 
-/// The longest packet that every lane is taken to carry (RFC 8200 §5 asks for as much).
-pub(super) const SHORT_PACKET: usize = 1280 - 100;
 /// How often a lane is asked that is new or silent, at first and after a while.
 const OFTEN: Duration = Duration::from_millis(200);
 const OFTEN_FOR: Duration = Duration::from_secs(30);
@@ -20,16 +19,13 @@ const ANSWER: Duration = Duration::from_millis(500);
 /// Questions that are remembered: those of three seconds on a lane that is new.
 const REMEMBERED: usize = 16;
 const ASKED: u32 = 3;
-/// How often it is tried whether long packets get through, and when it is tried again.
-const LONG_TRIES: u32 = 3;
-const LONG_AGAIN: Duration = Duration::from_secs(60);
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub(super) id: u64,
-    /// Whether it is as long as the longest packet.
-    pub(super) is_long: bool,
+    /// The packet that it is as long as, in bytes, if it is a probe.
+    pub(super) size: Option<usize>,
 }
 
 /// The questions of a lane.
@@ -48,14 +44,13 @@ pub(super) struct Pings {
     heard: Instant,
     sent: Instant,
     asked: Option<Instant>,
-    /// The longest packet that gets through; tries so far, and when the next is.
-    longest: usize,
-    long_tries: u32,
-    long_at: Option<Instant>,
+    /// For the longest packet that gets through.
+    search: Search,
 }
 
 impl Pings {
-    pub(super) fn new(is_initiator: bool, now: Instant) -> Self {
+    /// Those of a lane for packets of `mtu` bytes at most.
+    pub(super) fn new(is_initiator: bool, mtu: usize, now: Instant) -> Self {
         Self {
             is_initiator,
             is_up: false,
@@ -67,15 +62,30 @@ impl Pings {
             heard: now,
             sent: now,
             asked: None,
-            longest: SHORT_PACKET,
-            long_tries: 0,
-            long_at: None,
+            search: Search::new(mtu),
         }
     }
 
     /// The longest packet that is known to get through, in bytes.
     pub(super) fn longest_packet(&self) -> usize {
-        self.longest
+        self.search.longest()
+    }
+
+    /// What is longer does not get through, for all that is known, in bytes.
+    pub(super) fn limit(&self) -> usize {
+        self.search.limit()
+    }
+
+    /// A packet of data has come at the other end.
+    pub(super) fn note_delivered(&mut self, sequence: u64, bytes: u64) {
+        self.search.note_came(sequence, usize::try_from(bytes).unwrap_or(0));
+    }
+
+    /// One is lost, and later ones have come.
+    pub(super) fn note_lost(&mut self, sequence: u64, bytes: u64, now: Instant) {
+        if self.is_up {
+            self.search.note_lost(sequence, usize::try_from(bytes).unwrap_or(0), now);
+        }
     }
 
     /// Something is sent.
@@ -90,8 +100,8 @@ impl Pings {
 
     /// The lane is up.
     pub(super) fn answered(&mut self, now: Instant) {
-        if !std::mem::replace(&mut self.is_up, true) && self.longest == SHORT_PACKET {
-            (self.long_at, self.long_tries) = (Some(now), 0);
+        if !std::mem::replace(&mut self.is_up, true) {
+            self.search.came_up(now);
         }
         self.unanswered = 0;
     }
@@ -99,17 +109,16 @@ impl Pings {
     /// The lane is silent.
     pub(super) fn fell_silent(&mut self, now: Instant) {
         (self.is_up, self.since, self.asked) = (false, now, None);
-        // Another way may carry less.
-        (self.longest, self.long_at) = (SHORT_PACKET, None);
+        self.search.fell_silent();
     }
 
     /// An answer; how long it took, if it answers one of the last questions.
-    pub(super) fn handle_answer(&mut self, id: u64, mtu: usize, now: Instant) -> Option<Duration> {
+    pub(super) fn handle_answer(&mut self, id: u64, now: Instant) -> Option<Duration> {
         let place = self.awaited.iter().position(|(question, _)| question.id == id)?;
         // What was asked before is not waited for any more.
         let (question, at) = self.awaited.drain(..=place).next_back()?;
-        if question.is_long {
-            (self.longest, self.long_at) = (mtu, None);
+        if let Some(size) = question.size {
+            self.search.handle_answer(size, now);
         }
         self.took = now.since(at);
         Some(self.took)
@@ -125,25 +134,22 @@ impl Pings {
         }
         let answer = self.awaited.back().map(|(_, at)| *at + self.patience());
         let idle = self.is_initiator.then(|| self.sent + IDLE);
-        [answer, idle, self.long_at].into_iter().flatten().min()
+        [answer, idle, self.search.due()].into_iter().flatten().min()
     }
 
     /// The question that is to be asked now.
     pub(super) fn ask(&mut self, now: Instant) -> Option<Question> {
+        let patience = self.patience();
+        let size = self.is_up.then(|| self.search.take_probe(patience, now)).flatten();
         let is_first = !self.is_up && self.asked.is_none();
-        if !is_first && self.due().is_none_or(|due| due > now) {
-            return None;
+        if size.is_none() {
+            if !is_first && self.due().is_none_or(|due| due > now) {
+                return None;
+            }
+            let is_again = self.awaited.back().is_some_and(|(question, _)| question.size.is_none());
+            self.unanswered += u32::from(is_again);
         }
-        let is_long = self.is_up && self.long_at.is_some_and(|at| at <= now);
-        if is_long {
-            self.long_tries += 1;
-            let is_last = self.long_tries.is_multiple_of(LONG_TRIES);
-            let again = if is_last { LONG_AGAIN } else { self.patience() };
-            self.long_at = Some(now + again);
-        } else if self.awaited.back().is_some_and(|(question, _)| !question.is_long) {
-            self.unanswered += 1;
-        }
-        let question = Question { id: self.next, is_long };
+        let question = Question { id: self.next, size };
         self.next += 1;
         if self.awaited.len() >= REMEMBERED {
             self.awaited.pop_front();
@@ -171,6 +177,7 @@ impl Pings {
 
 #[cfg(test)]
 mod tests {
+    use super::super::mtu::SHORT_PACKET;
     use super::*;
 
     fn at(ms: u64) -> Instant {
@@ -184,7 +191,7 @@ mod tests {
             while let Some(question) = pings.ask(at(*now)) {
                 asked += 1;
                 if answers {
-                    pings.handle_answer(question.id, 1400, at(*now));
+                    pings.handle_answer(question.id, at(*now));
                     pings.answered(at(*now));
                 }
             }
@@ -195,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_lane_is_asked_often_when_it_is_new_and_seldom_when_it_is_idle() {
-        let (mut pings, mut now) = (Pings::new(true, at(0)), 0);
+        let (mut pings, mut now) = (Pings::new(true, 1400, at(0)), 0);
         assert_eq!(asks(&mut pings, &mut now, 1000, false), 5);
         assert_eq!(asks(&mut pings, &mut now, 1200, true), 2, "one short, one long");
         assert_eq!(pings.longest_packet(), 1400);
@@ -208,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_end_that_did_not_begin_gives_up() {
-        let (mut pings, mut now) = (Pings::new(false, at(0)), 0);
+        let (mut pings, mut now) = (Pings::new(false, 1400, at(0)), 0);
         let asked = asks(&mut pings, &mut now, 3_600_000, false);
         assert!(asked < 200, "{asked}");
         pings.note_came(at(now));
@@ -220,12 +227,12 @@ mod tests {
     #[test]
     fn a_lane_with_a_long_round_trip_comes_up_and_stays_up() {
         for rtt in [250, 600, 2500] {
-            let (mut pings, mut answers) = (Pings::new(true, at(0)), VecDeque::new());
+            let (mut pings, mut answers) = (Pings::new(true, 1400, at(0)), VecDeque::new());
             let (mut asked, mut up_at) = (0, None);
             for now in (0..200_000).step_by(10) {
                 while answers.front().is_some_and(|&(due, _)| due <= now) {
                     let (_, id) = answers.pop_front().expect("it was there");
-                    if pings.handle_answer(id, 1400, at(now)).is_some() {
+                    if pings.handle_answer(id, at(now)).is_some() {
                         pings.answered(at(now));
                         up_at.get_or_insert(now);
                     }
@@ -244,7 +251,7 @@ mod tests {
 
     #[test]
     fn one_that_is_idle_and_dies_is_found_out() {
-        let (mut pings, mut now) = (Pings::new(true, at(0)), 0);
+        let (mut pings, mut now) = (Pings::new(true, 1400, at(0)), 0);
         asks(&mut pings, &mut now, 1000, true);
         while !pings.is_in_vain() {
             let end = now + 100;
@@ -255,14 +262,14 @@ mod tests {
 
     #[test]
     fn long_packets_that_do_not_get_through_are_tried_again_later() {
-        let mut pings = Pings::new(true, at(0));
+        let mut pings = Pings::new(true, 1400, at(0));
         let (mut long, mut now) = (0, 0);
         while now < 300_000 {
             if let Some(question) = pings.ask(at(now)) {
-                if question.is_long {
+                if question.size == Some(1400) {
                     long += 1;
-                } else {
-                    pings.handle_answer(question.id, 1400, at(now));
+                } else if question.size.is_none() {
+                    pings.handle_answer(question.id, at(now));
                     pings.answered(at(now));
                 }
             }

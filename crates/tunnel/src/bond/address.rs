@@ -1,6 +1,9 @@
 //! Where packets are from and go to.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use weftline_core::Instant;
 
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
@@ -78,30 +81,112 @@ pub(super) fn is_ipv6(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first >> 4 == 6)
 }
 
+/// The longest packet that every link of IPv6 carries, in bytes (RFC 8200 §5), and that of errors (RFC 4443
+/// §2.4); and the longest error of IPv4 (RFC 1812 §4.3.2.3).
+const LEAST_V6: usize = 1280;
+const MOST_ERROR_V4: usize = 576;
+
 /// The packet that tells the sender of a packet of IPv6 that there is no way to where it goes (RFC 4443
 /// §3.1); none if that is not for one machine, or an error itself.
 pub(super) fn unreachable(packet: &[u8]) -> Option<Vec<u8>> {
-    // As much of it as fits into the least longest packet (RFC 4443 §2.4).
-    const QUOTED: usize = 1280 - 40 - 8;
     let ends = Ends::of(packet)?;
+    // Destination unreachable: no route.
+    ends.from.is_ipv6().then(|| error_v6(packet, &ends, [1, 0], 0)).flatten()
+}
+
+/// The packet that tells the sender of one that it is too long, and that `most` bytes are not (RFC 1191 §4,
+/// RFC 4443 §3.2); none if that is not for one machine, or an error itself, or what every link of IPv6 is to
+/// carry.
+pub(super) fn too_long(packet: &[u8], most: usize) -> Option<Vec<u8>> {
+    let ends = Ends::of(packet)?;
+    if ends.from.is_ipv4() {
+        return error_v4(packet, &ends, [3, 4], u16::try_from(most).ok()?.into());
+    }
+    let most = u32::try_from(most.max(LEAST_V6)).ok()?;
+    (packet.len() > LEAST_V6).then(|| error_v6(packet, &ends, [2, 0], most)).flatten()
+}
+
+/// An error by ICMPv6 of this type and code, with a number that goes with it.
+fn error_v6(packet: &[u8], ends: &Ends, kind: [u8; 2], number: u32) -> Option<Vec<u8>> {
     let (IpAddr::V6(from), IpAddr::V6(to)) = (ends.from.ip(), ends.to.ip()) else { return None };
     let is_error = ends.protocol == ICMP_V6 && packet.get(40).is_none_or(|kind| *kind < 128);
     if is_error || to.is_multicast() || from.is_unspecified() || from.is_multicast() {
         return None;
     }
-    let quoted = &packet[..packet.len().min(QUOTED)];
+    let quoted = &packet[..packet.len().min(LEAST_V6 - 40 - 8)];
     let length = u16::try_from(8 + quoted.len()).ok()?;
     let mut told = vec![0x60, 0, 0, 0];
     told.extend_from_slice(&length.to_be_bytes());
     told.extend_from_slice(&[ICMP_V6, 64]);
     told.extend_from_slice(&to.octets());
     told.extend_from_slice(&from.octets());
-    // Destination unreachable: no route.
-    told.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    told.extend_from_slice(&[kind[0], kind[1], 0, 0]);
+    told.extend_from_slice(&number.to_be_bytes());
     told.extend_from_slice(quoted);
     let sum = u64::from(ICMP_V6) + u64::from(length) + sum_of(&told[8..]);
     told[42..44].copy_from_slice(&(!fold(sum)).to_be_bytes());
     Some(told)
+}
+
+/// The same by ICMP.
+fn error_v4(packet: &[u8], ends: &Ends, kind: [u8; 2], number: u32) -> Option<Vec<u8>> {
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (ends.from.ip(), ends.to.ip()) else { return None };
+    let header = usize::from(packet[0] & 15) * 4;
+    let is_error = |kind: &u8| matches!(kind, 3 | 4 | 5 | 11 | 12);
+    let is_error = ends.protocol == ICMP && packet.get(header).is_none_or(is_error);
+    let is_later_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff != 0;
+    let is_for_many = |address: Ipv4Addr| address.is_multicast() || address.is_broadcast();
+    if is_error
+        || is_later_fragment
+        || from.is_unspecified()
+        || is_for_many(from)
+        || is_for_many(to)
+    {
+        return None;
+    }
+    let quoted = &packet[..packet.len().min(MOST_ERROR_V4 - 20 - 8)];
+    let mut told = header_v4(ICMP, (to, from), 8 + quoted.len())?;
+    told.extend_from_slice(&[kind[0], kind[1], 0, 0]);
+    told.extend_from_slice(&number.to_be_bytes());
+    told.extend_from_slice(quoted);
+    let checksum = !fold(sum_of(&told[20..]));
+    told[22..24].copy_from_slice(&checksum.to_be_bytes());
+    Some(told)
+}
+
+/// A header of IPv4, for so many bytes after it.
+fn header_v4(protocol: u8, (from, to): (Ipv4Addr, Ipv4Addr), length: usize) -> Option<Vec<u8>> {
+    let length = u16::try_from(length + 20).ok()?;
+    let mut header = vec![0x45, 0];
+    header.extend_from_slice(&length.to_be_bytes());
+    // No number and no fragment, 64 hops.
+    header.extend_from_slice(&[0, 0, 0, 0, 64, protocol, 0, 0]);
+    header.extend_from_slice(&from.octets());
+    header.extend_from_slice(&to.octets());
+    let checksum = !fold(sum_of(&header));
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    Some(header)
+}
+
+/// How often senders are told of errors (RFC 1812 §4.3.2.8, RFC 4443 §2.4 (f)).
+#[derive(Debug, Default)]
+pub(super) struct ErrorPace {
+    /// When a whole burst may be told again.
+    free_at: Instant,
+}
+
+impl ErrorPace {
+    /// Whether one more may be told now.
+    pub(super) fn take(&mut self, now: Instant) -> bool {
+        const EACH: Duration = Duration::from_millis(10);
+        const BURST: u32 = 50;
+        let free_at = self.free_at.max(now) + EACH;
+        let may = free_at.since(now) <= EACH * BURST;
+        if may {
+            self.free_at = free_at;
+        }
+        may
+    }
 }
 
 /// A packet of UDP, with its checksums.
@@ -110,14 +195,7 @@ pub(super) fn udp_packet(from: SocketAddr, to: SocketAddr, payload: &[u8]) -> Op
     let mut packet = Vec::with_capacity(48 + payload.len());
     let mut sum = match (from.ip(), to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            packet.extend_from_slice(&[0x45, 0]);
-            packet.extend_from_slice(&length.checked_add(20)?.to_be_bytes());
-            // No number and no fragment, 64 hops.
-            packet.extend_from_slice(&[0, 0, 0, 0, 64, UDP, 0, 0]);
-            packet.extend_from_slice(&from.octets());
-            packet.extend_from_slice(&to.octets());
-            let checksum = !fold(sum_of(&packet));
-            packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+            packet = header_v4(UDP, (from, to), length.into())?;
             sum_of(&packet[12..20])
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
@@ -213,13 +291,60 @@ mod tests {
         assert_eq!(unreachable(&v4.unwrap()), None);
     }
 
+    #[test]
+    fn what_is_too_long_is_told_how_long_it_may_be() {
+        let v4: [SocketAddr; 2] =
+            ["10.87.0.2:4000", "198.51.100.9:443"].map(|one| one.parse().unwrap());
+        let packet = udp_packet(v4[0], v4[1], &[7; 1300]).unwrap();
+        let told = too_long(&packet, 1228).unwrap();
+        let (ip, rest) = IpHeaders::from_slice(&told).unwrap();
+        let IpHeaders::Ipv4(ip, _) = ip else { panic!("{ip:?}") };
+        assert_eq!((ip.source, ip.destination), ([198, 51, 100, 9], [10, 87, 0, 2]));
+        assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+        let icmp = etherparse::Icmpv4Slice::from_slice(rest.payload).unwrap();
+        assert_eq!(fold(sum_of(icmp.slice())), u16::MAX);
+        let etherparse::Icmpv4Type::DestinationUnreachable(
+            etherparse::icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu },
+        ) = icmp.icmp_type()
+        else {
+            panic!("{icmp:?}")
+        };
+        assert_eq!((next_hop_mtu, icmp.payload()), (1228, &packet[..548]));
+        let v6: [SocketAddr; 2] =
+            ["[fd57::2]:4000", "[2001:db8::1]:443"].map(|one| one.parse().unwrap());
+        let packet = udp_packet(v6[0], v6[1], &[7; 1300]).unwrap();
+        for (most, said) in [(1300, 1300), (1228, 1280)] {
+            let told = too_long(&packet, most).unwrap();
+            let (ip, rest) = IpHeaders::from_slice(&told).unwrap();
+            let IpHeaders::Ipv6(ip, _) = ip else { panic!("{ip:?}") };
+            let icmp = etherparse::Icmpv6Slice::from_slice(rest.payload).unwrap();
+            assert!(icmp.is_checksum_valid(ip.source, ip.destination));
+            let expected = etherparse::Icmpv6Type::PacketTooBig { mtu: said };
+            assert_eq!((icmp.icmp_type(), told.len()), (expected, 1280));
+        }
+        // Of errors, later fragments, what is for many, and what every link carries nothing is told.
+        assert_eq!((too_long(&told, 1), too_long(&unreachable(&packet).unwrap(), 1)), (None, None));
+        let short = udp_packet(v6[0], v6[1], &[7; 1232]).unwrap();
+        assert_eq!(too_long(&short, 1228), None);
+        let mut later = udp_packet(v4[0], v4[1], &[7; 1300]).unwrap();
+        later[7] = 1;
+        assert_eq!(too_long(&later, 1228), None);
+        let many = udp_packet(v4[0], "224.0.0.1:9".parse().unwrap(), &[7; 1300]).unwrap();
+        assert_eq!(too_long(&many, 1228), None);
+        let mut pace = ErrorPace::default();
+        let at = Instant::from_millis(5);
+        assert_eq!((0..1000).filter(|_| pace.take(at)).count(), 50);
+        let later = at + Duration::from_millis(100);
+        assert_eq!((0..1000).filter(|_| pace.take(later)).count(), 10);
+    }
+
     proptest! {
         #[test]
         fn anything_is_looked_at(mut bytes in prop::collection::vec(any::<u8>(), 0..80), v6: bool) {
             if let Some(first) = bytes.first_mut() {
                 *first = if v6 { 0x60 } else { 0x40 | *first & 15 };
             }
-            let _ = (Ends::of(&bytes), unreachable(&bytes));
+            let _ = (Ends::of(&bytes), unreachable(&bytes), too_long(&bytes, 40));
         }
     }
 }

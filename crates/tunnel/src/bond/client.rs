@@ -11,8 +11,8 @@ use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, LaneId, LaneState};
 use weftline_core::{Instant, Role};
 
-use super::address::{destination_of, is_ipv6, is_tcp, unreachable};
-use super::end::LaneEnd;
+use super::address::{ErrorPace, destination_of, is_ipv6, is_tcp, too_long, unreachable};
+use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, Header, LaneSecret, Refused};
 use super::socket::{Inbox, LaneSocket, Unsent, Way};
@@ -96,6 +96,7 @@ impl BondClient {
             changed: Box::new(changed),
             lanes_up: 0,
             dropped: Dropped::default(),
+            errors: ErrorPace::default(),
             unsent: Unsent::default(),
             inbox: Inbox::new(),
         };
@@ -170,6 +171,7 @@ struct Work {
     changed: Box<dyn Fn(usize) + Send>,
     lanes_up: usize,
     dropped: Dropped,
+    errors: ErrorPace,
     /// Of lanes that are no more.
     unsent: Unsent,
     inbox: Inbox,
@@ -204,7 +206,7 @@ impl Work {
             Command::Session(session) => {
                 let before = self.session.take();
                 let ends = before.iter().flat_map(|open| open.ends.values());
-                self.unsent = ends.fold(self.unsent, |sum, end| sum + end.batch.unsent);
+                self.unsent = ends.fold(self.unsent, |sum, end| sum + end.batches.unsent);
                 self.session = session.map(|session| Open {
                     session,
                     bond: Bond::new(bond_config(true), now),
@@ -294,6 +296,7 @@ impl Work {
             return true;
         }
         let (session, dropped) = (&mut self.session, &mut self.dropped);
+        let errors = &mut self.errors;
         let mut refusals = Vec::new();
         for _ in 0..READS {
             let more = self.tun.read(|packet| match session {
@@ -303,7 +306,11 @@ impl Work {
                     dropped.no_ipv6 += 1;
                     refusals.extend(unreachable(packet));
                 }
-                Some(open) => open.bond.handle_packet(packet, now),
+                Some(open) => {
+                    let most = open.bond.handle_packet(packet, now);
+                    let told = most.and_then(|most| too_long(packet, most));
+                    refusals.extend(told.filter(|_| errors.take(now)));
+                }
                 None => dropped.unknown += 1,
             });
             if !more {
@@ -324,7 +331,7 @@ impl Work {
         let Some(open) = &mut self.session else {
             // Nobody speaks to this end; what comes all the same must not wake it for ever.
             for (socket, _) in self.links.values().filter_map(|link| link.socket.as_ref()) {
-                while socket.read(&mut self.inbox, |_, _| self.dropped.unknown += 1) {}
+                while socket.read(&mut self.inbox, |_, _, _| self.dropped.unknown += 1) {}
             }
             return;
         };
@@ -335,8 +342,8 @@ impl Work {
                 continue;
             }
             for _ in 0..READS {
-                let more = socket.read(&mut self.inbox, |datagram, _| {
-                    take_datagram(open, tun, dropped, datagram, now);
+                let more = socket.read(&mut self.inbox, |datagram, _, ecn| {
+                    take_datagram(open, (&mut *tun, &mut *dropped), (datagram, ecn), now);
                 });
                 if !more {
                     break;
@@ -355,9 +362,11 @@ impl Work {
             let end = open.ends.get_mut(&lane).expect("each lane has one");
             let socket = self.links.get(&lane).and_then(|link| link.socket.as_ref());
             let is_there = match socket {
-                Some((socket, _)) => end.send(socket, transmit.sequence, &frame),
+                Some((socket, _)) => {
+                    end.send(socket, (transmit.sequence, transmit.is_carried), &frame)
+                }
                 None => {
-                    end.batch.unsent.refused += 1;
+                    end.batches.unsent.refused += 1;
                     false
                 }
             };
@@ -370,7 +379,7 @@ impl Work {
         for (&lane, end) in &mut open.ends {
             let Some(link) = self.links.get_mut(&lane) else { continue };
             let Some((socket, _)) = &link.socket else { continue };
-            if !end.batch.flush(socket) {
+            if !end.batches.flush(socket) {
                 link.handle_unsent();
                 open.bond.handle_unsent(LaneId(lane), now);
             }
@@ -404,7 +413,7 @@ impl Work {
                 status,
             }
         };
-        let unsent = open.ends.values().fold(self.unsent, |sum, end| sum + end.batch.unsent);
+        let unsent = open.ends.values().fold(self.unsent, |sum, end| sum + end.batches.unsent);
         BondStatus {
             client: None,
             lanes: open.bond.lanes().into_iter().map(named).collect(),
@@ -416,9 +425,8 @@ impl Work {
 /// Takes a datagram, and gives the packet in it to the device.
 fn take_datagram(
     open: &mut Open,
-    tun: &mut Tun,
-    dropped: &mut Dropped,
-    datagram: &mut [u8],
+    (tun, dropped): (&mut Tun, &mut Dropped),
+    (datagram, ecn): (&mut [u8], u8),
     now: Instant,
 ) {
     let header = Header::decode(datagram).filter(|one| one.session == open.session.number);
@@ -432,6 +440,10 @@ fn take_datagram(
         Err(Refused::Forged) => return dropped.forged += 1,
         Err(Refused::Replayed) => return dropped.replayed += 1,
     };
+    if !take_mark(frame, ecn) {
+        open.bond.handle_dropped(LaneId(header.lane), header.sequence, now);
+        return dropped.marked += 1;
+    }
     let packet = open.bond.handle_frame(LaneId(header.lane), header.sequence, frame, now);
     if let Ok(Some(packet)) = packet {
         hand_out(packet, &open.session.addresses, tun, dropped);

@@ -1,7 +1,10 @@
 //! A lane at one end: its keys, and where the other end is.
 
+use weftline_core::datagram::{Frame, packet_in};
+
 use super::keys::{Direction, Header, LaneSecret, Opener, Refused, Sealer};
-use super::socket::{Batch, LaneSocket, Way};
+use super::socket::{Batches, LaneSocket, Way};
+use crate::class::{Class, NOT_CAPABLE, decapsulate};
 
 /// A lane's keys and address.
 pub(super) struct LaneEnd {
@@ -9,7 +12,7 @@ pub(super) struct LaneEnd {
     opener: Opener,
     /// Where the other end is.
     pub(super) way: Option<Way>,
-    pub(super) batch: Batch,
+    pub(super) batches: Batches,
 }
 
 impl LaneEnd {
@@ -22,7 +25,7 @@ impl LaneEnd {
             sealer: Sealer::new(session, secret, lane, sends),
             opener: Opener::new(secret, lane, receives),
             way: None,
-            batch: Batch::default(),
+            batches: Batches::default(),
         }
     }
 
@@ -38,10 +41,31 @@ impl LaneEnd {
         self.opener.open(header, datagram)
     }
 
-    /// Queues a frame to be sent; whether the link is there.
-    pub(super) fn send(&mut self, socket: &LaneSocket, sequence: u64, frame: &[u8]) -> bool {
+    /// Queues a frame to be sent; whether the link is there. The datagram is ECN-capable as the packet in it
+    /// is (RFC 6040 §4.1, normal mode); its DSCP is that of all else. One that may be too long for the link,
+    /// as it is not known to be carried, leaves alone.
+    pub(super) fn send(
+        &mut self,
+        socket: &LaneSocket,
+        (sequence, is_carried): (u64, bool),
+        frame: &[u8],
+    ) -> bool {
         let Some(way) = self.way else { return true };
         let sealer = &mut self.sealer;
-        self.batch.push(socket, way, |out| sealer.seal(sequence, frame, out))
+        let ecn = match Frame::decode(frame) {
+            Ok(Frame::Data { packet, .. }) => Class::of(packet).ecn(),
+            _ => NOT_CAPABLE,
+        };
+        let write = |out: &mut Vec<u8>| sealer.seal(sequence, frame, out);
+        match is_carried {
+            true => self.batches.push(socket, (way, ecn), write),
+            false => self.batches.push_alone(socket, (way, ecn), write),
+        }
     }
+}
+
+/// Puts what the outer header of a datagram says in its ECN field into the packet in it, if there is one
+/// (RFC 6040 §4.2); whether it may go on.
+pub(super) fn take_mark(frame: &mut [u8], ecn: u8) -> bool {
+    ecn == NOT_CAPABLE || packet_in(frame).is_none_or(|packet| decapsulate(packet, Class(ecn)))
 }

@@ -4,6 +4,7 @@ use std::os::fd::AsFd as _;
 use std::thread;
 use std::time::Duration;
 
+use weftline_core::Instant;
 use weftline_core::datagram::{DATA_OVERHEAD, Frame};
 
 use super::client::{LaneLink, LaneSession};
@@ -15,8 +16,10 @@ use crate::poll::{Poller, Stop};
 use crate::{TunnelError, clock};
 
 /// How often the server is asked, and how long an answer is waited for each time.
-const ASKED: u64 = 8;
+const ASKED: usize = 8;
 const ANSWER: Duration = Duration::from_millis(400);
+/// The same of the last question.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// A question is padded by this: an address that a server does not know is sent no more than three times
 /// what came from there.
 const PADDING: usize = 64;
@@ -64,7 +67,42 @@ struct Asker {
     socket: LaneSocket,
     poller: Poller,
     inbox: Inbox,
-    next: u64,
+    questions: Questions,
+}
+
+/// The questions of a link, by their numbers. An answer may be to one that is older than the last, where a
+/// round trip takes longer than the wait between two.
+#[derive(Debug, Default)]
+struct Questions {
+    /// When each was asked.
+    asked: Vec<Instant>,
+    /// The first of those whose answers count.
+    first: usize,
+}
+
+impl Questions {
+    /// From here on the answers to questions so far count no more.
+    fn begin(&mut self) {
+        self.first = self.asked.len();
+    }
+
+    /// The number of the question that is asked now, and until when its answer is waited for before the
+    /// next one; `None` if enough have been asked.
+    fn ask(&mut self, now: Instant) -> Option<(u64, Instant)> {
+        let asked = self.asked.len() - self.first;
+        if asked >= ASKED {
+            return None;
+        }
+        self.asked.push(now);
+        let wait = if asked + 1 == ASKED { LAST_ANSWER } else { ANSWER };
+        Some((self.asked.len() as u64 - 1, now + wait))
+    }
+
+    /// How long the answer to a question has taken; `None` if it is none, or counts no more.
+    fn handle_answer(&self, id: u64, now: Instant) -> Option<Duration> {
+        let id = usize::try_from(id).ok().filter(|&id| id >= self.first)?;
+        self.asked.get(id).map(|&asked| now.since(asked))
+    }
 }
 
 impl Asker {
@@ -77,23 +115,22 @@ impl Asker {
         let mut poller = Poller::new(&Stop::new()?)?;
         poller.add(socket.as_fd())?;
         let inbox = Inbox::new();
-        Ok(Self { session: session.number, lane, end, socket, poller, inbox, next: 0 })
+        let questions = Questions::default();
+        Ok(Self { session: session.number, lane, end, socket, poller, inbox, questions })
     }
 
     /// Asks with so much padding until there is an answer; how long that took.
     fn ask(&mut self, padding: usize) -> Option<Duration> {
-        let first = self.next;
-        while self.next < first + ASKED {
-            let (id, began) = (self.next, clock::now());
-            self.next += 1;
+        self.questions.begin();
+        while let Some((id, until)) = self.questions.ask(clock::now()) {
             let mut frame = Vec::new();
             Frame::Ping { id, padding }.encode(&mut frame);
-            self.end.send(&self.socket, id, &frame);
-            self.end.batch.flush(&self.socket);
-            let until = began + ANSWER;
+            self.end.send(&self.socket, (id, padding == PADDING), &frame);
+            self.end.batches.flush(&self.socket);
             while clock::now() < until {
-                if self.is_answered(first) {
-                    return Some(clock::now().since(began));
+                let answered = self.answered();
+                if answered.is_some() {
+                    return answered;
                 }
                 self.poller.wait(until, true);
             }
@@ -101,22 +138,67 @@ impl Asker {
         None
     }
 
-    /// Whether one of the questions from `first` on is answered by what has come.
-    fn is_answered(&mut self, first: u64) -> bool {
+    /// How long the first answer of those that have come has taken.
+    fn answered(&mut self) -> Option<Duration> {
         let (session, lane, end) = (self.session, self.lane, &mut self.end);
-        let mut is_answered = false;
+        let questions = &self.questions;
+        let mut answered = None;
         let mut more = true;
         while more {
-            more = self.socket.read(&mut self.inbox, |datagram, _| {
+            more = self.socket.read(&mut self.inbox, |datagram, _, _| {
                 let header = Header::decode(datagram);
                 let ours = header.filter(|one| (one.session, one.lane) == (session, lane));
                 let Some(Ok((frame, _))) = ours.map(|header| end.open(header, datagram)) else {
                     return;
                 };
-                is_answered |=
-                    matches!(Frame::decode(frame), Ok(Frame::Pong { id }) if id >= first);
+                if let Ok(Frame::Pong { id }) = Frame::decode(frame) {
+                    answered = answered.or_else(|| questions.handle_answer(id, clock::now()));
+                }
             });
         }
-        is_answered
+        answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks over a link with such a round trip, in virtual time; what is measured.
+    fn measure(
+        questions: &mut Questions,
+        round_trip: Duration,
+        start: Instant,
+    ) -> Option<Duration> {
+        questions.begin();
+        let (mut now, mut answers) = (start, Vec::new());
+        while let Some((id, until)) = questions.ask(now) {
+            answers.push((now + round_trip, id));
+            let came = answers.iter().find(|(at, _)| *at <= until);
+            if let Some(&(at, id)) = came {
+                return questions.handle_answer(id, at);
+            }
+            now = until;
+        }
+        None
+    }
+
+    #[test]
+    fn a_round_trip_is_known_for_what_it_is_however_long() {
+        let mut questions = Questions::default();
+        let mut now = Instant::ZERO;
+        for ms in [1, 399, 400, 401, 700, 1500, 3000] {
+            let round_trip = Duration::from_millis(ms);
+            assert_eq!(measure(&mut questions, round_trip, now), Some(round_trip), "{ms} ms");
+            now += Duration::from_secs(10);
+        }
+        assert_eq!(measure(&mut questions, Duration::from_secs(5), now), None);
+        // What was asked before says nothing of the questions of now.
+        questions.begin();
+        let (id, _) = questions.ask(now).expect("one may be asked");
+        assert_eq!(questions.handle_answer(id - 1, now), None);
+        assert_eq!(questions.handle_answer(id + 1, now), None);
+        assert_eq!(questions.handle_answer(u64::MAX, now), None);
+        assert_eq!(questions.handle_answer(id, now), Some(Duration::ZERO));
     }
 }

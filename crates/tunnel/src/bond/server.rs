@@ -11,10 +11,10 @@ use tun_rs::SyncDevice;
 use weftline_core::datagram::{Bond, FlowGuard, Frame, LaneId, Look};
 use weftline_core::{Instant, Role};
 
-use super::address::{Ends, destination_of};
+use super::address::{Ends, ErrorPace, destination_of, too_long};
 use super::client::LaneSession;
 use super::dns::{self, Relay};
-use super::end::LaneEnd;
+use super::end::{LaneEnd, take_mark};
 use super::handle::{Handle, Orders};
 use super::keys::{Direction, HEADER, Header, Refused, TAG};
 use super::socket::{Inbox, LaneSocket, Unsent};
@@ -130,6 +130,7 @@ struct Open {
     /// Questions to DNS that have no answer yet.
     asked: usize,
     guard: FlowGuard,
+    errors: ErrorPace,
     dropped: Dropped,
     unsent: Unsent,
     /// Whether something has come for it, or is to be sent.
@@ -157,26 +158,26 @@ impl Heard {
     fn send(
         &mut self,
         sockets: &Sockets,
-        (sequence, frame): (u64, &[u8]),
+        (datagram, frame): ((u64, bool), &[u8]),
         dropped: &mut Dropped,
     ) -> bool {
         let Some(place) = self.whereabouts.take((HEADER + frame.len() + TAG) as u64) else {
             dropped.unproven += 1;
             return true;
         };
-        self.send_to(place, sockets, (sequence, frame))
+        self.send_to(place, sockets, (datagram, frame))
     }
 
     fn send_to(
         &mut self,
         place: Place,
         sockets: &Sockets,
-        (sequence, frame): (u64, &[u8]),
+        (datagram, frame): ((u64, bool), &[u8]),
     ) -> bool {
         let is_there = place.socket == self.socket || self.flush(sockets);
         self.socket = place.socket;
         self.end.way = Some(place.way);
-        self.end.send(&sockets[place.socket].0, sequence, frame) && is_there
+        self.end.send(&sockets[place.socket].0, datagram, frame) && is_there
     }
 
     fn peer(&self) -> Option<SocketAddr> {
@@ -185,7 +186,7 @@ impl Heard {
 
     /// Sends what is gathered; whether the link is there.
     fn flush(&mut self, sockets: &Sockets) -> bool {
-        self.end.batch.flush(&sockets[self.socket].0)
+        self.end.batches.flush(&sockets[self.socket].0)
     }
 }
 
@@ -281,12 +282,15 @@ impl Work {
         }
         let (sessions, by_address) = (&mut self.sessions, &self.by_address);
         let dropped = &mut self.dropped;
+        let mut refusals = Vec::new();
         for _ in 0..READS {
             let more = self.tun.read(|packet| {
                 let owner = destination_of(packet).and_then(|address| by_address.get(&address));
                 match owner.and_then(|number| sessions.get_mut(number)) {
                     Some(open) => {
-                        open.bond.handle_packet(packet, now);
+                        let most = open.bond.handle_packet(packet, now);
+                        let told = most.and_then(|most| too_long(packet, most));
+                        refusals.extend(told.filter(|_| open.errors.take(now)));
                         open.is_due = true;
                     }
                     None => dropped.unknown += 1,
@@ -296,6 +300,7 @@ impl Work {
                 break;
             }
         }
+        refusals.iter().for_each(|packet| self.tun.write(packet));
         match self.tun.check() {
             Ok(()) => true,
             Err(error) => {
@@ -311,7 +316,7 @@ impl Work {
                 continue;
             }
             for _ in 0..READS {
-                let more = listener.read(&mut self.inbox, |datagram, way| {
+                let more = listener.read(&mut self.inbox, |datagram, way, ecn| {
                     let header = Header::decode(datagram);
                     let open = header
                         .and_then(|header| Some((header, self.sessions.get_mut(&header.session)?)));
@@ -320,7 +325,7 @@ impl Work {
                         return;
                     };
                     let place = Place { way, socket };
-                    if let Some(packet) = open.take(header, datagram, place, now) {
+                    if let Some(packet) = open.take(header, (datagram, ecn), place, now) {
                         open.hand_out(&packet, (&mut self.tun, &self.dns, &self.permit), now);
                     }
                     open.hand_out_waiting((&mut self.tun, &self.dns, &self.permit), now);
@@ -364,6 +369,7 @@ impl Open {
             former: BTreeSet::new(),
             asked: 0,
             guard: FlowGuard::default(),
+            errors: ErrorPace::default(),
             dropped: Dropped::default(),
             unsent: Unsent::default(),
             is_due: false,
@@ -376,7 +382,7 @@ impl Open {
     fn take(
         &mut self,
         header: Header,
-        datagram: &mut [u8],
+        (datagram, ecn): (&mut [u8], u8),
         place: Place,
         now: Instant,
     ) -> Option<Vec<u8>> {
@@ -400,7 +406,7 @@ impl Open {
                 if is_newest {
                     heard.whereabouts.note_newest(place, bytes);
                 }
-                &*frame
+                frame
             }
             Err(Refused::Forged) => {
                 self.dropped.forged += 1;
@@ -418,7 +424,13 @@ impl Open {
         if is_strange {
             self.admit(header.lane, role, now);
         }
-        let packet = self.bond.handle_frame(LaneId(header.lane), header.sequence, frame, now);
+        let lane = LaneId(header.lane);
+        if !take_mark(frame, ecn) {
+            self.bond.handle_dropped(lane, header.sequence, now);
+            self.dropped.marked += 1;
+            return None;
+        }
+        let packet = self.bond.handle_frame(lane, header.sequence, frame, now);
         packet.ok().flatten().map(<[u8]>::to_vec)
     }
 
@@ -429,7 +441,7 @@ impl Open {
         if let Some(other) = other {
             self.bond.remove_lane(LaneId(other), now);
             self.former.insert(other);
-            self.unsent += self.ends.remove(&other).expect("it was found").end.batch.unsent;
+            self.unsent += self.ends.remove(&other).expect("it was found").end.batches.unsent;
         }
         self.bond.add_lane(LaneId(lane), role, now);
         let heard = self.strange.remove(&lane).expect("it was opened with its keys");
@@ -484,7 +496,8 @@ impl Open {
         let mut frame = Vec::new();
         while let Some(transmit) = self.bond.poll_transmit(now, &mut frame) {
             let heard = self.ends.get_mut(&transmit.lane.0).expect("each lane has one");
-            if !heard.send(sockets, (transmit.sequence, &frame), &mut self.dropped) {
+            let datagram = (transmit.sequence, transmit.is_carried);
+            if !heard.send(sockets, (datagram, &frame), &mut self.dropped) {
                 self.bond.handle_unsent(transmit.lane, now);
             }
             frame.clear();
@@ -501,19 +514,20 @@ impl Open {
     /// Asks addresses that clients were heard from lately, and nobody knows to be theirs.
     fn ask_addresses(&mut self, sockets: &Sockets, now: Instant) {
         for (&lane, heard) in &mut self.ends {
-            let Some((place, id)) = heard.whereabouts.ask(QUESTION, now) else { continue };
-            let sequence = self.bond.take_sequence(LaneId(lane)).expect("each end has a lane");
-            let mut frame = Vec::new();
-            Frame::Ping { id, padding: 0 }.encode(&mut frame);
-            // Whether it can be sent there says nothing of where the lane is.
-            heard.send_to(place, sockets, (sequence, &frame));
-            heard.flush(sockets);
+            while let Some((place, id)) = heard.whereabouts.ask(QUESTION, now) {
+                let sequence = self.bond.take_sequence(LaneId(lane)).expect("each end has a lane");
+                let mut frame = Vec::new();
+                Frame::Ping { id, padding: 0 }.encode(&mut frame);
+                // Whether it can be sent there says nothing of where the lane is.
+                heard.send_to(place, sockets, ((sequence, true), &frame));
+                heard.flush(sockets);
+            }
         }
     }
 
     fn status(&self) -> BondStatus {
         let ends = self.ends.values();
-        let unsent = ends.fold(self.unsent, |sum, heard| sum + heard.end.batch.unsent);
+        let unsent = ends.fold(self.unsent, |sum, heard| sum + heard.end.batches.unsent);
         let named = |status: weftline_core::datagram::LaneStatus| NamedLane {
             name: format!("lane {}", status.lane.0 & 7),
             peer: self.ends.get(&status.lane.0).and_then(Heard::peer),
@@ -533,9 +547,12 @@ mod tests {
 
     use std::net::UdpSocket;
 
+    use weftline_core::datagram;
+
     use super::super::keys::{LaneSecret, Opener, SECRET_BYTES, Sealer};
     use super::super::socket::Way;
     use super::*;
+    use crate::class::Class;
 
     fn sealed(secret: &LaneSecret, lane: u8, sequence: u64, frame: &Frame<'_>) -> Vec<u8> {
         let (mut bytes, mut datagram) = (Vec::new(), Vec::new());
@@ -606,7 +623,7 @@ mod tests {
         let mut hear = |open: &mut Open, from: &Machine, frame: &Frame<'_>, now| {
             let mut datagram = sealed(&secret, 1, sequence, frame);
             let header = Header::decode(&datagram).unwrap();
-            open.take(header, &mut datagram, from.place, now);
+            open.take(header, (&mut datagram, 0), from.place, now);
             sequence += 1;
             open.transmit(&sockets, now);
         };
@@ -617,7 +634,7 @@ mod tests {
         let send = |open: &mut Open, flow: u8, now| {
             let mut packet = [0; 1400];
             (packet[0], packet[19]) = (0x45, flow);
-            (0..16).for_each(|_| open.bond.handle_packet(&packet, now));
+            (0..16).for_each(|_| _ = open.bond.handle_packet(&packet, now));
         };
         send(&mut open, 1, at(1));
         open.transmit(&sockets, at(1));
@@ -640,6 +657,40 @@ mod tests {
         assert_eq!(open.ends[&1].peer(), Some(victim.place.way.peer));
     }
 
+    /// What a router marks on the way is told to the ends of the flow, in a header whose checksum is right.
+    #[test]
+    fn a_mark_comes_out_of_the_lane_with_the_packet_and_goes_in_with_it() {
+        let secret = LaneSecret::new([7; SECRET_BYTES]);
+        let mut open = open_with(&secret);
+        let client = Machine::new();
+        let ends = ("10.87.0.2:4000".parse().unwrap(), "198.51.100.9:4000".parse().unwrap());
+        let packet = |ecn: u8| {
+            let mut packet =
+                crate::bond::address::udp_packet(ends.0, ends.1, b"a question").unwrap();
+            Class(0xb8 | ecn).put(&mut packet);
+            packet
+        };
+        let at = Instant::from_millis;
+        let mut sequence = 0;
+        let mut hear = |open: &mut Open, inner: u8, outer: u8| {
+            let (number, packet) = (sequence, packet(inner));
+            let frame = Frame::Data { number, class: datagram::Class::Urgent, packet: &packet };
+            let mut datagram = sealed(&secret, 1, sequence, &frame);
+            sequence += 1;
+            let header = Header::decode(&datagram).unwrap();
+            open.take(header, (&mut datagram, outer), client.place, at(0))
+        };
+        for (inner, outer, expected) in [(2, 3, 3), (1, 3, 3), (2, 2, 2), (2, 0, 2), (0, 2, 0)] {
+            assert_eq!(hear(&mut open, inner, outer), Some(packet(expected)), "{inner} {outer}");
+        }
+        assert_eq!((hear(&mut open, 0, 3), open.dropped.marked), (None, 1));
+        // The client is told of all six, so none counts as lost.
+        let mut told = Vec::new();
+        open.bond.poll_transmit(at(50), &mut told).unwrap();
+        let Ok(Frame::Feedback(told)) = Frame::decode(&told) else { panic!("{told:?}") };
+        assert_eq!(told.ranges, vec![0..6]);
+    }
+
     #[test]
     fn strangers_get_no_lane_and_keys_are_derived_once_for_each_number() {
         let [secret, other] = [7, 8].map(|byte| LaneSecret::new([byte; SECRET_BYTES]));
@@ -648,7 +699,7 @@ mod tests {
         let place = Place { way, socket: 0 };
         let take = |open: &mut Open, mut datagram: Vec<u8>| {
             let header = Header::decode(&datagram).unwrap();
-            open.take(header, &mut datagram, place, Instant::ZERO)
+            open.take(header, (&mut datagram, 0), place, Instant::ZERO)
         };
         for sequence in 0..3 {
             for lane in 0..=255 {

@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::{Add, AddAssign};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::class::{CAPABLE_1, EXPERIENCED, NOT_CAPABLE};
+use crate::sys::stop_timestamps;
 use crate::udp::Via;
 
 /// Reads in one system call, and the bytes of each: a GRO super-packet.
@@ -18,6 +20,10 @@ const READ_BYTES: usize = 65_536;
 const BUFFER: usize = 4 << 20;
 /// Most bytes that leave in one system call: the kernel's 64 KiB with all headers.
 const BATCH_BYTES: usize = 60_000;
+
+/// Memory for that, and for the one more that does not fit; and what is less than that grows as it likes.
+const WHOLE_BATCH: usize = BATCH_BYTES + 2048;
+const LITTLE_BATCH: usize = 4096;
 
 /// Where a datagram goes, and from which address of this machine, if that matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,13 +68,15 @@ impl LaneSocket {
     fn new(socket: Socket) -> io::Result<Self> {
         let socket = UdpSocket::from(socket);
         let state = UdpSocketState::new((&socket).into())?;
+        stop_timestamps(&socket)?;
         let _ = state.set_recv_buffer_size((&socket).into(), BUFFER);
         let _ = state.set_send_buffer_size((&socket).into(), BUFFER);
         Ok(Self { socket, state })
     }
 
-    /// Reads once; each datagram is handed to `each`. Whether there may be more.
-    pub(super) fn read(&self, inbox: &mut Inbox, mut each: impl FnMut(&mut [u8], Way)) -> bool {
+    /// Reads once; each datagram is handed to `each`, with where it came from and the ECN field of its IP
+    /// header. Whether there may be more.
+    pub(super) fn read(&self, inbox: &mut Inbox, mut each: impl FnMut(&mut [u8], Way, u8)) -> bool {
         let mut parts = inbox.bytes.chunks_exact_mut(READ_BYTES).map(IoSliceMut::new);
         let mut slices: [IoSliceMut<'_>; READS] =
             std::array::from_fn(|_| parts.next().expect("as many as reads"));
@@ -81,16 +89,23 @@ impl LaneSocket {
         let bytes = inbox.bytes.chunks_exact_mut(READ_BYTES);
         for (meta, bytes) in inbox.meta[..count].iter().zip(bytes) {
             let way = Way { peer: meta.addr, own: meta.dst_ip };
+            let ecn = meta.ecn.map_or(0, |ecn| ecn as u8);
             for datagram in bytes[..meta.len].chunks_mut(meta.stride.max(1)) {
-                each(datagram, way);
+                each(datagram, way, ecn);
             }
         }
         count == READS
     }
 
-    fn send(&self, way: Way, contents: &[u8], segment_size: Option<usize>) -> io::Result<()> {
+    fn send(
+        &self,
+        (way, ecn): (Way, u8),
+        contents: &[u8],
+        segment_size: Option<usize>,
+    ) -> io::Result<()> {
+        let ecn = EcnCodepoint::from_bits(ecn);
         let transmit =
-            Transmit { destination: way.peer, ecn: None, contents, segment_size, src_ip: way.own };
+            Transmit { destination: way.peer, ecn, contents, segment_size, src_ip: way.own };
         self.state.try_send((&self.socket).into(), &transmit)
     }
 
@@ -122,9 +137,10 @@ impl Inbox {
     }
 }
 
-/// Whether datagrams may have been refused only because they were given together.
+/// Whether datagrams may have been refused only because they were given together, or all because one is
+/// too long.
 fn is_of_segments(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO))
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE))
 }
 
 /// What became of datagrams that were not sent, each since the beginning.
@@ -136,6 +152,24 @@ pub(super) struct Unsent {
     pub(super) too_long: u64,
     /// Refused otherwise, such as without a route.
     pub(super) refused: u64,
+}
+
+impl Unsent {
+    /// Counts datagrams that the system has not sent; whether the link is there all the same.
+    fn note(&mut self, error: &io::Error, count: u64, way: Way) -> bool {
+        let code = error.raw_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock => self.no_room += count,
+            _ if code == Some(libc::ENOBUFS) => self.no_room += count,
+            _ if code == Some(libc::EMSGSIZE) => self.too_long += count,
+            _ => {
+                tracing::debug!(%error, peer = %way.peer, "datagrams were not sent");
+                self.refused += count;
+                return false;
+            }
+        }
+        true
+    }
 }
 
 impl Add for Unsent {
@@ -156,41 +190,116 @@ impl AddAssign for Unsent {
     }
 }
 
-/// Datagrams of one length to one address, which leave in one system call.
+/// Datagrams that were sent to the kernel since one that still waits, at most: the other end takes what comes
+/// much later than its successors to be lost.
+const MOST_APART: u64 = 64;
+
+/// Datagrams that wait to leave together. What is ECN-capable and what is not are of different flows, which
+/// alternate: those of each kind are gathered by themselves, so that each system call takes many.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct Batches {
+    /// Not ECN-capable; ECT(0), and marked; ECT(1).
+    kinds: [Batch; 3],
+    pushed: u64,
+    pub(super) unsent: Unsent,
+}
+
+impl Batches {
+    /// Lets `write` append a datagram with this ECN field; some of those that are there may leave first.
+    /// Those that can be of one flow stay in their order. Whether the link is there.
+    pub(super) fn push(
+        &mut self,
+        socket: &LaneSocket,
+        (way, ecn): (Way, u8),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let unsent = &mut self.unsent;
+        // A packet that is marked may be of either kind.
+        let (kind, before) = match ecn {
+            NOT_CAPABLE => (0, None),
+            CAPABLE_1 => {
+                (2, Some(1).filter(|&marked: &usize| self.kinds[marked].ecn == EXPERIENCED))
+            }
+            EXPERIENCED => (1, Some(2)),
+            _ => (1, None),
+        };
+        let mut is_there = before.is_none_or(|before| self.kinds[before].flush(socket, unsent));
+        self.pushed += 1;
+        for other in &mut self.kinds {
+            if other.count > 0 && self.pushed - other.since > MOST_APART {
+                is_there &= other.flush(socket, unsent);
+            }
+        }
+        self.kinds[kind].push(socket, (way, ecn), self.pushed, write, unsent) && is_there
+    }
+
+    /// The same of a datagram that may be too long for the link. It leaves at once and by itself: some kernels
+    /// refuse a whole batch with an error after which the socket sends no batches, and no marks, any more.
+    pub(super) fn push_alone(
+        &mut self,
+        socket: &LaneSocket,
+        to: (Way, u8),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let is_there = self.flush(socket);
+        self.push(socket, to, write) & self.flush(socket) && is_there
+    }
+
+    /// Sends what is there; whether the link is there.
+    pub(super) fn flush(&mut self, socket: &LaneSocket) -> bool {
+        let unsent = &mut self.unsent;
+        let mut is_there = true;
+        for kind in &mut self.kinds {
+            is_there &= kind.flush(socket, unsent);
+        }
+        is_there
+    }
+}
+
+/// Datagrams of one length and ECN field to one address, which leave in one system call.
+#[derive(Debug, Default)]
+struct Batch {
     bytes: Vec<u8>,
     segment: usize,
     count: usize,
     is_closed: bool,
     way: Option<Way>,
-    pub(super) unsent: Unsent,
+    ecn: u8,
+    /// The number of the first of them.
+    since: u64,
 }
 
 impl Batch {
-    /// Lets `write` append a datagram; those that are there leave first if it does not fit to them.
-    /// Whether the link is there.
-    pub(super) fn push(
+    /// Lets `write` append a datagram, the one of this number; those that are there leave first if it does
+    /// not fit to them. Whether the link is there.
+    fn push(
         &mut self,
         socket: &LaneSocket,
-        way: Way,
+        (way, ecn): (Way, u8),
+        number: u64,
         write: impl FnOnce(&mut Vec<u8>),
+        unsent: &mut Unsent,
     ) -> bool {
         let mut is_there = true;
         let at = self.bytes.len();
+        if at > LITTLE_BATCH {
+            // As much as it may come to have, and not the double.
+            self.bytes.reserve_exact(WHOLE_BATCH.saturating_sub(at));
+        }
         write(&mut self.bytes);
         let length = self.bytes.len() - at;
         let fits = self.count > 0
-            && self.way == Some(way)
+            && (self.way, self.ecn) == (Some(way), ecn)
             && !self.is_closed
             && length <= self.segment
             && self.count < socket.most_segments()
             && self.bytes.len() <= BATCH_BYTES;
         if !fits {
             let rest = self.bytes.split_off(at);
-            is_there = self.flush(socket);
-            self.bytes = rest;
-            (self.way, self.segment) = (Some(way), length);
+            is_there = self.flush(socket, unsent);
+            self.bytes.extend_from_slice(&rest);
+            (self.way, self.ecn) = (Some(way), ecn);
+            (self.segment, self.since) = (length, number);
         }
         self.count += 1;
         self.is_closed = length < self.segment;
@@ -198,34 +307,26 @@ impl Batch {
     }
 
     /// Sends what is there; whether the link is there.
-    pub(super) fn flush(&mut self, socket: &LaneSocket) -> bool {
+    fn flush(&mut self, socket: &LaneSocket, unsent: &mut Unsent) -> bool {
         let count = std::mem::take(&mut self.count);
         let Some(way) = self.way.take().filter(|_| count > 0) else { return true };
-        let segment = (count > 1).then_some(self.segment);
-        let sent = match socket.send(way, &self.bytes, segment) {
+        let to = (way, std::mem::take(&mut self.ecn));
+        let is_there = match socket.send(to, &self.bytes, (count > 1).then_some(self.segment)) {
+            Ok(()) => true,
             // Some kernels say so where a segment is longer than the link takes.
             Err(error) if count > 1 && is_of_segments(&error) => {
-                let each = self.bytes.chunks(self.segment);
-                each.map(|one| socket.send(way, one, None)).fold(Ok(()), Result::and)
+                let mut is_there = true;
+                for one in self.bytes.chunks(self.segment) {
+                    let sent = socket.send(to, one, None);
+                    is_there &= sent.map_or_else(|error| unsent.note(&error, 1, way), |()| true);
+                }
+                is_there
             }
-            sent => sent,
+            Err(error) => unsent.note(&error, count as u64, way),
         };
         self.bytes.clear();
         self.is_closed = false;
-        let Err(error) = sent else { return true };
-        let code = error.raw_os_error();
-        let lost = match error.kind() {
-            io::ErrorKind::WouldBlock => &mut self.unsent.no_room,
-            _ if code == Some(libc::ENOBUFS) => &mut self.unsent.no_room,
-            _ if code == Some(libc::EMSGSIZE) => &mut self.unsent.too_long,
-            _ => {
-                tracing::debug!(%error, peer = %way.peer, "datagrams were not sent");
-                self.unsent.refused += count as u64;
-                return false;
-            }
-        };
-        *lost += count as u64;
-        true
+        is_there
     }
 }
 
@@ -233,25 +334,137 @@ impl Batch {
 mod tests {
     use super::*;
 
+    /// Two sockets, and the way from the first to the second.
+    fn pair() -> ([LaneSocket; 2], Way) {
+        pair_at(["127.0.0.1:0"; 2])
+    }
+
+    fn pair_at(addresses: [&str; 2]) -> ([LaneSocket; 2], Way) {
+        let pair =
+            addresses.map(|address| LaneSocket::listen(address.parse().unwrap(), false).unwrap());
+        let mut peer = pair[1].socket.local_addr().unwrap();
+        if peer.ip().is_unspecified() {
+            peer.set_ip(Ipv4Addr::LOCALHOST.into());
+        }
+        (pair, Way { peer, own: None })
+    }
+
+    /// What has come so far: length, first byte and ECN field of each. Loopback delivers at once.
+    fn came(socket: &LaneSocket) -> Vec<(usize, u8, u8)> {
+        let (mut inbox, mut came) = (Inbox::new(), Vec::new());
+        loop {
+            let before = came.len();
+            socket.read(&mut inbox, |datagram, _, ecn| {
+                assert!(datagram.iter().all(|byte| *byte == datagram[0]));
+                came.push((datagram.len(), datagram[0], ecn));
+            });
+            if came.len() == before {
+                return came;
+            }
+        }
+    }
+
+    fn push(batches: &mut Batches, from: &LaneSocket, to: (Way, u8), (length, n): (usize, u8)) {
+        assert!(batches.push(from, to, |out| out.resize(out.len() + length, n)));
+    }
+
     #[test]
     fn what_is_sent_in_batches_comes_datagram_by_datagram() {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let [from, to] = [0, 1].map(|_| LaneSocket::listen(any, false).unwrap());
-        let way = Way { peer: to.socket.local_addr().unwrap(), own: None };
-        let (mut batch, lengths) = (Batch::default(), [100, 100, 100, 40, 100, 300, 300, 1]);
+        let ([from, to], way) = pair();
+        let (mut batches, lengths) = (Batches::default(), [100, 100, 100, 40, 100, 300, 300, 1]);
         for (n, &length) in lengths.iter().enumerate() {
-            assert!(batch.push(&from, way, |out| out.resize(out.len() + length, n as u8)));
+            push(&mut batches, &from, (way, 0), (length, n as u8));
         }
-        assert!(batch.flush(&from) && batch.flush(&from));
-        let (mut inbox, mut came) = (Inbox::new(), Vec::new());
-        while came.len() < lengths.len() {
-            to.read(&mut inbox, |datagram, way| {
-                assert_eq!(way.peer, from.socket.local_addr().unwrap());
-                assert!(datagram.iter().all(|byte| *byte == came.len() as u8));
-                came.push(datagram.len());
-            });
+        assert!(batches.flush(&from) && batches.flush(&from));
+        let expected: Vec<_> =
+            lengths.iter().enumerate().map(|(n, &length)| (length, n as u8, 0)).collect();
+        assert_eq!(came(&to), expected);
+        assert_eq!(batches.unsent, Unsent::default());
+    }
+
+    #[test]
+    fn flows_that_alternate_leave_together_and_each_comes_in_order() {
+        // Also from IPv4 to a socket of both families.
+        for addresses in [["127.0.0.1:0"; 2], ["[::1]:0"; 2], ["127.0.0.1:0", "[::]:0"]] {
+            alternate(pair_at(addresses));
         }
-        assert_eq!(came, lengths);
-        assert_eq!(batch.unsent, Unsent::default());
+    }
+
+    fn alternate(([from, to], way): ([LaneSocket; 2], Way)) {
+        let mut batches = Batches::default();
+        for n in 0..MOST_APART as u8 {
+            push(&mut batches, &from, (way, n % 3), (100, n));
+        }
+        if from.most_segments() >= MOST_APART as usize {
+            assert_eq!(came(&to), [], "in one call of each kind, and no earlier");
+        }
+        assert!(batches.flush(&from));
+        let all = came(&to);
+        assert_eq!(all.len() as u64, MOST_APART);
+        assert!(all.iter().all(|&(_, n, ecn)| n % 3 == ecn), "{all:?}");
+        for kind in 0..3 {
+            assert!(
+                all.iter().filter(|one| one.2 == kind).is_sorted_by_key(|one| one.1),
+                "{all:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_datagram_is_overtaken_by_many_others_nor_a_mark_by_its_flow() {
+        let ([from, to], way) = pair();
+        let mut batches = Batches::default();
+        push(&mut batches, &from, (way, 0), (100, 255));
+        for n in 0..200 {
+            push(&mut batches, &from, (way, 2), (100, n));
+        }
+        let place = came(&to).iter().position(|one| one.1 == 255);
+        assert!(place.is_some_and(|place| place as u64 <= MOST_APART), "{place:?}");
+        assert!(batches.flush(&from));
+        came(&to);
+        for capable in [1, 2] {
+            for n in 0..20 {
+                let ecn = if n % 7 == 3 { EXPERIENCED } else { capable };
+                push(&mut batches, &from, (way, ecn), (100, n));
+            }
+            assert!(batches.flush(&from));
+            let all = came(&to);
+            assert!(all.len() == 20 && all.is_sorted_by_key(|one| one.1), "{all:?}");
+            let marked: Vec<_> = all.iter().filter(|one| one.2 == EXPERIENCED).collect();
+            assert_eq!(marked.len(), 3, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_too_long_leaves_alone() {
+        let ([from, to], way) = pair();
+        let mut batches = Batches::default();
+        push(&mut batches, &from, (way, 0), (100, 0));
+        assert!(batches.push_alone(&from, (way, 0), |out| out.resize(out.len() + 100, 1)));
+        assert_eq!(came(&to), [(100, 0, 0), (100, 1, 0)], "at once, and in order");
+        for (n, length) in [(2, 100), (3, 66_000), (4, 100)] {
+            let write = |out: &mut Vec<u8>| out.resize(out.len() + length, n);
+            match length {
+                100 => assert!(batches.push(&from, (way, 0), write)),
+                _ => assert!(batches.push_alone(&from, (way, 0), write)),
+            }
+        }
+        assert!(batches.flush(&from));
+        assert_eq!(came(&to).iter().map(|one| one.1).collect::<Vec<_>>(), [2, 4]);
+        assert_eq!(batches.unsent, Unsent { too_long: 1, ..Unsent::default() });
+    }
+
+    /// As a question whether the link carries so much does: it takes no other with it.
+    #[test]
+    fn a_datagram_that_is_too_long_is_refused_alone() {
+        let ([from, to], way) = pair();
+        let mut batches = Batches::default();
+        // Longer than UDP takes at all, and shorter ones after it.
+        for (n, length) in [(0, 100), (1, 66_000), (2, 100), (3, 100)] {
+            push(&mut batches, &from, (way, 0), (length, n));
+        }
+        assert!(batches.flush(&from));
+        assert_eq!(came(&to).iter().map(|one| one.1).collect::<Vec<_>>(), [0, 2, 3]);
+        assert_eq!(batches.unsent, Unsent { too_long: 1, ..Unsent::default() });
     }
 }

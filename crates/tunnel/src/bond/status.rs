@@ -41,6 +41,7 @@ pub(super) struct Dropped {
     pub(super) dns: u64,
     pub(super) no_ipv6: u64,
     pub(super) unproven: u64,
+    pub(super) marked: u64,
 }
 
 /// All that an end has counted, those that are not zero.
@@ -57,6 +58,7 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
             "packets of a flow over several lanes that came after those behind them",
             bond.late,
         ),
+        ("too_long_packets", "packets dropped as no lane carries as much", bond.too_long),
         ("no_lane", "packets dropped as no lane was up", bond.no_lane),
         ("overflowed", "packets dropped as too many were to go at once", bond.overflowed),
         ("no_packet", "what came from the device and is no IP packet", bond.no_packet),
@@ -76,6 +78,11 @@ pub(super) fn counters(bond: BondCounters, unsent: Unsent, dropped: Dropped) -> 
             "unproven",
             "datagrams held back from an address that had not answered yet",
             dropped.unproven,
+        ),
+        (
+            "marked",
+            "packets without ECN whose datagrams said that congestion was experienced",
+            dropped.marked,
         ),
         ("no_ipv6", "packets of IPv6, which the server does not forward", dropped.no_ipv6),
     ];

@@ -2,10 +2,11 @@
 //!
 //! A datagram that is authentic may all the same come from an address that its sender does not have: who
 //! sees it on its way can send it on with another one, and be first. So an address is asked before the
-//! lane follows, and until the first one has answered, it is sent no more than three times what came from
+//! lane follows, and until the first one has answered, each is sent no more than three times what came from
 //! there. The question is a ping whose number is random: who has the lane's keys can answer it, but only
 //! if it got there, so that a client cannot give a victim's address for its own (RFC 9000 §8.2.1).
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -28,6 +29,10 @@ pub(super) struct Place {
     pub(super) socket: usize,
 }
 
+/// The most addresses that have not answered yet and are remembered. A router that sends by two, or somebody
+/// who sends datagrams on, must not keep the client's own from answering.
+const MOST_CANDIDATES: usize = 8;
+
 /// An address that has not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
@@ -39,57 +44,70 @@ struct Candidate {
     asked: Option<Instant>,
 }
 
+impl Candidate {
+    /// Pays for so many bytes; the address, if it may be sent as many.
+    fn pay(&mut self, bytes: u64) -> Option<Place> {
+        self.credit = self.credit.checked_sub(bytes)?;
+        Some(self.place)
+    }
+}
+
 /// Where the other end of a lane is.
 #[derive(Debug, Default)]
 pub(super) struct Whereabouts {
     proven: Option<Place>,
-    candidate: Option<Candidate>,
+    /// The one that was heard last comes last.
+    candidates: VecDeque<Candidate>,
 }
 
 impl Whereabouts {
     /// Something authentic of so many bytes has come from there, newer than all before.
     pub(super) fn note_newest(&mut self, place: Place, bytes: u64) {
-        let credit = TIMES * bytes;
-        match &mut self.candidate {
+        if self.proven == Some(place) {
             // It is where it was.
-            candidate if self.proven == Some(place) => *candidate = None,
-            Some(candidate) if candidate.place == place => candidate.credit += credit,
-            candidate => {
-                let new = |id| Candidate { place, id, credit, asked: None };
-                *candidate = draw_id().map(new);
-            }
+            self.candidates.clear();
+            return;
         }
+        let at = self.candidates.iter().position(|one| one.place == place);
+        let known = at.and_then(|at| self.candidates.remove(at));
+        let new = || draw_id().map(|id| Candidate { place, id, credit: 0, asked: None });
+        let Some(mut candidate) = known.or_else(new) else { return };
+        candidate.credit += TIMES * bytes;
+        if self.candidates.len() >= MOST_CANDIDATES {
+            self.candidates.pop_front();
+        }
+        self.candidates.push_back(candidate);
     }
 
-    /// An address that is to be asked now, and the number of the ping; `bytes` is how long that is.
+    /// An address that is to be asked now, and the number of the ping; `bytes` is how long that is. To be
+    /// called until there is none.
     pub(super) fn ask(&mut self, bytes: u64, now: Instant) -> Option<(Place, u64)> {
-        let candidate = self.candidate.as_mut()?;
-        let is_due = candidate.asked.is_none_or(|at| now.since(at) >= AGAIN);
-        candidate.credit = candidate.credit.checked_sub(bytes).filter(|_| is_due)?;
+        let is_due = |one: &Candidate| {
+            one.asked.is_none_or(|at| now.since(at) >= AGAIN) && one.credit >= bytes
+        };
+        let candidate = self.candidates.iter_mut().rev().find(|one| is_due(one))?;
         candidate.asked = Some(now);
-        Some((candidate.place, candidate.id))
+        candidate.pay(bytes).map(|place| (place, candidate.id))
     }
 
     /// A ping of this number was answered; wherever that came from, it had got to the address.
     pub(super) fn handle_answer(&mut self, id: u64) {
-        if let Some(candidate) = self.candidate.take_if(|one| one.id == id) {
+        let at = self.candidates.iter().position(|one| one.id == id);
+        if let Some(candidate) = at.and_then(|at| self.candidates.remove(at)) {
             self.proven = Some(candidate.place);
         }
     }
 
-    /// Where a datagram of so many bytes goes; `None` if the only address there is may not be sent as
-    /// many.
+    /// Where a datagram of so many bytes goes: before one has answered, to the address that was heard
+    /// last and may be sent as many. `None` if there is none.
     pub(super) fn take(&mut self, bytes: u64) -> Option<Place> {
-        self.proven.or_else(|| {
-            let candidate = self.candidate.as_mut()?;
-            candidate.credit = candidate.credit.checked_sub(bytes)?;
-            Some(candidate.place)
-        })
+        let unproven = || self.candidates.iter_mut().rev().find_map(|one| one.pay(bytes));
+        self.proven.or_else(unproven)
     }
 
     /// Where it is, as far as is known.
     pub(super) fn place(&self) -> Option<Place> {
-        self.proven.or(self.candidate.map(|candidate| candidate.place))
+        self.proven.or(self.candidates.back().map(|candidate| candidate.place))
     }
 }
 
@@ -165,5 +183,45 @@ mod tests {
         assert!(third != second && third != first);
         whereabouts.handle_answer(third);
         assert_eq!((whereabouts.take(1400), whereabouts.place()), (Some(place(3)), Some(place(3))));
+    }
+
+    /// A router that sends by two addresses in turn, or somebody who is faster with each second datagram:
+    /// the answer comes when the other address has been heard again.
+    #[test]
+    fn addresses_in_turn_are_asked_each() {
+        for ports in [2, 4] {
+            let (mut whereabouts, mut asked) = (Whereabouts::default(), Vec::new());
+            for n in 0..8_u16 {
+                whereabouts.note_newest(place(n % ports), 100);
+                asked.extend(whereabouts.ask(39, at(10 * u64::from(n))));
+            }
+            assert_eq!(asked.len(), usize::from(ports), "each once: {asked:?}");
+            assert_eq!(whereabouts.take(100), Some(place(7 % ports)), "as long as nobody knows");
+            let (first, id) = asked[0];
+            whereabouts.handle_answer(id);
+            assert_eq!((first, whereabouts.take(1 << 30)), (place(0), Some(place(0))));
+            // The others are still to answer, and may, as long as the first is not heard again.
+            whereabouts.note_newest(place(1), 100);
+            whereabouts.handle_answer(asked[1].1);
+            assert_eq!(whereabouts.take(1 << 30), Some(place(1)));
+        }
+    }
+
+    #[test]
+    fn no_more_addresses_are_remembered_than_may_be_and_the_oldest_is_forgotten() {
+        let mut whereabouts = Whereabouts::default();
+        let mut ids = Vec::new();
+        for n in 0..1000_u16 {
+            whereabouts.note_newest(place(n), 1000);
+            ids.push(whereabouts.ask(39, at(0)).unwrap().1);
+            assert!(whereabouts.candidates.len() <= MOST_CANDIDATES);
+        }
+        // No address is sent what is owed to another.
+        let sent = std::iter::from_fn(|| whereabouts.take(1400)).take(100).count();
+        assert_eq!(sent, 2 * MOST_CANDIDATES);
+        whereabouts.handle_answer(ids[1000 - MOST_CANDIDATES - 1]);
+        assert_eq!(whereabouts.proven, None, "it is forgotten");
+        whereabouts.handle_answer(ids[1000 - MOST_CANDIDATES]);
+        assert_eq!(whereabouts.place(), Some(place(1000 - MOST_CANDIDATES as u16)));
     }
 }
