@@ -138,6 +138,7 @@ impl CodedNetwork {
             buffer_packets: spec.buffer_packets,
             recoding: spec.recoding,
             giving: spec.giving,
+            lag_allowance: spec.lag_allowance,
             queue: spec.queue.then_some(QueueConfig {
                 target: spec.queue_target,
                 limit_packets: spec.queue_packets,
