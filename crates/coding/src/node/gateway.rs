@@ -282,7 +282,8 @@ impl Gateway {
     }
 
     /// What `link` carries, as its access point tells or as it is set; `None` if that is not known:
-    /// then packets go whenever the driver says that it has room.
+    /// then packets go whenever the driver says that it has room. At zero nothing goes: the device is
+    /// not there, or the link stands still.
     ///
     /// # Panics
     ///
@@ -364,7 +365,8 @@ impl Gateway {
         out: &mut Vec<u8>,
     ) -> Option<Priority> {
         self.advance(now, seal);
-        if self.paces[link].as_ref().is_some_and(|pace| !pace.has_room(now)) {
+        let is_away = self.ways[link].rate == Some(Bitrate::ZERO);
+        if is_away || self.paces[link].as_ref().is_some_and(|pace| !pace.has_room(now)) {
             return None;
         }
         let label = Some(self.sending.label);
