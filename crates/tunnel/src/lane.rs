@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weftline_coding::node::Pacer;
+use weftline_coding::node::{Pacer, Presence};
 use weftline_core::{Bitrate, Instant};
 
 use crate::complaint::Complaints;
@@ -12,6 +12,7 @@ use crate::gauge::{Gauge, Receiver};
 use crate::key::PublicKey;
 use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
+use crate::reach::Reach;
 
 /// A neighbour that is back at its former address so often within [`FLAP_TIME`] is two neighbours.
 const FLAPS: u32 = 3;
@@ -55,6 +56,9 @@ pub struct LinkCounters {
     pub unsent: Unsent,
     /// Sessions made.
     pub sessions: u64,
+    /// Sent, and longer than any that came to the neighbour, while it heard others: a link of the way
+    /// has a smaller MTU.
+    pub swallowed: u64,
 }
 
 /// Datagrams that were dropped instead of sent, by the reason.
@@ -100,6 +104,8 @@ pub struct LinkStatus {
     pub rtt: Option<Duration>,
     /// The rate that is sent by, where one is set or measured; zero while the link stands still.
     pub rate: Option<Bitrate>,
+    /// At a device: how much later packets come on it than on the nearest link, if that is known.
+    pub lag: Option<Duration>,
     /// At a device: how often something that the gateway did not make may have come from it.
     pub wrong: u64,
     /// What was counted.
@@ -128,6 +134,11 @@ pub(crate) struct Lane {
     /// The last greeting and when it came.
     pub(crate) heard: Option<(Greeting, Instant)>,
     pub(crate) next_greeting: Instant,
+    /// Whether it is there.
+    pub(crate) presence: Presence,
+    /// The longest datagram of this session that came from it, and what is known of those to it.
+    pub(crate) longest: usize,
+    pub(crate) way: Reach,
     pub(crate) rtt: Option<Duration>,
     was_up: bool,
     /// The address before, how often it was taken again, and since when that is counted.
@@ -188,6 +199,9 @@ impl Lane {
             blocked: false,
             heard: None,
             next_greeting: Instant::ZERO,
+            presence: Presence::default(),
+            longest: 0,
+            way: Reach::default(),
             rtt: None,
             was_up: false,
             former: None,
@@ -214,6 +228,9 @@ impl Lane {
         // What waits was encrypted for the session before; that is still taken.
         self.next_greeting = Instant::ZERO;
         self.heard = None;
+        self.presence.hear(now);
+        self.presence.answer(Duration::ZERO);
+        (self.longest, self.way) = (0, Reach::default());
         self.receiver.restart();
         if let Pacing::Measured(measured) = &mut self.pacing {
             measured.gauge.restart(now);
@@ -362,8 +379,22 @@ impl Lane {
         }
     }
 
-    pub(crate) fn greeted(&mut self, greeting: Greeting, now: Instant) {
+    pub(crate) fn greeted(
+        &mut self,
+        greeting: Greeting,
+        now: Instant,
+        complaints: &mut Complaints,
+    ) {
         self.heard = Some((greeting, now));
+        if greeting.heard_us > 0 {
+            self.presence.answer(Duration::from_micros(greeting.age_us.into()));
+        }
+        if self.presence.is_there(now)
+            && let Some(swallowed) = self.way.hear(greeting.longest.into(), now)
+        {
+            self.counters.swallowed += swallowed.count;
+            complaints.swallowed(&self.name, &swallowed, now);
+        }
         let now_us = now.as_nanos() / 1000;
         if greeting.heard_us == 0 {
             return;
