@@ -234,7 +234,8 @@ fn a_node_says_how_it_is() {
     };
     let said = ask(&[]);
     assert!(said.starts_with("weftline cotag gateway "), "{said}");
-    let row: Vec<_> = said.lines().find(|line| line.starts_with(" a ")).unwrap().split_whitespace().collect();
+    let row: Vec<_> =
+        said.lines().find(|line| line.starts_with(" a ")).unwrap().split_whitespace().collect();
     let wanted = ["a", "down", "-", "-", "-", "300.0Mbps", "0.0Mbps", "0.0Mbps", "0B", "0B"];
     assert_eq!(row, wanted, "{said}");
     assert!(said.contains("\n device  down   -") && said.contains("waiting: 0 packets"), "{said}");

@@ -150,11 +150,6 @@ impl Life {
         *self.listening.lock().expect("nobody panics with it") = addresses;
     }
 
-    /// The address of the dashboard, with its token, if there is one.
-    pub(crate) fn dashboard(&self) -> Option<&str> {
-        self.dashboard.get().map(String::as_str)
-    }
-
     /// Connections are taken from now on.
     pub(crate) fn ready(&self) {
         if self.state() == State::Draining {
