@@ -142,7 +142,7 @@ fn what_makes_no_sense_is_one_line() {
     assert!(failure(2, &ap).contains("has no port"));
     let slow = |rate: &str| {
         let mut args = ap.clone();
-        args[5] = "127.0.0.1:1";
+        (args[5], args[11]) = ("127.0.0.1:1", DEVICE);
         failure(2, &[&args[..], &["--rate", rate]].concat())
     };
     assert!(slow("32000bps").contains("--rate 32000bps: give 64"), "{}", slow("32000bps"));
@@ -219,6 +219,7 @@ fn a_node_says_how_it_is() {
     args.extend(["--control", text(&socket)]);
     let program = weftline(&[]).get_program().to_owned();
     let mut daemon = Daemon::spawn(ns.command(&program).args(&args));
+    daemon.says("listening on");
     daemon.says("device cgstatus");
     let ask = |more: &[&str]| {
         // It says how it is some moments after it is there.
@@ -243,6 +244,7 @@ fn a_node_says_how_it_is() {
     assert_eq!(json["node"]["role"], "gateway");
     assert_eq!(json["node"]["links"][0]["rtt_ms"], serde_json::Value::Null);
     assert_eq!(json["node"]["counters"]["packets_received"], 0);
+    daemon.signal("-TERM");
     assert_eq!(daemon.end().0, Some(0));
     assert!(!socket.exists(), "its control socket is gone with it");
 }
