@@ -83,7 +83,10 @@ impl Contact {
             let at_ns = self.next_ns;
             let at = Instant::from_nanos(at_ns);
             self.next_ns += nanos(GREETING_INTERVAL);
-            while let Some(heard_ns) = self.to_device.pop_front_if(|heard_ns| *heard_ns <= at_ns) {
+            while let Some(&heard_ns) =
+                self.to_device.front().filter(|heard_ns| **heard_ns <= at_ns)
+            {
+                self.to_device.pop_front();
                 self.heard_ns = heard_ns;
             }
             if let Verdict::Arrives(comes) = self.down.offer(at, GREETING) {
