@@ -10,7 +10,7 @@ use weftline_core::{Bitrate, Instant};
 use crate::TunnelError;
 use crate::class::Class;
 use crate::complaint::Complaints;
-use crate::frame::{self, DeviceTag, Frame, Greeting, Settings};
+use crate::frame::{self, DeviceTag, Frame, Settings};
 use crate::gauge::PADDING;
 use crate::lane::{self, IP_UDP, Lane, LinkStatus, Neighbour, Train};
 use crate::outbox::Outbox;
@@ -284,16 +284,7 @@ impl Port {
     fn greet(&mut self, index: usize, now: Instant, about: &About<'_>) {
         let lane = &mut self.lanes[index];
         lane.next_greeting = now + GREETING_INTERVAL;
-        let (heard_us, age_us) = lane.heard.map_or((0, 0), |(greeting, at)| {
-            (greeting.time_us, u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX))
-        });
-        let greeting = Greeting {
-            time_us: now.as_nanos() / 1000,
-            heard_us,
-            age_us,
-            settings: about.settings,
-            longest: u16::try_from(lane.longest).unwrap_or(u16::MAX),
-        };
+        let greeting = lane.greeting(about.settings, now);
         let mut frame = std::mem::take(&mut self.scratch);
         frame.clear();
         greeting.encode(&mut frame);

@@ -31,8 +31,8 @@ const NEAR: Duration = Duration::from_millis(350);
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Presence {
     heard: Option<Instant>,
-    /// How long ago it had heard something when it said so last.
-    age: Duration,
+    /// For how long it had heard nothing when it said so last.
+    quiet: Duration,
 }
 
 impl Presence {
@@ -41,14 +41,19 @@ impl Presence {
         self.heard = Some(now);
     }
 
-    /// It says that it heard the last greeting so long ago.
-    pub fn answer(&mut self, age: Duration) {
-        self.age = age;
+    /// It says that it has heard nothing for so long.
+    pub fn answer(&mut self, quiet: Duration) {
+        self.quiet = quiet;
+    }
+
+    /// For how long nothing has come from it, which is what it is told; `None` if nothing ever has.
+    pub fn quiet(&self, now: Instant) -> Option<Duration> {
+        self.heard.map(|heard| now.since(heard))
     }
 
     /// Whether it is there. Without, nothing should be sent to it but greetings.
     pub fn is_there(&self, now: Instant) -> bool {
-        self.age < NEAR && self.heard.is_some_and(|heard| now < heard + NEAR)
+        self.quiet < NEAR && self.heard.is_some_and(|heard| now < heard + NEAR)
     }
 }
 

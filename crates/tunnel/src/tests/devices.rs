@@ -171,6 +171,7 @@ impl World {
             time_us: 0,
             heard_us: 0,
             age_us: 0,
+            quiet_us: 0,
             longest: 0,
             settings: gateway.settings(),
         };
