@@ -330,7 +330,8 @@ impl CodedNetwork {
 
     fn serve_gateway(&mut self, queue: &mut Queue) {
         for k in 0..self.access_points.len() {
-            while !self.hops[2 * k].busy {
+            let is_there = self.contacts[k].1;
+            while is_there && !self.hops[2 * k].busy {
                 let mut bytes = self.spare.pop().unwrap_or_default();
                 bytes.clear();
                 let now = Instant::from_nanos(queue.now_ns());

@@ -282,8 +282,9 @@ impl Gateway {
     }
 
     /// What `link` carries, as its access point tells or as it is set; `None` if that is not known:
-    /// then packets go whenever the driver says that it has room. At zero nothing goes: the device is
-    /// not there, or the link stands still.
+    /// then packets go whenever the driver says that it has room. At zero the link stands still, or
+    /// nothing is known of a link that is measured: its lag counts for nothing, and a driver asks for
+    /// packets only for trains.
     ///
     /// # Panics
     ///
@@ -365,8 +366,7 @@ impl Gateway {
         out: &mut Vec<u8>,
     ) -> Option<Priority> {
         self.advance(now, seal);
-        let is_away = self.ways[link].rate == Some(Bitrate::ZERO);
-        if is_away || self.paces[link].as_ref().is_some_and(|pace| !pace.has_room(now)) {
+        if self.paces[link].as_ref().is_some_and(|pace| !pace.has_room(now)) {
             return None;
         }
         let label = Some(self.sending.label);
