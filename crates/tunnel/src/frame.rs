@@ -116,7 +116,7 @@ pub(crate) struct Greeting {
     /// How long ago the sender got anything authentic: a greeting may be lost, or late where much waits
     /// before it.
     pub(crate) quiet_us: u32,
-    /// The bytes of the longest datagram that the sender got in this session.
+    /// The bytes of the longest datagram that the sender got of late.
     pub(crate) longest: u16,
     /// The gateway's settings, if it is from the gateway.
     pub(crate) settings: Option<Settings>,

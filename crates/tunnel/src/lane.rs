@@ -12,7 +12,7 @@ use crate::gauge::{Gauge, Receiver};
 use crate::key::PublicKey;
 use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
-use crate::reach::Reach;
+use crate::reach::{Longest, Reach};
 
 /// A neighbour that is back at its former address so often within [`FLAP_TIME`] is two neighbours.
 const FLAPS: u32 = 3;
@@ -56,8 +56,8 @@ pub struct LinkCounters {
     pub unsent: Unsent,
     /// Sessions made.
     pub sessions: u64,
-    /// Sent, and longer than any that came to the neighbour, while it heard others: a link of the way
-    /// has a smaller MTU.
+    /// Sent (the kernel took them), and longer than any that came to the neighbour of late, while it
+    /// heard others: a link of the way has a smaller MTU.
     pub swallowed: u64,
 }
 
@@ -136,9 +136,9 @@ pub(crate) struct Lane {
     pub(crate) next_greeting: Instant,
     /// Whether it is there.
     pub(crate) presence: Presence,
-    /// The longest datagram of this session that came from it, and what is known of those to it.
-    pub(crate) longest: usize,
-    pub(crate) way: Reach,
+    /// The longest datagram of late that came from it, and what is known of those to it.
+    longest: Longest,
+    way: Reach,
     pub(crate) rtt: Option<Duration>,
     was_up: bool,
     /// The address before, how often it was taken again, and since when that is counted.
@@ -200,7 +200,7 @@ impl Lane {
             heard: None,
             next_greeting: Instant::ZERO,
             presence: Presence::default(),
-            longest: 0,
+            longest: Longest::default(),
             way: Reach::default(),
             rtt: None,
             was_up: false,
@@ -231,12 +231,32 @@ impl Lane {
         // What it has said of its silence holds until it says something else: a handshake that comes
         // through now and then makes no way of a dead one.
         self.presence.hear(now);
-        (self.longest, self.way) = (0, Reach::default());
+        self.forget_way();
         self.receiver.restart();
         if let Pacing::Measured(measured) = &mut self.pacing {
             measured.gauge.restart(now);
             measured.train = None;
         }
+    }
+
+    /// A datagram of so many bytes came from it, in whatever session.
+    pub(crate) fn hear(&mut self, bytes: usize, now: Instant) {
+        self.counters.received += 1;
+        self.counters.received_bytes += (bytes + IP_UDP) as u64;
+        self.presence.hear(now);
+        self.longest.take(bytes, now);
+    }
+
+    /// It is at this address now.
+    pub(crate) fn is_at(&mut self, from: SocketAddr) {
+        if self.address.replace(from) != Some(from) {
+            self.forget_way();
+        }
+    }
+
+    /// What is known of one way holds for no other.
+    fn forget_way(&mut self) {
+        (self.longest, self.way, self.outbox.bar) = (Longest::default(), Reach::default(), 0);
     }
 
     /// Whether the rate leaves room for a packet.
@@ -390,7 +410,7 @@ impl Lane {
             heard_us,
             age_us,
             quiet_us: self.presence.quiet(now).map_or(u32::MAX, micros),
-            longest: u16::try_from(self.longest).unwrap_or(u16::MAX),
+            longest: u16::try_from(self.longest.get(now)).unwrap_or(u16::MAX),
             settings,
         }
     }
@@ -401,13 +421,18 @@ impl Lane {
         now: Instant,
         complaints: &mut Complaints,
     ) {
-        self.heard = Some((greeting, now));
+        let before = self.heard.replace((greeting, now)).map_or(0, |(before, _)| before.heard_us);
         self.presence.answer(Duration::from_micros(greeting.quiet_us.into()));
-        if self.presence.is_there(now)
-            && let Some(swallowed) = self.way.hear(greeting.longest.into(), now)
-        {
-            self.counters.swallowed += swallowed.count;
-            complaints.swallowed(&self.name, &swallowed, now);
+        if self.presence.is_there(now) {
+            let (longest, answers) = (greeting.longest.into(), greeting.heard_us != before);
+            let told = self.way.hear(longest, answers, self.rtt.unwrap_or_default(), now);
+            self.outbox.bar = self.way.proven();
+            if let Some(swallowed) = told {
+                self.counters.swallowed += swallowed.count;
+                complaints.swallowed(&self.name, &swallowed, now);
+            }
+        } else {
+            self.way.pause();
         }
         let now_us = now.as_nanos() / 1000;
         if greeting.heard_us == 0 {
@@ -457,6 +482,7 @@ impl Lane {
         self.counters.unsent.too_long += sent.too_long;
         self.counters.unsent.refused += sent.refused;
         self.blocked |= sent.blocked;
+        self.way.sent(sent.longer, sent.longest, now);
         if sent.too_long > 0 {
             complaints.too_long(&self.name, length, now);
         }

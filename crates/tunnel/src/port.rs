@@ -143,15 +143,12 @@ impl Port {
                 match guard.take(datagram, now, frame, scratch) {
                     Ok(Taken::Frame(index, opened)) => {
                         let lane = &mut lanes[index];
-                        lane.counters.received += 1;
-                        lane.counters.received_bytes += (datagram.len() + IP_UDP) as u64;
-                        lane.presence.hear(now);
-                        lane.longest = lane.longest.max(datagram.len());
                         if opened.begun {
                             lane.begin(from, now, complaints);
                         } else if opened.current {
-                            lane.address = Some(from);
+                            lane.is_at(from);
                         }
+                        lane.hear(datagram.len(), now);
                         if opened.current {
                             lane.receiver.see(opened.counter, datagram.len() + IP_UDP, stamp, now);
                         }
@@ -371,7 +368,6 @@ impl Port {
         };
         let alone = lane.train().is_some_and(|train| !train.burst.together);
         lane.pace(counter, length + IP_UDP, now);
-        lane.way.send(length, now);
         if let Some(pacer) = &mut self.shared {
             pacer.send(length + IP_UDP, now);
         }

@@ -13,11 +13,13 @@ pub(super) fn show(node: &Node) -> String {
     }
     text += &format!("\nwaiting: {} packets\n", node.waiting_packets);
     let drops = |link: &Link| {
-        let mut counts = link.unsent.clone();
-        counts.insert("swallowed".to_owned(), link.swallowed);
-        counted(&counts).map(|list| format!("not sent to {}: {list}\n", link.name))
+        counted(&link.unsent).map(|list| format!("not sent to {}: {list}\n", link.name))
     };
     text.extend(node.links.iter().filter_map(drops));
+    let swallowed = node.links.iter().filter(|link| link.swallowed > 0).map(|link| {
+        format!("sent to {}, and too long for a link of the way: {}\n", link.name, link.swallowed)
+    });
+    text.extend(swallowed);
     text.extend(counted(&node.dropped).map(|list| format!("dropped: {list}\n")));
     text.extend(counted(&node.counters).map(|list| format!("counted: {list}\n")));
     text
@@ -93,7 +95,7 @@ mod tests {
             sent_bytes: 12_000,
             received_bytes: 0,
             sessions: 1,
-            swallowed: 0,
+            swallowed: 4,
             wrong: 0,
             unsent: [("no_room", 3), ("too_long", 0)].map(|(n, v)| (n.to_owned(), v)).into(),
             send_mbps: None,
@@ -122,6 +124,10 @@ mod tests {
         assert_eq!(words(1), row);
         assert_eq!(words(4), ["headset", "down", "-", "7"]);
         assert!(text.contains("waiting: 7 packets\nnot sent to mmwave: no_room 3\n"), "{text}");
+        assert!(
+            text.contains("\nsent to mmwave, and too long for a link of the way: 4\n"),
+            "{text}"
+        );
         assert!(text.ends_with("counted: packets_received 5\n"), "{text}");
     }
 }
