@@ -357,6 +357,23 @@ fn goodput_of(mmwave: &str, times: (u32, u32), scheme: &str, workload: &str) -> 
     run(&scenario, scheme)
 }
 
+/// Packets offered to the mmWave link, dead from 1 to 3 s, until then.
+fn offered(until_ms: u64) -> u64 {
+    let mut scenario = scenario(&dead(1, 3), "", BULK);
+    scenario.warmup = Duration::ZERO;
+    scenario.duration = Duration::from_millis(until_ms);
+    let record = run(&scenario, "cotag");
+    record.paths.iter().find(|path| path.name == "mmwave").unwrap().packets.unwrap()
+}
+
+#[test]
+fn a_radio_that_returns_is_sent_to_soon() {
+    let [dead, before, soon] = [1500, 3000, 3500].map(offered);
+    assert_eq!(before - dead, 0, "nothing goes while it is dead");
+    // A tenth of half a second of 1 Gb/s.
+    assert!(soon - before > 4000, "{} packets", soon - before);
+}
+
 #[test]
 fn a_radio_that_is_dead_is_not_sent_to_and_what_returns_is_used() {
     let alone = goodput_of(STEADY, (2, 5), "single:sub6", BULK).goodput_mbps.unwrap();
