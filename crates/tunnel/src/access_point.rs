@@ -230,9 +230,12 @@ impl AccessPoint {
     fn transmit(&mut self) -> Instant {
         let now = clock::now();
         let Self { down, end, packet, .. } = self;
+        // What is held for a device that is not near grows too old here rather than on a dead radio.
+        let takes =
+            |down: &mut Port, device| down.is_near(device, now) && down.has_room(device, now);
         loop {
             packet.clear();
-            let sent = end.poll_transmit(now, |device| down.has_room(device, now), packet);
+            let sent = end.poll_transmit(now, |device| takes(down, device), packet);
             let Some((device, class)) = sent else { break };
             down.send_classed(device, packet, class, now);
         }
