@@ -1,5 +1,8 @@
 //! `weftline status`: what a running daemon does.
 
+mod node;
+mod text;
+
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
@@ -8,12 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::failure::Failure;
 use crate::ops::control;
 use crate::ops::snapshot::{Bond, Connection, Snapshot, Taken};
 use crate::output;
+use text::{age, bytes, lines, ms, new_table, rate};
 
 /// The time between two looks, of which the rates are made.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -219,10 +222,17 @@ fn table(snapshot: &Snapshot) -> String {
     let mut text = format!("weftline {daemon} {version}, process {pid}, ");
     text += &match state.as_str() {
         "running" => {
-            format!("running for {uptime}\nlistening on {}\n", snapshot.listening.join(", "))
+            let listening = snapshot.listening.join(", ");
+            let listening = Some(listening).filter(|all| !all.is_empty());
+            let listening = listening.map(|all| format!("listening on {all}\n"));
+            format!("running for {uptime}\n{}", listening.unwrap_or_default())
         }
         state => format!("{state}, started {uptime} ago\n"),
     };
+    if let Some(node) = &snapshot.node {
+        text += &format!("memory: {} resident\n\n", bytes(memory.resident_bytes));
+        return text + &node::show(node);
+    }
     text += &format!(
         "memory: {} resident, {} of {} reserved for connections\n",
         bytes(memory.resident_bytes),
@@ -255,9 +265,7 @@ fn lanes(bond: &Bond) -> String {
     if bond.lanes.is_empty() && bond.counters.is_empty() {
         return String::new();
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header([
+    let mut table = new_table(&[
         "lane", "role", "state", "peer", "srtt", "loss", "mtu", "sent", "received", "copied",
         "resent", "lost", "dropped",
     ]);
@@ -267,7 +275,7 @@ fn lanes(bond: &Bond) -> String {
             lane.role.clone(),
             lane.state.clone(),
             lane.peer.clone().unwrap_or_else(|| "-".to_owned()),
-            lane.srtt_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}ms")),
+            ms(lane.srtt_ms),
             format!("{:.1}%", lane.loss * 100.0),
             lane.mtu.to_string(),
             bytes(lane.sent_bytes),
@@ -278,14 +286,10 @@ fn lanes(bond: &Bond) -> String {
             lane.dropped_packets.to_string(),
         ]);
     }
-    for column in table.column_iter_mut().skip(4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     let client = bond.client.as_ref().map(|client| format!(" of {client}")).unwrap_or_default();
     let mut text = format!("\nUDP, ICMP and all else{client}\n");
     if !bond.lanes.is_empty() {
-        let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-        text += &format!("{}\n", lines.join("\n"));
+        text += &format!("{}\n", lines(table, 4).join("\n"));
     }
     let counted = bond.counters.iter().map(|(name, value)| format!("{name} {value}"));
     let counted: Vec<_> = counted.collect();
@@ -321,9 +325,7 @@ fn headline(one: &Connection) -> String {
 }
 
 fn paths(one: &Connection) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    let header = [
+    let mut table = new_table(&[
         "path",
         "role",
         "state",
@@ -338,8 +340,7 @@ fn paths(one: &Connection) -> String {
         "rescued",
         "retrans",
         "lost",
-    ];
-    table.set_header(header);
+    ]);
     for path in &one.paths {
         let count = |value: Option<u64>| value.map_or("-".to_owned(), |value| value.to_string());
         table.add_row([
@@ -347,7 +348,7 @@ fn paths(one: &Connection) -> String {
             path.role.clone(),
             path.state.clone(),
             path.peer.clone().unwrap_or_else(|| "-".to_owned()),
-            path.srtt_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}ms")),
+            ms(path.srtt_ms),
             path.congestion.clone().unwrap_or_else(|| "-".to_owned()),
             path.cwnd_bytes.map_or("-".to_owned(), bytes),
             rate(path.send_mbps),
@@ -359,10 +360,7 @@ fn paths(one: &Connection) -> String {
             path.lost_subflows.to_string(),
         ]);
     }
-    for column in table.column_iter_mut().skip(4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let mut lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
+    let mut lines = lines(table, 4);
     lines.extend(fallbacks(one));
     lines.join("\n")
 }
@@ -379,21 +377,4 @@ fn fallbacks(one: &Connection) -> Vec<String> {
         format!(" {}: {control} instead of bbr: {why}", paths.join(", "))
     };
     reasons.into_iter().map(line).collect()
-}
-
-fn rate(mbps: Option<f64>) -> String {
-    mbps.map_or("-".to_owned(), |mbps| format!("{mbps:.1}Mbps"))
-}
-
-fn bytes(bytes: u64) -> String {
-    match bytes {
-        0..10_000 => format!("{bytes}B"),
-        10_000..10_000_000 => format!("{:.1}kB", bytes as f64 / 1e3),
-        10_000_000..10_000_000_000 => format!("{:.1}MB", bytes as f64 / 1e6),
-        _ => format!("{:.1}GB", bytes as f64 / 1e9),
-    }
-}
-
-fn age(seconds: f64) -> String {
-    humantime::format_duration(Duration::from_secs(seconds as u64)).to_string()
 }

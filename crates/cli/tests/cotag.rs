@@ -79,6 +79,13 @@ fn what_makes_no_sense_is_one_line() {
     for (more, part) in [
         (&["--link-mtu", "1300"][..], "give a --link-mtu of 1436 or more"),
         (&["--interval", "1s"], "give 200us to 200ms"),
+        (&["--interval", "1500ms"], "--interval 1500ms: give"),
+        (&["--interval", "100 us"], "--interval 100 us: give"),
+        (
+            &["--queue-target", "20000us", "--queue-interval", "15000us"],
+            "--queue-target 20000us, --queue-interval 15000us: packets",
+        ),
+        (&["--queue-interval", "1min"], "--queue-interval 1min: give"),
         (&["--interval", "soon"], "is no duration"),
         (&["--generation", "0"], "give 1 to 255"),
         (&["--buffer", "0"], "--buffer 0"),
@@ -133,6 +140,13 @@ fn what_makes_no_sense_is_one_line() {
     let ap = ["cotag", "ap", "--key", key, "--gateway", "127.0.0.1", "--listen", "127.0.0.1:0"];
     let ap = [&ap[..], &["--gateway-key", OTHER, "--device-key", OTHER]].concat();
     assert!(failure(2, &ap).contains("has no port"));
+    let slow = |rate: &str| {
+        let mut args = ap.clone();
+        (args[5], args[11]) = ("127.0.0.1:1", DEVICE);
+        failure(2, &[&args[..], &["--rate", rate]].concat())
+    };
+    assert!(slow("32000bps").contains("--rate 32000bps: give 64"), "{}", slow("32000bps"));
+    assert!(slow("0kbps").contains("--rate 0kbps: nothing"), "{}", slow("0kbps"));
 }
 
 #[test]
@@ -177,4 +191,60 @@ fn a_taken_device_and_missing_rights_are_one_line() {
     let output = weftline(&args).uid(NOBODY).gid(NOBODY).output().unwrap();
     let said = one_line(3, &output, &args);
     assert!(said.contains("is not permitted; run as root"), "{said}");
+}
+
+/// A namespace, or `None` where the tests may make none.
+fn namespace() -> Option<Netns> {
+    match Netns::create() {
+        Ok(ns) => Some(ns),
+        Err(LabError::NotPossible { what, remedy }) => {
+            assert!(std::env::var_os("CI").is_none(), "{what}; {remedy}");
+            eprintln!("skipped: {what}; run 'sudo -E cargo test -p weftline-cli --test cotag'");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_node_says_how_it_is() {
+    let Some(ns) = namespace() else { return };
+    assert!(ns.command("ip").args(["link", "set", "lo", "up"]).status().unwrap().success());
+    let dir = tempfile::tempdir().unwrap();
+    let (file, socket) = (dir.path().join("node.key"), dir.path().join("node.sock"));
+    let key = text(&file);
+    assert!(run(&["cotag", "key", key]).status.success());
+    let ap = format!("a={OTHER},rate=300Mbps");
+    let mut args = gateway(key, "cgstatus", &ap);
+    args.extend(["--control", text(&socket)]);
+    let program = weftline(&[]).get_program().to_owned();
+    let mut daemon = Daemon::spawn(ns.command(&program).args(&args));
+    daemon.says("listening on");
+    daemon.says("device cgstatus");
+    let ask = |more: &[&str]| {
+        // It says how it is some moments after it is there.
+        let start = std::time::Instant::now();
+        loop {
+            let output = run(&[&["status", "--control", text(&socket)], more].concat());
+            let said = text_of(&output.stdout);
+            if output.status.success() && said.contains("300") {
+                return said;
+            }
+            assert!(start.elapsed().as_secs() < 60, "{output:?}");
+        }
+    };
+    let said = ask(&[]);
+    assert!(said.starts_with("weftline cotag gateway "), "{said}");
+    let row: Vec<_> =
+        said.lines().find(|line| line.starts_with(" a ")).unwrap().split_whitespace().collect();
+    let wanted = ["a", "down", "-", "-", "-", "300.0Mbps", "0.0Mbps", "0.0Mbps", "0B", "0B"];
+    assert_eq!(row, wanted, "{said}");
+    assert!(said.contains("\n device  down   -") && said.contains("waiting: 0 packets"), "{said}");
+    let json: serde_json::Value = serde_json::from_str(&ask(&["--json"])).unwrap();
+    assert_eq!(json["node"]["role"], "gateway");
+    assert_eq!(json["node"]["links"][0]["rtt_ms"], serde_json::Value::Null);
+    assert_eq!(json["node"]["counters"]["packets_received"], 0);
+    daemon.signal("-TERM");
+    assert_eq!(daemon.end().0, Some(0));
+    assert!(!socket.exists(), "its control socket is gone with it");
 }

@@ -113,9 +113,11 @@ impl FqCodel {
         Self { most_spare, ..Self::new(config) }
     }
 
-    /// Lets packets wait by so much longer than the target from now on.
+    /// Lets packets wait by so much longer than the target from now on, and for no longer than the
+    /// interval: it is what waiting is judged by.
     pub fn allow_longer(&mut self, longer: Duration) {
-        self.longer = longer;
+        let QueueConfig { target, interval, .. } = self.config;
+        self.longer = longer.min(interval.saturating_sub(target));
     }
 
     /// Whether no packet waits.

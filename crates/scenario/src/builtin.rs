@@ -68,6 +68,7 @@ const FILES: &[Builtin] = &[
     builtin!("four-path-20mib"),
     builtin!("cotag-fig5"),
     builtin!("cotag-fig6"),
+    builtin!("cotag-dead"),
     builtin!("trace-csv"),
     builtin!("trace-mahimahi"),
 ];
@@ -140,6 +141,7 @@ pub const SWEEPS: &[Builtin] = &[
     sweep!("cotag-bbr"),
     sweep!("cotag-bbr-warm"),
     sweep!("cotag-delays"),
+    sweep!("cotag-dead"),
 ];
 
 /// The trace files that they name.

@@ -82,6 +82,8 @@ pub struct CotagSpec {
     pub queue_interval: Duration,
     /// The most packets in that queue.
     pub queue_packets: usize,
+    /// Whether packets may wait there longer than the target by as much as a link lags behind others.
+    pub lag_allowance: bool,
 }
 
 impl WideLink {
@@ -172,6 +174,7 @@ impl Default for CotagSpec {
             queue_target: Duration::from_millis(10),
             queue_interval: Duration::from_millis(300),
             queue_packets: 10_240,
+            lag_allowance: true,
         }
     }
 }
@@ -221,6 +224,7 @@ impl CotagSpec {
         let queue_interval = table.duration_or("queue_interval", usual.queue_interval)?;
         let queue_packets =
             whole(table.take("queue_packets"), 1, 1 << 20, usual.queue_packets as u64)?;
+        let lag_allowance = boolean(table.take("lag_allowance"), usual.lag_allowance)?;
         let uplink = table.take("uplink").map(|value| read_uplink(&value, paths)).transpose()?;
         table.finish()?;
         Ok(Self {
@@ -238,6 +242,7 @@ impl CotagSpec {
             queue_target,
             queue_interval,
             queue_packets: queue_packets as usize,
+            lag_allowance,
         })
     }
 }
@@ -273,6 +278,7 @@ impl fmt::Display for GatewayAps {
         writeln!(f, "queue = {queue}\nqueue_target = \"{queue_target}\"")?;
         let queue_interval = humantime::format_duration(*queue_interval);
         writeln!(f, "queue_interval = \"{queue_interval}\"\nqueue_packets = {queue_packets}")?;
+        writeln!(f, "lag_allowance = {}", self.cotag.lag_allowance)?;
         uplink.as_ref().map_or(Ok(()), |uplink| writeln!(f, "uplink = \"{uplink}\""))
     }
 }

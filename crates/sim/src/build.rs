@@ -3,7 +3,7 @@
 use weftline_congestion::Config;
 use weftline_link::{Link, LinkConfig};
 
-use crate::coded::CodedNetwork;
+use crate::coded::{CodedNetwork, Way};
 use crate::net::{Net, Next, Place, Spreading};
 use crate::plan::{ControlPlace, GatewayPlan, OwnControl, Plan, Spread};
 use crate::queue::Event;
@@ -67,11 +67,14 @@ fn add_gateway(net: &mut Net, plan: &Plan, gateway: &GatewayPlan, first: u32) {
         Spread::None => Spreading::None,
         Spread::RoundRobin => Spreading::RoundRobin { next: 0 },
         Spread::Coded { cotag, dense } => {
-            let links = plan.paths.iter();
-            let links = links.map(|path| (&*path.name, gateway.link.clone(), path.down.clone()));
-            let links: Vec<_> = links.collect();
-            let flows = plan.flows.len();
-            let network = CodedNetwork::new(cotag, *dense, &links, flows, plan.seed);
+            let ways = plan.paths.iter().map(|path| Way {
+                name: &path.name,
+                to_access_point: gateway.link.clone(),
+                down: &path.down,
+                up: &path.up,
+            });
+            let (ways, flows) = (ways.collect::<Vec<_>>(), plan.flows.len());
+            let network = CodedNetwork::new(cotag, *dense, &ways, flows, plan.seed);
             Spreading::Coded(Box::new(network))
         }
     };

@@ -11,15 +11,16 @@ use std::time::Duration;
 use weftline_coding::generation::LENGTH_BYTES;
 use weftline_coding::node::{
     AccessPoint, Device, Gateway, MEASURE_EVERY, Mode, NodeConfig, QueueConfig, RadioMeter,
-    Redundancy, admissible,
+    Redundancy, admissible, told,
 };
 use weftline_coding::wire::Packet as CodedPacket;
 use weftline_coding::{Coding, Limits};
 use weftline_core::time::nanos;
-use weftline_core::{ByteCount, Instant};
+use weftline_core::{Bitrate, ByteCount, Instant};
 use weftline_link::{Link, LinkConfig, LinkStats};
 use weftline_scenario::{CotagRecord, CotagSpec};
 
+use crate::contact::Contact;
 use crate::queue::{Event, Queue};
 use crate::tcp::Segment;
 use crate::wire::{Packet, Wire};
@@ -86,6 +87,16 @@ struct Flow {
     largest: u16,
 }
 
+/// What an access point is between.
+pub(crate) struct Way<'a> {
+    /// The path's name.
+    pub(crate) name: &'a str,
+    pub(crate) to_access_point: LinkConfig,
+    /// The radio's two directions.
+    pub(crate) down: &'a LinkConfig,
+    pub(crate) up: &'a LinkConfig,
+}
+
 /// Gateway, access points, device, and the links between them.
 #[derive(Debug)]
 pub(crate) struct CodedNetwork {
@@ -94,6 +105,8 @@ pub(crate) struct CodedNetwork {
     device: Device,
     /// From the gateway to access point k: 2 k; from there to the device: 2 k + 1.
     hops: Vec<Hop>,
+    /// Of each access point with the device, and whether the device was there lately.
+    contacts: Vec<(Contact, bool)>,
     /// When each node's timer event comes: gateway, access points, device.
     armed: Vec<Option<u64>>,
     flows: Vec<Flow>,
@@ -106,6 +119,21 @@ pub(crate) struct CodedNetwork {
     delivery: Vec<u8>,
 }
 
+impl Radio {
+    /// What it carries, less what is to go on it before; `None` if that is not known.
+    fn measure(&mut self, access_point: &AccessPoint, now_ns: u64) -> Option<Bitrate> {
+        if let Some((_, since)) = &mut self.serving {
+            // It stands still, or nearly.
+            self.meter.served(0, Duration::from_nanos(now_ns - *since));
+            *since = now_ns;
+        }
+        let backlog = access_point.backlog() as u64 * self.packet_bytes;
+        let rate = self.meter.measure().map(|rate| admissible(rate, ByteCount::new(backlog)));
+        self.known = rate.is_some();
+        rate
+    }
+}
+
 impl Flow {
     /// The size of the packet whose number this is, if it is on its way.
     fn size(&self, number: &[u8]) -> Option<u16> {
@@ -116,12 +144,11 @@ impl Flow {
 }
 
 impl CodedNetwork {
-    /// A network for so many flows. `links` are those to each access point and from there to the
-    /// device, with the path's name.
+    /// A network for so many flows over these access points.
     pub(crate) fn new(
         spec: &CotagSpec,
         dense: bool,
-        links: &[(&str, LinkConfig, LinkConfig)],
+        ways: &[Way<'_>],
         flows: usize,
         seed: u64,
     ) -> Self {
@@ -138,6 +165,7 @@ impl CodedNetwork {
             buffer_packets: spec.buffer_packets,
             recoding: spec.recoding,
             giving: spec.giving,
+            lag_allowance: spec.lag_allowance,
             queue: spec.queue.then_some(QueueConfig {
                 target: spec.queue_target,
                 limit_packets: spec.queue_packets,
@@ -147,16 +175,18 @@ impl CodedNetwork {
             ..NodeConfig::default()
         };
         let mut hops = Vec::new();
-        for (name, to_access_point, radio) in links {
+        let mut contacts = Vec::new();
+        for Way { name, to_access_point, down, up } in ways {
+            contacts.push((Contact::new(down, up, seed, name), true));
             let names = [format!("{name}/gateway"), format!("{name}/down")];
-            for (config, name) in [to_access_point, radio].into_iter().zip(names) {
+            for (config, name) in [to_access_point, *down].into_iter().zip(names) {
                 let number = u32::try_from(hops.len()).expect("a run has few paths");
                 let link = Link::new(config.clone(), seed, &name);
                 let wire = Wire::new(Event::Hop(number), link);
                 hops.push(Hop { wire, busy: false, radio: Radio::default() });
             }
         }
-        let count = links.len();
+        let count = ways.len();
         let access_point = |k: usize| AccessPoint::new(config, 1, seed ^ (k as u64 + 1) << 48);
         let flow =
             || Flow { segments: VecDeque::new(), first: 0, sizes: vec![0; REMEMBERED], largest: 0 };
@@ -165,6 +195,7 @@ impl CodedNetwork {
             access_points: (0..count).map(access_point).collect(),
             device: Device::new(config, count),
             hops,
+            contacts,
             armed: vec![None; count + 2],
             flows: (0..flows).map(|_| flow()).collect(),
             overhead: spec.overhead,
@@ -178,6 +209,7 @@ impl CodedNetwork {
     /// Begins traces and schedules.
     pub(crate) fn start(&mut self, now_ns: u64) {
         self.hops.iter_mut().for_each(|hop| hop.wire.start(now_ns));
+        self.contacts.iter_mut().for_each(|(contact, _)| contact.start(now_ns));
     }
 
     /// A packet of a flow has come to the gateway.
@@ -243,20 +275,20 @@ impl CodedNetwork {
     /// If it is time, an access point measures its radio and tells the gateway. The way there is
     /// short and left out.
     fn measure(&mut self, k: usize, now_ns: u64) {
-        let Hop { radio, .. } = &mut self.hops[2 * k + 1];
-        if !self.measures || (radio.known && now_ns < radio.measured_ns + nanos(MEASURE_EVERY)) {
+        let radio = &mut self.hops[2 * k + 1].radio;
+        let (contact, is_there) = &mut self.contacts[k];
+        let due = now_ns >= radio.measured_ns + nanos(MEASURE_EVERY);
+        if *is_there && !due && (radio.known || !self.measures) {
             return;
         }
-        if let Some((_, since)) = &mut radio.serving {
-            // It stands still, or nearly.
-            radio.meter.served(0, Duration::from_nanos(now_ns - *since));
-            *since = now_ns;
+        *is_there = contact.is_there(now_ns);
+        let is_there = *is_there;
+        if due || self.measures {
+            radio.measured_ns = now_ns;
         }
-        radio.measured_ns = now_ns;
-        let backlog = self.access_points[k].backlog() as u64 * radio.packet_bytes;
-        let told = radio.meter.measure().map(|rate| admissible(rate, ByteCount::new(backlog)));
-        radio.known = told.is_some();
-        self.gateway.set_rate(k, told);
+        let carries =
+            self.measures.then(|| radio.measure(&self.access_points[k], now_ns)).flatten();
+        self.gateway.set_rate(k, told(is_there, carries));
     }
 
     /// The timer event of a node has come.
@@ -272,6 +304,9 @@ impl CodedNetwork {
             self.serve_gateway(queue);
         } else if let Some(access_point) = self.access_points.get_mut(node - 1) {
             access_point.handle_timeout(now);
+            if !self.contacts[node - 1].1 {
+                self.measure(node - 1, now_ns);
+            }
             self.serve_access_point(node - 1, queue);
         } else {
             self.device.handle_timeout(now);
@@ -295,7 +330,8 @@ impl CodedNetwork {
 
     fn serve_gateway(&mut self, queue: &mut Queue) {
         for k in 0..self.access_points.len() {
-            while !self.hops[2 * k].busy {
+            let is_there = self.contacts[k].1;
+            while is_there && !self.hops[2 * k].busy {
                 let mut bytes = self.spare.pop().unwrap_or_default();
                 bytes.clear();
                 let now = Instant::from_nanos(queue.now_ns());
@@ -320,7 +356,11 @@ impl CodedNetwork {
             }
             self.send(2 * k + 1, bytes, queue);
         }
-        self.arm(k + 1, self.access_points[k].poll_timeout(), queue);
+        let due = self.access_points[k].poll_timeout();
+        let (contact, is_there) = &self.contacts[k];
+        // The gateway sends nothing that would let it look.
+        let back = (!is_there).then(|| Instant::from_nanos(contact.next_ns()));
+        self.arm(k + 1, due.into_iter().chain(back).min(), queue);
     }
 
     /// Puts a packet on a hop that has room.

@@ -30,6 +30,7 @@
 mod batch;
 mod build;
 mod coded;
+mod contact;
 mod flow;
 mod net;
 mod plan;

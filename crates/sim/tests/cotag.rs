@@ -2,6 +2,8 @@
 //! whatever its settings.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+use std::time::Duration;
+
 use weftline_scenario::{Congestion, RunRecord, Scenario, Scheme};
 
 /// A sub-6 GHz link of 300 Mb/s, and a mmWave link. The sender paces unless `more` says otherwise: a
@@ -338,4 +340,52 @@ fn a_far_link_takes_nothing_from_bbr() {
         let goodput = record.goodput_mbps.unwrap();
         assert!(goodput > alone, "{near:?} and {far:?}: {goodput} Mb/s");
     }
+}
+
+/// The mmWave link with both directions cut for such times, in seconds.
+fn dead(from: u32, to: u32) -> String {
+    let loss = format!("[{{ at = \"{from}s\", rate = 1.0 }}, {{ at = \"{to}s\", rate = 0.0 }}]");
+    format!("{STEADY}\nloss = {loss}\nup = {{ loss = {loss} }}")
+}
+
+/// From one time to another, in Mb/s.
+fn goodput_of(mmwave: &str, times: (u32, u32), scheme: &str, workload: &str) -> RunRecord {
+    let (from, to) = times;
+    let mut scenario = scenario(mmwave, "", workload);
+    scenario.warmup = Duration::from_secs(from.into());
+    scenario.duration = Duration::from_secs(to.into());
+    run(&scenario, scheme)
+}
+
+/// Packets offered to the mmWave link, dead from 1 to 3 s, until then.
+fn offered(until_ms: u64) -> u64 {
+    let mut scenario = scenario(&dead(1, 3), "", BULK);
+    scenario.warmup = Duration::ZERO;
+    scenario.duration = Duration::from_millis(until_ms);
+    let record = run(&scenario, "cotag");
+    record.paths.iter().find(|path| path.name == "mmwave").unwrap().packets.unwrap()
+}
+
+#[test]
+fn a_radio_that_returns_is_sent_to_soon() {
+    let [dead, before, soon] = [1500, 3000, 3500].map(offered);
+    assert_eq!(before - dead, 0, "nothing goes while it is dead");
+    // A tenth of half a second of 1 Gb/s.
+    assert!(soon - before > 4000, "{} packets", soon - before);
+}
+
+#[test]
+fn a_radio_that_is_dead_is_not_sent_to_and_what_returns_is_used() {
+    let alone = goodput_of(STEADY, (2, 5), "single:sub6", BULK).goodput_mbps.unwrap();
+    let whole = goodput_of(STEADY, (2, 5), "cotag", BULK).goodput_mbps.unwrap();
+    let during = goodput_of(&dead(1, 9), (2, 5), "cotag", BULK).goodput_mbps.unwrap();
+    assert!(during > 0.85 * alone, "{during} of {alone}");
+    // CUBIC takes that long to grow from a fourth of the sum to all of it.
+    let after = goodput_of(&dead(1, 3), (17, 18), "cotag", BULK).goodput_mbps.unwrap();
+    assert!(after > 0.95 * whole, "{after} of {whole}");
+    // A call: what was sent until it was noticed is lost, and no more.
+    let record = goodput_of(&dead(1, 3), (0, 5), "cotag", CBR);
+    let cotag = record.cotag.unwrap();
+    let packets = 60e6 / 8.0 / 1448.0;
+    assert!((cotag.lost as f64) < 0.5 * packets, "{} of {packets} a second", cotag.lost);
 }

@@ -84,10 +84,12 @@ impl AccessPoint {
         if let Pace::Fixed(rate) = config.pace
             && rate < LEAST_RATE
         {
-            return Err(TunnelError::Usage(format!(
-                "--rate {rate}: give {LEAST_RATE} or more; a full packet takes longer than any interval \
-                 lasts"
-            )));
+            return Err(TunnelError::setting(
+                &[("--rate", &rate)],
+                &format!(
+                    "give {LEAST_RATE} or more; a full packet takes longer than any interval lasts"
+                ),
+            ));
         }
         let local = Local::new(config.secret, config.insecure_plaintext);
         let gateway = Neighbour {
@@ -228,9 +230,12 @@ impl AccessPoint {
     fn transmit(&mut self) -> Instant {
         let now = clock::now();
         let Self { down, end, packet, .. } = self;
+        // What is held for a device that is not near grows too old here rather than on a dead radio.
+        let takes =
+            |down: &mut Port, device| down.is_near(device, now) && down.has_room(device, now);
         loop {
             packet.clear();
-            let sent = end.poll_transmit(now, |device| down.has_room(device, now), packet);
+            let sent = end.poll_transmit(now, |device| takes(down, device), packet);
             let Some((device, class)) = sent else { break };
             down.send_classed(device, packet, class, now);
         }
@@ -249,16 +254,15 @@ impl AccessPoint {
         let mut down = self.down.status(now);
         let shared = self.down.shared_rate();
         down.iter_mut().for_each(|link| link.rate = link.rate.or(shared));
-        let device = |((name, link), counters): ((&String, &LinkStatus), _)| DeviceStatus {
-            name: name.clone(),
-            up: link.up,
-            through: Vec::new(),
-            counters,
+        let waiting = self.end.waiting();
+        let device = |(((name, link), counters), &waiting): (((&String, &LinkStatus), _), &u64)| {
+            DeviceStatus { name: name.clone(), up: link.up, through: Vec::new(), waiting, counters }
         };
-        let each = self.names.iter().zip(&down).zip(self.end.counters());
+        let each = self.names.iter().zip(&down).zip(self.end.counters()).zip(&waiting);
         let devices = each.map(device).collect();
         links.extend(down);
         let dropped = self.up.dropped.plus(self.down.dropped);
-        Status { role: "ap", links, dropped, counters: self.end.sums(), devices }
+        let (counters, waiting) = (self.end.sums(), waiting.iter().sum());
+        Status { role: "ap", links, dropped, counters, waiting, devices }
     }
 }

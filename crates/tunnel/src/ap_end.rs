@@ -185,7 +185,7 @@ impl ApEnd {
         out: &mut Vec<u8>,
     ) -> bool {
         let member = &mut self.members[device];
-        let rate = if is_near { rate.unwrap_or(NO_LIMIT) } else { Bitrate::ZERO };
+        let rate = node::told(is_near, rate).unwrap_or(NO_LIMIT);
         let due = member.told.is_due(rate, now);
         if due {
             frame::begin_of(member.tag, out);
@@ -223,6 +223,11 @@ impl ApEnd {
     /// What was counted for each device.
     pub(crate) fn counters(&self) -> Vec<Vec<Counter>> {
         self.members.iter().map(|member| member.past.plus(member.downlink.counters())).collect()
+    }
+
+    /// Packets that wait for each device.
+    pub(crate) fn waiting(&self) -> Vec<u64> {
+        self.members.iter().map(|member| member.downlink.unsent() as u64).collect()
     }
 
     /// The sums.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weftline_core::Instant;
 
+use crate::reach::Swallowed;
 use crate::secure::Refused;
 
 /// The time between two lines of one kind.
@@ -24,6 +25,7 @@ pub(crate) struct Complaints {
     no_answer: Option<Instant>,
     unreachable: Option<Instant>,
     too_long: Option<Instant>,
+    swallowed: Option<Instant>,
     two_with_one_key: Option<Instant>,
 }
 
@@ -84,6 +86,17 @@ impl Complaints {
             tracing::warn!(
                 "link '{name}': datagrams of up to {length} bytes are too long for the way; set \
                  link-mtu at the gateway to the least MTU of all links"
+            );
+        }
+    }
+
+    pub(crate) fn swallowed(&mut self, name: &str, swallowed: &Swallowed, now: Instant) {
+        if due(&mut self.swallowed, now) {
+            let Swallowed { count, proven, longest } = swallowed;
+            tracing::warn!(
+                "link '{name}': none of {count} datagrams of more than {proven} bytes came to the other \
+                 end, of up to {longest}: a link of the way has a smaller MTU and drops them; set \
+                 link-mtu at the gateway to the least MTU of all links (ping -M do -s SIZE finds it)"
             );
         }
     }

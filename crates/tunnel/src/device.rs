@@ -339,9 +339,11 @@ impl Device {
         let mut links: Vec<_> = self.paths.iter_mut().flat_map(|path| path.status(now)).collect();
         for (index, link) in links.iter_mut().enumerate() {
             link.wrong = self.end.wrong(index);
+            link.lag = self.end.lag(index);
         }
         let dropped = self.paths.iter().map(|path| path.dropped);
         let dropped = dropped.fold(self.end.end.dropped, Dropped::plus);
-        Status { role: "device", links, dropped, counters, devices: Vec::new() }
+        let waiting = self.end.waiting() as u64;
+        Status { role: "device", links, dropped, counters, waiting, devices: Vec::new() }
     }
 }

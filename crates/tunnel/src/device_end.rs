@@ -354,16 +354,26 @@ impl DeviceEnd {
             return false;
         }
         self.sealed.clear();
-        let lag = match &self.downlink {
-            Downlink::Coded(node) => node.lag(link),
-            Downlink::Unknown | Downlink::Plain(_) => None,
-        };
+        let lag = self.lag(link);
         frame::encode_hello(self.run, now.as_nanos() / 1000, lag, &mut self.sealed);
         let said = self.end.say(&self.sealed, out);
         if said {
             self.ways[link].next_hello = now + HELLO_INTERVAL;
         }
         said
+    }
+
+    /// How much later labels come on a link than on the first one, if that is known.
+    pub(crate) fn lag(&self, link: usize) -> Option<Duration> {
+        match &self.downlink {
+            Downlink::Coded(node) => node.lag(link),
+            Downlink::Unknown | Downlink::Plain(_) => None,
+        }
+    }
+
+    /// Packets that came and wait for earlier ones.
+    pub(crate) fn waiting(&self) -> usize {
+        self.downlink.undelivered()
     }
 
     /// Appends what came of the gateway's packets to `out`, if it is time to tell it.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! greeting   byte 0: 1 | sender's time, 8 | time heard last, 8 | its age, 4 |
+//!            how long ago anything came, 4 | longest datagram heard, 2 |
 //!            settings, 16 (all zero where they are not known) | from the gateway for each device:
 //!            device, 4, run, 4
 //! coded      byte 0: 2 | run, 4 | COTAG packet
@@ -44,7 +45,7 @@ pub(crate) const CODED_HEADER: usize = 5;
 /// Bytes of a frame down or up before its IP packet.
 pub(crate) const PACKET_HEADER: usize = 9;
 /// Bytes of a greeting.
-const GREETING: usize = 1 + 8 + 8 + 4 + SETTINGS;
+const GREETING: usize = 1 + 8 + 8 + 4 + 4 + 2 + SETTINGS;
 /// Bytes of a device and its run behind a greeting.
 const RUN: usize = 4 + 4;
 /// The most devices of a gateway or an access point: a greeting names all of them.
@@ -112,6 +113,11 @@ pub(crate) struct Greeting {
     pub(crate) heard_us: u64,
     /// How long ago that was.
     pub(crate) age_us: u32,
+    /// How long ago the sender got anything authentic: a greeting may be lost, or late where much waits
+    /// before it.
+    pub(crate) quiet_us: u32,
+    /// The bytes of the longest datagram that the sender got of late.
+    pub(crate) longest: u16,
     /// The gateway's settings, if it is from the gateway.
     pub(crate) settings: Option<Settings>,
 }
@@ -256,6 +262,8 @@ impl Greeting {
         out.extend_from_slice(&self.time_us.to_be_bytes());
         out.extend_from_slice(&self.heard_us.to_be_bytes());
         out.extend_from_slice(&self.age_us.to_be_bytes());
+        out.extend_from_slice(&self.quiet_us.to_be_bytes());
+        out.extend_from_slice(&self.longest.to_be_bytes());
         match &self.settings {
             Some(settings) => settings.encode(out),
             None => out.extend_from_slice(&[0; SETTINGS]),
@@ -271,7 +279,9 @@ impl Greeting {
             time_us: u64_at(greeting, 0)?,
             heard_us: u64_at(greeting, 8)?,
             age_us: u32_at(greeting, 16)?,
-            settings: Settings::decode(&greeting[20..])?,
+            quiet_us: u32_at(greeting, 20)?,
+            longest: u16::from_be_bytes(*greeting[24..].first_chunk()?),
+            settings: Settings::decode(&greeting[26..])?,
         };
         Some((greeting, RunList(runs)))
     }
@@ -469,7 +479,7 @@ mod tests {
     }
 
     fn greeting(settings: Option<Settings>) -> Greeting {
-        Greeting { time_us: 2, heard_us: 3, age_us: 4, settings }
+        Greeting { time_us: 2, heard_us: 3, age_us: 4, quiet_us: 1, longest: 1300, settings }
     }
 
     fn plain(settings: Option<Settings>) -> Frame<'static> {
@@ -480,13 +490,13 @@ mod tests {
     fn the_bytes_are_pinned() {
         let mut bytes = Vec::new();
         greeting(Some(settings())).encode(&mut bytes);
-        let times = [0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4];
+        let times = [0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 1, 5, 20];
         let rest = [3, 32, 5, 90, 0, 0, 7, 208, 0, 0, 16, 0, 2, 1, 0, 0];
         assert_eq!(bytes, [&[1][..], &times, &rest].concat());
         assert_eq!(Frame::decode(&bytes), Some(plain(Some(settings()))));
         let device = DeviceTag([1, 2, 3, 4]);
         list_run(device, 5, &mut bytes);
-        assert_eq!(bytes[37..], [1, 2, 3, 4, 0, 0, 0, 5]);
+        assert_eq!(bytes[43..], [1, 2, 3, 4, 0, 0, 0, 5]);
         let Some(Frame::Greeting(_, runs)) = Frame::decode(&bytes) else { panic!() };
         assert_eq!(runs.iter().collect::<Vec<_>>(), [(device, 5)]);
         assert_eq!(Frame::decode(&bytes[..bytes.len() - 1]), None);

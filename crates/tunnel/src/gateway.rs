@@ -221,12 +221,14 @@ impl Gateway {
         for (index, link) in links.iter_mut().enumerate() {
             link.rate = link.rate.or_else(|| self.members.rate(index));
         }
+        let devices = self.members.status(&self.links, now);
         Status {
             role: "gateway",
             links,
             dropped: self.port.dropped.plus(self.members.dropped()),
             counters,
-            devices: self.members.status(&self.links, now),
+            waiting: devices.iter().map(|device| device.waiting).sum(),
+            devices,
         }
     }
 }

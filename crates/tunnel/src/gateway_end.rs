@@ -337,6 +337,11 @@ impl GatewayEnd {
         self.downlink.held() > 0
     }
 
+    /// Packets that wait to be sent.
+    pub(crate) fn waiting(&self) -> usize {
+        self.downlink.unsent()
+    }
+
     /// Whether it can go on.
     ///
     /// # Errors

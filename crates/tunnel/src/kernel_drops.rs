@@ -2,6 +2,7 @@
 //! packets that did not fit in the TUN device's queue. The kernel tells a node nothing of these; it
 //! counts them in its tables, which are read when somebody looks at the node.
 
+use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
@@ -9,32 +10,42 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(crate) struct KernelDrops {
     tables: PathBuf,
-    sockets: Vec<u64>,
+    sockets: Vec<Row>,
     device: Option<String>,
     last: Dropped,
 }
 
-/// What was dropped so far.
+/// A socket's row.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    inode: u64,
+    /// What the kernel said last, in 32 bits, which wrap; and what it has counted. `None` until it has
+    /// said something.
+    said: u32,
+    counted: Option<u64>,
+}
+
+/// What was dropped so far; `None` while the kernel's tables do not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    pub(crate) datagrams: u64,
-    /// Of the TUN device: what the kernel hands over at once, a packet or segments of one flow. `None`
-    /// without a device.
+    pub(crate) datagrams: Option<u64>,
+    /// Of the TUN device, if there is one: what the kernel hands over at once, a packet or segments of
+    /// one flow.
     pub(crate) from_device: Option<u64>,
 }
 
 impl KernelDrops {
     /// For the calling thread's sockets and device, if it has one.
     pub(crate) fn new(sockets: &[BorrowedFd<'_>], device: Option<&str>) -> Self {
-        let inode =
-            |socket: &BorrowedFd<'_>| rustix::fs::fstat(socket).ok().map(|stat| stat.st_ino);
+        let inode = |socket: &BorrowedFd<'_>| rustix::fs::fstat(socket).ok().map(|it| it.st_ino);
+        let inodes: BTreeSet<u64> = sockets.iter().filter_map(inode).collect();
         // Whoever looks may be in another namespace.
         let thread = rustix::thread::gettid();
         Self {
             tables: format!("/proc/self/task/{thread}/net").into(),
-            sockets: sockets.iter().filter_map(inode).collect(),
+            sockets: inodes.into_iter().map(Row::new).collect(),
             device: device.map(str::to_owned),
-            last: Dropped { datagrams: 0, from_device: device.map(|_| 0) },
+            last: Dropped::default(),
         }
     }
 
@@ -43,8 +54,10 @@ impl KernelDrops {
         let table = |name: &str| std::fs::read_to_string(self.tables.join(name));
         // A system without IPv6 has not the second.
         let sockets = ["udp", "udp6"].map(table).into_iter().flatten();
-        let datagrams = sockets.map(|table| of_sockets(&table, &self.sockets)).sum();
-        self.last.datagrams = self.last.datagrams.max(datagrams);
+        let tables = sockets.collect::<Vec<_>>().concat();
+        self.sockets.iter_mut().for_each(|row| row.look(&tables));
+        let counted = self.sockets.iter().map(|row| row.counted);
+        self.last.datagrams = counted.sum::<Option<u64>>().filter(|_| !self.sockets.is_empty());
         if let Some(device) = &self.device
             && let Ok(table) = table("dev")
         {
@@ -54,15 +67,30 @@ impl KernelDrops {
     }
 }
 
-/// The drops of these sockets in a table as in proc_net_udp(5): inode and drops are its tenth and last
-/// column.
-fn of_sockets(table: &str, inodes: &[u64]) -> u64 {
-    let drops = |row: &str| {
+impl Row {
+    fn new(inode: u64) -> Self {
+        Self { inode, said: 0, counted: None }
+    }
+
+    /// Looks for it in tables as in proc_net_udp(5); one that is not there is as it was.
+    fn look(&mut self, tables: &str) {
+        if let Some(said) = drops(tables, self.inode) {
+            let new = said.wrapping_sub(self.said);
+            (self.said, self.counted) = (said, Some(self.counted.unwrap_or(0) + u64::from(new)));
+        }
+    }
+}
+
+/// The drops of a socket: inode and drops are the tenth and last column.
+fn drops(tables: &str, inode: u64) -> Option<u32> {
+    tables.lines().find_map(|row| {
         let columns: Vec<_> = row.split_ascii_whitespace().collect();
-        let inode = columns.get(9)?.parse().ok()?;
-        inodes.contains(&inode).then(|| columns.get(12)?.parse::<u64>().ok()).flatten()
-    };
-    table.lines().filter_map(drops).sum()
+        if columns.get(9)?.parse() != Ok(inode) {
+            return None;
+        }
+        // Some kernels write it with a sign.
+        columns.get(12)?.parse::<i64>().ok().map(|drops| drops as u32)
+    })
 }
 
 /// What was dropped on its way out of a device, by a table as in proc_net_dev(5): the twelfth number
@@ -92,9 +120,22 @@ mod tests {
             0000000000000000 12\n  \
             2: 0100007F:1BBD 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4712 2 \
             0000000000000000 30\n 3: short\n";
-        assert_eq!(of_sockets(sockets, &[4711]), 12);
-        assert_eq!(of_sockets(sockets, &[4712, 4711]), 42);
-        assert_eq!(of_sockets(sockets, &[12, 30]), 0);
+        assert_eq!((drops(sockets, 4711), drops(sockets, 4712)), (Some(12), Some(30)));
+        assert_eq!((drops(sockets, 12), drops(sockets, 30)), (None, None));
+        let twice = format!("{sockets}{sockets}");
+        let (mut row, mut other) = (Row::new(4711), Row::new(5));
+        row.look(&twice);
+        other.look(&twice);
+        assert_eq!((row.counted, other.counted), (Some(12), None), "once, and unknown");
+        // The kernel's number wraps after 32 bits.
+        row.look(&sockets.replace(" 12\n", " 4294967290\n"));
+        assert_eq!(row.counted, Some(4_294_967_290));
+        row.look(&sockets.replace(" 12\n", " -2\n"));
+        assert_eq!(row.counted, Some(4_294_967_294), "with a sign");
+        row.look(&sockets.replace(" 12\n", " 6\n"));
+        assert_eq!(row.counted, Some(4_294_967_302));
+        row.look("");
+        assert_eq!(row.counted, Some(4_294_967_302), "it is gone");
         let devices = "Inter-|   Receive                                                |  Transmit\n \
             face |bytes    packets errs drop fifo frame compressed multicast|bytes packets errs drop\n    \
             lo:     1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n\
@@ -106,8 +147,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_in_a_receive_buffer_is_known() {
         let [to, other] = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
-        let mut drops = KernelDrops::new(&[to.as_fd()], None);
-        assert_eq!(drops.look(), Dropped::default());
+        // The same socket twice is one.
+        let mut drops = KernelDrops::new(&[to.as_fd(), to.as_fd()], None);
+        assert_eq!(drops.last.datagrams, None, "nothing is known yet");
+        assert_eq!(drops.look().datagrams, Some(0));
         // The kernel's least is some kilobytes.
         socket2::SockRef::from(&to).set_recv_buffer_size(1).unwrap();
         for _ in 0..100 {
@@ -117,7 +160,7 @@ mod tests {
         let came = std::iter::from_fn(|| to.recv(&mut [0; 1000]).ok()).count();
         assert!(came < 100, "{came}");
         let Dropped { datagrams, from_device } = drops.look();
-        assert_eq!((came as u64 + datagrams, from_device), (100, None));
+        assert_eq!((came as u64 + datagrams.unwrap(), from_device), (100, None));
     }
 
     #[test]

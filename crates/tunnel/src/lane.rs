@@ -3,15 +3,16 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weftline_coding::node::Pacer;
+use weftline_coding::node::{Pacer, Presence};
 use weftline_core::{Bitrate, Instant};
 
 use crate::complaint::Complaints;
-use crate::frame::Greeting;
+use crate::frame::{Greeting, Settings};
 use crate::gauge::{Gauge, Receiver};
 use crate::key::PublicKey;
 use crate::outbox::{Outbox, Sent};
 use crate::probe::Burst;
+use crate::reach::{Longest, Reach};
 
 /// A neighbour that is back at its former address so often within [`FLAP_TIME`] is two neighbours.
 const FLAPS: u32 = 3;
@@ -55,6 +56,9 @@ pub struct LinkCounters {
     pub unsent: Unsent,
     /// Sessions made.
     pub sessions: u64,
+    /// Sent (the kernel took them), and longer than any that came to the neighbour of late, while it
+    /// heard others: a link of the way has a smaller MTU.
+    pub swallowed: u64,
 }
 
 /// Datagrams that were dropped instead of sent, by the reason.
@@ -100,6 +104,8 @@ pub struct LinkStatus {
     pub rtt: Option<Duration>,
     /// The rate that is sent by, where one is set or measured; zero while the link stands still.
     pub rate: Option<Bitrate>,
+    /// At a device: how much later packets come on it than on the nearest link, if that is known.
+    pub lag: Option<Duration>,
     /// At a device: how often something that the gateway did not make may have come from it.
     pub wrong: u64,
     /// What was counted.
@@ -128,6 +134,11 @@ pub(crate) struct Lane {
     /// The last greeting and when it came.
     pub(crate) heard: Option<(Greeting, Instant)>,
     pub(crate) next_greeting: Instant,
+    /// Whether it is there.
+    pub(crate) presence: Presence,
+    /// The longest datagram of late that came from it, and what is known of those to it.
+    longest: Longest,
+    way: Reach,
     pub(crate) rtt: Option<Duration>,
     was_up: bool,
     /// The address before, how often it was taken again, and since when that is counted.
@@ -188,6 +199,9 @@ impl Lane {
             blocked: false,
             heard: None,
             next_greeting: Instant::ZERO,
+            presence: Presence::default(),
+            longest: Longest::default(),
+            way: Reach::default(),
             rtt: None,
             was_up: false,
             former: None,
@@ -214,11 +228,35 @@ impl Lane {
         // What waits was encrypted for the session before; that is still taken.
         self.next_greeting = Instant::ZERO;
         self.heard = None;
+        // What it has said of its silence holds until it says something else: a handshake that comes
+        // through now and then makes no way of a dead one.
+        self.presence.hear(now);
+        self.forget_way();
         self.receiver.restart();
         if let Pacing::Measured(measured) = &mut self.pacing {
             measured.gauge.restart(now);
             measured.train = None;
         }
+    }
+
+    /// A datagram of so many bytes came from it, in whatever session.
+    pub(crate) fn hear(&mut self, bytes: usize, now: Instant) {
+        self.counters.received += 1;
+        self.counters.received_bytes += (bytes + IP_UDP) as u64;
+        self.presence.hear(now);
+        self.longest.take(bytes, now);
+    }
+
+    /// It is at this address now.
+    pub(crate) fn is_at(&mut self, from: SocketAddr) {
+        if self.address.replace(from) != Some(from) {
+            self.forget_way();
+        }
+    }
+
+    /// What is known of one way holds for no other.
+    fn forget_way(&mut self) {
+        (self.longest, self.way, self.outbox.bar) = (Longest::default(), Reach::default(), 0);
     }
 
     /// Whether the rate leaves room for a packet.
@@ -362,8 +400,40 @@ impl Lane {
         }
     }
 
-    pub(crate) fn greeted(&mut self, greeting: Greeting, now: Instant) {
-        self.heard = Some((greeting, now));
+    /// What is said to it.
+    pub(crate) fn greeting(&self, settings: Option<Settings>, now: Instant) -> Greeting {
+        let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        let (heard_us, age_us) =
+            self.heard.map_or((0, 0), |(greeting, at)| (greeting.time_us, micros(now.since(at))));
+        Greeting {
+            time_us: now.as_nanos() / 1000,
+            heard_us,
+            age_us,
+            quiet_us: self.presence.quiet(now).map_or(u32::MAX, micros),
+            longest: u16::try_from(self.longest.get(now)).unwrap_or(u16::MAX),
+            settings,
+        }
+    }
+
+    pub(crate) fn greeted(
+        &mut self,
+        greeting: Greeting,
+        now: Instant,
+        complaints: &mut Complaints,
+    ) {
+        let before = self.heard.replace((greeting, now)).map_or(0, |(before, _)| before.heard_us);
+        self.presence.answer(Duration::from_micros(greeting.quiet_us.into()));
+        if self.presence.is_there(now) {
+            let (longest, answers) = (greeting.longest.into(), greeting.heard_us != before);
+            let told = self.way.hear(longest, answers, self.rtt.unwrap_or_default(), now);
+            self.outbox.bar = self.way.proven();
+            if let Some(swallowed) = told {
+                self.counters.swallowed += swallowed.count;
+                complaints.swallowed(&self.name, &swallowed, now);
+            }
+        } else {
+            self.way.pause();
+        }
         let now_us = now.as_nanos() / 1000;
         if greeting.heard_us == 0 {
             return;
@@ -412,6 +482,7 @@ impl Lane {
         self.counters.unsent.too_long += sent.too_long;
         self.counters.unsent.refused += sent.refused;
         self.blocked |= sent.blocked;
+        self.way.sent(sent.longer, sent.longest, now);
         if sent.too_long > 0 {
             complaints.too_long(&self.name, length, now);
         }
@@ -455,6 +526,88 @@ mod tests {
         };
         assert_eq!(flaps(&[1, 2, 3, 4, 5, 5, 6, 7]), 0);
         assert!(flaps(&[1, 2, 1, 2, 1]) >= FLAPS);
+    }
+
+    /// Two ends of a link that is up at 10 s. Each millisecond a datagram of data comes down if `data`
+    /// of the milliseconds since then says so; greetings come down so much later, and up at once, if
+    /// `greeted` of the millisecond and of whether it goes up says so. When the device is not near for
+    /// the access point, in ms.
+    fn away(
+        late_ms: fn(u64) -> u64,
+        mut data: impl FnMut(u64) -> bool,
+        mut greeted: impl FnMut(u64, bool) -> bool,
+    ) -> Vec<u64> {
+        let (mut ap, mut device, mut complaints) = (lane(), lane(), Complaints::default());
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        let at = |ms: u64| Instant::from_millis(10_000 + ms);
+        for end in [&mut ap, &mut device] {
+            end.begin(from, at(0), &mut complaints);
+        }
+        let (mut away, mut down) = (Vec::new(), std::collections::VecDeque::new());
+        for ms in 0..20_000 {
+            if ms % 100 == 0 {
+                if greeted(ms, false) {
+                    down.push_back((ms + late_ms(ms), ap.greeting(None, at(ms))));
+                }
+                if greeted(ms, true) {
+                    ap.presence.hear(at(ms));
+                    ap.greeted(device.greeting(None, at(ms)), at(ms), &mut complaints);
+                }
+            }
+            while down.front().is_some_and(|(due, _)| *due <= ms)
+                && let Some((_, greeting)) = down.pop_front()
+            {
+                device.presence.hear(at(ms));
+                device.greeted(greeting, at(ms), &mut complaints);
+            }
+            if data(ms) {
+                device.presence.hear(at(ms));
+            }
+            if !ap.presence.is_there(at(ms)) {
+                away.push(ms);
+            }
+        }
+        away
+    }
+
+    /// Whether the next of three in ten is not lost.
+    fn lossy() -> impl FnMut() -> bool {
+        let mut state = 7_u32;
+        move || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 16) % 10 >= 3
+        }
+    }
+
+    #[test]
+    fn losses_and_greetings_that_are_late_make_no_neighbour_away_while_data_come() {
+        let late = away(|ms| if ms % 2000 < 1000 { 0 } else { 500 }, |_| true, |_, _| true);
+        assert!(late.is_empty(), "{} ms, first {:?}", late.len(), late.first());
+        let (mut data, mut greetings) = (lossy(), lossy());
+        // All that goes up is data, too: of greetings none is lost here.
+        let lost = away(|_| 0, |_| data(), |_, up| up || greetings());
+        assert!(lost.is_empty(), "{} ms, first {:?}", lost.len(), lost.first());
+    }
+
+    #[test]
+    fn one_that_hears_nothing_is_away_from_the_sessions_beginning_on() {
+        let never = away(|_| 0, |_| false, |_, up| up);
+        assert_eq!((never.first(), never.len()), (Some(&400), 19_600));
+        let until = away(|_| 0, |ms| ms < 5000, |ms, up| up || ms < 5000);
+        assert!(until.first().is_some_and(|ms| (5300..=5450).contains(ms)), "{:?}", until.first());
+        let back = away(|_| 0, |ms| ms > 9000, |ms, up| up || ms > 9000);
+        assert_eq!(back.last(), Some(&9099), "a greeting after it hears again");
+        // Keys that are made anew change nothing.
+        let (mut ap, mut complaints) = (lane(), Complaints::default());
+        let (from, now) = (SocketAddr::from(([127, 0, 0, 1], 1)), Instant::from_millis(5000));
+        ap.begin(from, now, &mut complaints);
+        ap.greeted(
+            Greeting { quiet_us: 400_000, ..lane().greeting(None, now) },
+            now,
+            &mut complaints,
+        );
+        ap.begin(from, now, &mut complaints);
+        assert!(!ap.presence.is_there(now));
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod packet;
 mod poll;
 mod port;
 pub mod probe;
+mod reach;
 mod run;
 mod runs;
 mod secure;

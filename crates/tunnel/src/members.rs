@@ -348,6 +348,7 @@ impl Members {
                 .filter(|(_, reach)| !matches!(reach, Reach::Away))
                 .map(|(name, _)| name.clone())
                 .collect(),
+            waiting: member.end.waiting() as u64,
             counters: member.counters(),
         };
         self.members.iter().map(device).collect()

@@ -37,6 +37,9 @@ pub(crate) struct Sent {
     /// The kernel took so many, of so many bytes.
     pub(crate) taken: u64,
     pub(crate) bytes: u64,
+    /// Of these, those longer than [`Outbox::bar`], and the longest of all.
+    pub(crate) longer: u64,
+    pub(crate) longest: usize,
     /// Dropped: too long for the interface.
     pub(crate) too_long: u64,
     /// Dropped: refused for another reason, such as no route.
@@ -52,6 +55,8 @@ pub(crate) struct Outbox {
     batches: VecDeque<Batch>,
     bytes: usize,
     spare: Option<Batch>,
+    /// Datagrams of more bytes are counted when the kernel takes them.
+    pub(crate) bar: usize,
 }
 
 /// Datagrams that leave in one call.
@@ -120,7 +125,7 @@ impl Outbox {
     pub(crate) fn flush(&mut self, kernel: &impl Kernel, to: SocketAddr) -> Sent {
         let mut all = Sent::default();
         while let Some(batch) = self.batches.front_mut() {
-            let done = batch.send(kernel, to, &mut all);
+            let done = batch.send(kernel, to, self.bar, &mut all);
             self.bytes -= done;
             if all.blocked {
                 break;
@@ -157,7 +162,7 @@ impl Batch {
     }
 
     /// Hands it to the kernel; bytes that need not be kept.
-    fn send(&mut self, kernel: &impl Kernel, to: SocketAddr, all: &mut Sent) -> usize {
+    fn send(&mut self, kernel: &impl Kernel, to: SocketAddr, bar: usize, all: &mut Sent) -> usize {
         let several = self.bytes.len() > self.segment;
         let sent = kernel.transmit(to, &self.bytes, several.then_some(self.segment), self.class);
         let mut done = 0;
@@ -166,7 +171,7 @@ impl Batch {
             Err(error) if several && is_unsupported(&error) => {
                 for datagram in self.bytes.chunks(self.segment) {
                     let sent = kernel.transmit(to, datagram, None, self.class);
-                    all.count(sent, 1, datagram.len());
+                    all.count(sent, datagram.len(), self.segment, bar);
                     if all.blocked {
                         break;
                     }
@@ -174,7 +179,7 @@ impl Batch {
                 }
             }
             sent => {
-                all.count(sent, self.bytes.len().div_ceil(self.segment) as u64, self.bytes.len());
+                all.count(sent, self.bytes.len(), self.segment, bar);
                 done = if all.blocked { 0 } else { self.bytes.len() };
             }
         }
@@ -185,11 +190,17 @@ impl Batch {
 }
 
 impl Sent {
-    fn count(&mut self, sent: io::Result<()>, datagrams: u64, bytes: usize) {
+    /// Counts so many bytes in datagrams of `segment` bytes, of which the last may be shorter.
+    fn count(&mut self, sent: io::Result<()>, bytes: usize, segment: usize, bar: usize) {
+        let datagrams = bytes.div_ceil(segment) as u64;
         match sent {
             Ok(()) => {
                 self.taken += datagrams;
                 self.bytes += bytes as u64;
+                let last = bytes - (datagrams - 1) as usize * segment;
+                let before = if segment > bar { datagrams - 1 } else { 0 };
+                self.longer += before + u64::from(last > bar);
+                self.longest = self.longest.max(segment.min(bytes));
             }
             Err(error) if is_full(&error) => self.blocked = true,
             Err(error) if quinn_udp::is_msg_size_err(&error) => self.too_long += datagrams,
@@ -288,6 +299,16 @@ mod tests {
         }
         let sent = outbox.flush(&kernel, to());
         assert_eq!((sent.too_long, sent.taken, outbox.is_empty()), (3, 0, true));
+        assert_eq!((sent.longer, sent.longest), (0, 0), "the kernel took none");
+        for segments in [true, false] {
+            let kernel = Fake { segments, room: Cell::new(9), ..Fake::default() };
+            let mut outbox = Outbox { bar: 99, ..Outbox::default() };
+            for length in [100, 100, 99] {
+                outbox.push(&kernel, to(), Class::NONE, |out| out.resize(out.len() + length, 1));
+            }
+            let sent = outbox.flush(&kernel, to());
+            assert_eq!((sent.taken, sent.longer, sent.longest), (3, 2, 100));
+        }
     }
 
     #[test]

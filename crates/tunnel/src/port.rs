@@ -3,15 +3,14 @@
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::Duration;
 
-use weftline_coding::node::Pacer;
+use weftline_coding::node::{GREETING_INTERVAL, Pacer};
 use weftline_core::{Bitrate, Instant};
 
 use crate::TunnelError;
 use crate::class::Class;
 use crate::complaint::Complaints;
-use crate::frame::{self, DeviceTag, Frame, Greeting, Settings};
+use crate::frame::{self, DeviceTag, Frame, Settings};
 use crate::gauge::PADDING;
 use crate::lane::{self, IP_UDP, Lane, LinkStatus, Neighbour, Train};
 use crate::outbox::Outbox;
@@ -20,10 +19,6 @@ use crate::run::draw_run;
 use crate::secure::{Guard, Link, Local, Refused, Role, Taken};
 use crate::udp::{Inbox, Socket};
 
-/// How often neighbours are greeted.
-const GREETING_INTERVAL: Duration = Duration::from_millis(100);
-/// A neighbour that was not heard for so long may have gone elsewhere.
-const NEAR: Duration = Duration::from_millis(350);
 /// The longest datagram that is taken.
 const DATAGRAM_BYTES: usize = 65_536;
 /// Reads before others have their turn.
@@ -51,8 +46,8 @@ pub struct Dropped {
     pub stale: u64,
     /// Of a kind that this node has no use for.
     pub unexpected: u64,
-    /// The kernel had no room for them in a socket's receive buffer.
-    pub receive_buffer: u64,
+    /// The kernel had no room for them in a socket's receive buffer; `None` if it does not say.
+    pub receive_buffer: Option<u64>,
 }
 
 /// The socket.
@@ -148,13 +143,12 @@ impl Port {
                 match guard.take(datagram, now, frame, scratch) {
                     Ok(Taken::Frame(index, opened)) => {
                         let lane = &mut lanes[index];
-                        lane.counters.received += 1;
-                        lane.counters.received_bytes += (datagram.len() + IP_UDP) as u64;
                         if opened.begun {
                             lane.begin(from, now, complaints);
                         } else if opened.current {
-                            lane.address = Some(from);
+                            lane.is_at(from);
                         }
+                        lane.hear(datagram.len(), now);
                         if opened.current {
                             lane.receiver.see(opened.counter, datagram.len() + IP_UDP, stamp, now);
                         }
@@ -174,7 +168,7 @@ impl Port {
                             }
                             Some(said) => {
                                 if let Frame::Greeting(greeting, _) = said {
-                                    lane.greeted(greeting, now);
+                                    lane.greeted(greeting, now, complaints);
                                 }
                                 let around = Around { class: class.came_with(ecn), of };
                                 match each(index, said, around) {
@@ -287,11 +281,7 @@ impl Port {
     fn greet(&mut self, index: usize, now: Instant, about: &About<'_>) {
         let lane = &mut self.lanes[index];
         lane.next_greeting = now + GREETING_INTERVAL;
-        let (heard_us, age_us) = lane.heard.map_or((0, 0), |(greeting, at)| {
-            (greeting.time_us, u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX))
-        });
-        let greeting =
-            Greeting { time_us: now.as_nanos() / 1000, heard_us, age_us, settings: about.settings };
+        let greeting = lane.greeting(about.settings, now);
         let mut frame = std::mem::take(&mut self.scratch);
         frame.clear();
         greeting.encode(&mut frame);
@@ -312,9 +302,9 @@ impl Port {
         self.guard.channel(index).is_up(now)
     }
 
-    /// Whether a neighbour is still there: three of its greetings in a row are not missing.
-    pub(crate) fn is_near(&mut self, index: usize, now: Instant) -> bool {
-        self.guard.channel(index).is_heard_within(NEAR, now)
+    /// Whether a neighbour is still there: three greetings in a row are not missing, of either.
+    pub(crate) fn is_near(&self, index: usize, now: Instant) -> bool {
+        self.lanes[index].presence.is_there(now)
     }
 
     /// Whether a neighbour can take another packet now.
@@ -436,6 +426,7 @@ impl Port {
             address: lane.address,
             rtt: lane.rtt,
             rate: lane.rate(),
+            lag: None,
             wrong: 0,
             counters: lane.counters,
         };
@@ -472,9 +463,9 @@ pub(crate) struct About<'a> {
 }
 
 impl Dropped {
-    /// The counts by name.
-    pub fn by_reason(&self) -> [(&'static str, u64); 9] {
-        [
+    /// The counts by name, without what is not known.
+    pub fn by_reason(&self) -> Vec<(&'static str, u64)> {
+        let known = [
             ("malformed", self.malformed),
             ("forged", self.forged),
             ("replayed", self.replayed),
@@ -483,8 +474,9 @@ impl Dropped {
             ("unanswered", self.unanswered),
             ("stale", self.stale),
             ("unexpected", self.unexpected),
-            ("receive_buffer", self.receive_buffer),
-        ]
+        ];
+        let kernel = self.receive_buffer.map(|count| ("receive_buffer", count));
+        known.into_iter().chain(kernel).collect()
     }
 
     pub(crate) fn count(&mut self, refused: Refused) {
@@ -508,7 +500,10 @@ impl Dropped {
             unanswered: self.unanswered + other.unanswered,
             stale: self.stale + other.stale,
             unexpected: self.unexpected + other.unexpected,
-            receive_buffer: self.receive_buffer + other.receive_buffer,
+            receive_buffer: [self.receive_buffer, other.receive_buffer]
+                .into_iter()
+                .flatten()
+                .reduce(|one, other| one + other),
         }
     }
 }

@@ -109,37 +109,32 @@ impl Sending {
     /// # Errors
     /// If something is out of range.
     pub(crate) fn settings(&self, local: &Local, ipv6: bool) -> Result<Settings, TunnelError> {
-        let usage = |message: String| Err(TunnelError::Usage(message));
+        let refuse = TunnelError::setting;
+        let Self { generation, buffer_packets, redundancy_percent, .. } = self;
         if !INTERVALS.contains(&self.interval) {
-            return usage(format!(
-                "--interval {:?}: give 200us to 200ms; COTAG's default is 2ms",
-                self.interval
-            ));
+            let interval = format!("{:?}", self.interval);
+            let remedy = "give 200us to 200ms; COTAG's default is 2ms";
+            return Err(refuse(&[("--interval", &interval)], remedy));
         }
-        if self.generation == 0 {
-            return usage("--generation 0: give 1 to 255 packets".to_owned());
+        if *generation == 0 {
+            return Err(refuse(&[("--generation", generation)], "give 1 to 255 packets"));
         }
-        if !(1..=MAX_BUFFER).contains(&self.buffer_packets) {
-            return usage(format!(
-                "--buffer {}: give 1 to {MAX_BUFFER} packets",
-                self.buffer_packets
-            ));
+        if !(1..=MAX_BUFFER).contains(buffer_packets) {
+            let remedy = format!("give 1 to {MAX_BUFFER} packets");
+            return Err(refuse(&[("--buffer", buffer_packets)], &remedy));
         }
-        if self.scheme == Scheme::Plain && self.buffer_packets > order::WINDOW {
-            return usage(format!(
-                "--plain --buffer {}: give at most {} packets, as many as the device puts in order",
-                self.buffer_packets,
-                order::WINDOW
-            ));
+        if self.scheme == Scheme::Plain && *buffer_packets > order::WINDOW {
+            let most = order::WINDOW;
+            let remedy =
+                format!("give at most {most} packets, as many as the device puts in order");
+            return Err(refuse(&[("--plain", &""), ("--buffer", buffer_packets)], &remedy));
         }
         if let Some(queue) = &self.queue {
             check_queue(queue)?;
         }
-        if self.redundancy_percent > 1000 {
-            return usage(format!(
-                "--redundancy {}: give 0 to 1000 percent",
-                self.redundancy_percent
-            ));
+        if *redundancy_percent > 1000 {
+            let remedy = "give 0 to 1000 percent";
+            return Err(refuse(&[("--redundancy", redundancy_percent)], remedy));
         }
         let packet_bytes = self.tunnel_mtu(local, ipv6)? + local.packet_overhead() as u16;
         let coding = match self.scheme {
@@ -165,20 +160,23 @@ const QUEUE_TIMES: std::ops::RangeInclusive<Duration> =
 
 fn check_queue(queue: &QueueConfig) -> Result<(), TunnelError> {
     let QueueConfig { target, interval, limit_packets } = *queue;
-    let times = [("--queue-target", target), ("--queue-interval", interval)];
-    if let Some((option, time)) = times.iter().find(|(_, time)| !QUEUE_TIMES.contains(time)) {
-        return Err(TunnelError::Usage(format!("{option} {time:?}: give 100us to 10s")));
+    let refuse = TunnelError::setting;
+    for (option, time) in [("--queue-target", target), ("--queue-interval", interval)] {
+        if !QUEUE_TIMES.contains(&time) {
+            return Err(refuse(&[(option, &format!("{time:?}"))], "give 100us to 10s"));
+        }
     }
     if target > interval {
-        return Err(TunnelError::Usage(format!(
-            "--queue-target {target:?}, --queue-interval {interval:?}: packets are to wait for less than \
-             the interval in which that is judged; give a longer --queue-interval"
-        )));
+        let (target, interval) = (format!("{target:?}"), format!("{interval:?}"));
+        return Err(refuse(
+            &[("--queue-target", &target), ("--queue-interval", &interval)],
+            "packets are to wait for less than the interval in which that is judged; give a longer \
+             --queue-interval",
+        ));
     }
     if !(1..=MAX_BUFFER as usize).contains(&limit_packets) {
-        return Err(TunnelError::Usage(format!(
-            "--queue-packets {limit_packets}: give 1 to {MAX_BUFFER} packets"
-        )));
+        let remedy = format!("give 1 to {MAX_BUFFER} packets");
+        return Err(refuse(&[("--queue-packets", &limit_packets)], &remedy));
     }
     Ok(())
 }

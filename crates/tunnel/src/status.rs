@@ -73,6 +73,8 @@ pub struct Status {
     pub dropped: Dropped,
     /// What it counted, of all devices together.
     pub counters: Vec<Counter>,
+    /// Packets that wait in it now.
+    pub waiting: u64,
     /// At a gateway and an access point: the devices.
     pub devices: Vec<DeviceStatus>,
 }
@@ -86,6 +88,8 @@ pub struct DeviceStatus {
     pub up: bool,
     /// At a gateway: the access points that reach it.
     pub through: Vec<String>,
+    /// Packets for it that wait now.
+    pub waiting: u64,
     /// What was counted of it.
     pub counters: Vec<Counter>,
 }
@@ -168,6 +172,7 @@ mod tests {
             links: Vec::new(),
             dropped: Dropped { stale: 3, ..Dropped::default() },
             counters: vec![Counter::new("tun_refused", "", 5)],
+            waiting: 0,
             devices: Vec::new(),
         };
         publish.update(Instant::from_millis(1), || status);
@@ -176,7 +181,10 @@ mod tests {
             other.send_to(&[0; 1000], to.local_addr().unwrap()).unwrap();
         }
         let shown = publish.status().unwrap();
-        assert!(shown.dropped.receive_buffer > 0 && shown.dropped.stale == 3, "{shown:?}");
+        assert!(
+            shown.dropped.receive_buffer.is_some_and(|n| n > 0) && shown.dropped.stale == 3,
+            "{shown:?}"
+        );
         let names: Vec<_> = shown.counters.iter().map(|counter| counter.name).collect();
         assert_eq!(names, ["tun_refused", "tun_dropped"]);
         publish.watch(KernelDrops::new(&[], None));

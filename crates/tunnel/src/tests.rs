@@ -380,7 +380,14 @@ fn nobody_but_the_gateway_sets_the_epoch_or_the_settings() {
     let mut world = World::joined(Sending::default(), honest);
     let mut settings = Sending::default().settings(&local(1), true).unwrap();
     settings.buffer_packets = 1;
-    let forged = Greeting { time_us: 1, heard_us: 1, age_us: 1, settings: Some(settings) };
+    let forged = Greeting {
+        time_us: 1,
+        heard_us: 1,
+        age_us: 1,
+        quiet_us: 1,
+        longest: 0,
+        settings: Some(settings),
+    };
     let mut runs = Vec::new();
     frame::list_run(DeviceTag::of(&secret(2).public()), 99, &mut runs);
     let forged = Frame::Greeting(forged, RunList(&runs));

@@ -13,12 +13,12 @@ use crate::ops::metrics::Page;
 
 /// What is measured of a node, looked at when it is asked for.
 #[derive(Debug)]
-pub(super) struct Node(pub(super) Publish);
+pub(super) struct NodeMetrics(pub(super) Publish);
 
 /// A counter's name, what it counts, and where to find it.
 type Row = (&'static str, &'static str, fn(&LinkStatus) -> u64);
 
-impl Collector for Node {
+impl Collector for NodeMetrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let Some(status) = self.0.status() else { return Ok(()) };
         let mut page = Page(encoder);
@@ -39,7 +39,12 @@ impl Collector for Node {
             "What is sent at most, set or measured",
             rate,
         )?;
-        let counters: [Row; 7] = [
+        let lag = links()
+            .filter_map(|(label, link)| Some((label, ConstGauge::new(link.lag?.as_secs_f64()))));
+        page.family("cotag_link_lag_seconds", "How much later than the nearest one", lag)?;
+        let waiting = [([("node", status.role)], ConstGauge::new(status.waiting))];
+        page.family("cotag_waiting_packets", "Packets that wait in the node", waiting)?;
+        let counters: [Row; 8] = [
             ("cotag_link_sent", "Datagrams sent", |l| l.counters.sent),
             ("cotag_link_sent_bytes", "Their bytes, IP headers included", |l| {
                 l.counters.sent_bytes
@@ -51,6 +56,11 @@ impl Collector for Node {
             ("cotag_link_unsent", "Datagrams that could not be sent", |l| {
                 l.counters.unsent.total()
             }),
+            (
+                "cotag_link_swallowed",
+                "Longer than what came to the neighbour: a smaller MTU",
+                |l| l.counters.swallowed,
+            ),
             ("cotag_link_sessions", "Sessions made", |l| l.counters.sessions),
             ("cotag_link_wrong", "What the gateway did not make and may be its", |l| l.wrong),
         ];
@@ -83,6 +93,8 @@ fn devices(page: &mut Page<'_>, devices: &[DeviceStatus]) -> fmt::Result {
     let each = || devices.iter().map(|device| (("device", &*device.name), device));
     let up = each().map(|(label, device)| ([label], ConstGauge::new(u64::from(device.up))));
     page.family("cotag_device_up", "1 while the device is heard", up)?;
+    let waiting = each().map(|(label, device)| ([label], ConstGauge::new(device.waiting)));
+    page.family("cotag_device_waiting_packets", "Packets for the device that wait", waiting)?;
     let through = each().flat_map(|(label, device)| {
         let links = device.through.iter();
         links.map(move |link| ([label, ("link", &**link)], ConstGauge::<u64>::new(1)))

@@ -16,6 +16,7 @@ use super::run::{Shown, run};
 use crate::daemon::{parse_duration, warn_plaintext};
 use crate::failure::Failure;
 use crate::ops::DashboardPlace;
+use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::{config, secrets};
 
@@ -105,6 +106,10 @@ pub(crate) struct GatewayArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
+    /// Where `weftline status` can ask how the node is, or none [default: a socket in
+    /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
+    #[arg(long, value_name = "PATH|none", hide_short_help = true)]
+    control: Option<Control>,
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -205,6 +210,10 @@ pub(crate) struct ApArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
+    /// Where `weftline status` can ask how the node is, or none [default: a socket in
+    /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
+    #[arg(long, value_name = "PATH|none", hide_short_help = true)]
+    control: Option<Control>,
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -276,6 +285,10 @@ pub(crate) struct DeviceArgs {
     /// Print a line of statistics a second
     #[arg(long)]
     stats: bool,
+    /// Where `weftline status` can ask how the node is, or none [default: a socket in
+    /// $RUNTIME_DIRECTORY, or in /run/weftline for root, else in $XDG_RUNTIME_DIR/weftline]
+    #[arg(long, value_name = "PATH|none", hide_short_help = true)]
+    control: Option<Control>,
     /// Where Prometheus can fetch metrics over HTTP, such as 127.0.0.1:9472: no authentication
     #[arg(long, value_name = "ADDR")]
     metrics: Option<SocketAddr>,
@@ -323,7 +336,7 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
         }
         complete!(args from from;
             options key listen device_key tun interval generation redundancy queue_target
-                queue_interval queue_packets buffer link_mtu metrics dashboard log_format log_level;
+                queue_interval queue_packets buffer link_mtu metrics dashboard control log_format log_level;
             flags plain dense store_and_forward no_queue insecure_plaintext stats;
             lists address aps devices behind_proxy);
     }
@@ -344,16 +357,17 @@ pub(super) fn gateway(mut args: GatewayArgs) -> Result<(), Failure> {
         devices: devices.iter().map(DeviceEntry::at_gateway).collect::<Result<_, _>>()?,
         sending: args.sending()?,
     };
-    let node = Gateway::open(config)?;
+    let node = Gateway::open(config).map_err(|error| error.as_written(|key| args.written(key)))?;
+    let listening = Some(node.local_address()?);
     let (name, mtu) = node.device();
     let greeting = format!(
         "listening on {}\ndevice {name} with packets of up to {mtu} bytes\n",
         node.local_address()?
     );
-    let (stats, metrics) = (args.stats, args.metrics);
-    run(Shown { kind: "cotag gateway", greeting, stats, metrics, dashboard }, |stop, publish| {
-        node.run(stop, publish)
-    })
+    let (stats, metrics, control) = (args.stats, args.metrics, args.control);
+    let shown =
+        Shown { kind: "cotag gateway", greeting, stats, metrics, dashboard, control, listening };
+    run(shown, |stop, publish| node.run(stop, publish))
 }
 
 /// Runs an access point until a signal comes.
@@ -361,7 +375,7 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         let from: ApArgs = config::read(file)?;
         complete!(args from from;
-            options key gateway gateway_key gateway_via listen device_key rate metrics dashboard
+            options key gateway gateway_key gateway_via listen device_key rate metrics dashboard control
                 log_format log_level;
             flags insecure_plaintext stats;
             lists devices behind_proxy);
@@ -381,12 +395,14 @@ pub(super) fn ap(mut args: ApArgs) -> Result<(), Failure> {
         devices: devices.iter().map(DeviceEntry::at_access_point).collect::<Result<_, _>>()?,
         pace: parse_pace("--rate", args.rate.as_deref())?,
     };
-    let node = AccessPoint::open(config)?;
+    let rate = args.rate.clone();
+    let node = AccessPoint::open(config)
+        .map_err(|error| error.as_written(|key| rate.clone().filter(|_| key == "--rate")))?;
+    let listening = Some(node.local_address()?);
     let greeting = format!("listening on {}\n", node.local_address()?);
-    let (stats, metrics) = (args.stats, args.metrics);
-    run(Shown { kind: "cotag ap", greeting, stats, metrics, dashboard }, |stop, publish| {
-        node.run(stop, publish)
-    })
+    let (stats, metrics, control) = (args.stats, args.metrics, args.control);
+    let shown = Shown { kind: "cotag ap", greeting, stats, metrics, dashboard, control, listening };
+    run(shown, |stop, publish| node.run(stop, publish))
 }
 
 /// Runs a device until a signal comes.
@@ -394,7 +410,7 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
     if let Some(file) = &args.config {
         let from: DeviceArgs = config::read(file)?;
         complete!(args from from;
-            options key gateway_key tun uplink metrics dashboard log_format log_level;
+            options key gateway_key tun uplink metrics dashboard control log_format log_level;
             flags insecure_plaintext stats;
             lists address aps behind_proxy);
     }
@@ -418,13 +434,24 @@ pub(super) fn device(mut args: DeviceArgs) -> Result<(), Failure> {
     };
     let node = Device::open(config)?;
     let greeting = format!("device {}\n", node.device());
-    let (stats, metrics) = (args.stats, args.metrics);
-    run(Shown { kind: "cotag device", greeting, stats, metrics, dashboard }, |stop, publish| {
-        node.run(stop, publish)
-    })
+    let (stats, metrics, control) = (args.stats, args.metrics, args.control);
+    let listening = None;
+    let shown =
+        Shown { kind: "cotag device", greeting, stats, metrics, dashboard, control, listening };
+    run(shown, |stop, publish| node.run(stop, publish))
 }
 
 impl GatewayArgs {
+    /// A setting as it was written.
+    fn written(&self, option: &str) -> Option<String> {
+        match option {
+            "--interval" => self.interval.clone(),
+            "--queue-target" => self.queue_target.clone(),
+            "--queue-interval" => self.queue_interval.clone(),
+            _ => None,
+        }
+    }
+
     fn sending(&self) -> Result<Sending, Failure> {
         let default = Sending::default();
         let interval = self.interval.as_ref().map(|text| parse_duration("--interval", text));

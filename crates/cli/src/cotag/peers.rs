@@ -155,7 +155,9 @@ pub(crate) fn parse_pace(what: &str, text: Option<&str>) -> Result<Pace, Failure
         Failure::wrong_use(format!("{what}: {error}; or give auto: it is measured"))
     })?;
     if rate == Bitrate::ZERO {
-        return Err(Failure::wrong_use(format!("{what}: nothing ever goes at 0; give a rate")));
+        return Err(Failure::wrong_use(format!(
+            "{what} {text}: nothing ever goes at that; give a rate"
+        )));
     }
     Ok(Pace::Fixed(rate))
 }

@@ -3,14 +3,17 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use weftline_tunnel::{DeviceStatus, LinkStatus, Publish, Status, Stop, TunnelError};
 
-use super::metrics::Node;
+use super::metrics::NodeMetrics;
 use crate::failure::Failure;
-use crate::ops::snapshot::{About, NodeLink};
+use crate::ops::control::{self, Control};
+use crate::ops::node::Node;
+use crate::ops::snapshot::{About, NodeLink, Snapshot};
 use crate::ops::{DashboardPlace, dashboard, metrics, systemd};
 use crate::{output, signals};
 
@@ -29,30 +32,64 @@ pub(super) struct Shown {
     pub(super) metrics: Option<SocketAddr>,
     /// Where a dashboard is to be.
     pub(super) dashboard: Option<DashboardPlace>,
+    /// Where it can be asked how it is.
+    pub(super) control: Option<Control>,
+    /// Where neighbours reach it, if that is set.
+    pub(super) listening: Option<SocketAddr>,
 }
 
-impl Shown {
-    /// Opens the dashboard, if there is to be one, and says where.
-    async fn open_dashboard(
-        &self,
-        publish: &Publish,
-    ) -> Result<Option<dashboard::Opened>, Failure> {
-        let Some(place) = &self.dashboard else { return Ok(None) };
-        let (kind, began, publish) = (self.kind, Instant::now(), publish.clone());
-        let about = move || About {
-            daemon: kind,
+/// A node that can be asked how it is.
+struct Asked {
+    kind: &'static str,
+    /// The same in the name of a socket.
+    name: String,
+    listening: Vec<String>,
+    began: Instant,
+    publish: Publish,
+    dashboard: OnceLock<String>,
+}
+
+impl Asked {
+    fn about(&self) -> About {
+        About {
+            daemon: self.kind,
             state: "running",
-            began,
-            listening: Vec::new(),
+            began: self.began,
+            listening: self.listening.clone(),
             lanes: Vec::new(),
-        };
+            node: self.publish.status().as_ref().map(Node::from),
+        }
+    }
+
+    /// Opens the dashboard at `place`, and says where.
+    async fn open_dashboard(
+        self: &Arc<Self>,
+        place: &DashboardPlace,
+    ) -> Result<dashboard::Opened, Failure> {
+        let (asked, publish) = (Arc::clone(self), self.publish.clone());
         let links = move || {
             let links = publish.status().map(|status| status.links).unwrap_or_default();
             links.into_iter().map(node_link).collect()
         };
-        let (opened, url) = dashboard::open_node(about, links, place).await?;
+        let (opened, url) = dashboard::open_node(move || asked.about(), links, place).await?;
         output::print(&format!("dashboard {url}\n"))?;
-        Ok(Some(opened))
+        // It is opened once.
+        let _ = self.dashboard.set(url);
+        Ok(opened)
+    }
+}
+
+impl control::Asked for Asked {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn snapshot(&self, connections: usize) -> Snapshot {
+        Snapshot::take(self.about(), connections)
+    }
+
+    fn dashboard(&self) -> Option<String> {
+        self.dashboard.get().cloned()
     }
 }
 
@@ -77,10 +114,22 @@ pub(super) fn run(
         let signals = signals::Stop::on_signals()?;
         output::print(&shown.greeting)?;
         if let Some(address) = shown.metrics {
-            let opened = metrics::open_with(Box::new(Node(publish.clone())), address);
+            let opened = metrics::open_with(Box::new(NodeMetrics(publish.clone())), address);
             output::print(&opened.await?)?;
         }
-        let _dashboard = shown.open_dashboard(&publish).await?;
+        let asked = Arc::new(Asked {
+            kind: shown.kind,
+            name: shown.kind.replace(' ', "-"),
+            listening: shown.listening.iter().map(SocketAddr::to_string).collect(),
+            began: Instant::now(),
+            publish: publish.clone(),
+            dashboard: OnceLock::new(),
+        });
+        let _dashboard = match &shown.dashboard {
+            Some(place) => Some(asked.open_dashboard(place).await?),
+            None => None,
+        };
+        let _control = control::open(&asked, shown.control.as_ref())?;
         let (ended, end) = oneshot::channel();
         let thread = {
             let (stop, publish) = (stop.clone(), publish.clone());

@@ -17,8 +17,8 @@ use socket2::{Domain, SockAddr, Socket as Socket2, Type};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 
+use super::answer_each;
 use super::snapshot::Snapshot;
-use super::{Life, answer_each};
 use crate::failure::Failure;
 
 /// The longest request in bytes.
@@ -53,6 +53,18 @@ impl FromStr for Control {
     }
 }
 
+/// What is asked there.
+pub(crate) trait Asked: Send + Sync + 'static {
+    /// What it is, in the name of its socket.
+    fn name(&self) -> &str;
+
+    /// How it is now, with so many connections.
+    fn snapshot(&self, connections: usize) -> Snapshot;
+
+    /// The address of its dashboard, if it has one.
+    fn dashboard(&self) -> Option<String>;
+}
+
 /// A request.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
@@ -80,7 +92,10 @@ impl Drop for Socket {
 ///
 /// # Errors
 /// When a place was named and cannot be had. The default place is only warned of.
-pub(crate) fn open(life: &Arc<Life>, at: Option<&Control>) -> Result<Option<Socket>, Failure> {
+pub(crate) fn open(
+    life: &Arc<impl Asked>,
+    at: Option<&Control>,
+) -> Result<Option<Socket>, Failure> {
     let (path, listener) = match at {
         Some(Control::None) => return Ok(None),
         Some(Control::At(path)) => (
@@ -92,7 +107,7 @@ pub(crate) fn open(life: &Arc<Life>, at: Option<&Control>) -> Result<Option<Sock
         ),
         None => {
             let Some(dir) = default_dirs().into_iter().next() else { return Ok(None) };
-            let path = dir.join(format!("{}-{}.sock", life.daemon.name(), std::process::id()));
+            let path = dir.join(format!("{}-{}.sock", life.name(), std::process::id()));
             match make_dir(&dir).and_then(|()| bind(&path)) {
                 Ok(listener) => (path, listener),
                 Err(error) => {
@@ -108,7 +123,7 @@ pub(crate) fn open(life: &Arc<Life>, at: Option<&Control>) -> Result<Option<Sock
     let answer = move |(stream, _)| {
         let life = Arc::clone(&life);
         async move {
-            if let Err(error) = answer(stream, &life).await {
+            if let Err(error) = answer(stream, &*life).await {
                 tracing::debug!("control socket: {error}");
             }
         }
@@ -166,7 +181,7 @@ fn is_ours(path: &Path) -> bool {
 
 fn is_name(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let named = ["serve-", "connect-", "up-"].iter().any(|kind| name.starts_with(kind));
+    let named = ["serve-", "connect-", "up-", "cotag-"].iter().any(|kind| name.starts_with(kind));
     named && name.ends_with(".sock")
 }
 
@@ -265,7 +280,7 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
 }
 
 /// Answers one program until it leaves or asks nothing for a while.
-async fn answer(mut stream: UnixStream, life: &Life) -> io::Result<()> {
+async fn answer(mut stream: UnixStream, life: &impl Asked) -> io::Result<()> {
     let (from, mut to) = stream.split();
     let mut from = BufReader::new(from);
     loop {
@@ -287,12 +302,12 @@ async fn answer(mut stream: UnixStream, life: &Life) -> io::Result<()> {
     }
 }
 
-fn reply(line: &[u8], life: &Life) -> String {
+fn reply(line: &[u8], life: &impl Asked) -> String {
     match serde_json::from_slice(line) {
         Ok(Request::Status { connections }) => {
             let most = connections.unwrap_or(LISTED).min(MAX_LISTED);
-            let snapshot = Snapshot::take(life.about(), most);
-            serde_json::to_string(&snapshot).unwrap_or_else(|error| refuse(&error.to_string()))
+            serde_json::to_string(&life.snapshot(most))
+                .unwrap_or_else(|error| refuse(&error.to_string()))
         }
         Ok(Request::Dashboard) => match life.dashboard() {
             Some(url) => serde_json::json!({ "url": url }).to_string(),

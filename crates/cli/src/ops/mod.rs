@@ -6,6 +6,7 @@ pub(crate) mod control;
 pub(crate) mod dashboard;
 pub(crate) mod log;
 pub(crate) mod metrics;
+pub(crate) mod node;
 mod qlog;
 pub(crate) mod snapshot;
 pub(crate) mod sockets;
@@ -28,7 +29,7 @@ use weftline_tunnel::bond::BondStatus;
 use crate::failure::Failure;
 use crate::signals::Stop;
 use control::Control;
-use snapshot::About;
+use snapshot::{About, Snapshot};
 
 /// How long connections under way may go on after the first signal, unless told otherwise.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -131,7 +132,7 @@ impl Life {
         let (daemon, state) = (self.daemon.name(), self.state().name());
         let lanes = self.lanes.lock().expect("nobody panics with it").as_ref().map(|look| look());
         let lanes = lanes.unwrap_or_default();
-        About { daemon, state, began: self.began, listening: self.listening(), lanes }
+        About { daemon, state, began: self.began, listening: self.listening(), lanes, node: None }
     }
 
     /// Says how its lanes can be looked at.
@@ -147,11 +148,6 @@ impl Life {
     /// Says where connections are taken now.
     pub(crate) fn set_listening(&self, addresses: Vec<String>) {
         *self.listening.lock().expect("nobody panics with it") = addresses;
-    }
-
-    /// The address of the dashboard, with its token, if there is one.
-    pub(crate) fn dashboard(&self) -> Option<&str> {
-        self.dashboard.get().map(String::as_str)
     }
 
     /// Connections are taken from now on.
@@ -315,6 +311,20 @@ fn connections(n: usize) -> String {
 fn used() -> usize {
     let is_used = |control: &weftline::Control| control.label().is_some();
     weftline::status::connections().iter().filter(|control| is_used(control)).count()
+}
+
+impl control::Asked for Life {
+    fn name(&self) -> &str {
+        self.daemon.name()
+    }
+
+    fn snapshot(&self, connections: usize) -> Snapshot {
+        Snapshot::take(self.about(), connections)
+    }
+
+    fn dashboard(&self) -> Option<String> {
+        self.dashboard.get().cloned()
+    }
 }
 
 /// Answers everyone whom `accept` takes, `most` at once; the others wait in the kernel's queue.

@@ -10,6 +10,8 @@ use weftline_core::PathId;
 use weftline_core::session::PathStats;
 use weftline_tunnel::bond::{BondStatus, NamedLane};
 
+use super::node::Node;
+
 /// The version of these names.
 pub(crate) const SCHEMA: u32 = 1;
 
@@ -17,7 +19,7 @@ pub(crate) const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Snapshot {
     pub(crate) schema: u32,
-    /// `serve`, `connect` or `up`.
+    /// `serve`, `connect` or `up`; or `cotag` and the kind of node.
     pub(crate) daemon: String,
     pub(crate) version: String,
     pub(crate) pid: u32,
@@ -41,6 +43,9 @@ pub(crate) struct Snapshot {
     /// What carries UDP and all else that is no TCP, of `serve --internet` and `up`: one for each client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) bonds: Vec<Bond>,
+    /// Of a node of a coded tunnel, once it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<Node>,
 }
 
 /// The lanes with another machine.
@@ -204,6 +209,8 @@ pub(crate) struct About {
     pub(crate) began: Instant,
     pub(crate) listening: Vec<String>,
     pub(crate) lanes: Vec<BondStatus>,
+    /// If it is a node of a coded tunnel.
+    pub(crate) node: Option<Node>,
 }
 
 /// A link of a node of a coded tunnel.
@@ -245,6 +252,7 @@ impl Snapshot {
             memory: Memory::now(),
             connections: all.iter().map(Connection::from).collect(),
             bonds: about.lanes.iter().map(Bond::from).collect(),
+            node: about.node,
         }
     }
 
@@ -253,6 +261,9 @@ impl Snapshot {
         let mbps = |now: u64, then: u64| {
             Some(now.saturating_sub(then) as f64 * 8.0 / seconds.max(1e-3) / 1e6)
         };
+        if let (Some(node), Some(old)) = (&mut self.node, &before.node) {
+            node.rates_since(old, seconds);
+        }
         for one in &mut self.connections {
             let Some(old) = before.connections.iter().find(|old| old.number == one.number) else {
                 continue;

@@ -282,13 +282,18 @@ impl Gateway {
     }
 
     /// What `link` carries, as its access point tells or as it is set; `None` if that is not known:
-    /// then packets go whenever the driver says that it has room.
+    /// then packets go whenever the driver says that it has room. At zero the link stands still, or
+    /// nothing is known of a link that is measured: its lag counts for nothing, and a driver asks for
+    /// packets only for trains.
     ///
     /// # Panics
     ///
     /// If there is no such link.
     pub fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
-        self.ways[link].rate = rate;
+        if self.ways[link].rate != rate {
+            self.ways[link].rate = rate;
+            self.allow_longer();
+        }
         match (&mut self.paces[link], rate) {
             (Some(pace), Some(rate)) => pace.set_rate(rate),
             (pace, rate) => *pace = rate.map(Pacer::new),
@@ -298,7 +303,8 @@ impl Gateway {
     /// How much later labels come to the device on `link` than on the first one, as it
     /// [reports](super::Device::lag); `None` if that is not known. With a queue and cut-through a link
     /// that lags by more than a millisecond takes only what would wait as long for nearer ones, if
-    /// their rates are known, and packets may wait by so much longer than the queue's target.
+    /// their rates are known, and packets may wait by so much longer than the queue's target, up to its
+    /// interval.
     ///
     /// # Panics
     ///
@@ -306,7 +312,13 @@ impl Gateway {
     pub fn set_lag(&mut self, link: usize, lag: Option<Duration>) {
         // Farther away than that a device waits for none.
         self.ways[link].lag = lag.map(|lag| lag.min(self.config.interval * MAX_LAG));
-        if let (Some(queue), true) = (&mut self.queue, self.config.cuts_through()) {
+        self.allow_longer();
+    }
+
+    /// Lets packets wait for as long as a far link calls for.
+    fn allow_longer(&mut self) {
+        let wanted = self.config.lag_allowance && self.config.cuts_through();
+        if let Some(queue) = self.queue.as_mut().filter(|_| wanted) {
             queue.allow_longer(lags::allowance(&self.ways));
         }
     }

@@ -76,12 +76,19 @@ pub(super) struct Way {
     pub(super) rate: Option<Bitrate>,
 }
 
+impl Way {
+    /// Its lag, while it carries anything: of a dead way the device says nothing new.
+    fn lag(&self) -> Option<Duration> {
+        self.lag.filter(|_| self.rate != Some(Bitrate::ZERO))
+    }
+}
+
 /// How much farther a link is than the nearest one, and what the nearer ones carry together; `None` if
 /// it is as near as any, or that is not known: it takes what comes.
 fn farther(ways: &[Way], link: usize) -> Option<(Duration, Bitrate)> {
-    let lag = ways[link].lag?;
-    let nearest = ways.iter().filter_map(|way| way.lag).min()?;
-    let nearer = ways.iter().filter(|way| way.lag.is_some_and(|other| other < lag));
+    let lag = ways[link].lag()?;
+    let nearest = ways.iter().filter_map(Way::lag).min()?;
+    let nearer = ways.iter().filter(|way| way.lag().is_some_and(|other| other < lag));
     let bps = nearer
         .map(|way| way.rate.map(Bitrate::as_bps))
         .try_fold(0_u64, |sum, bps| Some(sum.saturating_add(bps?)))?;

@@ -25,6 +25,9 @@ const LOST: Duration = Duration::from_secs(1);
 /// A link is taken to lag by so many intervals at most, and of so many labels it is known when they
 /// first came.
 pub(super) const MAX_LAG: u32 = 64;
+/// Of the time from one new label to the next, so many intervals count for links that have not come on:
+/// in a longer one the gateway had nothing to send, also on these.
+const PAUSE: u32 = MAX_LAG / 4;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Link {
@@ -35,6 +38,7 @@ struct Link {
     /// When something of use, or of a newer label, last came on it.
     heard: Option<Instant>,
     /// Since when it has not come on while others had: when they did, or when it was heard after.
+    /// Pauses of the gateway's are left out: it is moved on by them.
     behind: Option<Instant>,
     /// How much later a label comes on it than on the first link.
     lag: Duration,
@@ -47,6 +51,12 @@ impl Link {
     fn reach(&mut self, label: Label, lag: Duration, now: Instant) {
         (self.reached, self.heard) = (Some(label), Some(now));
         self.lag = lag.max(self.lag - self.lag / 16);
+    }
+
+    /// Others have come on, for the first time for so long.
+    fn leave(&mut self, after: Duration, now: Instant, config: &NodeConfig) {
+        let paused = after.saturating_sub(config.interval * PAUSE);
+        self.behind = Some(self.behind.map_or(now, |behind| (behind + paused).min(now)));
     }
 
     /// Whether others have left it behind for longer than any may lag.
@@ -107,13 +117,12 @@ impl Links {
         }
         self.first.get_or_insert(now);
         if self.came.back().is_none_or(|(newest, _)| newest.is_before(label)) {
+            let after = self.came.back().map_or(Duration::ZERO, |(_, came)| now.since(*came));
             if self.came.len() >= MAX_LAG as usize {
                 self.came.pop_front();
             }
             self.came.push_back((label, now));
-            for link in &mut self.links {
-                link.behind.get_or_insert(now);
-            }
+            self.links.iter_mut().for_each(|link| link.leave(after, now, config));
         }
         let is_newest = self.came.back().is_some_and(|(newest, _)| *newest == label);
         let lag = self.lag_of(label, now).min(config.interval * MAX_LAG);

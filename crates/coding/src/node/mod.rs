@@ -43,7 +43,7 @@ pub use access_point::{AccessPoint, AccessPointStats};
 pub use device::{Delivery, Device, DeviceStats, LinkSet};
 pub use gateway::{Gateway, GatewayStats, Sealing};
 pub use pace::Pacer;
-pub use radio::{MEASURE_EVERY, RadioMeter, admissible};
+pub use radio::{GREETING_INTERVAL, MEASURE_EVERY, Presence, RadioMeter, admissible, told};
 pub use redundancy::{LossReport, Redundancy};
 pub use seal::{Place, Seal};
 pub use weftline_core::fq_codel::QueueConfig;
@@ -100,6 +100,9 @@ pub struct NodeConfig {
     /// The queue in front of a gateway's cohorts, which takes in what comes and fills cohorts only
     /// with what the links carry; `None` is the paper's gateway, which has none.
     pub queue: Option<QueueConfig>,
+    /// Whether packets may wait in that queue for longer than its target where a link lags behind others:
+    /// by as much as it does (not the paper's).
+    pub lag_allowance: bool,
     /// Bytes that the driver adds to each packet on a link: they count where packets are held back to
     /// a link's rate.
     pub overhead_bytes: u32,
@@ -127,6 +130,7 @@ impl Default for NodeConfig {
             giving: true,
             silent_intervals: 2,
             queue: None,
+            lag_allowance: true,
             overhead_bytes: 0,
             names_proven: false,
             kernel: Kernel::best(),

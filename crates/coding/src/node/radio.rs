@@ -1,12 +1,12 @@
 //! What an access point tells the gateway that its link carries: the rate that was measured, less what
-//! still waits here.
+//! still waits here; nothing, if the device is not there.
 //!
 //! The rate is what packet trains measure (COTAG §IV-A.2), bytes by the time that the link took for
 //! them; or the queue's own measurement, which is the same of the packets that there are to send.
 
 use std::time::Duration;
 
-use weftline_core::{Bitrate, ByteCount};
+use weftline_core::{Bitrate, ByteCount, Instant};
 
 /// From one measurement to the next (COTAG §IV-A.2).
 pub const MEASURE_EVERY: Duration = Duration::from_millis(10);
@@ -20,6 +20,47 @@ const LEAST: Bitrate = Bitrate::mbps(2);
 pub fn admissible(rate: Bitrate, waiting: ByteCount) -> Bitrate {
     let drain = Bitrate::bps(waiting.as_u64() * 8 * 1000 / DRAIN.as_millis() as u64);
     Bitrate::bps(rate.as_bps().saturating_sub(drain.as_bps())).max(LEAST)
+}
+
+/// How often neighbours greet each other.
+pub const GREETING_INTERVAL: Duration = Duration::from_millis(100);
+/// A neighbour may have gone elsewhere if three greetings in a row are missing, of either.
+const NEAR: Duration = Duration::from_millis(350);
+
+/// Whether a neighbour is there: it was heard lately, and says that it hears what is sent to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Presence {
+    heard: Option<Instant>,
+    /// For how long it had heard nothing when it said so last.
+    quiet: Duration,
+}
+
+impl Presence {
+    /// Something came from it.
+    pub fn hear(&mut self, now: Instant) {
+        self.heard = Some(now);
+    }
+
+    /// It says that it has heard nothing for so long.
+    pub fn answer(&mut self, quiet: Duration) {
+        self.quiet = quiet;
+    }
+
+    /// For how long nothing has come from it, which is what it is told; `None` if nothing ever has.
+    pub fn quiet(&self, now: Instant) -> Option<Duration> {
+        self.heard.map(|heard| now.since(heard))
+    }
+
+    /// Whether it is there. Without, nothing should be sent to it but greetings.
+    pub fn is_there(&self, now: Instant) -> bool {
+        self.quiet < NEAR && self.heard.is_some_and(|heard| now < heard + NEAR)
+    }
+}
+
+/// What an access point tells the gateway of its link to a device: `carries`, if the device is there;
+/// `None` if the link takes what comes.
+pub fn told(is_there: bool, carries: Option<Bitrate>) -> Option<Bitrate> {
+    if is_there { carries } else { Some(Bitrate::ZERO) }
 }
 
 /// Measures a link by what is sent on it.
@@ -62,6 +103,25 @@ mod tests {
         assert_eq!(meter.measure(), Some(Bitrate::mbps(1000)), "nothing was sent");
         meter.served(0, Duration::from_millis(10));
         assert_eq!(meter.measure(), Some(Bitrate::ZERO), "it stands still");
+    }
+
+    #[test]
+    fn a_neighbour_is_there_while_both_hear_each_other() {
+        let mut presence = Presence::default();
+        let at = Instant::from_millis;
+        assert!(!presence.is_there(at(1000)), "it was never heard");
+        presence.hear(at(1000));
+        assert!(presence.is_there(at(1340)) && !presence.is_there(at(1360)));
+        presence.hear(at(1400));
+        presence.answer(Duration::from_millis(299));
+        assert!(presence.is_there(at(1400)), "two greetings were lost");
+        presence.answer(Duration::from_millis(399));
+        assert!(!presence.is_there(at(1400)), "it says that it hears nothing");
+        presence.answer(Duration::from_millis(99));
+        assert!(presence.is_there(at(1400)));
+        let rate = Some(Bitrate::mbps(3));
+        assert_eq!((told(true, rate), told(true, None)), (rate, None));
+        assert_eq!(told(false, rate), Some(Bitrate::ZERO));
     }
 
     #[test]

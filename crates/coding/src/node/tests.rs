@@ -507,6 +507,58 @@ fn a_link_that_was_never_heard_has_the_longest_lag_from_the_first_packet_on() {
     assert_eq!(delivered(&mut device), [4], "not again");
 }
 
+/// How long the second packet of a cohort is waited for that is lost, where the others come on link 0.
+fn gap(device: &mut Device, cohort: &[Vec<u8>], now: Instant) -> Duration {
+    let lost = device.stats().lost;
+    device.receive(0, &cohort[0], now).unwrap();
+    device.receive(0, &cohort[2], now).unwrap();
+    loop {
+        let due = device.poll_timeout().unwrap();
+        device.handle_timeout(due);
+        if device.stats().lost > lost {
+            return due.since(now);
+        }
+    }
+}
+
+/// A device with two links, of which the second lags by five intervals; a cohort has come on both.
+fn device_with_a_far_link(cohort: &[Vec<u8>], config: NodeConfig) -> (Device, Instant) {
+    let (mut device, now) = (Device::new(config, 2), at(20));
+    for packet in &cohort[..3] {
+        device.receive(0, packet, now).unwrap();
+    }
+    let now = now + 5 * config.interval;
+    device.receive(1, &cohort[0], now).unwrap();
+    (device, now)
+}
+
+/// The gateway pauses after a marker that is lost on one link: no time passes for that link.
+#[test]
+fn a_pause_leaves_no_link_behind() {
+    let config = config();
+    let cohorts = cohorts(&[3, 3, 3], config);
+    let (mut device, now) = device_with_a_far_link(&cohorts[0], config);
+    device.receive(0, &faults::marker(2), now).unwrap();
+    let later = now + Duration::from_secs(10);
+    let waited = gap(&mut device, &cohorts[2], later);
+    assert!(waited > config.silence() + 4 * config.interval, "{waited:?}");
+    assert_eq!(device.lag(1), Some(5 * config.interval));
+}
+
+#[test]
+fn a_link_that_is_dead_is_gone_though_little_is_sent() {
+    let config = config();
+    let cohorts = cohorts(&[3; 10], config);
+    let (mut device, mut now) = device_with_a_far_link(&cohorts[0], config);
+    for cohort in &cohorts[1..9] {
+        now += Duration::from_secs(10);
+        device.receive(0, &cohort[0], now).unwrap();
+    }
+    let waited = gap(&mut device, &cohorts[9], now + Duration::from_secs(10));
+    assert!(waited <= config.silence(), "{waited:?}");
+    assert_eq!(device.lag(1), None);
+}
+
 /// What it brought later than others is not waited for any more: each gap would take that long.
 #[test]
 fn a_link_that_is_gone_has_no_lag() {
@@ -520,26 +572,12 @@ fn a_link_that_is_gone_has_no_lag() {
     }
     now += 5 * interval;
     device.receive(1, &early(&cohorts[0][0]), now).unwrap();
-    // How long the second packet of a cohort is waited for that is lost.
-    let gap = |device: &mut Device, k: usize, now: Instant| {
-        let lost = device.stats().lost;
-        device.receive(0, &cohorts[k][0], now).unwrap();
-        device.receive(0, &cohorts[k][2], now).unwrap();
-        while device.stats().lost == lost {
-            let due = device.poll_timeout().unwrap();
-            device.handle_timeout(due);
-            if device.stats().lost > lost {
-                return due.since(now);
-            }
-        }
-        unreachable!("it is lost")
-    };
-    assert!(gap(&mut device, 1, now) > config.silence() + 4 * interval);
+    assert!(gap(&mut device, &cohorts[1], now) > config.silence() + 4 * interval);
     for cohort in &cohorts[2..80] {
         now += interval;
         device.receive(0, &cohort[0], now).unwrap();
     }
-    assert!(gap(&mut device, 80, now + interval) <= config.silence());
+    assert!(gap(&mut device, &cohorts[80], now + interval) <= config.silence());
     assert_eq!(delivered(&mut device).len(), 3 + 2 + 78 + 2);
 }
 

@@ -146,11 +146,6 @@ impl Channel {
         self.current.is_some() && !self.is_silent(now)
     }
 
-    /// Whether there is a session in which something came within such a time.
-    pub(crate) fn is_heard_within(&self, time: Duration, now: Instant) -> bool {
-        self.current.is_some() && self.heard.is_some_and(|heard| now < heard + time)
-    }
-
     fn is_silent(&self, now: Instant) -> bool {
         self.heard.is_none_or(|heard| now >= heard + SILENCE)
     }

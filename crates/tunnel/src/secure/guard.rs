@@ -98,7 +98,7 @@ impl Guard {
             Link::EndToEnd => "end to end",
         };
         let secrecy = if local.plaintext { "plaintext" } else { "encrypted" };
-        let prologue = format!("weftline cotag 6 {kind} {secrecy}").into_bytes();
+        let prologue = format!("weftline cotag 7 {kind} {secrecy}").into_bytes();
         let mac_key = mac_key(&local.secret.public());
         let channels = peers.iter().map(|&peer| Channel::new(role, peer)).collect();
         let proof_keys = peers.iter().map(|peer| proof_key(&local.secret, peer)).collect();

@@ -167,8 +167,14 @@ impl World {
     fn greet(&mut self, ap: usize) {
         let Self { now, gateway, aps, members, .. } = self;
         gateway.list_runs();
-        let greeting =
-            Greeting { time_us: 0, heard_us: 0, age_us: 0, settings: gateway.settings() };
+        let greeting = Greeting {
+            time_us: 0,
+            heard_us: 0,
+            age_us: 0,
+            quiet_us: 0,
+            longest: 0,
+            settings: gateway.settings(),
+        };
         let greeting = Frame::Greeting(greeting, RunList(gateway.runs()));
         aps[ap].receive_down(greeting, Around::default(), *now, &mut Vec::new());
         for (device, member) in members.iter_mut().enumerate() {

@@ -144,7 +144,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             let (began, listening) = (Instant::now(), listening(&said));
             let about = move || {
                 let (daemon, state, listening) = ("vr serve", "running", listening.clone());
-                About { daemon, state, began, listening, lanes: Vec::new() }
+                About { daemon, state, began, listening, lanes: Vec::new(), node: None }
             };
             let (opened, url) = dashboard::open(about, place).await?;
             _dashboard = Some(opened);

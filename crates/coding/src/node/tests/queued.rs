@@ -115,6 +115,86 @@ fn where_the_near_link_is_gone_the_far_one_takes_all() {
     assert!(gateway.poll_transmit(1, at(0), &mut out).is_some());
 }
 
+/// Packets that CoDel drops in a second in which 500 wait, which the near link takes 60 ms for; the far
+/// one lags by 100 ms.
+fn dropped(mut gateway: Gateway) -> u64 {
+    for ms in 0..1000 {
+        let waiting = gateway.queued();
+        (waiting..500).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(ms)).unwrap());
+        drain(&mut gateway, ms, ms + 1);
+    }
+    gateway.stats().delayed
+}
+
+const LAGS: [Duration; 2] = [Duration::from_millis(3), Duration::from_millis(103)];
+
+#[test]
+fn packets_may_wait_longer_for_a_far_link_as_soon_as_rates_are_known() {
+    let config = NodeConfig { cut_through: true, redundancy_percent: 0, ..config() };
+    let known = |config| {
+        let mut gateway = gateway(config);
+        (0..2).for_each(|link| gateway.set_lag(link, Some(LAGS[link])));
+        gateway
+    };
+    assert_eq!(dropped(known(config)), 0);
+    assert!(dropped(known(NodeConfig { lag_allowance: false, ..config })) > 0);
+    let mut late = gateway(config);
+    late.set_rate(0, None);
+    (0..2).for_each(|link| late.set_lag(link, Some(LAGS[link])));
+    late.set_rate(0, Some(Bitrate::mbps(100)));
+    assert_eq!(dropped(late), 0, "the rate is known later than the lags");
+    let mut stopped = known(config);
+    stopped.set_rate(0, Some(Bitrate::ZERO));
+    assert!(dropped(stopped) > 0, "the far link is all there is");
+    let mut dead = known(config);
+    dead.set_rate(1, Some(Bitrate::ZERO));
+    assert!(
+        dropped(dead) > 0,
+        "the near link is all there is, and no lag of the other is told again"
+    );
+}
+
+#[test]
+fn a_link_that_is_dead_is_not_the_nearest() {
+    let queue = Some(QueueConfig::default());
+    let config = NodeConfig { cut_through: true, redundancy_percent: 0, queue, ..config() };
+    let mut gateway = Gateway::new(config, 3, 1, at(0));
+    for (link, (lag_ms, mbps)) in [(0, 200), (50, 100), (150, 300)].into_iter().enumerate() {
+        gateway.set_lag(link, Some(Duration::from_millis(lag_ms)));
+        gateway.set_rate(link, Some(Bitrate::mbps(mbps)));
+    }
+    // The second carries them within 120 ms, both within 40 ms.
+    (0..1000).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(0)).unwrap());
+    let mut out = Vec::new();
+    assert!(gateway.poll_transmit(2, at(0), &mut out).is_none());
+    gateway.set_rate(0, Some(Bitrate::ZERO));
+    assert!(gateway.poll_transmit(2, at(0), &mut out).is_some(), "it lags by 100 ms");
+}
+
+/// A link that is measured: packets go in its trains before its rate is known.
+#[test]
+fn a_link_of_no_rate_takes_what_its_driver_asks_for() {
+    let mut gateway = gateway(NodeConfig { cut_through: true, ..config() });
+    (0..2).for_each(|link| gateway.set_rate(link, Some(Bitrate::ZERO)));
+    let mut out = Vec::new();
+    for ms in 0..3 {
+        gateway.receive_as(0, b"packet", BYTES, at(ms)).unwrap();
+        assert!(gateway.poll_transmit(0, at(ms), &mut out).is_some(), "{ms}");
+    }
+}
+
+#[test]
+fn packets_never_wait_for_longer_than_the_interval_in_which_that_is_judged() {
+    let (target, interval) = (Duration::from_millis(5), Duration::from_millis(20));
+    let queue = QueueConfig { target, interval, ..QueueConfig::default() };
+    let config = NodeConfig { cut_through: true, redundancy_percent: 0, ..config() };
+    let mut gateway = Gateway::new(NodeConfig { queue: Some(queue), ..config }, 2, 1, at(0));
+    gateway.set_rate(0, Some(Bitrate::mbps(100)));
+    gateway.set_rate(1, Some(Bitrate::mbps(300)));
+    (0..2).for_each(|link| gateway.set_lag(link, Some(LAGS[link])));
+    assert!(dropped(gateway) > 0);
+}
+
 /// A link that takes nothing now does not hide when another has room.
 #[test]
 fn it_wakes_up_for_the_near_link() {
