@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
-use common::{Daemon, failure, one_line, run, weftline};
+use common::{Daemon, PATIENCE, failure, one_line, run, weftline};
 use weftline_lab::LabError;
 use weftline_lab::netns::Netns;
 
@@ -230,7 +230,7 @@ fn a_node_says_how_it_is() {
             if output.status.success() && said.contains("300") {
                 return said;
             }
-            assert!(start.elapsed().as_secs() < 60, "{output:?}");
+            assert!(start.elapsed() < PATIENCE, "{output:?}");
         }
     };
     let said = ask(&[]);
