@@ -12,7 +12,7 @@ use super::credit::Credit;
 use super::messages::outbox::Outbox;
 use super::policies::Policies;
 use super::records::Records;
-use super::weave::Weave;
+use super::weave::{Weave, WeaveRecord};
 use super::{Misuse, SchedulerFault, SessionConfig, SessionError, Wrong};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
@@ -389,6 +389,9 @@ impl SendHalf {
                 subflow.release_below(self.una);
             }
         }
+        if let Some(weave) = &mut self.weave {
+            weave.note_order(self.una, self.acked.first().map(|range| range.start), now);
+        }
         if let Some(outbox) = &mut self.outbox {
             outbox.settle(ack, self.una, &self.acked);
         }
@@ -597,8 +600,8 @@ impl SendHalf {
         self.weave = most.map(|most| Box::new(Weave::new(most)));
     }
 
-    pub(super) fn weave(&self) -> Option<&Weave> {
-        self.weave.as_deref()
+    pub(super) fn weave(&self, now: Instant) -> Option<WeaveRecord> {
+        self.weave.as_ref().map(|weave| weave.record(self.una, &self.acked, now))
     }
 
     /// Why a range is sent: all of it is new, or none.

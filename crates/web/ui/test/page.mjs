@@ -197,6 +197,98 @@ async function pathDiesAndReturns(page) {
   seen("a path stalled and returned");
 }
 
+/** Colours on a picture of the weave. */
+const clothColors = (page, id = "cloth") =>
+  page.evaluate((id) => {
+    const canvas = document.getElementById(id);
+    if (!canvas) return 0;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const colors = new Set();
+    for (let at = 0; at < data.length; at += 4) {
+      if (data[at + 3] > 250) colors.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+    }
+    return colors.size;
+  }, id);
+
+/** Waits until what the cloth says in words is as wanted. */
+const clothSays = (page, pattern) =>
+  page.waitForFunction(
+    (source) => {
+      const label = document.querySelector("#cloth")?.parentElement.getAttribute("aria-label") ?? "";
+      return new RegExp(source).test(label);
+    },
+    pattern,
+    { timeout },
+  );
+
+/** The cloth of a connection over two paths, one of which is blocked. */
+async function weaves(page) {
+  const streams = () => requests.filter((one) => one.includes("/stream?weave=")).length;
+  assert.equal(streams(), 0, "nothing is recorded before it is asked for");
+  const used = await page.locator("#weave-of option:not([value='']):not(:text('kept ready'))").first().getAttribute("value");
+  await page.selectOption("#weave-of", used);
+  await linkSays(page, "live");
+  assert.ok(requests.at(-1).includes("/api/") && streams() === 1, requests.at(-1));
+  await clothSays(page, "one [1-9].*two [1-9]");
+  for (const id of ["cloth", "strand"]) {
+    assert.ok((await clothColors(page, id)) >= 3, `${id} is drawn`);
+  }
+  const legend = await page.locator("#weave-legend li").allTextContents();
+  for (const words of ["one", "two", "pale", "sent again", "copy", "reader waited"]) {
+    assert.ok(legend.some((text) => text.includes(words)), `${words} in ${legend}`);
+  }
+  seen("a cloth of two paths");
+  await act("block path");
+  await pathIs(page, "two", "stalled");
+  await clothSays(page, "[1-9][0-9]* with bytes sent again; the reader waited up to [1-9]");
+  await page.locator(".weave details", { hasText: "Table" }).first().locator("summary").click();
+  const table = page.locator('[aria-label="The weave, as a table"]');
+  await table.waitFor();
+  const head = await table.locator("thead th").allTextContents();
+  assert.deepEqual(head.slice(3).map((text) => text.trim()), ["one", "two", "copies", "sent again", "not arrived", "waited ms"]);
+  await page.waitForFunction(
+    () => {
+      const rows = [...document.querySelectorAll('[aria-label="The weave, as a table"] tbody tr')];
+      const cells = rows.map((row) => [...row.querySelectorAll("td")].map((cell) => parseInt(cell.textContent, 10)));
+      return cells.some((row) => row.at(-3) > 0) && cells.some((row) => row.at(-1) >= 50);
+    },
+    undefined,
+    { timeout },
+  );
+  // A row is chosen by the pointer and by keys, and its strand is drawn.
+  const chosen = () => page.locator("#weave-row + output").textContent();
+  await act("restore path");
+  await pathIs(page, "two", "up");
+  await page.locator("#pause").click();
+  await linkSays(page, "paused");
+  await page.locator("#weave-row").focus();
+  await page.keyboard.press("Home");
+  const oldest = await chosen();
+  await page.keyboard.press("End");
+  assert.notEqual(await chosen(), oldest, "the row is chosen by keys");
+  const box = await page.locator("#cloth").boundingBox();
+  await page.mouse.click(box.x + box.width / 2, box.y + box.height - 6);
+  assert.equal(await chosen(), oldest, "and by the pointer");
+  if (process.env.WEFTLINE_SCREENS) {
+    await page.locator("section", { has: page.locator("#cloth") }).screenshot({ path: `${process.env.WEFTLINE_SCREENS}/cloth.png` });
+  }
+  await page.locator("#pause").click();
+  await linkSays(page, "live");
+  seen("a path that is blocked, in the cloth");
+}
+
+/** Watched no longer: the stream goes on without it. */
+async function watchesNoLonger(page) {
+  const plain = () => requests.filter((one) => one.endsWith("/stream")).length;
+  const before = plain();
+  await page.selectOption("#weave-of", "");
+  await linkSays(page, "live");
+  await moves(page);
+  assert.equal(plain(), before + 1);
+  assert.equal(await page.locator("#cloth").count(), 0);
+  seen("watched no longer");
+}
+
 async function reconnects(page) {
   const histories = () => requests.filter((one) => one.endsWith("/history")).length;
   const before = histories();
@@ -335,9 +427,11 @@ async function refuses(page) {
 try {
   const page = await shows();
   await pathDiesAndReturns(page);
+  await weaves(page);
   await reconnects(page);
   await sixTabs(page);
   await isSmallAndDark(page);
+  await watchesNoLonger(page);
   await byKeyboard(page);
   await isCalm(page);
   await refuses(page);

@@ -4,6 +4,9 @@ import "./style.css";
 
 import { render } from "lit-html";
 
+import { Weave, type WeaveMessage } from "../weave/model.js";
+import { palette } from "../weave/palette.js";
+import { paint as paintWeave, shownAtFirst } from "../weave/view.js";
 import { begin, type Link, status, Stream } from "./api.js";
 import { CHARTS, type Mark, Plot, theme } from "./charts.js";
 import { laneRates } from "./lanes.js";
@@ -40,6 +43,8 @@ const page: Page = {
   tables: new Set(),
   opened: new Set(),
   problemsOnly: false,
+  weave: null,
+  weaveShown: shownAtFirst(),
 };
 
 let plots: Plot[] = [];
@@ -73,6 +78,9 @@ function paint(): void {
     plots = [];
     return;
   }
+  const place = (path: number): number =>
+    model.paths.findIndex((one) => one.name === page.weave?.name(path));
+  if (page.weave) paintWeave(page.weave, page.weaveShown, palette(place));
   if (plots.length === 0) plots = CHARTS.map(plotOf);
   const marks: Mark[] = model.events
     .filter((event) => MARKED.includes(event.name) && event.level !== "info")
@@ -132,6 +140,17 @@ const actions: Actions = {
     page.problemsOnly = only;
     draw(true);
   },
+  watch(connection) {
+    page.weave = connection === null ? null : new Weave(connection);
+    page.weaveShown = { ...page.weaveShown, direction: null, row: null };
+    // The daemon records what is watched, and that alone: the stream says what it is.
+    stream.again();
+    draw(true);
+  },
+  weave(what) {
+    Object.assign(page.weaveShown, what);
+    draw(true);
+  },
 };
 
 /** What has come while nothing was to move; `undefined`: more than is worth keeping. */
@@ -177,6 +196,15 @@ const stream = new Stream({
   event(event: Happening, id: string) {
     take(() => page.model.addEvent(event, id));
   },
+  watched() {
+    // Of one that is over there is nothing more to come.
+    return page.weave && !page.weave.over ? page.weave.connection : null;
+  },
+  weave(message: WeaveMessage) {
+    // What was on its way from the one before is of no use.
+    if (message.connection !== page.weave?.connection) return;
+    take(() => page.weave?.take(message));
+  },
   link(link: Link) {
     page.link = link;
     draw(true);
@@ -208,6 +236,7 @@ async function askStatus(): Promise<void> {
   }
 }
 
+window.addEventListener("resize", () => page.weave && draw(true));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   style = theme();
   draw(true);
