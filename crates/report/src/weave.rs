@@ -44,15 +44,19 @@ pub struct WeavePicture<'a> {
     pub rows: usize,
 }
 
-/// A row and its place from the bottom.
-type Placed = (u64, Row);
+/// A row, its place from the bottom, and how many places high it is.
+struct Placed {
+    place: u64,
+    height: u64,
+    row: Row,
+}
 
 impl WeavePicture<'_> {
     /// The picture as an SVG document that needs nothing else; `None` if nothing was sent in that time.
     pub fn draw(&self) -> Option<String> {
         let (cut, rows) = self.rows();
         let (first, last) = (rows.first()?, rows.last()?);
-        let places = self.span.map_or(last.0 + 1, |_| self.rows as u64);
+        let places = self.span.map_or(last.place + 1, |_| self.rows as u64);
         let cloth = places as f64 * ROW;
         let height = CLOTH + cloth + GAP + STRANDS + 40.0;
         let mut svg = format!(
@@ -66,8 +70,9 @@ impl WeavePicture<'_> {
             format_args!("<text class=\"h\" x=\"{LEFT}\" y=\"18\">{}</text>\n", escape(self.title)),
         );
         self.legend(&rows, &mut svg);
-        for (place, row) in rows.iter().rev() {
-            Self::row(row, CLOTH + (places - 1 - place) as f64 * ROW, &mut svg);
+        for Placed { place, height, row } in rows.iter().rev() {
+            let top = CLOTH + (places - place - height) as f64 * ROW;
+            Self::row(row, top, *height as f64 * ROW - 2.0, &mut svg);
         }
         let top = CLOTH + cloth + GAP;
         self.strands(&rows, top, &mut svg);
@@ -77,8 +82,8 @@ impl WeavePicture<'_> {
                 "<text class=\"n\" x=\"{LEFT}\" y=\"{:.1}\">place in {}; the newest on top, {} to {} s</text>\n",
                 CLOTH + cloth + 16.0,
                 if cut == Cut::Fixed { "the MiB" } else { "the window" },
-                seconds(first.1.began()),
-                seconds(last.1.began()),
+                seconds(first.row.began()),
+                seconds(last.row.began()),
             ),
         );
         svg.push_str("</svg>\n");
@@ -87,15 +92,25 @@ impl WeavePicture<'_> {
 
     fn rows(&self) -> (Cut, Vec<Placed>) {
         let (cut, rows) = rows(self.record, self.from);
-        let rows: Vec<Placed> = match self.span {
-            None => (0..).zip(rows.into_iter().take(self.rows)).collect(),
-            Some(span) => {
-                let slot = (span / self.rows.max(1) as u32).max(Duration::from_nanos(1));
-                let chosen = choose(rows, self.from, slot).into_iter();
-                chosen.take_while(|(place, _)| *place < self.rows as u64).collect()
-            }
+        let Some(span) = self.span else {
+            let placed = |(place, row)| Placed { place, height: 1, row };
+            return (cut, (0..).zip(rows.into_iter().take(self.rows)).map(placed).collect());
         };
-        (cut, rows)
+        let slot = (span / self.rows.max(1) as u32).max(Duration::from_nanos(1));
+        let mut placed: Vec<Placed> = Vec::new();
+        for (place, row) in choose(rows, self.from, slot) {
+            if place >= self.rows as u64 {
+                break;
+            }
+            // It is as high as it took, up to the next.
+            if let Some(below) = placed.last_mut() {
+                below.height = below.height.min(place - below.place);
+            }
+            let took = row.filled().since(row.began()).as_nanos() / slot.as_nanos();
+            let height = (took as u64 + 1).min(self.rows as u64 - place);
+            placed.push(Placed { place, height, row });
+        }
+        (cut, placed)
     }
 
     fn description(&self, cut: Cut, rows: &[Placed]) -> String {
@@ -115,7 +130,7 @@ impl WeavePicture<'_> {
     /// The share of what was new that each path carried, in percent.
     fn shares(&self, rows: &[Placed]) -> Vec<(usize, f64)> {
         let mut bytes = vec![0_u64; self.paths.len()];
-        for part in rows.iter().flat_map(|(_, row)| &row.parts) {
+        for part in rows.iter().flat_map(|placed| &placed.row.parts) {
             if part.kind == Kind::New
                 && let Some(sum) = bytes.get_mut(part.path.0 as usize)
             {
@@ -157,22 +172,22 @@ impl WeavePicture<'_> {
         let over = |class: &str| ["p0".to_owned(), class.to_owned()];
         entry(&over("copy"), "copy");
         entry(&over("again"), "sent again");
-        if rows.iter().any(|(_, row)| !row.missing.is_empty()) {
+        if rows.iter().any(|placed| !placed.row.missing.is_empty()) {
             entry(&over("pale"), "not acknowledged");
         }
-        if rows.iter().any(|(_, row)| row.wait.is_some()) {
+        if rows.iter().any(|placed| placed.row.wait.is_some()) {
             entry(&["wait".to_owned()], "the reader waited for it, 50 ms or more");
         }
     }
 
-    fn row(row: &Row, top: f64, svg: &mut String) {
+    fn row(row: &Row, top: f64, height: f64, svg: &mut String) {
         let scale = (WIDTH - LEFT - RIGHT) / (row.bytes.end - row.bytes.start) as f64;
         put(
             svg,
             format_args!(
                 "<text class=\"n e\" x=\"{:.1}\" y=\"{:.1}\">{} s</text>\n",
                 LEFT - 6.0,
-                top + ROW - 2.5,
+                top + height - 0.5,
                 seconds(row.began()),
             ),
         );
@@ -180,7 +195,6 @@ impl WeavePicture<'_> {
             let part = within(range, &row.bytes);
             let x = LEFT + (part.start - row.bytes.start) as f64 * scale;
             let width = ((part.end - part.start) as f64 * scale).max(LEAST);
-            let height = ROW - 2.0;
             format!("x=\"{x:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{height:.1}\"")
         };
         // What is new comes first, and over it what was sent again.
@@ -200,15 +214,17 @@ impl WeavePicture<'_> {
         svg.push('\n');
     }
 
-    /// The parts of rows over time: of those in the middle, or where the reader stood still.
+    /// The parts of rows over time: of those in the middle, or where most is to be seen.
     fn strands(&self, rows: &[Placed], top: f64, svg: &mut String) {
-        let stood = rows.iter().enumerate().max_by_key(|(_, (_, row))| row.waited());
-        let stood = stood.filter(|(_, (_, row))| row.wait.is_some());
+        let shows = |row: &Row| (row.repeated() > 0, row.waited());
+        let stood = rows.iter().enumerate().max_by_key(|(_, placed)| shows(&placed.row));
+        let stood = stood.filter(|(_, placed)| placed.row.is_notable());
         let middle = match stood {
             Some((at, _)) => at.saturating_sub(SHOWN / 2).min(rows.len().saturating_sub(SHOWN)),
             None => rows.len().saturating_sub(SHOWN) / 2,
         };
-        let shown: Vec<&Row> = rows[middle..].iter().take(SHOWN).map(|(_, row)| row).collect();
+        let shown: Vec<&Row> =
+            rows[middle..].iter().take(SHOWN).map(|placed| &placed.row).collect();
         let bytes = shown[0].bytes.start..shown[shown.len() - 1].bytes.end;
         let from = shown.iter().map(|row| row.began()).min().unwrap_or(Instant::ZERO);
         let to = shown.iter().map(|row| row.ended()).max().unwrap_or(from);

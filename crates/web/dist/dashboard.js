@@ -72,12 +72,15 @@ this.connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;rece
 (this.over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.
 sent.add(message.sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>this.
 sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.
-reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function choose(rows,from,to,slots){let chosen=new Array(
-slots).fill(void 0),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.at>to)continue;
-let slot=Math.min(slots-1,Math.floor((to-row.at)/(to-from)*slots)),other=chosen[slot];(!other||shows(other)<shows(row))&&
-(chosen[slot]=row)}return chosen}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)for(let{path,from,to,
-why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map([...bytes2].
-sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
+reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.
+why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),
+slotOf=at=>Math.min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){
+if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=
+row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows){if(row.at>to||filled(row)<from||row.at>=from&&!begun.
+has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let slot=slotOf(Math.max(from,row.at));slot>=
+last;slot--)chosen[slot]||(going[slot]=row)}return going}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)
+for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map(
+[...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
 return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${Math.
 max(0,place(path))%12}`)}}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function rate(value){return value==null?"–":value<.005?"0":number(value)}function percent(value){return value==
@@ -92,28 +95,32 @@ getMinutes())}:${two(date.getSeconds())}`}function scrolled(label,table2){return
 high&&(canvas.height=high),canvas.style.height=`${height}px`;let ctx=canvas.getContext("2d");return ctx.setTransform(scale,
 0,0,scale,0,0),ctx.clearRect(0,0,width,height),ctx.font="11px system-ui, sans-serif",[ctx,width]}function stripes(ctx,x2,y2,w2,h3,slant,color){
 ctx.save(),ctx.beginPath(),ctx.rect(x2,y2,w2,h3),ctx.clip(),ctx.strokeStyle=color,ctx.lineWidth=1.5,ctx.beginPath();for(let at=x2-
-slant;at<x2+w2+slant;at+=4)ctx.moveTo(at,y2+h3),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,place,palette2){
+slant;at<x2+w2+slant;at+=4)ctx.moveTo(at,y2+h3),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,begins,place,palette2){
 let[x2,y2,w2,h3]=place;ctx.fillStyle=palette2.of(part.path),ctx.fillRect(x2,y2,w2,h3),part.why==="copy"&&stripes(ctx,x2,
-y2,w2,h3,h3,palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h3,0,palette2.ink),part.why==="new"&&w2>=8&&(ctx.fillStyle=
-palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h3))}function drawMissing(ctx,x2,y2,w2,h3,palette2){ctx.save(),ctx.
-globalAlpha=.65,ctx.fillStyle=palette2.ground,ctx.fillRect(x2,y2,w2,h3),ctx.restore()}function drawWait(ctx,x2,y2,w2,h3,palette2){
-ctx.strokeStyle=palette2.error,ctx.lineWidth=2,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),h3)}function drawCloth(canvas,rows,span,selected,palette2){
-let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-6,outlined=[];rows.forEach((row,slot)=>{let y2=slot*6+1,h3=5;
-if(slot%16===0||slot===rows.length-1){ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":
-slot===rows.length-1?"bottom":"middle";let ago=slot/rows.length*span/1e6;ctx.fillText(slot===0?"newest":`−${ago.toFixed(
-span<4e6?2:1)} s`,50,slot===rows.length-1?y2+h3:y2)}if(!row){ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+h3/2,scale,1);
-return}let x2=offset=>58+Math.max(0,Math.min(row.length,offset))/row.length*scale,wide=(from,to)=>Math.max(1,x2(to)-x2(from));
-for(let part of row.parts)drawPart(ctx,part,[x2(part.from),y2,wide(part.from,part.to),h3],palette2);for(let[from,to]of row.
-missing)drawMissing(ctx,x2(from),y2,wide(from,to),h3,palette2);let{wait}=row;wait&&outlined.push(()=>drawWait(ctx,x2(wait.
-from),y2,wide(wait.from,wait.to),h3,palette2)),row===selected&&outlined.push(()=>{ctx.fillStyle=palette2.ink,ctx.beginPath(),
-ctx.moveTo(52,y2-1),ctx.lineTo(57,y2+h3/2),ctx.lineTo(52,y2+h3+1),ctx.fill()})}),outlined.forEach(draw2=>draw2())}function slotAt(y2,slots){
+y2,w2,h3,Math.min(h3,6),palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h3,0,palette2.ink),part.why==="new"&&begins&&
+w2>=8&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h3))}function isBegun(part,row){let goesOn=other=>other.
+path===part.path&&other.why===part.why&&other.backward===part.backward&&(part.backward?other.from===part.to:other.to===part.
+from);return!row.parts.some(goesOn)}function drawMissing(ctx,x2,y2,w2,h3,palette2){ctx.save(),ctx.globalAlpha=.65,ctx.fillStyle=
+palette2.ground,ctx.fillRect(x2,y2,w2,h3),ctx.restore()}function drawWait(ctx,x2,y2,w2,h3,palette2){ctx.strokeStyle=palette2.
+error,ctx.lineWidth=2,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),h3)}function drawCloth(canvas,rows,span,selected,palette2){
+let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(
+ctx,slot,rows.length,span,palette2);time(ctx,rows.length,rows.length,span,palette2);for(let slot=0,high=1;slot<rows.length;slot+=
+high){let row=rows[slot],y2=slot*6+1;if(!row){high=1,ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}
+for(high=1;rows[slot+high]===row;)high++;let h3=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/
+row.length*scale),wide=(from,to)=>Math.max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),
+[x2(part.from),y2,wide(part.from,part.to),h3],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(
+from,to),h3,palette2);let{wait}=row;wait&&outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h3,palette2)),
+row===selected&&outlined.push(()=>{let middle=y2+h3/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),
+ctx.lineTo(57,middle),ctx.lineTo(51,middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function time(ctx,slot,slots,span,palette2){
+let ago=slot/slots*span/1e6;ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?
+"bottom":"middle",ctx.fillText(slot===0?"newest":`−${ago.toFixed(span<8e6?2:1)} s`,50,slot*6+1)}function slotAt(y2,slots){
 return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.
 last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}
 function drawStrand(canvas,rows,around,palette2){let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown=rows.
 flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.
 start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,parts=shown.filter(part=>near(part.from)),least=Math.
 min(around.start,...parts.map(part=>part.from)),most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,
-bottom]=[8,168],x2=time=>58+(time-from)/(to-from)*(width-58-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);
+bottom]=[8,168],x2=time2=>58+(time2-from)/(to-from)*(width-58-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);
 ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);ctx.fillRect(58,y2(around.start+around.
 length),width-58-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(58,0,width-58-6,bottom+2),ctx.clip(),ctx.lineCap=
 "round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.
@@ -123,17 +130,17 @@ ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlig
 textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.textBaseline="top",ctx.fillText("stre\
 am ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
 table:!1}}function scene(weave2,shown){let direction=shown.direction??weave2.busier(),cloth=weave2[direction],all2=cloth.
-rows(),until=shown.until??weave2.now,slots=choose(all2,until-shown.span*1e6,until,64),rows=slots.filter(row=>row!==void 0),
-telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown.row)??telling??rows[0];
-return{cloth,direction,all:all2,slots,rows,selected,until}}function paint(weave2,shown,palette2){let{slots,all:all2,selected}=scene(
-weave2,shown),of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,
-shown.span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.querySelectorAll(
-"canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
-width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
-canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;key==="wait"?drawWait(ctx,...place,palette2):drawPart(ctx,
-{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},place,palette2),key==="missing"&&drawMissing(
-ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(weave2,shown),{cloth,direction,all:all2,
-rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+rows(),until=shown.until??weave2.now,slots=choose(all2,until-shown.span*1e6,until,64),rows=[...new Set(slots)].filter(row=>row!==
+void 0),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown.row)??telling??
+rows[0];return{cloth,direction,all:all2,slots,rows,selected,until}}function paint(weave2,shown,palette2){let{slots,all:all2,
+selected}=scene(weave2,shown),of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(
+cloth,slots,shown.span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.
+querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||
+1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);
+let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;key==="wait"?drawWait(ctx,...place,palette2):
+drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key==="missin\
+g"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(weave2,shown),{cloth,
+direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>
@@ -168,24 +175,26 @@ row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row
 let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
 fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
 st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches are no longer recorded.`:"";return`The cloth: each row is ${kinds[cloth.
-cut]}, the newest on top (${count} rows). Across is the place in it.${every}${lost}`}function slider({rows,selected},change2){
-let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.
-start??null})},text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
+cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in which it was fille\
+d.${every}${lost}`}function slider({rows,selected},change2){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.
+length-1-Number(event.target.value);change2({row:rows[place]?.start??null})},text=selected?`at ${(selected.start/1e6).toFixed(
+2)} MB of the stream`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>
-  </div>`}function moment({until},{span},first,last,change2){let[least,most]=[Math.min(last,first+span*1e6)/1e6,last/1e6],
-move=event=>change2({until:Number(event.target.value)*1e6,row:null}),text=`${(until/1e6).toFixed(2)} s`;return b`<div class="timeline">
+  </div>`}function moment({until},{span},first,last,change2){let[least,most]=[Math.min(last,first+span*1e6)/1e6,last/1e6];
+if(least>=most)return b``;let move=event=>change2({until:Number(event.target.value)*1e6,row:null}),text=`${(until/1e6).toFixed(
+2)} s`;return b`<div class="timeline">
     <label for="weave-until">Until</label>
     <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
     <output for="weave-until">${text}</output>
   </div>`}function legend(weave2,rows,cloth){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
-any=[...shares(rows).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: its dark edge is wher\
-e it began",any);return b`<ul class="legend" id="weave-legend">
+any=[...shares(rows).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
+began",any);return b`<ul class="legend" id="weave-legend">
     ${[...shares(rows)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
 path))}
     ${upwards}
-    ${key("missing","pale: not known to have arrived",any)}
+    ${key("missing","faint: not known to have arrived",any)}
     ${key("again","sent again, in place of what a stalled path has",any)}
     ${key("copy","a copy of what another path has",any)}
     ${key("wait","outlined: the reader waited for it, 50 ms or more")}
@@ -193,8 +202,8 @@ path))}
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. An empty row means that nothing was ${direction} then. A path that stalls leaves
-      its part pale: the bytes are on their way and do not arrive. If they come before others that have
+      with their rates. A thin line means that nothing was ${direction} then. A path that stalls leaves
+      its part faint: the bytes are on their way and do not arrive. If they come before others that have
       arrived, the reader waits, and they are outlined. Then another path sends them again: stripes in
       its own colour. After that the rows have the colours of the paths that are left.
     </p>
@@ -1041,15 +1050,15 @@ this.plot&&this.plot.width!==width&&this.plot.setSize({width,height:HEIGHT2})}dr
 chart.lines(model);this.span=span,this.marks=marks;let data=[x2,...lines.map(line=>line.values)],looks=JSON.stringify([lines.
 map(({label,color})=>[label,color]),style2]);if(this.plot&&looks===this.drawn){this.plot.setData(data);return}this.plot?.
 destroy(),this.drawn=looks;let plot=new uPlot(this.options(lines,style2),data,this.at);plot.over.addEventListener("mouse\
-move",()=>this.move(plot.cursor.idx??null)),plot.over.addEventListener("mouseleave",()=>this.move(null)),this.plot=plot}point(time){
-if(!this.plot)return;let left=time===null?-10:this.plot.valToPos(time,"x");this.plot.setCursor({left,top:time===null?-10:
-0},!1)}options(lines,style2){let color=line=>line.color<0?style2.ink:style2.lines[line.color%style2.lines.length],axis={
+move",()=>this.move(plot.cursor.idx??null)),plot.over.addEventListener("mouseleave",()=>this.move(null)),this.plot=plot}point(time2){
+if(!this.plot)return;let left=time2===null?-10:this.plot.valToPos(time2,"x");this.plot.setCursor({left,top:time2===null?
+-10:0},!1)}options(lines,style2){let color=line=>line.color<0?style2.ink:style2.lines[line.color%style2.lines.length],axis={
 stroke:style2.soft,grid:{stroke:style2.grid,width:1}},font2="12px system-ui, sans-serif";return{width:this.width(),height:HEIGHT2,
 legend:{show:!1},padding:[8,6,0,0],cursor:{y:!1,drag:{x:!1,y:!1},points:{size:6}},scales:{x:{time:!0,range:()=>[this.span.
 from,this.span.to]},y:{range:(_3,__,most)=>[0,most>0?most*1.08:1]}},series:[{},...lines.map(line=>({label:line.label,stroke:color(
 line),width:line.color<0?1:1.75,dash:dashOf(line.color),points:{show:!1},spanGaps:!1}))],axes:[{...axis,font:font2,space:76,
 size:28,ticks:{stroke:style2.grid,width:1,size:4},values:(plot,times)=>{let most=plot.bbox.width/uPlot.pxRatio-26;return times.
-map(time=>plot.valToPos(time,"x")>most?"":clock(time))}},{...axis,font:font2,size:46,space:28,ticks:{show:!1},values:(_3,values)=>values.
+map(time2=>plot.valToPos(time2,"x")>most?"":clock(time2))}},{...axis,font:font2,size:46,space:28,ticks:{show:!1},values:(_3,values)=>values.
 map(value=>String(+value.toPrecision(6)))}],hooks:{drawAxes:[plot=>this.drawMarks(plot,style2)]}}}drawMarks(plot,style2){
 let{ctx,bbox}=plot;ctx.save(),ctx.lineWidth=uPlot.pxRatio;for(let{t:t4,level}of this.marks){if(t4<this.span.from||t4>this.
 span.to)continue;let x2=Math.round(plot.valToPos(t4,"x",!0))+.5;ctx.strokeStyle=style2.levels[level]??style2.soft,ctx.setLineDash(
@@ -1253,7 +1262,7 @@ return b`<svg class="patterns" width="0" height="0" aria-hidden="true"><defs>
       <rect class="down" width="8" height="8"></rect><path class="cross" d="M0 0L8 8M8 0L0 8"></path>
     </pattern>
   </defs></svg>`}var HATCHED=["standby","silent","down"];function fill(state){return HATCHED.includes(state)?`url(#hatch\
--${state})`:A}function strips(model,x2,span){let first=Math.max(0,x2.findIndex(time=>time>=span.from)),place=row=>{let share=((row===
+-${state})`:A}function strips(model,x2,span){let first=Math.max(0,x2.findIndex(time2=>time2>=span.from)),place=row=>{let share=((row===
 0?x2[0]:x2[row-1])-span.from)/(span.to-span.from);return Math.min(1,Math.max(0,share))*WIDTH2},bar=run=>{let from=place(
 run.from),width=Math.max(1,place(run.to)-from),title2=`${STATES[run.state][0]} from ${clock(x2[Math.max(0,run.from-1)])}\
  to ${clock(x2[run.to-1])}`;return w`<rect class="bar ${run.state}" fill=${fill(run.state)} x=${from} width=${width} height=${ROW-
@@ -1345,7 +1354,7 @@ handshakes_refused} handshakes refused`):A}
     </fieldset>
     <button type="button" id="pause" aria-pressed=${page2.paused?"true":"false"} @click=${pause}>Pause</button>
   </div>`}function timeline(page2,{point:point2}){let rows=page2.x.length;if(rows===0)return b``;let first=Math.max(0,page2.
-x.findIndex(time=>time>=page2.span.from)),move=event=>{let row=Number(event.target.value);point2(row>=rows-1?null:row)};
+x.findIndex(time2=>time2>=page2.span.from)),move=event=>{let row=Number(event.target.value);point2(row>=rows-1?null:row)};
 return b`<div class="timeline">
     <label for="cursor">Moment</label>
     <input
@@ -1360,7 +1369,7 @@ return b`<div class="timeline">
     <output for="cursor">${when(page2)}</output>
   </div>`}function figure(chart,page2,{table:table2}){let row=shownRow(page2),lines=chart.lines(page2.model),words2=lines.
 map(line=>`${line.label} ${chart.show(line.values[row])}`).join(", "),open=page2.tables.has(chart.id),first=Math.max(0,page2.
-x.findIndex(time=>time>=page2.span.from));return b`<figure>
+x.findIndex(time2=>time2>=page2.span.from));return b`<figure>
     <figcaption>${chart.title} <span class="unit">${chart.unit}</span></figcaption>
     <div class="plot" id="plot-${chart.id}" role="img" aria-label="${chart.title}, ${chart.unit}, ${when(page2)}: ${words2||
 "nothing yet"}"></div>
@@ -1390,8 +1399,8 @@ page2)}>
           ${view(watched,page2.weaveShown,weave2,!1)}`:b`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
   </section>`}function events(page2,{problems}){let isShown=event=>!page2.problemsOnly||event.level==="error"||event.level===
 "warning",shown=page2.model.events.filter(isShown).slice(-100).reverse(),names={info:"",good:"good: ",warning:"warning: ",
-error:"error: "},time=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>`,item=event=>b`<li class=${event.level}>
-    ${time(event)}
+error:"error: "},time2=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>`,item=event=>b`<li class=${event.level}>
+    ${time2(event)}
     <span><span class="unseen">${names[event.level]??""}</span>${event.text}</span>
   </li>`;return b`<section aria-labelledby="events-heading">
     <div class="bar-of-controls">
@@ -1417,7 +1426,7 @@ t4);let to=page.x.at(-1)??Date.now()/1e3;if(page.span={from:to-page.window,to},p
 paths.findIndex(one=>one.name===page.weave?.name(path));page.weave&&paint(page.weave,page.weaveShown,palette(place)),plots.
 length===0&&(plots=CHARTS.map(plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="\
 info").map(event=>({t:model.epoch+event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,
-style);let time=page.row===null?null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time)))}function plotOf(chart){
+style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){
 let at=document.getElementById(`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}
 function title(){let{model,status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":
 `${model.paths.some(path=>["silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={

@@ -74,39 +74,47 @@ connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;t
 message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.sent.add(message.
 sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>this.sent.bytes()?"rec\
 eived":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+
-(part.why==="new"?0:part.to-part.from),0)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),shows=row=>(row.
-wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=Math.min(slots-1,Math.floor(
-(to-row.at)/(to-from)*slots)),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=row)}return chosen}function shares(rows){
-let bytes2=new Map,sum=0;for(let row of rows)for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.
-get(path)??0)+to-from),sum+=to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
+(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.why==="new"?Math.
+max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.
+min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.
+at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=
+row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows){if(row.at>to||filled(row)<from||row.at>=from&&!begun.
+has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let slot=slotOf(Math.max(from,row.at));slot>=
+last;slot--)chosen[slot]||(going[slot]=row)}return going}function shares(rows){let bytes2=new Map,sum=0;for(let row of rows)
+for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum+=to-from);return new Map(
+[...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function bytes(value){return value==null?"–":value<1e4?`${Math.round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} k\
 B`:value<1e10?`${(value/1e6).toFixed(1)} MB`:`${(value/1e9).toFixed(1)} GB`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
 160)),[wide,high]=[Math.round(width*scale),Math.round(height*scale)];canvas.width!==wide&&(canvas.width=wide),canvas.height!==
 high&&(canvas.height=high),canvas.style.height=`${height}px`;let ctx=canvas.getContext("2d");return ctx.setTransform(scale,
 0,0,scale,0,0),ctx.clearRect(0,0,width,height),ctx.font="11px system-ui, sans-serif",[ctx,width]}function stripes(ctx,x2,y2,w2,h2,slant,color){
 ctx.save(),ctx.beginPath(),ctx.rect(x2,y2,w2,h2),ctx.clip(),ctx.strokeStyle=color,ctx.lineWidth=1.5,ctx.beginPath();for(let at=x2-
-slant;at<x2+w2+slant;at+=4)ctx.moveTo(at,y2+h2),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,place,palette2){
+slant;at<x2+w2+slant;at+=4)ctx.moveTo(at,y2+h2),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,begins,place,palette2){
 let[x2,y2,w2,h2]=place;ctx.fillStyle=palette2.of(part.path),ctx.fillRect(x2,y2,w2,h2),part.why==="copy"&&stripes(ctx,x2,
-y2,w2,h2,h2,palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h2,0,palette2.ink),part.why==="new"&&w2>=8&&(ctx.fillStyle=
-palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h2))}function drawMissing(ctx,x2,y2,w2,h2,palette2){ctx.save(),ctx.
-globalAlpha=.65,ctx.fillStyle=palette2.ground,ctx.fillRect(x2,y2,w2,h2),ctx.restore()}function drawWait(ctx,x2,y2,w2,h2,palette2){
-ctx.strokeStyle=palette2.error,ctx.lineWidth=2,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),h2)}function drawCloth(canvas,rows,span,selected,palette2){
-let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-6,outlined=[];rows.forEach((row,slot)=>{let y2=slot*6+1,h2=5;
-if(slot%16===0||slot===rows.length-1){ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":
-slot===rows.length-1?"bottom":"middle";let ago=slot/rows.length*span/1e6;ctx.fillText(slot===0?"newest":`−${ago.toFixed(
-span<4e6?2:1)} s`,50,slot===rows.length-1?y2+h2:y2)}if(!row){ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+h2/2,scale,1);
-return}let x2=offset=>58+Math.max(0,Math.min(row.length,offset))/row.length*scale,wide=(from,to)=>Math.max(1,x2(to)-x2(from));
-for(let part of row.parts)drawPart(ctx,part,[x2(part.from),y2,wide(part.from,part.to),h2],palette2);for(let[from,to]of row.
-missing)drawMissing(ctx,x2(from),y2,wide(from,to),h2,palette2);let{wait}=row;wait&&outlined.push(()=>drawWait(ctx,x2(wait.
-from),y2,wide(wait.from,wait.to),h2,palette2)),row===selected&&outlined.push(()=>{ctx.fillStyle=palette2.ink,ctx.beginPath(),
-ctx.moveTo(52,y2-1),ctx.lineTo(57,y2+h2/2),ctx.lineTo(52,y2+h2+1),ctx.fill()})}),outlined.forEach(draw2=>draw2())}function slotAt(y2,slots){
+y2,w2,h2,Math.min(h2,6),palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h2,0,palette2.ink),part.why==="new"&&begins&&
+w2>=8&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h2))}function isBegun(part,row){let goesOn=other=>other.
+path===part.path&&other.why===part.why&&other.backward===part.backward&&(part.backward?other.from===part.to:other.to===part.
+from);return!row.parts.some(goesOn)}function drawMissing(ctx,x2,y2,w2,h2,palette2){ctx.save(),ctx.globalAlpha=.65,ctx.fillStyle=
+palette2.ground,ctx.fillRect(x2,y2,w2,h2),ctx.restore()}function drawWait(ctx,x2,y2,w2,h2,palette2){ctx.strokeStyle=palette2.
+error,ctx.lineWidth=2,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),h2)}function drawCloth(canvas,rows,span,selected,palette2){
+let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(
+ctx,slot,rows.length,span,palette2);time(ctx,rows.length,rows.length,span,palette2);for(let slot=0,high=1;slot<rows.length;slot+=
+high){let row=rows[slot],y2=slot*6+1;if(!row){high=1,ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}
+for(high=1;rows[slot+high]===row;)high++;let h2=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/
+row.length*scale),wide=(from,to)=>Math.max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),
+[x2(part.from),y2,wide(part.from,part.to),h2],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(
+from,to),h2,palette2);let{wait}=row;wait&&outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h2,palette2)),
+row===selected&&outlined.push(()=>{let middle=y2+h2/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),
+ctx.lineTo(57,middle),ctx.lineTo(51,middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function time(ctx,slot,slots,span,palette2){
+let ago=slot/slots*span/1e6;ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?
+"bottom":"middle",ctx.fillText(slot===0?"newest":`−${ago.toFixed(span<8e6?2:1)} s`,50,slot*6+1)}function slotAt(y2,slots){
 return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.
 last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}
 function drawStrand(canvas,rows,around,palette2){let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown2=rows.
 flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.
 start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,parts=shown2.filter(part=>near(part.from)),least=Math.
 min(around.start,...parts.map(part=>part.from)),most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,
-bottom]=[8,168],x2=time=>58+(time-from)/(to-from)*(width-58-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);
+bottom]=[8,168],x2=time2=>58+(time2-from)/(to-from)*(width-58-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);
 ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);ctx.fillRect(58,y2(around.start+around.
 length),width-58-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(58,0,width-58-6,bottom+2),ctx.clip(),ctx.lineCap=
 "round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.
@@ -116,17 +124,17 @@ ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlig
 textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.textBaseline="top",ctx.fillText("stre\
 am ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
 table:!1}}function scene(weave2,shown2){let direction=shown2.direction??weave2.busier(),cloth=weave2[direction],all=cloth.
-rows(),until=shown2.until??weave2.now,slots=choose(all,until-shown2.span*1e6,until,64),rows=slots.filter(row=>row!==void 0),
-telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown2.row)??telling??rows[0];
-return{cloth,direction,all,slots,rows,selected,until}}function paint(weave2,shown2,palette2){let{slots,all,selected}=scene(
+rows(),until=shown2.until??weave2.now,slots=choose(all,until-shown2.span*1e6,until,64),rows=[...new Set(slots)].filter(row=>row!==
+void 0),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown2.row)??telling??
+rows[0];return{cloth,direction,all,slots,rows,selected,until}}function paint(weave2,shown2,palette2){let{slots,all,selected}=scene(
 weave2,shown2),of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,
 slots,shown2.span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.
 querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||
 1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);
 let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;key==="wait"?drawWait(ctx,...place,palette2):
-drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},place,palette2),key==="missing"&&
-drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(weave2,shown2),{cloth,direction,
-all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key==="missin\
+g"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(weave2,shown2),{cloth,
+direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>
@@ -161,24 +169,26 @@ row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row
 let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
 fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
 st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches are no longer recorded.`:"";return`The cloth: each row is ${kinds[cloth.
-cut]}, the newest on top (${count} rows). Across is the place in it.${every}${lost}`}function slider({rows,selected},change){
-let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.
-start??null})},text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
+cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in which it was fille\
+d.${every}${lost}`}function slider({rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.
+length-1-Number(event.target.value);change({row:rows[place]?.start??null})},text=selected?`at ${(selected.start/1e6).toFixed(
+2)} MB of the stream`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>
-  </div>`}function moment({until},{span},first2,last,change){let[least,most]=[Math.min(last,first2+span*1e6)/1e6,last/1e6],
-move=event=>change({until:Number(event.target.value)*1e6,row:null}),text=`${(until/1e6).toFixed(2)} s`;return b`<div class="timeline">
+  </div>`}function moment({until},{span},first2,last,change){let[least,most]=[Math.min(last,first2+span*1e6)/1e6,last/1e6];
+if(least>=most)return b``;let move=event=>change({until:Number(event.target.value)*1e6,row:null}),text=`${(until/1e6).toFixed(
+2)} s`;return b`<div class="timeline">
     <label for="weave-until">Until</label>
     <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
     <output for="weave-until">${text}</output>
   </div>`}function legend(weave2,rows,cloth){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
-any=[...shares(rows).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: its dark edge is wher\
-e it began",any);return b`<ul class="legend" id="weave-legend">
+any=[...shares(rows).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
+began",any);return b`<ul class="legend" id="weave-legend">
     ${[...shares(rows)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
 path))}
     ${upwards}
-    ${key("missing","pale: not known to have arrived",any)}
+    ${key("missing","faint: not known to have arrived",any)}
     ${key("again","sent again, in place of what a stalled path has",any)}
     ${key("copy","a copy of what another path has",any)}
     ${key("wait","outlined: the reader waited for it, 50 ms or more")}
@@ -186,8 +196,8 @@ path))}
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. An empty row means that nothing was ${direction} then. A path that stalls leaves
-      its part pale: the bytes are on their way and do not arrive. If they come before others that have
+      with their rates. A thin line means that nothing was ${direction} then. A path that stalls leaves
+      its part faint: the bytes are on their way and do not arrive. If they come before others that have
       arrived, the reader waits, and they are outlined. Then another path sends them again: stripes in
       its own colour. After that the rows have the colours of the paths that are left.
     </p>

@@ -72,6 +72,12 @@ impl Row {
         self.parts.iter().map(|part| part.last).max().unwrap_or(Instant::ZERO)
     }
 
+    /// When the last of what is new in it was sent.
+    pub fn filled(&self) -> Instant {
+        let new = self.parts.iter().filter(|part| part.kind == Kind::New);
+        new.map(|part| part.last).max().unwrap_or(self.began())
+    }
+
     /// Bytes that were sent again, as copies or in place of what a stalled path has.
     pub fn repeated(&self) -> u64 {
         let again = self.parts.iter().filter(|part| part.kind != Kind::New);

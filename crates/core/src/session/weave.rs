@@ -117,7 +117,7 @@ impl Weave {
         {
             keep(&mut self.windows, window, self.most);
         }
-        let mut is_backward = is_at_the_end;
+        let (mut is_backward, mut first) = (is_at_the_end, now);
         let mut open = self.stretches.iter_mut().rev().take(OPEN);
         if let Some(found) = open.find(|stretch| stretch.goes_on_with(range, path, kind, now)) {
             let is_below = range.end == found.range.start;
@@ -128,17 +128,10 @@ impl Weave {
                 found.range = found.range.start.min(range.start)..found.range.end.max(range.end);
                 return;
             }
-            is_backward = is_below;
+            (is_backward, first) = (is_below, found.last);
         }
-        let stretch = Stretch {
-            range: range.clone(),
-            first: now,
-            last: now,
-            path,
-            kind,
-            is_backward,
-            ranges: 1,
-        };
+        let (range, last, ranges) = (range.clone(), now, 1);
+        let stretch = Stretch { range, first, last, path, kind, is_backward, ranges };
         if keep(&mut self.stretches, stretch, self.most) {
             self.left_out += 1;
         }

@@ -234,7 +234,7 @@ async function weaves(page) {
     assert.ok((await clothColors(page, id)) >= 3, `${id} is drawn`);
   }
   const legend = await page.locator("#weave-legend li").allTextContents();
-  for (const words of ["one", "two", "pale", "sent again", "copy", "reader waited"]) {
+  for (const words of ["one", "two", "faint", "sent again", "copy", "reader waited"]) {
     assert.ok(legend.some((text) => text.includes(words)), `${words} in ${legend}`);
   }
   seen("a cloth of two paths");

@@ -171,6 +171,8 @@ test("of the rows of a time that one is drawn which shows something, the newest 
   const chosen = choose(rows, 20_000, 100_000, 4).map((row) => row?.start);
   assert.deepEqual(chosen.map((start) => Math.floor(start / 20_000)), [4, 3, 2, 1]);
   assert.equal(chosen[3], 37_000);
-  // A time in which nothing was sent is empty.
-  assert.deepEqual(choose(rows, 100_001, 200_000, 2), [undefined, undefined]);
+  // A row that goes on is as high as that takes, and a time in which nothing was sent is empty.
+  const starts = choose(rows.slice(0, 1), 0, 8000, 8).map((row) => row?.start);
+  assert.deepEqual(starts, [undefined, undefined, undefined, undefined, 0, 0, 0, 0]);
+  assert.deepEqual(choose(rows, 104_001, 200_000, 2), [undefined, undefined]);
 });

@@ -55,18 +55,27 @@ function stripes(ctx: CanvasRenderingContext2D, x: number, y: number, w: number,
   ctx.restore();
 }
 
-/** How a part looks: also in the legend. */
-export function drawPart(ctx: CanvasRenderingContext2D, part: Pick<Part, "path" | "why" | "backward">, place: [x: number, y: number, w: number, h: number], palette: Palette): void {
+/** How a part looks, also in the legend; `begins` says whether it is begun where its edge is. */
+export function drawPart(ctx: CanvasRenderingContext2D, part: Pick<Part, "path" | "why" | "backward">, begins: boolean, place: [x: number, y: number, w: number, h: number], palette: Palette): void {
   const [x, y, w, h] = place;
   ctx.fillStyle = palette.of(part.path);
   ctx.fillRect(x, y, w, h);
-  if (part.why === "copy") stripes(ctx, x, y, w, h, h, palette.ground);
+  if (part.why === "copy") stripes(ctx, x, y, w, h, Math.min(h, 6), palette.ground);
   if (part.why === "again") stripes(ctx, x, y, w, h, 0, palette.ink);
-  // Where it began.
-  if (part.why === "new" && w >= 8) {
+  if (part.why === "new" && begins && w >= 8) {
     ctx.fillStyle = palette.ink;
     ctx.fillRect(part.backward ? x + w - 2 : x, y, 2, h);
   }
+}
+
+/** Whether a part is not what another one of its row goes on as. */
+function isBegun(part: Part, row: Row): boolean {
+  const goesOn = (other: Part): boolean =>
+    other.path === part.path &&
+    other.why === part.why &&
+    other.backward === part.backward &&
+    (part.backward ? other.from === part.to : other.to === part.from);
+  return !row.parts.some(goesOn);
 }
 
 export function drawMissing(ctx: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, palette: Palette): void {
@@ -88,39 +97,51 @@ export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], 
   const [ctx, width] = begin(canvas, rows.length * HEIGHT + 4);
   const scale = width - LEFT - RIGHT;
   const outlined: (() => void)[] = [];
-  rows.forEach((row, slot) => {
+  for (let slot = 0; slot < rows.length; slot += 16) time(ctx, slot, rows.length, span, palette);
+  time(ctx, rows.length, rows.length, span, palette);
+  for (let slot = 0, high = 1; slot < rows.length; slot += high) {
+    const row = rows[slot];
     const y = slot * HEIGHT + 1;
-    const h = HEIGHT - 1;
-    if (slot % 16 === 0 || slot === rows.length - 1) {
-      ctx.fillStyle = palette.soft;
-      ctx.textAlign = "right";
-      ctx.textBaseline = slot === 0 ? "top" : slot === rows.length - 1 ? "bottom" : "middle";
-      const ago = ((slot / rows.length) * span) / 1e6;
-      ctx.fillText(slot === 0 ? "newest" : `−${ago.toFixed(span < 4e6 ? 2 : 1)} s`, LEFT - 8, slot === rows.length - 1 ? y + h : y);
-    }
     if (!row) {
+      high = 1;
       ctx.fillStyle = palette.grid;
-      ctx.fillRect(LEFT, y + h / 2, scale, 1);
-      return;
+      ctx.fillRect(LEFT, y + HEIGHT / 2, scale, 1);
+      continue;
     }
-    const x = (offset: number): number => LEFT + (Math.max(0, Math.min(row.length, offset)) / row.length) * scale;
+    // It is as high as the time that it was filled in.
+    for (high = 1; rows[slot + high] === row; ) high++;
+    const h = high * HEIGHT - 1;
+    // On whole pixels there is no line between what belongs together.
+    const x = (offset: number): number => LEFT + Math.round((Math.max(0, Math.min(row.length, offset)) / row.length) * scale);
     const wide = (from: number, to: number): number => Math.max(1, x(to) - x(from));
-    for (const part of row.parts) drawPart(ctx, part, [x(part.from), y, wide(part.from, part.to), h], palette);
+    for (const part of row.parts) {
+      drawPart(ctx, part, isBegun(part, row), [x(part.from), y, wide(part.from, part.to), h], palette);
+    }
     for (const [from, to] of row.missing) drawMissing(ctx, x(from), y, wide(from, to), h, palette);
     const { wait } = row;
     if (wait) outlined.push(() => drawWait(ctx, x(wait.from), y, wide(wait.from, wait.to), h, palette));
     if (row === selected) {
       outlined.push(() => {
+        const middle = y + h / 2;
         ctx.fillStyle = palette.ink;
         ctx.beginPath();
-        ctx.moveTo(LEFT - 6, y - 1);
-        ctx.lineTo(LEFT - 1, y + h / 2);
-        ctx.lineTo(LEFT - 6, y + h + 1);
+        ctx.moveTo(LEFT - 7, middle - 4);
+        ctx.lineTo(LEFT - 1, middle);
+        ctx.lineTo(LEFT - 7, middle + 4);
         ctx.fill();
       });
     }
-  });
+  }
   outlined.forEach((draw) => draw());
+}
+
+/** How long ago a slot is. */
+function time(ctx: CanvasRenderingContext2D, slot: number, slots: number, span: number, palette: Palette): void {
+  const ago = ((slot / slots) * span) / 1e6;
+  ctx.fillStyle = palette.soft;
+  ctx.textAlign = "right";
+  ctx.textBaseline = slot === 0 ? "top" : slot === slots ? "bottom" : "middle";
+  ctx.fillText(slot === 0 ? "newest" : `−${ago.toFixed(span < 8e6 ? 2 : 1)} s`, LEFT - 8, slot * HEIGHT + 1);
 }
 
 /** The slot at a height of the cloth's canvas, CSS pixels. */

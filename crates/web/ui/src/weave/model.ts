@@ -154,18 +154,35 @@ export function repeated(row: Row): number {
   return row.parts.reduce((sum, part) => sum + (part.why === "new" ? 0 : part.to - part.from), 0);
 }
 
-/** For each of `slots` equal parts of the time up to `to`, the newest first, the row that shows the most:
- * where the reader stood still the longest, or most was sent again. */
+/** When the last of what is new in a row was given to a path, µs. */
+export function filled(row: Row): number {
+  return row.parts.reduce((last, part) => (part.why === "new" ? Math.max(last, part.last) : last), row.at);
+}
+
+/** For each of `slots` equal parts of the time up to `to`, the newest first, the row that shows the most of
+ * those begun in it: where the reader stood still the longest, or most was sent again. Where none was
+ * begun it is the one that was still being filled. */
 export function choose(rows: Row[], from: number, to: number, slots: number): (Row | undefined)[] {
   const chosen = new Array<Row | undefined>(slots).fill(undefined);
+  const slotOf = (at: number): number => Math.min(slots - 1, Math.floor(((to - at) / (to - from)) * slots));
   const shows = (row: Row): number => (row.wait?.ms ?? 0) * 1e12 + repeated(row);
   for (const row of rows) {
     if (row.at < from || row.at > to) continue;
-    const slot = Math.min(slots - 1, Math.floor(((to - row.at) / (to - from)) * slots));
+    const slot = slotOf(row.at);
     const other = chosen[slot];
     if (!other || shows(other) < shows(row)) chosen[slot] = row;
   }
-  return chosen;
+  const begun = new Set(chosen);
+  const going = [...chosen];
+  for (const row of rows) {
+    // One that is only partly in this time is shown, too.
+    if (row.at > to || filled(row) < from || (row.at >= from && !begun.has(row))) continue;
+    const last = Math.max(0, slotOf(Math.min(to, filled(row))));
+    for (let slot = slotOf(Math.max(from, row.at)); slot >= last; slot--) {
+      if (!chosen[slot]) going[slot] = row;
+    }
+  }
+  return going;
 }
 
 /** What each path carried of what was new in rows, as shares, by the path's number. */

@@ -49,7 +49,7 @@ function scene(weave: Weave, shown: Shown): Scene {
   const all = cloth.rows();
   const until = shown.until ?? weave.now;
   const slots = choose(all, until - shown.span * 1e6, until, SLOTS);
-  const rows = slots.filter((row): row is Row => row !== undefined);
+  const rows = [...new Set(slots)].filter((row): row is Row => row !== undefined);
   const telling = rows.find((row) => row.wait !== null || repeated(row) > 0);
   const selected = rows.find((row) => row.start === shown.row) ?? telling ?? rows[0];
   return { cloth, direction, all, slots, rows, selected, until };
@@ -76,7 +76,7 @@ function drawKey(canvas: HTMLCanvasElement, palette: Palette): void {
   const key = canvas.dataset.key;
   const why = key === "copy" || key === "again" ? key : "new";
   if (key === "wait") drawWait(ctx, ...place, palette);
-  else drawPart(ctx, { path, why, backward: key === "backward" }, place, palette);
+  else drawPart(ctx, { path, why, backward: key === "backward" }, true, place, palette);
   if (key === "missing") drawMissing(ctx, ...place, palette);
 }
 
@@ -138,7 +138,7 @@ function caption(cloth: Cloth, count: number): string {
   };
   const every = cloth.every > 1 ? ` One row in ${cloth.every} is told; those that show something come first.` : "";
   const lost = cloth.leftOut > 0 ? ` ${cloth.leftOut} stretches are no longer recorded.` : "";
-  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${count} rows). Across is the place in it.${every}${lost}`;
+  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in which it was filled.${every}${lost}`;
 }
 
 /** Chooses a row by keys. */
@@ -160,6 +160,7 @@ function slider({ rows, selected }: Scene, change: (what: Partial<Shown>) => voi
 /** Until when the cloth shows what was recorded. */
 function moment({ until }: Scene, { span }: Shown, first: number, last: number, change: (what: Partial<Shown>) => void): TemplateResult {
   const [least, most] = [Math.min(last, first + span * 1e6) / 1e6, last / 1e6];
+  if (least >= most) return html``;
   const move = (event: Event): void =>
     change({ until: Number((event.target as HTMLInputElement).value) * 1e6, row: null });
   const text = `${(until / 1e6).toFixed(2)} s`;
@@ -175,11 +176,11 @@ function legend(weave: Weave, rows: Row[], cloth: Cloth): TemplateResult {
   const key = (kind: string, text: unknown, path = 0): TemplateResult =>
     html`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`;
   const any = [...shares(rows).keys()][0] ?? 0;
-  const upwards = cloth.cut === "fixed" ? nothing : key("backward", "filled downwards: its dark edge is where it began", any);
+  const upwards = cloth.cut === "fixed" ? nothing : key("backward", "filled downwards: the edge is where it began", any);
   return html`<ul class="legend" id="weave-legend">
     ${[...shares(rows)].map(([path, share]) => key("new", html`<strong>${weave.name(path)}</strong> ${(share * 100).toFixed(0)} %`, path))}
     ${upwards}
-    ${key("missing", "pale: not known to have arrived", any)}
+    ${key("missing", "faint: not known to have arrived", any)}
     ${key("again", "sent again, in place of what a stalled path has", any)}
     ${key("copy", "a copy of what another path has", any)}
     ${key("wait", "outlined: the reader waited for it, 50 ms or more")}
@@ -191,8 +192,8 @@ function howToRead(direction: Direction): TemplateResult {
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. An empty row means that nothing was ${direction} then. A path that stalls leaves
-      its part pale: the bytes are on their way and do not arrive. If they come before others that have
+      with their rates. A thin line means that nothing was ${direction} then. A path that stalls leaves
+      its part faint: the bytes are on their way and do not arrive. If they come before others that have
       arrived, the reader waits, and they are outlined. Then another path sends them again: stripes in
       its own colour. After that the rows have the colours of the paths that are left.
     </p>
