@@ -168,11 +168,11 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"
 row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption(cloth,count){
 let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
 fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
-st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches are no longer recorded.`:"";return`The cloth: each row is ${kinds[cloth.
-cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in which it was fille\
-d.${every}${lost}`}function slider({rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{let place=rows.
-length-1-Number(event.target.value);change({row:rows[place]?.start??null})},text=selected?`at ${(selected.start/1e6).toFixed(
-2)} MB of the stream`:"none";return b`<div class="timeline">
+st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"";return`The cloth: each ro\
+w is ${kinds[cloth.cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in\
+ which it was filled.${every}${lost}`}function slider({rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{
+let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},text=selected?`at ${(selected.
+start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>

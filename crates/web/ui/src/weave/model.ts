@@ -86,7 +86,7 @@ export class Cloth {
   cut: Cut = "fixed";
   /** Of so many rows one was told, the last time. */
   every = 1;
-  /** Stretches that came faster than they were looked at. */
+  /** Stretches that came and went between two looks. */
   leftOut = 0;
   private byStart = new Map<number, Row>();
 

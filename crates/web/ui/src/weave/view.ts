@@ -137,7 +137,7 @@ function caption(cloth: Cloth, count: number): string {
     fixed: "a MiB of the stream",
   };
   const every = cloth.every > 1 ? ` One row in ${cloth.every} is told; those that show something come first.` : "";
-  const lost = cloth.leftOut > 0 ? ` ${cloth.leftOut} stretches are no longer recorded.` : "";
+  const lost = cloth.leftOut > 0 ? ` ${cloth.leftOut} stretches came and went between two looks.` : "";
   return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in which it was filled.${every}${lost}`;
 }
 
