@@ -70,7 +70,7 @@ slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.value
 b2.start)}bytes(){let sum2=0;for(let row of this.byStart.values())sum2+=row.length;return sum2}},Weave=class{constructor(connection){
 this.connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&
 (this.over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.
-sent.add(message.sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>this.
+sent.add(message.sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>4*this.
 sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.
 reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.
 why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),
@@ -1418,15 +1418,16 @@ error:"error: "},time2=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>
   </section>`}var LISTED=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
 1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,status:void 0,
 rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},window:WINDOWS[1][0],paused:!1,row:null,tables:new Set,
-opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,wanted=!1;function draw(byUser=!1){
-!byUser&&page.paused||!byUser&&calm.matches&&performance.now()-lastDrawn<CALM||wanted||(wanted=!0,requestAnimationFrame(
-()=>{wanted=!1,paint2()}))}function paint2(){let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+
-t4);let to=page.x.at(-1)??Date.now()/1e3;if(page.span={from:to-page.window,to},page.row!==null&&page.row>=page.x.length&&
-(page.row=null),D(view2(page,actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}let place=path=>model.
-paths.findIndex(one=>one.name===page.weave?.name(path));page.weave&&paint(page.weave,page.weaveShown,palette(place)),plots.
-length===0&&(plots=CHARTS.map(plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="\
-info").map(event=>({t:model.epoch+event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,
-style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){
+opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,wanted=!1,charts=!0;
+function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&calm.matches&&performance.now()-
+lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}function paint2(){let{model}=page;
+lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??Date.now()/1e3;if(page.span={from:to-
+page.window,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),D(view2(page,actions),root),document.title=title(),
+page.link.is==="refused"){plots=[];return}let place=path=>model.paths.findIndex(one=>one.name===page.weave?.name(path));
+if(page.weave&&paint(page.weave,page.weaveShown,palette(place)),!charts&&plots.length>0)return;charts=!1,plots.length===
+0&&(plots=CHARTS.map(plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(
+event=>({t:model.epoch+event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);
+let time2=page.row===null?null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){
 let at=document.getElementById(`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}
 function title(){let{model,status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":
 `${model.paths.some(path=>["silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={
@@ -1435,17 +1436,17 @@ retry(){stream.now()},point(row){page.row=row,draw(!0)},table(id,open){open!==pa
 id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){
 page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===null?null:new Weave(connection),page.weaveShown=
 {...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,what),draw(
-!0)}},held=[];function take(what){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw())}function resume(){
-if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var stream=new Stream({last:()=>page.
-model.last,load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){
-take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,
-page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.weave.over?page.
-weave.connection:null},weave(message){message.connection===page.weave?.connection&&take(()=>page.weave?.take(message))},
-link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){if(!(page.link.
-is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===now.pid&&(page.
-rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(now.connections.
-map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{asking=!1}}}window.
-addEventListener("resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener("change",
-()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin2()}catch(error){
+!0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw(
+!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var stream=new Stream(
+{last:()=>page.model.last,load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},
+sample(sample,id){take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.
+row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.
+weave.over?page.weave.connection:null},weave(message){message.connection===page.weave?.connection&&take(()=>page.weave?.
+take(message),!1)},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){
+if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===
+now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(
+now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{
+asking=!1}}}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener(
+"change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin2()}catch(error){
 page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.
 replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});

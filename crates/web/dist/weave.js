@@ -72,8 +72,8 @@ this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,
 let sum=0;for(let row of this.byStart.values())sum+=row.length;return sum}},Weave=class{constructor(connection){this.connection=
 connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&(this.over=!0),
 message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.sent.add(message.
-sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>this.sent.bytes()?"rec\
-eived":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+
+sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>4*this.sent.bytes()?"r\
+eceived":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+
 (part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.why==="new"?Math.
 max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.
 min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.

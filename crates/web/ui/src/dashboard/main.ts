@@ -51,10 +51,14 @@ let plots: Plot[] = [];
 let style = theme();
 let lastDrawn = 0;
 let wanted = false;
+/** Whether the charts are to be drawn with it, too. */
+let charts = true;
 
-/** Draws the page with the next frame. Where nothing is to move only what the user does is drawn. */
-function draw(byUser = false): void {
+/** Draws the page with the next frame. Where nothing is to move only what the user does is drawn. What
+ * comes of a weave draws no charts. */
+function draw(byUser = false, withCharts = true): void {
   if (!byUser && page.paused) return;
+  charts ||= withCharts;
   if (!byUser && calm.matches && performance.now() - lastDrawn < CALM) return;
   if (wanted) return;
   wanted = true;
@@ -81,6 +85,8 @@ function paint(): void {
   const place = (path: number): number =>
     model.paths.findIndex((one) => one.name === page.weave?.name(path));
   if (page.weave) paintWeave(page.weave, page.weaveShown, palette(place));
+  if (!charts && plots.length > 0) return;
+  charts = false;
   if (plots.length === 0) plots = CHARTS.map(plotOf);
   const marks: Mark[] = model.events
     .filter((event) => MARKED.includes(event.name) && event.level !== "info")
@@ -149,7 +155,7 @@ const actions: Actions = {
   },
   weave(what) {
     Object.assign(page.weaveShown, what);
-    draw(true);
+    draw(true, false);
   },
 };
 
@@ -157,10 +163,10 @@ const actions: Actions = {
 let held: (() => void)[] | undefined = [];
 
 /** Takes what has come, now or when the page may move again. */
-function take(what: () => void): void {
+function take(what: () => void, withCharts = true): void {
   if (!page.paused) {
     what();
-    draw();
+    draw(false, withCharts);
   } else if (held && held.push(what) > MAX_HELD) {
     held = undefined;
   }
@@ -203,7 +209,7 @@ const stream = new Stream({
   weave(message: WeaveMessage) {
     // What was on its way from the one before is of no use.
     if (message.connection !== page.weave?.connection) return;
-    take(() => page.weave?.take(message));
+    take(() => page.weave?.take(message), false);
   },
   link(link: Link) {
     page.link = link;

@@ -139,9 +139,9 @@ export class Weave {
     if (message.received) this.received.add(message.received);
   }
 
-  /** The direction that carries more. */
+  /** The direction that carries much more, else what is sent: of that more is known. */
   busier(): Direction {
-    return this.received.bytes() > this.sent.bytes() ? "received" : "sent";
+    return this.received.bytes() > 4 * this.sent.bytes() ? "received" : "sent";
   }
 
   name(path: number): string {

@@ -17,7 +17,7 @@ export const SPANS: [seconds: number, name: string][] = [
 /** What is looked at. */
 export interface Shown {
   span: number;
-  /** `null`: that which carries more. */
+  /** `null`: that which carries much more, or what is sent. */
   direction: Direction | null;
   /** The start of the row whose strand is shown; `null`: the newest that shows something. */
   row: number | null;
