@@ -294,7 +294,7 @@ const STYLE: &str = "<style>text{font:12px system-ui,sans-serif;fill:#222}.h{fon
 @media(prefers-color-scheme:dark){text{fill:#ddd}.n{fill:#aaa}.g{stroke:#444}}</style>\n\
 <defs><pattern id=\"c\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
 <path d=\"M0 0V4\" stroke=\"#fff\" stroke-width=\"2\"/></pattern>\
-<pattern id=\"a\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\">\
+<pattern id=\"a\" width=\"4\" height=\"4\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(-45)\">\
 <path d=\"M0 0V4\" stroke=\"#000\" stroke-width=\"2\"/></pattern></defs>\n";
 
 fn class(kind: Kind) -> Option<&'static str> {

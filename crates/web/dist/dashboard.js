@@ -95,10 +95,10 @@ getMinutes())}:${two(date.getSeconds())}`}function scrolled(label,table2){return
 high&&(canvas.height=high),canvas.style.height=`${height}px`;let ctx=canvas.getContext("2d");return ctx.setTransform(scale,
 0,0,scale,0,0),ctx.clearRect(0,0,width,height),ctx.font="11px system-ui, sans-serif",[ctx,width]}function stripes(ctx,x2,y2,w2,h3,slant,color){
 ctx.save(),ctx.beginPath(),ctx.rect(x2,y2,w2,h3),ctx.clip(),ctx.strokeStyle=color,ctx.lineWidth=1.5,ctx.beginPath();for(let at=x2-
-slant;at<x2+w2+slant;at+=4)ctx.moveTo(at,y2+h3),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,begins,place,palette2){
+Math.abs(slant);at<x2+w2+Math.abs(slant);at+=4)ctx.moveTo(at,y2+h3),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,begins,place,palette2){
 let[x2,y2,w2,h3]=place;ctx.fillStyle=palette2.of(part.path),ctx.fillRect(x2,y2,w2,h3),part.why==="copy"&&stripes(ctx,x2,
-y2,w2,h3,Math.min(h3,6),palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h3,0,palette2.ink),part.why==="new"&&begins&&
-w2>=8&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h3))}function isBegun(part,row){let goesOn=other=>other.
+y2,w2,h3,h3,palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h3,-h3,palette2.ink),part.why==="new"&&begins&&w2>=
+8&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h3))}function isBegun(part,row){let goesOn=other=>other.
 path===part.path&&other.why===part.why&&other.backward===part.backward&&(part.backward?other.from===part.to:other.to===part.
 from);return!row.parts.some(goesOn)}function drawMissing(ctx,x2,y2,w2,h3,palette2){ctx.save(),ctx.globalAlpha=.65,ctx.fillStyle=
 palette2.ground,ctx.fillRect(x2,y2,w2,h3),ctx.restore()}function drawWait(ctx,x2,y2,w2,h3,palette2){ctx.strokeStyle=palette2.
@@ -195,8 +195,8 @@ began",any);return b`<ul class="legend" id="weave-legend">
 path))}
     ${upwards}
     ${key("missing","faint: not known to have arrived",any)}
-    ${key("again","sent again, in place of what a stalled path has",any)}
-    ${key("copy","a copy of what another path has",any)}
+    ${key("again","dark stripes: sent again, in place of what a stalled path has",any)}
+    ${key("copy","light stripes: a copy of what another path has",any)}
     ${key("wait","outlined: the reader waited for it, 50 ms or more")}
   </ul>`}function howToRead(direction){return b`<details>
     <summary>How to read it</summary>
@@ -204,8 +204,8 @@ path))}
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
       with their rates. A thin line means that nothing was ${direction} then. A path that stalls leaves
       its part faint: the bytes are on their way and do not arrive. If they come before others that have
-      arrived, the reader waits, and they are outlined. Then another path sends them again: stripes in
-      its own colour. After that the rows have the colours of the paths that are left.
+      arrived, the reader waits, and they are outlined. Then another path sends them again: dark stripes in its own
+      colour. After that the rows have the colours of the paths that are left.
     </p>
   </details>`}var percent2=(part,whole)=>`${(100*part/whole).toFixed(0)} %`;function words(weave2,{rows,direction}){let of=[
 ...shares(rows)].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(

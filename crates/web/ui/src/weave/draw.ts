@@ -38,7 +38,8 @@ function begin(canvas: HTMLCanvasElement, height: number): [CanvasRenderingConte
   return [ctx, width];
 }
 
-/** Stripes over what was sent again, upright, or of what is a copy, slanted. */
+/** Stripes over what is a copy, or was sent again: `slant` is how far one leans. Upright ones would look
+ * like paths that take turns. */
 function stripes(ctx: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, slant: number, color: string): void {
   ctx.save();
   ctx.beginPath();
@@ -47,7 +48,7 @@ function stripes(ctx: CanvasRenderingContext2D, x: number, y: number, w: number,
   ctx.strokeStyle = color;
   ctx.lineWidth = 1.5;
   ctx.beginPath();
-  for (let at = x - slant; at < x + w + slant; at += 4) {
+  for (let at = x - Math.abs(slant); at < x + w + Math.abs(slant); at += 4) {
     ctx.moveTo(at, y + h);
     ctx.lineTo(at + slant, y);
   }
@@ -60,8 +61,8 @@ export function drawPart(ctx: CanvasRenderingContext2D, part: Pick<Part, "path" 
   const [x, y, w, h] = place;
   ctx.fillStyle = palette.of(part.path);
   ctx.fillRect(x, y, w, h);
-  if (part.why === "copy") stripes(ctx, x, y, w, h, Math.min(h, 6), palette.ground);
-  if (part.why === "again") stripes(ctx, x, y, w, h, 0, palette.ink);
+  if (part.why === "copy") stripes(ctx, x, y, w, h, h, palette.ground);
+  if (part.why === "again") stripes(ctx, x, y, w, h, -h, palette.ink);
   if (part.why === "new" && begins && w >= 8) {
     ctx.fillStyle = palette.ink;
     ctx.fillRect(part.backward ? x + w - 2 : x, y, 2, h);

@@ -181,8 +181,8 @@ function legend(weave: Weave, rows: Row[], cloth: Cloth): TemplateResult {
     ${[...shares(rows)].map(([path, share]) => key("new", html`<strong>${weave.name(path)}</strong> ${(share * 100).toFixed(0)} %`, path))}
     ${upwards}
     ${key("missing", "faint: not known to have arrived", any)}
-    ${key("again", "sent again, in place of what a stalled path has", any)}
-    ${key("copy", "a copy of what another path has", any)}
+    ${key("again", "dark stripes: sent again, in place of what a stalled path has", any)}
+    ${key("copy", "light stripes: a copy of what another path has", any)}
     ${key("wait", "outlined: the reader waited for it, 50 ms or more")}
   </ul>`;
 }
@@ -194,8 +194,8 @@ function howToRead(direction: Direction): TemplateResult {
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
       with their rates. A thin line means that nothing was ${direction} then. A path that stalls leaves
       its part faint: the bytes are on their way and do not arrive. If they come before others that have
-      arrived, the reader waits, and they are outlined. Then another path sends them again: stripes in
-      its own colour. After that the rows have the colours of the paths that are left.
+      arrived, the reader waits, and they are outlined. Then another path sends them again: dark stripes in its own
+      colour. After that the rows have the colours of the paths that are left.
     </p>
   </details>`;
 }
