@@ -148,8 +148,7 @@ fn a_path_that_dies_leaves_the_cloth_to_the_other() {
     insta::assert_snapshot!(cloth(&woven.sent, 1500, 100, 40));
 }
 
-/// Nine in ten of the scheduler's windows are what the receiving end infers of them. The others are cut at
-/// the beginning and the end, or where a path had a pause.
+/// Nine in ten of the scheduler's windows are what the receiving end infers of them. The first is cut off.
 #[test]
 fn inferred_windows_are_the_schedulers() {
     for scheme in ["fbdt", "fbdt-strict"] {

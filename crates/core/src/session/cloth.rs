@@ -10,7 +10,7 @@ use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::weave::{PAUSE, Stretch, Wait, WeaveRecord};
+use super::weave::{Stretch, Wait, WeaveRecord};
 use crate::Instant;
 use crate::path::PathId;
 use crate::subflow::Kind;
@@ -176,14 +176,13 @@ fn bounds(record: &WeaveRecord, stretches: &[&Stretch]) -> (Cut, Vec<Range<u64>>
 }
 
 /// Where stretches that go downwards began, in the order of the stream: not those that another one of
-/// their path goes on as.
+/// their path goes on as, which was there before. What follows the whole of a later window downwards was not.
 fn tops(backward: &[&Stretch]) -> Vec<u64> {
     let goes_on = |one: &Stretch| {
         let above = backward.partition_point(|other| other.range.start < one.range.end);
-        let above = backward[above..].iter().take_while(|other| other.range.start == one.range.end);
-        above
-            .filter(|other| other.path == one.path && other.first < one.first)
-            .any(|other| one.first.since(other.last) <= PAUSE)
+        let mut above =
+            backward[above..].iter().take_while(|other| other.range.start == one.range.end);
+        above.any(|other| other.path == one.path && other.first < one.first)
     };
     backward.iter().filter(|one| !goes_on(one)).map(|one| one.range.end).collect()
 }

@@ -15,7 +15,7 @@ use crate::ranges::RangeSet;
 use crate::subflow::Kind;
 
 /// A stretch goes on with what is sent so soon after the last of it.
-pub(super) const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(20);
 /// So many of the newest stretches may go on: a few for each path.
 const OPEN: usize = 16;
 /// A stretch that is as long as this, in bytes or in time, is followed by another one: within it, time is
