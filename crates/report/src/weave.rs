@@ -216,7 +216,7 @@ impl WeavePicture<'_> {
 
     /// The parts of rows over time: of those in the middle, or where most is to be seen.
     fn strands(&self, rows: &[Placed], top: f64, svg: &mut String) {
-        let shows = |row: &Row| (row.repeated() > 0, row.waited());
+        let shows = |row: &Row| (row.repeated(), row.waited());
         let stood = rows.iter().enumerate().max_by_key(|(_, placed)| shows(&placed.row));
         let stood = stood.filter(|(_, placed)| placed.row.is_notable());
         let middle = match stood {
@@ -285,7 +285,7 @@ const SHOWN: usize = 6;
 const HUES: usize = 6;
 
 /// Okabe and Ito's colours, which those who see few colours can tell apart too.
-const STYLE: &str = "<style>text{font:12px system-ui,sans-serif;fill:#222}.h{font-weight:600;font-size:14px}\
+const STYLE: &str = "<style>rect{shape-rendering:crispEdges}text{font:12px system-ui,sans-serif;fill:#222}.h{font-weight:600;font-size:14px}\
 .n{fill:#555;font-size:11px}.e{text-anchor:end}.g{stroke:#ccc;fill:none}\
 .p0{fill:#0072b2}.p1{fill:#e69f00}.p2{fill:#009e73}.p3{fill:#cc79a7}.p4{fill:#56b4e9}.p5{fill:#d55e00}\
 .l0,.l1,.l2,.l3,.l4,.l5{fill:none;stroke-width:2;stroke-linecap:round}\
