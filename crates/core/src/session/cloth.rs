@@ -164,6 +164,8 @@ fn bounds(record: &WeaveRecord, stretches: &[&Stretch]) -> (Cut, Vec<Range<u64>>
     ends.sort_unstable();
     ends.dedup();
     if ends.len() < 2 {
+        // What was sent again may be of before.
+        let start = stretches.first().map_or(start, |stretch| stretch.range.start);
         let first = start - start % ROW_BYTES;
         let rows = (0..).map(|row| first + row * ROW_BYTES).take_while(|row| *row < end);
         return (Cut::Fixed, rows.map(|row| row..row + ROW_BYTES).collect());
