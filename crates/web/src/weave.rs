@@ -168,7 +168,11 @@ fn micros(at: Instant) -> u64 {
 fn put_row(row: &Row, text: &mut String) {
     let (start, began) = (row.bytes.start, micros(row.began()));
     let _ = write!(text, "[{start},{},{began},[", row.bytes.end - start);
-    for (place, part) in row.parts.iter().take(PARTS).enumerate() {
+    // What was sent again has room however torn the rest is.
+    let of = |is_new: bool| row.parts.iter().filter(move |part| (part.kind == Kind::New) == is_new);
+    let again: Vec<&Part> = of(false).take(PARTS / 2).collect();
+    let parts = of(true).take(PARTS - again.len()).chain(again.iter().copied());
+    for (place, part) in parts.enumerate() {
         let lead = if place == 0 { "" } else { "," };
         let Part { range, first, last, path, kind, is_backward } = part;
         let _ = write!(
