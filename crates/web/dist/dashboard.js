@@ -60,10 +60,10 @@ function"?this._$AH.call(this.options?.host??this.element,t4):this._$AH.handleEv
 this.element=t4,this.type=6,this._$AN=void 0,this._$AM=i4,this.options=s3}get _$AU(){return this._$AM._$AU}_$AI(t4){M(this,
 t4)}},j={M:h,P:o,A:n,C:1,L:N,R,D:d,V:M,I:k,H,N:L,U:z,B:I,F:Z},B=t.litHtmlPolyfillSupport;B?.(S,k),(t.litHtmlVersions??=[]).
 push("3.3.3");var D=(t4,i4,s3)=>{let e3=s3?.renderBefore??i4,h3=e3._$litPart$;if(h3===void 0){let t5=s3?.renderBefore??null;
-e3._$litPart$=h3=new k(i4.insertBefore(c(),t5),t5,void 0,s3??{})}return h3._$AI(t4),h3};function rowOf([start2,length,at,parts,missing,wait]){return{start:start2,length,at,parts:parts.map(([offset,size,first,
+e3._$litPart$=h3=new k(i4.insertBefore(c(),t5),t5,void 0,s3??{})}return h3._$AI(t4),h3};function rowOf([start2,length,at,parts,missing,wait,left]){return{start:start2,length,at,parts:parts.map(([offset,size,first,
 last,path,flags])=>({from:offset,to:offset+size,first:at+first,last:at+last,path,backward:(flags&1)!==0,why:flags&2?"cop\
 y":flags&4?"again":"new"})),missing:missing.map(([offset,size])=>[offset,offset+size]),wait:wait&&{from:wait[0],to:wait[0]+
-wait[1],ms:wait[2]}}}var Cloth=class{cut="fixed";every=1;leftOut=0;byStart=new Map;add({cut,every,left_out,rows}){cut!==
+wait[1],ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;byStart=new Map;add({cut,every,left_out,rows}){cut!==
 this.cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,rows.length>0&&(this.every=every);for(let wire of rows){
 let row=rowOf(wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>0)for(let row of this.rows().
 slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.at-b2.at||a2.start-
@@ -155,7 +155,7 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]
     ${rows.length===0?b`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>`:A}
     <div class="weave" ?hidden=${rows.length===0}>
       ${isRecorded?moment(now,shown,first,weave2.now,change2):A}
-      <p class="caption">${caption(cloth,rows.length)}</p>
+      <p class="caption">${caption(cloth,rows)}</p>
       <div class="plot" role="img" aria-label=${words(weave2,now)}>
         <canvas id="cloth" @pointerdown=${event=>point(event,now,change2)}></canvas>
       </div>
@@ -171,14 +171,15 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]
       </details>
       ${howToRead(direction)}
     </div>`}function point(event,{slots},change2){let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({
-row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change2({row:row.start})}function caption(cloth,count){
+row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change2({row:row.start})}function caption(cloth,rows){
 let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
 fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
-st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"";return`The cloth: each ro\
-w is ${kinds[cloth.cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in\
- which it was filled.${every}${lost}`}function slider({rows,selected},change2){let at=selected?rows.indexOf(selected):0,
-move=event=>{let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.start??null})},text=selected?`\
-at ${(selected.start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
+st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum2,row)=>sum2+
+row.left,0),torn=left>0?` ${left} short parts of these rows are left out.`:"";return`The cloth: each row is ${kinds[cloth.
+cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the time in which it was\
+ filled.${every}${torn}${lost}`}function slider({rows,selected},change2){let at=selected?rows.indexOf(selected):0,move=event=>{
+let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.start??null})},text=selected?`at ${(selected.
+start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>

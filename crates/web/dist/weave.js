@@ -62,11 +62,11 @@ t2)}};var B=t.litHtmlPolyfillSupport;B?.(S,k),(t.litHtmlVersions??=[]).push("3.3
 i2,h2=e2._$litPart$;if(h2===void 0){let t3=s2?.renderBefore??null;e2._$litPart$=h2=new k(i2.insertBefore(c(),t3),t3,void 0,
 s2??{})}return h2._$AI(t2),h2};function palette(place){let style=getComputedStyle(document.documentElement),of=name=>style.getPropertyValue(name).trim();
 return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${Math.
-max(0,place(path))%12}`)}}function rowOf([start,length,at,parts,missing,wait]){return{start,length,at,parts:parts.map(([offset,size,first2,last,path,
-flags])=>({from:offset,to:offset+size,first:at+first2,last:at+last,path,backward:(flags&1)!==0,why:flags&2?"copy":flags&
+max(0,place(path))%12}`)}}function rowOf([start,length,at,parts,missing,wait,left]){return{start,length,at,parts:parts.map(([offset,size,first2,last,
+path,flags])=>({from:offset,to:offset+size,first:at+first2,last:at+last,path,backward:(flags&1)!==0,why:flags&2?"copy":flags&
 4?"again":"new"})),missing:missing.map(([offset,size])=>[offset,offset+size]),wait:wait&&{from:wait[0],to:wait[0]+wait[1],
-ms:wait[2]}}}var Cloth=class{cut="fixed";every=1;leftOut=0;byStart=new Map;add({cut,every,left_out,rows}){cut!==this.cut&&
-this.byStart.clear(),this.cut=cut,this.leftOut=left_out,rows.length>0&&(this.every=every);for(let wire of rows){let row=rowOf(
+ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;byStart=new Map;add({cut,every,left_out,rows}){cut!==this.
+cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,rows.length>0&&(this.every=every);for(let wire of rows){let row=rowOf(
 wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>0)for(let row of this.rows().slice(0,over))
 this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.at-b2.at||a2.start-b2.start)}bytes(){
 let sum=0;for(let row of this.byStart.values())sum+=row.length;return sum}},Weave=class{constructor(connection){this.connection=
@@ -149,7 +149,7 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"
     ${rows.length===0?b`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>`:A}
     <div class="weave" ?hidden=${rows.length===0}>
       ${isRecorded?moment(now,shown2,first2,weave2.now,change):A}
-      <p class="caption">${caption(cloth,rows.length)}</p>
+      <p class="caption">${caption(cloth,rows)}</p>
       <div class="plot" role="img" aria-label=${words(weave2,now)}>
         <canvas id="cloth" @pointerdown=${event=>point(event,now,change)}></canvas>
       </div>
@@ -165,12 +165,13 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"
       </details>
       ${howToRead(direction)}
     </div>`}function point(event,{slots},change){let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({
-row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption(cloth,count){
+row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change({row:row.start})}function caption(cloth,rows){
 let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
 fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
-st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"";return`The cloth: each ro\
-w is ${kinds[cloth.cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in\
- which it was filled.${every}${lost}`}function slider({rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{
+st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum,row)=>sum+
+row.left,0),torn=left>0?` ${left} short parts of these rows are left out.`:"";return`The cloth: each row is ${kinds[cloth.
+cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the time in which it was\
+ filled.${every}${torn}${lost}`}function slider({rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{
 let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},text=selected?`at ${(selected.
 start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>

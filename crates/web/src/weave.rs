@@ -1,13 +1,16 @@
 //! The weave of a connection, as a page is sent it: rows of the cloth, each when it is first seen and again
 //! when more is known of it, within a rate.
 //!
-//! A row is `[start, length, at, parts, missing, wait]`: stream offsets in bytes, `at` in µs; a part is
-//! `[offset, length, first, last, path, flags]` and a missing range `[offset, length]` with offsets from
-//! the row's start and times from `at`; `wait` is `[offset, length, ms]` or `null`. Flags: 1 went
-//! downwards, 2 a copy, 4 sent again.
+//! A row is `[start, length, at, parts, missing, wait, left]`: stream offsets in bytes, `at` in µs; a part
+//! is `[offset, length, first, last, path, flags]` and a missing range `[offset, length]` with offsets from
+//! the row's start and times from `at`; `wait` is `[offset, length, ms]` or `null`; `left` is how many parts
+//! were left out. Flags: 1 went downwards, 2 a copy, 4 sent again.
+
+mod torn;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,16 +19,16 @@ use weftline_core::session::WeaveRecord;
 use weftline_core::session::cloth::{Cut, Part, Row, choose, rows};
 use weftline_core::subflow::Kind;
 
+use self::torn::told;
 use crate::source::WeaveLook;
 
 /// Rows that a message has of each direction: such as are new, and such as have changed. With four
 /// messages a second these are 60 new ones.
 const ROWS: usize = 15;
-/// Bytes of a message after which no further row is begun. With the last row, of 64 parts, a message has
-/// 10 kB, and four in a second 40.
-const MESSAGE: usize = 7_000;
-/// Parts of a row that are sent.
-const PARTS: usize = 64;
+/// Bytes of rows that a message has of each direction. Two of them four times in a second are 40 kB.
+const ROOM: usize = 4_800;
+/// Of these bytes, such as the rows that come first may fill: new ones and changed ones in turn.
+const SHARE: usize = ROOM * 2 / 3;
 
 const BACKWARD: u8 = 1;
 const COPY: u8 = 2;
@@ -34,6 +37,8 @@ const AGAIN: u8 = 4;
 /// What one page has been sent of one connection.
 pub(crate) struct Loom {
     connection: u64,
+    /// The names that it has.
+    names: Option<BTreeMap<u64, Arc<str>>>,
     directions: [Direction; 2],
 }
 
@@ -45,6 +50,10 @@ struct Direction {
     /// Stretches that had been recorded when it was last looked at, and how many have gone unseen.
     recorded: u64,
     unseen: u64,
+    /// How the rows were cut that are known.
+    cut: Option<Cut>,
+    /// Whether rows that have changed come first, the next time.
+    is_changed_first: bool,
 }
 
 /// What is known of a row.
@@ -57,17 +66,16 @@ struct Known {
 
 impl Loom {
     pub(crate) fn new(connection: u64) -> Self {
-        Self { connection, directions: Default::default() }
+        Self { connection, names: None, directions: Default::default() }
     }
 
-    /// What the page is to be told now, as JSON.
+    /// What the page is to be told now, as JSON. The names of paths are, when they are others.
     pub(crate) fn message(&mut self, look: &WeaveLook) -> String {
-        let names = names_of(look);
-        let mut text = format!(
-            "{{\"connection\":{},\"now\":{},\"names\":{names}",
-            self.connection,
-            micros(look.now)
-        );
+        let mut text = format!("{{\"connection\":{},\"now\":{}", self.connection, micros(look.now));
+        if self.names.as_ref() != Some(&look.names) {
+            let _ = write!(text, ",\"names\":{}", names_of(look));
+            self.names = Some(look.names.clone());
+        }
         for (name, record, direction) in [("sent", &look.sent, 0), ("received", &look.received, 1)]
         {
             self.directions[direction].put(name, record, &mut text);
@@ -88,37 +96,58 @@ impl Direction {
         self.unseen += record.left_out.saturating_sub(self.recorded);
         self.recorded = record.left_out + record.stretches.len() as u64;
         let (cut, rows) = rows(record, Instant::ZERO);
+        // Rows that are cut in another way are others, to the page as well.
+        if self.cut.replace(cut) != Some(cut) {
+            self.known.clear();
+        }
         let starts = rows.first().map(|row| row.bytes.start).unwrap_or(0);
         self.known = self.known.split_off(&starts);
         let (fresh, changed) = self.due(&rows);
         let every = fresh.len().div_ceil(ROWS).max(1);
         let shows = |row: &&&Row| (row.waited(), row.repeated());
         let chosen = fresh.chunks(every).filter_map(|some| some.iter().max_by_key(shows));
-        let chosen: Vec<&Row> = chosen.chain(changed.iter().take(ROWS)).copied().collect();
-        let lead = format!(
-            ",\"{name}\":{{\"cut\":\"{}\",\"every\":{every},\"left_out\":{},\"rows\":[",
+        let chosen: Vec<&Row> = chosen.copied().collect();
+        let changed: Vec<&Row> = changed.into_iter().take(ROWS).collect();
+        let mut list = String::new();
+        let sent = if std::mem::replace(&mut self.is_changed_first, false) {
+            self.put_rows(&changed, SHARE, &mut list);
+            self.put_rows(&chosen, ROOM, &mut list)
+        } else {
+            let sent = self.put_rows(&chosen, SHARE, &mut list);
+            // Where there was no room for it, it is its turn.
+            self.is_changed_first = self.put_rows(&changed, ROOM, &mut list) < changed.len();
+            sent
+        };
+        let _ = write!(
+            text,
+            ",\"{name}\":{{\"cut\":\"{}\",\"every\":{every},\"left_out\":{},\"rows\":[{list}]}}",
             cut_name(cut),
             self.unseen
         );
-        text.push_str(&lead);
-        let mut last = None;
-        for row in chosen {
-            // What there is no room for is new the next time as well.
-            if text.len() > MESSAGE {
-                break;
-            }
-            text.push_str(if last.is_some() { "," } else { "" });
-            put_row(row, text);
-            let known = Known { figures: figures(row), is_sent: true };
-            self.known.insert(row.bytes.start, known);
-            last = Some(row.bytes.start);
-        }
-        text.push_str("]}");
-        // Rows between those that were sent are left out.
+        // Rows between those that were sent are left out; what there was no room for is new again.
+        let last = sent.checked_sub(1).map(|last| chosen[last].bytes.start);
         for row in fresh.iter().filter(|row| last.is_some_and(|last| row.bytes.start <= last)) {
             let known = Known { figures: figures(row), is_sent: false };
             self.known.entry(row.bytes.start).or_insert(known);
         }
+    }
+
+    /// Appends such rows as there is room for; how many.
+    fn put_rows(&mut self, rows: &[&Row], room: usize, list: &mut String) -> usize {
+        let mut one = String::new();
+        for (count, row) in rows.iter().enumerate() {
+            one.clear();
+            put_row(row, &mut one);
+            // One that is longer than all the room would never be sent.
+            if !list.is_empty() && list.len() + one.len() >= room {
+                return count;
+            }
+            list.push_str(if list.is_empty() { "" } else { "," });
+            list.push_str(&one);
+            let known = Known { figures: figures(row), is_sent: true };
+            self.known.insert(row.bytes.start, known);
+        }
+        rows.len()
     }
 
     /// The rows that are new, and those of which more is known than the page was sent. Of those that
@@ -168,11 +197,8 @@ fn micros(at: Instant) -> u64 {
 fn put_row(row: &Row, text: &mut String) {
     let (start, began) = (row.bytes.start, micros(row.began()));
     let _ = write!(text, "[{start},{},{began},[", row.bytes.end - start);
-    // What was sent again has room however torn the rest is.
-    let of = |is_new: bool| row.parts.iter().filter(move |part| (part.kind == Kind::New) == is_new);
-    let again: Vec<&Part> = of(false).take(PARTS / 2).collect();
-    let parts = of(true).take(PARTS - again.len()).chain(again.iter().copied());
-    for (place, part) in parts.enumerate() {
+    let (parts, left) = told(row);
+    for (place, part) in parts.iter().enumerate() {
         let lead = if place == 0 { "" } else { "," };
         let Part { range, first, last, path, kind, is_backward } = part;
         let _ = write!(
@@ -192,12 +218,12 @@ fn put_row(row: &Row, text: &mut String) {
         let _ = write!(text, "{lead}[{},{}]", range.start - start, range.end - range.start);
     }
     let _ = match &row.wait {
-        None => write!(text, "],null]"),
+        None => write!(text, "],null,{left}]"),
         Some(wait) => {
             let end = wait.missing.end.min(row.bytes.end);
             let offset = wait.missing.start - start;
             let length = end.saturating_sub(wait.missing.start);
-            write!(text, "],[{offset},{length},{}]]", row.waited().as_millis())
+            write!(text, "],[{offset},{length},{}],{left}]", row.waited().as_millis())
         }
     };
 }
@@ -282,14 +308,15 @@ mod tests {
         assert_eq!((&said["connection"], &said["now"]), (&json!(7), &json!(10_000)));
         assert_eq!(said["names"], json!({"0": "a\"b", "1": "lte"}));
         let rows = json!([
-            [0, 1000, 0, [[0, 600, 0, 4000, 0, 0], [600, 400, 0, 4000, 1, 1]], [], null],
+            [0, 1000, 0, [[0, 600, 0, 4000, 0, 0], [600, 400, 0, 4000, 1, 1]], [], null, 0],
             [
                 1000,
                 1000,
                 5000,
                 [[0, 600, 0, 4000, 0, 0], [600, 400, 0, 4000, 1, 1]],
                 [[0, 1000]],
-                null
+                null,
+                0
             ],
         ]);
         let all = json!({"cut": "windows", "every": 1, "left_out": 0, "rows": rows});
@@ -334,23 +361,75 @@ mod tests {
         assert_eq!(read(&loom.message(&look))["sent"]["left_out"], 7);
     }
 
+    /// Stretches of 5 bytes in all of a record, and such as were sent again.
+    fn tear(record: &mut WeaveRecord, windows: u64) {
+        for n in 0..windows * 100 {
+            let start = n * 10;
+            let one = record.stretches[0].clone();
+            let path = PathId(n % 2);
+            record.stretches.push(Stretch { range: start..start + 5, ranges: 1, path, ..one });
+        }
+    }
+
     #[test]
-    fn a_message_has_a_bound_however_torn_rows_are() {
+    fn a_message_has_a_bound_however_torn_rows_are_and_each_direction_its_share() {
         let mut loom = Loom::new(7);
         let mut look = look(40);
-        for n in 0..4000 {
-            let start = n * 10;
-            let one = look.sent.stretches[0].clone();
-            look.sent.stretches.push(Stretch { range: start..start + 5, ranges: 1, ..one });
-        }
-        let mut rows = 0;
-        for _ in 0..40 {
+        tear(&mut look.sent, 40);
+        look.sent.in_order = 0;
+        look.received = look.sent.clone();
+        look.names = (0..64).map(|n| (n, "long".repeat(16).into())).collect();
+        let (mut rows, mut starts) = ([0, 0], [Vec::new(), Vec::new()]);
+        for round in 0..40 {
             let text = loom.message(&look);
-            assert!(text.len() < 10_000, "{}", text.len());
-            rows += read(&text)["sent"]["rows"].as_array().unwrap().len();
+            let said = read(&text);
+            // Names are told once.
+            assert_eq!(said["names"].is_null(), round > 0);
+            assert!(text.len() < 10_000 || round == 0 && text.len() < 16_000, "{}", text.len());
+            for (direction, name) in ["sent", "received"].into_iter().enumerate() {
+                let told = said[name]["rows"].as_array().unwrap();
+                rows[direction] += told.len();
+                starts[direction].extend(told.iter().map(|row| row[0].as_u64().unwrap()));
+            }
         }
-        // Nothing that is chosen is lost.
-        assert!(rows >= ROWS, "{rows}");
+        // Nothing that is chosen is lost, in either.
+        assert!(rows.iter().all(|rows| *rows >= ROWS), "{rows:?}");
+        assert_eq!(starts[0], starts[1]);
+    }
+
+    #[test]
+    fn what_has_changed_is_told_also_where_much_is_new() {
+        let mut loom = Loom::new(7);
+        let mut look = look(10);
+        while !read(&loom.message(&look))["sent"]["rows"].as_array().unwrap().is_empty() {}
+        let again = Stretch { kind: Kind::Reinjection, ..look.sent.stretches[1].clone() };
+        for round in 0..3 {
+            // Torn rows are new each time, and one is known to be told again.
+            let (first, last) = (at(1000), at(1001));
+            for n in 0..4000 {
+                let start = 100_000 * (round + 1) + 20 * n;
+                let one = Stretch { range: start..start + 20, first, last, ..again.clone() };
+                look.sent.stretches.push(Stretch { kind: Kind::New, path: PathId(n % 2), ..one });
+                look.sent.windows.push(start - start % 1000..start - start % 1000 + 1000);
+            }
+            look.sent.stretches.push(Stretch { range: 700..800 + round, ..again.clone() });
+            let told: Vec<_> = (0..2).map(|_| read(&loom.message(&look))).collect();
+            let rows = told.iter().flat_map(|said| said["sent"]["rows"].as_array().unwrap());
+            let starts: Vec<_> = rows.map(|row| row[0].as_u64().unwrap()).collect();
+            assert!(starts.contains(&0), "{starts:?}");
+            assert!(starts.iter().any(|start| *start >= 100_000), "{starts:?}");
+        }
+    }
+
+    #[test]
+    fn rows_that_are_cut_in_another_way_are_told_anew() {
+        let mut loom = Loom::new(7);
+        let mut look = look(2);
+        assert_eq!(read(&loom.message(&look))["sent"]["rows"].as_array().unwrap().len(), 2);
+        look.sent.windows.clear();
+        let said = read(&loom.message(&look));
+        assert_eq!(said["sent"]["cut"], "fixed");
+        assert_eq!(said["sent"]["rows"][0][0], 0);
     }
 
     #[test]

@@ -171,12 +171,16 @@ impl Place {
         let head = format!("Host: {}\r\nCookie: {cookie}", self.address);
         write!(stream, "GET /api/1/stream{query} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Watch(BufReader::new(stream))
+        Watch { stream: BufReader::new(stream), names: Value::Null }
     }
 }
 
 /// A stream of server-sent events.
-struct Watch(BufReader<TcpStream>);
+struct Watch {
+    stream: BufReader<TcpStream>,
+    /// The names of a weave's paths, which are told when they change.
+    names: Value,
+}
 
 impl Watch {
     /// Waits for a message of this kind that is as wanted.
@@ -185,12 +189,18 @@ impl Watch {
         let (mut line, mut event) = (String::new(), String::new());
         loop {
             line.clear();
-            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream has ended");
+            assert!(self.stream.read_line(&mut line).unwrap() > 0, "the stream has ended");
             // Chunks have their sizes between the lines, which begin like none of ours.
             if let Some(name) = line.trim_end().strip_prefix("event: ") {
                 name.clone_into(&mut event);
             } else if let Some(data) = line.trim_end().strip_prefix("data: ") {
-                let data = serde_json::from_str(data).unwrap();
+                let mut data: Value = serde_json::from_str(data).unwrap();
+                if event == "weave" {
+                    match data["names"].is_null() {
+                        true => data["names"] = self.names.clone(),
+                        false => self.names = data["names"].clone(),
+                    }
+                }
                 if event == kind && is_wanted(&data) {
                     return data;
                 }

@@ -134,7 +134,7 @@ test("figures", () => {
 });
 
 const wire = (start, at, more = [], wait = null) => [
-  start, 1000, at, [[0, 600, 0, 4000, 0, 0], [600, 400, 0, 4000, 1, 1], ...more], [], wait,
+  start, 1000, at, [[0, 600, 0, 4000, 0, 0], [600, 400, 0, 4000, 1, 1], ...more], [], wait, 0,
 ];
 const told = (rows, more = {}) => ({ cut: "windows", every: 1, left_out: 0, rows, ...more });
 

@@ -27,6 +27,8 @@ export interface Row {
   missing: [from: number, to: number][];
   /** What the reader stood still before, and for how many ms. */
   wait: { from: number; to: number; ms: number } | null;
+  /** Parts that were left out, as there were too many. */
+  left: number;
 }
 
 export type Cut = "windows" | "inferred" | "fixed";
@@ -39,6 +41,7 @@ export type WireRow = [
   parts: [offset: number, length: number, first: number, last: number, path: number, flags: number][],
   missing: [offset: number, length: number][],
   wait: [offset: number, length: number, ms: number] | null,
+  left: number,
 ];
 
 export interface WireDirection {
@@ -62,7 +65,7 @@ const BACKWARD = 1;
 const COPY = 2;
 const AGAIN = 4;
 
-export function rowOf([start, length, at, parts, missing, wait]: WireRow): Row {
+export function rowOf([start, length, at, parts, missing, wait, left]: WireRow): Row {
   return {
     start,
     length,
@@ -78,6 +81,7 @@ export function rowOf([start, length, at, parts, missing, wait]: WireRow): Row {
     })),
     missing: missing.map(([offset, size]) => [offset, offset + size]),
     wait: wait && { from: wait[0], to: wait[0] + wait[1], ms: wait[2] },
+    left,
   };
 }
 

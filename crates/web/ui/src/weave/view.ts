@@ -102,7 +102,7 @@ export function view(weave: Weave, shown: Shown, change: (what: Partial<Shown>) 
     ${rows.length === 0 ? html`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>` : nothing}
     <div class="weave" ?hidden=${rows.length === 0}>
       ${isRecorded ? moment(now, shown, first, weave.now, change) : nothing}
-      <p class="caption">${caption(cloth, rows.length)}</p>
+      <p class="caption">${caption(cloth, rows)}</p>
       <div class="plot" role="img" aria-label=${words(weave, now)}>
         <canvas id="cloth" @pointerdown=${(event: PointerEvent) => point(event, now, change)}></canvas>
       </div>
@@ -130,7 +130,7 @@ function point(event: PointerEvent, { slots }: Scene, change: (what: Partial<Sho
 }
 
 /** How the rows were cut, and which there are. */
-function caption(cloth: Cloth, count: number): string {
+function caption(cloth: Cloth, rows: Row[]): string {
   const kinds = {
     windows: "a window of the scheduler",
     inferred: "a window, as inferred from the direction in which it was filled",
@@ -138,7 +138,9 @@ function caption(cloth: Cloth, count: number): string {
   };
   const every = cloth.every > 1 ? ` One row in ${cloth.every} is told; those that show something come first.` : "";
   const lost = cloth.leftOut > 0 ? ` ${cloth.leftOut} stretches came and went between two looks.` : "";
-  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${count} rows). Across is the place in it, and it is as high as the time in which it was filled.${every}${lost}`;
+  const left = rows.reduce((sum, row) => sum + row.left, 0);
+  const torn = left > 0 ? ` ${left} short parts of these rows are left out.` : "";
+  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the time in which it was filled.${every}${torn}${lost}`;
 }
 
 /** Chooses a row by keys. */
