@@ -259,7 +259,7 @@ mod tests {
             let range = 1000 - 10 * (n + 1)..1000 - 10 * n;
             weave.note(&range, (DOWN, Kind::New), Some(0..1000), at(10 * n));
         }
-        let cut = [(1, 890..1000, true), (1, 780..890, true), (1, 700..780, true)];
+        let cut = [(1, 890..1000, true), (1, 790..890, true), (1, 700..790, true)];
         assert_eq!(seen(&weave), cut);
         let mut weave = Weave::new(100);
         for n in 0..4 {
