@@ -148,7 +148,27 @@ fn a_path_that_dies_leaves_the_cloth_to_the_other() {
     insta::assert_snapshot!(cloth(&woven.sent, 1500, 100, 40));
 }
 
-/// Nine in ten of the scheduler's windows are what the receiving end infers of them. The first is cut off.
+/// Nine in ten of what was received are in the rows that the receiving end infers, also where the path
+/// that fills downwards is gone for good.
+#[test]
+fn inferred_rows_go_on_when_a_path_dies() {
+    let text = DIES.replace(", { at = \"4s\", rate = 0.0 }", "");
+    assert_ne!(text, DIES);
+    for text in [DIES, &text] {
+        let woven = run(text, "fbdt");
+        let (cut, inferred) = rows(&woven.received, Instant::ZERO);
+        assert_eq!(cut, Cut::Inferred);
+        let length = |range: &std::ops::Range<u64>| range.end - range.start;
+        let new = woven.received.stretches.iter().filter(|one| one.kind == Kind::New);
+        let received: u64 = new.map(|one| length(&one.range)).sum();
+        let parts = inferred.iter().flat_map(|row| &row.parts);
+        let new = parts.filter(|part| part.kind == Kind::New);
+        let shown: u64 = new.map(|part| length(&part.range)).sum();
+        assert!(shown * 10 >= received * 9, "{shown} of {received} bytes");
+    }
+}
+
+/// Nine in ten of the scheduler's windows are what the receiving end infers of them.
 #[test]
 fn inferred_windows_are_the_schedulers() {
     for scheme in ["fbdt", "fbdt-strict"] {

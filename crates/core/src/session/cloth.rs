@@ -3,7 +3,7 @@
 //!
 //! A row is a window of the scheduler. Where the windows are not known, as at the receiving end, they are
 //! inferred: what is filled downwards began at the end of a window. Where nothing is filled downwards a
-//! row is a MiB of the stream.
+//! row is a MiB of the stream, or what of it lies before a window or has come after the last.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,11 +13,12 @@ use std::time::Duration;
 use super::weave::{Stretch, Wait, WeaveRecord};
 use crate::Instant;
 use crate::path::PathId;
+use crate::ranges::RangeSet;
 use crate::subflow::Kind;
 
 /// Bytes of a row where there are no windows, and the most that a row has whose window is inferred.
 pub const ROW_BYTES: u64 = 1 << 20;
-/// Ranges of one row that are listed as missing: the lowest.
+/// Ranges of one row that are listed as missing: of more, such as lie closest are one.
 const HOLES: usize = 16;
 
 /// How the rows were cut.
@@ -55,7 +56,8 @@ pub struct Row {
     pub bytes: Range<u64>,
     /// What is in it: what was new first, in the order of the stream, then what was sent again.
     pub parts: Vec<Part>,
-    /// What of it was given to a path and has not arrived, as far as this end knows; the lowest 16 ranges.
+    /// What of it was given to a path and has not arrived, as far as the record knows; 16 ranges at
+    /// most, of which one may have what has arrived between two.
     pub missing: Vec<Range<u64>>,
     /// The longest time that the reader stood still within it, if it did.
     pub wait: Option<Wait>,
@@ -170,6 +172,13 @@ fn bounds(record: &WeaveRecord, stretches: &[&Stretch]) -> (Cut, Vec<Range<u64>>
         let rows = (0..).map(|row| first + row * ROW_BYTES).take_while(|row| *row < end);
         return (Cut::Fixed, rows.map(|row| row..row + ROW_BYTES).collect());
     }
+    // While no path fills downwards there are rows as well. What the record has dropped is not whole.
+    if start < ends[0] && record.left_out == 0 {
+        ends.insert(0, start);
+    }
+    if ends.last().is_some_and(|last| *last < end) {
+        ends.push(end);
+    }
     let pairs = ends.windows(2).flat_map(|pair| {
         let most = ROW_BYTES as usize;
         (pair[0]..pair[1]).step_by(most).map(|at| at..pair[1].min(at + ROW_BYTES))
@@ -214,29 +223,49 @@ fn part(stretch: &Stretch, bytes: &Range<u64>) -> Option<Part> {
     Some(Part { range: start..end, first, last, path, kind, is_backward })
 }
 
-/// What of the parts of a row has not arrived.
+/// What of the parts of a row has not arrived, as far as that is known.
 fn missing(record: &WeaveRecord, parts: &[Part], bytes: &Range<u64>) -> Vec<Range<u64>> {
     if record.in_order >= bytes.end {
         return Vec::new();
     }
-    // Both ends know what has arrived; what was never given to a path is missing nowhere.
-    let given = parts.iter().map(|part| part.range.end).max().unwrap_or(bytes.start);
-    let mut holes = Vec::new();
-    let mut at = bytes.start.max(record.in_order);
-    let first = record.above.partition_point(|range| range.end <= at);
-    for range in &record.above[first..] {
-        if range.start >= given || holes.len() >= HOLES {
-            break;
+    let mut missing = RangeSet::new();
+    match record.is_received {
+        // What has come was given, and what lies before it.
+        true => {
+            let last = parts.iter().map(|part| part.range.end).max();
+            missing.insert(bytes.start..last.unwrap_or(bytes.start).max(bytes.start));
         }
-        if range.start > at {
-            holes.push(at..range.start);
+        false => {
+            for part in parts {
+                missing.insert(part.range.clone());
+            }
         }
-        at = at.max(range.end);
     }
-    if at < given && holes.len() < HOLES {
-        holes.push(at..given);
+    missing.remove_below(record.in_order);
+    let first = record.above.partition_point(|range| range.end <= bytes.start);
+    for range in record.above[first..].iter().take_while(|range| range.start < bytes.end) {
+        missing.remove(range.clone());
     }
-    holes
+    if let Some(known) = record.known_to()
+        && known < bytes.end
+    {
+        missing.remove(known..bytes.end);
+    }
+    few(missing.iter().collect())
+}
+
+/// Holes as [`HOLES`] at most: those that lie closest are one.
+fn few(holes: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    if holes.len() <= HOLES {
+        return holes;
+    }
+    let mut gaps: Vec<usize> = (1..holes.len()).collect();
+    gaps.sort_by_key(|at| std::cmp::Reverse(holes[*at].start - holes[*at - 1].end));
+    gaps.truncate(HOLES - 1);
+    gaps.sort_unstable();
+    let starts = std::iter::once(0).chain(gaps.iter().copied());
+    let ends = gaps.iter().copied().chain([holes.len()]);
+    starts.zip(ends).map(|(start, end)| holes[start].start..holes[end - 1].end).collect()
 }
 
 #[cfg(test)]
@@ -292,6 +321,26 @@ mod tests {
     }
 
     #[test]
+    fn only_what_was_given_is_missing_and_beyond_what_is_known_nothing_is_said() {
+        let mut record = record();
+        record.stretches.truncate(2);
+        record.windows = vec![0..1000];
+        // The middle was never given.
+        record.stretches[1].range = 600..1000;
+        (record.in_order, record.above) = (0, vec![900..950]);
+        let holes = |record: &WeaveRecord| rows(record, Instant::ZERO).1[0].missing.clone();
+        assert_eq!(holes(&record), [0..300, 600..900, 950..1000]);
+        // Many holes are few, that reach as far.
+        record.above = (0..40).map(|n| 602 + 10 * n..604 + 10 * n).collect();
+        let many = holes(&record);
+        assert_eq!((many.len(), &many[0], many[15].end), (HOLES, &(0..300), 1000));
+        // As many ranges as a record has at most: what is above them is not known.
+        record.above = (0..256).map(|n| 602 + n..603 + n).collect();
+        assert_eq!(record.known_to(), Some(858));
+        assert_eq!(holes(&record), [0..300, 600..602]);
+    }
+
+    #[test]
     fn of_many_rows_those_that_show_something_are_chosen() {
         let row = |n: u64| Row {
             bytes: 10 * n..10 * n + 10,
@@ -318,11 +367,20 @@ mod tests {
         record.windows.clear();
         record.is_received = true;
         let (cut, inferred) = rows(&record, Instant::ZERO);
-        assert_eq!((cut, seen(&inferred)), (Cut::Inferred, vec![(1000..2000, 3)]));
+        let all = vec![(0..1000, 2), (1000..2000, 3)];
+        assert_eq!((cut, seen(&inferred)), (Cut::Inferred, all));
         // What another stretch goes on as ends no window.
         record.stretches[3].range = 1800..2000;
         record.stretches.push(stretch(1500..1800, 25..30, DOWN, Kind::New));
-        assert_eq!(seen(&rows(&record, Instant::ZERO).1), [(1000..2000, 4)]);
+        assert_eq!(seen(&rows(&record, Instant::ZERO).1), [(0..1000, 2), (1000..2000, 4)]);
+        // What comes upwards alone after the last of them has rows, too.
+        record.stretches.push(stretch(2000..5000 + ROW_BYTES, 31..90, UP, Kind::New));
+        let more = [(2000..2000 + ROW_BYTES, 1), (2000 + ROW_BYTES..5000 + ROW_BYTES, 1)];
+        assert_eq!(seen(&rows(&record, Instant::ZERO).1)[2..], more);
+        // What lies before the first is not whole once some of it was dropped.
+        record.left_out = 1;
+        assert_eq!(seen(&rows(&record, Instant::ZERO).1)[0], (1000..2000, 4));
+        record.left_out = 0;
         // And without any direction a row is a MiB, in which time passes evenly.
         let long = stretch(0..4 * ROW_BYTES, 0..400, UP, Kind::New);
         record.stretches = vec![long];

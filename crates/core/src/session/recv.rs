@@ -126,7 +126,10 @@ impl RecvHalf {
         if let Some(weave) = &mut self.weave {
             let kind = if is_new { Kind::New } else { Kind::Copy };
             weave.note(range, (path, kind), None, now);
-            weave.note_order(in_order, above.map(|range| range.start), now);
+            // Messages wait for none of the others.
+            if self.inbox.is_none() {
+                weave.note_order(in_order, above.map(|range| range.start), now);
+            }
         }
     }
 

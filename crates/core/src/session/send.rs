@@ -389,7 +389,10 @@ impl SendHalf {
                 subflow.release_below(self.una);
             }
         }
-        if let Some(weave) = &mut self.weave {
+        // Messages wait for none of the others.
+        if let Some(weave) = &mut self.weave
+            && self.outbox.is_none()
+        {
             weave.note_order(self.una, self.acked.first().map(|range| range.start), now);
         }
         if let Some(outbox) = &mut self.outbox {
@@ -590,7 +593,20 @@ impl SendHalf {
     #[cold]
     fn note(&mut self, range: &Range<u64>, path: PathId, kind: Kind, now: Instant) {
         let window = self.consult(|scheduler| scheduler.window_at());
-        if let Some(weave) = &mut self.weave {
+        let Some(weave) = &mut self.weave else { return };
+        // What a subflow that is gone had is unassigned again, and was sent before.
+        let mut at = range.start;
+        while at < range.end && kind == Kind::New {
+            let rest = at..range.end;
+            let next = self.fresh.first_in(&rest).unwrap_or(range.end..range.end);
+            for (part, kind) in [(at..next.start, Kind::Reinjection), (next.clone(), Kind::New)] {
+                if !part.is_empty() {
+                    weave.note(&part, (path, kind), window.clone(), now);
+                }
+            }
+            at = next.end;
+        }
+        if kind != Kind::New {
             weave.note(range, (path, kind), window, now);
         }
     }

@@ -68,12 +68,19 @@ pub struct WeaveRecord {
     pub waits: Vec<Wait>,
     /// Everything below has arrived, as far as this end knows.
     pub in_order: u64,
-    /// What has arrived above it, the lowest 256 ranges.
+    /// What has arrived above it, the lowest 256 ranges. See [`WeaveRecord::known_to`].
     pub above: Vec<Range<u64>>,
     /// Stretches that were recorded and are no longer kept.
     pub left_out: u64,
     /// Whether this end receives: it does not know windows.
     pub is_received: bool,
+}
+
+impl WeaveRecord {
+    /// Up to where the record knows what has arrived, if that has an end: above it there may be more.
+    pub fn known_to(&self) -> Option<u64> {
+        self.above.last().filter(|_| self.above.len() >= HOLES).map(|last| last.end)
+    }
 }
 
 /// The newest stretches, and the windows that they fill.
