@@ -63,16 +63,18 @@ push("3.3.3");var D=(t4,i4,s3)=>{let e3=s3?.renderBefore??i4,h3=e3._$litPart$;if
 e3._$litPart$=h3=new k(i4.insertBefore(c(),t5),t5,void 0,s3??{})}return h3._$AI(t4),h3};function rowOf([start2,length,at,parts,missing,wait,left]){return{start:start2,length,at,parts:parts.map(([offset,size,first,
 last,path,flags])=>({from:offset,to:offset+size,first:at+first,last:at+last,path,backward:(flags&1)!==0,why:flags&2?"cop\
 y":flags&4?"again":"new"})),missing:missing.map(([offset,size])=>[offset,offset+size]),wait:wait&&{from:wait[0],to:wait[0]+
-wait[1],ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;byStart=new Map;add({cut,every,left_out,rows}){cut!==
-this.cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,rows.length>0&&(this.every=every);for(let wire of rows){
-let row=rowOf(wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>0)for(let row of this.rows().
-slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.at-b2.at||a2.start-
-b2.start)}bytes(){let sum2=0;for(let row of this.byStart.values())sum2+=row.length;return sum2}},Weave=class{constructor(connection){
-this.connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&
-(this.over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.
-sent.add(message.sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>4*this.
-sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.
-reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.
+wait[1],ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;knownTo=null;byStart=new Map;add({cut,every,left_out,
+known_to,rows}){cut!==this.cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,this.knownTo=known_to,rows.length>
+0&&(this.every=every);for(let wire of rows){let row=rowOf(wire);this.byStart.set(row.start,row)}let over=this.byStart.size-
+4e3;if(over>0)for(let row of this.rows().slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].
+sort((a2,b2)=>a2.at-b2.at||a2.start-b2.start)}bytes(){let sum2=0;for(let row of this.byStart.values())sum2+=row.length;return sum2}},
+Weave=class{constructor(connection){this.connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){
+message.over&&(this.over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.
+sent&&this.sent.add(message.sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>
+4*this.sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function placesOf(names,lines){
+let places=new Map,next=lines.length,paths2=Object.keys(names).map(Number).sort((a2,b2)=>a2-b2);for(let path of paths2){
+let line=lines.indexOf(names[path]);places.set(path,line>=0?line:next++)}return places}function repeated(row){return row.
+parts.reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.
 why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),
 slotOf=at=>Math.min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){
 if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=
@@ -81,8 +83,8 @@ has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let 
 last;slot--)chosen[slot]||(going[slot]=row)}return going}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)
 for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map(
 [...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
-return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${Math.
-max(0,place(path))%12}`)}}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
+return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${place(
+path)%12}`)}}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function rate(value){return value==null?"–":value<.005?"0":number(value)}function percent(value){return value==
 null?"–":value===0?"0":(value*100).toFixed(value<.1?2:1)}function bytes(value){return value==null?"–":value<1e4?`${Math.
 round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} kB`:value<1e10?`${(value/1e6).toFixed(1)} MB`:`${(value/1e9).toFixed(
@@ -137,10 +139,10 @@ selected}=scene(weave2,shown),of=id=>document.querySelector(`#${id}`),[cloth,str
 cloth,slots,shown.span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.
 querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||
 1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);
-let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;key==="wait"?drawWait(ctx,...place,palette2):
-drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key==="missin\
-g"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(weave2,shown),{cloth,
-direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none")return;key==="wait"?drawWait(
+ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,
+palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(
+weave2,shown),{cloth,direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>
@@ -159,7 +161,7 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]
       <div class="plot" role="img" aria-label=${words(weave2,now)}>
         <canvas id="cloth" @pointerdown=${event=>point(event,now,change2)}></canvas>
       </div>
-      ${legend(weave2,rows,cloth)}
+      ${legend(weave2,now)}
       ${slider(now,change2)}
       <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashes were sent again.</p>
       <div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
@@ -175,11 +177,12 @@ row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row
 let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
 fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
 st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum2,row)=>sum2+
-row.left,0),torn=left>0?` ${left} short parts of these rows are left out.`:"";return`The cloth: each row is ${kinds[cloth.
-cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the time in which it was\
- filled.${every}${torn}${lost}`}function slider({rows,selected},change2){let at=selected?rows.indexOf(selected):0,move=event=>{
-let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.start??null})},text=selected?`at ${(selected.
-start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
+row.left,0),torn=left>0?` ${left} short parts of these rows are left out.`:"",known=cloth.knownTo===null?"":` What has a\
+rrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many pieces.`;return`The cloth: each row\
+ is ${kinds[cloth.cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the ti\
+me in which it was filled.${every}${torn}${known}${lost}`}function slider({rows,selected},change2){let at=selected?rows.
+indexOf(selected):0,move=event=>{let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.start??null})},
+text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>
@@ -189,24 +192,30 @@ if(least>=most)return b``;let move=event=>change2({until:Number(event.target.val
     <label for="weave-until">Until</label>
     <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
     <output for="weave-until">${text}</output>
-  </div>`}function legend(weave2,rows,cloth){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
+  </div>`}function legend(weave2,{rows,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
 any=[...shares(rows).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
 began",any);return b`<ul class="legend" id="weave-legend">
     ${[...shares(rows)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
 path))}
     ${upwards}
-    ${key("missing","faint: not known to have arrived",any)}
-    ${key("again","dark stripes: sent again, in place of what a stalled path has",any)}
-    ${key("copy","light stripes: a copy of what another path has",any)}
+    ${direction==="sent"?b`${key("missing","faint: not known to have arrived",any)}
+          ${key("again","dark stripes: sent again, in place of what a stalled path has",any)}
+          ${key("copy","light stripes: a copy of what another path has",any)}`:b`${key("none","blank: has not arrived",any)}
+          ${key("copy","light stripes: came a second time",any)}`}
     ${key("wait","outlined: the reader waited for it, 50 ms or more")}
   </ul>`}function howToRead(direction){return b`<details>
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. A thin line means that nothing was ${direction} then. A path that stalls leaves
-      its part faint: the bytes are on their way and do not arrive. If they come before others that have
-      arrived, the reader waits, and they are outlined. Then another path sends them again: dark stripes in its own
-      colour. After that the rows have the colours of the paths that are left.
+      with their rates. A thin line means that nothing was ${direction} then.
+      ${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If t\
+hey come
+          before others that have arrived, the reader waits, and they are outlined. Then another path sends them
+          again: dark stripes in its own colour.`:`What a path that stalls was given is blank, until another path brings\
+ it: it has then that path's colour,
+          and what comes a second time has light stripes. If it comes before others that have arrived, the
+          reader waits, and it is outlined.`}
+      After that the rows have the colours of the paths that are left.
     </p>
   </details>`}var percent2=(part,whole)=>`${(100*part/whole).toFixed(0)} %`;function words(weave2,{rows,direction}){let of=[
 ...shares(rows)].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(
@@ -269,9 +278,9 @@ to.watched(),query2=watched===null?"":`?weave=${watched}`,answer=await ask(`/api
 signal});if(!answer.body)return;let reader=answer.body.pipeThrough(new TextDecoderStream).getReader(),text="";for(;;){let{
 done,value}=await reader.read();if(done)return;heard();let[read,rest]=messages(text+value);text=rest;for(let message of read)
 await this.take(message)}}finally{clearTimeout(silence)}}async take({id,event,data}){let said=JSON.parse(data);switch(event){case"\
-hello":said.resumed||this.to.load(await json("/api/1/history")),this.attempts=0,this.to.link({is:"live"});break;case"sam\
-ple":this.to.sample(said,id);break;case"event":this.to.event(said,id);break;case"weave":this.to.weave(said);break;default:
-break}}};var UPLOT="uplot",ORI_HZ="u-hz",ORI_VT="u-vt",TITLE="u-title",WRAP="u-wrap",UNDER="u-under",OVER="u-over",AXIS="u-axis",
+hello":this.to.instance(String(said.instance)),said.resumed||this.to.load(await json("/api/1/history")),this.attempts=0,
+this.to.link({is:"live"});break;case"sample":this.to.sample(said,id);break;case"event":this.to.event(said,id);break;case"\
+weave":this.to.weave(said);break;default:break}}};var UPLOT="uplot",ORI_HZ="u-hz",ORI_VT="u-vt",TITLE="u-title",WRAP="u-wrap",UNDER="u-under",OVER="u-over",AXIS="u-axis",
 OFF="u-off",SELECT="u-select",CURSOR_X="u-cursor-x",CURSOR_Y="u-cursor-y",CURSOR_PT="u-cursor-pt",LEGEND="u-legend",LEGEND_LIVE="\
 u-live",LEGEND_INLINE="u-inline",LEGEND_SERIES="u-series",LEGEND_MARKER="u-marker",LEGEND_LABEL="u-label",LEGEND_VALUE="\
 u-value",WIDTH="width",HEIGHT="height";var BOTTOM="bottom",LEFT="left",RIGHT="right",hexBlack="#000",transparent=hexBlack+"0",mousemove="mousemove",mousedown="\
@@ -1012,8 +1021,8 @@ paths={points};paths2.linear=linear,paths2.stepped=stepped,paths2.bars=bars,path
 standby:["standby","its role keeps data off it"],silent:["stalled","data is outstanding and nothing gets through"],down:[
 "down","it has no TCP connection"],unused:["unused","no connection has it"]},Model=class{t=[];open=[];used=[];conns=[];paths=[];events=[];state="";last="";epoch=0;load(history2,now){
 let{last,t:t4,open,used,conns,paths:paths2,events:events2}=history2;Object.assign(this,{last,t:t4,open,used,conns,paths:paths2,
-events:events2}),this.epoch=now-(t4.at(-1)??0)}isNew(id){let[instance,number2]=split(id),[before,last]=split(this.last);
-return instance===before&&number2<=last?!1:(this.last=id,!0)}add(sample,id){if(!this.isNew(id))return!1;this.state=sample.
+events:events2}),this.epoch=now-(t4.at(-1)??0)}isNew(id){let[instance2,number2]=split(id),[before,last]=split(this.last);
+return instance2===before&&number2<=last?!1:(this.last=id,!0)}add(sample,id){if(!this.isNew(id))return!1;this.state=sample.
 state;let rows=this.t.length,had=new Set(this.paths);for(let[name,state,...figures]of sample.paths){let path=this.pathOf(
 name,rows);had.delete(path),path.state.push(state),FIGURES.forEach((figure2,place)=>path[figure2].push(figures[place]??null))}
 for(let path of had){path.state.push("unused");for(let figure2 of FIGURES)path[figure2].push(null)}return this.t.push(sample.
@@ -1424,11 +1433,11 @@ function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withChart
 lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}function paint2(){let{model}=page;
 lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??Date.now()/1e3;if(page.span={from:to-
 page.window,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),D(view2(page,actions),root),document.title=title(),
-page.link.is==="refused"){plots=[];return}let place=path=>model.paths.findIndex(one=>one.name===page.weave?.name(path));
-if(page.weave&&paint(page.weave,page.weaveShown,palette(place)),!charts&&plots.length>0)return;charts=!1,plots.length===
-0&&(plots=CHARTS.map(plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(
-event=>({t:model.epoch+event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);
-let time2=page.row===null?null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){
+page.link.is==="refused"){plots=[];return}if(page.weave){let places=placesOf(page.weave.names,model.paths.map(one=>one.name));
+paint(page.weave,page.weaveShown,palette(path=>places.get(path)??path))}if(!charts&&plots.length>0)return;charts=!1,plots.
+length===0&&(plots=CHARTS.map(plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="\
+info").map(event=>({t:model.epoch+event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,
+style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){
 let at=document.getElementById(`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}
 function title(){let{model,status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":
 `${model.paths.some(path=>["silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={
@@ -1438,16 +1447,18 @@ id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(id)||pag
 page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===null?null:new Weave(connection),page.weaveShown=
 {...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,what),draw(
 !0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw(
-!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var stream=new Stream(
-{last:()=>page.model.last,load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},
-sample(sample,id){take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.
-row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.weave&&!page.
-weave.over?page.weave.connection:null},weave(message){message.connection===page.weave?.connection&&take(()=>page.weave?.
-take(message),!1)},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),asking=!1;async function askStatus(){
-if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(LISTED);page.status&&page.status.pid===
-now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,now)),page.status=now;let open=new Set(
-now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.opened.delete(id);draw()}catch{}finally{
-asking=!1}}}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia("(prefers-color-scheme: dark)").addEventListener(
-"change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin2()}catch(error){
-page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.
-replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});
+!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var instance="",
+stream=new Stream({last:()=>page.model.last,instance(name){page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(
+page.weave.connection)),instance=name},load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.
+row=null})},sample(sample,id){take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==
+null&&(page.row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.
+weave&&!page.weave.over?page.weave.connection:null},weave(message){let{weave:weave2}=page;!weave2||message.connection!==
+weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),
+asking=!1;async function askStatus(){if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(
+LISTED);page.status&&page.status.pid===now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,
+now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.
+opened.delete(id);draw()}catch{}finally{asking=!1}}}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia(
+"(prefers-color-scheme: dark)").addEventListener("change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);
+async function start(){try{await begin2()}catch(error){page.link={is:"refused",reason:error instanceof Error?error.message:
+String(error)},draw(!0);return}stream.follow()}root.replaceChildren();draw(!0);start();window.addEventListener("hashchan\
+ge",()=>{start()});

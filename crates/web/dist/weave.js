@@ -61,28 +61,27 @@ this.element=t2,this.type=6,this._$AN=void 0,this._$AM=i2,this.options=s2}get _$
 t2)}};var B=t.litHtmlPolyfillSupport;B?.(S,k),(t.litHtmlVersions??=[]).push("3.3.3");var D=(t2,i2,s2)=>{let e2=s2?.renderBefore??
 i2,h2=e2._$litPart$;if(h2===void 0){let t3=s2?.renderBefore??null;e2._$litPart$=h2=new k(i2.insertBefore(c(),t3),t3,void 0,
 s2??{})}return h2._$AI(t2),h2};function palette(place){let style=getComputedStyle(document.documentElement),of=name=>style.getPropertyValue(name).trim();
-return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${Math.
-max(0,place(path))%12}`)}}function rowOf([start,length,at,parts,missing,wait,left]){return{start,length,at,parts:parts.map(([offset,size,first2,last,
+return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${place(
+path)%12}`)}}function rowOf([start,length,at,parts,missing,wait,left]){return{start,length,at,parts:parts.map(([offset,size,first2,last,
 path,flags])=>({from:offset,to:offset+size,first:at+first2,last:at+last,path,backward:(flags&1)!==0,why:flags&2?"copy":flags&
 4?"again":"new"})),missing:missing.map(([offset,size])=>[offset,offset+size]),wait:wait&&{from:wait[0],to:wait[0]+wait[1],
-ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;byStart=new Map;add({cut,every,left_out,rows}){cut!==this.
-cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,rows.length>0&&(this.every=every);for(let wire of rows){let row=rowOf(
-wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>0)for(let row of this.rows().slice(0,over))
-this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.at-b2.at||a2.start-b2.start)}bytes(){
-let sum=0;for(let row of this.byStart.values())sum+=row.length;return sum}},Weave=class{constructor(connection){this.connection=
-connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&(this.over=!0),
-message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.sent.add(message.
-sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>4*this.sent.bytes()?"r\
-eceived":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+
-(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.why==="new"?Math.
-max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.
-min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.
-at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=
-row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows){if(row.at>to||filled(row)<from||row.at>=from&&!begun.
-has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let slot=slotOf(Math.max(from,row.at));slot>=
-last;slot--)chosen[slot]||(going[slot]=row)}return going}function shares(rows){let bytes2=new Map,sum=0;for(let row of rows)
-for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum+=to-from);return new Map(
-[...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
+ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;knownTo=null;byStart=new Map;add({cut,every,left_out,known_to,
+rows}){cut!==this.cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,this.knownTo=known_to,rows.length>0&&(this.
+every=every);for(let wire of rows){let row=rowOf(wire);this.byStart.set(row.start,row)}let over=this.byStart.size-4e3;if(over>
+0)for(let row of this.rows().slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].sort((a2,b2)=>a2.
+at-b2.at||a2.start-b2.start)}bytes(){let sum=0;for(let row of this.byStart.values())sum+=row.length;return sum}},Weave=class{constructor(connection){
+this.connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){message.over&&
+(this.over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.sent&&this.
+sent.add(message.sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>4*this.
+sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function repeated(row){return row.parts.reduce((sum,part)=>sum+(part.why==="new"?0:part.to-part.from),0)}function filled(row){
+return row.parts.reduce((last,part)=>part.why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){
+let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row.
+wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];
+(!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows){if(row.
+at>to||filled(row)<from||row.at>=from&&!begun.has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let slot=slotOf(
+Math.max(from,row.at));slot>=last;slot--)chosen[slot]||(going[slot]=row)}return going}function shares(rows){let bytes2=new Map,
+sum=0;for(let row of rows)for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),
+sum+=to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function bytes(value){return value==null?"–":value<1e4?`${Math.round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} k\
 B`:value<1e10?`${(value/1e6).toFixed(1)} MB`:`${(value/1e9).toFixed(1)} GB`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
 160)),[wide,high]=[Math.round(width*scale),Math.round(height*scale)];canvas.width!==wide&&(canvas.width=wide),canvas.height!==
@@ -131,10 +130,10 @@ weave2,shown2),of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth
 slots,shown2.span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.
 querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||
 1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);
-let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;key==="wait"?drawWait(ctx,...place,palette2):
-drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key==="missin\
-g"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(weave2,shown2),{cloth,
-direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none")return;key==="wait"?drawWait(
+ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,
+palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(
+weave2,shown2),{cloth,direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>
@@ -153,7 +152,7 @@ spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"
       <div class="plot" role="img" aria-label=${words(weave2,now)}>
         <canvas id="cloth" @pointerdown=${event=>point(event,now,change)}></canvas>
       </div>
-      ${legend(weave2,rows,cloth)}
+      ${legend(weave2,now)}
       ${slider(now,change)}
       <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashes were sent again.</p>
       <div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
@@ -169,11 +168,12 @@ row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row
 let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
 fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
 st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum,row)=>sum+
-row.left,0),torn=left>0?` ${left} short parts of these rows are left out.`:"";return`The cloth: each row is ${kinds[cloth.
-cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the time in which it was\
- filled.${every}${torn}${lost}`}function slider({rows,selected},change){let at=selected?rows.indexOf(selected):0,move=event=>{
-let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},text=selected?`at ${(selected.
-start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
+row.left,0),torn=left>0?` ${left} short parts of these rows are left out.`:"",known=cloth.knownTo===null?"":` What has a\
+rrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many pieces.`;return`The cloth: each row\
+ is ${kinds[cloth.cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the ti\
+me in which it was filled.${every}${torn}${known}${lost}`}function slider({rows,selected},change){let at=selected?rows.indexOf(
+selected):0,move=event=>{let place=rows.length-1-Number(event.target.value);change({row:rows[place]?.start??null})},text=selected?
+`at ${(selected.start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
     <label for="weave-row">Row</label>
     <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
     <output for="weave-row">${text}</output>
@@ -183,24 +183,30 @@ if(least>=most)return b``;let move=event=>change({until:Number(event.target.valu
     <label for="weave-until">Until</label>
     <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
     <output for="weave-until">${text}</output>
-  </div>`}function legend(weave2,rows,cloth){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
+  </div>`}function legend(weave2,{rows,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
 any=[...shares(rows).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
 began",any);return b`<ul class="legend" id="weave-legend">
     ${[...shares(rows)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
 path))}
     ${upwards}
-    ${key("missing","faint: not known to have arrived",any)}
-    ${key("again","dark stripes: sent again, in place of what a stalled path has",any)}
-    ${key("copy","light stripes: a copy of what another path has",any)}
+    ${direction==="sent"?b`${key("missing","faint: not known to have arrived",any)}
+          ${key("again","dark stripes: sent again, in place of what a stalled path has",any)}
+          ${key("copy","light stripes: a copy of what another path has",any)}`:b`${key("none","blank: has not arrived",any)}
+          ${key("copy","light stripes: came a second time",any)}`}
     ${key("wait","outlined: the reader waited for it, 50 ms or more")}
   </ul>`}function howToRead(direction){return b`<details>
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. A thin line means that nothing was ${direction} then. A path that stalls leaves
-      its part faint: the bytes are on their way and do not arrive. If they come before others that have
-      arrived, the reader waits, and they are outlined. Then another path sends them again: dark stripes in its own
-      colour. After that the rows have the colours of the paths that are left.
+      with their rates. A thin line means that nothing was ${direction} then.
+      ${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If t\
+hey come
+          before others that have arrived, the reader waits, and they are outlined. Then another path sends them
+          again: dark stripes in its own colour.`:`What a path that stalls was given is blank, until another path brings\
+ it: it has then that path's colour,
+          and what comes a second time has light stripes. If it comes before others that have arrived, the
+          reader waits, and it is outlined.`}
+      After that the rows have the colours of the paths that are left.
     </p>
   </details>`}var percent=(part,whole)=>`${(100*part/whole).toFixed(0)} %`;function words(weave2,{rows,direction}){let of=[
 ...shares(rows)].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(

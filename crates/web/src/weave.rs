@@ -120,9 +120,10 @@ impl Direction {
         };
         let _ = write!(
             text,
-            ",\"{name}\":{{\"cut\":\"{}\",\"every\":{every},\"left_out\":{},\"rows\":[{list}]}}",
+            ",\"{name}\":{{\"cut\":\"{}\",\"every\":{every},\"left_out\":{},\"known_to\":{},\"rows\":[{list}]}}",
             cut_name(cut),
-            self.unseen
+            self.unseen,
+            json!(record.known_to())
         );
         // Rows between those that were sent are left out; what there was no room for is new again.
         let last = sent.checked_sub(1).map(|last| chosen[last].bytes.start);
@@ -255,7 +256,8 @@ pub fn weave_page(title: &str, look: &WeaveLook, most: usize) -> String {
         let of = all.len();
         let chosen = choose(all, Instant::ZERO, slot);
         let every = of.div_ceil(chosen.len().max(1)).max(1);
-        let _ = write!(text, "\"every\":{every},\"left_out\":{},\"rows\":[", record.left_out);
+        let _ = write!(text, "\"every\":{every},\"left_out\":{},", record.left_out);
+        let _ = write!(text, "\"known_to\":{},\"rows\":[", json!(record.known_to()));
         for (place, row) in chosen.values().enumerate() {
             text.push_str(if place == 0 { "" } else { "," });
             put_row(row, &mut text);
@@ -319,7 +321,8 @@ mod tests {
                 0
             ],
         ]);
-        let all = json!({"cut": "windows", "every": 1, "left_out": 0, "rows": rows});
+        let all =
+            json!({"cut": "windows", "every": 1, "left_out": 0, "known_to": null, "rows": rows});
         assert_eq!(said["sent"], all);
         assert_eq!(said["received"]["rows"], json!([]));
         assert_eq!(read(&loom.message(&look))["sent"]["rows"], json!([]));

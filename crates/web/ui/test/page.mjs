@@ -242,10 +242,14 @@ async function weaves(page) {
     assert.ok(legend.some((text) => text.includes(words)), `${words} in ${legend}`);
   }
   seen("a cloth of two paths");
+  // However long all of this takes, what is waited for is in view.
+  await page.locator('input[name=weave-span][value="1 min"]').check({ force: true });
   await act("block path");
   await pathIs(page, "two", "stalled");
   // Whether the reader came to wait for it is a matter of luck: copies may have been quicker.
   await clothSays(page, "[1-9][0-9]* with bytes sent again");
+  await page.locator("#pause").click();
+  await linkSays(page, "paused");
   await page.locator(".weave details", { hasText: "Table" }).first().locator("summary").click();
   const table = page.locator('[aria-label="The weave, as a table"]');
   await table.waitFor();
@@ -260,6 +264,8 @@ async function weaves(page) {
     undefined,
     { timeout },
   );
+  await page.locator("#pause").click();
+  await linkSays(page, "live");
   // A row is chosen by the pointer and by keys, and its strand is drawn.
   const chosen = () => page.locator("#weave-row + output").textContent();
   const isChosen = (old, is) =>

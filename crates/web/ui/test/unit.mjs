@@ -30,7 +30,7 @@ const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, 
   await modules("api", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
-const { Weave, choose, shares, repeated, rowOf, ROWS: WEAVE_ROWS } = await modules("../weave/model");
+const { Weave, choose, placesOf, shares, repeated, rowOf, ROWS: WEAVE_ROWS } = await modules("../weave/model");
 
 const sample = (t, paths) => ({ t, state: "running", open: 3, used: 1, paths, conns: [] });
 const path = (name, send, state = "up") => [name, state, send, 0, 6.2, null, 0, 1000];
@@ -136,7 +136,7 @@ test("figures", () => {
 const wire = (start, at, more = [], wait = null) => [
   start, 1000, at, [[0, 600, 0, 4000, 0, 0], [600, 400, 0, 4000, 1, 1], ...more], [], wait, 0,
 ];
-const told = (rows, more = {}) => ({ cut: "windows", every: 1, left_out: 0, rows, ...more });
+const told = (rows, more = {}) => ({ cut: "windows", every: 1, left_out: 0, known_to: null, rows, ...more });
 
 test("rows of a weave are read, and one that comes again takes the place of the first", () => {
   const weave = new Weave(7);
@@ -152,6 +152,12 @@ test("rows of a weave are read, and one that comes again takes the place of the 
   assert.ok(weave.over);
 });
 
+test("paths of a weave have the colours of their lines, and those without a line others", () => {
+  const names = { 0: "wifi", 3: "old", 4: "lte", 10: "older" };
+  assert.deepEqual([...placesOf(names, ["lte", "wifi", null])], [[0, 1], [3, 3], [4, 0], [10, 4]]);
+  assert.deepEqual([...placesOf(names, [])], [[0, 0], [3, 1], [4, 2], [10, 3]]);
+});
+
 test("a minute of a weave is kept, and rows that are cut in another way are others", () => {
   const weave = new Weave(7);
   for (let at = 0; at < WEAVE_ROWS + 500; at += 100) {
@@ -160,8 +166,8 @@ test("a minute of a weave is kept, and rows that are cut in another way are othe
   }
   assert.equal(weave.sent.rows().length, WEAVE_ROWS);
   assert.deepEqual([weave.sent.rows()[0].start, weave.sent.every], [500_000, 3]);
-  weave.take({ sent: told([], { left_out: 4 }) });
-  assert.deepEqual([weave.sent.every, weave.sent.leftOut], [3, 4]);
+  weave.take({ sent: told([], { left_out: 4, known_to: 70 }) });
+  assert.deepEqual([weave.sent.every, weave.sent.leftOut, weave.sent.knownTo], [3, 4, 70]);
   weave.take({ sent: told([wire(0, 0)], { cut: "fixed" }) });
   assert.equal(weave.sent.rows().length, 1);
 });

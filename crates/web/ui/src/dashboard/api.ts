@@ -70,6 +70,8 @@ export async function begin(): Promise<void> {
 export interface Listener {
   /** The number of the last message that came. */
   last(): string;
+  /** Which daemon it is: another one after a restart. */
+  instance(name: string): void;
   load(history: History): void;
   sample(sample: Sample, id: string): void;
   event(event: Happening, id: string): void;
@@ -203,6 +205,7 @@ export class Stream {
     const said = JSON.parse(data);
     switch (event) {
       case "hello":
+        this.to.instance(String(said.instance));
         // Too much was missed, or the daemon is another one: all of it anew.
         if (!said.resumed) this.to.load(await json<History>("/api/1/history"));
         this.attempts = 0;

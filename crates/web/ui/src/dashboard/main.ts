@@ -4,7 +4,7 @@ import "./style.css";
 
 import { render } from "lit-html";
 
-import { Weave, type WeaveMessage } from "../weave/model.js";
+import { placesOf, Weave, type WeaveMessage } from "../weave/model.js";
 import { palette } from "../weave/palette.js";
 import { paint as paintWeave, shownAtFirst } from "../weave/view.js";
 import { begin, type Link, status, Stream } from "./api.js";
@@ -82,9 +82,10 @@ function paint(): void {
     plots = [];
     return;
   }
-  const place = (path: number): number =>
-    model.paths.findIndex((one) => one.name === page.weave?.name(path));
-  if (page.weave) paintWeave(page.weave, page.weaveShown, palette(place));
+  if (page.weave) {
+    const places = placesOf(page.weave.names, model.paths.map((one) => one.name));
+    paintWeave(page.weave, page.weaveShown, palette((path) => places.get(path) ?? path));
+  }
   if (!charts && plots.length > 0) return;
   charts = false;
   if (plots.length === 0) plots = CHARTS.map(plotOf);
@@ -183,8 +184,16 @@ function resume(): void {
   held = [];
 }
 
+/** Which daemon the stream is of. */
+let instance = "";
+
 const stream = new Stream({
   last: () => page.model.last,
+  instance(name: string) {
+    // The numbers of another daemon's connections, and their times, are others.
+    if (page.weave && instance !== "" && instance !== name) page.weave = new Weave(page.weave.connection);
+    instance = name;
+  },
   load(history: History) {
     const now = Date.now() / 1e3;
     take(() => {
@@ -208,8 +217,10 @@ const stream = new Stream({
   },
   weave(message: WeaveMessage) {
     // What was on its way from the one before is of no use.
-    if (message.connection !== page.weave?.connection) return;
-    take(() => page.weave?.take(message), false);
+    const { weave } = page;
+    if (!weave || message.connection !== weave.connection) return;
+    // It is of this weave, also if another one is looked at when it is taken.
+    take(() => weave.take(message), false);
   },
   link(link: Link) {
     page.link = link;

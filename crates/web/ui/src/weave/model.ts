@@ -48,6 +48,7 @@ export interface WireDirection {
   cut: Cut;
   every: number;
   left_out: number;
+  known_to: number | null;
   rows: WireRow[];
 }
 
@@ -92,13 +93,16 @@ export class Cloth {
   every = 1;
   /** Stretches that came and went between two looks. */
   leftOut = 0;
+  /** Up to which byte of the stream it is known what has arrived; `null`: all of it. */
+  knownTo: number | null = null;
   private byStart = new Map<number, Row>();
 
-  add({ cut, every, left_out, rows }: WireDirection): void {
+  add({ cut, every, left_out, known_to, rows }: WireDirection): void {
     // Rows that are cut in another way are others.
     if (cut !== this.cut) this.byStart.clear();
     this.cut = cut;
     this.leftOut = left_out;
+    this.knownTo = known_to;
     if (rows.length > 0) this.every = every;
     for (const wire of rows) {
       const row = rowOf(wire);
@@ -151,6 +155,19 @@ export class Weave {
   name(path: number): string {
     return this.names[path] ?? `path ${path}`;
   }
+}
+
+/** The place of each path of a connection among the colours: that of its line on the page, or where it has
+ * none, the first that no line and no other path of the connection has. */
+export function placesOf(names: Record<string, string>, lines: (string | null)[]): Map<number, number> {
+  const places = new Map<number, number>();
+  let next = lines.length;
+  const paths = Object.keys(names).map(Number).sort((a, b) => a - b);
+  for (const path of paths) {
+    const line = lines.indexOf(names[path]);
+    places.set(path, line >= 0 ? line : next++);
+  }
+  return places;
 }
 
 /** Bytes of a row that were sent again. */

@@ -5,7 +5,7 @@ import type { Palette } from "./draw.js";
 /** Colours that paths have: the first of the page's lines. */
 const COLORS = 12;
 
-/** What the page's style says now; `place` is a path's place among the page's lines. */
+/** What the page's style says now; `place` is a path's place among the colours. */
 export function palette(place: (path: number) => number): Palette {
   const style = getComputedStyle(document.documentElement);
   const of = (name: string): string => style.getPropertyValue(name).trim();
@@ -15,6 +15,6 @@ export function palette(place: (path: number) => number): Palette {
     grid: of("--grid"),
     ground: of("--card"),
     error: of("--error"),
-    of: (path) => of(`--c${Math.max(0, place(path)) % COLORS}`),
+    of: (path) => of(`--c${place(path) % COLORS}`),
   };
 }

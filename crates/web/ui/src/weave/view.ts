@@ -74,6 +74,7 @@ function drawKey(canvas: HTMLCanvasElement, palette: Palette): void {
   const path = Number(canvas.dataset.path ?? 0);
   const place: [number, number, number, number] = [1, 1, 24, 10];
   const key = canvas.dataset.key;
+  if (key === "none") return;
   const why = key === "copy" || key === "again" ? key : "new";
   if (key === "wait") drawWait(ctx, ...place, palette);
   else drawPart(ctx, { path, why, backward: key === "backward" }, true, place, palette);
@@ -106,7 +107,7 @@ export function view(weave: Weave, shown: Shown, change: (what: Partial<Shown>) 
       <div class="plot" role="img" aria-label=${words(weave, now)}>
         <canvas id="cloth" @pointerdown=${(event: PointerEvent) => point(event, now, change)}></canvas>
       </div>
-      ${legend(weave, rows, cloth)}
+      ${legend(weave, now)}
       ${slider(now, change)}
       <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashes were sent again.</p>
       <div class="plot" role="img" aria-label=${selected ? strandWords(weave, selected) : "no row"}>
@@ -140,7 +141,8 @@ function caption(cloth: Cloth, rows: Row[]): string {
   const lost = cloth.leftOut > 0 ? ` ${cloth.leftOut} stretches came and went between two looks.` : "";
   const left = rows.reduce((sum, row) => sum + row.left, 0);
   const torn = left > 0 ? ` ${left} short parts of these rows are left out.` : "";
-  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the time in which it was filled.${every}${torn}${lost}`;
+  const known = cloth.knownTo === null ? "" : ` What has arrived beyond ${(cloth.knownTo / 1e6).toFixed(2)} MB is not known: it came in too many pieces.`;
+  return `The cloth: each row is ${kinds[cloth.cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the time in which it was filled.${every}${torn}${known}${lost}`;
 }
 
 /** Chooses a row by keys. */
@@ -174,7 +176,7 @@ function moment({ until }: Scene, { span }: Shown, first: number, last: number, 
 }
 
 /** What all the parts of the picture mean. */
-function legend(weave: Weave, rows: Row[], cloth: Cloth): TemplateResult {
+function legend(weave: Weave, { rows, cloth, direction }: Scene): TemplateResult {
   const key = (kind: string, text: unknown, path = 0): TemplateResult =>
     html`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`;
   const any = [...shares(rows).keys()][0] ?? 0;
@@ -182,9 +184,12 @@ function legend(weave: Weave, rows: Row[], cloth: Cloth): TemplateResult {
   return html`<ul class="legend" id="weave-legend">
     ${[...shares(rows)].map(([path, share]) => key("new", html`<strong>${weave.name(path)}</strong> ${(share * 100).toFixed(0)} %`, path))}
     ${upwards}
-    ${key("missing", "faint: not known to have arrived", any)}
-    ${key("again", "dark stripes: sent again, in place of what a stalled path has", any)}
-    ${key("copy", "light stripes: a copy of what another path has", any)}
+    ${direction === "sent"
+      ? html`${key("missing", "faint: not known to have arrived", any)}
+          ${key("again", "dark stripes: sent again, in place of what a stalled path has", any)}
+          ${key("copy", "light stripes: a copy of what another path has", any)}`
+      : html`${key("none", "blank: has not arrived", any)}
+          ${key("copy", "light stripes: came a second time", any)}`}
     ${key("wait", "outlined: the reader waited for it, 50 ms or more")}
   </ul>`;
 }
@@ -194,10 +199,15 @@ function howToRead(direction: Direction): TemplateResult {
     <summary>How to read it</summary>
     <p>
       Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
-      with their rates. A thin line means that nothing was ${direction} then. A path that stalls leaves
-      its part faint: the bytes are on their way and do not arrive. If they come before others that have
-      arrived, the reader waits, and they are outlined. Then another path sends them again: dark stripes in its own
-      colour. After that the rows have the colours of the paths that are left.
+      with their rates. A thin line means that nothing was ${direction} then.
+      ${direction === "sent"
+        ? `A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If they come
+          before others that have arrived, the reader waits, and they are outlined. Then another path sends them
+          again: dark stripes in its own colour.`
+        : `What a path that stalls was given is blank, until another path brings it: it has then that path's colour,
+          and what comes a second time has light stripes. If it comes before others that have arrived, the
+          reader waits, and it is outlined.`}
+      After that the rows have the colours of the paths that are left.
     </p>
   </details>`;
 }
