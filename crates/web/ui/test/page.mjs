@@ -266,6 +266,8 @@ async function weaves(page) {
   );
   await page.locator("#pause").click();
   await linkSays(page, "live");
+  // In a minute, a row is as long as a slot, and two may fall into one.
+  await page.locator('input[name=weave-span][value="10 s"]').check({ force: true });
   // A row is chosen by the pointer and by keys, and its strand is drawn.
   const chosen = () => page.locator("#weave-row + output").textContent();
   const isChosen = (old, is) =>
