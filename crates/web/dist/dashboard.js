@@ -80,9 +80,10 @@ slotOf=at=>Math.min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row
 if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=
 row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows){if(row.at>to||filled(row)<from||row.at>=from&&!begun.
 has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let slot=slotOf(Math.max(from,row.at));slot>=
-last;slot--)chosen[slot]||(going[slot]=row)}return going}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)
-for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map(
-[...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
+last;slot--)chosen[slot]||(going[slot]=row)}return going}function eachOnce(slots){return[...new Set([...slots].reverse())].
+reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)for(let{path,from,
+to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map([...bytes2].
+sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
 return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${place(
 path)%12}`)}}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function rate(value){return value==null?"–":value<.005?"0":number(value)}function percent(value){return value==
@@ -132,17 +133,17 @@ ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlig
 textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.textBaseline="top",ctx.fillText("stre\
 am ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
 table:!1}}function scene(weave2,shown){let direction=shown.direction??weave2.busier(),cloth=weave2[direction],all2=cloth.
-rows(),until=shown.until??weave2.now,slots=choose(all2,until-shown.span*1e6,until,64),rows=[...new Set(slots)].filter(row=>row!==
-void 0),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown.row)??telling??
-rows[0];return{cloth,direction,all:all2,slots,rows,selected,until}}function paint(weave2,shown,palette2){let{slots,all:all2,
-selected}=scene(weave2,shown),of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(
-cloth,slots,shown.span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.
-querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||
-1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);
-let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none")return;key==="wait"?drawWait(
-ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,
-palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(
-weave2,shown),{cloth,direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+rows(),until=shown.until??weave2.now,slots=choose(all2,until-shown.span*1e6,until,64),rows=eachOnce(slots),telling=rows.
+find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown.row)??telling??rows[0];return{cloth,
+direction,all:all2,slots,rows,selected,until}}function paint(weave2,shown,palette2){let{slots,all:all2,selected}=scene(weave2,
+shown),of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,shown.
+span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.querySelectorAll(
+"canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
+width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
+canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none")return;key==="wait"?drawWait(ctx,...place,
+palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key===
+"missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(weave2,shown),
+{cloth,direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>

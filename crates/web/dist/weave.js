@@ -79,9 +79,10 @@ let chosen=new Array(slots).fill(void 0),slotOf=at=>Math.min(slots-1,Math.floor(
 wait?.ms??0)*1e12+repeated(row);for(let row of rows){if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];
 (!other||shows(other)<shows(row))&&(chosen[slot]=row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows){if(row.
 at>to||filled(row)<from||row.at>=from&&!begun.has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let slot=slotOf(
-Math.max(from,row.at));slot>=last;slot--)chosen[slot]||(going[slot]=row)}return going}function shares(rows){let bytes2=new Map,
-sum=0;for(let row of rows)for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),
-sum+=to-from);return new Map([...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
+Math.max(from,row.at));slot>=last;slot--)chosen[slot]||(going[slot]=row)}return going}function eachOnce(slots){return[...new Set(
+[...slots].reverse())].reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum=0;for(let row of rows)
+for(let{path,from,to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum+=to-from);return new Map(
+[...bytes2].sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum]))}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
 toFixed(digits)}function bytes(value){return value==null?"–":value<1e4?`${Math.round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} k\
 B`:value<1e10?`${(value/1e6).toFixed(1)} MB`:`${(value/1e9).toFixed(1)} GB`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
 160)),[wide,high]=[Math.round(width*scale),Math.round(height*scale)];canvas.width!==wide&&(canvas.width=wide),canvas.height!==
@@ -123,17 +124,17 @@ ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlig
 textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.textBaseline="top",ctx.fillText("stre\
 am ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
 table:!1}}function scene(weave2,shown2){let direction=shown2.direction??weave2.busier(),cloth=weave2[direction],all=cloth.
-rows(),until=shown2.until??weave2.now,slots=choose(all,until-shown2.span*1e6,until,64),rows=[...new Set(slots)].filter(row=>row!==
-void 0),telling=rows.find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown2.row)??telling??
-rows[0];return{cloth,direction,all,slots,rows,selected,until}}function paint(weave2,shown2,palette2){let{slots,all,selected}=scene(
-weave2,shown2),of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,
-slots,shown2.span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.
-querySelectorAll("canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||
-1;[canvas.width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);
-let path=Number(canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none")return;key==="wait"?drawWait(
-ctx,...place,palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,
-palette2),key==="missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(
-weave2,shown2),{cloth,direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+rows(),until=shown2.until??weave2.now,slots=choose(all,until-shown2.span*1e6,until,64),rows=eachOnce(slots),telling=rows.
+find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown2.row)??telling??rows[0];return{cloth,
+direction,all,slots,rows,selected,until}}function paint(weave2,shown2,palette2){let{slots,all,selected}=scene(weave2,shown2),
+of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,shown2.span*
+1e6,selected,palette2),strand&&selected&&drawStrand(strand,all,selected,palette2);for(let key of document.querySelectorAll(
+"canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
+width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
+canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none")return;key==="wait"?drawWait(ctx,...place,
+palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key===
+"missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown2,change,isRecorded){let now=scene(weave2,shown2),
+{cloth,direction,all,rows,selected}=now,first2=all[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
 spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first2)/1e6)),"all"]]:SPANS;return b`<div class="controls">
       <fieldset>
         <legend class="unseen">Direction of the weave</legend>

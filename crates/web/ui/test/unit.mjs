@@ -30,7 +30,7 @@ const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, 
   await modules("api", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
-const { Weave, choose, placesOf, shares, repeated, rowOf, ROWS: WEAVE_ROWS } = await modules("../weave/model");
+const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, ROWS: WEAVE_ROWS } = await modules("../weave/model");
 
 const sample = (t, paths) => ({ t, state: "running", open: 3, used: 1, paths, conns: [] });
 const path = (name, send, state = "up") => [name, state, send, 0, 6.2, null, 0, 1000];
@@ -181,4 +181,7 @@ test("of the rows of a time that one is drawn which shows something, the newest 
   const starts = choose(rows.slice(0, 1), 0, 8000, 8).map((row) => row?.start);
   assert.deepEqual(starts, [undefined, undefined, undefined, undefined, 0, 0, 0, 0]);
   assert.deepEqual(choose(rows, 104_001, 200_000, 2), [undefined, undefined]);
+  // One that took long is seen around others, and comes after them: it began before.
+  const [long, short] = rows;
+  assert.deepEqual(eachOnce([long, undefined, short, long]), [short, long]);
 });

@@ -206,6 +206,13 @@ export function choose(rows: Row[], from: number, to: number, slots: number): (R
   return going;
 }
 
+/** The rows of slots, each once, in the order of the slots in which they begin: one that took long may be
+ * seen on both sides of others. */
+export function eachOnce(slots: (Row | undefined)[]): Row[] {
+  const begun = new Set([...slots].reverse());
+  return [...begun].reverse().filter((row): row is Row => row !== undefined);
+}
+
 /** What each path carried of what was new in rows, as shares, by the path's number. */
 export function shares(rows: Row[]): Map<number, number> {
   const bytes = new Map<number, number>();

@@ -5,7 +5,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { bytes, NOTHING, number } from "../dashboard/format.js";
 import { scrolled } from "../dashboard/scrolled.js";
 import { drawCloth, drawMissing, drawPart, drawStrand, drawWait, type Palette, slotAt, SLOTS, strandTime } from "./draw.js";
-import { choose, type Cloth, type Direction, repeated, type Row, shares, type Weave } from "./model.js";
+import { choose, type Cloth, type Direction, eachOnce, repeated, type Row, shares, type Weave } from "./model.js";
 
 /** Times that can be shown, in s. */
 export const SPANS: [seconds: number, name: string][] = [
@@ -49,7 +49,7 @@ function scene(weave: Weave, shown: Shown): Scene {
   const all = cloth.rows();
   const until = shown.until ?? weave.now;
   const slots = choose(all, until - shown.span * 1e6, until, SLOTS);
-  const rows = [...new Set(slots)].filter((row): row is Row => row !== undefined);
+  const rows = eachOnce(slots);
   const telling = rows.find((row) => row.wait !== null || repeated(row) > 0);
   const selected = rows.find((row) => row.start === shown.row) ?? telling ?? rows[0];
   return { cloth, direction, all, slots, rows, selected, until };
