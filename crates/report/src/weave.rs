@@ -316,6 +316,8 @@ fn seconds(at: Instant) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "a record may have one range")]
+
     use weftline_core::PathId;
     use weftline_core::session::cloth::ROW_BYTES;
     use weftline_core::session::{Stretch, Wait};
