@@ -16,7 +16,7 @@ use weftline_scenario::{
     Bundle, Case, Comparison, Congestion, Merged, Part, ResultsWriter, RunRecord, Scenario, Scheme,
     Sweep, merge, read_runs, render_table,
 };
-use weftline_sim::{Job, Outcome, Plan, run_all, simulate_plan_unless};
+use weftline_sim::{Job, Outcome, Plan, Woven, run_all, simulate_plan_unless};
 
 use crate::daemon::parse_duration;
 use crate::failure::Failure;
@@ -44,12 +44,16 @@ pub(crate) struct RunArgs {
     /// How many runs at once [default: one per core]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
-    /// Draw which path carried which part of the stream, of one scheme: an SVG file
+    /// Draw which path carried which part of the stream, of one scheme: FILE.svg, or FILE.html as on
+    /// the dashboard
     #[arg(long, value_name = "FILE")]
     weave: Option<PathBuf>,
-    /// From when on that is drawn [default: the middle of the run]
+    /// From when on an SVG file shows it [default: the middle of the run]
     #[arg(long, value_name = "TIME", requires = "weave", hide_short_help = true)]
     weave_from: Option<String>,
+    /// How much time an SVG file shows [default: as many rows as there is room for, none left out]
+    #[arg(long, value_name = "TIME", requires = "weave", hide_short_help = true)]
+    weave_for: Option<String>,
     /// What only the lab has, for a hint.
     #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest(
         "cuts are of 'weftline lab run'; in the simulator give the path a trace that falls to 0"
@@ -121,6 +125,9 @@ const NAMED: usize = 20;
 /// Stretches of the stream that are kept for a picture, and its rows.
 const STRETCHES: usize = 1 << 20;
 const ROWS: usize = 32;
+/// Rows of a page, which can be looked at from near.
+#[cfg(feature = "web")]
+const PAGE_ROWS: usize = 1500;
 /// How often progress is told where there is no terminal.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
@@ -193,6 +200,8 @@ fn run_woven(
         Some(text) => parse_duration("--weave-from", text)?,
         None => scenario.duration / 2,
     };
+    let span = args.weave_for.as_deref().map(|text| parse_duration("--weave-for", text));
+    let span = span.transpose()?;
     let plan = Plan::new(scenario, scheme, congestion, common.seed).map_err(Failure::wrong_use)?;
     let plan = Plan { series: common.out.is_some(), weave: Some(STRETCHES), ..plan };
     let stop = AtomicBool::new(false);
@@ -203,21 +212,26 @@ fn run_woven(
     }
     let woven = outcome.weave.clone().unwrap_or_default();
     let title = format!("{} over {}, {congestion}", scheme, scenario.name);
-    let picture = WeavePicture {
-        title: &title,
-        paths: &woven.paths,
-        stretches: &woven.stretches,
-        windows: &woven.windows,
-        from: weftline_core::Instant::ZERO + from,
-        rows: ROWS,
+    let drawn = match is_page(file) {
+        true => weave_page(&title, &woven)?,
+        false => {
+            let picture = WeavePicture {
+                title: &title,
+                paths: &woven.paths,
+                record: &woven.sent,
+                from: weftline_core::Instant::ZERO + from,
+                span,
+                rows: ROWS,
+            };
+            picture.draw().ok_or_else(|| {
+                Failure::failed(format!(
+                    "nothing to draw from {from:?} on: {scheme} sent nothing then, or it has one path \
+                     only; --weave-from takes another time"
+                ))
+            })?
+        }
     };
-    let svg = picture.draw().ok_or_else(|| {
-        Failure::failed(format!(
-            "nothing to draw from {from:?} on: {scheme} sent nothing then, or it has one path only; \
-             --weave-from takes another time"
-        ))
-    })?;
-    std::fs::write(file, svg)
+    std::fs::write(file, drawn)
         .map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?;
     let mut runs = Runs::new(1, writer, common.json);
     runs.take(&outcome);
@@ -226,6 +240,34 @@ fn run_woven(
         output::print(&(render_table(&Comparison::all(&records)) + "\n"))?;
     }
     Ok(())
+}
+
+/// Whether a file is to be a page: by its name.
+fn is_page(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("html"))
+}
+
+/// The page of a run's weave, as the dashboard draws it.
+#[cfg(feature = "web")]
+#[expect(clippy::unnecessary_wraps, reason = "it is refused in a program without pages")]
+fn weave_page(title: &str, woven: &Woven) -> Result<String, Failure> {
+    let names = (0..).zip(&woven.paths).map(|(path, name)| (path, name.as_str().into()));
+    let look = weftline_web::WeaveLook {
+        now: woven.end,
+        sent: woven.sent.clone(),
+        received: woven.received.clone(),
+        names: names.collect(),
+    };
+    Ok(weftline_web::weave_page(title, &look, PAGE_ROWS))
+}
+
+/// There is none.
+#[cfg(not(feature = "web"))]
+fn weave_page(_: &str, _: &Woven) -> Result<String, Failure> {
+    Err(Failure::not_possible(
+        "--weave: this program is built without pages; give a name that ends with .svg, or build it \
+         with the feature web",
+    ))
 }
 
 // ---- sim sweep ----

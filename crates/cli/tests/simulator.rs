@@ -117,6 +117,21 @@ fn a_run_is_drawn() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let svg = fs::read_to_string(&drawn).unwrap();
     assert!(svg.starts_with("<svg ") && svg.contains("one ") && svg.contains("two "), "{svg}");
+    // Over a time, and as a page.
+    let more = [&args("fbdt", &drawn)[..], &["--weave-for", "1s"]].concat();
+    assert!(run(&more).status.success());
+    assert_ne!(fs::read_to_string(&drawn).unwrap(), svg);
+    let file = path(folder.path(), "cloth.html");
+    assert!(run(&["sim", "run", &small, "--scheme", "fbdt", "--weave", &file]).status.success());
+    let page = fs::read_to_string(&file).unwrap();
+    let (_, data) = page.split_once("id=\"data\">").unwrap();
+    let (data, _) = data.split_once("</script>").unwrap();
+    let data: serde_json::Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["names"], serde_json::json!({"0": "one", "1": "two"}));
+    for direction in ["sent", "received"] {
+        let rows = data[direction]["rows"].as_array().unwrap();
+        assert!(!rows.is_empty() && !rows[0][3].as_array().unwrap().is_empty(), "{direction}");
+    }
     let refused = failure(2, &args("fbdt,earliest", &drawn));
     assert!(refused.contains("give one --scheme"), "{refused}");
     let nothing = failure(1, &args("single:one", &drawn));

@@ -1,10 +1,9 @@
 //! From a world that has run to the record and the series that both worlds write.
 
-use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use weftline_core::Instant;
-use weftline_core::session::Stretch;
+use weftline_core::session::WeaveRecord;
 use weftline_measure::{Delays, FlowMeasurement, PathFigures, PathMeasurement, STEP, mbps};
 use weftline_scenario::{
     Congestion, FlowRecord, MessagesRecord, PathRecord, RunRecord, SCHEMA_VERSION, Sample,
@@ -30,7 +29,7 @@ pub struct Outcome {
     pub packets: u64,
     /// What came of each flow that is a live stream, in the plan's order.
     pub live: Vec<LiveOutcome>,
-    /// What was kept of where the first flow's server sent what, if the plan asked for it.
+    /// What was recorded of where the first flow's server sent what, if the plan asked for it.
     pub weave: Option<Woven>,
     series: Vec<Series>,
 }
@@ -40,11 +39,13 @@ pub struct Outcome {
 pub struct Woven {
     /// The names of the paths, by their numbers.
     pub paths: Vec<String>,
-    /// What each path was given in one go, in the order in which that was begun. Times are from the
-    /// beginning of the workload on; what was before is left out.
-    pub stretches: Vec<Stretch>,
-    /// The windows of a scheduler that has such, in bytes of the stream.
-    pub windows: Vec<Range<u64>>,
+    /// What the server sent. Times are from the beginning of the workload on; what was before is left
+    /// out.
+    pub sent: WeaveRecord,
+    /// The same as the client saw it arrive.
+    pub received: WeaveRecord,
+    /// When the run ended, from the beginning of the workload on.
+    pub end: Instant,
 }
 
 /// Values of one metric over time.
@@ -243,19 +244,25 @@ pub(crate) fn outcome(world: &World) -> Outcome {
 }
 
 fn woven(world: &World) -> Option<Woven> {
-    let weave = world.flows.first()?.weave()?;
+    let now = Instant::from_nanos(world.net.now_ns());
+    let [sent, received] = world.flows.first()?.weave(now)?;
     let epoch = Instant::from_nanos(world.epoch_ns?);
-    let in_run = |stretch: &&Stretch| stretch.first >= epoch;
     let from_epoch = |at: Instant| Instant::ZERO + at.since(epoch);
-    let stretch = |stretch: &Stretch| Stretch {
-        first: from_epoch(stretch.first),
-        last: from_epoch(stretch.last),
-        ..stretch.clone()
+    let placed = |mut record: WeaveRecord| {
+        record.stretches.retain(|stretch| stretch.first >= epoch);
+        for stretch in &mut record.stretches {
+            (stretch.first, stretch.last) = (from_epoch(stretch.first), from_epoch(stretch.last));
+        }
+        for wait in &mut record.waits {
+            (wait.since, wait.until) = (from_epoch(wait.since), from_epoch(wait.until));
+        }
+        record
     };
     Some(Woven {
         paths: world.plan.paths.iter().map(|path| path.name.clone()).collect(),
-        stretches: weave.stretches().filter(in_run).map(stretch).collect(),
-        windows: weave.windows().cloned().collect(),
+        sent: placed(sent),
+        received: placed(received),
+        end: from_epoch(now),
     })
 }
 

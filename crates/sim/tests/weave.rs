@@ -1,9 +1,14 @@
 //! Which path carries which part of the stream: what FBDT's pictures show.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
+use weftline_core::Instant;
 use weftline_core::scheduler::Kind;
+use weftline_core::session::WeaveRecord;
+use weftline_core::session::cloth::{Cut, Row, choose, rows};
 use weftline_scenario::{Congestion, Scenario};
 use weftline_sim::{Plan, Woven, simulate_plan_unless};
 
@@ -22,6 +27,10 @@ fn woven(scheme: &str) -> Woven {
         [workload]
         kind = "bulk"
     "#;
+    run(text, scheme)
+}
+
+fn run(text: &str, scheme: &str) -> Woven {
     let scenario = Scenario::parse("test.toml", text, &|_| unreachable!("no traces")).unwrap();
     let (scheme, congestion) = (scheme.parse().unwrap(), "bbr".parse::<Congestion>().unwrap());
     let plan = Plan::new(&scenario, &scheme, congestion, 1).unwrap();
@@ -36,10 +45,11 @@ fn woven(scheme: &str) -> Woven {
 fn both_directions_of_a_window_meet_where_the_rates_make_them() {
     let woven = woven("fbdt");
     assert_eq!(woven.paths, ["near", "far"]);
-    let middle = woven.windows.iter().skip(woven.windows.len() / 2).take(8);
+    let middle = woven.sent.windows.iter().skip(woven.sent.windows.len() / 2).take(8);
     let seams: Vec<_> = middle
         .map(|window| {
             let mut parts: Vec<_> = woven
+                .sent
                 .stretches
                 .iter()
                 .filter(|s| s.kind == Kind::New && window.contains(&s.range.start))
@@ -72,6 +82,102 @@ fn both_directions_of_a_window_meet_where_the_rates_make_them() {
 #[test]
 fn earliest_has_no_windows_and_sends_upwards() {
     let woven = woven("earliest");
-    assert!(woven.windows.is_empty() && woven.stretches.len() > 100);
-    assert!(woven.stretches.iter().filter(|s| s.kind == Kind::New).all(|s| !s.is_backward));
+    assert!(woven.sent.windows.is_empty() && woven.sent.stretches.len() > 100);
+    assert!(woven.sent.stretches.iter().filter(|s| s.kind == Kind::New).all(|s| !s.is_backward));
+}
+
+/// A path that nothing gets through from 2 s on, for two seconds.
+const DIES: &str = r#"
+    name = "dies"
+    duration = "6s"
+    [[path]]
+    name = "near"
+    rate = "30Mbps"
+    delay = "5ms"
+    [[path]]
+    name = "far"
+    rate = "20Mbps"
+    delay = "15ms"
+    loss = [{ at = "0s", rate = 0.0 }, { at = "2s", rate = 1.0 }, { at = "4s", rate = 0.0 }]
+    [workload]
+    kind = "bulk"
+"#;
+
+/// Rows as text, each sixty characters wide: a letter for a path, capital where it filled downwards; `+`
+/// for copies, `*` for what was sent again; `.` for what has not arrived. In front are the time in ms, and
+/// how long the reader waited.
+fn cloth(record: &WeaveRecord, from_ms: u64, slot_ms: u64, count: u64) -> String {
+    const WIDTH: u64 = 60;
+    let from = Instant::from_millis(from_ms);
+    let (cut, rows) = rows(record, Instant::ZERO);
+    let chosen = choose(rows, from, Duration::from_millis(slot_ms));
+    let mut text = format!("{cut:?}\n");
+    for slot in 0..count {
+        let at = from_ms + slot * slot_ms;
+        let Some(row) = chosen.get(&slot) else {
+            let _ = writeln!(text, "{at:5}");
+            continue;
+        };
+        let _ = writeln!(text, "{at:5} {:4} {}", row.waited().as_millis(), line(row, WIDTH));
+    }
+    text
+}
+
+fn line(row: &Row, width: u64) -> String {
+    let mut cells = vec![' '; width as usize];
+    let length = row.bytes.end - row.bytes.start;
+    for part in &row.parts {
+        let letter = match (part.kind, part.path.0, part.is_backward) {
+            (Kind::Copy, ..) => '+',
+            (Kind::Reinjection, ..) => '*',
+            (Kind::New, 0, false) => 'n',
+            (Kind::New, 0, true) => 'N',
+            (Kind::New, _, false) => 'f',
+            (Kind::New, _, true) => 'F',
+        };
+        let cell = |offset: u64| ((offset - row.bytes.start) * width / length) as usize;
+        cells[cell(part.range.start)..cell(part.range.end)].fill(letter);
+    }
+    cells.into_iter().collect::<String>().trim_end().to_owned()
+}
+
+/// The golden cloth of a path that dies: what the picture in docs/web.md shows.
+#[test]
+fn a_path_that_dies_leaves_the_cloth_to_the_other() {
+    let woven = run(DIES, "fbdt");
+    insta::assert_snapshot!(cloth(&woven.sent, 1500, 100, 40));
+}
+
+/// Nine in ten of what was received are in the rows that the receiving end infers, also where the path
+/// that fills downwards is gone for good.
+#[test]
+fn inferred_rows_go_on_when_a_path_dies() {
+    let text = DIES.replace(", { at = \"4s\", rate = 0.0 }", "");
+    assert_ne!(text, DIES);
+    for text in [DIES, &text] {
+        let woven = run(text, "fbdt");
+        let (cut, inferred) = rows(&woven.received, Instant::ZERO);
+        assert_eq!(cut, Cut::Inferred);
+        let length = |range: &std::ops::Range<u64>| range.end - range.start;
+        let new = woven.received.stretches.iter().filter(|one| one.kind == Kind::New);
+        let received: u64 = new.map(|one| length(&one.range)).sum();
+        let parts = inferred.iter().flat_map(|row| &row.parts);
+        let new = parts.filter(|part| part.kind == Kind::New);
+        let shown: u64 = new.map(|part| length(&part.range)).sum();
+        assert!(shown * 10 >= received * 9, "{shown} of {received} bytes");
+    }
+}
+
+/// Nine in ten of the scheduler's windows are what the receiving end infers of them.
+#[test]
+fn inferred_windows_are_the_schedulers() {
+    for scheme in ["fbdt", "fbdt-strict"] {
+        let woven = woven(scheme);
+        let (cut, inferred) = rows(&woven.received, Instant::ZERO);
+        assert_eq!(cut, Cut::Inferred);
+        let (_, real) = rows(&woven.sent, Instant::ZERO);
+        let same = real.iter().filter(|row| inferred.iter().any(|one| one.bytes == row.bytes));
+        let (same, all) = (same.count(), real.len());
+        assert!(same * 10 >= all * 9, "{scheme}: {same} of {all} windows, by {}", inferred.len());
+    }
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weftline_core::session::SessionStats;
-use weftline_core::{ByteCount, PathId};
+use weftline_core::session::{SessionStats, WeaveRecord};
+use weftline_core::{ByteCount, Instant, PathId};
 
 use crate::congestion::CongestionInUse;
 use crate::refusal::printable;
@@ -44,6 +44,22 @@ impl About {
     pub(crate) fn label(&self) -> Option<Arc<str>> {
         self.label.lock().expect("nobody panics with it").clone()
     }
+}
+
+/// Stretches that are recorded of each direction: a quarter of a megabyte.
+pub const WEAVE_STRETCHES: usize = 4096;
+
+/// What a connection has sent and received over which path since somebody looks, as it stands.
+#[derive(Clone, Debug)]
+pub struct ConnectionWeave {
+    /// The time of the look, on the clock of the records.
+    pub now: Instant,
+    /// What is sent.
+    pub sent: WeaveRecord,
+    /// What is received.
+    pub received: WeaveRecord,
+    /// The name of each path.
+    pub names: BTreeMap<PathId, Arc<str>>,
 }
 
 /// A connection as it is now.

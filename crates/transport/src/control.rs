@@ -13,6 +13,7 @@ use crate::about::{About, ConnectionStatus};
 use crate::error::Error;
 use crate::events::PathEvent;
 use crate::shared::{End, Shared};
+use crate::weave::WeaveWatch;
 
 /// A connection's counters, events and end. A clone does not keep the connection open.
 #[derive(Clone)]
@@ -129,5 +130,11 @@ impl Control {
     /// The connection as it is now.
     pub fn status(&self) -> ConnectionStatus {
         self.shared.status(&self.about)
+    }
+
+    /// Records from now on which path carries which part of the stream in both directions, for as long
+    /// as what this returns lives.
+    pub fn watch_weave(&self) -> WeaveWatch {
+        WeaveWatch::begin(&self.shared)
     }
 }

@@ -105,10 +105,12 @@ mod subflow;
 mod sys;
 mod tls;
 mod token;
+mod weave;
 
 pub mod refusal;
 pub mod status;
 
+pub use about::{ConnectionWeave, WEAVE_STRETCHES};
 pub use address::{ParseServerAddrError, ServerAddr};
 pub use bind::Bind;
 pub use client::{Client, ClientBuilder};
@@ -135,5 +137,6 @@ pub use tls::{
     ClientSecurity, ClientTls, Identity, ServerSecurity, ServerTls, Trust, default_state_dir,
 };
 pub use token::{Token, TokenLine};
+pub use weave::WeaveWatch;
 pub use weftline_core::session::{Incoming, Message, MessageFate, MessageId, Outcome, SendError};
 pub use weftline_core::{PathPolicy, Role};

@@ -29,7 +29,7 @@ use weftline_core::{ByteCount, Instant, PathId, PathInfo, SubflowId};
 use self::intake::Intake;
 pub use self::messages::MessageError;
 pub(crate) use self::stream::WriteError;
-use crate::about::{About, ConnectionStatus};
+use crate::about::{About, ConnectionStatus, ConnectionWeave, WEAVE_STRETCHES};
 use crate::clock;
 use crate::congestion::CongestionInUse;
 use crate::error::Error;
@@ -99,6 +99,8 @@ struct Inner {
     names: BTreeMap<PathId, Arc<str>>,
     /// Those it is to have (client).
     planned: BTreeMap<PathId, Arc<str>>,
+    /// How many look at what is sent and received where.
+    weave_watches: usize,
 }
 
 /// A live subflow.
@@ -190,6 +192,7 @@ impl Shared {
             armed: Instant::FAR,
             names: BTreeMap::new(),
             planned: BTreeMap::new(),
+            weave_watches: 0,
         };
         let shared = Arc::new(Self {
             inner: Mutex::new(inner),
@@ -678,6 +681,45 @@ impl Shared {
                 peers,
                 congestion,
             }
+        })
+    }
+
+    // ---- the weave ----
+
+    /// One more looks at what is sent and received where: it is recorded from the first on.
+    pub(crate) fn watch_weave(&self) {
+        if self.has_panicked() {
+            return;
+        }
+        self.with(|inner, _| {
+            inner.weave_watches += 1;
+            if inner.weave_watches == 1 {
+                inner.session.record_weave(Some(WEAVE_STRETCHES));
+            }
+        });
+    }
+
+    /// One has left: with the last, nothing is recorded any more.
+    pub(crate) fn leave_weave(&self) {
+        if self.has_panicked() {
+            return;
+        }
+        self.with(|inner, _| {
+            inner.weave_watches -= 1;
+            if inner.weave_watches == 0 {
+                inner.session.record_weave(None);
+            }
+        });
+    }
+
+    /// What was recorded; `None` if nothing is, or nothing is left of the connection.
+    pub(crate) fn weave(&self) -> Option<ConnectionWeave> {
+        self.see(|inner| {
+            let now = clock::now();
+            let is_there = inner.life.phase() != Phase::Gone;
+            let sent = inner.session.weave_sent(now).filter(|_| is_there)?;
+            let received = inner.session.weave_received(now)?;
+            Some(ConnectionWeave { now, sent, received, names: inner.names.clone() })
         })
     }
 

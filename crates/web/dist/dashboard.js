@@ -60,12 +60,204 @@ function"?this._$AH.call(this.options?.host??this.element,t4):this._$AH.handleEv
 this.element=t4,this.type=6,this._$AN=void 0,this._$AM=i4,this.options=s3}get _$AU(){return this._$AM._$AU}_$AI(t4){M(this,
 t4)}},j={M:h,P:o,A:n,C:1,L:N,R,D:d,V:M,I:k,H,N:L,U:z,B:I,F:Z},B=t.litHtmlPolyfillSupport;B?.(S,k),(t.litHtmlVersions??=[]).
 push("3.3.3");var D=(t4,i4,s3)=>{let e3=s3?.renderBefore??i4,h3=e3._$litPart$;if(h3===void 0){let t5=s3?.renderBefore??null;
-e3._$litPart$=h3=new k(i4.insertBefore(c(),t5),t5,void 0,s3??{})}return h3._$AI(t4),h3};var Refused=class extends Error{constructor(status2,reason){super(reason);this.status=status2}status},WAITS=[500,1e3,2e3,
+e3._$litPart$=h3=new k(i4.insertBefore(c(),t5),t5,void 0,s3??{})}return h3._$AI(t4),h3};function rowOf([start2,length,at,parts,missing,wait,left]){return{start:start2,length,at,parts:parts.map(([offset,size,first,
+last,path,flags])=>({from:offset,to:offset+size,first:at+first,last:at+last,path,backward:(flags&1)!==0,why:flags&2?"cop\
+y":flags&4?"again":"new"})),missing:missing.map(([offset,size])=>[offset,offset+size]),wait:wait&&{from:wait[0],to:wait[0]+
+wait[1],ms:wait[2]},left}}var Cloth=class{cut="fixed";every=1;leftOut=0;knownTo=null;byStart=new Map;add({cut,every,left_out,
+known_to,rows}){cut!==this.cut&&this.byStart.clear(),this.cut=cut,this.leftOut=left_out,this.knownTo=known_to,rows.length>
+0&&(this.every=every);for(let wire of rows){let row=rowOf(wire);this.byStart.set(row.start,row)}let over=this.byStart.size-
+4e3;if(over>0)for(let row of this.rows().slice(0,over))this.byStart.delete(row.start)}rows(){return[...this.byStart.values()].
+sort((a2,b2)=>a2.at-b2.at||a2.start-b2.start)}bytes(){let sum2=0;for(let row of this.byStart.values())sum2+=row.length;return sum2}},
+Weave=class{constructor(connection){this.connection=connection}connection;over=!1;now=0;names={};sent=new Cloth;received=new Cloth;take(message){
+message.over&&(this.over=!0),message.now!==void 0&&(this.now=message.now),message.names&&(this.names=message.names),message.
+sent&&this.sent.add(message.sent),message.received&&this.received.add(message.received)}busier(){return this.received.bytes()>
+4*this.sent.bytes()?"received":"sent"}name(path){return this.names[path]??`path ${path}`}};function placesOf(names,lines){
+let places=new Map,next=lines.length,paths2=Object.keys(names).map(Number).sort((a2,b2)=>a2-b2);for(let path of paths2){
+let line=lines.indexOf(names[path]);places.set(path,line>=0?line:next++)}return places}function repeated(row){return row.
+parts.reduce((sum2,part)=>sum2+(part.why==="new"?0:part.to-part.from),0)}function filled(row){return row.parts.reduce((last,part)=>part.
+why==="new"?Math.max(last,part.last):last,row.at)}function choose(rows,from,to,slots){let chosen=new Array(slots).fill(void 0),
+slotOf=at=>Math.min(slots-1,Math.floor((to-at)/(to-from)*slots)),shows=row=>(row.wait?.ms??0)*1e12+repeated(row);for(let row of rows){
+if(row.at<from||row.at>to)continue;let slot=slotOf(row.at),other=chosen[slot];(!other||shows(other)<shows(row))&&(chosen[slot]=
+row)}let begun=new Set(chosen),going=[...chosen];for(let row of rows){if(row.at>to||filled(row)<from||row.at>=from&&!begun.
+has(row))continue;let last=Math.max(0,slotOf(Math.min(to,filled(row))));for(let slot=slotOf(Math.max(from,row.at));slot>=
+last;slot--)chosen[slot]||(going[slot]=row)}return going}function eachOnce(slots){return[...new Set([...slots].reverse())].
+reverse().filter(row=>row!==void 0)}function shares(rows){let bytes2=new Map,sum2=0;for(let row of rows)for(let{path,from,
+to,why}of row.parts)why==="new"&&(bytes2.set(path,(bytes2.get(path)??0)+to-from),sum2+=to-from);return new Map([...bytes2].
+sort((a2,b2)=>a2[0]-b2[0]).map(([path,n2])=>[path,n2/sum2]))}function palette(place){let style2=getComputedStyle(document.documentElement),of=name=>style2.getPropertyValue(name).trim();
+return{ink:of("--ink"),soft:of("--soft"),grid:of("--grid"),ground:of("--card"),error:of("--error"),of:path=>of(`--c${place(
+path)%12}`)}}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
+toFixed(digits)}function rate(value){return value==null?"–":value<.005?"0":number(value)}function percent(value){return value==
+null?"–":value===0?"0":(value*100).toFixed(value<.1?2:1)}function bytes(value){return value==null?"–":value<1e4?`${Math.
+round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} kB`:value<1e10?`${(value/1e6).toFixed(1)} MB`:`${(value/1e9).toFixed(
+1)} GB`}function duration(seconds){let whole=Math.max(0,Math.floor(seconds)),parts=[[Math.floor(whole/86400),"d"],[Math.
+floor(whole/3600)%24,"h"],[Math.floor(whole/60)%60,"min"],[whole%60,"s"]],first=parts.findIndex(([count])=>count>0);return first<
+0?"0 s":parts.slice(first,first+2).filter(([count])=>count>0).map(([count,unit])=>`${count} ${unit}`).join(" ")}var two=value=>String(
+value).padStart(2,"0");function clock(seconds){let date=new Date(seconds*1e3);return`${two(date.getHours())}:${two(date.
+getMinutes())}:${two(date.getSeconds())}`}function scrolled(label,table2){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table2}</div>`}function begin(canvas,height){let scale=window.devicePixelRatio||1,width=Math.max(160,Math.floor(canvas.parentElement?.clientWidth??
+160)),[wide,high]=[Math.round(width*scale),Math.round(height*scale)];canvas.width!==wide&&(canvas.width=wide),canvas.height!==
+high&&(canvas.height=high),canvas.style.height=`${height}px`;let ctx=canvas.getContext("2d");return ctx.setTransform(scale,
+0,0,scale,0,0),ctx.clearRect(0,0,width,height),ctx.font="11px system-ui, sans-serif",[ctx,width]}function stripes(ctx,x2,y2,w2,h3,slant,color){
+ctx.save(),ctx.beginPath(),ctx.rect(x2,y2,w2,h3),ctx.clip(),ctx.strokeStyle=color,ctx.lineWidth=1.5,ctx.beginPath();for(let at=x2-
+Math.abs(slant);at<x2+w2+Math.abs(slant);at+=4)ctx.moveTo(at,y2+h3),ctx.lineTo(at+slant,y2);ctx.stroke(),ctx.restore()}function drawPart(ctx,part,begins,place,palette2){
+let[x2,y2,w2,h3]=place;ctx.fillStyle=palette2.of(part.path),ctx.fillRect(x2,y2,w2,h3),part.why==="copy"&&stripes(ctx,x2,
+y2,w2,h3,h3,palette2.ground),part.why==="again"&&stripes(ctx,x2,y2,w2,h3,-h3,palette2.ink),part.why==="new"&&begins&&w2>=
+8&&(ctx.fillStyle=palette2.ink,ctx.fillRect(part.backward?x2+w2-2:x2,y2,2,h3))}function isBegun(part,row){let goesOn=other=>other.
+path===part.path&&other.why===part.why&&other.backward===part.backward&&(part.backward?other.from===part.to:other.to===part.
+from);return!row.parts.some(goesOn)}function drawMissing(ctx,x2,y2,w2,h3,palette2){ctx.save(),ctx.globalAlpha=.65,ctx.fillStyle=
+palette2.ground,ctx.fillRect(x2,y2,w2,h3),ctx.restore()}function drawWait(ctx,x2,y2,w2,h3,palette2){ctx.strokeStyle=palette2.
+error,ctx.lineWidth=2,ctx.strokeRect(x2+1,y2,Math.max(2,w2-2),h3)}function drawCloth(canvas,rows,span,selected,palette2){
+let[ctx,width]=begin(canvas,rows.length*6+4),scale=width-58-6,outlined=[];for(let slot=0;slot<rows.length;slot+=16)time(
+ctx,slot,rows.length,span,palette2);time(ctx,rows.length,rows.length,span,palette2);for(let slot=0,high=1;slot<rows.length;slot+=
+high){let row=rows[slot],y2=slot*6+1;if(!row){high=1,ctx.fillStyle=palette2.grid,ctx.fillRect(58,y2+6/2,scale,1);continue}
+for(high=1;rows[slot+high]===row;)high++;let h3=high*6-1,x2=offset=>58+Math.round(Math.max(0,Math.min(row.length,offset))/
+row.length*scale),wide=(from,to)=>Math.max(1,x2(to)-x2(from));for(let part of row.parts)drawPart(ctx,part,isBegun(part,row),
+[x2(part.from),y2,wide(part.from,part.to),h3],palette2);for(let[from,to]of row.missing)drawMissing(ctx,x2(from),y2,wide(
+from,to),h3,palette2);let{wait}=row;wait&&outlined.push(()=>drawWait(ctx,x2(wait.from),y2,wide(wait.from,wait.to),h3,palette2)),
+row===selected&&outlined.push(()=>{let middle=y2+h3/2;ctx.fillStyle=palette2.ink,ctx.beginPath(),ctx.moveTo(51,middle-4),
+ctx.lineTo(57,middle),ctx.lineTo(51,middle+4),ctx.fill()})}outlined.forEach(draw2=>draw2())}function time(ctx,slot,slots,span,palette2){
+let ago=slot/slots*span/1e6;ctx.fillStyle=palette2.soft,ctx.textAlign="right",ctx.textBaseline=slot===0?"top":slot===slots?
+"bottom":"middle",ctx.fillText(slot===0?"newest":`−${ago.toFixed(span<8e6?2:1)} s`,50,slot*6+1)}function slotAt(y2,slots){
+return Math.max(0,Math.min(slots-1,Math.floor((y2-1)/6)))}function strandTime(row){let last=Math.max(...row.parts.map(part=>part.
+last),row.at),span=Math.min(2e6,Math.max(4e4,(last-row.at)*1.5)),from=row.at-Math.min(span*.25,4e4/2);return[from,from+span]}
+function drawStrand(canvas,rows,around,palette2){let[ctx,width]=begin(canvas,190),[from,to]=strandTime(around),shown=rows.
+flatMap(row=>row.parts.filter(part=>part.last>=from&&part.first<=to).map(part=>({...part,from:row.start+part.from,to:row.
+start+part.to}))),near=at=>Math.abs(at-around.start)<=8*around.length,parts=shown.filter(part=>near(part.from)),least=Math.
+min(around.start,...parts.map(part=>part.from)),most=Math.max(around.start+around.length,...parts.map(part=>part.to)),[top,
+bottom]=[8,168],x2=time2=>58+(time2-from)/(to-from)*(width-58-6),y2=offset=>bottom-(offset-least)/(most-least)*(bottom-top);
+ctx.fillStyle=palette2.grid;let high=y2(around.start)-y2(around.start+around.length);ctx.fillRect(58,y2(around.start+around.
+length),width-58-6,Math.max(1,high)),ctx.save(),ctx.beginPath(),ctx.rect(58,0,width-58-6,bottom+2),ctx.clip(),ctx.lineCap=
+"round";for(let part of parts){let[begins,ends]=part.backward?[part.to,part.from]:[part.from,part.to];ctx.strokeStyle=palette2.
+of(part.path),ctx.lineWidth=part.why==="new"?2.5:2,ctx.setLineDash(part.why==="new"?[]:part.why==="copy"?[2,4]:[6,3]),ctx.
+beginPath(),ctx.moveTo(x2(part.first),y2(begins)),ctx.lineTo(Math.max(x2(part.last),x2(part.first)+1),y2(ends)),ctx.stroke()}
+ctx.restore(),ctx.fillStyle=palette2.soft,ctx.textBaseline="bottom",ctx.textAlign="left",ctx.fillText("0 ms",58,188),ctx.
+textAlign="right",ctx.fillText(`${((to-from)/1e3).toFixed(0)} ms`,width-6,188),ctx.textBaseline="top",ctx.fillText("stre\
+am ↑",50,top)}var SPANS=[[2,"2 s"],[10,"10 s"],[60,"1 min"]];function shownAtFirst(){return{span:SPANS[1][0],direction:null,row:null,until:null,
+table:!1}}function scene(weave2,shown){let direction=shown.direction??weave2.busier(),cloth=weave2[direction],all2=cloth.
+rows(),until=shown.until??weave2.now,slots=choose(all2,until-shown.span*1e6,until,64),rows=eachOnce(slots),telling=rows.
+find(row=>row.wait!==null||repeated(row)>0),selected=rows.find(row=>row.start===shown.row)??telling??rows[0];return{cloth,
+direction,all:all2,slots,rows,selected,until}}function paint(weave2,shown,palette2){let{slots,all:all2,selected}=scene(weave2,
+shown),of=id=>document.querySelector(`#${id}`),[cloth,strand]=[of("cloth"),of("strand")];cloth&&drawCloth(cloth,slots,shown.
+span*1e6,selected,palette2),strand&&selected&&drawStrand(strand,all2,selected,palette2);for(let key of document.querySelectorAll(
+"canvas[data-key]"))drawKey(key,palette2)}function drawKey(canvas,palette2){let scale=window.devicePixelRatio||1;[canvas.
+width,canvas.height]=[26*scale,12*scale];let ctx=canvas.getContext("2d");ctx.setTransform(scale,0,0,scale,0,0);let path=Number(
+canvas.dataset.path??0),place=[1,1,24,10],key=canvas.dataset.key;if(key==="none")return;key==="wait"?drawWait(ctx,...place,
+palette2):drawPart(ctx,{path,why:key==="copy"||key==="again"?key:"new",backward:key==="backward"},!0,place,palette2),key===
+"missing"&&drawMissing(ctx,...place,palette2)}function view(weave2,shown,change2,isRecorded){let now=scene(weave2,shown),
+{cloth,direction,all:all2,rows,selected}=now,first=all2[0]?.at??0,radio=(name,value,text,is,set)=>b`<label><input type="radio" name=${name} value=${value} .checked=${is} @change=${set} /><span>${text}</span></label>`,
+spans=isRecorded?[...SPANS,[Math.max(1,Math.ceil((weave2.now-first)/1e6)),"all"]]:SPANS;return b`<div class="controls">
+      <fieldset>
+        <legend class="unseen">Direction of the weave</legend>
+        ${radio("weave-direction","sent","sent",direction==="sent",()=>change2({direction:"sent",row:null}))}
+        ${radio("weave-direction","received","received",direction==="received",()=>change2({direction:"received",row:null}))}
+      </fieldset>
+      <fieldset>
+        <legend class="unseen">Time of the cloth</legend>
+        ${spans.map(([seconds,name])=>radio("weave-span",name,name,shown.span===seconds,()=>change2({span:seconds,row:null})))}
+      </fieldset>
+    </div>
+    ${rows.length===0?b`<p class="empty" id="weave-empty">Nothing was ${direction} in this time.</p>`:A}
+    <div class="weave" ?hidden=${rows.length===0}>
+      ${isRecorded?moment(now,shown,first,weave2.now,change2):A}
+      <p class="caption">${caption(cloth,rows)}</p>
+      <div class="plot" role="img" aria-label=${words(weave2,now)}>
+        <canvas id="cloth" @pointerdown=${event=>point(event,now,change2)}></canvas>
+      </div>
+      ${legend(weave2,now)}
+      ${slider(now,change2)}
+      <p class="caption">The strand of that row: its bytes of the stream over time. What a path fills upwards rises, what it fills downwards falls; dashes were sent again.</p>
+      <div class="plot" role="img" aria-label=${selected?strandWords(weave2,selected):"no row"}>
+        <canvas id="strand"></canvas>
+      </div>
+      <details @toggle=${event=>change2({table:event.target.open})}>
+        <summary>Table<span class="unseen"> of the weave</span></summary>
+        ${shown.table?table(weave2,now):A}
+      </details>
+      ${howToRead(direction)}
+    </div>`}function point(event,{slots},change2){let at=slotAt(event.offsetY,slots.length),row=slots.map((row2,slot)=>({
+row:row2,far:Math.abs(slot-at)})).sort((a2,b2)=>a2.far-b2.far).find(one=>one.row)?.row;row&&change2({row:row.start})}function caption(cloth,rows){
+let kinds={windows:"a window of the scheduler",inferred:"a window, as inferred from the direction in which it was filled",
+fixed:"a MiB of the stream"},every=cloth.every>1?` One row in ${cloth.every} is told; those that show something come fir\
+st.`:"",lost=cloth.leftOut>0?` ${cloth.leftOut} stretches came and went between two looks.`:"",left=rows.reduce((sum2,row)=>sum2+
+row.left,0),torn=left>0?` ${left} short parts of these rows are left out.`:"",known=cloth.knownTo===null?"":` What has a\
+rrived beyond ${(cloth.knownTo/1e6).toFixed(2)} MB is not known: it came in too many pieces.`;return`The cloth: each row\
+ is ${kinds[cloth.cut]}, the newest on top (${rows.length} rows). Across is the place in it, and it is as high as the ti\
+me in which it was filled.${every}${torn}${known}${lost}`}function slider({rows,selected},change2){let at=selected?rows.
+indexOf(selected):0,move=event=>{let place=rows.length-1-Number(event.target.value);change2({row:rows[place]?.start??null})},
+text=selected?`at ${(selected.start/1e6).toFixed(2)} MB of the stream`:"none";return b`<div class="timeline">
+    <label for="weave-row">Row</label>
+    <input id="weave-row" type="range" min="0" max=${Math.max(0,rows.length-1)} .value=${String(rows.length-1-at)} aria-valuetext=${text} @input=${move} />
+    <output for="weave-row">${text}</output>
+  </div>`}function moment({until},{span},first,last,change2){let[least,most]=[Math.min(last,first+span*1e6)/1e6,last/1e6];
+if(least>=most)return b``;let move=event=>change2({until:Number(event.target.value)*1e6,row:null}),text=`${(until/1e6).toFixed(
+2)} s`;return b`<div class="timeline">
+    <label for="weave-until">Until</label>
+    <input id="weave-until" type="range" min=${least} max=${most} step="0.05" .value=${String(until/1e6)} aria-valuetext=${text} @input=${move} />
+    <output for="weave-until">${text}</output>
+  </div>`}function legend(weave2,{rows,cloth,direction}){let key=(kind,text,path=0)=>b`<li><canvas data-key=${kind} data-path=${path} aria-hidden="true" width="26" height="12"></canvas> ${text}</li>`,
+any=[...shares(rows).keys()][0]??0,upwards=cloth.cut==="fixed"?A:key("backward","filled downwards: the edge is where it \
+began",any);return b`<ul class="legend" id="weave-legend">
+    ${[...shares(rows)].map(([path,share])=>key("new",b`<strong>${weave2.name(path)}</strong> ${(share*100).toFixed(0)} %`,
+path))}
+    ${upwards}
+    ${direction==="sent"?b`${key("missing","faint: not known to have arrived",any)}
+          ${key("again","dark stripes: sent again, in place of what a stalled path has",any)}
+          ${key("copy","light stripes: a copy of what another path has",any)}`:b`${key("none","blank: has not arrived",any)}
+          ${key("copy","light stripes: came a second time",any)}`}
+    ${key("wait","outlined: the reader waited for it, 50 ms or more")}
+  </ul>`}function howToRead(direction){return b`<details>
+    <summary>How to read it</summary>
+    <p>
+      Each colour is a path. Where two paths fill a row from both ends, they meet at a seam; it wanders
+      with their rates. A thin line means that nothing was ${direction} then.
+      ${direction==="sent"?`A path that stalls leaves its part faint: the bytes are on their way and do not arrive. If t\
+hey come
+          before others that have arrived, the reader waits, and they are outlined. Then another path sends them
+          again: dark stripes in its own colour.`:`What a path that stalls was given is blank, until another path brings\
+ it: it has then that path's colour,
+          and what comes a second time has light stripes. If it comes before others that have arrived, the
+          reader waits, and it is outlined.`}
+      After that the rows have the colours of the paths that are left.
+    </p>
+  </details>`}var percent2=(part,whole)=>`${(100*part/whole).toFixed(0)} %`;function words(weave2,{rows,direction}){let of=[
+...shares(rows)].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).join(", "),again=rows.filter(row=>repeated(
+row)>0).length,waited=Math.max(0,...rows.map(row=>row.wait?.ms??0)),wait=waited>0?`; the reader waited up to ${waited} m\
+s`:"";return`Cloth of what was ${direction}: ${rows.length} rows; ${of}; ${again} with bytes sent again${wait}`}function strandWords(weave2,row){
+let[from,to]=strandTime(row),of=[...shares([row])].map(([path,share])=>`${weave2.name(path)} ${(share*100).toFixed(0)} %`).
+join(", ");return`Strand: ${((to-from)/1e3).toFixed(0)} ms around the row at ${(row.start/1e6).toFixed(2)} MB: ${of}`}function table(weave2,{
+rows,until,direction}){let paths2=[...shares(rows).keys()],sum2=(row,is)=>row.parts.filter(is).reduce((total,part)=>total+
+part.to-part.from,0),line=row=>{let of=path=>{let own=row.parts.filter(part=>part.path===path&&part.why==="new");if(own.
+length===0)return"–";let ways=`${own.some(part=>!part.backward)?"↑":""}${own.some(part=>part.backward)?"↓":""}`;return`${percent2(
+sum2(row,part=>own.includes(part)),row.length)} ${ways}`},missing=row.missing.reduce((total,[from,to])=>total+to-from,0);
+return b`<tr>
+      <th scope="row">${number((until-row.at)/1e6)}</th>
+      <td>${(row.start/1e6).toFixed(2)}</td>
+      <td>${bytes(row.length)}</td>
+      ${paths2.map(path=>b`<td>${of(path)}</td>`)}
+      <td>${percent2(sum2(row,part=>part.why==="copy"),row.length)}</td>
+      <td>${percent2(sum2(row,part=>part.why==="again"),row.length)}</td>
+      <td>${percent2(missing,row.length)}</td>
+      <td>${row.wait?.ms??0}</td>
+    </tr>`};return scrolled("The weave, as a table",b`<table>
+      <caption>Rows of what was ${direction}, as drawn; ↑ filled upwards, ↓ downwards</caption>
+      <thead>
+        <tr>
+          <th scope="col">age <span class="unit">s</span></th>
+          <th scope="col">offset <span class="unit">MB</span></th>
+          <th scope="col">length</th>
+          ${paths2.map(path=>b`<th scope="col">${weave2.name(path)}</th>`)}
+          <th scope="col">copies</th>
+          <th scope="col">sent again</th>
+          <th scope="col">not arrived</th>
+          <th scope="col">waited <span class="unit">ms</span></th>
+        </tr>
+      </thead>
+      <tbody>${rows.map(line)}</tbody>
+    </table>`)}var Refused=class extends Error{constructor(status2,reason){super(reason);this.status=status2}status},WAITS=[500,1e3,2e3,
 5e3],SILENCE=3e4,PATIENCE=1e4;async function ask(path,options={}){let answer=await fetch(path,{cache:"no-store",credentials:"\
 same-origin",...options});if(answer.ok)return answer;let said=await answer.text(),reason=said.trim();try{reason=JSON.parse(
 said).error}catch{}throw new Refused(answer.status,reason||`HTTP ${answer.status}`)}async function json(path){return await(await ask(
 path,{signal:AbortSignal.timeout(PATIENCE)})).json()}function status(connections2){return json(`/api/1/status?connection\
-s=${connections2}`)}async function begin(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;
+s=${connections2}`)}async function begin2(){let token=new URLSearchParams(location.hash.slice(1)).get("k");if(!token)return;
 history.replaceState(null,"",location.pathname);let body=JSON.stringify({token}),signal=AbortSignal.timeout(PATIENCE);await(await ask(
 "/api/1/session",{method:"POST",body,signal})).text()}function messages(text){let parts=text.split(`
 
@@ -82,12 +274,14 @@ status===403)){this.open=void 0,this.to.link({is:"refused",reason:error.message}
 error.message:"the daemon does not answer"}if(this.open!==open)return;open.abort(),this.open=void 0;let wait=WAITS[Math.
 min(this.attempts++,WAITS.length-1)];this.to.link({is:"waiting",reason,until:Date.now()+wait}),this.timer=setTimeout(()=>this.
 now(),wait)}async read(open){this.to.last()||this.to.load(await json("/api/1/history"));let silence,heard=()=>{clearTimeout(
-silence),silence=setTimeout(()=>open.abort(),SILENCE)};heard();try{let headers={"Last-Event-ID":this.to.last()},answer=await ask(
-"/api/1/stream",{headers,signal:open.signal});if(!answer.body)return;let reader=answer.body.pipeThrough(new TextDecoderStream).
-getReader(),text="";for(;;){let{done,value}=await reader.read();if(done)return;heard();let[read,rest]=messages(text+value);
-text=rest;for(let message of read)await this.take(message)}}finally{clearTimeout(silence)}}async take({id,event,data}){let said=JSON.
-parse(data);switch(event){case"hello":said.resumed||this.to.load(await json("/api/1/history")),this.attempts=0,this.to.link(
-{is:"live"});break;case"sample":this.to.sample(said,id);break;case"event":this.to.event(said,id);break;default:break}}};var UPLOT="uplot",ORI_HZ="u-hz",ORI_VT="u-vt",TITLE="u-title",WRAP="u-wrap",UNDER="u-under",OVER="u-over",AXIS="u-axis",
+silence),silence=setTimeout(()=>open.abort(),SILENCE)};heard();try{let headers={"Last-Event-ID":this.to.last()},watched=this.
+to.watched(),query2=watched===null?"":`?weave=${watched}`,answer=await ask(`/api/1/stream${query2}`,{headers,signal:open.
+signal});if(!answer.body)return;let reader=answer.body.pipeThrough(new TextDecoderStream).getReader(),text="";for(;;){let{
+done,value}=await reader.read();if(done)return;heard();let[read,rest]=messages(text+value);text=rest;for(let message of read)
+await this.take(message)}}finally{clearTimeout(silence)}}async take({id,event,data}){let said=JSON.parse(data);switch(event){case"\
+hello":this.to.instance(String(said.instance)),said.resumed||this.to.load(await json("/api/1/history")),this.attempts=0,
+this.to.link({is:"live"});break;case"sample":this.to.sample(said,id);break;case"event":this.to.event(said,id);break;case"\
+weave":this.to.weave(said);break;default:break}}};var UPLOT="uplot",ORI_HZ="u-hz",ORI_VT="u-vt",TITLE="u-title",WRAP="u-wrap",UNDER="u-under",OVER="u-over",AXIS="u-axis",
 OFF="u-off",SELECT="u-select",CURSOR_X="u-cursor-x",CURSOR_Y="u-cursor-y",CURSOR_PT="u-cursor-pt",LEGEND="u-legend",LEGEND_LIVE="\
 u-live",LEGEND_INLINE="u-inline",LEGEND_SERIES="u-series",LEGEND_MARKER="u-marker",LEGEND_LABEL="u-label",LEGEND_VALUE="\
 u-value",WIDTH="width",HEIGHT="height";var BOTTOM="bottom",LEFT="left",RIGHT="right",hexBlack="#000",transparent=hexBlack+"0",mousemove="mousemove",mousedown="\
@@ -162,38 +356,38 @@ for(let key in src)key!=__proto__&&(isObj(targ[key])?assign(targ[key],copy(src[k
 var NULL_REMOVE=0,NULL_RETAIN=1,NULL_EXPAND=2;function nullExpand(yVals,nullIdxs,alignedLen){for(let i4=0,xi,lastNullIdx=-1;i4<
 nullIdxs.length;i4++){let nullIdx=nullIdxs[i4];if(nullIdx>lastNullIdx){for(xi=nullIdx-1;xi>=0&&yVals[xi]==null;)yVals[xi--]=
 null;for(xi=nullIdx+1;xi<alignedLen&&yVals[xi]==null;)yVals[lastNullIdx=xi++]=null}}}function join(tables,nullModes){if(allHeadersSame(
-tables)){let table=tables[0].slice();for(let i4=1;i4<tables.length;i4++)table.push(...tables[i4].slice(1));return isAsc(
-table[0])||(table=sortCols(table)),table}let xVals=new Set;for(let ti=0;ti<tables.length;ti++){let xs=tables[ti][0],len=xs.
-length;for(let i4=0;i4<len;i4++)xVals.add(xs[i4])}let data=[Array.from(xVals).sort((a2,b2)=>a2-b2)],alignedLen=data[0].length,
-xIdxs=new Map;for(let i4=0;i4<alignedLen;i4++)xIdxs.set(data[0][i4],i4);for(let ti=0;ti<tables.length;ti++){let t4=tables[ti],
+tables)){let table2=tables[0].slice();for(let i4=1;i4<tables.length;i4++)table2.push(...tables[i4].slice(1));return isAsc(
+table2[0])||(table2=sortCols(table2)),table2}let xVals=new Set;for(let ti=0;ti<tables.length;ti++){let xs=tables[ti][0],
+len=xs.length;for(let i4=0;i4<len;i4++)xVals.add(xs[i4])}let data=[Array.from(xVals).sort((a2,b2)=>a2-b2)],alignedLen=data[0].
+length,xIdxs=new Map;for(let i4=0;i4<alignedLen;i4++)xIdxs.set(data[0][i4],i4);for(let ti=0;ti<tables.length;ti++){let t4=tables[ti],
 xs=t4[0];for(let si=1;si<t4.length;si++){let ys=t4[si],yVals=Array(alignedLen).fill(void 0),nullMode=nullModes?nullModes[ti][si]:
 NULL_RETAIN,nullIdxs=[];for(let i4=0;i4<ys.length;i4++){let yVal=ys[i4],alignedIdx=xIdxs.get(xs[i4]);yVal===null?nullMode!=
 NULL_REMOVE&&(yVals[alignedIdx]=yVal,nullMode==NULL_EXPAND&&nullIdxs.push(alignedIdx)):yVals[alignedIdx]=yVal}nullExpand(
 yVals,nullIdxs,alignedLen),data.push(yVals)}}return data}var microTask=typeof queueMicrotask>"u"?fn=>Promise.resolve().then(
-fn):queueMicrotask;function sortCols(table){let head=table[0],rlen=head.length,idxs=Array(rlen);for(let i4=0;i4<idxs.length;i4++)
-idxs[i4]=i4;idxs.sort((i0,i1)=>head[i0]-head[i1]);let table2=[];for(let i4=0;i4<table.length;i4++){let row=table[i4],row2=Array(
-rlen);for(let j2=0;j2<rlen;j2++)row2[j2]=row[idxs[j2]];table2.push(row2)}return table2}function allHeadersSame(tables){let vals0=tables[0][0],
-len0=vals0.length;for(let i4=1;i4<tables.length;i4++){let vals1=tables[i4][0];if(vals1.length!=len0)return!1;if(vals1!=vals0){
-for(let j2=0;j2<len0;j2++)if(vals1[j2]!=vals0[j2])return!1}}return!0}function isAsc(vals,samples=100){let len=vals.length;
-if(len<=1)return!0;let firstIdx=0,lastIdx=len-1;for(;firstIdx<=lastIdx&&vals[firstIdx]==null;)firstIdx++;for(;lastIdx>=firstIdx&&
-vals[lastIdx]==null;)lastIdx--;if(lastIdx<=firstIdx)return!0;let stride=max(1,floor((lastIdx-firstIdx+1)/samples));for(let prevVal=vals[firstIdx],
-i4=firstIdx+stride;i4<=lastIdx;i4+=stride){let v3=vals[i4];if(v3!=null){if(v3<=prevVal)return!1;prevVal=v3}}return!0}var months=[
-"January","February","March","April","May","June","July","August","September","October","November","December"],days=["Su\
-nday","Monday","Tuesday","Wednesday","Thursday","Friday","Saturday"];function slice3(str){return str.slice(0,3)}var days3=days.
-map(slice3),months3=months.map(slice3),engNames={MMMM:months,MMM:months3,WWWW:days,WWW:days3};function zeroPad2(int){return(int<
-10?"0":"")+int}function zeroPad3(int){return(int<10?"00":int<100?"0":"")+int}var subs={YYYY:d2=>d2.getFullYear(),YY:d2=>(d2.
-getFullYear()+"").slice(2),MMMM:(d2,names)=>names.MMMM[d2.getMonth()],MMM:(d2,names)=>names.MMM[d2.getMonth()],MM:d2=>zeroPad2(
-d2.getMonth()+1),M:d2=>d2.getMonth()+1,DD:d2=>zeroPad2(d2.getDate()),D:d2=>d2.getDate(),WWWW:(d2,names)=>names.WWWW[d2.getDay()],
-WWW:(d2,names)=>names.WWW[d2.getDay()],HH:d2=>zeroPad2(d2.getHours()),H:d2=>d2.getHours(),h:d2=>{let h3=d2.getHours();return h3==
-0?12:h3>12?h3-12:h3},AA:d2=>d2.getHours()>=12?"PM":"AM",aa:d2=>d2.getHours()>=12?"pm":"am",a:d2=>d2.getHours()>=12?"p":"\
-a",mm:d2=>zeroPad2(d2.getMinutes()),m:d2=>d2.getMinutes(),ss:d2=>zeroPad2(d2.getSeconds()),s:d2=>d2.getSeconds(),fff:d2=>zeroPad3(
-d2.getMilliseconds())};function fmtDate(tpl,names){names=names||engNames;let parts=[],R2=/\{([a-z]+)\}|[^{]+/gi,m3;for(;m3=
-R2.exec(tpl);)parts.push(m3[0][0]=="{"?subs[m3[1]]:m3[0]);return d2=>{let out="";for(let i4=0;i4<parts.length;i4++)out+=
-typeof parts[i4]=="string"?parts[i4]:parts[i4](d2,names);return out}}var localTz=new Intl.DateTimeFormat().resolvedOptions().
-timeZone;function tzDate(date,tz){let date2;return tz=="UTC"||tz=="Etc/UTC"?date2=new Date(+date+date.getTimezoneOffset()*
-6e4):tz==localTz?date2=date:(date2=new Date(date.toLocaleString("en-US",{timeZone:tz})),date2.setMilliseconds(date.getMilliseconds())),
-date2}var onlyWhole=v3=>v3%1==0,allMults=[1,2,2.5,5],decIncrs=genIncrs(10,-32,0,allMults),oneIncrs=genIncrs(10,0,32,allMults),
-wholeIncrs=oneIncrs.filter(onlyWhole),numIncrs=decIncrs.concat(oneIncrs),NL=`
+fn):queueMicrotask;function sortCols(table2){let head=table2[0],rlen=head.length,idxs=Array(rlen);for(let i4=0;i4<idxs.length;i4++)
+idxs[i4]=i4;idxs.sort((i0,i1)=>head[i0]-head[i1]);let table22=[];for(let i4=0;i4<table2.length;i4++){let row=table2[i4],
+row2=Array(rlen);for(let j2=0;j2<rlen;j2++)row2[j2]=row[idxs[j2]];table22.push(row2)}return table22}function allHeadersSame(tables){
+let vals0=tables[0][0],len0=vals0.length;for(let i4=1;i4<tables.length;i4++){let vals1=tables[i4][0];if(vals1.length!=len0)
+return!1;if(vals1!=vals0){for(let j2=0;j2<len0;j2++)if(vals1[j2]!=vals0[j2])return!1}}return!0}function isAsc(vals,samples=100){
+let len=vals.length;if(len<=1)return!0;let firstIdx=0,lastIdx=len-1;for(;firstIdx<=lastIdx&&vals[firstIdx]==null;)firstIdx++;
+for(;lastIdx>=firstIdx&&vals[lastIdx]==null;)lastIdx--;if(lastIdx<=firstIdx)return!0;let stride=max(1,floor((lastIdx-firstIdx+
+1)/samples));for(let prevVal=vals[firstIdx],i4=firstIdx+stride;i4<=lastIdx;i4+=stride){let v3=vals[i4];if(v3!=null){if(v3<=
+prevVal)return!1;prevVal=v3}}return!0}var months=["January","February","March","April","May","June","July","August","Sep\
+tember","October","November","December"],days=["Sunday","Monday","Tuesday","Wednesday","Thursday","Friday","Saturday"];function slice3(str){
+return str.slice(0,3)}var days3=days.map(slice3),months3=months.map(slice3),engNames={MMMM:months,MMM:months3,WWWW:days,
+WWW:days3};function zeroPad2(int){return(int<10?"0":"")+int}function zeroPad3(int){return(int<10?"00":int<100?"0":"")+int}
+var subs={YYYY:d2=>d2.getFullYear(),YY:d2=>(d2.getFullYear()+"").slice(2),MMMM:(d2,names)=>names.MMMM[d2.getMonth()],MMM:(d2,names)=>names.
+MMM[d2.getMonth()],MM:d2=>zeroPad2(d2.getMonth()+1),M:d2=>d2.getMonth()+1,DD:d2=>zeroPad2(d2.getDate()),D:d2=>d2.getDate(),
+WWWW:(d2,names)=>names.WWWW[d2.getDay()],WWW:(d2,names)=>names.WWW[d2.getDay()],HH:d2=>zeroPad2(d2.getHours()),H:d2=>d2.
+getHours(),h:d2=>{let h3=d2.getHours();return h3==0?12:h3>12?h3-12:h3},AA:d2=>d2.getHours()>=12?"PM":"AM",aa:d2=>d2.getHours()>=
+12?"pm":"am",a:d2=>d2.getHours()>=12?"p":"a",mm:d2=>zeroPad2(d2.getMinutes()),m:d2=>d2.getMinutes(),ss:d2=>zeroPad2(d2.getSeconds()),
+s:d2=>d2.getSeconds(),fff:d2=>zeroPad3(d2.getMilliseconds())};function fmtDate(tpl,names){names=names||engNames;let parts=[],
+R2=/\{([a-z]+)\}|[^{]+/gi,m3;for(;m3=R2.exec(tpl);)parts.push(m3[0][0]=="{"?subs[m3[1]]:m3[0]);return d2=>{let out="";for(let i4=0;i4<
+parts.length;i4++)out+=typeof parts[i4]=="string"?parts[i4]:parts[i4](d2,names);return out}}var localTz=new Intl.DateTimeFormat().
+resolvedOptions().timeZone;function tzDate(date,tz){let date2;return tz=="UTC"||tz=="Etc/UTC"?date2=new Date(+date+date.
+getTimezoneOffset()*6e4):tz==localTz?date2=date:(date2=new Date(date.toLocaleString("en-US",{timeZone:tz})),date2.setMilliseconds(
+date.getMilliseconds())),date2}var onlyWhole=v3=>v3%1==0,allMults=[1,2,2.5,5],decIncrs=genIncrs(10,-32,0,allMults),oneIncrs=genIncrs(
+10,0,32,allMults),wholeIncrs=oneIncrs.filter(onlyWhole),numIncrs=decIncrs.concat(oneIncrs),NL=`
 `,yyyy="{YYYY}",NLyyyy=NL+yyyy,md="{M}/{D}",NLmd=NL+md,NLmdyy=NLmd+"/{YY}",aa="{aa}",hmm="{h}:{mm}",hmmaa=hmm+aa,NLhmmaa=NL+
 hmmaa,ss=":{ss}",_2=null;function genTimeStuffs(ms){let s3=ms*1e3,m3=s3*60,h3=m3*60,d2=h3*24,mo=d2*30,y2=d2*365,timeIncrs=(ms==
 1?genIncrs(10,0,3,allMults).filter(onlyWhole):genIncrs(10,-3,0,allMults)).concat([s3,s3*5,s3*10,s3*15,s3*30,m3,m3*5,m3*10,
@@ -460,23 +654,23 @@ valToPosX=getHPos,valToPosY=getVPos):(addClass(root2,ORI_VT),valToPosX=getVPos,v
 let sc=scales[k2];(sc.min!=null||sc.max!=null)&&(pendScales[k2]={min:sc.min,max:sc.max},sc.min=sc.max=null)}let _tzDate=opts.
 tzDate||(ts=>new Date(round(ts/ms))),_fmtDate=opts.fmtDate||fmtDate,_timeAxisSplits=ms==1?timeAxisSplitsMs(_tzDate):timeAxisSplitsS(
 _tzDate),_timeAxisVals=timeAxisVals(_tzDate,timeAxisStamps(ms==1?_timeAxisStampsMs:_timeAxisStampsS,_fmtDate)),_timeSeriesVal=timeSeriesVal(
-_tzDate,timeSeriesStamp(_timeSeriesStamp,_fmtDate)),activeIdxs=[],legend2=self.legend=assign({},legendOpts,opts.legend),
-cursor=self.cursor=assign({},cursorOpts,{drag:{y:mode==2}},opts.cursor),showLegend=legend2.show,showCursor=cursor.show,markers=legend2.
-markers;legend2.idxs=activeIdxs,markers.width=fnOrSelf(markers.width),markers.dash=fnOrSelf(markers.dash),markers.stroke=
+_tzDate,timeSeriesStamp(_timeSeriesStamp,_fmtDate)),activeIdxs=[],legend3=self.legend=assign({},legendOpts,opts.legend),
+cursor=self.cursor=assign({},cursorOpts,{drag:{y:mode==2}},opts.cursor),showLegend=legend3.show,showCursor=cursor.show,markers=legend3.
+markers;legend3.idxs=activeIdxs,markers.width=fnOrSelf(markers.width),markers.dash=fnOrSelf(markers.dash),markers.stroke=
 fnOrSelf(markers.stroke),markers.fill=fnOrSelf(markers.fill);let legendTable,legendHead,legendBody,legendRows=[],legendCells=[],
-legendCols,multiValLegend=!1,NULL_LEGEND_VALUES={};if(legend2.live){let getMultiVals=series[1]?series[1].values:null;multiValLegend=
+legendCols,multiValLegend=!1,NULL_LEGEND_VALUES={};if(legend3.live){let getMultiVals=series[1]?series[1].values:null;multiValLegend=
 getMultiVals!=null,legendCols=multiValLegend?getMultiVals(self,1,0):{_:0};for(let k2 in legendCols)NULL_LEGEND_VALUES[k2]=
-LEGEND_DISP}if(showLegend)if(legendTable=placeTag("table",LEGEND,root2),legendBody=placeTag("tbody",null,legendTable),legend2.
+LEGEND_DISP}if(showLegend)if(legendTable=placeTag("table",LEGEND,root2),legendBody=placeTag("tbody",null,legendTable),legend3.
 mount(self,legendTable),multiValLegend){legendHead=placeTag("thead",null,legendTable,legendBody);let head=placeTag("tr",
 null,legendHead);placeTag("th",null,head);for(var key in legendCols)placeTag("th",LEGEND_LABEL,head).textContent=key}else
-addClass(legendTable,LEGEND_INLINE),legend2.live&&addClass(legendTable,LEGEND_LIVE);let son={show:!0},soff={show:!1};function initLegendRow(s3,i4){
-if(i4==0&&(multiValLegend||!legend2.live||mode==2))return nullNullTuple;let cells=[],row=placeTag("tr",LEGEND_SERIES,legendBody,
+addClass(legendTable,LEGEND_INLINE),legend3.live&&addClass(legendTable,LEGEND_LIVE);let son={show:!0},soff={show:!1};function initLegendRow(s3,i4){
+if(i4==0&&(multiValLegend||!legend3.live||mode==2))return nullNullTuple;let cells=[],row=placeTag("tr",LEGEND_SERIES,legendBody,
 legendBody.childNodes[i4]);addClass(row,s3.class),s3.show||addClass(row,OFF);let label=placeTag("th",null,row);if(markers.
 show){let indic=placeDiv(LEGEND_MARKER,label);if(i4>0){let width=markers.width(self,i4);width&&(indic.style.border=width+
 "px "+markers.dash(self,i4)+" "+markers.stroke(self,i4)),indic.style.background=markers.fill(self,i4)}}let text=placeDiv(
 LEGEND_LABEL,label);s3.label instanceof HTMLElement?text.appendChild(s3.label):text.textContent=s3.label,i4>0&&(markers.
 show||(text.style.color=s3.width>0?markers.stroke(self,i4):markers.fill(self,i4)),onMouse("click",label,e3=>{if(cursor._lock)
-return;setCursorEvent(e3);let seriesIdx=series.indexOf(s3);if((e3.ctrlKey||e3.metaKey)!=legend2.isolate){let isolate=series.
+return;setCursorEvent(e3);let seriesIdx=series.indexOf(s3);if((e3.ctrlKey||e3.metaKey)!=legend3.isolate){let isolate=series.
 some((s4,i5)=>i5>0&&i5!=seriesIdx&&s4.show);series.forEach((s4,i5)=>{i5>0&&setSeries(i5,isolate?i5==seriesIdx?son:soff:son,
 !0,syncOpts.setSeries)})}else setSeries(seriesIdx,{show:!s3.show},!0,syncOpts.setSeries)},!1),cursorFocus&&onMouse(mouseenter,
 label,e3=>{cursor._lock||(setCursorEvent(e3),setSeries(series.indexOf(s3),FOCUS_TRUE,!0,syncOpts.setSeries))},!1));for(var key2 in legendCols){
@@ -528,11 +722,11 @@ null;let _ptDia=ptDia(max(1,s3.width),1),points3=s3.points=assign({},{size:_ptDi
 space:_ptDia*2,paths:pointsPath,_stroke:null,_fill:null},s3.points);points3.show=fnOrSelf(points3.show),points3.filter=fnOrSelf(
 points3.filter),points3.fill=fnOrSelf(points3.fill),points3.stroke=fnOrSelf(points3.stroke),points3.paths=fnOrSelf(points3.
 paths),points3.pxAlign=s3.pxAlign}if(showLegend){let rowCells=initLegendRow(s3,i4);legendRows.splice(i4,0,rowCells[0]),legendCells.
-splice(i4,0,rowCells[1]),legend2.values.push(null)}if(showCursor){activeIdxs.splice(i4,0,null);let pt=null;cursorOnePt?i4==
+splice(i4,0,rowCells[1]),legend3.values.push(null)}if(showCursor){activeIdxs.splice(i4,0,null);let pt=null;cursorOnePt?i4==
 0&&(pt=initCursorPt(s3,i4)):i4>0&&(pt=initCursorPt(s3,i4)),cursorPts.splice(i4,0,pt),cursorPtsLft.splice(i4,0,0),cursorPtsTop.
 splice(i4,0,0)}fire("addSeries",i4)}function addSeries(opts2,si){si=si??series.length,opts2=mode==1?setDefault(opts2,si,
 xSeriesOpts,ySeriesOpts):setDefault(opts2,si,{},xySeriesOpts),series.splice(si,0,opts2),initSeries(series[si],si)}self.addSeries=
-addSeries;function delSeries(i4){if(series.splice(i4,1),showLegend){legend2.values.splice(i4,1),legendCells.splice(i4,1);
+addSeries;function delSeries(i4){if(series.splice(i4,1),showLegend){legend3.values.splice(i4,1),legendCells.splice(i4,1);
 let tr=legendRows.splice(i4,1)[0];offMouse(null,tr.firstChild),tr.remove()}showCursor&&(activeIdxs.splice(i4,1),cursorPts.
 splice(i4,1)[0].remove(),cursorPtsLft.splice(i4,1),cursorPtsTop.splice(i4,1)),fire("delSeries",i4)}self.delSeries=delSeries;
 let sidesWithAxes=[!1,!1,!1,!1];function initAxis(axis,i4){if(axis._show=axis.show,axis.show){let isVt=axis.side%2,sc=scales[axis.
@@ -683,7 +877,7 @@ show&&!shouldSetSelect&&select.left>=0&&select.width>0){select.left*=pctWid,sele
 height*=pctHgt;for(let prop in _hideProps)setStylePx(selectDiv,prop,select[prop])}_plotLftCss=plotLftCss,_plotTopCss=plotTopCss,
 _plotWidCss=plotWidCss,_plotHgtCss=plotHgtCss}fire("setSize"),shouldSetSize=!1}fullWidCss>0&&fullHgtCss>0&&(ctx.clearRect(
 0,0,can.width,can.height),fire("drawClear"),drawOrder.forEach(fn=>fn()),fire("draw")),select.show&&shouldSetSelect&&(setSelect(
-select),shouldSetSelect=!1),showCursor&&shouldSetCursor&&(updateCursor(null,!0,!1),shouldSetCursor=!1),legend2.show&&legend2.
+select),shouldSetSelect=!1),showCursor&&shouldSetCursor&&(updateCursor(null,!0,!1),shouldSetCursor=!1),legend3.show&&legend3.
 live&&shouldSetLegend&&(setLegend(),shouldSetLegend=!1),ready||(ready=!0,self.status=1,fire("ready")),viaAutoScaleX=!1,queuedCommit=
 !1}self.redraw=(rebuildPaths,recalcAxes)=>{shouldConvergeSize=recalcAxes||!1,rebuildPaths!==!1?_setScale(xScaleKey,scaleX.
 min,scaleX.max):commit()};function setScale(key2,opts2){let sc=scales[key2];if(sc.from==null){if(dataLen==0){let minMax=sc.
@@ -721,20 +915,20 @@ val,scales[scale],can2?plotHgt:plotHgtCss,can2?plotTop:0),self.setCursor=(opts2,
 opts2.top,updateCursor(null,_fire,_pub)};function setSelH(off2,dim){setStylePx(selectDiv,LEFT,select.left=off2),setStylePx(
 selectDiv,WIDTH,select.width=dim)}function setSelV(off2,dim){setStylePx(selectDiv,"top",select.top=off2),setStylePx(selectDiv,
 HEIGHT,select.height=dim)}let setSelX=scaleX.ori==0?setSelH:setSelV,setSelY=scaleX.ori==1?setSelH:setSelV;function syncLegend(){
-if(showLegend&&legend2.live)for(let i4=mode==2?1:0;i4<series.length;i4++){if(i4==0&&multiValLegend)continue;let vals=legend2.
+if(showLegend&&legend3.live)for(let i4=mode==2?1:0;i4<series.length;i4++){if(i4==0&&multiValLegend)continue;let vals=legend3.
 values[i4],j2=0;for(let k2 in vals)legendCells[i4][j2++].firstChild.nodeValue=vals[k2]}}function setLegend(opts2,_fire){
 if(opts2!=null&&(opts2.idxs?opts2.idxs.forEach((didx,sidx)=>{activeIdxs[sidx]=didx}):isUndef(opts2.idx)||activeIdxs.fill(
-opts2.idx),legend2.idx=activeIdxs[0]),showLegend&&legend2.live){for(let sidx=0;sidx<series.length;sidx++)(sidx>0||mode==
+opts2.idx),legend3.idx=activeIdxs[0]),showLegend&&legend3.live){for(let sidx=0;sidx<series.length;sidx++)(sidx>0||mode==
 1&&!multiValLegend)&&setLegendValues(sidx,activeIdxs[sidx]);syncLegend()}shouldSetLegend=!1,_fire!==!1&&fire("setLegend")}
 self.setLegend=setLegend;function setLegendValues(sidx,idx){let s3=series[sidx],src=sidx==0&&xScaleDistr==2?data0:data[sidx],
 val;multiValLegend?val=s3.values(self,sidx,idx)??NULL_LEGEND_VALUES:(val=s3.value(self,idx==null?null:src[idx],sidx,idx),
-val=val==null?NULL_LEGEND_VALUES:{_:val}),legend2.values[sidx]=val}function updateCursor(src,_fire,_pub){rawMouseLeft1=mouseLeft1,
+val=val==null?NULL_LEGEND_VALUES:{_:val}),legend3.values[sidx]=val}function updateCursor(src,_fire,_pub){rawMouseLeft1=mouseLeft1,
 rawMouseTop1=mouseTop1,[mouseLeft1,mouseTop1]=cursor.move(self,mouseLeft1,mouseTop1),cursor.left=mouseLeft1,cursor.top=mouseTop1,
 showCursor&&(vCursor&&elTrans(vCursor,round(mouseLeft1),0,plotWidCss,plotHgtCss),hCursor&&elTrans(hCursor,0,round(mouseTop1),
 plotWidCss,plotHgtCss));let idx,noDataInRange=i0>i1;closestDist=inf,closestSeries=null;let xDim=scaleX.ori==0?plotWidCss:
 plotHgtCss,yDim=scaleX.ori==1?plotWidCss:plotHgtCss;if(mouseLeft1<0||dataLen==0||noDataInRange){idx=cursor.idx=null;for(let i4=0;i4<
 series.length;i4++){let pt=cursorPts[i4];pt!=null&&elTrans(pt,-10,-10,plotWidCss,plotHgtCss)}cursorFocus&&setSeries(null,
-FOCUS_TRUE,!0,src==null&&syncOpts.setSeries),legend2.live&&(activeIdxs.fill(idx),shouldSetLegend=!0)}else{let mouseXPos,
+FOCUS_TRUE,!0,src==null&&syncOpts.setSeries),legend3.live&&(activeIdxs.fill(idx),shouldSetLegend=!0)}else{let mouseXPos,
 valAtPosX,xPos;mode==1&&(mouseXPos=scaleX.ori==0?mouseLeft1:mouseTop1,valAtPosX=posToVal(mouseXPos,xScaleKey),idx=cursor.
 idx=closestIdx(valAtPosX,data[0],i0,i1),xPos=valToPosX(data[0][idx],scaleX,xDim,0));let _ptLft=-10,_ptTop=-10,_ptWid=0,_ptHgt=0,
 _centered=!0,_ptFill="",_ptStroke="";for(let i4=mode==2?1:0;i4<series.length;i4++){let s3=series[i4],idx1=activeIdxs[i4],
@@ -773,7 +967,7 @@ let[xSyncKey,ySyncKey]=syncOpts.scales;syncOpts.values[0]=xSyncKey!=null?posToVa
 null,syncOpts.values[1]=ySyncKey!=null?posToVal(scaleX.ori==1?mouseLeft1:mouseTop1,ySyncKey):null}pubSync(mousemove,self,
 mouseLeft1,mouseTop1,plotWidCss,plotHgtCss,idx)}if(cursorFocus){let shouldPub=_pub&&syncOpts.setSeries,p3=focus.prox;focusedSeries==
 null?closestDist<=p3&&setSeries(closestSeries,FOCUS_TRUE,!0,shouldPub):closestDist>p3?setSeries(null,FOCUS_TRUE,!0,shouldPub):
-closestSeries!=focusedSeries&&setSeries(closestSeries,FOCUS_TRUE,!0,shouldPub)}}shouldSetLegend&&(legend2.idx=idx,setLegend()),
+closestSeries!=focusedSeries&&setSeries(closestSeries,FOCUS_TRUE,!0,shouldPub)}}shouldSetLegend&&(legend3.idx=idx,setLegend()),
 _fire!==!1&&fire("setCursor")}let rect2=null;Object.defineProperty(self,"rect",{get(){return rect2==null&&syncRect(!1),rect2}});
 function syncRect(defer=!1){defer?rect2=null:(rect2=over.getBoundingClientRect(),fire("syncRect",rect2))}function mouseMove(e3,src,_l,_t,_w,_h,_i){
 cursor._lock||dragging&&e3!=null&&e3.movementX==0&&e3.movementY==0||(cacheMouse(e3,src,_l,_t,_w,_h,_i,!1,e3!=null),e3!=null?
@@ -824,20 +1018,12 @@ shouldSetLegend=!0,_setSize(opts.width,opts.height)}return series.forEach(initSe
 HTMLElement?(then.appendChild(root2),_init()):then(self,_init):_init(),self}uPlot.assign=assign;uPlot.fmtNum=fmtNum;uPlot.
 rangeNum=rangeNum;uPlot.rangeLog=rangeLog;uPlot.rangeAsinh=rangeAsinh;uPlot.orient=orient;uPlot.pxRatio=pxRatio;uPlot.join=
 join;uPlot.fmtDate=fmtDate,uPlot.tzDate=tzDate;uPlot.sync=_sync;{uPlot.addGap=addGap,uPlot.clipGaps=clipGaps;let paths2=uPlot.
-paths={points};paths2.linear=linear,paths2.stepped=stepped,paths2.bars=bars,paths2.spline=monotoneCubic}function number(value){if(value==null)return"–";let size=Math.abs(value),digits=size>=100||size===0?0:size>=10?1:2;return value.
-toFixed(digits)}function rate(value){return value==null?"–":value<.005?"0":number(value)}function percent(value){return value==
-null?"–":value===0?"0":(value*100).toFixed(value<.1?2:1)}function bytes(value){return value==null?"–":value<1e4?`${Math.
-round(value)} B`:value<1e7?`${(value/1e3).toFixed(1)} kB`:value<1e10?`${(value/1e6).toFixed(1)} MB`:`${(value/1e9).toFixed(
-1)} GB`}function duration(seconds){let whole=Math.max(0,Math.floor(seconds)),parts=[[Math.floor(whole/86400),"d"],[Math.
-floor(whole/3600)%24,"h"],[Math.floor(whole/60)%60,"min"],[whole%60,"s"]],first=parts.findIndex(([count])=>count>0);return first<
-0?"0 s":parts.slice(first,first+2).filter(([count])=>count>0).map(([count,unit])=>`${count} ${unit}`).join(" ")}var two=value=>String(
-value).padStart(2,"0");function clock(seconds){let date=new Date(seconds*1e3);return`${two(date.getHours())}:${two(date.
-getMinutes())}:${two(date.getSeconds())}`}var FIGURES=["send","receive","srtt","queueing","retransmitted","cwnd"],STATES={up:["up","it carries what it is given"],
+paths={points};paths2.linear=linear,paths2.stepped=stepped,paths2.bars=bars,paths2.spline=monotoneCubic}var FIGURES=["send","receive","srtt","queueing","retransmitted","cwnd"],STATES={up:["up","it carries what it is given"],
 standby:["standby","its role keeps data off it"],silent:["stalled","data is outstanding and nothing gets through"],down:[
 "down","it has no TCP connection"],unused:["unused","no connection has it"]},Model=class{t=[];open=[];used=[];conns=[];paths=[];events=[];state="";last="";epoch=0;load(history2,now){
 let{last,t:t4,open,used,conns,paths:paths2,events:events2}=history2;Object.assign(this,{last,t:t4,open,used,conns,paths:paths2,
-events:events2}),this.epoch=now-(t4.at(-1)??0)}isNew(id){let[instance,number2]=split(id),[before,last]=split(this.last);
-return instance===before&&number2<=last?!1:(this.last=id,!0)}add(sample,id){if(!this.isNew(id))return!1;this.state=sample.
+events:events2}),this.epoch=now-(t4.at(-1)??0)}isNew(id){let[instance2,number2]=split(id),[before,last]=split(this.last);
+return instance2===before&&number2<=last?!1:(this.last=id,!0)}add(sample,id){if(!this.isNew(id))return!1;this.state=sample.
 state;let rows=this.t.length,had=new Set(this.paths);for(let[name,state,...figures]of sample.paths){let path=this.pathOf(
 name,rows);had.delete(path),path.state.push(state),FIGURES.forEach((figure2,place)=>path[figure2].push(figures[place]??null))}
 for(let path of had){path.state.push("unused");for(let figure2 of FIGURES)path[figure2].push(null)}return this.t.push(sample.
@@ -875,20 +1061,20 @@ this.plot&&this.plot.width!==width&&this.plot.setSize({width,height:HEIGHT2})}dr
 chart.lines(model);this.span=span,this.marks=marks;let data=[x2,...lines.map(line=>line.values)],looks=JSON.stringify([lines.
 map(({label,color})=>[label,color]),style2]);if(this.plot&&looks===this.drawn){this.plot.setData(data);return}this.plot?.
 destroy(),this.drawn=looks;let plot=new uPlot(this.options(lines,style2),data,this.at);plot.over.addEventListener("mouse\
-move",()=>this.move(plot.cursor.idx??null)),plot.over.addEventListener("mouseleave",()=>this.move(null)),this.plot=plot}point(time){
-if(!this.plot)return;let left=time===null?-10:this.plot.valToPos(time,"x");this.plot.setCursor({left,top:time===null?-10:
-0},!1)}options(lines,style2){let color=line=>line.color<0?style2.ink:style2.lines[line.color%style2.lines.length],axis={
+move",()=>this.move(plot.cursor.idx??null)),plot.over.addEventListener("mouseleave",()=>this.move(null)),this.plot=plot}point(time2){
+if(!this.plot)return;let left=time2===null?-10:this.plot.valToPos(time2,"x");this.plot.setCursor({left,top:time2===null?
+-10:0},!1)}options(lines,style2){let color=line=>line.color<0?style2.ink:style2.lines[line.color%style2.lines.length],axis={
 stroke:style2.soft,grid:{stroke:style2.grid,width:1}},font2="12px system-ui, sans-serif";return{width:this.width(),height:HEIGHT2,
 legend:{show:!1},padding:[8,6,0,0],cursor:{y:!1,drag:{x:!1,y:!1},points:{size:6}},scales:{x:{time:!0,range:()=>[this.span.
 from,this.span.to]},y:{range:(_3,__,most)=>[0,most>0?most*1.08:1]}},series:[{},...lines.map(line=>({label:line.label,stroke:color(
 line),width:line.color<0?1:1.75,dash:dashOf(line.color),points:{show:!1},spanGaps:!1}))],axes:[{...axis,font:font2,space:76,
 size:28,ticks:{stroke:style2.grid,width:1,size:4},values:(plot,times)=>{let most=plot.bbox.width/uPlot.pxRatio-26;return times.
-map(time=>plot.valToPos(time,"x")>most?"":clock(time))}},{...axis,font:font2,size:46,space:28,ticks:{show:!1},values:(_3,values)=>values.
+map(time2=>plot.valToPos(time2,"x")>most?"":clock(time2))}},{...axis,font:font2,size:46,space:28,ticks:{show:!1},values:(_3,values)=>values.
 map(value=>String(+value.toPrecision(6)))}],hooks:{drawAxes:[plot=>this.drawMarks(plot,style2)]}}}drawMarks(plot,style2){
 let{ctx,bbox}=plot;ctx.save(),ctx.lineWidth=uPlot.pxRatio;for(let{t:t4,level}of this.marks){if(t4<this.span.from||t4>this.
 span.to)continue;let x2=Math.round(plot.valToPos(t4,"x",!0))+.5;ctx.strokeStyle=style2.levels[level]??style2.soft,ctx.setLineDash(
 level==="good"?[]:[4*uPlot.pxRatio,3*uPlot.pxRatio]),ctx.beginPath(),ctx.moveTo(x2,bbox.top),ctx.lineTo(x2,bbox.top+bbox.
-height),ctx.stroke()}ctx.restore()}};function scrolled(label,table){return b`<div class="scroll" role="region" tabindex="0" aria-label=${label}>${table}</div>`}var nameOf=(bond,lane)=>`${bond.client??""}
+height),ctx.stroke()}ctx.restore()}};var nameOf=(bond,lane)=>`${bond.client??""}
 ${lane.name}`,all=status2=>(status2.bonds??[]).flatMap(bond=>bond.lanes.map(lane=>[nameOf(bond,lane),lane,bond.client]));
 function laneRates(before,now){let seconds=now.uptime_s-before.uptime_s,found=new Map;if(seconds<=0)return found;let old=new Map(
 all(before).map(([name,lane])=>[name,lane]));for(let[name,lane]of all(now)){let then=old.get(name);if(!then||then.sent_bytes>
@@ -1087,23 +1273,23 @@ return b`<svg class="patterns" width="0" height="0" aria-hidden="true"><defs>
       <rect class="down" width="8" height="8"></rect><path class="cross" d="M0 0L8 8M8 0L0 8"></path>
     </pattern>
   </defs></svg>`}var HATCHED=["standby","silent","down"];function fill(state){return HATCHED.includes(state)?`url(#hatch\
--${state})`:A}function strips(model,x2,span){let first=Math.max(0,x2.findIndex(time=>time>=span.from)),place=row=>{let share=((row===
+-${state})`:A}function strips(model,x2,span){let first=Math.max(0,x2.findIndex(time2=>time2>=span.from)),place=row=>{let share=((row===
 0?x2[0]:x2[row-1])-span.from)/(span.to-span.from);return Math.min(1,Math.max(0,share))*WIDTH2},bar=run=>{let from=place(
 run.from),width=Math.max(1,place(run.to)-from),title2=`${STATES[run.state][0]} from ${clock(x2[Math.max(0,run.from-1)])}\
  to ${clock(x2[run.to-1])}`;return w`<rect class="bar ${run.state}" fill=${fill(run.state)} x=${from} width=${width} height=${ROW-
-4}><title>${title2}</title></rect>`},strip=(name,states)=>{let all2=runs(states,first),now=all2.at(-1),words=now?`${STATES[now.
+4}><title>${title2}</title></rect>`},strip=(name,states)=>{let all2=runs(states,first),now=all2.at(-1),words2=now?`${STATES[now.
 state][0]} now; ${all2.length-1} changes in this time`:"";return b`<div class="strip">
       <span class="strip-name">${name??OTHERS}</span>
-      <svg role="img" aria-label="${name??OTHERS}: ${words}" viewBox="0 0 ${WIDTH2} ${ROW-4}" preserveAspectRatio="none">
+      <svg role="img" aria-label="${name??OTHERS}: ${words2}" viewBox="0 0 ${WIDTH2} ${ROW-4}" preserveAspectRatio="none">
         ${all2.map(bar)}
       </svg>
-    </div>`};return b`${model.paths.map(path=>strip(path.name,path.state))}`}function legend(){return b`<ul class="legend">
+    </div>`};return b`${model.paths.map(path=>strip(path.name,path.state))}`}function legend2(){return b`<ul class="legend">
     ${["up","standby","silent","down"].map(state=>b`<li>
         <svg aria-hidden="true" viewBox="0 0 26 14" width="26" height="14"><rect class="bar ${state}" fill=${fill(state)} width="26" height="14"></rect></svg>
         ${STATES[state][0]}: ${STATES[state][1]}
       </li>`)}
-  </ul>`}var WINDOWS=[[60,"1 min"],[180,"3 min"],[600,"10 min"]];function view(page2,actions2){return page2.link.is==="refused"?refused(
-page2.link.reason):b`${patterns()}
+  </ul>`}var WINDOWS=[[60,"1 min"],[180,"3 min"],[600,"10 min"]];function view2(page2,actions2){return page2.link.is==="refused"?
+refused(page2.link.reason):b`${patterns()}
     <header>${heading(page2)} ${link(page2,actions2)}</header>
     <main>
       ${tiles(page2)}
@@ -1117,7 +1303,7 @@ page2.link.reason):b`${patterns()}
           ${PATH_CHARTS.map(chart=>figure(chart,page2,actions2))}
           <figure class="states">
             <figcaption>State</figcaption>
-            ${strips(page2.model,page2.x,page2.span)} ${legend()}
+            ${strips(page2.model,page2.x,page2.span)} ${legend2()}
           </figure>
         </div>
       </section>
@@ -1130,7 +1316,7 @@ page2.link.reason):b`${patterns()}
         <div class="charts">${CONNECTION_CHARTS.map(chart=>figure(chart,page2,actions2))}</div>
         ${page2.status?connections(page2.status,page2.rates,page2.opened,actions2.connection):b`<p class="empty">They are being asked for.</p>`}
       </section>
-      ${events(page2,actions2)}
+      ${weave(page2,actions2)} ${events(page2,actions2)}
     </main>
     <footer>
       <p>
@@ -1152,11 +1338,11 @@ pid}`,`up for ${duration(status2.uptime_s)}`,status2.listening.length>0?`listeni
       ${state?b`<span class="badge ${state}">${state}</span>`:A}
     </h1>
     <p class="facts">${facts.filter(Boolean).join(" · ")}</p>
-  </div>`}function link({link:link2,paused},{retry}){let words={connecting:"connecting…",live:paused?"paused: nothing \
-on the page moves":"live",hidden:"not followed while hidden",waiting:"",refused:""},reason=link2.is==="waiting"?link2.reason:
+  </div>`}function link({link:link2,paused},{retry}){let words2={connecting:"connecting…",live:paused?"paused: nothing\
+ on the page moves":"live",hidden:"not followed while hidden",waiting:"",refused:""},reason=link2.is==="waiting"?link2.reason:
 "";return b`<div class="link ${link2.is}">
     <p role="status">
-      ${reason?`No connection: ${reason}. Trying again by itself.`:words[link2.is]}
+      ${reason?`No connection: ${reason}. Trying again by itself.`:words2[link2.is]}
     </p>
     ${link2.is==="waiting"?b`<button type="button" @click=${retry}>Try now</button>`:A}
   </div>`}function tiles({model,status:status2}){let row=model.t.length-1,up=model.paths.filter(path=>path.state[row]===
@@ -1178,8 +1364,9 @@ handshakes_refused} handshakes refused`):A}
         </label>`)}
     </fieldset>
     <button type="button" id="pause" aria-pressed=${page2.paused?"true":"false"} @click=${pause}>Pause</button>
-  </div>`}function timeline(page2,{point}){let rows=page2.x.length;if(rows===0)return b``;let first=Math.max(0,page2.x.findIndex(
-time=>time>=page2.span.from)),move=event=>{let row=Number(event.target.value);point(row>=rows-1?null:row)};return b`<div class="timeline">
+  </div>`}function timeline(page2,{point:point2}){let rows=page2.x.length;if(rows===0)return b``;let first=Math.max(0,page2.
+x.findIndex(time2=>time2>=page2.span.from)),move=event=>{let row=Number(event.target.value);point2(row>=rows-1?null:row)};
+return b`<div class="timeline">
     <label for="cursor">Moment</label>
     <input
       id="cursor"
@@ -1191,23 +1378,40 @@ time=>time>=page2.span.from)),move=event=>{let row=Number(event.target.value);po
       @input=${move}
     />
     <output for="cursor">${when(page2)}</output>
-  </div>`}function figure(chart,page2,{table}){let row=shownRow(page2),lines=chart.lines(page2.model),words=lines.map(line=>`${line.
-label} ${chart.show(line.values[row])}`).join(", "),open=page2.tables.has(chart.id),first=Math.max(0,page2.x.findIndex(time=>time>=
-page2.span.from));return b`<figure>
+  </div>`}function figure(chart,page2,{table:table2}){let row=shownRow(page2),lines=chart.lines(page2.model),words2=lines.
+map(line=>`${line.label} ${chart.show(line.values[row])}`).join(", "),open=page2.tables.has(chart.id),first=Math.max(0,page2.
+x.findIndex(time2=>time2>=page2.span.from));return b`<figure>
     <figcaption>${chart.title} <span class="unit">${chart.unit}</span></figcaption>
-    <div class="plot" id="plot-${chart.id}" role="img" aria-label="${chart.title}, ${chart.unit}, ${when(page2)}: ${words||
+    <div class="plot" id="plot-${chart.id}" role="img" aria-label="${chart.title}, ${chart.unit}, ${when(page2)}: ${words2||
 "nothing yet"}"></div>
     ${chart.id==="conns"||chart.id==="count"?keys(lines):A}
-    <details @toggle=${event=>table(chart.id,event.target.open)}>
+    <details @toggle=${event=>table2(chart.id,event.target.open)}>
       <summary>Table<span class="unseen"> of ${chart.title}</span></summary>
       ${open?behind(chart,page2.model,page2.x,first):A}
     </details>
   </figure>`}function keys(lines){return b`<ul class="legend">
     ${lines.map(line=>b`<li>${swatch(line.color)} ${line.label}</li>`)}
-  </ul>`}function events(page2,{problems}){let isShown=event=>!page2.problemsOnly||event.level==="error"||event.level===
+  </ul>`}function weave(page2,{watch,weave:weave2}){let{weave:watched,status:status2}=page2,known=(status2?.connections??
+[]).map(one=>[one.number,`#${one.number} ${one.label??"kept ready"}`]);watched?.connection!=null&&!known.some(([number2])=>number2===
+watched.connection)&&known.unshift([watched.connection,`#${watched.connection} ${watched.over?"(over)":""}`]);let choose2=event=>{
+let{value}=event.target;watch(value===""?null:Number(value))};return b`<section aria-labelledby="weave-heading" ?hidden=${!hasConnections(
+page2)}>
+    <div class="bar-of-controls">
+      <h2 id="weave-heading">Weave</h2>
+      <label class="check">
+        of connection
+        <select id="weave-of" @change=${choose2}>
+          <option value="" .selected=${watched===null}>none: nothing is recorded</option>
+          ${known.map(([number2,text])=>b`<option value=${number2} .selected=${watched?.connection===number2}>${text}</option>`)}
+        </select>
+      </label>
+    </div>
+    ${watched?b`${watched.over?b`<p class="empty" role="status">The connection is over.</p>`:A}
+          ${view(watched,page2.weaveShown,weave2,!1)}`:b`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
+  </section>`}function events(page2,{problems}){let isShown=event=>!page2.problemsOnly||event.level==="error"||event.level===
 "warning",shown=page2.model.events.filter(isShown).slice(-100).reverse(),names={info:"",good:"good: ",warning:"warning: ",
-error:"error: "},time=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>`,item=event=>b`<li class=${event.level}>
-    ${time(event)}
+error:"error: "},time2=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>`,item=event=>b`<li class=${event.level}>
+    ${time2(event)}
     <span><span class="unseen">${names[event.level]??""}</span>${event.text}</span>
   </li>`;return b`<section aria-labelledby="events-heading">
     <div class="bar-of-controls">
@@ -1225,29 +1429,37 @@ error:"error: "},time=event=>b`<time>${clock(page2.model.epoch+event.t)}</time>`
   </section>`}var LISTED=50,ASKING=2e3,CALM=5e3,MARKED=["path_down","path_silent","path_stalled","path_recovered","path_up"],MAX_HELD=2*
 1200,root=document.getElementById("app"),calm=matchMedia("(prefers-reduced-motion: reduce)"),page={model:new Model,status:void 0,
 rates:new Map,laneRates:new Map,link:{is:"connecting"},x:[],span:{from:0,to:1},window:WINDOWS[1][0],paused:!1,row:null,tables:new Set,
-opened:new Set,problemsOnly:!1},plots=[],style=theme(),lastDrawn=0,wanted=!1;function draw(byUser=!1){!byUser&&page.paused||
-!byUser&&calm.matches&&performance.now()-lastDrawn<CALM||wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint()}))}
-function paint(){let{model}=page;lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??
-Date.now()/1e3;if(page.span={from:to-page.window,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),D(view(page,
-actions),root),document.title=title(),page.link.is==="refused"){plots=[];return}plots.length===0&&(plots=CHARTS.map(plotOf));
-let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="info").map(event=>({t:model.epoch+event.
-t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,style);let time=page.row===null?null:
-page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time)))}function plotOf(chart){let at=document.getElementById(
-`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}function title(){let{model,
-status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":`${model.paths.some(path=>[
-"silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={show(window2){page.
-window=window2,page.row=null,draw(!0)},pause(){page.paused=!page.paused,page.paused||resume(),draw(!0)},retry(){stream.now()},
-point(row){page.row=row,draw(!0)},table(id,open){open!==page.tables.has(id)&&(open?page.tables.add(id):page.tables.delete(
-id),draw(!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){page.problemsOnly=only,
-draw(!0)}},held=[];function take(what){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw())}function resume(){
-if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var stream=new Stream({last:()=>page.
-model.last,load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.row=null})},sample(sample,id){
-take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==null&&(page.row=Math.max(0,
-page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},link(link2){page.link=link2,draw(!0),link2.is===
-"live"&&askStatus()}}),asking=!1;async function askStatus(){if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;
-try{let now=await status(LISTED);page.status&&page.status.pid===now.pid&&(page.rates=rates(page.status,now),page.laneRates=
-laneRates(page.status,now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.opened)
-open.has(id)||page.opened.delete(id);draw()}catch{}finally{asking=!1}}}matchMedia("(prefers-color-scheme: dark)").addEventListener(
-"change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);async function start(){try{await begin()}catch(error){
-page.link={is:"refused",reason:error instanceof Error?error.message:String(error)},draw(!0);return}stream.follow()}root.
-replaceChildren();draw(!0);start();window.addEventListener("hashchange",()=>{start()});
+opened:new Set,problemsOnly:!1,weave:null,weaveShown:shownAtFirst()},plots=[],style=theme(),lastDrawn=0,wanted=!1,charts=!0;
+function draw(byUser=!1,withCharts=!0){!byUser&&page.paused||(charts||=withCharts,!(!byUser&&calm.matches&&performance.now()-
+lastDrawn<CALM)&&(wanted||(wanted=!0,requestAnimationFrame(()=>{wanted=!1,paint2()}))))}function paint2(){let{model}=page;
+lastDrawn=performance.now(),page.x=model.t.map(t4=>model.epoch+t4);let to=page.x.at(-1)??Date.now()/1e3;if(page.span={from:to-
+page.window,to},page.row!==null&&page.row>=page.x.length&&(page.row=null),D(view2(page,actions),root),document.title=title(),
+page.link.is==="refused"){plots=[];return}if(page.weave){let places=placesOf(page.weave.names,model.paths.map(one=>one.name));
+paint(page.weave,page.weaveShown,palette(path=>places.get(path)??path))}if(!charts&&plots.length>0)return;charts=!1,plots.
+length===0&&(plots=CHARTS.map(plotOf));let marks=model.events.filter(event=>MARKED.includes(event.name)&&event.level!=="\
+info").map(event=>({t:model.epoch+event.t,level:event.level}));for(let plot of plots)plot.draw(model,page.x,page.span,marks,
+style);let time2=page.row===null?null:page.x[page.row];queueMicrotask(()=>plots.forEach(plot=>plot.point(time2)))}function plotOf(chart){
+let at=document.getElementById(`plot-${chart.id}`);return new Plot(chart,at,row=>{page.row!==row&&(page.row=row,draw(!0))})}
+function title(){let{model,status:known,link:link2}=page,row=model.t.length-1;return link2.is!=="live"||row<0?"Weftline":
+`${model.paths.some(path=>["silent","down"].includes(path.state[row]))?"⚠ ":""}Weftline ${known?.daemon??""}`.trim()}var actions={
+show(window2){page.window=window2,page.row=null,draw(!0)},pause(){page.paused=!page.paused,page.paused||resume(),draw(!0)},
+retry(){stream.now()},point(row){page.row=row,draw(!0)},table(id,open){open!==page.tables.has(id)&&(open?page.tables.add(
+id):page.tables.delete(id),draw(!0))},connection(id){page.opened.delete(id)||page.opened.add(id),draw(!0)},problems(only){
+page.problemsOnly=only,draw(!0)},watch(connection){page.weave=connection===null?null:new Weave(connection),page.weaveShown=
+{...page.weaveShown,direction:null,row:null},stream.again(),draw(!0)},weave(what){Object.assign(page.weaveShown,what),draw(
+!0,!1)}},held=[];function take(what,withCharts=!0){page.paused?held&&held.push(what)>MAX_HELD&&(held=void 0):(what(),draw(
+!1,withCharts))}function resume(){if(held)for(let what of held)what();else page.model.last="",stream.again();held=[]}var instance="",
+stream=new Stream({last:()=>page.model.last,instance(name){page.weave&&instance!==""&&instance!==name&&(page.weave=new Weave(
+page.weave.connection)),instance=name},load(history2){let now=Date.now()/1e3;take(()=>{page.model.load(history2,now),page.
+row=null})},sample(sample,id){take(()=>{let isFull=page.model.t.length===1200;page.model.add(sample,id)&&isFull&&page.row!==
+null&&(page.row=Math.max(0,page.row-1))})},event(event,id){take(()=>page.model.addEvent(event,id))},watched(){return page.
+weave&&!page.weave.over?page.weave.connection:null},weave(message){let{weave:weave2}=page;!weave2||message.connection!==
+weave2.connection||take(()=>weave2.take(message),!1)},link(link2){page.link=link2,draw(!0),link2.is==="live"&&askStatus()}}),
+asking=!1;async function askStatus(){if(!(page.link.is!=="live"||page.paused||asking)){asking=!0;try{let now=await status(
+LISTED);page.status&&page.status.pid===now.pid&&(page.rates=rates(page.status,now),page.laneRates=laneRates(page.status,
+now)),page.status=now;let open=new Set(now.connections.map(one=>one.number));for(let id of page.opened)open.has(id)||page.
+opened.delete(id);draw()}catch{}finally{asking=!1}}}window.addEventListener("resize",()=>page.weave&&draw(!0));matchMedia(
+"(prefers-color-scheme: dark)").addEventListener("change",()=>{style=theme(),draw(!0)});setInterval(()=>{askStatus()},ASKING);
+async function start(){try{await begin2()}catch(error){page.link={is:"refused",reason:error instanceof Error?error.message:
+String(error)},draw(!0);return}stream.follow()}root.replaceChildren();draw(!0);start();window.addEventListener("hashchan\
+ge",()=>{start()});

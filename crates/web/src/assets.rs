@@ -41,6 +41,22 @@ pub(crate) fn find(name: &str) -> Option<&'static Asset> {
     NAMED.iter().find(|asset| asset.name == name)
 }
 
+/// A page that needs nothing else and draws `data`, a weave as JSON without any `<`.
+pub(crate) fn weave_page(data: &str) -> String {
+    const SCRIPT: &str = include_str!("../dist/weave.js");
+    const STYLE: &str = include_str!("../dist/dashboard.css");
+    const POLICY: &str =
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'";
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>Weave</title>\n\
+         <style>{STYLE}</style>\n<div id=\"app\"></div>\n\
+         <script type=\"application/json\" id=\"data\">{data}</script>\n\
+         <script type=\"module\">\n{SCRIPT}</script>\n</html>\n"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,6 +45,7 @@
 //! | `rates.rs` | what two looks at counters make: rates, one sample |
 //! | `history.rs` | ten minutes of samples, in columns |
 //! | `sse.rs` | the board: history, events, and the pages that watch |
+//! | `weave.rs` | a connection's weave: which rows of it a page is sent, and the page of a simulated one |
 //! | `guard.rs` | who may see it: names, origins, token and session |
 //! | `assets.rs` | the page itself, built from `ui/` into `dist/` |
 //! | `serve.rs` | HTTP: connections, routes, limits |
@@ -59,7 +60,11 @@ mod rates;
 mod serve;
 mod source;
 mod sse;
+mod weave;
 
 pub use guard::WrongName;
 pub use serve::{Dashboard, OpenError, Settings};
-pub use source::{ConnectionLook, Event, EventLevel, Look, PathLook, PathState, Source};
+pub use source::{
+    ConnectionLook, Event, EventLevel, Look, PathLook, PathState, Source, WeaveLook, WeaveSource,
+};
+pub use weave::weave_page;

@@ -14,7 +14,7 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, SET_COOKIE};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::assets;
@@ -22,6 +22,7 @@ use crate::guard::{self, Guard, Refusal, WrongName};
 use crate::rates::Rates;
 use crate::source::Source;
 use crate::sse::{Board, Dropped, Stream, VIEWERS};
+use crate::weave::Loom;
 
 /// Connections that are answered at once; further ones wait in the kernel's queue. Pages that watch
 /// hold one each.
@@ -40,6 +41,9 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// later, but not more than this later.
 const COST: u32 = 200;
 const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// The time between two messages of a weave, and the part of the time that making them takes at most.
+const WEAVE_INTERVAL: Duration = Duration::from_millis(250);
+const WEAVE_COST: u32 = 50;
 /// Connections listed in a status unless asked otherwise, and the most that are.
 const LISTED: usize = 50;
 const MAX_LISTED: usize = 1000;
@@ -242,7 +246,7 @@ async fn overdue(watching: &Mutex<Option<Dropped>>) {
 
 async fn answer(
     request: Request<Incoming>,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     watching: &Mutex<Option<Dropped>>,
 ) -> Answer {
     let is_api = request.uri().path().starts_with("/api/");
@@ -257,7 +261,7 @@ async fn answer(
 /// What is where, and who may ask for it.
 async fn route(
     request: Request<Incoming>,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     watching: &Mutex<Option<Dropped>>,
 ) -> Result<Answer, Refusal> {
     let guard = &shared.guard;
@@ -291,7 +295,8 @@ async fn route(
         "/api/1/history" => Ok(full(JSON, shared.board.history())),
         "/api/1/stream" => {
             let since = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok());
-            watch(shared, since, watching)
+            let weave = woven(uri.query().unwrap_or_default())?;
+            watch(shared, since, weave, watching)
         }
         _ => {
             let text = "there is no such thing; there are session, status, history and stream";
@@ -326,20 +331,67 @@ async fn session(request: Request<Incoming>, guard: &Guard) -> Result<Answer, Re
     Ok(answer)
 }
 
-/// A page that watches from now on.
+/// A page that watches from now on, and with it the weave of a connection if it wants that.
 fn watch(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     since: Option<&str>,
+    weave: Option<u64>,
     watching: &Mutex<Option<Dropped>>,
 ) -> Result<Answer, Refusal> {
-    let (stream, dropped) = shared.board.watch(since).ok_or_else(|| {
+    let (mut stream, dropped) = shared.board.watch(since).ok_or_else(|| {
         let text = format!("{VIEWERS} pages watch this daemon already; close one of them");
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
     })?;
     *watching.lock().expect("nobody panics with it") = Some(dropped);
+    if let Some(connection) = weave {
+        tokio::spawn(tell_weave(Arc::clone(shared), connection, stream.weave()));
+    }
     let mut answer = Response::new(Either::Right(stream));
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(EVENTS));
     Ok(answer)
+}
+
+/// Tells a page of a connection's weave until the page has left or the connection is over. It is
+/// recorded meanwhile, and not longer.
+async fn tell_weave(shared: Arc<Shared>, connection: u64, page: mpsc::Sender<Bytes>) {
+    let mut loom = Loom::new(connection);
+    let mut source = shared.source.weave(connection);
+    loop {
+        let started = Instant::now();
+        // A page that is behind misses some.
+        if page.capacity() > 0 {
+            let look = source.as_mut().and_then(|source| source.look());
+            let text = match &look {
+                Some(look) => loom.message(look),
+                None => loom.over(),
+            };
+            // It has no number: a page that comes back does not get it again.
+            let _ = page.try_send(format!("event: weave\ndata: {text}\n\n").into());
+            if look.is_none() {
+                return;
+            }
+        }
+        let took = started.elapsed();
+        let pause = WEAVE_INTERVAL.saturating_sub(took).max(took.saturating_mul(WEAVE_COST));
+        tokio::select! {
+            () = tokio::time::sleep(pause.min(MAX_PAUSE)) => {}
+            () = page.closed() => return,
+        }
+    }
+}
+
+/// Of which connection the weave is wanted.
+fn woven(query: &str) -> Result<Option<u64>, Refusal> {
+    let wrong = |text: &str| Refusal::new(StatusCode::BAD_REQUEST, text.to_owned());
+    let mut connection = None;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let Some(number) = pair.strip_prefix("weave=") else {
+            return Err(wrong("the query may have weave=N only, the number of a connection"));
+        };
+        let number = number.parse();
+        connection = Some(number.map_err(|_| wrong("weave= takes the number of a connection"))?);
+    }
+    Ok(connection)
 }
 
 /// How many connections a status is to list.

@@ -1,6 +1,10 @@
 //! What a program shows of itself.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use weftline_core::Instant;
+use weftline_core::session::WeaveRecord;
 
 /// A program that can be looked at.
 pub trait Source: Send + Sync + 'static {
@@ -11,6 +15,33 @@ pub trait Source: Send + Sync + 'static {
     /// The program now. One task calls it, about twice a second; the calls must not wait for
     /// anything, and what they take is bounded by looking less often.
     fn look(&self) -> Look;
+
+    /// Begins to record which path carries which part of a connection's stream, for as long as what
+    /// this returns lives; `None` if there is no such connection, or the program has none.
+    fn weave(&self, connection: u64) -> Option<Box<dyn WeaveSource>> {
+        let _ = connection;
+        None
+    }
+}
+
+/// A connection whose weave is recorded, for as long as this lives.
+pub trait WeaveSource: Send + 'static {
+    /// What was recorded so far, as it stands; `None` when the connection is over. What it takes is
+    /// bounded by looking less often.
+    fn look(&mut self) -> Option<WeaveLook>;
+}
+
+/// A connection's weave at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct WeaveLook {
+    /// The time, on the clock of the records.
+    pub now: Instant,
+    /// What is sent.
+    pub sent: WeaveRecord,
+    /// What is received.
+    pub received: WeaveRecord,
+    /// The name of each path, by its number.
+    pub names: BTreeMap<u64, Arc<str>>,
 }
 
 /// A program at one moment.

@@ -22,6 +22,8 @@ use crate::source::Event;
 pub(crate) const VIEWERS: usize = 8;
 /// Looks that wait for a page, each with its sample and its events: half a minute.
 const QUEUE: usize = 64;
+/// Messages of the weave that wait for a page.
+const WEAVE_QUEUE: usize = 4;
 /// Events that are kept, and the most of them that one look may bring.
 const EVENTS: usize = 256;
 const EVENTS_AT_ONCE: usize = 64;
@@ -51,8 +53,21 @@ struct Viewer {
     _lives: oneshot::Sender<Infallible>,
 }
 
-/// What a page that watches is sent.
-pub(crate) struct Stream(mpsc::Receiver<Bytes>);
+/// What a page that watches is sent. The weave has a queue of its own: where it is full, rows are left
+/// out, and nothing else is.
+pub(crate) struct Stream {
+    board: mpsc::Receiver<Bytes>,
+    weave: Option<mpsc::Receiver<Bytes>>,
+}
+
+impl Stream {
+    /// Where messages of the weave go; closed when the page has left.
+    pub(crate) fn weave(&mut self) -> mpsc::Sender<Bytes> {
+        let (sender, receiver) = mpsc::channel(WEAVE_QUEUE);
+        self.weave = Some(receiver);
+        sender
+    }
+}
 
 impl Body for Stream {
     type Data = Bytes;
@@ -62,7 +77,19 @@ impl Body for Stream {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+        let frame = |bytes: Option<Bytes>| bytes.map(|bytes| Ok(Frame::data(bytes)));
+        if let Poll::Ready(bytes) = self.board.poll_recv(cx) {
+            return Poll::Ready(frame(bytes));
+        }
+        let Some(weave) = &mut self.weave else { return Poll::Pending };
+        match weave.poll_recv(cx) {
+            Poll::Ready(None) => {
+                // The connection is over; the page goes on.
+                self.weave = None;
+                Poll::Pending
+            }
+            polled => polled.map(frame),
+        }
     }
 }
 
@@ -134,7 +161,7 @@ impl Board {
         // It is empty, so there is room.
         let _ = sender.try_send(first.into());
         inner.viewers.push(Viewer { queue: sender, _lives: lives });
-        Some((Stream(queue), dropped))
+        Some((Stream { board: queue, weave: None }, dropped))
     }
 
     /// What was sent after the message `since`; `None` if that is not known any more, or was of
@@ -213,7 +240,7 @@ mod tests {
     /// What has been sent to a page by now: (number, kind) of each message.
     fn sent(stream: &mut Stream) -> Vec<(u64, String)> {
         let mut text = String::new();
-        while let Ok(bytes) = stream.0.try_recv() {
+        while let Ok(bytes) = stream.board.try_recv() {
             text += std::str::from_utf8(&bytes).unwrap();
         }
         let messages = text.split_terminator("\n\n").map(|message| {

@@ -28,7 +28,7 @@ const out = process.argv[2];
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 await build({
-  entryPoints: { dashboard: "src/dashboard/main.ts" },
+  entryPoints: { dashboard: "src/dashboard/main.ts", weave: "src/weave/page.ts" },
   outdir: out,
   bundle: true,
   format: "esm",

@@ -7,11 +7,12 @@ mod nodes;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use weftline::Role;
 use weftline::status::{ConnectionStatus, OTHER, PathTotals, Totals};
+use weftline::{ConnectionWeave, Role, WeaveWatch};
 use weftline_core::session::PathStats;
 use weftline_web::{
-    ConnectionLook, Dashboard, Look, OpenError, PathLook, PathState, Settings, Source,
+    ConnectionLook, Dashboard, Look, OpenError, PathLook, PathState, Settings, Source, WeaveLook,
+    WeaveSource,
 };
 
 use super::DashboardPlace;
@@ -125,6 +126,22 @@ impl Source for Feed {
             connections: used().map(connection).collect(),
             events,
         }
+    }
+
+    fn weave(&self, connection: u64) -> Option<Box<dyn WeaveSource>> {
+        let watch = weftline::status::connection(connection)?.watch_weave();
+        Some(Box::new(Watched(watch)))
+    }
+}
+
+/// A connection whose weave somebody watches.
+struct Watched(WeaveWatch);
+
+impl WeaveSource for Watched {
+    fn look(&mut self) -> Option<WeaveLook> {
+        let ConnectionWeave { now, sent, received, names } = self.0.look()?;
+        let names = names.into_iter().map(|(path, name)| (path.0, name)).collect();
+        Some(WeaveLook { now, sent, received, names })
     }
 }
 

@@ -161,17 +161,26 @@ impl Place {
 
     /// Begins to watch, as the page does.
     fn watch(&self) -> Watch {
+        self.watch_with("")
+    }
+
+    /// The same with a query.
+    fn watch_with(&self, query: &str) -> Watch {
         let cookie = self.cookie();
         let mut stream = TcpStream::connect(self.address).unwrap();
         let head = format!("Host: {}\r\nCookie: {cookie}", self.address);
-        write!(stream, "GET /api/1/stream HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
+        write!(stream, "GET /api/1/stream{query} HTTP/1.1\r\n{head}\r\n\r\n").unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Watch(BufReader::new(stream))
+        Watch { stream: BufReader::new(stream), names: Value::Null }
     }
 }
 
 /// A stream of server-sent events.
-struct Watch(BufReader<TcpStream>);
+struct Watch {
+    stream: BufReader<TcpStream>,
+    /// The names of a weave's paths, which are told when they change.
+    names: Value,
+}
 
 impl Watch {
     /// Waits for a message of this kind that is as wanted.
@@ -180,12 +189,18 @@ impl Watch {
         let (mut line, mut event) = (String::new(), String::new());
         loop {
             line.clear();
-            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream has ended");
+            assert!(self.stream.read_line(&mut line).unwrap() > 0, "the stream has ended");
             // Chunks have their sizes between the lines, which begin like none of ours.
             if let Some(name) = line.trim_end().strip_prefix("event: ") {
                 name.clone_into(&mut event);
             } else if let Some(data) = line.trim_end().strip_prefix("data: ") {
-                let data = serde_json::from_str(data).unwrap();
+                let mut data: Value = serde_json::from_str(data).unwrap();
+                if event == "weave" {
+                    match data["names"].is_null() {
+                        true => data["names"] = self.names.clone(),
+                        false => self.names = data["names"].clone(),
+                    }
+                }
                 if event == kind && is_wanted(&data) {
                     return data;
                 }
@@ -264,6 +279,67 @@ fn a_path_that_dies_and_returns_is_seen_at_both_ends() {
     let history = client.get("/api/1/history");
     let mut events = history["events"].as_array().unwrap().iter();
     assert!(events.any(|event| event["name"] == "path_attempt_failed"), "{history}");
+}
+
+/// Rows of a weave's direction with the parts of each, `[offset, length, first, last, path, flags]`.
+fn parts<'a>(weave: &'a Value, direction: &str) -> Vec<&'a Vec<Value>> {
+    let rows = weave[direction]["rows"].as_array();
+    rows.into_iter().flatten().map(|row| row[3].as_array().unwrap()).collect()
+}
+
+/// The number that a weave has for a path.
+fn path_of(weave: &Value, name: &str) -> Option<u64> {
+    let names = weave["names"].as_object()?;
+    names.iter().find(|(_, one)| *one == name)?.0.parse().ok()
+}
+
+/// Whether a row has parts of both paths.
+fn has_both(weave: &Value, direction: &str) -> bool {
+    let numbers = ["one", "two"].map(|name| path_of(weave, name));
+    let has = |row: &Vec<Value>, path| row.iter().any(|part| part[4].as_u64() == path);
+    numbers.iter().all(Option::is_some)
+        && parts(weave, direction).iter().any(|row| numbers.iter().all(|path| has(row, *path)))
+}
+
+#[test]
+fn the_weave_of_a_connection_shows_a_path_that_is_blocked() {
+    // A copy, or sent again.
+    const SECOND: u64 = 2 | 4;
+    let world = World::new();
+    let (client, server) = (Place::of(&world.client_url), Place::of(&world.server_url));
+    let used = |place: &Place| {
+        let status = place.get("/api/1/status");
+        let mut all = status["connections"].as_array().unwrap().iter();
+        all.find(|one| one["label"].is_string()).and_then(|one| one["number"].as_u64())
+    };
+    let mut plain = client.watch();
+    plain.wait_for_path("two", "up");
+    let [at_client, at_server] = [&client, &server].map(|place| used(place).unwrap());
+    let mut sent = client.watch_with(&format!("?weave={at_client}"));
+    let mut received = server.watch_with(&format!("?weave={at_server}"));
+    sent.wait("weave", |weave| has_both(weave, "sent"));
+    received.wait("weave", |weave| has_both(weave, "received"));
+    // The echo comes back.
+    received.wait("weave", |weave| !parts(weave, "sent").is_empty());
+
+    // The other path sends again what the blocked one has, as copies or in its place. Whether the reader
+    // came to wait for it is a matter of luck.
+    world.path.block();
+    sent.wait("weave", |weave| {
+        let one = path_of(weave, "one");
+        let mut all = parts(weave, "sent").into_iter().flatten();
+        all.any(|part| {
+            part[4].as_u64() == one && part[5].as_u64().is_some_and(|flags| flags & SECOND != 0)
+        })
+    });
+    world.path.restore();
+    sent.wait("weave", |weave| has_both(weave, "sent"));
+
+    // One that does not exist is over, and one who does not ask hears nothing of it.
+    let over = client.watch_with("?weave=123456").wait("weave", |_| true);
+    assert_eq!((&over["over"], &over["connection"]), (&true.into(), &123456.into()));
+    drop((sent, received));
+    plain.wait_for_path("two", "up");
 }
 
 #[test]

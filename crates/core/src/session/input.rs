@@ -66,12 +66,12 @@ impl Session {
             Record::CreditWish(wish) => self.recv.handle_wish(wish, now),
             Record::Data(data) => {
                 self.note_moved(now);
-                if let Some(index) = self.send.index(id) {
-                    let path = self.send.subflows[index].path();
+                let path = self.send.index(id).map(|index| self.send.subflows[index].path());
+                if let Some(path) = path {
                     let stats = self.paths.entry(path).or_default();
                     stats.received += data.payload.len() as u64;
                 }
-                self.recv.handle_data(id, &data, now)?;
+                self.recv.handle_data((id, path), &data, now)?;
                 if let Some(control) = self.control.get_mut(&id) {
                     control.is_heard = true;
                 }

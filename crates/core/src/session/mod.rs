@@ -16,6 +16,7 @@
 
 mod acks;
 mod bulk;
+pub mod cloth;
 mod config;
 mod credit;
 mod error;
@@ -51,7 +52,7 @@ pub use self::messages::{
 use self::recv::RecvHalf;
 use self::send::SendHalf;
 pub use self::stats::{MessageStats, PathStats, SessionStats, SubflowStats};
-pub use self::weave::{Stretch, Weave};
+pub use self::weave::{LEAST_WAIT, Stretch, Wait, WeaveRecord};
 use crate::Instant;
 use crate::path::{PathId, PathInfo, SubflowId};
 use crate::reassembly::Reassembly;
@@ -194,15 +195,21 @@ impl Session {
         }
     }
 
-    /// Keeps which path carries which part of what is sent from now on, `most` stretches at most; `None`
-    /// ends that. It costs nothing while nobody asks for it.
+    /// Records which path carries which part of what is sent and received from now on, `most` stretches
+    /// of each at most; `None` ends that. It costs nothing while nobody asks for it.
     pub fn record_weave(&mut self, most: Option<usize>) {
         self.send.record_weave(most);
+        self.recv.record_weave(most);
     }
 
-    /// What was kept, if anybody asked for it.
-    pub fn weave(&self) -> Option<&Weave> {
-        self.send.weave()
+    /// What was recorded of what is sent, as it stands at `now`; `None` while nothing is recorded.
+    pub fn weave_sent(&self, now: Instant) -> Option<WeaveRecord> {
+        self.send.weave(now)
+    }
+
+    /// The same of what is received: when it arrived, and over which path.
+    pub fn weave_received(&self, now: Instant) -> Option<WeaveRecord> {
+        self.recv.weave(now)
     }
 
     // ---- subflows ----

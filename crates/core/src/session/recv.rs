@@ -8,11 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::messages::inbox::Inbox;
+use super::weave::{Weave, WeaveRecord};
 use super::{Incoming, MAX_OPEN_MESSAGES, SessionConfig, SessionError};
 use crate::Instant;
-use crate::path::SubflowId;
+use crate::path::{PathId, SubflowId};
 use crate::ranges::RangeSet;
 use crate::reassembly::{MAX_PIECES, Reassembly};
+use crate::subflow::Kind;
 use crate::wire::{
     Ack, Bounds, Cancel, Data, Echo, Fate, INITIAL_CREDIT, MAX_ACK_ECHOES, MAX_ACK_RANGES,
 };
@@ -62,6 +64,8 @@ pub(super) struct RecvHalf {
     ack_at: Option<Instant>,
     /// The least time between two acknowledgements, unless [`ACK_BYTES`] have come.
     ack_interval: Duration,
+    /// What has come where, while somebody looks.
+    weave: Option<Box<Weave>>,
 }
 
 /// What the receiving half knows of a live subflow.
@@ -98,6 +102,34 @@ impl RecvHalf {
             last_ack: Instant::ZERO,
             ack_at: None,
             ack_interval: Duration::ZERO,
+            weave: None,
+        }
+    }
+
+    /// Records what comes where from now on, so many stretches at most, or no longer.
+    pub(super) fn record_weave(&mut self, most: Option<usize>) {
+        self.weave = most.map(|most| Box::new(Weave::new(most)));
+    }
+
+    pub(super) fn weave(&self, now: Instant) -> Option<WeaveRecord> {
+        let record = |weave: &Weave| weave.record(self.stream.in_order(), self.stream.above(), now);
+        let record = self.weave.as_deref().map(record)?;
+        Some(WeaveRecord { is_received: true, ..record })
+    }
+
+    /// Notes what has come where. `duplicates` is how many bytes had come twice before: what was there
+    /// already is a copy.
+    #[cold]
+    fn note_weave(&mut self, range: &Range<u64>, path: PathId, duplicates: u64, now: Instant) {
+        let is_new = self.stream.duplicates() - duplicates < range.end - range.start;
+        let (in_order, above) = (self.stream.in_order(), self.stream.above().first());
+        if let Some(weave) = &mut self.weave {
+            let kind = if is_new { Kind::New } else { Kind::Copy };
+            weave.note(range, (path, kind), None, now);
+            // Messages wait for none of the others.
+            if self.inbox.is_none() {
+                weave.note_order(in_order, above.map(|range| range.start), now);
+            }
         }
     }
 
@@ -121,10 +153,10 @@ impl RecvHalf {
         self.subflows.get(&id).map_or(0, |subflow| subflow.bytes)
     }
 
-    /// Takes a data record.
+    /// Takes a data record that came on a subflow, whose path is not known if that is gone.
     pub(super) fn handle_data(
         &mut self,
-        id: SubflowId,
+        (id, path): (SubflowId, Option<PathId>),
         data: &Data,
         now: Instant,
     ) -> Result<(), SessionError> {
@@ -141,6 +173,7 @@ impl RecvHalf {
             subflow.bytes += len;
         }
         let had_holes = !self.stream.above().is_empty();
+        let duplicates = self.stream.duplicates();
         match &mut self.inbox {
             None => {
                 self.stream.insert(data.offset, &data.payload);
@@ -148,6 +181,11 @@ impl RecvHalf {
             Some(inbox) => inbox.handle_data(&mut self.stream, data)?,
         }
         self.check_pieces()?;
+        if self.weave.is_some()
+            && let Some(path) = path
+        {
+            self.note_weave(&(data.offset..end), path, duplicates, now);
+        }
         self.note_untold(data.offset..end);
         self.grant(now);
         self.unacked += len;

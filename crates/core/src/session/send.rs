@@ -12,7 +12,7 @@ use super::credit::Credit;
 use super::messages::outbox::Outbox;
 use super::policies::Policies;
 use super::records::Records;
-use super::weave::Weave;
+use super::weave::{Weave, WeaveRecord};
 use super::{Misuse, SchedulerFault, SessionConfig, SessionError, Wrong};
 use crate::path::{PathId, PathInfo, PathMeter, SubflowId};
 use crate::ranges::RangeSet;
@@ -389,6 +389,12 @@ impl SendHalf {
                 subflow.release_below(self.una);
             }
         }
+        // Messages wait for none of the others.
+        if let Some(weave) = &mut self.weave
+            && self.outbox.is_none()
+        {
+            weave.note_order(self.una, self.acked.first().map(|range| range.start), now);
+        }
         if let Some(outbox) = &mut self.outbox {
             outbox.settle(ack, self.una, &self.acked);
         }
@@ -587,7 +593,20 @@ impl SendHalf {
     #[cold]
     fn note(&mut self, range: &Range<u64>, path: PathId, kind: Kind, now: Instant) {
         let window = self.consult(|scheduler| scheduler.window_at());
-        if let Some(weave) = &mut self.weave {
+        let Some(weave) = &mut self.weave else { return };
+        // What a subflow that is gone had is unassigned again, and was sent before.
+        let mut at = range.start;
+        while at < range.end && kind == Kind::New {
+            let rest = at..range.end;
+            let next = self.fresh.first_in(&rest).unwrap_or(range.end..range.end);
+            for (part, kind) in [(at..next.start, Kind::Reinjection), (next.clone(), Kind::New)] {
+                if !part.is_empty() {
+                    weave.note(&part, (path, kind), window.clone(), now);
+                }
+            }
+            at = next.end;
+        }
+        if kind != Kind::New {
             weave.note(range, (path, kind), window, now);
         }
     }
@@ -597,8 +616,8 @@ impl SendHalf {
         self.weave = most.map(|most| Box::new(Weave::new(most)));
     }
 
-    pub(super) fn weave(&self) -> Option<&Weave> {
-        self.weave.as_deref()
+    pub(super) fn weave(&self, now: Instant) -> Option<WeaveRecord> {
+        self.weave.as_ref().map(|weave| weave.record(self.una, &self.acked, now))
     }
 
     /// Why a range is sent: all of it is new, or none.

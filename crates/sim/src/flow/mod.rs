@@ -18,7 +18,7 @@ use std::sync::Arc;
 use weftline_core::path_manager::{PathPlan, ProbeSeat};
 use weftline_core::rng::Rng;
 use weftline_core::scheduler::RatioMemory;
-use weftline_core::session::{SchedulerFault, SessionStats, Weave};
+use weftline_core::session::{SchedulerFault, SessionStats, WeaveRecord};
 use weftline_core::{ByteCount, Instant, PathId};
 use weftline_measure::{PathMeasurement, Window};
 use weftline_video::Player;
@@ -129,11 +129,11 @@ impl Flow {
         }
     }
 
-    /// What was kept of where its server has sent what.
-    pub(crate) fn weave(&self) -> Option<&Weave> {
+    /// What was recorded of where its server has sent what, and of where its client got it.
+    pub(crate) fn weave(&self, now: Instant) -> Option<[WeaveRecord; 2]> {
         match &self.carrier {
             Carrier::Plain(_) => None,
-            Carrier::Multi(multi) => multi.weave(),
+            Carrier::Multi(multi) => multi.weave(now),
         }
     }
 

@@ -14,7 +14,7 @@ use weftline_core::path_manager::{AttemptId, PathPlan};
 use weftline_core::scheduler::{Entry, Penalties, RatioMemory, SchedulerConfig};
 use weftline_core::session::{
     DEFAULT_LONGEST_MESSAGE, Event, Incoming, MessageLimits, MessageOptions, Outcome,
-    SchedulerFault, SessionStats, Weave,
+    SchedulerFault, SessionStats, WeaveRecord,
 };
 use weftline_core::{ByteCount, Instant, Session, SessionConfig};
 
@@ -199,13 +199,15 @@ impl Multi {
         starved
     }
 
-    /// Keeps where the server sends what.
+    /// Records where the server sends what, and where the client gets it.
     pub(super) fn record_weave(&mut self, most: Option<usize>) {
-        self.sessions[SERVER].record_weave(most);
+        self.sessions.iter_mut().for_each(|session| session.record_weave(most));
     }
 
-    pub(super) fn weave(&self) -> Option<&Weave> {
-        self.sessions[SERVER].weave()
+    /// What was sent, and what was received.
+    pub(super) fn weave(&self, now: Instant) -> Option<[WeaveRecord; 2]> {
+        let sent = self.sessions[SERVER].weave_sent(now)?;
+        Some([sent, self.sessions[CLIENT].weave_received(now)?])
     }
 
     pub(super) fn stats(&self) -> [SessionStats; 2] {

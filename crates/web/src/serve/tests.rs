@@ -7,13 +7,31 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::rates::tests::path;
-use crate::source::{Event, EventLevel, Look};
+use crate::source::{Event, EventLevel, Look, WeaveLook, WeaveSource};
 
 /// A program whose path sends a megabyte between two looks, and to which as many things happen.
 #[derive(Default)]
 struct Program {
     looks: AtomicUsize,
     events: usize,
+    /// How many record the weave of connection 5.
+    recorded: Arc<AtomicUsize>,
+}
+
+/// One that records it, for two looks.
+struct Recorder(Arc<AtomicUsize>, usize);
+
+impl WeaveSource for Recorder {
+    fn look(&mut self) -> Option<WeaveLook> {
+        self.1 = self.1.checked_sub(1)?;
+        Some(WeaveLook { names: [(0, "wifi".into())].into(), ..WeaveLook::default() })
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Source for Program {
@@ -36,6 +54,13 @@ impl Source for Program {
             ..Look::default()
         }
     }
+
+    fn weave(&self, connection: u64) -> Option<Box<dyn WeaveSource>> {
+        let looks = [(5, usize::MAX), (6, 2)].into_iter().find(|(number, _)| *number == connection);
+        let (_, looks) = looks?;
+        self.recorded.fetch_add(1, Ordering::Relaxed);
+        Some(Box::new(Recorder(Arc::clone(&self.recorded), looks)))
+    }
 }
 
 /// An open dashboard, as its clients see it.
@@ -43,6 +68,7 @@ struct Open {
     address: SocketAddr,
     token: String,
     dashboard: Dashboard,
+    recorded: Arc<AtomicUsize>,
 }
 
 impl Open {
@@ -50,10 +76,11 @@ impl Open {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let settings = Settings { address, names: Vec::new() };
         let program = Program { events, ..Program::default() };
+        let recorded = Arc::clone(&program.recorded);
         let dashboard = Dashboard::open(&settings, Arc::new(program)).await.unwrap();
         let (address, token) = dashboard.url().split_once("/#k=").unwrap();
         let address = address.strip_prefix("http://").unwrap().parse().unwrap();
-        Self { address, token: token.to_owned(), dashboard }
+        Self { address, token: token.to_owned(), dashboard, recorded }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -82,8 +109,13 @@ impl Open {
 
     /// A page that watches, after the first of what it is sent has come.
     async fn watch(&self, more: &str) -> (TcpStream, String) {
+        self.watch_with("", more).await
+    }
+
+    /// The same with a query.
+    async fn watch_with(&self, query: &str, more: &str) -> (TcpStream, String) {
         let mut stream = self.connect().await;
-        let request = format!("GET /api/1/stream HTTP/1.1\r\n{}{more}\r\n", self.own());
+        let request = format!("GET /api/1/stream{query} HTTP/1.1\r\n{}{more}\r\n", self.own());
         stream.write_all(request.as_bytes()).await.unwrap();
         let text = read_to(&mut stream, "\n\n").await;
         (stream, text)
@@ -300,6 +332,48 @@ async fn slow_requests_end_and_keep_nobody_out() {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
         assert!(rest.is_empty() || status(&String::from_utf8(rest).unwrap()) == 408);
+    }
+}
+
+/// Waits until so many record.
+async fn recorded(open: &Open, count: usize) {
+    while open.recorded.load(Ordering::Relaxed) != count {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_weave_is_recorded_only_while_a_page_watches_it() {
+    let open = Open::new(0).await;
+    let (mut other, _) = open.watch("").await;
+    read_to(&mut other, "event: sample").await;
+    assert_eq!(open.recorded.load(Ordering::Relaxed), 0, "one that does not ask for it");
+    let (mut first, _) = open.watch_with("?weave=5", "").await;
+    let said = read_to(&mut first, "event: weave").await;
+    assert!(said.contains("event: weave\ndata: {\"connection\":5,"), "{said}");
+    // Nothing else is lost for it.
+    read_to(&mut first, "event: sample").await;
+    let (second, _) = open.watch_with("?weave=5", "").await;
+    recorded(&open, 2).await;
+    drop(first);
+    recorded(&open, 1).await;
+    drop(second);
+    recorded(&open, 0).await;
+
+    // The page hears when the connection is over, or was never there, and goes on.
+    for (query, before) in [("?weave=6", 1), ("?weave=7", 0)] {
+        let (mut page, text) = open.watch_with(query, "").await;
+        let over = "\"over\":true";
+        let more = if text.contains(over) { String::new() } else { read_to(&mut page, over).await };
+        let said = text + &more;
+        assert!(said.matches("event: weave").count() > before, "{said}");
+        recorded(&open, 0).await;
+        read_to(&mut page, "event: sample").await;
+    }
+    for query in ["?weave=x", "?weave=-1", "?weave=", "?connections=1"] {
+        let answer = open.get(&format!("/api/1/stream{query}"), "").await;
+        assert_eq!(status(&answer), 400, "{answer}");
+        assert!(answer.contains("number of a connection"), "{answer}");
     }
 }
 

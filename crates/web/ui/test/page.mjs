@@ -87,13 +87,15 @@ const eventSays = (page, words) =>
 const picture = (page) =>
   page.evaluate(() => document.querySelector("#plot-send canvas").toDataURL());
 
-/** Waits until a chart has been drawn again, and looks other than before. */
+/** Waits until a chart looks other than before: what comes is drawn. Not each drawing is of something
+ * new, however many there are. */
 async function moves(page) {
   const before = await picture(page);
-  const drawn = await page.evaluate(() => window.drawn.length);
-  // The next drawing may have been on its way already.
-  await page.waitForFunction((drawn) => window.drawn.length >= drawn + 2, drawn, { timeout });
-  assert.notEqual(await picture(page), before, "the chart shows what comes");
+  await page.waitForFunction(
+    (before) => document.querySelector("#plot-send canvas").toDataURL() !== before,
+    before,
+    { timeout, polling: 100 },
+  );
 }
 
 /** WCAG 2.2 AA, as far as a program can tell. */
@@ -195,6 +197,122 @@ async function pathDiesAndReturns(page) {
   await act("restore path");
   await pathIs(page, "two", "up");
   seen("a path stalled and returned");
+}
+
+/** Colours on a picture of the weave. */
+const clothColors = (page, id = "cloth") =>
+  page.evaluate((id) => {
+    const canvas = document.getElementById(id);
+    if (!canvas) return 0;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    const colors = new Set();
+    for (let at = 0; at < data.length; at += 4) {
+      if (data[at + 3] > 250) colors.add((data[at] << 16) | (data[at + 1] << 8) | data[at + 2]);
+    }
+    return colors.size;
+  }, id);
+
+/** Waits until what the cloth says in words is as wanted. */
+const clothSays = (page, pattern) =>
+  page.waitForFunction(
+    (source) => {
+      const label = document.querySelector("#cloth")?.parentElement.getAttribute("aria-label") ?? "";
+      return new RegExp(source).test(label);
+    },
+    pattern,
+    { timeout },
+  );
+
+/** The cloth of a connection over two paths, one of which is blocked. */
+async function weaves(page) {
+  const streams = () => requests.filter((one) => one.includes("/stream?weave=")).length;
+  assert.equal(streams(), 0, "nothing is recorded before it is asked for");
+  const used = await page.locator("#weave-of option:not([value='']):not(:text('kept ready'))").first().getAttribute("value");
+  await page.selectOption("#weave-of", used);
+  await linkSays(page, "live");
+  assert.ok(requests.at(-1).includes("/api/") && streams() === 1, requests.at(-1));
+  // The other end sends as much back, of which this one sees only what arrives.
+  for (const direction of ["received", "sent"]) {
+    await page.locator(`input[name=weave-direction][value=${direction}]`).check({ force: true });
+    await clothSays(page, `was ${direction}: [1-9].*one [1-9].*two [1-9]`);
+  }
+  for (const id of ["cloth", "strand"]) {
+    assert.ok((await clothColors(page, id)) >= 3, `${id} is drawn`);
+  }
+  const legend = await page.locator("#weave-legend li").allTextContents();
+  for (const words of ["one", "two", "faint", "sent again", "copy", "reader waited"]) {
+    assert.ok(legend.some((text) => text.includes(words)), `${words} in ${legend}`);
+  }
+  seen("a cloth of two paths");
+  // However long all of this takes, what is waited for is in view.
+  await page.locator('input[name=weave-span][value="1 min"]').check({ force: true });
+  await act("block path");
+  await pathIs(page, "two", "stalled");
+  // Whether the reader came to wait for it is a matter of luck: copies may have been quicker.
+  await clothSays(page, "[1-9][0-9]* with bytes sent again");
+  await page.locator("#pause").click();
+  await linkSays(page, "paused");
+  await page.locator(".weave details", { hasText: "Table" }).first().locator("summary").click();
+  const table = page.locator('[aria-label="The weave, as a table"]');
+  await table.waitFor();
+  const head = await table.locator("thead th").allTextContents();
+  assert.deepEqual(head.slice(3).map((text) => text.trim()), ["one", "two", "copies", "sent again", "not arrived", "waited ms"]);
+  await page.waitForFunction(
+    () => {
+      const rows = [...document.querySelectorAll('[aria-label="The weave, as a table"] tbody tr')];
+      const cells = rows.map((row) => [...row.querySelectorAll("td")].map((cell) => parseInt(cell.textContent, 10)));
+      return cells.length > 0 && cells.every((row) => row.slice(-4).every((cell) => cell >= 0));
+    },
+    undefined,
+    { timeout },
+  );
+  await page.locator("#pause").click();
+  await linkSays(page, "live");
+  // In a minute, a row is as long as a slot, and two may fall into one.
+  await page.locator('input[name=weave-span][value="10 s"]').check({ force: true });
+  // A row is chosen by the pointer and by keys, and its strand is drawn.
+  const chosen = () => page.locator("#weave-row + output").textContent();
+  const isChosen = (old, is) =>
+    page.waitForFunction(
+      ([old, is]) => (document.querySelector("#weave-row + output").textContent === old) === is,
+      [old, is],
+      { timeout },
+    );
+  await act("restore path");
+  await pathIs(page, "two", "up");
+  await clothSays(page, ": ([2-9]|[1-9][0-9]+) rows");
+  await page.locator("#pause").click();
+  await linkSays(page, "paused");
+  await page.locator("#weave-row").focus();
+  await page.keyboard.press("End");
+  await page.keyboard.press("Home");
+  const newest = await page.evaluate(() => document.querySelector("#weave-row").max);
+  await page.waitForFunction(() => document.querySelector("#weave-row").value === "0", undefined, { timeout });
+  const oldest = await chosen();
+  assert.notEqual(newest, "0");
+  await page.keyboard.press("End");
+  await isChosen(oldest, false);
+  const box = await page.locator("#cloth").boundingBox();
+  await page.mouse.click(box.x + box.width / 2, box.y + box.height - 6);
+  await isChosen(oldest, true);
+  if (process.env.WEFTLINE_SCREENS) {
+    await page.locator("section", { has: page.locator("#cloth") }).screenshot({ path: `${process.env.WEFTLINE_SCREENS}/cloth.png` });
+  }
+  await page.locator("#pause").click();
+  await linkSays(page, "live");
+  seen("a path that is blocked, in the cloth");
+}
+
+/** Watched no longer: the stream goes on without it. */
+async function watchesNoLonger(page) {
+  const plain = () => requests.filter((one) => one.endsWith("/stream")).length;
+  const before = plain();
+  await page.selectOption("#weave-of", "");
+  await linkSays(page, "live");
+  await moves(page);
+  assert.equal(plain(), before + 1);
+  assert.equal(await page.locator("#cloth").count(), 0);
+  seen("watched no longer");
 }
 
 async function reconnects(page) {
@@ -335,9 +453,11 @@ async function refuses(page) {
 try {
   const page = await shows();
   await pathDiesAndReturns(page);
+  await weaves(page);
   await reconnects(page);
   await sixTabs(page);
   await isSmallAndDark(page);
+  await watchesNoLonger(page);
   await byKeyboard(page);
   await isCalm(page);
   await refuses(page);

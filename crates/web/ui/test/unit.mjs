@@ -30,6 +30,8 @@ const { messages, Model, ROWS, EVENTS, sum, mean, runs, rates, number, percent, 
   await modules("api", "model", "states", "tables", "format");
 const { laneRates, hasLanes } = await modules("lanes");
 
+const { Weave, choose, eachOnce, placesOf, shares, repeated, rowOf, ROWS: WEAVE_ROWS } = await modules("../weave/model");
+
 const sample = (t, paths) => ({ t, state: "running", open: 3, used: 1, paths, conns: [] });
 const path = (name, send, state = "up") => [name, state, send, 0, 6.2, null, 0, 1000];
 
@@ -129,4 +131,57 @@ test("figures", () => {
   assert.deepEqual([0, 0.0123, 0.5, null].map(percent), ["0", "1.23", "50.0", "–"]);
   assert.deepEqual([512, 371000, 12e6, 3e10].map(bytes), ["512 B", "371.0 kB", "12.0 MB", "30.0 GB"]);
   assert.deepEqual([0, 59, 3600, 90061].map(duration), ["0 s", "59 s", "1 h", "1 d 1 h"]);
+});
+
+const wire = (start, at, more = [], wait = null) => [
+  start, 1000, at, [[0, 600, 0, 4000, 0, 0], [600, 400, 0, 4000, 1, 1], ...more], [], wait, 0,
+];
+const told = (rows, more = {}) => ({ cut: "windows", every: 1, left_out: 0, known_to: null, rows, ...more });
+
+test("rows of a weave are read, and one that comes again takes the place of the first", () => {
+  const weave = new Weave(7);
+  weave.take({ connection: 7, now: 9000, names: { 0: "wifi" }, sent: told([wire(0, 0), wire(1000, 5000)]) });
+  assert.deepEqual([weave.name(0), weave.name(1), weave.busier(), weave.over], ["wifi", "path 1", "sent", false]);
+  weave.take({ now: 300_000, sent: told([wire(0, 0, [[0, 600, 200_000, 210_000, 1, 5]], [0, 600, 180])]) });
+  const [first, second, ...rest] = weave.sent.rows();
+  assert.deepEqual([first.start, second.start, rest], [0, 1000, []]);
+  assert.deepEqual(first.parts[2], { from: 0, to: 600, first: 200_000, last: 210_000, path: 1, backward: true, why: "again" });
+  assert.deepEqual([first.wait, repeated(first), repeated(second)], [{ from: 0, to: 600, ms: 180 }, 600, 0]);
+  assert.deepEqual([...shares([first, second])], [[0, 0.6], [1, 0.4]]);
+  weave.take({ over: true });
+  assert.ok(weave.over);
+});
+
+test("paths of a weave have the colours of their lines, and those without a line others", () => {
+  const names = { 0: "wifi", 3: "old", 4: "lte", 10: "older" };
+  assert.deepEqual([...placesOf(names, ["lte", "wifi", null])], [[0, 1], [3, 3], [4, 0], [10, 4]]);
+  assert.deepEqual([...placesOf(names, [])], [[0, 0], [3, 1], [4, 2], [10, 3]]);
+});
+
+test("a minute of a weave is kept, and rows that are cut in another way are others", () => {
+  const weave = new Weave(7);
+  for (let at = 0; at < WEAVE_ROWS + 500; at += 100) {
+    const rows = Array.from({ length: 100 }, (_, n) => wire(1000 * (at + n), 5000 * (at + n)));
+    weave.take({ sent: told(rows, { every: 3 }) });
+  }
+  assert.equal(weave.sent.rows().length, WEAVE_ROWS);
+  assert.deepEqual([weave.sent.rows()[0].start, weave.sent.every], [500_000, 3]);
+  weave.take({ sent: told([], { left_out: 4, known_to: 70 }) });
+  assert.deepEqual([weave.sent.every, weave.sent.leftOut, weave.sent.knownTo], [3, 4, 70]);
+  weave.take({ sent: told([wire(0, 0)], { cut: "fixed" }) });
+  assert.equal(weave.sent.rows().length, 1);
+});
+
+test("of the rows of a time that one is drawn which shows something, the newest on top", () => {
+  const rows = Array.from({ length: 100 }, (_, n) => rowOf(wire(1000 * n, 1000 * n, [], n === 37 ? [0, 600, 90] : null)));
+  const chosen = choose(rows, 20_000, 100_000, 4).map((row) => row?.start);
+  assert.deepEqual(chosen.map((start) => Math.floor(start / 20_000)), [4, 3, 2, 1]);
+  assert.equal(chosen[3], 37_000);
+  // A row that goes on is as high as that takes, and a time in which nothing was sent is empty.
+  const starts = choose(rows.slice(0, 1), 0, 8000, 8).map((row) => row?.start);
+  assert.deepEqual(starts, [undefined, undefined, undefined, undefined, 0, 0, 0, 0]);
+  assert.deepEqual(choose(rows, 104_001, 200_000, 2), [undefined, undefined]);
+  // One that took long is seen around others, and comes after them: it began before.
+  const [long, short] = rows;
+  assert.deepEqual(eachOnce([long, undefined, short, long]), [short, long]);
 });

@@ -1,5 +1,6 @@
 // Talks to the daemon: a session for the token, and a stream that comes back by itself.
 
+import type { WeaveMessage } from "../weave/model.js";
 import type { Happening, History, Sample } from "./model.js";
 
 /** How the stream is. */
@@ -69,9 +70,14 @@ export async function begin(): Promise<void> {
 export interface Listener {
   /** The number of the last message that came. */
   last(): string;
+  /** Which daemon it is: another one after a restart. */
+  instance(name: string): void;
   load(history: History): void;
   sample(sample: Sample, id: string): void;
   event(event: Happening, id: string): void;
+  /** The connection whose weave is watched; `null`: none. */
+  watched(): number | null;
+  weave(message: WeaveMessage): void;
   link(link: Link): void;
 }
 
@@ -176,7 +182,9 @@ export class Stream {
     heard();
     try {
       const headers = { "Last-Event-ID": this.to.last() };
-      const answer = await ask("/api/1/stream", { headers, signal: open.signal });
+      const watched = this.to.watched();
+      const query = watched === null ? "" : `?weave=${watched}`;
+      const answer = await ask(`/api/1/stream${query}`, { headers, signal: open.signal });
       if (!answer.body) return;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       let text = "";
@@ -197,6 +205,7 @@ export class Stream {
     const said = JSON.parse(data);
     switch (event) {
       case "hello":
+        this.to.instance(String(said.instance));
         // Too much was missed, or the daemon is another one: all of it anew.
         if (!said.resumed) this.to.load(await json<History>("/api/1/history"));
         this.attempts = 0;
@@ -207,6 +216,9 @@ export class Stream {
         break;
       case "event":
         this.to.event(said as Happening, id);
+        break;
+      case "weave":
+        this.to.weave(said as WeaveMessage);
         break;
       default:
         // A later daemon may say more.

@@ -4,6 +4,9 @@ import "./style.css";
 
 import { render } from "lit-html";
 
+import { placesOf, Weave, type WeaveMessage } from "../weave/model.js";
+import { palette } from "../weave/palette.js";
+import { paint as paintWeave, shownAtFirst } from "../weave/view.js";
 import { begin, type Link, status, Stream } from "./api.js";
 import { CHARTS, type Mark, Plot, theme } from "./charts.js";
 import { laneRates } from "./lanes.js";
@@ -40,16 +43,22 @@ const page: Page = {
   tables: new Set(),
   opened: new Set(),
   problemsOnly: false,
+  weave: null,
+  weaveShown: shownAtFirst(),
 };
 
 let plots: Plot[] = [];
 let style = theme();
 let lastDrawn = 0;
 let wanted = false;
+/** Whether the charts are to be drawn with it, too. */
+let charts = true;
 
-/** Draws the page with the next frame. Where nothing is to move only what the user does is drawn. */
-function draw(byUser = false): void {
+/** Draws the page with the next frame. Where nothing is to move only what the user does is drawn. What
+ * comes of a weave draws no charts. */
+function draw(byUser = false, withCharts = true): void {
   if (!byUser && page.paused) return;
+  charts ||= withCharts;
   if (!byUser && calm.matches && performance.now() - lastDrawn < CALM) return;
   if (wanted) return;
   wanted = true;
@@ -73,6 +82,12 @@ function paint(): void {
     plots = [];
     return;
   }
+  if (page.weave) {
+    const places = placesOf(page.weave.names, model.paths.map((one) => one.name));
+    paintWeave(page.weave, page.weaveShown, palette((path) => places.get(path) ?? path));
+  }
+  if (!charts && plots.length > 0) return;
+  charts = false;
   if (plots.length === 0) plots = CHARTS.map(plotOf);
   const marks: Mark[] = model.events
     .filter((event) => MARKED.includes(event.name) && event.level !== "info")
@@ -132,16 +147,27 @@ const actions: Actions = {
     page.problemsOnly = only;
     draw(true);
   },
+  watch(connection) {
+    page.weave = connection === null ? null : new Weave(connection);
+    page.weaveShown = { ...page.weaveShown, direction: null, row: null };
+    // The daemon records what is watched, and that alone: the stream says what it is.
+    stream.again();
+    draw(true);
+  },
+  weave(what) {
+    Object.assign(page.weaveShown, what);
+    draw(true, false);
+  },
 };
 
 /** What has come while nothing was to move; `undefined`: more than is worth keeping. */
 let held: (() => void)[] | undefined = [];
 
 /** Takes what has come, now or when the page may move again. */
-function take(what: () => void): void {
+function take(what: () => void, withCharts = true): void {
   if (!page.paused) {
     what();
-    draw();
+    draw(false, withCharts);
   } else if (held && held.push(what) > MAX_HELD) {
     held = undefined;
   }
@@ -158,8 +184,16 @@ function resume(): void {
   held = [];
 }
 
+/** Which daemon the stream is of. */
+let instance = "";
+
 const stream = new Stream({
   last: () => page.model.last,
+  instance(name: string) {
+    // The numbers of another daemon's connections, and their times, are others.
+    if (page.weave && instance !== "" && instance !== name) page.weave = new Weave(page.weave.connection);
+    instance = name;
+  },
   load(history: History) {
     const now = Date.now() / 1e3;
     take(() => {
@@ -176,6 +210,17 @@ const stream = new Stream({
   },
   event(event: Happening, id: string) {
     take(() => page.model.addEvent(event, id));
+  },
+  watched() {
+    // Of one that is over there is nothing more to come.
+    return page.weave && !page.weave.over ? page.weave.connection : null;
+  },
+  weave(message: WeaveMessage) {
+    // What was on its way from the one before is of no use.
+    const { weave } = page;
+    if (!weave || message.connection !== weave.connection) return;
+    // It is of this weave, also if another one is looked at when it is taken.
+    take(() => weave.take(message), false);
   },
   link(link: Link) {
     page.link = link;
@@ -208,6 +253,7 @@ async function askStatus(): Promise<void> {
   }
 }
 
+window.addEventListener("resize", () => page.weave && draw(true));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   style = theme();
   draw(true);

@@ -3,6 +3,8 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { repeat } from "lit-html/directives/repeat.js";
 
+import type { Weave } from "../weave/model.js";
+import { type Shown, view as weaveView } from "../weave/view.js";
 import type { Link } from "./api.js";
 import { type Chart, CONNECTION_CHARTS, PATH_CHARTS, type Span } from "./charts.js";
 import { bytes, clock, duration, number } from "./format.js";
@@ -37,6 +39,9 @@ export interface Page {
   tables: Set<string>;
   opened: Set<number>;
   problemsOnly: boolean;
+  /** The weave that is watched, and how it is looked at. */
+  weave: Weave | null;
+  weaveShown: Shown;
 }
 
 /** What can be done on the page. */
@@ -49,6 +54,9 @@ export interface Actions {
   table(id: string, open: boolean): void;
   connection(id: number): void;
   problems(only: boolean): void;
+  /** Watches the weave of a connection; `null`: of none. */
+  watch(connection: number | null): void;
+  weave(what: Partial<Shown>): void;
 }
 
 export function view(page: Page, actions: Actions): TemplateResult {
@@ -82,7 +90,7 @@ export function view(page: Page, actions: Actions): TemplateResult {
           ? connections(page.status, page.rates, page.opened, actions.connection)
           : html`<p class="empty">They are being asked for.</p>`}
       </section>
-      ${events(page, actions)}
+      ${weave(page, actions)} ${events(page, actions)}
     </main>
     <footer>
       <p>
@@ -243,6 +251,37 @@ function keys(lines: { label: string; color: number }[]): TemplateResult {
   return html`<ul class="legend">
     ${lines.map((line) => html`<li>${swatch(line.color)} ${line.label}</li>`)}
   </ul>`;
+}
+
+/** Which path carries which part of a connection's stream, while somebody wants to know. */
+function weave(page: Page, { watch, weave }: Actions): TemplateResult {
+  const { weave: watched, status } = page;
+  const listed = status?.connections ?? [];
+  const known = listed.map((one): [number, string] => [one.number, `#${one.number} ${one.label ?? "kept ready"}`]);
+  // One that is over stays while it is looked at.
+  if (watched?.connection != null && !known.some(([number]) => number === watched.connection)) {
+    known.unshift([watched.connection, `#${watched.connection} ${watched.over ? "(over)" : ""}`]);
+  }
+  const choose = (event: Event): void => {
+    const { value } = event.target as HTMLSelectElement;
+    watch(value === "" ? null : Number(value));
+  };
+  return html`<section aria-labelledby="weave-heading" ?hidden=${!hasConnections(page)}>
+    <div class="bar-of-controls">
+      <h2 id="weave-heading">Weave</h2>
+      <label class="check">
+        of connection
+        <select id="weave-of" @change=${choose}>
+          <option value="" .selected=${watched === null}>none: nothing is recorded</option>
+          ${known.map(([number, text]) => html`<option value=${number} .selected=${watched?.connection === number}>${text}</option>`)}
+        </select>
+      </label>
+    </div>
+    ${watched
+      ? html`${watched.over ? html`<p class="empty" role="status">The connection is over.</p>` : nothing}
+          ${weaveView(watched, page.weaveShown, weave, false)}`
+      : html`<p class="empty">Choose a connection to see which path carries which part of its stream. The daemon records it for as long as it is watched.</p>`}
+  </section>`;
 }
 
 /** What has happened, the newest on top. */

@@ -1,0 +1,205 @@
+// The two pictures of a weave on canvases: the cloth and the strand.
+
+import type { Part, Row } from "./model.js";
+
+/** Rows of the cloth, and how high each is. */
+export const SLOTS = 64;
+const HEIGHT = 6;
+/** How high the strand is. */
+const STRAND = 190;
+/** What the strand shows of time: so much, or more if a row took longer, µs. */
+const LEAST = 40_000;
+const MOST = 2_000_000;
+const LEFT = 58;
+const RIGHT = 6;
+
+/** Colours of the page, and of each path. */
+export interface Palette {
+  ink: string;
+  soft: string;
+  grid: string;
+  ground: string;
+  error: string;
+  of: (path: number) => string;
+}
+
+/** A canvas as wide as its place, in CSS pixels, wiped. */
+function begin(canvas: HTMLCanvasElement, height: number): [CanvasRenderingContext2D, number] {
+  const scale = window.devicePixelRatio || 1;
+  const width = Math.max(160, Math.floor(canvas.parentElement?.clientWidth ?? 160));
+  const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
+  if (canvas.width !== wide) canvas.width = wide;
+  if (canvas.height !== high) canvas.height = high;
+  canvas.style.height = `${height}px`;
+  const ctx = canvas.getContext("2d") as CanvasRenderingContext2D;
+  ctx.setTransform(scale, 0, 0, scale, 0, 0);
+  ctx.clearRect(0, 0, width, height);
+  ctx.font = "11px system-ui, sans-serif";
+  return [ctx, width];
+}
+
+/** Stripes over what is a copy, or was sent again: `slant` is how far one leans. Upright ones would look
+ * like paths that take turns. */
+function stripes(ctx: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, slant: number, color: string): void {
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(x, y, w, h);
+  ctx.clip();
+  ctx.strokeStyle = color;
+  ctx.lineWidth = 1.5;
+  ctx.beginPath();
+  for (let at = x - Math.abs(slant); at < x + w + Math.abs(slant); at += 4) {
+    ctx.moveTo(at, y + h);
+    ctx.lineTo(at + slant, y);
+  }
+  ctx.stroke();
+  ctx.restore();
+}
+
+/** How a part looks, also in the legend; `begins` says whether it is begun where its edge is. */
+export function drawPart(ctx: CanvasRenderingContext2D, part: Pick<Part, "path" | "why" | "backward">, begins: boolean, place: [x: number, y: number, w: number, h: number], palette: Palette): void {
+  const [x, y, w, h] = place;
+  ctx.fillStyle = palette.of(part.path);
+  ctx.fillRect(x, y, w, h);
+  if (part.why === "copy") stripes(ctx, x, y, w, h, h, palette.ground);
+  if (part.why === "again") stripes(ctx, x, y, w, h, -h, palette.ink);
+  if (part.why === "new" && begins && w >= 8) {
+    ctx.fillStyle = palette.ink;
+    ctx.fillRect(part.backward ? x + w - 2 : x, y, 2, h);
+  }
+}
+
+/** Whether a part is not what another one of its row goes on as. */
+function isBegun(part: Part, row: Row): boolean {
+  const goesOn = (other: Part): boolean =>
+    other.path === part.path &&
+    other.why === part.why &&
+    other.backward === part.backward &&
+    (part.backward ? other.from === part.to : other.to === part.from);
+  return !row.parts.some(goesOn);
+}
+
+export function drawMissing(ctx: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, palette: Palette): void {
+  ctx.save();
+  ctx.globalAlpha = 0.65;
+  ctx.fillStyle = palette.ground;
+  ctx.fillRect(x, y, w, h);
+  ctx.restore();
+}
+
+export function drawWait(ctx: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, palette: Palette): void {
+  ctx.strokeStyle = palette.error;
+  ctx.lineWidth = 2;
+  ctx.strokeRect(x + 1, y, Math.max(2, w - 2), h);
+}
+
+/** Draws the cloth: a row for each slot of time, the newest on top; `span` is in µs. */
+export function drawCloth(canvas: HTMLCanvasElement, rows: (Row | undefined)[], span: number, selected: Row | undefined, palette: Palette): void {
+  const [ctx, width] = begin(canvas, rows.length * HEIGHT + 4);
+  const scale = width - LEFT - RIGHT;
+  const outlined: (() => void)[] = [];
+  for (let slot = 0; slot < rows.length; slot += 16) time(ctx, slot, rows.length, span, palette);
+  time(ctx, rows.length, rows.length, span, palette);
+  for (let slot = 0, high = 1; slot < rows.length; slot += high) {
+    const row = rows[slot];
+    const y = slot * HEIGHT + 1;
+    if (!row) {
+      high = 1;
+      ctx.fillStyle = palette.grid;
+      ctx.fillRect(LEFT, y + HEIGHT / 2, scale, 1);
+      continue;
+    }
+    // It is as high as the time that it was filled in.
+    for (high = 1; rows[slot + high] === row; ) high++;
+    const h = high * HEIGHT - 1;
+    // On whole pixels there is no line between what belongs together.
+    const x = (offset: number): number => LEFT + Math.round((Math.max(0, Math.min(row.length, offset)) / row.length) * scale);
+    const wide = (from: number, to: number): number => Math.max(1, x(to) - x(from));
+    for (const part of row.parts) {
+      drawPart(ctx, part, isBegun(part, row), [x(part.from), y, wide(part.from, part.to), h], palette);
+    }
+    for (const [from, to] of row.missing) drawMissing(ctx, x(from), y, wide(from, to), h, palette);
+    const { wait } = row;
+    if (wait) outlined.push(() => drawWait(ctx, x(wait.from), y, wide(wait.from, wait.to), h, palette));
+    if (row === selected) {
+      outlined.push(() => {
+        const middle = y + h / 2;
+        ctx.fillStyle = palette.ink;
+        ctx.beginPath();
+        ctx.moveTo(LEFT - 7, middle - 4);
+        ctx.lineTo(LEFT - 1, middle);
+        ctx.lineTo(LEFT - 7, middle + 4);
+        ctx.fill();
+      });
+    }
+  }
+  outlined.forEach((draw) => draw());
+}
+
+/** How long ago a slot is. */
+function time(ctx: CanvasRenderingContext2D, slot: number, slots: number, span: number, palette: Palette): void {
+  const ago = ((slot / slots) * span) / 1e6;
+  ctx.fillStyle = palette.soft;
+  ctx.textAlign = "right";
+  ctx.textBaseline = slot === 0 ? "top" : slot === slots ? "bottom" : "middle";
+  ctx.fillText(slot === 0 ? "newest" : `−${ago.toFixed(span < 8e6 ? 2 : 1)} s`, LEFT - 8, slot * HEIGHT + 1);
+}
+
+/** The slot at a height of the cloth's canvas, CSS pixels. */
+export function slotAt(y: number, slots: number): number {
+  return Math.max(0, Math.min(slots - 1, Math.floor((y - 1) / HEIGHT)));
+}
+
+/** The time that a row's strand shows, µs. */
+export function strandTime(row: Row): [from: number, to: number] {
+  const last = Math.max(...row.parts.map((part) => part.last), row.at);
+  const span = Math.min(MOST, Math.max(LEAST, (last - row.at) * 1.5));
+  const from = row.at - Math.min(span * 0.25, LEAST / 2);
+  return [from, from + span];
+}
+
+/** Draws the strand: the stream over time around a row. What is filled upwards rises. */
+export function drawStrand(canvas: HTMLCanvasElement, rows: Row[], around: Row, palette: Palette): void {
+  const [ctx, width] = begin(canvas, STRAND);
+  const [from, to] = strandTime(around);
+  const shown = rows.flatMap((row) =>
+    row.parts
+      .filter((part) => part.last >= from && part.first <= to)
+      .map((part) => ({ ...part, from: row.start + part.from, to: row.start + part.to })),
+  );
+  // What lies far off in the stream would make all else a line.
+  const near = (at: number): boolean => Math.abs(at - around.start) <= 8 * around.length;
+  const parts = shown.filter((part) => near(part.from));
+  const least = Math.min(around.start, ...parts.map((part) => part.from));
+  const most = Math.max(around.start + around.length, ...parts.map((part) => part.to));
+  const [top, bottom] = [8, STRAND - 22];
+  const x = (time: number): number => LEFT + ((time - from) / (to - from)) * (width - LEFT - RIGHT);
+  const y = (offset: number): number => bottom - ((offset - least) / (most - least)) * (bottom - top);
+  ctx.fillStyle = palette.grid;
+  const high = y(around.start) - y(around.start + around.length);
+  ctx.fillRect(LEFT, y(around.start + around.length), width - LEFT - RIGHT, Math.max(1, high));
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(LEFT, 0, width - LEFT - RIGHT, bottom + 2);
+  ctx.clip();
+  ctx.lineCap = "round";
+  for (const part of parts) {
+    const [begins, ends] = part.backward ? [part.to, part.from] : [part.from, part.to];
+    ctx.strokeStyle = palette.of(part.path);
+    ctx.lineWidth = part.why === "new" ? 2.5 : 2;
+    ctx.setLineDash(part.why === "new" ? [] : part.why === "copy" ? [2, 4] : [6, 3]);
+    ctx.beginPath();
+    ctx.moveTo(x(part.first), y(begins));
+    ctx.lineTo(Math.max(x(part.last), x(part.first) + 1), y(ends));
+    ctx.stroke();
+  }
+  ctx.restore();
+  ctx.fillStyle = palette.soft;
+  ctx.textBaseline = "bottom";
+  ctx.textAlign = "left";
+  ctx.fillText("0 ms", LEFT, STRAND - 2);
+  ctx.textAlign = "right";
+  ctx.fillText(`${((to - from) / 1e3).toFixed(0)} ms`, width - RIGHT, STRAND - 2);
+  ctx.textBaseline = "top";
+  ctx.fillText("stream ↑", LEFT - 8, top);
+}

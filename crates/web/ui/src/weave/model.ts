@@ -1,0 +1,228 @@
+// The weave of a connection: which path carried which part of the stream, as the daemon tells it.
+
+/** Rows that are kept of each direction: a minute of what is sent at most. */
+export const ROWS = 4000;
+
+/** Why a part was sent. */
+export type Why = "new" | "copy" | "again";
+
+/** What one path was given of a row in one go; offsets from the row's start in bytes, times in µs. */
+export interface Part {
+  from: number;
+  to: number;
+  first: number;
+  last: number;
+  path: number;
+  backward: boolean;
+  why: Why;
+}
+
+export interface Row {
+  start: number;
+  length: number;
+  /** When the first of it was given, µs. */
+  at: number;
+  parts: Part[];
+  /** What was given and has not arrived. */
+  missing: [from: number, to: number][];
+  /** What the reader stood still before, and for how many ms. */
+  wait: { from: number; to: number; ms: number } | null;
+  /** Parts that were left out, as there were too many. */
+  left: number;
+}
+
+export type Cut = "windows" | "inferred" | "fixed";
+
+/** A row on the wire: see crates/web/src/weave.rs. */
+export type WireRow = [
+  start: number,
+  length: number,
+  at: number,
+  parts: [offset: number, length: number, first: number, last: number, path: number, flags: number][],
+  missing: [offset: number, length: number][],
+  wait: [offset: number, length: number, ms: number] | null,
+  left: number,
+];
+
+export interface WireDirection {
+  cut: Cut;
+  every: number;
+  left_out: number;
+  known_to: number | null;
+  rows: WireRow[];
+}
+
+/** What is told of a weave at a time. */
+export interface WeaveMessage {
+  connection?: number;
+  over?: boolean;
+  now?: number;
+  names?: Record<string, string>;
+  sent?: WireDirection;
+  received?: WireDirection;
+}
+
+const BACKWARD = 1;
+const COPY = 2;
+const AGAIN = 4;
+
+export function rowOf([start, length, at, parts, missing, wait, left]: WireRow): Row {
+  return {
+    start,
+    length,
+    at,
+    parts: parts.map(([offset, size, first, last, path, flags]) => ({
+      from: offset,
+      to: offset + size,
+      first: at + first,
+      last: at + last,
+      path,
+      backward: (flags & BACKWARD) !== 0,
+      why: flags & COPY ? "copy" : flags & AGAIN ? "again" : "new",
+    })),
+    missing: missing.map(([offset, size]) => [offset, offset + size]),
+    wait: wait && { from: wait[0], to: wait[0] + wait[1], ms: wait[2] },
+    left,
+  };
+}
+
+/** One direction of it. */
+export class Cloth {
+  cut: Cut = "fixed";
+  /** Of so many rows one was told, the last time. */
+  every = 1;
+  /** Stretches that came and went between two looks. */
+  leftOut = 0;
+  /** Up to which byte of the stream it is known what has arrived; `null`: all of it. */
+  knownTo: number | null = null;
+  private byStart = new Map<number, Row>();
+
+  add({ cut, every, left_out, known_to, rows }: WireDirection): void {
+    // Rows that are cut in another way are others.
+    if (cut !== this.cut) this.byStart.clear();
+    this.cut = cut;
+    this.leftOut = left_out;
+    this.knownTo = known_to;
+    if (rows.length > 0) this.every = every;
+    for (const wire of rows) {
+      const row = rowOf(wire);
+      this.byStart.set(row.start, row);
+    }
+    const over = this.byStart.size - ROWS;
+    if (over > 0) {
+      for (const row of this.rows().slice(0, over)) this.byStart.delete(row.start);
+    }
+  }
+
+  /** The rows, the oldest first. */
+  rows(): Row[] {
+    return [...this.byStart.values()].sort((a, b) => a.at - b.at || a.start - b.start);
+  }
+
+  bytes(): number {
+    let sum = 0;
+    for (const row of this.byStart.values()) sum += row.length;
+    return sum;
+  }
+}
+
+export type Direction = "sent" | "received";
+
+/** A connection's weave, both directions. */
+export class Weave {
+  over = false;
+  /** The time of the last message, µs. */
+  now = 0;
+  names: Record<string, string> = {};
+  sent = new Cloth();
+  received = new Cloth();
+
+  constructor(readonly connection: number | null) {}
+
+  take(message: WeaveMessage): void {
+    if (message.over) this.over = true;
+    if (message.now !== undefined) this.now = message.now;
+    if (message.names) this.names = message.names;
+    if (message.sent) this.sent.add(message.sent);
+    if (message.received) this.received.add(message.received);
+  }
+
+  /** The direction that carries much more, else what is sent: of that more is known. */
+  busier(): Direction {
+    return this.received.bytes() > 4 * this.sent.bytes() ? "received" : "sent";
+  }
+
+  name(path: number): string {
+    return this.names[path] ?? `path ${path}`;
+  }
+}
+
+/** The place of each path of a connection among the colours: that of its line on the page, or where it has
+ * none, the first that no line and no other path of the connection has. */
+export function placesOf(names: Record<string, string>, lines: (string | null)[]): Map<number, number> {
+  const places = new Map<number, number>();
+  let next = lines.length;
+  const paths = Object.keys(names).map(Number).sort((a, b) => a - b);
+  for (const path of paths) {
+    const line = lines.indexOf(names[path]);
+    places.set(path, line >= 0 ? line : next++);
+  }
+  return places;
+}
+
+/** Bytes of a row that were sent again. */
+export function repeated(row: Row): number {
+  return row.parts.reduce((sum, part) => sum + (part.why === "new" ? 0 : part.to - part.from), 0);
+}
+
+/** When the last of what is new in a row was given to a path, µs. */
+export function filled(row: Row): number {
+  return row.parts.reduce((last, part) => (part.why === "new" ? Math.max(last, part.last) : last), row.at);
+}
+
+/** For each of `slots` equal parts of the time up to `to`, the newest first, the row that shows the most of
+ * those begun in it: where the reader stood still the longest, or most was sent again. Where none was
+ * begun it is the one that was still being filled. */
+export function choose(rows: Row[], from: number, to: number, slots: number): (Row | undefined)[] {
+  const chosen = new Array<Row | undefined>(slots).fill(undefined);
+  const slotOf = (at: number): number => Math.min(slots - 1, Math.floor(((to - at) / (to - from)) * slots));
+  const shows = (row: Row): number => (row.wait?.ms ?? 0) * 1e12 + repeated(row);
+  for (const row of rows) {
+    if (row.at < from || row.at > to) continue;
+    const slot = slotOf(row.at);
+    const other = chosen[slot];
+    if (!other || shows(other) < shows(row)) chosen[slot] = row;
+  }
+  const begun = new Set(chosen);
+  const going = [...chosen];
+  for (const row of rows) {
+    // One that is only partly in this time is shown, too.
+    if (row.at > to || filled(row) < from || (row.at >= from && !begun.has(row))) continue;
+    const last = Math.max(0, slotOf(Math.min(to, filled(row))));
+    for (let slot = slotOf(Math.max(from, row.at)); slot >= last; slot--) {
+      if (!chosen[slot]) going[slot] = row;
+    }
+  }
+  return going;
+}
+
+/** The rows of slots, each once, in the order of the slots in which they begin: one that took long may be
+ * seen on both sides of others. */
+export function eachOnce(slots: (Row | undefined)[]): Row[] {
+  const begun = new Set([...slots].reverse());
+  return [...begun].reverse().filter((row): row is Row => row !== undefined);
+}
+
+/** What each path carried of what was new in rows, as shares, by the path's number. */
+export function shares(rows: Row[]): Map<number, number> {
+  const bytes = new Map<number, number>();
+  let sum = 0;
+  for (const row of rows) {
+    for (const { path, from, to, why } of row.parts) {
+      if (why !== "new") continue;
+      bytes.set(path, (bytes.get(path) ?? 0) + to - from);
+      sum += to - from;
+    }
+  }
+  return new Map([...bytes].sort((a, b) => a[0] - b[0]).map(([path, n]) => [path, n / sum]));
+}
