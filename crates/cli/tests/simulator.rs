@@ -132,6 +132,12 @@ fn a_run_is_drawn() {
         let rows = data[direction]["rows"].as_array().unwrap();
         assert!(!rows.is_empty() && !rows[0][3].as_array().unwrap().is_empty(), "{direction}");
     }
+    // No other file is written over, the scenario's for one.
+    let before = fs::read_to_string(&small).unwrap();
+    assert!(failure(2, &args("fbdt", &small)).contains("a page FILE.html"));
+    assert_eq!(fs::read_to_string(&small).unwrap(), before);
+    let all = [&args("fbdt", &file)[..], &["--weave-from", "1s"]].concat();
+    assert!(failure(2, &all).contains("a page has all of the run"));
     let refused = failure(2, &args("fbdt,earliest", &drawn));
     assert!(refused.contains("give one --scheme"), "{refused}");
     let nothing = failure(1, &args("single:one", &drawn));

@@ -4,7 +4,7 @@
 //! A row is `[start, length, at, parts, missing, wait, left]`: stream offsets in bytes, `at` in µs; a part
 //! is `[offset, length, first, last, path, flags]` and a missing range `[offset, length]` with offsets from
 //! the row's start and times from `at`; `wait` is `[offset, length, ms]` or `null`; `left` is how many parts
-//! were left out. Flags: 1 went downwards, 2 a copy, 4 sent again.
+//! fewer there are than there were. Flags: 1 went downwards, 2 a copy, 4 sent again.
 
 mod torn;
 
@@ -54,6 +54,8 @@ struct Direction {
     cut: Option<Cut>,
     /// Whether rows that have changed come first, the next time.
     is_changed_first: bool,
+    /// Messages so far.
+    messages: u64,
 }
 
 /// What is known of a row.
@@ -62,6 +64,8 @@ struct Known {
     /// Bytes given to paths, bytes that have not arrived, tenths of a second that the reader stood still.
     figures: (u64, u64, u128),
     is_sent: bool,
+    /// The message by which it was sent last.
+    told: u64,
 }
 
 impl Loom {
@@ -95,6 +99,7 @@ impl Direction {
     fn put(&mut self, name: &str, record: &WeaveRecord, text: &mut String) {
         self.unseen += record.left_out.saturating_sub(self.recorded);
         self.recorded = record.left_out + record.stretches.len() as u64;
+        self.messages += 1;
         let (cut, rows) = rows(record, Instant::ZERO);
         // Rows that are cut in another way are others, to the page as well.
         if self.cut.replace(cut) != Some(cut) {
@@ -128,7 +133,7 @@ impl Direction {
         // Rows between those that were sent are left out; what there was no room for is new again.
         let last = sent.checked_sub(1).map(|last| chosen[last].bytes.start);
         for row in fresh.iter().filter(|row| last.is_some_and(|last| row.bytes.start <= last)) {
-            let known = Known { figures: figures(row), is_sent: false };
+            let known = Known { figures: figures(row), is_sent: false, told: self.messages };
             self.known.entry(row.bytes.start).or_insert(known);
         }
     }
@@ -145,7 +150,7 @@ impl Direction {
             }
             list.push_str(if list.is_empty() { "" } else { "," });
             list.push_str(&one);
-            let known = Known { figures: figures(row), is_sent: true };
+            let known = Known { figures: figures(row), is_sent: true, told: self.messages };
             self.known.insert(row.bytes.start, known);
         }
         rows.len()
@@ -163,13 +168,16 @@ impl Direction {
                     // What was dropped from the record is not forgotten here.
                     let is_more = now != known.figures && now.0 >= known.figures.0;
                     if is_more && (known.is_sent || row.is_notable()) {
-                        changed.push(row);
+                        changed.push((known.told, row));
                     }
                 }
             }
         }
-        changed.sort_by_key(|row| std::cmp::Reverse((row.is_notable(), row.bytes.start)));
-        (fresh, changed)
+        // In turns: one that changes all the time keeps none of the others from being told.
+        changed.sort_by_key(|(told, row)| {
+            (*told, std::cmp::Reverse((row.is_notable(), row.bytes.start)))
+        });
+        (fresh, changed.into_iter().map(|(_, row)| row).collect())
     }
 }
 
@@ -255,7 +263,7 @@ pub fn weave_page(title: &str, look: &WeaveLook, most: usize) -> String {
         let _ = write!(text, ",\"{name}\":{{\"cut\":\"{}\",", cut_name(cut));
         let of = all.len();
         let chosen = choose(all, Instant::ZERO, slot);
-        let every = of.div_ceil(chosen.len().max(1)).max(1);
+        let every = (of / chosen.len().max(1)).max(1);
         let _ = write!(text, "\"every\":{every},\"left_out\":{},", record.left_out);
         let _ = write!(text, "\"known_to\":{},\"rows\":[", json!(record.known_to()));
         for (place, row) in chosen.values().enumerate() {
@@ -422,6 +430,43 @@ mod tests {
             assert!(starts.contains(&0), "{starts:?}");
             assert!(starts.iter().any(|start| *start >= 100_000), "{starts:?}");
         }
+    }
+
+    #[test]
+    fn a_row_that_goes_on_changing_keeps_none_from_being_told_whole() {
+        let mut loom = Loom::new(7);
+        let mut look = look(0);
+        // Rows that are filled bit by bit by two paths in turn, each from when the one before is whole.
+        let mut told: BTreeMap<u64, u64> = BTreeMap::new();
+        for step in 0..400 {
+            for n in 0..100 {
+                let start = step * 10_000 + n * 100;
+                let (first, last) = (at(step * 100), at(step * 100 + 50));
+                let (path, kind, is_backward) = (PathId(n % 2), Kind::New, false);
+                let range = start..start + 100;
+                look.sent.stretches.push(Stretch {
+                    range,
+                    first,
+                    last,
+                    path,
+                    kind,
+                    is_backward,
+                    ranges: 1,
+                });
+            }
+            if step % 10 == 0 {
+                let start = step * 10_000;
+                look.sent.windows.push(start..start + 100_000);
+            }
+            let said = read(&loom.message(&look));
+            for row in said["sent"]["rows"].as_array().unwrap() {
+                let parts = row[3].as_array().unwrap();
+                let bytes = parts.iter().map(|part| part[1].as_u64().unwrap()).sum();
+                told.insert(row[0].as_u64().unwrap(), bytes);
+            }
+        }
+        let whole = told.values().filter(|bytes| **bytes == 100_000).count();
+        assert!(told.len() == 40 && whole >= 39, "{told:?}");
     }
 
     #[test]
