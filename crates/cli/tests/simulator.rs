@@ -108,6 +108,26 @@ fn a_program_s_own_schedulers_and_controls_are_found_by_name() {
     );
 }
 
+/// The picture in docs/web.md is what the command below it draws.
+#[test]
+fn the_picture_in_the_documentation_is_drawn() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = fs::read_to_string(docs.join("web.md")).unwrap();
+    let (_, rest) = page.split_once("<!-- file: dies.toml -->\n```toml\n").unwrap();
+    let (scenario, rest) = rest.split_once("```").unwrap();
+    let command = rest.lines().find(|line| line.contains("--weave weave.svg")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("dies.toml"), scenario).unwrap();
+    let mut words = command.split(' ');
+    assert_eq!(words.next(), Some("weftline"));
+    let mut program = Command::new(env!("CARGO_BIN_EXE_weftline"));
+    let output = program.args(words).current_dir(folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let [drawn, shown] =
+        [folder.path(), &docs].map(|dir| fs::read_to_string(dir.join("weave.svg")).unwrap());
+    assert!(drawn == shown, "draw it again: {command}");
+}
+
 #[test]
 fn a_run_is_drawn() {
     let folder = folder("");
