@@ -84,6 +84,8 @@ pub struct CotagSpec {
     pub queue_packets: usize,
     /// Whether packets may wait there longer than the target by as much as a link lags behind others.
     pub lag_allowance: bool,
+    /// Whether they may for some seconds while links carry less than half of what they did.
+    pub fade_allowance: bool,
 }
 
 impl WideLink {
@@ -175,6 +177,7 @@ impl Default for CotagSpec {
             queue_interval: Duration::from_millis(300),
             queue_packets: 10_240,
             lag_allowance: true,
+            fade_allowance: true,
         }
     }
 }
@@ -225,6 +228,7 @@ impl CotagSpec {
         let queue_packets =
             whole(table.take("queue_packets"), 1, 1 << 20, usual.queue_packets as u64)?;
         let lag_allowance = boolean(table.take("lag_allowance"), usual.lag_allowance)?;
+        let fade_allowance = boolean(table.take("fade_allowance"), usual.fade_allowance)?;
         let uplink = table.take("uplink").map(|value| read_uplink(&value, paths)).transpose()?;
         table.finish()?;
         Ok(Self {
@@ -243,6 +247,7 @@ impl CotagSpec {
             queue_interval,
             queue_packets: queue_packets as usize,
             lag_allowance,
+            fade_allowance,
         })
     }
 }
@@ -279,6 +284,7 @@ impl fmt::Display for GatewayAps {
         let queue_interval = humantime::format_duration(*queue_interval);
         writeln!(f, "queue_interval = \"{queue_interval}\"\nqueue_packets = {queue_packets}")?;
         writeln!(f, "lag_allowance = {}", self.cotag.lag_allowance)?;
+        writeln!(f, "fade_allowance = {}", self.cotag.fade_allowance)?;
         uplink.as_ref().map_or(Ok(()), |uplink| writeln!(f, "uplink = \"{uplink}\""))
     }
 }

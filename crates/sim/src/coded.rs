@@ -166,6 +166,7 @@ impl CodedNetwork {
             recoding: spec.recoding,
             giving: spec.giving,
             lag_allowance: spec.lag_allowance,
+            fade_allowance: spec.fade_allowance,
             queue: spec.queue.then_some(QueueConfig {
                 target: spec.queue_target,
                 limit_packets: spec.queue_packets,

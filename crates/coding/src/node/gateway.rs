@@ -18,6 +18,7 @@ use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
 
 use super::cohort::{Coder, Cohort};
+use super::fades::Fades;
 use super::lags::{self, Way};
 use super::links::MAX_LAG;
 use super::pace::Pacer;
@@ -87,8 +88,11 @@ pub struct Gateway {
     paces: Vec<Option<Pacer>>,
     /// How much later what goes over each link comes than over the first, and its rate.
     ways: Vec<Way>,
-    /// What the device has reported.
+    /// What they carry together.
+    fades: Fades,
+    /// What the device has reported, and until when its reports are of what went to a link that is gone.
     losses: Losses,
+    unheard: Option<Instant>,
     /// The label that each link has shown last.
     shown: Vec<Option<Label>>,
     /// The last cohort that was not empty.
@@ -157,7 +161,9 @@ impl Gateway {
             queue: config.queue.map(FqCodel::new),
             paces: vec![None; links],
             ways: vec![Way { lag: None, rate: None }; links],
+            fades: Fades::default(),
             losses: Losses::default(),
+            unheard: None,
             shown: vec![None; links],
             last: None,
             sealed: Vec::new(),
@@ -290,8 +296,11 @@ impl Gateway {
     ///
     /// If there is no such link.
     pub fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
-        if self.ways[link].rate != rate {
-            self.ways[link].rate = rate;
+        let before = std::mem::replace(&mut self.ways[link].rate, rate);
+        if rate == Some(Bitrate::ZERO) && before.is_some_and(|before| before > Bitrate::ZERO) {
+            self.forget_losses();
+        }
+        if before != rate {
             self.allow_longer();
         }
         match (&mut self.paces[link], rate) {
@@ -315,12 +324,33 @@ impl Gateway {
         self.allow_longer();
     }
 
-    /// Lets packets wait for as long as a far link calls for.
-    fn allow_longer(&mut self) {
-        let wanted = self.config.lag_allowance && self.config.cuts_through();
-        if let Some(queue) = self.queue.as_mut().filter(|_| wanted) {
-            queue.allow_longer(lags::allowance(&self.ways));
+    /// A link has gone: what went to it of late is lost, which says nothing of the others. Where links
+    /// stop again and again, losses still count for half of the time.
+    fn forget_losses(&mut self) {
+        let waits = self.config.interval * MAX_LAG;
+        if self.unheard.is_none_or(|until| self.now >= until + waits) {
+            self.losses.forget_latest();
+            self.unheard = Some(self.now + waits);
         }
+    }
+
+    /// Notes what the links carry together.
+    fn note_rates(&mut self, now: Instant) {
+        let mut rates = self.ways.iter().map(|way| way.rate.map(Bitrate::as_bps));
+        let sum = rates.try_fold(0_u64, |sum, bps| Some(sum.saturating_add(bps?)));
+        self.fades.learn(sum.map(Bitrate::bps), now);
+        self.allow_longer();
+    }
+
+    /// Lets packets wait for as long as a far link, or a fade, calls for.
+    fn allow_longer(&mut self) {
+        let NodeConfig { lag_allowance, fade_allowance, queue: settings, .. } = self.config;
+        let (Some(queue), Some(settings)) = (&mut self.queue, settings) else { return };
+        let wanted =
+            |wanted: bool, allowance: Duration| if wanted { allowance } else { Duration::ZERO };
+        let lag = wanted(lag_allowance && self.config.cuts_through(), lags::allowance(&self.ways));
+        let fade = wanted(fade_allowance, self.fades.allowance(settings.interval));
+        queue.allow_longer(lag.max(fade));
     }
 
     /// Whether `link` may take what is next in the queue.
@@ -411,7 +441,9 @@ impl Gateway {
 
     /// Learns what came to the device of what was sent.
     pub fn learn(&mut self, report: LossReport) {
-        self.losses.learn(report);
+        if self.unheard.is_none_or(|until| self.now >= until) {
+            self.losses.learn(report);
+        }
     }
 
     /// Appends a marker if the link has not shown the present label and somebody may wait for it.
@@ -482,6 +514,7 @@ impl Gateway {
             return;
         }
         self.epoch = Instant::from_nanos(self.epoch.as_nanos() + passed * interval);
+        self.note_rates(now);
         self.stats.given += self.sending.unsent() as u64;
         let label = self.sending.label.plus(passed as u32);
         let by_interval = self.queue.is_some() && !self.config.cuts_through();

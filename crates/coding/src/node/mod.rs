@@ -24,6 +24,7 @@
 mod access_point;
 mod cohort;
 mod device;
+mod fades;
 mod gateway;
 mod lags;
 mod links;
@@ -103,6 +104,9 @@ pub struct NodeConfig {
     /// Whether packets may wait in that queue for longer than its target where a link lags behind others:
     /// by as much as it does (not the paper's).
     pub lag_allowance: bool,
+    /// Whether they may for some seconds while links carry less than half of what they did (not the
+    /// paper's).
+    pub fade_allowance: bool,
     /// Bytes that the driver adds to each packet on a link: they count where packets are held back to
     /// a link's rate.
     pub overhead_bytes: u32,
@@ -131,6 +135,7 @@ impl Default for NodeConfig {
             silent_intervals: 2,
             queue: None,
             lag_allowance: true,
+            fade_allowance: true,
             overhead_bytes: 0,
             names_proven: false,
             kernel: Kernel::best(),

@@ -13,6 +13,10 @@ const GAIN: f64 = 1.0 / 16.0;
 /// Packets that a report should be of to count in full.
 const FULL_REPORT: f64 = 512.0;
 
+/// Reports, of 10 ms each, from one time at which what is known is remembered to the next. It takes less
+/// time than that to notice that a link is gone.
+const REMEMBERED: u32 = 50;
+
 /// The least share while losses are known: one combination for a generation of 128 packets, which
 /// makes up for a single loss.
 const LEAST: f64 = 1.0 / 128.0;
@@ -49,6 +53,10 @@ pub struct LossReport {
 pub(super) struct Losses {
     /// The part of the packets that is missing.
     part: f64,
+    /// The same once and twice so many reports ago, and reports since then.
+    before: f64,
+    earlier: f64,
+    reports: u32,
     /// Combinations that were called for and are not whole ones yet.
     carry: f64,
     /// The generation that comes first in the next cohort: where there are fewer combinations than
@@ -61,7 +69,8 @@ const FIRST: f64 = 1e-6;
 
 impl Default for Losses {
     fn default() -> Self {
-        Self { part: FIRST, carry: 0.0, turn: 0 }
+        let (part, before, earlier) = (FIRST, FIRST, FIRST);
+        Self { part, before, earlier, reports: 0, carry: 0.0, turn: 0 }
     }
 }
 
@@ -74,6 +83,15 @@ impl Losses {
         let part = (report.missing as f64 / report.packets as f64).min(1.0);
         let weight = (report.packets as f64 / FULL_REPORT).min(1.0);
         self.part += (part - self.part) * GAIN * weight;
+        self.reports += 1;
+        if self.reports >= REMEMBERED {
+            (self.earlier, self.before, self.reports) = (self.before, self.part, 0);
+        }
+    }
+
+    /// A link is gone: what was lost on it of late is forgotten, and what was known before holds.
+    pub(super) fn forget_latest(&mut self) {
+        self.part = self.part.min(self.earlier);
     }
 
     /// The generations, of these sizes, that get combinations, in order: `plan` has each as often as it

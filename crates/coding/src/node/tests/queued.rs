@@ -154,6 +154,33 @@ fn packets_may_wait_longer_for_a_far_link_as_soon_as_rates_are_known() {
     );
 }
 
+/// Packets that CoDel drops in the second and a half after the faster link has gone, of a window of 500
+/// that the other one takes 60 ms for.
+fn dropped_when_a_link_goes(fade_allowance: bool) -> u64 {
+    let config =
+        NodeConfig { cut_through: true, redundancy_percent: 0, fade_allowance, ..config() };
+    let mut gateway = gateway(config);
+    let mut before = 0;
+    for ms in 0..2500 {
+        if ms == 1000 {
+            gateway.set_rate(1, Some(Bitrate::ZERO));
+            before = gateway.stats().delayed;
+        }
+        let waiting = gateway.queued();
+        (waiting..if ms < 1000 { 300 } else { 500 })
+            .for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(ms)).unwrap());
+        drain(&mut gateway, ms, ms + 1);
+    }
+    assert_eq!(before, 0);
+    gateway.stats().delayed
+}
+
+#[test]
+fn packets_may_wait_longer_while_a_link_is_gone_for_a_while() {
+    assert_eq!(dropped_when_a_link_goes(true), 0);
+    assert!(dropped_when_a_link_goes(false) > 0);
+}
+
 #[test]
 fn a_link_that_is_dead_is_not_the_nearest() {
     let queue = Some(QueueConfig::default());
@@ -238,6 +265,28 @@ fn what_is_learned_goes_before_new_packets() {
     (0..100).for_each(|_| gateway.learn(LossReport { packets: 1000, missing: 50 }));
     let lossy = taken_percent(&mut gateway, 60, 120);
     assert!((25.0..30.0).contains(&lossy), "{lossy}");
+}
+
+#[test]
+fn what_was_lost_with_a_link_that_is_gone_is_not_held_against_the_other() {
+    let redundancy = Redundancy::Learned;
+    let mut gateway = gateway(NodeConfig { cut_through: true, redundancy, ..config() });
+    let report = |gateway: &mut Gateway, times, missing| {
+        (0..times).for_each(|_| gateway.learn(LossReport { packets: 1000, missing }));
+    };
+    report(&mut gateway, 500, 50);
+    // It takes 350 ms to notice that the link is dead; the device tells of its last packets later.
+    report(&mut gateway, 35, 750);
+    gateway.set_rate(1, Some(Bitrate::ZERO));
+    report(&mut gateway, 5, 750);
+    let after = taken_percent(&mut gateway, 0, 120);
+    assert!((25.0..30.0).contains(&after), "as for 5 %: {after}");
+    // It is taken note of again.
+    gateway.set_rate(1, Some(Bitrate::mbps(300)));
+    drain(&mut gateway, 800, 801);
+    report(&mut gateway, 500, 100);
+    let later = taken_percent(&mut gateway, 801, 860);
+    assert!((35.0..45.0).contains(&later), "as for 10 %: {later}");
 }
 
 #[test]
