@@ -239,12 +239,25 @@ impl CodedNetwork {
             self.measure(k, queue.now_ns());
             self.serve_access_point(k, queue);
         } else {
+            self.contacts[k].0.came_down(queue.now_ns());
             let _ = self.device.receive(k, &bytes, now);
             self.report(queue.now_ns());
             self.arm(self.armed.len() - 1, self.device.poll_timeout(), queue);
         }
         self.spare.push(bytes);
         (!hop.is_multiple_of(2)).then_some((k, wire_bytes))
+    }
+
+    /// A packet of the device's has come to an access point.
+    pub(crate) fn came_up(&mut self, path: usize, now_ns: u64) {
+        self.contacts[path].0.came_up(now_ns);
+    }
+
+    /// The access point to which the device sends: the usual one, or while that is gone another.
+    pub(crate) fn uplink(&mut self, usual: usize, now_ns: u64) -> usize {
+        let others = 0..self.contacts.len();
+        let mut ways = [usual].into_iter().chain(others);
+        ways.find(|path| self.contacts[*path].0.is_there_for_device(now_ns)).unwrap_or(usual)
     }
 
     /// A hop has room again.
