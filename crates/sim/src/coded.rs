@@ -122,8 +122,11 @@ pub(crate) struct CodedNetwork {
 impl Radio {
     /// What it carries, less what is to go on it before; `None` if that is not known.
     fn measure(&mut self, access_point: &AccessPoint, now_ns: u64) -> Option<Bitrate> {
-        if let Some((_, since)) = &mut self.serving {
-            // It stands still, or nearly.
+        let age = self.serving.map(|(_, since)| Duration::from_nanos(now_ns - since));
+        if let Some((_, since)) = &mut self.serving
+            && (self.known || age.is_some_and(|age| age >= MEASURE_EVERY))
+        {
+            // It stands still, or nearly: of the first packet that is not said at once.
             self.meter.served(0, Duration::from_nanos(now_ns - *since));
             *since = now_ns;
         }
@@ -476,5 +479,27 @@ impl CodedNetwork {
     /// Invariants that hold between events.
     pub(crate) fn check(&self) {
         self.hops.iter().for_each(|hop| hop.wire.check());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the tunnel's, whose trains measure a link before there is anything to send.
+    #[test]
+    fn nothing_is_told_of_a_radio_until_its_first_packet_is_through_or_stands_still() {
+        let access_point = AccessPoint::new(NodeConfig::default(), 1, 1);
+        let (ms, mut radio) = (1_000_000, Radio::default());
+        radio.serving = Some((1500, 0));
+        assert_eq!(radio.measure(&access_point, ms / 100), None);
+        assert_eq!(radio.measure(&access_point, 9 * ms), None);
+        let least = admissible(Bitrate::ZERO, ByteCount::ZERO);
+        assert_eq!(radio.measure(&access_point, 10 * ms), Some(least), "it stands still");
+        let mut radio = Radio::default();
+        radio.meter.served(1500, Duration::from_micros(12));
+        radio.serving = Some((1500, 0));
+        assert_eq!(radio.measure(&access_point, ms / 1000), Some(Bitrate::mbps(1000)));
+        assert_eq!(radio.measure(&access_point, 2 * ms), Some(least), "a rate is known");
     }
 }
