@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use weftline_coding::node::counters;
+
 /// One key of a record. Keys of what is inside another stand behind its name and a dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
@@ -122,11 +124,22 @@ pub const DEFINITIONS: &[Definition] = &[
         "ms",
         "the server's smoothed round-trip time, looked at every 100 ms, in the warm-up too (of a shorter run, at its end): `mean`, `p95`",
     ),
+    of("cotag.received", "packets", counters::PACKETS_RECEIVED.about),
+    of("cotag.refused", "packets", counters::PACKETS_FULL.about),
+    of("cotag.given_gateway", "packets", counters::PACKETS_GIVEN.about),
+    of("cotag.given_access_points", "packets", counters::PACKETS_GIVEN.about),
+    of("cotag.redundant", "packets", counters::PACKETS_REDUNDANT.about),
+    of("cotag.delivered", "packets", counters::PACKETS_DELIVERED.about),
+    of("cotag.recovered", "packets", counters::PACKETS_RECOVERED.about),
+    of("cotag.lost", "packets", counters::PACKETS_LOST.about),
+    of("cotag.timeouts", "cohorts", counters::TIMEOUTS.about),
     of(
-        "cotag",
-        "",
-        "packets that the nodes `received`, `refused`, gave up (`given_gateway`, `given_access_points`), found `redundant`, `delivered`, `recovered` from combinations, `lost`; `timeouts` of silent links; `dropped_queue` in the gateway's queue, `taken_gateway` redundant packets that it sent; `dropped_full` by access points and the device for lack of room",
+        "cotag.dropped_queue",
+        "packets",
+        "`packets_delayed` and `packets_overflowed` of the gateway",
     ),
+    of("cotag.taken_gateway", "packets", counters::PACKETS_LOW.about),
+    of("cotag.dropped_full", "packets", "`packets_full` of access points and device"),
     of(
         "video",
         "",
@@ -217,8 +230,9 @@ mod tests {
         };
         let record = serde_json::to_value(full()).unwrap();
         let mut there: Vec<String> = keys(&record);
-        there.retain(|key| key != "paths");
+        there.retain(|key| key != "paths" && key != "cotag");
         there.extend(keys(&record["paths"][0]).iter().map(|key| format!("paths.{key}")));
+        there.extend(keys(&record["cotag"]).iter().map(|key| format!("cotag.{key}")));
         let mut defined: Vec<&str> = DEFINITIONS.iter().map(|definition| definition.key).collect();
         there.sort_unstable();
         defined.sort_unstable();

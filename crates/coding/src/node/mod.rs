@@ -23,6 +23,7 @@
 
 mod access_point;
 mod cohort;
+pub mod counters;
 mod device;
 mod fades;
 mod gateway;
