@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn links_that_change_by_less_or_for_a_moment_or_grow_have_not_faded() {
-        let turns = |ms: u64| if ms / 10 % 10 == 0 { 900 } else { 90 };
+        let turns = |ms: u64| if (ms / 10).is_multiple_of(10) { 900 } else { 90 };
         for mbps in [|_| 500, |ms| 900 - ms % 2000 / 5, |ms| 100 + ms / 10] {
             assert!(allowed(mbps, 20_000).iter().all(|&ms| ms == 0));
         }
