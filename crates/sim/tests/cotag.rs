@@ -93,6 +93,17 @@ fn a_link_that_goes_away_is_not_noticed_where_the_other_suffices() {
     }
 }
 
+/// The device sends its acknowledgements over the other access point meanwhile.
+#[test]
+fn a_radio_that_is_dead_and_carries_the_uplink_stops_nothing_for_long() {
+    let dead = r#"loss = [{ at = "1s", rate = 1.0 }, { at = "2800ms", rate = 0.0 }]"#;
+    let mmwave = format!("{STEADY}\n{dead}\nup = {{ {dead} }}");
+    let record = run(&scenario(&mmwave, "cotag.uplink = \"mmwave\"", CBR), "cotag");
+    // It takes 350 ms to notice, and TCP's timer may have doubled by then.
+    let gap = record.longest_gap_ms.unwrap();
+    assert!(gap < 1000.0, "{gap} ms");
+}
+
 #[test]
 fn losses_are_made_up_for() {
     let lossy = "rate = \"1Gbps\"\nloss = 0.05";
