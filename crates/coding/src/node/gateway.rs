@@ -42,6 +42,10 @@ const REMINDED: u32 = 1 << 24;
 /// not fit then is given away.
 const FILLED: (u128, u128) = (19, 20);
 
+/// Losses are not forgotten again before so long: twice what is forgotten at most, so that a link that comes
+/// and goes hides none.
+const FORGETS_AGAIN: Duration = Duration::from_secs(4);
+
 /// What a gateway did so far, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatewayStats {
@@ -90,9 +94,12 @@ pub struct Gateway {
     ways: Vec<Way>,
     /// What they carry together.
     fades: Fades,
-    /// What the device has reported, and until when its reports are of what went to a link that is gone.
+    /// What the device has reported.
     losses: Losses,
-    unheard: Option<Instant>,
+    /// A link that is gone, and until when reports are of what went to it.
+    unheard: Option<(usize, Instant)>,
+    /// When losses were forgotten last.
+    forgotten: Option<Instant>,
     /// The label that each link has shown last.
     shown: Vec<Option<Label>>,
     /// The last cohort that was not empty.
@@ -164,6 +171,7 @@ impl Gateway {
             fades: Fades::default(),
             losses: Losses::default(),
             unheard: None,
+            forgotten: None,
             shown: vec![None; links],
             last: None,
             sealed: Vec::new(),
@@ -297,8 +305,12 @@ impl Gateway {
     /// If there is no such link.
     pub fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
         let before = std::mem::replace(&mut self.ways[link].rate, rate);
-        if rate == Some(Bitrate::ZERO) && before.is_some_and(|before| before > Bitrate::ZERO) {
-            self.forget_losses();
+        let stands = Some(Bitrate::ZERO);
+        if rate == stands && before != stands {
+            self.forget_losses(link);
+        }
+        if rate != stands && self.unheard.is_some_and(|(gone, _)| gone == link) {
+            self.unheard = None;
         }
         if before != rate {
             self.allow_longer();
@@ -325,12 +337,12 @@ impl Gateway {
     }
 
     /// A link has gone: what went to it of late is lost, which says nothing of the others. Where links
-    /// stop again and again, losses still count for half of the time.
-    fn forget_losses(&mut self) {
-        let waits = self.config.interval * MAX_LAG;
-        if self.unheard.is_none_or(|until| self.now >= until + waits) {
+    /// stop again and again, only the first time counts.
+    fn forget_losses(&mut self, link: usize) {
+        if self.forgotten.is_none_or(|at| self.now >= at + FORGETS_AGAIN) {
             self.losses.forget_latest();
-            self.unheard = Some(self.now + waits);
+            self.forgotten = Some(self.now);
+            self.unheard = Some((link, self.now + self.config.interval * MAX_LAG));
         }
     }
 
@@ -441,8 +453,8 @@ impl Gateway {
 
     /// Learns what came to the device of what was sent.
     pub fn learn(&mut self, report: LossReport) {
-        if self.unheard.is_none_or(|until| self.now >= until) {
-            self.losses.learn(report);
+        if self.unheard.is_none_or(|(_, until)| self.now >= until) {
+            self.losses.learn(report, self.now);
         }
     }
 

@@ -267,26 +267,76 @@ fn what_is_learned_goes_before_new_packets() {
     assert!((25.0..30.0).contains(&lossy), "{lossy}");
 }
 
+/// The device reports every 10 ms, of 1000 packets each.
+fn report(gateway: &mut Gateway, from_ms: u64, to_ms: u64, missing: u64) {
+    for ms in (from_ms..to_ms).step_by(10) {
+        gateway.handle_timeout(at(ms));
+        gateway.learn(LossReport { packets: 1000, missing });
+    }
+}
+
+/// A gateway that learns, with links of these rates.
+fn learning(rates: [Option<Bitrate>; 2], interval: Duration) -> Gateway {
+    let redundancy = Redundancy::Learned;
+    let config = NodeConfig { cut_through: true, redundancy, interval, ..config() };
+    let mut gateway = gateway(config);
+    (0..2).for_each(|link| gateway.set_rate(link, rates[link]));
+    gateway
+}
+
+const KNOWN: [Option<Bitrate>; 2] = [Some(Bitrate::mbps(100)), Some(Bitrate::mbps(300))];
+
 #[test]
 fn what_was_lost_with_a_link_that_is_gone_is_not_held_against_the_other() {
-    let redundancy = Redundancy::Learned;
-    let mut gateway = gateway(NodeConfig { cut_through: true, redundancy, ..config() });
-    let report = |gateway: &mut Gateway, times, missing| {
-        (0..times).for_each(|_| gateway.learn(LossReport { packets: 1000, missing }));
-    };
-    report(&mut gateway, 500, 50);
-    // It takes 350 ms to notice that the link is dead; the device tells of its last packets later.
-    report(&mut gateway, 35, 750);
+    // It takes 350 ms to notice that a radio is dead, and 600 ms where it is the access point.
+    for (rates, noticed) in [(KNOWN, 350), (KNOWN, 600), ([None; 2], 600)] {
+        let mut gateway = learning(rates, config().interval);
+        report(&mut gateway, 0, 4900, 50);
+        let gone = 4900 + noticed;
+        report(&mut gateway, 4900, gone, 750);
+        gateway.set_rate(0, Some(Bitrate::ZERO));
+        // The device tells of its last packets later.
+        report(&mut gateway, gone, gone + 50, 750);
+        gateway.set_rate(1, KNOWN[1]);
+        let after = taken_percent(&mut gateway, gone + 50, gone + 150);
+        assert!((25.0..30.0).contains(&after), "as for 5 %: {after}, {rates:?}, {noticed}");
+        // It is taken note of again.
+        gateway.set_rate(0, KNOWN[0]);
+        report(&mut gateway, gone + 800, gone + 3000, 100);
+        let later = taken_percent(&mut gateway, gone + 3000, gone + 3060);
+        assert!((35.0..45.0).contains(&later), "as for 10 %: {later}");
+    }
+}
+
+#[test]
+fn losses_count_again_as_soon_as_the_link_is_back() {
+    let mut gateway = learning(KNOWN, config().interval);
+    report(&mut gateway, 0, 3000, 0);
     gateway.set_rate(1, Some(Bitrate::ZERO));
-    report(&mut gateway, 5, 750);
-    let after = taken_percent(&mut gateway, 0, 120);
-    assert!((25.0..30.0).contains(&after), "as for 5 %: {after}");
-    // It is taken note of again.
-    gateway.set_rate(1, Some(Bitrate::mbps(300)));
-    drain(&mut gateway, 800, 801);
-    report(&mut gateway, 500, 100);
-    let later = taken_percent(&mut gateway, 801, 860);
-    assert!((35.0..45.0).contains(&later), "as for 10 %: {later}");
+    report(&mut gateway, 3000, 3050, 750);
+    gateway.set_rate(1, KNOWN[1]);
+    report(&mut gateway, 3050, 3550, 100);
+    let after = taken_percent(&mut gateway, 3550, 3610);
+    assert!((35.0..45.0).contains(&after), "as for 10 %: {after}");
+}
+
+/// An access point says for 2 ms of each 256 that it has no link.
+#[test]
+fn a_link_that_flaps_hides_no_losses() {
+    let mut gateway = learning(KNOWN, Duration::from_millis(2));
+    report(&mut gateway, 0, 3000, 0);
+    let mut least = f64::MAX;
+    for start in (3000..13_000).step_by(256) {
+        gateway.set_rate(1, Some(Bitrate::ZERO));
+        gateway.handle_timeout(at(start + 2));
+        gateway.set_rate(1, KNOWN[1]);
+        report(&mut gateway, start + 10, start + 220, 50);
+        let taken = taken_percent(&mut gateway, start + 220, start + 250);
+        if start > 4000 {
+            least = least.min(taken);
+        }
+    }
+    assert!((25.0..30.0).contains(&least), "as for 5 %: {least}");
 }
 
 #[test]
