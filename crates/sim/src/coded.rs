@@ -169,7 +169,8 @@ impl CodedNetwork {
             recoding: spec.recoding,
             giving: spec.giving,
             lag_allowance: spec.lag_allowance,
-            fade_allowance: spec.fade_allowance,
+            gone_allowance: spec.gone_allowance,
+            forget_losses: spec.forget_losses,
             queue: spec.queue.then_some(QueueConfig {
                 target: spec.queue_target,
                 limit_packets: spec.queue_packets,

@@ -18,7 +18,7 @@ use weftline_core::time::nanos;
 use weftline_core::{Bitrate, Instant};
 
 use super::cohort::{Coder, Cohort};
-use super::fades::Fades;
+use super::gone::Gone;
 use super::lags::{self, Way};
 use super::links::MAX_LAG;
 use super::pace::Pacer;
@@ -92,8 +92,8 @@ pub struct Gateway {
     paces: Vec<Option<Pacer>>,
     /// How much later what goes over each link comes than over the first, and its rate.
     ways: Vec<Way>,
-    /// What they carry together.
-    fades: Fades,
+    /// What was sent over them, and which are gone.
+    gone: Gone,
     /// What the device has reported.
     losses: Losses,
     /// A link that is gone, and until when reports are of what went to it.
@@ -168,7 +168,7 @@ impl Gateway {
             queue: config.queue.map(FqCodel::new),
             paces: vec![None; links],
             ways: vec![Way { lag: None, rate: None }; links],
-            fades: Fades::default(),
+            gone: Gone::new(links, now),
             losses: Losses::default(),
             unheard: None,
             forgotten: None,
@@ -306,9 +306,10 @@ impl Gateway {
     pub fn set_rate(&mut self, link: usize, rate: Option<Bitrate>) {
         let before = std::mem::replace(&mut self.ways[link].rate, rate);
         let stands = Some(Bitrate::ZERO);
-        if rate == stands && before != stands {
+        if rate == stands && before != stands && self.config.forget_losses {
             self.forget_losses(link);
         }
+        self.gone.set(link, rate == stands, self.now);
         if rate != stands && self.unheard.is_some_and(|(gone, _)| gone == link) {
             self.unheard = None;
         }
@@ -346,23 +347,15 @@ impl Gateway {
         }
     }
 
-    /// Notes what the links carry together.
-    fn note_rates(&mut self, now: Instant) {
-        let mut rates = self.ways.iter().map(|way| way.rate.map(Bitrate::as_bps));
-        let sum = rates.try_fold(0_u64, |sum, bps| Some(sum.saturating_add(bps?)));
-        self.fades.learn(sum.map(Bitrate::bps), now);
-        self.allow_longer();
-    }
-
-    /// Lets packets wait for as long as a far link, or a fade, calls for.
+    /// Lets packets wait for as long as a far link, or one that is gone, calls for.
     fn allow_longer(&mut self) {
-        let NodeConfig { lag_allowance, fade_allowance, queue: settings, .. } = self.config;
+        let NodeConfig { lag_allowance, gone_allowance, queue: settings, .. } = self.config;
         let (Some(queue), Some(settings)) = (&mut self.queue, settings) else { return };
         let wanted =
             |wanted: bool, allowance: Duration| if wanted { allowance } else { Duration::ZERO };
         let lag = wanted(lag_allowance && self.config.cuts_through(), lags::allowance(&self.ways));
-        let fade = wanted(fade_allowance, self.fades.allowance(settings.interval));
-        queue.allow_longer(lag.max(fade));
+        let gone = wanted(gone_allowance, self.gone.allowance(settings.interval, self.now));
+        queue.allow_longer(lag.max(gone));
     }
 
     /// Whether `link` may take what is next in the queue.
@@ -408,6 +401,20 @@ impl Gateway {
         out: &mut Vec<u8>,
     ) -> Option<Priority> {
         self.advance(now, seal);
+        let before = out.len();
+        let sent = self.next_on(link, now, seal, out);
+        self.gone.sent(link, out.len() - before);
+        sent
+    }
+
+    /// Appends what goes out next on `link`, in this interval.
+    fn next_on(
+        &mut self,
+        link: usize,
+        now: Instant,
+        seal: &mut dyn Seal,
+        out: &mut Vec<u8>,
+    ) -> Option<Priority> {
         if self.paces[link].as_ref().is_some_and(|pace| !pace.has_room(now)) {
             return None;
         }
@@ -526,7 +533,8 @@ impl Gateway {
             return;
         }
         self.epoch = Instant::from_nanos(self.epoch.as_nanos() + passed * interval);
-        self.note_rates(now);
+        self.gone.pass(now);
+        self.allow_longer();
         self.stats.given += self.sending.unsent() as u64;
         let label = self.sending.label.plus(passed as u32);
         let by_interval = self.queue.is_some() && !self.config.cuts_through();

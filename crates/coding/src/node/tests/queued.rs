@@ -156,9 +156,9 @@ fn packets_may_wait_longer_for_a_far_link_as_soon_as_rates_are_known() {
 
 /// Packets that CoDel drops in the second and a half after the faster link has gone, of a window of 500
 /// that the other one takes 60 ms for.
-fn dropped_when_a_link_goes(fade_allowance: bool) -> u64 {
+fn dropped_when_a_link_goes(gone_allowance: bool) -> u64 {
     let config =
-        NodeConfig { cut_through: true, redundancy_percent: 0, fade_allowance, ..config() };
+        NodeConfig { cut_through: true, redundancy_percent: 0, gone_allowance, ..config() };
     let mut gateway = gateway(config);
     let mut before = 0;
     for ms in 0..2500 {
@@ -179,6 +179,36 @@ fn dropped_when_a_link_goes(fade_allowance: bool) -> u64 {
 fn packets_may_wait_longer_while_a_link_is_gone_for_a_while() {
     assert_eq!(dropped_when_a_link_goes(true), 0);
     assert!(dropped_when_a_link_goes(false) > 0);
+}
+
+/// Packets that CoDel drops in a second in which 500 wait, after an idle time in which the links' rates were
+/// said to be others.
+fn dropped_after(said: [u64; 2], since_ms: u64) -> u64 {
+    let config = NodeConfig { cut_through: true, redundancy_percent: 0, ..config() };
+    let mut gateway = gateway(config);
+    (0..since_ms).for_each(|ms| gateway.handle_timeout(at(ms)));
+    (0..2).for_each(|link| gateway.set_rate(link, Some(Bitrate::bps(said[link]))));
+    (since_ms..3000).for_each(|ms| gateway.handle_timeout(at(ms)));
+    for (link, mbps) in [100, 300].into_iter().enumerate() {
+        gateway.set_rate(link, Some(Bitrate::mbps(mbps)));
+    }
+    for ms in 3000..4000 {
+        let waiting = gateway.queued();
+        (waiting..500).for_each(|_| gateway.receive_as(0, b"packet", BYTES, at(ms)).unwrap());
+        drain(&mut gateway, ms, ms + 1);
+    }
+    gateway.stats().delayed
+}
+
+/// An idle device is told of the whole link, and of its share once it is active with others; an access point
+/// may say anything.
+#[test]
+fn a_rate_that_was_only_said_allows_no_longer_wait() {
+    assert!(dropped_after([100_000_000, 300_000_000], 0) > 0, "it never changed");
+    assert!(dropped_after([1_000_000_000, 3_000_000_000], 0) > 0, "a tenth is left");
+    assert!(dropped_after([100_000_000, 1 << 63], 2976) > 0, "claimed for two intervals");
+    // It has carried nothing.
+    assert!(dropped_after([100_000_000, 0], 2000) > 0, "it was gone, and is back");
 }
 
 #[test]
