@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use weftline_coding::node::counters;
-
 /// One key of a record. Keys of what is inside another stand behind its name and a dot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
@@ -124,21 +122,25 @@ pub const DEFINITIONS: &[Definition] = &[
         "ms",
         "the server's smoothed round-trip time, looked at every 100 ms, in the warm-up too (of a shorter run, at its end): `mean`, `p95`",
     ),
-    of("cotag.received", "packets", counters::PACKETS_RECEIVED.about),
-    of("cotag.refused", "packets", counters::PACKETS_FULL.about),
-    of("cotag.given_gateway", "packets", counters::PACKETS_GIVEN.about),
-    of("cotag.given_access_points", "packets", counters::PACKETS_GIVEN.about),
-    of("cotag.redundant", "packets", counters::PACKETS_REDUNDANT.about),
-    of("cotag.delivered", "packets", counters::PACKETS_DELIVERED.about),
-    of("cotag.recovered", "packets", counters::PACKETS_RECOVERED.about),
-    of("cotag.lost", "packets", counters::PACKETS_LOST.about),
-    of("cotag.timeouts", "cohorts", counters::TIMEOUTS.about),
+    of("cotag.received", "packets", "`packets_received` of the gateway"),
+    of(
+        "cotag.refused",
+        "packets",
+        "`packets_full` of the gateway; packets that are too long count, what its queue drops does not",
+    ),
+    of("cotag.given_gateway", "packets", "`packets_given` of the gateway"),
+    of("cotag.given_access_points", "packets", "`packets_given` of each access point"),
+    of("cotag.redundant", "packets", "`packets_redundant` of the device"),
+    of("cotag.delivered", "packets", "`packets_delivered` of the device, to the flows"),
+    of("cotag.recovered", "packets", "`packets_recovered` of the device"),
+    of("cotag.lost", "packets", "`packets_lost` of the device"),
+    of("cotag.timeouts", "cohorts", "`timeouts` of the device"),
     of(
         "cotag.dropped_queue",
         "packets",
         "`packets_delayed` and `packets_overflowed` of the gateway",
     ),
-    of("cotag.taken_gateway", "packets", counters::PACKETS_LOW.about),
+    of("cotag.taken_gateway", "packets", "`packets_low` of the gateway"),
     of("cotag.dropped_full", "packets", "`packets_full` of access points and device"),
     of(
         "video",

@@ -147,8 +147,8 @@ pub struct MessagesRecord {
     pub delay_ms: Option<DelayMs>,
 }
 
-/// What the nodes of COTAG did, in packets (COTAG §III-C): what each counts is defined with their counters, in
-/// `weftline-coding`, of which the table of `weftline-measure` has it.
+/// What the nodes of COTAG did, in packets (COTAG §III-C). The table of `weftline-measure` says which node's
+/// counter each is; `weftline-coding` defines them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CotagRecord {
     /// Taken by the gateway.
