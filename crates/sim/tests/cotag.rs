@@ -424,9 +424,8 @@ fn cubic_is_at_its_rate_soon_after_a_radio_is_back() {
 #[test]
 fn packets_wait_for_a_bounded_time_while_a_radio_is_gone() {
     let delay = of_cotag_dead((5, 8), true, true).packet_delay_ms.unwrap();
-    // 11 ms are the way; at most 200 ms were allowed, and CUBIC's windows need less.
-    assert!(delay.p99 < 120.0, "{delay:?}");
-    assert!(delay.p50 < 80.0, "{delay:?}");
+    // 11 ms are the way; at most 200 ms were allowed, and CUBIC's windows need less: 67 ms were seen.
+    assert!(delay.p99 < 80.0, "{delay:?}");
 }
 
 #[test]
