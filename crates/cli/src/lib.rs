@@ -76,6 +76,8 @@ enum Command {
     Up(up::UpArgs),
     /// Undo `up`: connections use the machine's own routes again (needs root)
     Down,
+    /// Open a link to a browser for five minutes, for a network that wants a login (needs root)
+    Portal(up::PortalArgs),
     /// Invite a machine to a server with --internet, show its invite again, or revoke it
     Invite(internet::InviteArgs),
     /// Show what a running daemon does: its connections, and each one's paths
@@ -161,6 +163,7 @@ fn obey(command: Command) -> Result<(), Failure> {
         Command::Connect(args) => connect::run(*args),
         Command::Up(args) => up::run(&args),
         Command::Down => up::down(),
+        Command::Portal(args) => up::portal(&args),
         Command::Invite(args) => internet::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Doctor(command) => doctor::run(command),

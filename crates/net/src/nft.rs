@@ -20,11 +20,13 @@ const GUARD: &str = "prerouting";
 const SUBSYSTEM: u16 = 10;
 const NEW_TABLE: u16 = 0;
 const GET_TABLE: u16 = 1;
+const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
 const DELETE_RULE: u16 = 8;
 const NEW_SET: u16 = 9;
 const NEW_ELEMENT: u16 = 12;
+const DELETE_ELEMENT: u16 = 14;
 const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 /// Families: none in particular, IPv4 and IPv6 together, each alone.
@@ -45,6 +47,9 @@ const DNAT: i32 = -100;
 const FILTER: i32 = 0;
 pub(crate) const SOURCE_NAT: i32 = 100;
 /// Keys of the expression `meta`.
+const MARK: u32 = 3;
+const USER: u32 = 10;
+const OUT_KIND: u32 = 27;
 pub(crate) const IN_NAME: u32 = 6;
 pub(crate) const OUT_NAME: u32 = 7;
 const FAMILY: u32 = 15;
@@ -52,6 +57,7 @@ const PROTOCOL: u32 = 16;
 /// Protocol numbers.
 pub(crate) const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
 /// The register that expressions pass their value in, and that of verdicts.
 const REGISTER: u32 = 1;
@@ -68,12 +74,19 @@ const TRANSPORT_HEADER: u32 = 2;
 const SET_TIMEOUT: u32 = 0x10;
 const REFUSED_MILLISECONDS: u64 = 10_000;
 const MOST_REFUSED: u32 = 4096;
+/// How tools show parts of a key: the name of an interface, and a user.
+const TYPE_NAME: u32 = 41;
+const TYPE_USER: u32 = 30;
 const DROP: u32 = 0;
 const ACCEPT: u32 = 1;
+const JUMP: u32 = -3_i32 as u32;
 /// The key of the expression `ct` for a connection's state, and the states of what belongs to one that
 /// is there, established and related, and of what begins one. What the kernel makes no sense of, such as
 /// an error about a connection that it does not know, has another.
 const STATE: u32 = 0;
+/// That for the direction, and the number of what answers.
+const DIRECTION: u32 = 1;
+const REPLY: u8 = 1;
 const OF_A_CONNECTION: u32 = 2 | 4;
 const NEW: u32 = 8;
 /// The flag of a translation to given ports (linux/netfilter/nf_nat.h).
@@ -175,14 +188,7 @@ impl Table {
         key.resize(family.key_length(), 0);
         let mut batch = Builder::default();
         batch_begin(&mut batch);
-        let message = message(&mut batch, NEW_ELEMENT, CREATE).text(1, NAME).text(2, family.set);
-        message.nest(3, |list| {
-            list.nest(1, |element| {
-                element.nest(1, |data| {
-                    data.attribute(1, &key);
-                });
-            });
-        });
+        TABLE.element(&mut batch, (NEW_ELEMENT, CREATE), family.set, &key);
         batch_end(&mut batch);
         self.socket.request(batch)
     }
@@ -280,6 +286,61 @@ impl Writer {
         message(batch, NEW_TABLE, CREATE | EXCL).text(1, self.name).attribute(2, &be(OWNER));
     }
 
+    /// A table that stays when the socket is closed; one that is there is no fault.
+    pub(crate) fn make_lasting(self, batch: &mut Builder) {
+        message(batch, NEW_TABLE, CREATE).text(1, self.name);
+    }
+
+    /// Deletes the table with all that is in it.
+    pub(crate) fn delete(self, batch: &mut Builder) {
+        message(batch, DELETE_TABLE, 0).text(1, self.name);
+    }
+
+    /// A chain that others lead to.
+    pub(crate) fn inner_chain(self, batch: &mut Builder, name: &str) {
+        message(batch, NEW_CHAIN, CREATE | EXCL).text(1, self.name).text(3, name);
+    }
+
+    /// Removes all rules of a chain.
+    pub(crate) fn empty(self, batch: &mut Builder, chain: &str) {
+        message(batch, DELETE_RULE, 0).text(1, self.name).text(2, chain);
+    }
+
+    /// `set NAME { type ifname [. uid]; flags timeout; timeout N ms; }`
+    pub(crate) fn set_of_links(self, batch: &mut Builder, set: &str, users: bool, timeout: u64) {
+        let kind = if users { TYPE_NAME << 6 | TYPE_USER } else { TYPE_NAME };
+        let length = link_key("", users.then_some(0)).len();
+        let message = message(batch, NEW_SET, CREATE | EXCL).text(1, self.name).text(2, set);
+        message.attribute(3, &be(SET_TIMEOUT)).attribute(4, &be(kind));
+        message.attribute(5, &be(u32::try_from(length).expect("16 or 20")));
+        message.nest(9, |size| {
+            size.attribute(1, &be(MOST_REFUSED));
+        });
+        message.attribute(10, &be(if users { 1 } else { 2 }));
+        message.attribute(11, &timeout.to_be_bytes());
+    }
+
+    /// Adds a link to such a set.
+    pub(crate) fn add_link(self, batch: &mut Builder, set: &str, link: &str, user: Option<u32>) {
+        self.element(batch, (NEW_ELEMENT, CREATE), set, &link_key(link, user));
+    }
+
+    /// Takes it from there.
+    pub(crate) fn remove_link(self, batch: &mut Builder, set: &str, link: &str, user: Option<u32>) {
+        self.element(batch, (DELETE_ELEMENT, 0), set, &link_key(link, user));
+    }
+
+    fn element(self, batch: &mut Builder, (kind, flags): (u16, u16), set: &str, key: &[u8]) {
+        let message = message(batch, kind, flags).text(1, self.name).text(2, set);
+        message.nest(3, |list| {
+            list.nest(1, |element| {
+                element.nest(1, |data| {
+                    data.attribute(1, key);
+                });
+            });
+        });
+    }
+
     pub(crate) fn chain(
         self,
         batch: &mut Builder,
@@ -320,12 +381,70 @@ impl Expressions<'_> {
         meta(self.0, key, UNEQUAL, &padded(device));
     }
 
+    /// It goes out by a device whose name begins so.
+    pub(crate) fn name_begins(&mut self, beginning: &str) {
+        meta(self.0, OUT_NAME, EQUAL, beginning.as_bytes());
+    }
+
+    /// It goes out by a device of this kind.
+    pub(crate) fn kind_is(&mut self, kind: &str) {
+        meta(self.0, OUT_KIND, EQUAL, &padded(kind));
+    }
+
+    /// Its socket has this mark.
+    pub(crate) fn mark_is(&mut self, mark: u32) {
+        // It is in this machine's order of bytes.
+        meta(self.0, MARK, EQUAL, &mark.to_ne_bytes());
+    }
+
+    pub(crate) fn source_port_is(&mut self, port: u16) {
+        self.transport_is(0, &port.to_be_bytes());
+    }
+
+    pub(crate) fn target_port_is(&mut self, port: u16) {
+        self.transport_is(2, &port.to_be_bytes());
+    }
+
+    pub(crate) fn icmp_type_is(&mut self, kind: u8) {
+        self.transport_is(0, &[kind]);
+    }
+
+    fn transport_is(&mut self, offset: u32, value: &[u8]) {
+        payload(self.0, REGISTER, TRANSPORT_HEADER, (offset, value.len()));
+        compare(self.0, EQUAL, value);
+    }
+
+    /// The device by which it goes out is in this set, together with its user if `users`.
+    pub(crate) fn link_is_in(&mut self, set: &str, users: bool) {
+        let names = u32::try_from(NAME_LENGTH / 4).expect("4");
+        load_meta(self.0, OUT_NAME, SHORT_REGISTERS);
+        if users {
+            load_meta(self.0, USER, SHORT_REGISTERS + names);
+        }
+        expression(self.0, "lookup", |data| {
+            data.text(1, set).attribute(2, &be(SHORT_REGISTERS));
+        });
+    }
+
     pub(crate) fn protocol_is(&mut self, number: u8) {
         meta(self.0, PROTOCOL, EQUAL, &[number]);
     }
 
     pub(crate) fn is_ipv6(&mut self, whether: bool) {
         meta(self.0, FAMILY, EQUAL, &[if whether { IPV6 } else { IPV4 }]);
+    }
+
+    /// It belongs to a connection that is there, or tells of one.
+    pub(crate) fn is_of_a_connection(&mut self) {
+        self.state(OF_A_CONNECTION, UNEQUAL);
+    }
+
+    /// It goes to whom has begun its connection.
+    pub(crate) fn is_reply(&mut self) {
+        expression(self.0, "ct", |data| {
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(DIRECTION));
+        });
+        compare(self.0, EQUAL, &[REPLY]);
     }
 
     /// It neither belongs to a connection that is there nor tells of one.
@@ -382,6 +501,18 @@ impl Expressions<'_> {
         });
     }
 
+    /// Counts it, for `nft list ruleset`.
+    pub(crate) fn count(&mut self) {
+        expression(self.0, "counter", |_| {});
+    }
+
+    /// Goes on with another chain.
+    pub(crate) fn jump(&mut self, chain: &str) {
+        verdict_of(self.0, |verdict| {
+            verdict.attribute(1, &be(JUMP)).text(2, chain);
+        });
+    }
+
     pub(crate) fn drop(&mut self) {
         verdict(self.0, DROP);
     }
@@ -417,14 +548,25 @@ fn load(list: &mut Builder, register: u32, bytes: &[u8]) {
 }
 
 fn verdict(list: &mut Builder, code: u32) {
+    verdict_of(list, |verdict| {
+        verdict.attribute(1, &be(code));
+    });
+}
+
+fn verdict_of(list: &mut Builder, fill: impl FnOnce(&mut Builder)) {
     expression(list, "immediate", |data| {
         data.attribute(1, &be(VERDICT));
         data.nest(2, |value| {
-            value.nest(2, |verdict| {
-                verdict.attribute(1, &be(code));
-            });
+            value.nest(2, fill);
         });
     });
+}
+
+/// A device's name, and a user, as a key has them.
+fn link_key(link: &str, user: Option<u32>) -> Vec<u8> {
+    let mut key = padded(link);
+    key.extend(user.into_iter().flat_map(u32::to_ne_bytes));
+    key
 }
 
 fn family_of(address: IpAddr) -> (&'static Family, Vec<u8>) {
@@ -488,10 +630,14 @@ fn padded(name: &str) -> Vec<u8> {
 }
 
 fn meta(list: &mut Builder, key: u32, how: u32, value: &[u8]) {
-    expression(list, "meta", |data| {
-        data.attribute(1, &be(REGISTER)).attribute(2, &be(key));
-    });
+    load_meta(list, key, REGISTER);
     compare(list, how, value);
+}
+
+fn load_meta(list: &mut Builder, key: u32, register: u32) {
+    expression(list, "meta", |data| {
+        data.attribute(1, &be(register)).attribute(2, &be(key));
+    });
 }
 
 fn compare(list: &mut Builder, how: u32, value: &[u8]) {

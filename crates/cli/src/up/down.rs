@@ -1,8 +1,10 @@
-//! `weftline down`: ends `weftline up`, and waits until the machine's network is as before.
+//! `weftline down`: ends `weftline up`, waits until the machine's network is as before, and opens the kill
+//! switch, which outlives all else.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use weftline_net::KillSwitch;
 
 use super::{Files, check_rights};
 use crate::failure::Failure;
@@ -22,6 +24,9 @@ pub(crate) fn run() -> Result<(), Failure> {
     let holder = Instance::holder(&files.lock).map_err(wrong)?;
     let pid = holder.and_then(|number| Pid::from_raw(number.cast_signed()));
     let Some(pid) = pid else {
+        if KillSwitch::open()? {
+            return output::print("down: the kill switch is open; nothing was up\n");
+        }
         return Err(Failure::wrong_use("this machine is not up; 'weftline up' begins that"));
     };
     match kill_process(pid, Signal::TERM) {
@@ -39,5 +44,6 @@ pub(crate) fn run() -> Result<(), Failure> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    KillSwitch::open()?;
     output::print("down: this machine's connections go their usual ways\n")
 }

@@ -37,6 +37,7 @@ pub(super) struct Lanes {
     bond: Arc<BondClient>,
     /// Whether packets go there.
     is_wide: watch::Receiver<bool>,
+    lanes_up: watch::Receiver<usize>,
     changed: Arc<Notify>,
     task: JoinHandle<()>,
 }
@@ -66,7 +67,7 @@ impl Lanes {
         granted: Granted,
         capture: &Arc<Capture>,
         links: Vec<LaneLink>,
-        dns: bool,
+        (dns, is_strict): (bool, bool),
     ) -> Option<Self> {
         let (up, lanes_up) = watch::channel(0);
         let bond = BondClient::start(capture.device(), DEVICE, move |n| _ = up.send_replace(n));
@@ -87,23 +88,35 @@ impl Lanes {
             changed: Arc::clone(&changed),
             lanes_up: lanes_up.clone(),
         };
-        let scope = ScopeKeeper { capture: Arc::downgrade(capture), widened, dns };
+        let scope = ScopeKeeper { capture: Arc::downgrade(capture), widened, dns, is_strict };
+        let lanes = lanes_up.clone();
         let task = tokio::spawn(async move {
             tokio::join!(keeper.keep(granted), scope.keep(lanes_up));
         });
         let first = tokio::time::timeout(FIRST_LANE, is_wide.wait_for(|wide| *wide)).await.is_ok();
-        if !first {
+        if first {
+        } else if is_strict {
+            tracing::warn!(
+                "no answer by UDP from the server yet: until then UDP, DNS and ICMP go nowhere; if none \
+                 comes, a firewall may be in the way, there or here"
+            );
+        } else {
             tracing::warn!(
                 "no answer by UDP from the server yet: until then UDP, DNS and ICMP go past it; if none \
                  comes, a firewall may be in the way, there or here"
             );
         }
-        Some(Self { bond, is_wide, changed, task })
+        Some(Self { bond, is_wide, lanes_up: lanes, changed, task })
     }
 
     /// Whether packets that are no TCP go to the server.
     pub(super) fn is_up(&self) -> bool {
         *self.is_wide.borrow()
+    }
+
+    /// How many lanes are up, as it changes.
+    pub(super) fn up(&self) -> watch::Receiver<usize> {
+        self.lanes_up.clone()
     }
 
     /// Whether they do, as it changes.
@@ -141,6 +154,8 @@ struct ScopeKeeper {
     capture: std::sync::Weak<Capture>,
     widened: watch::Sender<bool>,
     dns: bool,
+    /// Whether nothing goes past the server in any case.
+    is_strict: bool,
 }
 
 impl ScopeKeeper {
@@ -154,6 +169,13 @@ impl ScopeKeeper {
                     return;
                 }
                 tracing::warn!("no link carries UDP to the server now");
+                if self.is_strict {
+                    if lanes_up.wait_for(|n| *n > 0).await.is_err() {
+                        return;
+                    }
+                    tracing::info!("UDP reaches the server again");
+                    continue;
+                }
                 let back = tokio::time::timeout(WITHOUT_LANES, lanes_up.wait_for(|n| *n > 0)).await;
                 match back {
                     Ok(Ok(_)) => tracing::info!("UDP reaches the server again"),

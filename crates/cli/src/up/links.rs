@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use weftline::{Bind, ClientBuilder, PathConfig};
-use weftline_net::{DEVICE, Journal, Link, Route, Routes};
+use weftline_net::{DEVICE, Journal, Link, MARK, Route, Routes};
 use weftline_tunnel::Via;
 use weftline_tunnel::bond::LaneLink;
 
@@ -59,6 +59,15 @@ impl Links {
     pub(super) fn names(&self) -> Vec<String> {
         let named = self.named.iter().map(|path| path.name.clone());
         named.chain(self.found.iter().cloned()).collect()
+    }
+
+    /// The interfaces among those that were named.
+    pub(super) fn interfaces(&self) -> Vec<String> {
+        let interface = |path: &PathConfig| match &path.bind {
+            Bind::Interface(name) => Some(name.clone()),
+            Bind::Any | Bind::Address(_) => None,
+        };
+        self.named.iter().filter_map(interface).collect()
     }
 
     /// Looks again. An interface that has lost its default route stays as long as it is there: the
@@ -132,7 +141,7 @@ pub(super) fn lanes(pairs: &[Pair]) -> Vec<LaneLink> {
             Bind::Interface(name) => Via::Interface(name.clone()),
         };
         let (name, role) = (path.name.clone(), path.policy.role);
-        Some(LaneLink { name, via, server: *server, role })
+        Some(LaneLink { name, via, server: *server, role, mark: Some(MARK) })
     };
     pairs.iter().filter_map(lane).collect()
 }

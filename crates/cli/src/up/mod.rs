@@ -7,8 +7,11 @@
 mod down;
 mod lanes;
 mod links;
+mod portal;
+mod presence;
 mod refusals;
 mod saved;
+mod strict;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,14 +25,15 @@ use clap::Args;
 use rustix::process::geteuid;
 use socket2::{Domain, Socket, Type};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use weftline::refusal::{EXPIRED, TOKEN};
 use weftline::{
     Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer,
     LocalService, Token, Trust,
 };
 use weftline_net::{
-    Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, NetError, Watch,
-    remove_leftovers,
+    Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, KillSwitch, MARK,
+    NetError, Watch, remove_leftovers,
 };
 use weftline_tunnel::bond::LaneLink;
 
@@ -45,10 +49,14 @@ use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::{output, secrets};
 use lanes::Lanes;
 use links::Links;
+use portal::Portals;
+use presence::Watcher;
 use refusals::Refusals;
 use saved::Saved;
+use strict::Strict;
 
 pub(crate) use down::run as down;
+pub(crate) use portal::{PortalArgs, run as portal};
 
 /// Connections kept ready: a program that opens several at once need not wait.
 const READY: usize = 4;
@@ -72,6 +80,13 @@ pub(crate) struct UpArgs {
     /// may be given several times, besides `except` in up.toml
     #[arg(long, value_name = "WHAT")]
     except: Vec<String>,
+    /// Close the kill switch: nothing else leaves by the links until `weftline down`, also when this
+    /// is killed; always, with `strict = true` in up.toml
+    #[arg(long)]
+    strict: bool,
+    /// With --strict, reach the private networks of the links all the same, such as a printer
+    #[arg(long, hide_short_help = true)]
+    lan: bool,
     /// Where the invite is kept [default: /etc/weftline]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
@@ -143,6 +158,38 @@ struct Wish {
     exceptions: Vec<Exception>,
     /// Whether questions to DNS go to the server, too.
     dns: bool,
+    /// Whether the kill switch is closed, and whether private networks of links are reached then.
+    strict: bool,
+    lan: bool,
+}
+
+impl Wish {
+    /// Closes the kill switch, if it is to be, or is already: whoever has closed it has said until when.
+    ///
+    /// # Errors
+    /// When it cannot be closed, or something is to go directly all the same.
+    fn close(&self, args: &UpArgs) -> Result<Option<Strict>, Failure> {
+        let was_closed = KillSwitch::is_closed()?;
+        if !self.strict && !was_closed {
+            return match self.lan {
+                true => Err(Failure::wrong_use("--lan is for --strict, which is not given")),
+                false => Ok(None),
+            };
+        }
+        if !self.strict {
+            tracing::warn!(
+                "the kill switch is closed from before, and stays so until 'weftline down'"
+            );
+        }
+        if !self.exceptions.is_empty() {
+            return Err(Failure::wrong_use(
+                "nothing goes directly with --strict: remove the exceptions (--except, and except in \
+                 up.toml), or strict",
+            ));
+        }
+        let links = Links::new(&args.path, self.invite.addresses.clone())?;
+        Strict::close(self.lan, links.interfaces()).map(Some)
+    }
 }
 
 impl UpArgs {
@@ -161,7 +208,8 @@ impl UpArgs {
         let saved = Saved { invite: given.or(saved.invite), ..saved };
         let invite = saved.invite(&kept)?.parse().map_err(Failure::wrong_use)?;
         let dns = saved.dns != Some(saved::Dns::System);
-        Ok(Wish { invite, is_new, kept, exceptions, dns })
+        let (strict, lan) = (saved.strict || self.strict, saved.lan || self.lan);
+        Ok(Wish { invite, is_new, kept, exceptions, dns, strict, lan })
     }
 
     /// # Errors
@@ -224,11 +272,13 @@ impl UpArgs {
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     check_rights("weftline up")?;
     let doors = args.doors()?;
-    let Wish { invite, is_new, kept, exceptions, dns } = args.wish()?;
+    let wish = args.wish()?;
     log::start(args.log_format, args.log_level.as_deref())?;
     secrets::raise_file_limit();
     let files = Files::find()?;
     let instance = claim(&files.lock)?;
+    let strict = wish.close(args)?;
+    let is_strict = strict.is_some();
     // Before anything is opened that must go with this process.
     let _janitor = lifeline::start(&instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
     let runtime = runtime()?;
@@ -237,11 +287,11 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
         let open = Doors::open(&life, doors).await?;
         output::print(&open.greeting)?;
         let started = tokio::select! {
-            started = Up::start(args, &invite, (exceptions, dns), &files) => started?,
+            started = Up::start(args, &wish, strict, &files) => started?,
             () = life.stopping() => return Ok(()),
         };
-        if is_new {
-            saved::keep(&kept, &invite.to_string())?;
+        if wish.is_new {
+            saved::keep(&wish.kept, &wish.invite.to_string())?;
         }
         started.show_scope(&life);
         life.set_lanes(started.lanes.as_ref().map(Lanes::watcher));
@@ -252,6 +302,11 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
         ended
     });
     end(runtime);
+    if is_strict {
+        tracing::warn!(
+            "the kill switch stays closed: nothing leaves until 'weftline down' or 'weftline up'"
+        );
+    }
     result
 }
 
@@ -299,6 +354,12 @@ struct Up {
     forwarder: Forwarder,
     capture: Arc<Capture>,
     lanes: Option<Lanes>,
+    /// What is left of all else, if the kill switch is closed.
+    strict: Option<Strict>,
+    /// Whether nothing is captured, as the server is away; and what finds out.
+    suspended: watch::Receiver<bool>,
+    presence: Option<JoinHandle<()>>,
+    portals: Portals,
     watch: Watch,
     server: String,
     /// Whether the server carries IPv6, too.
@@ -308,10 +369,11 @@ struct Up {
 impl Up {
     async fn start(
         args: &UpArgs,
-        invite: &Invite,
-        (exceptions, dns): (Vec<Exception>, bool),
+        wish: &Wish,
+        strict: Option<Strict>,
         files: &Files,
     ) -> Result<Self, Failure> {
+        let (invite, exceptions) = (&wish.invite, wish.exceptions.clone());
         let watch = Watch::start()?;
         clear(&files.journal)?;
         let mut links = Links::new(&args.path, invite.addresses.clone())?.provided()?;
@@ -346,26 +408,74 @@ impl Up {
         })?;
         let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
         let lanes = match granted {
-            Some(granted) => Lanes::start(&client, granted, &capture, lane_links, dns).await,
+            Some(granted) => {
+                let how = (wish.dns, strict.is_some());
+                Lanes::start(&client, granted, &capture, lane_links, how).await
+            }
             None => None,
         };
+        if lanes.is_none() && strict.is_some() {
+            tracing::warn!("UDP, DNS and ICMP go nowhere, as the kill switch is closed");
+        }
+        let (tell, suspended) = watch::channel(false);
+        let watcher = Watcher {
+            client: client.clone(),
+            capture: Arc::downgrade(&capture),
+            lanes_up: lanes.as_ref().map(Lanes::up),
+            suspended: tell,
+        };
+        // With the kill switch closed nothing is to go directly, whatever the server does.
+        let presence = strict.is_none().then(|| tokio::spawn(watcher.watch()));
         let journal = files.journal.clone();
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
-        Ok(Self { client, basis, links, journal, forwarder, capture, lanes, watch, server, ipv6 })
+        let portals = Portals::default();
+        Ok(Self {
+            client,
+            basis,
+            links,
+            journal,
+            forwarder,
+            capture,
+            lanes,
+            strict,
+            suspended,
+            presence,
+            portals,
+            watch,
+            server,
+            ipv6,
+        })
     }
 
     /// Has shown what goes to the server, now and when that changes.
     fn show_scope(&self, life: &Arc<Life>) {
-        let show = |life: &Life, carried: &str| {
-            life.set_listening(vec![format!("{DEVICE}: {carried} of this machine")]);
+        let is_strict = self.strict.is_some();
+        let show = move |life: &Life, is_wide: bool, is_suspended: bool| {
+            let what = if is_suspended {
+                "nothing, as the server does not answer: all goes directly".to_owned()
+            } else {
+                format!("{} of this machine", carries(is_wide))
+            };
+            let strict = is_strict.then(|| "kill switch: closed".to_owned());
+            life.set_listening([format!("{DEVICE}: {what}")].into_iter().chain(strict).collect());
         };
-        show(life, self.carries());
-        let Some(mut scope) = self.lanes.as_ref().map(Lanes::scope) else { return };
-        let life = Arc::clone(life);
+        // Without lanes it never changes.
+        let (never, narrow) = watch::channel(false);
+        let mut scope = self.lanes.as_ref().map_or(narrow, Lanes::scope);
+        let (mut suspended, life) = (self.suspended.clone(), Arc::clone(life));
+        show(&life, *scope.borrow(), *suspended.borrow());
         tokio::spawn(async move {
-            while scope.changed().await.is_ok() {
-                let is_wide = *scope.borrow_and_update();
-                show(&life, carries(is_wide));
+            let _never = never;
+            loop {
+                let changed = tokio::select! {
+                    changed = scope.changed() => changed,
+                    changed = changed_or_never(&mut suspended) => changed,
+                };
+                if changed.is_err() {
+                    return;
+                }
+                let (is_wide, is_suspended) = (*scope.borrow(), *suspended.borrow());
+                show(&life, is_wide, is_suspended);
             }
         });
     }
@@ -393,6 +503,9 @@ impl Up {
     /// When it cannot go on as the machine's network is now.
     async fn run(self, life: &Life) -> Result<(), Failure> {
         let Self { client, basis, mut links, journal, forwarder, capture, lanes, watch, .. } = self;
+        let (mut strict, presence, portals) = (self.strict, self.presence, self.portals);
+        let opener = portals.clone();
+        life.set_portals(Box::new(move |request| opener.follow(request)));
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
@@ -400,10 +513,19 @@ impl Up {
         let running = tokio::spawn(forwarder.run(stopping, async {}));
         let following = async {
             loop {
-                if let Err(error) = watch.changed().await {
-                    tracing::warn!("links are not followed any more: {error}");
-                    std::future::pending::<()>().await;
+                let look = strict.as_ref().map(|_| strict::LOOK);
+                let look = async { tokio::time::sleep(look.unwrap_or(Duration::MAX)).await };
+                tokio::select! {
+                    changed = watch.changed() => if let Err(error) = changed {
+                        tracing::warn!("links are not followed any more: {error}");
+                        std::future::pending::<()>().await;
+                    },
+                    () = look => {
+                        strict.iter_mut().for_each(Strict::keep);
+                        continue;
+                    }
                 }
+                strict.iter_mut().for_each(Strict::keep);
                 if let Err(error) = keep(&capture) {
                     return error;
                 }
@@ -416,8 +538,10 @@ impl Up {
             () = life.stopping() => Ok(()),
         };
         // Who keeps them would set rules again.
+        presence.iter().for_each(JoinHandle::abort);
         lanes.iter().for_each(Lanes::stop_keeping);
         capture.release();
+        portals.end();
         stop.send_replace(true);
         let _ = running.await;
         drop(lanes);
@@ -426,6 +550,14 @@ impl Up {
             tracing::error!("{}: {error}", journal.display());
         }
         ended
+    }
+}
+
+/// Waits for a change; of one that nobody makes any more, for ever.
+async fn changed_or_never(what: &mut watch::Receiver<bool>) -> Result<(), watch::error::RecvError> {
+    match what.changed().await {
+        Ok(()) => Ok(()),
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -491,7 +623,9 @@ fn clear(journal: &Path) -> Result<(), Failure> {
 fn basis(invite: &Invite) -> Result<ClientBuilder, Failure> {
     let trust = Trust::Pinned(invite.fingerprint);
     let security = ClientSecurity::Tls(ClientTls::new(&trust, None)?);
-    Ok(Client::builder().security(security).token(Token::named(&invite.name, &invite.secret)?))
+    // By the mark the kill switch knows its sockets.
+    let builder = Client::builder().mark(MARK).security(security);
+    Ok(builder.token(Token::named(&invite.name, &invite.secret)?))
 }
 
 /// Where the kernel redirects connections to, of each family: nobody else can reach that.

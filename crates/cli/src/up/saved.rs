@@ -27,6 +27,12 @@ pub(super) struct Saved {
     /// Exceptions, as `--except` has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) except: Vec<String>,
+    /// Whether the kill switch is closed, as `--strict` has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) strict: bool,
+    /// Whether private networks of links are reached then, as `--lan` has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) lan: bool,
 }
 
 /// Who answers questions to DNS.

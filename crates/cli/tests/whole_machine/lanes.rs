@@ -381,6 +381,11 @@ const QUERY: &[u8] =
 
 /// A resolver of the server's machine, which answers with what it was asked.
 fn resolver(ns: &Netns) -> Arc<AtomicU64> {
+    long_resolver(ns, 0)
+}
+
+/// The same with answers of so many bytes at least.
+fn long_resolver(ns: &Netns, least: usize) -> Arc<AtomicU64> {
     let socket = ns.run(|| UdpSocket::bind("127.0.0.1:53")).unwrap();
     let asked = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&asked);
@@ -389,7 +394,7 @@ fn resolver(ns: &Netns) -> Arc<AtomicU64> {
         while let Ok((length, from)) = socket.recv_from(&mut buffer) {
             count.fetch_add(1, Ordering::SeqCst);
             buffer[2] |= 0x80;
-            let _ = socket.send_to(&buffer[..length], from);
+            let _ = socket.send_to(&buffer[..length.max(least)], from);
         }
     });
     asked
@@ -440,6 +445,26 @@ fn questions_to_dns_are_answered_by_the_server_s_resolver() {
         }
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Both links carry less than the answer: it is not lost, but says that it is to be asked for by TCP.
+#[test]
+fn an_answer_to_dns_that_no_link_carries_says_so() {
+    let Some(net) = Network::set_up() else { return };
+    for link in ["wlan0", "wwan0"] {
+        ip(&net.server, &format!("link set {link} mtu 1400"));
+    }
+    let asked = long_resolver(&net.server, 1345);
+    let (_server, invite) = serve_with_resolver(&net, &["--listen", "0.0.0.0:0"]);
+    let _up = up(&net, &invite);
+    carry(&net, [NARROW, NARROW]);
+    for to in ["192.0.2.53:53", "[2001:db8:77::53]:53"] {
+        let answer = ask(&net, to.parse().unwrap(), QUERY);
+        // The one question, and the bit that says that the rest was cut off.
+        assert_eq!((answer.len(), answer[2] & 0x82), (QUERY.len(), 0x82), "{to}");
+        assert_eq!((&answer[..2], &answer[12..]), (&QUERY[..2], &QUERY[12..]));
+    }
+    assert!(asked.load(Ordering::SeqCst) >= 2);
 }
 
 #[test]

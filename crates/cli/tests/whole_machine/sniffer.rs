@@ -54,7 +54,12 @@ impl Sniffer {
     /// All that went over the links to this moment.
     pub(crate) fn stop(self, net: &Network) -> BTreeSet<String> {
         // From an address of a link: what has none is captured.
-        let send = || UdpSocket::bind("10.64.3.9:0")?.send_to(self.end, (SERVER, 9));
+        let send = || {
+            let socket = UdpSocket::bind("10.64.3.9:0")?;
+            // A kill switch lets it pass.
+            socket2::SockRef::from(&socket).set_mark(weftline_net::MARK)?;
+            socket.send_to(self.end, (SERVER, 9))
+        };
         net.client.run(send).unwrap();
         self.seen.join().unwrap()
     }

@@ -1,0 +1,161 @@
+//! `weftline portal`: a link is open to a user's browser for five minutes, so that a network that wants a
+//! login can show it.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clap::Args;
+use tokio::task::JoinHandle;
+use weftline_net::{KillSwitch, Portal};
+
+use super::{Files, check_rights};
+use crate::failure::Failure;
+use crate::instance::Instance;
+use crate::ops::PortalRequest;
+use crate::ops::control::{self, Control};
+use crate::{output, status};
+
+/// How long a link is open, as long as the kill switch has it.
+const OPEN_FOR: Duration = Duration::from_secs(300);
+/// The longest name of an interface (IFNAMSIZ less one).
+const LONGEST_NAME: usize = 15;
+
+/// Options of `portal`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PortalArgs {
+    /// The link, such as wlan0
+    link: String,
+    /// Close it again
+    #[arg(long)]
+    end: bool,
+    /// The number of the user whose browser it is for [default: who has called sudo]
+    #[arg(long, value_name = "UID")]
+    user: Option<u32>,
+    /// The control socket of the `up` that runs [default: found in the usual places]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
+    control: Option<Control>,
+}
+
+/// Opens a link, or closes it.
+///
+/// # Errors
+/// When nothing captures or blocks connections here, or the link has no way out.
+pub(crate) fn run(args: &PortalArgs) -> Result<(), Failure> {
+    check_rights("weftline portal")?;
+    if args.link.is_empty() || args.link.len() > LONGEST_NAME {
+        let link = &args.link;
+        return Err(Failure::wrong_use(format!("'{link}' is no name of a link; write wlan0")));
+    }
+    let by_sudo = || std::env::var("SUDO_UID").ok()?.parse().ok();
+    let user = args.user.or_else(by_sudo).ok_or_else(|| {
+        Failure::wrong_use("nobody knows whose browser it is; say so with --user 1000 (id -u)")
+    })?;
+    let request = PortalRequest { link: args.link.clone(), user, end: args.end };
+    let files = Files::find()?;
+    let is_up = Instance::holder(&files.lock).ok().flatten().is_some();
+    match (is_up, KillSwitch::is_closed()?) {
+        (true, _) => status::ask_portal(&socket(args)?, &request)?,
+        (false, true) => apply(&request)?,
+        (false, false) => {
+            return Err(Failure::wrong_use(
+                "this machine is not up, and its kill switch is open: a browser reaches the link",
+            ));
+        }
+    }
+    output::print(&match args.end {
+        true => format!("portal: {} is closed\n", args.link),
+        false => format!(
+            "portal: {} is open to the browser of user {user} for {} minutes; 'weftline portal {} \
+             --end' ends that\n",
+            args.link,
+            OPEN_FOR.as_secs() / 60,
+            args.link
+        ),
+    })
+}
+
+/// Where `up` is asked.
+fn socket(args: &PortalArgs) -> Result<PathBuf, Failure> {
+    if let Some(Control::At(path)) = &args.control {
+        return Ok(path.clone());
+    }
+    let is_of_up = |path: &PathBuf| {
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("up-"))
+    };
+    control::find_all().into_iter().find(is_of_up).ok_or_else(|| {
+        Failure::failed("no control socket of 'weftline up' is found; name it with --control PATH")
+    })
+}
+
+/// Has the kill switch let the link be used, if it is closed, or no more.
+fn apply(request: &PortalRequest) -> Result<(), Failure> {
+    if !KillSwitch::is_closed()? {
+        return Ok(());
+    }
+    let switch = KillSwitch::connect()?;
+    match request.end {
+        true => switch.end_portal(&request.link, request.user)?,
+        false => switch.open_portal(&request.link, request.user)?,
+    }
+    Ok(())
+}
+
+/// The links that a running `up` has open: one at a time.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Portals(Arc<Mutex<Option<Opened>>>);
+
+#[derive(Debug)]
+struct Opened {
+    request: PortalRequest,
+    _portal: Portal,
+    timer: JoinHandle<()>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.timer.abort();
+    }
+}
+
+impl Portals {
+    /// Does what is asked for.
+    ///
+    /// # Errors
+    /// What kept it from that, as a sentence.
+    pub(super) fn follow(&self, request: &PortalRequest) -> Result<(), String> {
+        let mut open = self.0.lock().expect("no panic");
+        if request.end && open.as_ref().is_none_or(|one| one.request.link != request.link) {
+            return Err(format!("{} is not open", request.link));
+        }
+        // One at a time, so that it can be told which.
+        if let Some(before) = open.take() {
+            let ended = PortalRequest { end: true, ..before.request.clone() };
+            apply(&ended).map_err(|failure| failure.to_string())?;
+            tracing::info!("{} is not open to a browser any more", ended.link);
+        }
+        if request.end {
+            return Ok(());
+        }
+        let portal =
+            Portal::open(&request.link, request.user).map_err(|error| error.to_string())?;
+        apply(request).map_err(|failure| failure.to_string())?;
+        let (later, ended) = (self.clone(), PortalRequest { end: true, ..request.clone() });
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep(OPEN_FOR).await;
+            // Dropped in a task of its own, as it ends this one.
+            tokio::task::spawn_blocking(move || _ = later.follow(&ended));
+        });
+        tracing::info!("{} is open to the browser of user {}", request.link, request.user);
+        *open = Some(Opened { request: request.clone(), _portal: portal, timer });
+        Ok(())
+    }
+
+    /// Closes what is open.
+    pub(super) fn end(&self) {
+        let open = self.0.lock().expect("no panic").as_ref().map(|one| one.request.clone());
+        if let Some(request) = open {
+            let _ = self.follow(&PortalRequest { end: true, ..request });
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A server that is away, and comes back.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common::PATIENCE;
+use crate::lanes::{Echo, ask};
+use crate::network::{FAR_V4, Network, SERVER, text};
+use crate::site::Site;
+
+const AWAY: &str = "the server has not answered for 10 s over any link";
+
+/// Waits until the client's status says something.
+#[track_caller]
+fn comes_to_show(net: &Network, what: &str) {
+    let began = Instant::now();
+    loop {
+        let status = text(&net.run(&net.client, &["status"]).stdout);
+        if status.contains(what) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}: {status}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
+    let Some(net) = Network::set_up() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let before = net.snapshot();
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let up = net.up(&invite);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    ask(&net, far.address, b"who");
+    let began = Instant::now();
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    up.logs(AWAY);
+    assert!(began.elapsed() >= Duration::from_secs(10), "{:?}", began.elapsed());
+    comes_to_show(&net, "weft0: nothing, as the server does not answer");
+    net.comes_to_see(&beyond, "192.168.1.20");
+    let rules = text(&net.client.command("ip").arg("rule").output().unwrap().stdout);
+    assert!(!rules.contains("30565"), "{rules}");
+    // It resumes by itself, UDP as well.
+    let (server, _) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    up.logs("the server answers again");
+    net.comes_to_see(&site, "198.51.100.1");
+    assert_eq!(text(&ask(&net, far.address, b"again")), "198.51.100.1 again");
+    comes_to_show(&net, "weft0: all TCP, UDP and ICMP of this machine");
+    // Once more, and down while it is away.
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    up.signal("-TERM");
+    assert_eq!(up.end().0, Some(0));
+    net.restored(&before);
+}
+
+/// Nothing tells of the server there but what connections meet.
+#[test]
+fn a_server_without_lanes_is_missed_where_connections_are_under_way() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let (server, invite) = net.serve_tcp_alone(&["--listen", "0.0.0.0:4433"]);
+    let up = net.up(&invite);
+    let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];
+    let mut curl = net.client.command("curl");
+    let mut curl = curl.args(args).arg(site.url("long")).spawn().unwrap();
+    while site.asked() == 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    server.signal("-KILL");
+    assert_eq!(server.end().0, None);
+    up.logs(AWAY);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    curl.kill().unwrap();
+    curl.wait().unwrap();
+    let (_server, _) = net.serve_tcp_alone(&["--listen", "0.0.0.0:4433"]);
+    up.logs("the server answers again");
+    net.comes_to_see(&site, "198.51.100.1");
+}

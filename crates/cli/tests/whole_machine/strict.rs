@@ -1,0 +1,307 @@
+//! The kill switch, and links that are opened to a browser.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use socket2::{Domain, SockRef, Socket, Type};
+use weftline_net::KillSwitch;
+
+use crate::common::Daemon;
+use crate::lanes::{Echo, ask};
+use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, text};
+use crate::site::Site;
+use crate::sniffer::Sniffer;
+
+/// What is reached by the client's links without the server: the server's own address, one to which a route
+/// of its own leads, as DHCP's option 121 gives one out, one by IPv6, and the router of a link, which answers
+/// questions to DNS.
+const SERVER_PORT: &str = "203.0.113.5:9000";
+const BY_ROUTE: &str = "198.18.5.5:9000";
+const BY_IPV6: &str = "[2001:db8:20::1]:9000";
+const ROUTER: &str = "192.168.1.1:53";
+const DIRECTLY: [&str; 4] = [SERVER_PORT, BY_ROUTE, BY_IPV6, ROUTER];
+
+fn strict_network() -> Option<Network> {
+    let net = Network::set_up()?;
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:1::1/64 dev wlan0 nodad");
+    ip(&net.server, "addr add 2001:db8:20::1/128 dev lo nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    ip(&net.server, "addr add 198.18.5.5/32 dev lo");
+    ip(&net.client, "route add 198.18.0.0/16 via 192.168.1.1 dev wlan0");
+    Some(net)
+}
+
+/// What a machine does that is to be seen on no link.
+fn try_all(net: &Network) {
+    for to in DIRECTLY {
+        let to: SocketAddr = to.parse().unwrap();
+        let domain = Domain::for_address(to);
+        for bound in [None, Some("wlan0"), Some("wwan0")] {
+            let attempt = || {
+                let socket = Socket::new(domain, Type::DGRAM, None)?;
+                socket.bind_device(bound.map(str::as_bytes))?;
+                let _ = socket.send_to(b"a question", &to.into());
+                let socket = Socket::new(domain, Type::STREAM, None)?;
+                socket.bind_device(bound.map(str::as_bytes))?;
+                let _ = socket.connect_timeout(&to.into(), Duration::from_millis(50));
+                Ok(())
+            };
+            net.client.run(attempt).unwrap();
+        }
+        // From an address of a link.
+        if to.is_ipv4() {
+            let send = || UdpSocket::bind("10.64.3.9:0").map(|socket| _ = socket.send_to(b"x", to));
+            net.client.run(send).unwrap();
+        }
+    }
+    let ping = net.client.command("ping").args(["-c", "1", "-W", "1", SERVER]).output();
+    assert!(!ping.is_ok_and(|output| output.status.success()), "it is not answered");
+}
+
+/// All that a sniffer has seen but for what may be.
+fn leaks(sniffer: Sniffer, net: &Network) -> Vec<String> {
+    let seen = sniffer.stop(net);
+    let may = ["ARP", "neighbour discovery", "TCP with the server", "UDP with the server"];
+    seen.into_iter().filter(|one| !may.contains(&&**one)).collect()
+}
+
+fn strict_up(net: &Network, invite: &str, more: &[&str]) -> Daemon {
+    let args = [&net.up_args(invite)[..], &["--strict"], more].concat();
+    Daemon::spawn(&mut net.command(&net.client, &args))
+}
+
+#[test]
+fn nothing_leaves_in_any_state_until_down() {
+    let Some(net) = strict_network() else { return };
+    let far = Echo::start(&net.internet, &format!("{FAR_V4}:7000"));
+    let v6 = Echo::start(&net.internet, &format!("[{SITE_V6}]:7000"));
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
+    let before = net.snapshot();
+    let (daemon, invite) =
+        net.serve(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
+    // Without it all of that is seen.
+    let sniffer = Sniffer::start(&net, server);
+    try_all_open(&net);
+    let seen = leaks(sniffer, &net);
+    assert!(seen.len() >= 6, "{seen:?}");
+
+    // While it starts, as the server takes its time.
+    daemon.signal("-STOP");
+    let mut up = strict_up(&net, &invite, &[]);
+    up.logs("the kill switch is closed");
+    let sniffer = Sniffer::start(&net, server);
+    try_all(&net);
+    daemon.signal("-CONT");
+    up.says("up:");
+    let works = || {
+        net.comes_to_see(&site, "198.51.100.1");
+        assert_eq!(text(&ask(&net, far.address, b"who")), "198.51.100.1 who");
+        assert_eq!(text(&ask(&net, v6.address, b"who")), "2001:db8:9::1 who");
+    };
+    works();
+    try_all(&net);
+    let status = text(&net.run(&net.client, &["status"]).stdout);
+    assert!(status.contains("kill switch: closed"), "{status}");
+    ip(&net.client, "link set wlan0 down");
+    try_all(&net);
+    works();
+    ip(&net.client, "link set wlan0 up");
+    ip(&net.client, "route add default via 192.168.1.1 dev wlan0 metric 600");
+    ip(&net.client, "route add 198.18.0.0/16 via 192.168.1.1 dev wlan0");
+    ip(&net.client, "addr add 2001:db8:1::20/64 dev wlan0 nodad");
+    ip(&net.client, "-6 route add default via 2001:db8:1::1 dev wlan0");
+    try_all(&net);
+    // Killed, with its janitor's work done, and started again.
+    up.signal("-KILL");
+    assert_eq!(up.end().0, None);
+    try_all(&net);
+    let mut up = strict_up(&net, &invite, &[]);
+    up.says("up:");
+    works();
+    try_all(&net);
+    // Ended; a service manager that restarts it does so.
+    up.signal("-TERM");
+    up.logs("the kill switch stays closed");
+    assert_eq!(up.end().0, Some(0));
+    try_all(&net);
+    // One that does not ask for it does not open it.
+    let up = net.up(&invite);
+    try_all(&net);
+    works();
+    let seen = leaks(sniffer, &net);
+    assert_eq!(seen, Vec::<String>::new());
+    // What comes in is answered.
+    let listener = net.client.run(|| TcpListener::bind("192.168.1.20:2222")).unwrap();
+    let mut from = net
+        .server
+        .run(|| {
+            TcpStream::connect_timeout(
+                &"192.168.1.20:2222".parse().unwrap(),
+                Duration::from_secs(60),
+            )
+        })
+        .unwrap();
+    let (mut to, _) = listener.accept().unwrap();
+    to.write_all(b"welcome").unwrap();
+    drop(to);
+    let mut said = String::new();
+    from.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "welcome");
+    // Somebody removes it.
+    assert!(net.client.run(|| Ok(KillSwitch::open())).unwrap().unwrap());
+    up.logs("it is closed again");
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(up.end().0, Some(0));
+    assert_eq!(text(&net.curl(&beyond.url("")).stdout), "192.168.1.20");
+    // With nothing else to end.
+    let mut up = strict_up(&net, &invite, &[]);
+    up.says("up:");
+    up.signal("-KILL");
+    assert_eq!(up.end().0, None);
+    let down = net.run(&net.client, &["down"]);
+    assert!(
+        down.status.success() && text(&down.stdout).contains("kill switch is open"),
+        "{down:?}"
+    );
+    assert_eq!(text(&net.curl(&beyond.url("")).stdout), "192.168.1.20");
+    // The route of the link that was down is not as before.
+    let after = net.snapshot();
+    let tables =
+        |text: &str| text.lines().find(|line| line.starts_with("tables")).unwrap().to_owned();
+    assert_eq!(tables(&after), tables(&before));
+}
+
+/// The same where all of it may go, so that it is known to be seen.
+fn try_all_open(net: &Network) {
+    for to in DIRECTLY {
+        let to: SocketAddr = to.parse().unwrap();
+        let attempt = || {
+            let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
+            socket.bind_device(Some(b"wlan0"))?;
+            socket.send_to(b"a question", &to.into())?;
+            let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+            let _ = socket.connect_timeout(&to.into(), Duration::from_millis(50));
+            Ok(())
+        };
+        net.client.run(attempt).unwrap();
+    }
+}
+
+#[test]
+fn nothing_goes_directly_by_exceptions_and_a_link_s_network_only_if_it_may() {
+    let Some(net) = Network::set_up() else { return };
+    let near = Site::start(&net.server, "192.168.1.1:80");
+    // As a hostile network says it is on the link.
+    ip(&net.server, "addr add 8.8.8.1/24 dev wlan0");
+    ip(&net.client, "addr add 8.8.8.20/24 dev wlan0");
+    let false_near = Site::start(&net.server, "8.8.8.1:80");
+    let router = net.server.run(|| UdpSocket::bind(ROUTER)).unwrap();
+    router.set_nonblocking(true).unwrap();
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let wrong = [&net.up_args(&invite)[..], &["--strict", "--except", "port:22"]].concat();
+    let wrong = net.run(&net.client, &wrong);
+    let said = text(&wrong.stderr);
+    assert!(wrong.status.code() == Some(2) && said.contains("nothing goes directly"), "{said}");
+    let reaches = |site: &Site| net.curl_with(&["--connect-timeout", "1"], &site.url("")).status;
+    assert!(reaches(&near).success(), "a start that is refused closes nothing");
+    let wrong = net.run(&net.client, &[&net.up_args(&invite)[..], &["--lan"]].concat());
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+    for (more, is_near) in [(&[][..], false), (&["--lan"], true)] {
+        let mut up = strict_up(&net, &invite, more);
+        up.says("up:");
+        assert_eq!(reaches(&near).success(), is_near);
+        assert!(!reaches(&false_near).success());
+        let ask = || {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+            socket.bind_device(Some(b"wlan0"))?;
+            let _ = socket.send_to(b"a question", &ROUTER.parse::<SocketAddr>().unwrap().into());
+            Ok(())
+        };
+        net.client.run(ask).unwrap();
+        up.signal("-TERM");
+        assert_eq!(up.end().0, Some(0));
+    }
+    assert!(router.recv_from(&mut [0; 16]).is_err(), "DNS goes to no network");
+    // A network of a link that comes later.
+    fs_strict(&net);
+    let mut up = Daemon::spawn(&mut net.command(&net.client, &net.up_args(&invite)));
+    up.says("up:");
+    ip(&net.server, "addr add 172.16.9.1/24 dev wwan0");
+    let later = Site::start(&net.server, "172.16.9.1:80");
+    ip(&net.client, "addr add 172.16.9.2/24 dev wwan0");
+    net.comes_to_see(&later, "172.16.9.2");
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success(), "{down:?}");
+    assert_eq!(up.end().0, Some(0));
+    assert!(reaches(&false_near).success());
+}
+
+/// As its user writes it down.
+fn fs_strict(net: &Network) {
+    std::fs::write(net.state.path().join("up.toml"), "strict = true\nlan = true\n").unwrap();
+}
+
+#[test]
+fn a_link_is_opened_to_a_user_s_browser_and_closed_again() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let other_port = Site::start(&net.server, &format!("{SERVER}:8123"));
+    let router = net.server.run(|| UdpSocket::bind("10.64.3.10:53")).unwrap();
+    router.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let browse = |user: &str, url: &str| {
+        let as_user = [&format!("--reuid={user}"), "--clear-groups", "curl", "-sS"];
+        let mut curl = net.client.command("setpriv");
+        let curl = curl.args(as_user).args(["--noproxy", "*", "--max-time", "2"]);
+        text(&curl.arg(url).output().unwrap().stdout)
+    };
+    let portal = |args: &[&str]| {
+        let mut command = net.command(&net.client, &[&["portal"], args].concat());
+        command.env_remove("SUDO_UID").output().unwrap()
+    };
+    let nothing = portal(&["wwan0", "--user", "1234"]);
+    assert_eq!(nothing.status.code(), Some(2), "{nothing:?}");
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    for strict in [&[][..], &["--strict"]] {
+        let before = net.snapshot();
+        let args = [&net.up_args(&invite)[..], strict].concat();
+        let mut up = Daemon::spawn(&mut net.command(&net.client, &args));
+        up.says("up:");
+        assert_ne!(browse("1234", &beyond.url("")), "10.64.3.9");
+        let unknown = portal(&["wlan7", "--user", "1234"]);
+        assert!(text(&unknown.stderr).contains("there is no link 'wlan7'"), "{unknown:?}");
+        let opened = portal(&["wwan0", "--user", "1234"]);
+        assert!(opened.status.success(), "{opened:?}");
+        up.logs("wwan0 is open to the browser of user 1234");
+        // By this link, though another one has the default route; nobody else, and nothing else.
+        assert_eq!(browse("1234", &beyond.url("")), "10.64.3.9");
+        assert_ne!(browse("1235", &beyond.url("")), "10.64.3.9");
+        assert_ne!(browse("1234", &other_port.url("")), "10.64.3.9");
+        let ask = || UdpSocket::bind("0.0.0.0:0")?.send_to(b"a question", "10.64.3.10:53");
+        net.client.run(ask).unwrap();
+        assert_eq!(router.recv_from(&mut [0; 16]).unwrap().1.ip().to_string(), "10.64.3.9");
+        assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1", "all else goes on");
+        // The kernel closes it in the end, whatever becomes of us.
+        let ended = portal(&["wwan0", "--end"]);
+        assert_eq!(ended.status.code(), Some(2), "whose is it? {ended:?}");
+        let ended = portal(&["wwan0", "--end", "--user", "1234"]);
+        assert!(ended.status.success(), "{ended:?}");
+        assert_ne!(browse("1234", &beyond.url("")), "10.64.3.9");
+        let ended = portal(&["wwan0", "--end", "--user", "1234"]);
+        assert!(text(&ended.stderr).contains("is not open"), "{ended:?}");
+        // Killed with a link open, it leaves nothing but the kill switch.
+        assert!(portal(&["wwan0", "--user", "1234"]).status.success());
+        up.signal("-KILL");
+        assert_eq!(up.end().0, None);
+        if !strict.is_empty() {
+            let down = net.run(&net.client, &["down"]);
+            assert!(down.status.success(), "{down:?}");
+        }
+        net.restored(&before);
+    }
+}
