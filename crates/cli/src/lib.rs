@@ -56,8 +56,7 @@ use failure::Failure;
 #[command(name = "weftline", version = VERSION)]
 #[command(
     help_template = "{about}\n\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}",
-    after_help = "Every command takes --help, --quiet (errors only) and --color auto|always|never; \
-                  -V prints the version."
+    after_help = "Every command takes --help, --quiet (errors only), --color auto|always|never; -V: version."
 )]
 struct Cli {
     #[command(flatten)]
@@ -76,7 +75,7 @@ enum Command {
     Up(up::UpArgs),
     /// Undo `up`: connections use the machine's own routes again (needs root)
     Down,
-    /// Open a link to a browser for five minutes, for a network that wants a login (needs root)
+    /// Open a link to a browser for five minutes, as for a login to a network (needs root)
     Portal(up::PortalArgs),
     /// Invite a machine to a server with --internet, show its invite again, or revoke it
     Invite(internet::InviteArgs),

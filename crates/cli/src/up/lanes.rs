@@ -4,8 +4,6 @@
 //! where a network lets no UDP through, nothing is taken that could not be carried.
 
 use std::net::IpAddr;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,16 +13,14 @@ use weftline::{Client, InternetOffer, LaneControl, LaneGrant};
 use weftline_net::{Capture, DEVICE};
 use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSession};
 
+use super::resolved;
+
 /// How long packets are still taken when no lane is up: links that come and go have none meanwhile.
 const WITHOUT_LANES: Duration = Duration::from_secs(10);
 /// After so long without a lane another session is agreed on: the server may have given this one up.
 const AGREED_ANEW: Duration = Duration::from_secs(30);
 /// How long the start waits for the first lane.
 const FIRST_LANE: Duration = Duration::from_secs(3);
-/// Where systemd-resolved keeps its files while it runs.
-const RESOLVED: &str = "/run/systemd/resolve";
-/// Whom it is told to ask: the server answers questions to any address.
-const RESOLVER: &str = "10.87.0.1";
 /// The wait before the server is asked again, at first and at most.
 const RETRY: Duration = Duration::from_secs(1);
 const MOST_RETRY: Duration = Duration::from_secs(30);
@@ -206,7 +202,7 @@ impl ScopeKeeper {
         }
         tracing::info!("UDP, ICMP and all else go to the server, too");
         if self.dns {
-            let _ = tokio::task::spawn_blocking(tell_resolved).await;
+            let _ = tokio::task::spawn_blocking(resolved::tell).await;
         }
         self.widened.send_replace(true);
         Some(())
@@ -229,35 +225,11 @@ impl ScopeKeeper {
              be in the way"
         );
         if self.dns {
-            let _ = tokio::task::spawn_blocking(|| resolvectl(&["revert", DEVICE])).await;
+            let _ = tokio::task::spawn_blocking(resolved::revert).await;
         }
         self.widened.send_replace(false);
         Some(())
     }
-}
-
-/// Has systemd-resolved, where it runs, ask through the device: else it asks by links. What it is told
-/// goes with the device.
-fn tell_resolved() {
-    let _ = resolvectl(&["dns", DEVICE, RESOLVER])
-        && resolvectl(&["domain", DEVICE, "~."])
-        && resolvectl(&["default-route", DEVICE, "yes"]);
-}
-
-/// Tells systemd-resolved, where it runs; whether it took it.
-fn resolvectl(args: &[&str]) -> bool {
-    if !Path::new(RESOLVED).exists() {
-        return false;
-    }
-    let mut command = Command::new("resolvectl");
-    let done = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
-    let why = match done {
-        Ok(output) if output.status.success() => return true,
-        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        Err(error) => error.to_string(),
-    };
-    tracing::warn!("systemd-resolved asks past the server: resolvectl {}: {why}", args.join(" "));
-    false
 }
 
 /// Keeps a session with the server.

@@ -10,6 +10,7 @@ mod links;
 mod portal;
 mod presence;
 mod refusals;
+mod resolved;
 mod saved;
 mod strict;
 
@@ -428,7 +429,8 @@ impl Up {
         let presence = strict.is_none().then(|| tokio::spawn(watcher.watch()));
         let journal = files.journal.clone();
         let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
-        let portals = Portals::default();
+        let scope = lanes.as_ref().filter(|_| wish.dns).map(Lanes::scope);
+        let portals = Portals::new(scope.unwrap_or_else(|| watch::channel(false).1));
         Ok(Self {
             client,
             basis,

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weftline_net::{KillSwitch, Portal};
 
-use super::{Files, check_rights};
+use super::{Files, check_rights, resolved};
 use crate::failure::Failure;
 use crate::instance::Instance;
 use crate::ops::PortalRequest;
@@ -102,8 +103,12 @@ fn apply(request: &PortalRequest) -> Result<(), Failure> {
 }
 
 /// The links that a running `up` has open: one at a time.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Portals(Arc<Mutex<Option<Opened>>>);
+#[derive(Debug, Clone)]
+pub(super) struct Portals {
+    open: Arc<Mutex<Option<Opened>>>,
+    /// Whether questions to DNS go to the server, when no link is open.
+    dns: watch::Receiver<bool>,
+}
 
 #[derive(Debug)]
 struct Opened {
@@ -119,12 +124,17 @@ impl Drop for Opened {
 }
 
 impl Portals {
+    /// None is open; `dns` says whether questions to DNS go to the server.
+    pub(super) fn new(dns: watch::Receiver<bool>) -> Self {
+        Self { open: Arc::default(), dns }
+    }
+
     /// Does what is asked for.
     ///
     /// # Errors
     /// What kept it from that, as a sentence.
     pub(super) fn follow(&self, request: &PortalRequest) -> Result<(), String> {
-        let mut open = self.0.lock().expect("no panic");
+        let mut open = self.open.lock().expect("no panic");
         if request.end && open.as_ref().is_none_or(|one| one.request.link != request.link) {
             return Err(format!("{} is not open", request.link));
         }
@@ -133,6 +143,9 @@ impl Portals {
             let ended = PortalRequest { end: true, ..before.request.clone() };
             apply(&ended).map_err(|failure| failure.to_string())?;
             tracing::info!("{} is not open to a browser any more", ended.link);
+            if *self.dns.borrow() {
+                resolved::tell();
+            }
         }
         if request.end {
             return Ok(());
@@ -140,6 +153,8 @@ impl Portals {
         let portal =
             Portal::open(&request.link, request.user).map_err(|error| error.to_string())?;
         apply(request).map_err(|failure| failure.to_string())?;
+        // It asks whom the link names.
+        resolved::revert();
         let (later, ended) = (self.clone(), PortalRequest { end: true, ..request.clone() });
         let timer = tokio::spawn(async move {
             tokio::time::sleep(OPEN_FOR).await;
@@ -153,7 +168,7 @@ impl Portals {
 
     /// Closes what is open.
     pub(super) fn end(&self) {
-        let open = self.0.lock().expect("no panic").as_ref().map(|one| one.request.clone());
+        let open = self.open.lock().expect("no panic").as_ref().map(|one| one.request.clone());
         if let Some(request) = open {
             let _ = self.follow(&PortalRequest { end: true, ..request });
         }

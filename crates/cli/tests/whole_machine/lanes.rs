@@ -455,7 +455,8 @@ fn an_answer_to_dns_that_no_link_carries_says_so() {
         ip(&net.server, &format!("link set {link} mtu 1400"));
     }
     let asked = long_resolver(&net.server, 1345);
-    let (_server, invite) = serve_with_resolver(&net, &["--listen", "0.0.0.0:0"]);
+    let options = ["--listen", "0.0.0.0:0", "--control", "none"];
+    let (_server, invite) = serve_with_resolver(&net, &options);
     let _up = up(&net, &invite);
     carry(&net, [NARROW, NARROW]);
     for to in ["192.0.2.53:53", "[2001:db8:77::53]:53"] {

@@ -163,6 +163,8 @@ fn nothing_leaves_in_any_state_until_down() {
     up.says("up:");
     up.signal("-KILL");
     assert_eq!(up.end().0, None);
+    // The janitor is through.
+    std::fs::File::open(&net.files()[0]).unwrap().lock().unwrap();
     let down = net.run(&net.client, &["down"]);
     assert!(
         down.status.success() && text(&down.stdout).contains("kill switch is open"),
