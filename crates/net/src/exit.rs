@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
@@ -39,7 +39,19 @@ pub struct Exit {
     device: Arc<SyncDevice>,
     index: u32,
     ipv6: bool,
-    _table: ExitTable,
+    journal: Journal,
+    table: ExitTable,
+    kept: Mutex<Kept>,
+}
+
+/// What is known of links.
+struct Kept {
+    /// Those by which nothing is forwarded to another but for clients.
+    unforwarded: Vec<Unforwarded>,
+    /// Those that there were when it was looked last.
+    links: Vec<String>,
+    /// Whether this machine has become a router of IPv6 by us.
+    is_our_ipv6: bool,
 }
 
 impl fmt::Debug for Exit {
@@ -66,6 +78,7 @@ impl Exit {
         let defaults = routes.defaults().map_err(NetError::os("asking for the routes"))?;
         let has_way = defaults.iter().any(|route| route.destination.is_ipv6());
         let unforwarded = unforwarded(&links, has_way);
+        let names: Vec<_> = links.iter().map(|link| link.name.clone()).collect();
         let bridges = links.into_iter().filter(|link| link.kind == "bridge");
         let bridges: Vec<_> = bridges.map(|link| link.name).collect();
         let gate = Gate {
@@ -77,6 +90,7 @@ impl Exit {
         };
         let table = ExitTable::create(&gate).map_err(no_table)?;
         let journal = Journal::at(&config.journal);
+        let is_our_ipv6 = has_way && is_off(ALL_V6);
         // The table is there before the first packet is forwarded.
         forward_v4(&routes, &journal).map_err(NetError::os("letting the kernel forward IPv4"))?;
         let forwarded = if has_way { forward_v6(&journal) } else { Ok(()) };
@@ -85,7 +99,40 @@ impl Exit {
             tracing::warn!("clients' IPv6 is not forwarded: {error}");
         }
         routes.set_up(index).map_err(NetError::os("setting the device up"))?;
-        Ok(Self { routes, device, index, ipv6, _table: table })
+        let kept = Kept { unforwarded, links: names, is_our_ipv6: ipv6 && is_our_ipv6 };
+        Ok(Self { routes, device, index, ipv6, journal, table, kept: Mutex::new(kept) })
+    }
+
+    /// Lets answers come by links that have come since: how many those are. They lead to clients and nowhere
+    /// else, as those that were there before.
+    ///
+    /// # Errors
+    /// The kernel's refusal; it is tried again with the next call.
+    ///
+    /// # Panics
+    /// If another thread has panicked in here.
+    pub fn keep(&self) -> io::Result<usize> {
+        let links = self.routes.links()?;
+        let mut kept = self.kept.lock().expect("no panic");
+        let mut added = 0;
+        for link in links.iter().filter(|link| is_other(link)) {
+            if self.ipv6 && kept.is_our_ipv6 && !kept.links.contains(&link.name) {
+                keep_advertisements(&self.journal, &link.name)?;
+            }
+            let sysctl = format!("net/ipv4/conf/{}/forwarding", link.name);
+            if !is_off(&sysctl) {
+                continue;
+            }
+            let rule = Unforwarded { ipv6: false, link: Some(link.name.clone()) };
+            if !kept.unforwarded.contains(&rule) {
+                self.table.add(&rule)?;
+                kept.unforwarded.push(rule);
+            }
+            self.journal.set(&sysctl, "1")?;
+            added += 1;
+        }
+        kept.links = links.into_iter().map(|link| link.name).collect();
+        Ok(added)
     }
 
     /// The device.
@@ -166,14 +213,17 @@ fn forward_v6(journal: &Journal) -> io::Result<()> {
             else {
                 continue;
             };
-            let sysctl = format!("net/ipv6/conf/{name}/accept_ra");
-            let now = fs::read_to_string(Path::new("/proc/sys").join(&sysctl));
-            if now.is_ok_and(|now| now.trim() == "1") {
-                journal.set(&sysctl, "2")?;
-            }
+            keep_advertisements(journal, name)?;
         }
     }
     journal.set(ALL_V6, "1")
+}
+
+/// Has an interface of a router take advertisements of others, as it does by itself on no router.
+fn keep_advertisements(journal: &Journal, interface: &str) -> io::Result<()> {
+    let sysctl = format!("net/ipv6/conf/{interface}/accept_ra");
+    let now = fs::read_to_string(Path::new("/proc/sys").join(&sysctl));
+    if now.is_ok_and(|now| now.trim() == "1") { journal.set(&sysctl, "2") } else { Ok(()) }
 }
 
 /// What the kernel's refusal of the table means.

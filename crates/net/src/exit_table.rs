@@ -46,7 +46,8 @@ pub(crate) struct Gate<'a> {
 /// The table; it is gone when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ExitTable {
-    _socket: Netlink,
+    socket: Netlink,
+    device: String,
 }
 
 impl ExitTable {
@@ -79,7 +80,19 @@ impl ExitTable {
         masquerading(&mut batch, table, gate);
         batch_end(&mut batch);
         socket.request(batch)?;
-        Ok(Self { _socket: socket })
+        Ok(Self { socket, device: gate.device.to_owned() })
+    }
+
+    /// Lets nothing more go from a link to another one.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub(crate) fn add(&self, one: &Unforwarded) -> io::Result<()> {
+        let mut batch = Builder::default();
+        batch_begin(&mut batch);
+        unforwarded_rule(&mut batch, Writer::new(NAME), &self.device, one);
+        batch_end(&mut batch);
+        self.socket.request(batch)
     }
 }
 
@@ -95,19 +108,23 @@ fn between_others(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
             list.accept();
         });
     }
-    for Unforwarded { ipv6, link } in gate.unforwarded {
-        table.rule(batch, "forward", |list| {
-            list.is_ipv6(*ipv6);
-            match link {
-                Some(link) => list.name_is(IN_NAME, link),
-                None => list.name_is_not(IN_NAME, gate.device),
-            }
-            list.name_is_not(OUT_NAME, gate.device);
-            // Answers go where somebody else lets the kernel forward what asks.
-            list.is_of_no_connection();
-            list.drop();
-        });
+    for one in gate.unforwarded {
+        unforwarded_rule(batch, table, gate.device, one);
     }
+}
+
+fn unforwarded_rule(batch: &mut Builder, table: Writer, device: &str, one: &Unforwarded) {
+    table.rule(batch, "forward", |list| {
+        list.is_ipv6(one.ipv6);
+        match &one.link {
+            Some(link) => list.name_is(IN_NAME, link),
+            None => list.name_is_not(IN_NAME, device),
+        }
+        list.name_is_not(OUT_NAME, device);
+        // Answers go where somebody else lets the kernel forward what asks.
+        list.is_of_no_connection();
+        list.drop();
+    });
 }
 
 fn masquerading(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {

@@ -63,7 +63,7 @@ impl Lanes {
         granted: Granted,
         capture: &Arc<Capture>,
         links: Vec<LaneLink>,
-        (dns, is_strict): (bool, bool),
+        Manner { dns, is_strict, suspended }: Manner,
     ) -> Option<Self> {
         let (up, lanes_up) = watch::channel(0);
         let bond = BondClient::start(capture.device(), DEVICE, move |n| _ = up.send_replace(n));
@@ -84,12 +84,18 @@ impl Lanes {
             changed: Arc::clone(&changed),
             lanes_up: lanes_up.clone(),
         };
-        let scope = ScopeKeeper { capture: Arc::downgrade(capture), widened, dns, is_strict };
+        let capture = Arc::downgrade(capture);
+        let scope = ScopeKeeper { capture, widened, dns, is_strict, suspended };
         let lanes = lanes_up.clone();
         let task = tokio::spawn(async move {
             tokio::join!(keeper.keep(granted), scope.keep(lanes_up));
         });
-        let first = tokio::time::timeout(FIRST_LANE, is_wide.wait_for(|wide| *wide)).await.is_ok();
+        let mut first = lanes.clone();
+        let first = async {
+            let _ = first.wait_for(|n| *n > 0).await;
+            let _ = is_wide.wait_for(|wide| *wide).await;
+        };
+        let first = tokio::time::timeout(FIRST_LANE, first).await.is_ok();
         if first {
         } else if is_strict {
             tracing::warn!(
@@ -145,19 +151,38 @@ impl Drop for Lanes {
     }
 }
 
+/// How lanes are used.
+pub(super) struct Manner {
+    /// Whether questions to DNS go there.
+    pub(super) dns: bool,
+    /// Whether nothing goes past the server in any case.
+    pub(super) is_strict: bool,
+    /// Whether nothing is captured, as the server is away.
+    pub(super) suspended: watch::Receiver<bool>,
+}
+
 /// Has all packets captured while lanes are up.
 struct ScopeKeeper {
     capture: std::sync::Weak<Capture>,
     widened: watch::Sender<bool>,
     dns: bool,
-    /// Whether nothing goes past the server in any case.
     is_strict: bool,
+    suspended: watch::Receiver<bool>,
 }
 
 impl ScopeKeeper {
-    async fn keep(self, mut lanes_up: watch::Receiver<usize>) {
+    async fn keep(mut self, mut lanes_up: watch::Receiver<usize>) {
         loop {
-            if lanes_up.wait_for(|n| *n > 0).await.is_err() || self.widen().await.is_none() {
+            // In strict mode nothing goes past the server, whether it can be carried or not.
+            if !self.is_strict && lanes_up.wait_for(|n| *n > 0).await.is_err() {
+                return;
+            }
+            // Where all is suspended nothing of it is captured yet.
+            let _ = self.suspended.wait_for(|is_suspended| !is_suspended).await;
+            if self.widen().await.is_none() {
+                return;
+            }
+            if lanes_up.wait_for(|n| *n > 0).await.is_err() {
                 return;
             }
             loop {

@@ -48,7 +48,7 @@ use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::{output, secrets};
-use lanes::Lanes;
+use lanes::{Lanes, Manner};
 use links::Links;
 use portal::Portals;
 use presence::Watcher;
@@ -408,9 +408,11 @@ impl Up {
             refusing.upgrade().map_or(Ok(()), |capture| capture.refuse(target))
         })?;
         let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
+        let (tell, suspended) = watch::channel(false);
         let lanes = match granted {
             Some(granted) => {
-                let how = (wish.dns, strict.is_some());
+                let suspended = suspended.clone();
+                let how = Manner { dns: wish.dns, is_strict: strict.is_some(), suspended };
                 Lanes::start(&client, granted, &capture, lane_links, how).await
             }
             None => None,
@@ -418,7 +420,6 @@ impl Up {
         if lanes.is_none() && strict.is_some() {
             tracing::warn!("UDP, DNS and ICMP go nowhere, as the kill switch is closed");
         }
-        let (tell, suspended) = watch::channel(false);
         let watcher = Watcher {
             client: client.clone(),
             capture: Arc::downgrade(&capture),

@@ -1,12 +1,15 @@
 //! A server that is away, and comes back.
 
+use std::io::Read as _;
+use std::process::Stdio;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::PATIENCE;
 use crate::lanes::{Echo, ask};
 use crate::network::{FAR_V4, Network, SERVER, text};
-use crate::site::Site;
+use crate::site::{FIRST, LONG, Site};
 
 const AWAY: &str = "the server has not answered for 10 s over any link";
 
@@ -57,6 +60,31 @@ fn without_its_server_a_machine_speaks_for_itself_until_that_is_back() {
     up.signal("-TERM");
     assert_eq!(up.end().0, Some(0));
     net.restored(&before);
+}
+
+/// A server that is held up: what was captured before waits for it, and goes on.
+#[test]
+fn a_download_goes_on_when_its_server_is_back() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let up = net.up(&invite);
+    let args = ["--silent", "--show-error", "--no-buffer", "--max-time", "400", "--noproxy", "*"];
+    let mut curl = net.client.command("curl");
+    let mut curl = curl.args(args).arg(site.url("long")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut from = curl.stdout.take().unwrap();
+    let mut got = vec![0; FIRST];
+    from.read_exact(&mut got).unwrap();
+    server.signal("-STOP");
+    up.logs(AWAY);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    server.signal("-CONT");
+    up.logs("the server answers again");
+    site.go.store(1, Ordering::SeqCst);
+    from.read_to_end(&mut got).unwrap();
+    assert!(curl.wait().unwrap().success());
+    assert_eq!(got.len(), LONG);
 }
 
 /// Nothing tells of the server there but what connections meet.

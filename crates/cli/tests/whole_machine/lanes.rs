@@ -13,7 +13,7 @@ use rustix::net::sockopt;
 use weftline_lab::netns::Netns;
 
 use crate::common::{Daemon, PATIENCE, weftline};
-use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, text};
+use crate::network::{FAR_V4, Network, PRIVATE, SERVER, SITE_V6, ip, join, text};
 use crate::sniffer::{Classes, Sniffer};
 
 /// How long the answers of a program's talk are waited for.
@@ -575,6 +575,50 @@ fn a_server_that_is_killed_leaves_nothing_behind_and_is_followed_by_another() {
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));
     Network::restored_of(&net.server, &before);
+}
+
+/// As a modem's, or one that is joined again: no router by itself, and none now but for clients.
+#[test]
+fn a_link_of_the_server_that_comes_later_carries_answers_and_makes_it_no_router() {
+    let Some(net) = Network::set_up() else { return };
+    let off =
+        |name: &'static str| fs::write(format!("/proc/sys/net/ipv4/conf/{name}/forwarding"), "0");
+    let all = ["all", "default", "lo", "wlan0", "wwan0", "eth0"];
+    net.server.run(|| all.into_iter().try_for_each(off)).unwrap();
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let _up = up(&net, &invite);
+    let (later, beside) = (Netns::create().unwrap(), Netns::create().unwrap());
+    for (ns, link, address, own) in [
+        (&later, "eth5", "100.66.5.9", "100.66.5.1"),
+        (&beside, "eth6", "100.67.6.9", "100.67.6.1"),
+    ] {
+        ip(ns, "link set lo up");
+        join((ns, "eth0"), (&net.server, link));
+        ip(ns, &format!("addr add {address}/24 dev eth0"));
+        ip(&net.server, &format!("addr add {own}/24 dev {link}"));
+        ip(ns, &format!("route add default via {own} dev eth0"));
+    }
+    ip(&later, "addr add 9.9.9.9/32 dev lo");
+    ip(&net.server, "route add 9.9.9.9/32 via 100.66.5.9 dev eth5");
+    let far = Echo::start(&later, "9.9.9.9:7000");
+    assert_eq!(text(&ask(&net, far.address, b"who")), "100.66.5.1 who");
+    server.logs("carry answers to clients, too");
+    // From one of them to the other nothing goes.
+    let before = far.asked();
+    let socket = beside.run(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+    (0..10).for_each(|_| _ = socket.send_to(b"let me through", far.address).unwrap());
+    ask(&net, far.address, b"who");
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(socket.recv_from(&mut [0; 64]).is_err(), "it is no router");
+    assert!(far.asked() > before);
+    let forwards = |link: &str| {
+        let sysctl = format!("/proc/sys/net/ipv4/conf/{link}/forwarding");
+        net.server.run(|| fs::read_to_string(sysctl)).unwrap().trim() == "1"
+    };
+    assert!(forwards("eth5"));
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert!(!forwards("eth5") && !forwards("eth0"));
 }
 
 /// A server that has lost which client has which number gives this one another, and other addresses with it.

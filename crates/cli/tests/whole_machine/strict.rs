@@ -5,11 +5,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type};
+use weftline_lab::netns::Netns;
 use weftline_net::KillSwitch;
 
 use crate::common::Daemon;
 use crate::lanes::{Echo, ask};
-use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, text};
+use crate::network::{FAR_V4, Network, SERVER, SITE_V6, ip, join, text};
 use crate::site::Site;
 use crate::sniffer::Sniffer;
 
@@ -246,6 +247,50 @@ fn nothing_goes_directly_by_exceptions_and_a_link_s_network_only_if_it_may() {
 /// As its user writes it down.
 fn fs_strict(net: &Network) {
     std::fs::write(net.state.path().join("up.toml"), "strict = true\nlan = true\n").unwrap();
+}
+
+#[test]
+fn links_get_their_addresses_and_what_others_send_through_this_machine_is_dropped() {
+    let Some(net) = Network::set_up() else { return };
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    // A machine behind this one, which forwards for it.
+    let behind = Netns::create().unwrap();
+    join((&behind, "eth0"), (&net.client, "lan0"));
+    ip(&behind, "addr add 192.168.44.2/24 dev eth0");
+    ip(&net.client, "addr add 192.168.44.1/24 dev lan0");
+    ip(&behind, "route add default via 192.168.44.1 dev eth0");
+    ip(&net.server, "route add 192.168.44.0/24 via 192.168.1.20 dev wlan0");
+    net.client.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).unwrap();
+    let reaches = |patience| {
+        let connected = || Ok(TcpStream::connect_timeout(&beyond.address, patience).is_ok());
+        behind.run(connected).unwrap()
+    };
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    assert!(reaches(Duration::from_secs(60)));
+    let mut up = strict_up(&net, &invite, &[]);
+    up.says("up:");
+    assert!(!reaches(Duration::from_millis(500)));
+    // A question for an address, as of a client of DHCP that has one and renews it.
+    let server = net.server.run(|| UdpSocket::bind("0.0.0.0:67")).unwrap();
+    server.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let ask = |port: u16| {
+        let socket = UdpSocket::bind(("0.0.0.0", port))?;
+        let as_link = SockRef::from(&socket);
+        as_link.bind_device(Some(b"wlan0"))?;
+        as_link.set_broadcast(true)?;
+        socket.send_to(&port.to_be_bytes(), "255.255.255.255:67")
+    };
+    net.client.run(|| Ok(ask(1068))).unwrap().unwrap_err();
+    net.client.run(|| ask(68)).unwrap();
+    let (_, from) = server.recv_from(&mut [0; 16]).unwrap();
+    assert_eq!(from.port(), 68);
+    let doctor = net.run(&net.client, &["doctor", "up", "--state-dir", net.state()]);
+    let said = text(&doctor.stdout);
+    assert!(said.contains("the kill switch is closed"), "{doctor:?}");
+    assert!(!said.contains("unreachable") && doctor.status.success(), "{doctor:?}");
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success(), "{down:?}");
+    assert!(reaches(Duration::from_secs(60)));
 }
 
 #[test]
