@@ -5,8 +5,10 @@
 //! itself, by the kernel, by the janitor, or by the next start.
 
 mod down;
+mod invited;
 mod lanes;
 mod links;
+mod listeners;
 mod portal;
 mod presence;
 mod refusals;
@@ -16,7 +18,7 @@ mod strict;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,17 +26,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::geteuid;
-use socket2::{Domain, Socket, Type};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use weftline::refusal::{EXPIRED, TOKEN};
-use weftline::{
-    Client, ClientBuilder, ClientSecurity, ClientTls, Error, Forwarder, InternetOffer,
-    LocalService, Token, Trust,
-};
+use weftline::{Client, ClientBuilder, Forwarder, InternetOffer, LocalService};
 use weftline_net::{
-    Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, KillSwitch, MARK,
-    NetError, Watch, remove_leftovers,
+    Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, KillSwitch, NetError,
+    Watch, remove_leftovers,
 };
 use weftline_tunnel::bond::LaneLink;
 
@@ -48,8 +45,10 @@ use crate::ops::control::Control;
 use crate::ops::log::{self, Format};
 use crate::ops::{Daemon, DashboardPlace, Doors, Life, Wanted};
 use crate::{output, secrets};
+use invited::{basis, explain};
 use lanes::{Lanes, Manner};
 use links::Links;
+use listeners::{listeners, port};
 use portal::Portals;
 use presence::Watcher;
 use refusals::Refusals;
@@ -63,8 +62,6 @@ pub(crate) use portal::{PortalArgs, run as portal};
 const READY: usize = 4;
 /// The least time between two looks at the links, for machines whose routes change all the time.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Captured connections that wait to be accepted.
-const BACKLOG: i32 = 1024;
 /// How long a predecessor that has been killed may take to be cleared away.
 const PREDECESSOR: Duration = Duration::from_secs(5);
 
@@ -346,6 +343,62 @@ fn carries(is_wide: bool) -> &'static str {
     if is_wide { "all TCP, UDP and ICMP" } else { "all TCP" }
 }
 
+/// A server that answers, and what leads there.
+struct Reached {
+    client: Client,
+    basis: ClientBuilder,
+    links: Links,
+    lane_links: Vec<LaneLink>,
+    offer: InternetOffer,
+}
+
+impl Reached {
+    /// Asks the server over all links what it offers.
+    async fn server(args: &UpArgs, invite: &Invite, files: &Files) -> Result<Self, Failure> {
+        let mut links = Links::new(&args.path, invite.addresses.clone())?.provided()?;
+        let basis = basis(invite)?;
+        let found = links.look()?;
+        if found.is_empty() {
+            return Err(Failure::wrong_use(format!("{}; {}", NO_LINK.0, NO_LINK.1)));
+        }
+        links::loosen(&found, &files.journal);
+        let mut names: Vec<_> = found.iter().map(|(_, server)| server.to_string()).collect();
+        names.dedup();
+        let lane_links = links::lanes(&found);
+        let client = links::with(&basis, found).build()?;
+        let asked = await_answer(&names.join(", "), InternetOffer::ask(&client)).await;
+        let offer = asked.map_err(|error| explain(error, invite))?;
+        Ok(Self { client, basis, links, lane_links, offer })
+    }
+}
+
+/// Captures TCP and takes it to the server, for the client of this number; whether IPv6, too.
+async fn capture(
+    client: &Client,
+    offer: InternetOffer,
+    (wish, number): (&Wish, u16),
+    files: &Files,
+) -> Result<(Forwarder, Arc<Capture>, bool), Failure> {
+    let (v4, v6) = listeners(offer.ipv6)?;
+    let config = CaptureConfig {
+        port_v4: port(&v4)?,
+        ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
+        exceptions: wish.exceptions.clone(),
+        client: number,
+        journal: files.journal.clone(),
+    };
+    let ipv6 = v6.is_some();
+    let listeners = [Some(v4), v6].into_iter().flatten().collect();
+    let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
+    let capture = Arc::new(Capture::start(&config)?);
+    let refusing = Arc::downgrade(&capture);
+    let refusals = Refusals::start(move |target| {
+        refusing.upgrade().map_or(Ok(()), |capture| capture.refuse(target))
+    })?;
+    let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
+    Ok((forwarder, capture, ipv6))
+}
+
 /// All that runs while the machine is up.
 struct Up {
     client: Client,
@@ -374,40 +427,13 @@ impl Up {
         strict: Option<Strict>,
         files: &Files,
     ) -> Result<Self, Failure> {
-        let (invite, exceptions) = (&wish.invite, wish.exceptions.clone());
         let watch = Watch::start()?;
         clear(&files.journal)?;
-        let mut links = Links::new(&args.path, invite.addresses.clone())?.provided()?;
-        let basis = basis(invite)?;
-        let found = links.look()?;
-        if found.is_empty() {
-            return Err(Failure::wrong_use(format!("{}; {}", NO_LINK.0, NO_LINK.1)));
-        }
-        links::loosen(&found, &files.journal);
-        let mut names: Vec<_> = found.iter().map(|(_, server)| server.to_string()).collect();
-        names.dedup();
-        let lane_links = links::lanes(&found);
-        let client = links::with(&basis, found).build()?;
-        let asked = await_answer(&names.join(", "), InternetOffer::ask(&client)).await;
-        let offer = asked.map_err(|error| explain(error, invite))?;
+        let reached = Reached::server(args, &wish.invite, files).await?;
+        let Reached { client, basis, links, lane_links, offer } = reached;
         let granted = lanes::ask(&client, offer).await;
-        let (v4, v6) = listeners(offer.ipv6)?;
-        let config = CaptureConfig {
-            port_v4: port(&v4)?,
-            ipv6: v6.as_ref().map_or(Ok(Ipv6::Refused), |one| port(one).map(Ipv6::Redirect))?,
-            exceptions,
-            client: granted.as_ref().map_or(FIRST_CLIENT, |(_, grant)| grant.client),
-            journal: files.journal.clone(),
-        };
-        let ipv6 = v6.is_some();
-        let listeners = [Some(v4), v6].into_iter().flatten().collect();
-        let forwarder = Forwarder::captured(client.clone(), listeners, READY).await?;
-        let capture = Arc::new(Capture::start(&config)?);
-        let refusing = Arc::downgrade(&capture);
-        let refusals = Refusals::start(move |target| {
-            refusing.upgrade().map_or(Ok(()), |capture| capture.refuse(target))
-        })?;
-        let forwarder = forwarder.on_unreachable(move |target| refusals.ask(target));
+        let number = granted.as_ref().map_or(FIRST_CLIENT, |(_, grant)| grant.client);
+        let (forwarder, capture, ipv6) = capture(&client, offer, (wish, number), files).await?;
         let (tell, suspended) = watch::channel(false);
         let lanes = match granted {
             Some(granted) => {
@@ -429,7 +455,7 @@ impl Up {
         // With the kill switch closed nothing is to go directly, whatever the server does.
         let presence = strict.is_none().then(|| tokio::spawn(watcher.watch()));
         let journal = files.journal.clone();
-        let server = invite.addresses.first().map(ToString::to_string).unwrap_or_default();
+        let server = wish.invite.addresses.first().map(ToString::to_string).unwrap_or_default();
         let scope = lanes.as_ref().filter(|_| wish.dns).map(Lanes::scope);
         let portals = Portals::new(scope.unwrap_or_else(|| watch::channel(false).1));
         Ok(Self {
@@ -620,61 +646,4 @@ fn clear(journal: &Path) -> Result<(), Failure> {
     }
     Journal::undo(journal)
         .map_err(|error| Failure::failed(format!("{}: {error}", journal.display())))
-}
-
-/// The client but for its links.
-fn basis(invite: &Invite) -> Result<ClientBuilder, Failure> {
-    let trust = Trust::Pinned(invite.fingerprint);
-    let security = ClientSecurity::Tls(ClientTls::new(&trust, None)?);
-    // By the mark the kill switch knows its sockets.
-    let builder = Client::builder().mark(MARK).security(security);
-    Ok(builder.token(Token::named(&invite.name, &invite.secret)?))
-}
-
-/// Where the kernel redirects connections to, of each family: nobody else can reach that.
-fn listeners(ipv6: bool) -> Result<(TcpListener, Option<TcpListener>), Failure> {
-    let v4 = listen(Ipv4Addr::LOCALHOST.into())
-        .map_err(|error| Failure::failed(format!("cannot listen on 127.0.0.1: {error}")))?;
-    let v6 = ipv6.then(|| listen(Ipv6Addr::LOCALHOST.into())).transpose();
-    let v6 = v6.inspect_err(|error| tracing::info!("this machine has no IPv6: {error}"));
-    Ok((v4, v6.ok().flatten()))
-}
-
-fn listen(loopback: IpAddr) -> io::Result<TcpListener> {
-    let address = SocketAddr::new(loopback, 0);
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    if loopback.is_ipv6() {
-        // Loopback may get its address later.
-        socket.set_freebind_v6(true)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-fn port(listener: &TcpListener) -> Result<u16, Failure> {
-    Ok(listener.local_addr()?.port())
-}
-
-/// What the server's refusal means to the one who was invited.
-fn explain(error: Error, invite: &Invite) -> Failure {
-    let name = &invite.name;
-    match error {
-        Error::Refused { peer, code: TOKEN, .. } => Failure::failed(format!(
-            "the server {peer} does not let '{name}' in: the invite has been revoked or replaced; \
-             make a new one there with 'weftline invite {name}'"
-        )),
-        Error::Refused { peer, code: EXPIRED, .. } => Failure::failed(format!(
-            "the server {peer} does not let '{name}' in any more: the invite has expired; ask for a \
-             new one, which 'weftline invite {name} --expires 7d' makes there"
-        )),
-        Error::WrongFingerprint { peer, .. } => Failure::failed(format!(
-            "{peer} is not the server that has made this invite, or has lost its state directory; \
-             make a new invite there with 'weftline invite {name}'"
-        )),
-        Error::Unreachable { .. } => Failure::failed(format!(
-            "{error}; check that 'weftline serve --internet' runs there and that its port is open"
-        )),
-        error => error.into(),
-    }
 }
