@@ -31,6 +31,8 @@ mod exception;
 mod exit;
 #[cfg(feature = "capture")]
 mod exit_table;
+#[cfg(feature = "capture")]
+mod inside;
 mod journal;
 #[cfg(feature = "capture")]
 mod kill_switch;
@@ -56,6 +58,8 @@ pub use error::NetError;
 pub use exception::{Exception, ParseExceptionError};
 #[cfg(feature = "capture")]
 pub use exit::{EXIT_DEVICE, Exit, ExitConfig};
+#[cfg(feature = "capture")]
+pub use inside::Inside;
 pub use journal::Journal;
 #[cfg(feature = "capture")]
 pub use kill_switch::{KillSwitch, MARK, Near};

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use rustix::net::netlink;
 
-use crate::message::{ACK, APPEND, Builder, CREATE, EXCL, attributes, text};
+use crate::message::{ACK, APPEND, Builder, CREATE, EXCL, attributes, text, u32_at};
 use crate::socket::Netlink;
 
 /// The table's name.
@@ -20,6 +20,7 @@ const GUARD: &str = "prerouting";
 const SUBSYSTEM: u16 = 10;
 const NEW_TABLE: u16 = 0;
 const GET_TABLE: u16 = 1;
+const GET_RULE: u16 = 7;
 const DELETE_TABLE: u16 = 2;
 const NEW_CHAIN: u16 = 3;
 const NEW_RULE: u16 = 6;
@@ -36,6 +37,8 @@ const IPV4: u8 = 2;
 const IPV6: u8 = 10;
 /// The flag of a table that belongs to a socket (Linux 5.12).
 const OWNER: u32 = 2;
+/// That of one that does nothing.
+const DORMANT: u32 = 1;
 /// Hooks and the usual priorities there.
 const PREROUTING: u32 = 0;
 pub(crate) const INPUT: u32 = 1;
@@ -48,8 +51,8 @@ const FILTER: i32 = 0;
 pub(crate) const SOURCE_NAT: i32 = 100;
 /// Keys of the expression `meta`.
 const MARK: u32 = 3;
+const OUT_INDEX: u32 = 5;
 const USER: u32 = 10;
-const OUT_KIND: u32 = 27;
 pub(crate) const IN_NAME: u32 = 6;
 pub(crate) const OUT_NAME: u32 = 7;
 const FAMILY: u32 = 15;
@@ -87,6 +90,13 @@ const STATE: u32 = 0;
 /// That for the direction, and the number of what answers.
 const DIRECTION: u32 = 1;
 const REPLY: u8 = 1;
+/// That for its mark. Ours is in the first eight bits; others have the rest.
+const CONNECTION_MARK: u32 = 3;
+const BEGUN_OUTSIDE: u32 = 0x5800_0000;
+const OUR_BITS: u32 = 0xff00_0000;
+/// Where TCP has its flags, and those of the second packet of a connection: SYN and ACK.
+const TCP_FLAGS: u32 = 13;
+const SYN_ACK: u8 = 0x12;
 const OF_A_CONNECTION: u32 = 2 | 4;
 const NEW: u32 = 8;
 /// The flag of a translation to given ports (linux/netfilter/nf_nat.h).
@@ -245,6 +255,50 @@ pub fn tables() -> io::Result<Vec<String>> {
     Ok(found)
 }
 
+/// Whether there is a table of this name for IPv4 and IPv6 together, and whether it does anything.
+pub(crate) fn is_awake(name: &str) -> io::Result<Option<bool>> {
+    let socket = Netlink::open(Some(netlink::NETFILTER))?;
+    let mut found = None;
+    socket.list(SUBSYSTEM << 8 | GET_TABLE, &header(INET, 0), |payload| {
+        let (mut is_it, mut flags) = (payload.first() == Some(&INET), 0);
+        for (kind, value) in attributes(payload.get(4..).unwrap_or_default()) {
+            match kind {
+                1 => is_it &= text(value) == name,
+                2 => flags = u32_at(value, 0).map_or(0, u32::from_be),
+                _ => {}
+            }
+        }
+        if is_it {
+            found = Some(flags & DORMANT == 0);
+        }
+    })?;
+    Ok(found)
+}
+
+/// The chains of its rules, one for each rule.
+pub(crate) fn chains_of_rules(name: &str) -> io::Result<Vec<String>> {
+    let socket = Netlink::open(Some(netlink::NETFILTER))?;
+    // A list of this table's alone: that of a firewall may be long.
+    let length = u16::try_from(4 + name.len() + 1).expect("a name of ours");
+    let mut asked = header(INET, 0).to_vec();
+    asked.extend([length.to_ne_bytes(), 1_u16.to_ne_bytes()].concat());
+    asked.extend_from_slice(name.as_bytes());
+    asked.resize((asked.len() + 1).next_multiple_of(4), 0);
+    let mut found = Vec::new();
+    socket.list(SUBSYSTEM << 8 | GET_RULE, &asked, |payload| {
+        let (mut is_it, mut chain) = (false, None);
+        for (kind, value) in attributes(payload.get(4..).unwrap_or_default()) {
+            match kind {
+                1 => is_it = text(value) == name,
+                2 => chain = Some(text(value)),
+                _ => {}
+            }
+        }
+        found.extend(chain.filter(|_| is_it));
+    })?;
+    Ok(found)
+}
+
 /// Numbers in attributes have the network's order of bytes.
 fn be(number: u32) -> [u8; 4] {
     number.to_be_bytes()
@@ -381,14 +435,10 @@ impl Expressions<'_> {
         meta(self.0, key, UNEQUAL, &padded(device));
     }
 
-    /// It goes out by a device whose name begins so.
-    pub(crate) fn name_begins(&mut self, beginning: &str) {
-        meta(self.0, OUT_NAME, EQUAL, beginning.as_bytes());
-    }
-
-    /// It goes out by a device of this kind.
-    pub(crate) fn kind_is(&mut self, kind: &str) {
-        meta(self.0, OUT_KIND, EQUAL, &padded(kind));
+    /// It goes out by the device of this number.
+    pub(crate) fn index_is(&mut self, index: u32) {
+        // It is in this machine's order of bytes.
+        meta(self.0, OUT_INDEX, EQUAL, &index.to_ne_bytes());
     }
 
     /// Its socket has this mark.
@@ -447,6 +497,35 @@ impl Expressions<'_> {
         compare(self.0, EQUAL, &[REPLY]);
     }
 
+    /// It is the second packet of a connection of TCP, by which a program takes it.
+    pub(crate) fn takes_a_connection(&mut self) {
+        payload(self.0, REGISTER, TRANSPORT_HEADER, (TCP_FLAGS, 1));
+        self.mask(&[SYN_ACK]);
+        compare(self.0, EQUAL, &[SYN_ACK]);
+    }
+
+    /// Notes that its connection was begun by another machine.
+    pub(crate) fn note_begun_outside(&mut self) {
+        self.load_connection_mark();
+        self.change(&(!OUR_BITS).to_ne_bytes(), &BEGUN_OUTSIDE.to_ne_bytes());
+        expression(self.0, "ct", |data| {
+            data.attribute(2, &be(CONNECTION_MARK)).attribute(4, &be(REGISTER));
+        });
+    }
+
+    /// That is noted of its connection.
+    pub(crate) fn is_begun_outside(&mut self) {
+        self.load_connection_mark();
+        self.mask(&OUR_BITS.to_ne_bytes());
+        compare(self.0, EQUAL, &BEGUN_OUTSIDE.to_ne_bytes());
+    }
+
+    fn load_connection_mark(&mut self) {
+        expression(self.0, "ct", |data| {
+            data.attribute(1, &be(REGISTER)).attribute(2, &be(CONNECTION_MARK));
+        });
+    }
+
     /// It neither belongs to a connection that is there nor tells of one.
     pub(crate) fn is_of_no_connection(&mut self) {
         self.state(OF_A_CONNECTION, EQUAL);
@@ -490,10 +569,15 @@ impl Expressions<'_> {
 
     /// Leaves of the register what is in `mask`.
     fn mask(&mut self, mask: &[u8]) {
+        self.change(mask, &vec![0; mask.len()]);
+    }
+
+    /// The same, and turns over what is in `turned`.
+    fn change(&mut self, mask: &[u8], turned: &[u8]) {
         expression(self.0, "bitwise", |data| {
             let length = u32::try_from(mask.len()).expect("an address or less");
             data.attribute(1, &be(REGISTER)).attribute(2, &be(REGISTER)).attribute(3, &be(length));
-            for (kind, value) in [(4, mask), (5, &vec![0; mask.len()][..])] {
+            for (kind, value) in [(4, mask), (5, turned)] {
                 data.nest(kind, |inner| {
                     inner.attribute(1, value);
                 });
@@ -519,6 +603,15 @@ impl Expressions<'_> {
 
     pub(crate) fn accept(&mut self) {
         verdict(self.0, ACCEPT);
+    }
+
+    /// Marks the packet, as other programs' rules do.
+    #[cfg(test)]
+    pub(crate) fn set_mark(&mut self, mark: u32) {
+        load(self.0, REGISTER, &mark.to_ne_bytes());
+        expression(self.0, "meta", |data| {
+            data.attribute(2, &be(MARK)).attribute(3, &be(REGISTER));
+        });
     }
 
     /// It leaves with the address of the interface by which it does.

@@ -43,6 +43,8 @@ const UNREACHABLE: u8 = 7;
 /// Flags of a link (linux/if.h).
 const UP: u32 = 1;
 const LOOPBACK: u32 = 8;
+/// A link's type (linux/if_arp.h, `ARPHRD_ETHER`).
+const ETHERNET: u16 = 1;
 /// The protocol number of TCP.
 pub(crate) const TCP: u8 = 6;
 /// An IPv6 address that is used without a search for duplicates.
@@ -61,6 +63,10 @@ pub struct Link {
     pub up: bool,
     /// Whether it is the loopback device.
     pub loopback: bool,
+    /// Whether it carries frames of Ethernet, as a card or a `tap` does, and no bare packets.
+    pub ethernet: bool,
+    /// The number of the bridge, or of what else joins several to one, whose port it is.
+    pub master: Option<u32>,
 }
 
 /// An address of an interface.
@@ -465,10 +471,13 @@ fn parse_link(payload: &[u8]) -> Option<Link> {
         kind: String::new(),
         up: flags & UP != 0,
         loopback: flags & LOOPBACK != 0,
+        ethernet: u16_at(payload, 2)? == ETHERNET,
+        master: None,
     };
     for (kind, value) in attributes(payload.get(16..)?) {
         match kind {
             3 => link.name = text(value),
+            10 => link.master = u32_at(value, 0),
             18 => {
                 let named = attributes(value).find(|(kind, _)| *kind == 1);
                 link.kind = named.map(|(_, value)| text(value)).unwrap_or_default();

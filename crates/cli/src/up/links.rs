@@ -1,6 +1,6 @@
 //! Which links there are: every interface with a default route that is no tunnel, as they come.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use weftline::{Bind, ClientBuilder, PathConfig};
@@ -61,13 +61,17 @@ impl Links {
         named.chain(self.found.iter().cloned()).collect()
     }
 
-    /// The interfaces among those that were named.
-    pub(super) fn interfaces(&self) -> Vec<String> {
-        let interface = |path: &PathConfig| match &path.bind {
-            Bind::Interface(name) => Some(name.clone()),
-            Bind::Any | Bind::Address(_) => None,
-        };
-        self.named.iter().filter_map(interface).collect()
+    /// The interfaces that were named, and addresses that were, each of which is of one.
+    pub(super) fn interfaces(&self) -> (Vec<String>, Vec<IpAddr>) {
+        let (mut names, mut addresses) = (Vec::new(), Vec::new());
+        for path in &self.named {
+            match &path.bind {
+                Bind::Interface(name) => names.push(name.clone()),
+                Bind::Address(address) => addresses.push(*address),
+                Bind::Any => {}
+            }
+        }
+        (names, addresses)
     }
 
     /// Looks again. An interface that has lost its default route stays as long as it is there: the
@@ -185,6 +189,8 @@ mod tests {
             kind: kind.to_owned(),
             up: true,
             loopback: false,
+            ethernet: true,
+            master: None,
         };
         assert!(is_way_out(&link("wlan0", "")) && is_way_out(&link("eth0", "veth")));
         for (name, kind) in

@@ -167,7 +167,7 @@ impl Wish {
     /// # Errors
     /// When it cannot be closed, or something is to go directly all the same.
     fn close(&self, args: &UpArgs) -> Result<Option<Strict>, Failure> {
-        let was_closed = KillSwitch::is_closed()?;
+        let was_closed = KillSwitch::is_wanted()?;
         if !self.strict && !was_closed {
             return match self.lan {
                 true => Err(Failure::wrong_use("--lan is for --strict, which is not given")),

@@ -1,8 +1,9 @@
 //! The kill switch as `up` keeps it: closed before anything else, and as long as nobody opens it.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use weftline_net::{DEVICE, KillSwitch, Near, NetError};
+use weftline_net::{DEVICE, Inside, KillSwitch, Near, NetError};
 
 use crate::failure::Failure;
 
@@ -16,8 +17,9 @@ pub(super) struct Strict {
     lan: bool,
     /// Those that are now.
     near: Vec<Near>,
-    /// Links that are named, which may have a name like those of containers.
-    named: Vec<String>,
+    /// Links that lead inside, and those of the bond, which never do: by their names and addresses.
+    inside: Inside,
+    used: (Vec<String>, Vec<IpAddr>),
 }
 
 impl Strict {
@@ -25,9 +27,10 @@ impl Strict {
     ///
     /// # Errors
     /// When the kernel cannot do it, or does not let us.
-    pub(super) fn close(lan: bool, named: Vec<String>) -> Result<Self, Failure> {
-        let strict = Self { switch: KillSwitch::connect()?, lan, near: networks(lan), named };
-        strict.switch.close(DEVICE, &strict.named, &strict.near)?;
+    pub(super) fn close(lan: bool, used: (Vec<String>, Vec<IpAddr>)) -> Result<Self, Failure> {
+        let (switch, near, inside) = (KillSwitch::connect()?, networks(lan), inside(&used));
+        switch.close(DEVICE, &inside, &near)?;
+        let strict = Self { switch, lan, near, inside, used };
         tracing::info!("the kill switch is closed until 'weftline down'");
         Ok(strict)
     }
@@ -40,16 +43,24 @@ impl Strict {
     }
 
     fn try_keep(&mut self) -> Result<(), NetError> {
-        let near = networks(self.lan);
+        let (near, inside) = (networks(self.lan), inside(&self.used));
         if !KillSwitch::is_closed().unwrap_or(false) {
-            self.switch.close(DEVICE, &self.named, &near)?;
+            self.switch.close(DEVICE, &inside, &near)?;
             tracing::warn!("the kill switch was removed by somebody: it is closed again");
-        } else if near != self.near {
-            self.switch.set_near(&near)?;
+        } else if (&near, &inside) != (&self.near, &self.inside) {
+            self.switch.change(&inside, &near)?;
         }
-        self.near = near;
+        (self.near, self.inside) = (near, inside);
         Ok(())
     }
+}
+
+/// The links that lead inside now.
+fn inside((names, addresses): &(Vec<String>, Vec<IpAddr>)) -> Inside {
+    Inside::look(names, addresses).unwrap_or_else(|error| {
+        tracing::warn!("containers and tunnels are not reached: {error}");
+        Inside::default()
+    })
 }
 
 /// What is near now, if that is reached.

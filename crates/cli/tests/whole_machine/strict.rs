@@ -352,3 +352,90 @@ fn a_link_is_opened_to_a_user_s_browser_and_closed_again() {
         net.restored(&before);
     }
 }
+
+/// What this machine sends by its links, other than to the server.
+fn sent(sniffer: Sniffer, net: &Network) -> Vec<String> {
+    let mut seen = leaks(sniffer, net);
+    seen.retain(|one| ["from 192.168.1.20", "from 10.64.3.9"].iter().any(|own| one.contains(own)));
+    seen
+}
+
+/// Nothing has followed connections on this machine before, so that the kernel takes one whose peer speaks
+/// first for one that the peer has begun.
+#[test]
+fn flows_from_before_and_blocked_ones_stay_so_when_their_peers_speak() {
+    let Some(net) = Network::set_up() else { return };
+    let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
+    let (_server, invite) =
+        net.serve(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
+    let listener = net.server.run(|| TcpListener::bind((SERVER, 7002))).unwrap();
+    let mut tcp = net.client.run(|| TcpStream::connect((SERVER, 7002))).unwrap();
+    let (mut tcp_peer, _) = listener.accept().unwrap();
+    let udp_peer = net.server.run(|| UdpSocket::bind((SERVER, 7001))).unwrap();
+    let bind = |port: u16| net.client.run(|| UdpSocket::bind(("192.168.1.20", port))).unwrap();
+    let (udp, blocked) = (bind(7001), bind(7003));
+    for socket in [&udp, &blocked, &udp_peer] {
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    }
+    udp.send_to(b"before", (SERVER, 7001)).unwrap();
+    udp_peer.recv_from(&mut [0; 16]).unwrap();
+    let mut up = strict_up(&net, &invite, &[]);
+    up.says("up:");
+    let sniffer = Sniffer::start(&net, server);
+    // What they send themselves is dropped; then comes what their peers send.
+    let _ = udp.send_to(b"x", (SERVER, 7001));
+    let _ = blocked.send_to(b"x", (SERVER, 7001));
+    let _ = tcp.write(b"x");
+    tcp_peer.write_all(b"peer").unwrap();
+    tcp.read_exact(&mut [0; 4]).unwrap();
+    for (port, socket) in [(7001, &udp), (7003, &blocked)] {
+        udp_peer.send_to(b"peer", ("192.168.1.20", port)).unwrap();
+        socket.recv_from(&mut [0; 16]).unwrap();
+        let _ = socket.send_to(b"an answer", (SERVER, 7001));
+    }
+    let _ = tcp.write(b"an answer");
+    assert_eq!(sent(sniffer, &net), Vec::<String>::new());
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success(), "{down:?}");
+}
+
+#[test]
+fn a_link_is_no_way_out_for_its_name() {
+    let Some(net) = Network::set_up() else { return };
+    let server = SocketAddr::new(SERVER.parse().unwrap(), 4433);
+    let (_server, invite) =
+        net.serve(&["--listen", "0.0.0.0:4433", "--public", &server.to_string()]);
+    // Links with names like those of containers, of which the bond uses one by its address.
+    for (from, to) in [("wlan0", "br-ex"), ("wwan0", "veth9")] {
+        ip(&net.client, &format!("link set {from} down"));
+        ip(&net.client, &format!("link set {from} name {to} up"));
+    }
+    ip(&net.client, "route add default via 192.168.1.1 dev br-ex metric 600");
+    ip(&net.client, "route add default via 10.64.3.10 dev veth9 metric 700");
+    // Networks of containers are reached, also where a link has such a name.
+    let inside = Netns::create().unwrap();
+    ip(&net.client, "link add br-app type bridge");
+    join((&net.client, "veth1"), (&inside, "eth0"));
+    ip(&net.client, "link set veth1 master br-app");
+    ip(&net.client, "link set br-app up");
+    ip(&net.client, "addr add 172.30.9.1/24 dev br-app");
+    ip(&inside, "addr add 172.30.9.2/24 dev eth0");
+    let app = Site::start(&inside, "172.30.9.2:80");
+    let args = ["--path", "lan=192.168.1.20", "--path", "lte=veth9"];
+    let mut up = strict_up(&net, &invite, &args);
+    up.says("up:");
+    let sniffer = Sniffer::on(&net, server, &["br-ex", "veth9"]);
+    for link in ["br-ex", "veth9"] {
+        let send = || {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+            socket.bind_device(Some(link.as_bytes()))?;
+            let _ = socket.send_to(b"x", &SERVER_PORT.parse::<SocketAddr>().unwrap().into());
+            Ok(())
+        };
+        net.client.run(send).unwrap();
+    }
+    assert_eq!(sent(sniffer, &net), Vec::<String>::new());
+    assert_eq!(text(&net.curl(&app.url("")).stdout), "172.30.9.1");
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success(), "{down:?}");
+}
