@@ -54,11 +54,10 @@ pub(crate) fn run(args: &PortalArgs) -> Result<(), Failure> {
     })?;
     let request = PortalRequest { link: args.link.clone(), user, end: args.end };
     let files = Files::find()?;
-    let is_up = Instance::holder(&files.lock).ok().flatten().is_some();
-    match (is_up, KillSwitch::is_closed()?) {
-        (true, _) => status::ask_portal(&socket(args)?, &request)?,
-        (false, true) => apply(&request)?,
-        (false, false) => {
+    match (Instance::holder(&files.lock).ok().flatten(), KillSwitch::is_closed()?) {
+        (Some(holder), _) => status::ask_portal(&socket(args, holder)?, &request)?,
+        (None, true) => apply(&request)?,
+        (None, false) => {
             return Err(Failure::wrong_use(
                 "this machine is not up, and its kill switch is open: a browser reaches the link",
             ));
@@ -76,14 +75,13 @@ pub(crate) fn run(args: &PortalArgs) -> Result<(), Failure> {
     })
 }
 
-/// Where `up` is asked.
-fn socket(args: &PortalArgs) -> Result<PathBuf, Failure> {
+/// Where the `up` of this network is asked: others may have theirs in the same directory.
+fn socket(args: &PortalArgs, holder: u32) -> Result<PathBuf, Failure> {
     if let Some(Control::At(path)) = &args.control {
         return Ok(path.clone());
     }
-    let is_of_up = |path: &PathBuf| {
-        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("up-"))
-    };
+    let name = format!("up-{holder}.sock");
+    let is_of_up = |path: &PathBuf| path.file_name().is_some_and(|found| found == &*name);
     control::find_all().into_iter().find(is_of_up).ok_or_else(|| {
         Failure::failed("no control socket of 'weftline up' is found; name it with --control PATH")
     })
@@ -105,9 +103,18 @@ fn apply(request: &PortalRequest) -> Result<(), Failure> {
 /// The links that a running `up` has open: one at a time.
 #[derive(Debug, Clone)]
 pub(super) struct Portals {
-    open: Arc<Mutex<Option<Opened>>>,
+    state: Arc<Mutex<State>>,
     /// Whether questions to DNS go to the server, when no link is open.
     dns: watch::Receiver<bool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Option<Opened>,
+    /// How often a link was opened: the number of the one that is open.
+    number: u64,
+    /// Whether none is opened any more.
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -126,7 +133,7 @@ impl Drop for Opened {
 impl Portals {
     /// None is open; `dns` says whether questions to DNS go to the server.
     pub(super) fn new(dns: watch::Receiver<bool>) -> Self {
-        Self { open: Arc::default(), dns }
+        Self { state: Arc::default(), dns }
     }
 
     /// Does what is asked for.
@@ -134,19 +141,15 @@ impl Portals {
     /// # Errors
     /// What kept it from that, as a sentence.
     pub(super) fn follow(&self, request: &PortalRequest) -> Result<(), String> {
-        let mut open = self.open.lock().expect("no panic");
-        if request.end && open.as_ref().is_none_or(|one| one.request.link != request.link) {
+        let mut state = self.state.lock().expect("no panic");
+        if state.is_over {
+            return Err("this 'weftline up' is ending".to_owned());
+        }
+        if request.end && state.open.as_ref().is_none_or(|one| one.request.link != request.link) {
             return Err(format!("{} is not open", request.link));
         }
         // One at a time, so that it can be told which.
-        if let Some(before) = open.take() {
-            let ended = PortalRequest { end: true, ..before.request.clone() };
-            apply(&ended).map_err(|failure| failure.to_string())?;
-            tracing::info!("{} is not open to a browser any more", ended.link);
-            if *self.dns.borrow() {
-                resolved::tell();
-            }
-        }
+        self.close(&mut state)?;
         if request.end {
             return Ok(());
         }
@@ -155,22 +158,46 @@ impl Portals {
         apply(request).map_err(|failure| failure.to_string())?;
         // It asks whom the link names.
         resolved::revert();
-        let (later, ended) = (self.clone(), PortalRequest { end: true, ..request.clone() });
+        state.number += 1;
+        let (later, number) = (self.clone(), state.number);
         let timer = tokio::spawn(async move {
             tokio::time::sleep(OPEN_FOR).await;
             // Dropped in a task of its own, as it ends this one.
-            tokio::task::spawn_blocking(move || _ = later.follow(&ended));
+            tokio::task::spawn_blocking(move || later.close_number(number));
         });
         tracing::info!("{} is open to the browser of user {}", request.link, request.user);
-        *open = Some(Opened { request: request.clone(), _portal: portal, timer });
+        state.open = Some(Opened { request: request.clone(), _portal: portal, timer });
         Ok(())
     }
 
     /// Closes what is open.
+    fn close(&self, state: &mut State) -> Result<(), String> {
+        let Some(before) = state.open.take() else { return Ok(()) };
+        let ended = PortalRequest { end: true, ..before.request.clone() };
+        apply(&ended).map_err(|failure| failure.to_string())?;
+        tracing::info!("{} is not open to a browser any more", ended.link);
+        if *self.dns.borrow() {
+            resolved::tell();
+        }
+        Ok(())
+    }
+
+    /// The time of one is over; another that was opened since stays.
+    fn close_number(&self, number: u64) {
+        let mut state = self.state.lock().expect("no panic");
+        if state.number == number
+            && let Err(error) = self.close(&mut state)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Closes what is open, and opens nothing any more.
     pub(super) fn end(&self) {
-        let open = self.open.lock().expect("no panic").as_ref().map(|one| one.request.clone());
-        if let Some(request) = open {
-            let _ = self.follow(&PortalRequest { end: true, ..request });
+        let mut state = self.state.lock().expect("no panic");
+        state.is_over = true;
+        if let Err(error) = self.close(&mut state) {
+            tracing::warn!("{error}");
         }
     }
 }
