@@ -31,7 +31,7 @@ use tokio::task::JoinHandle;
 use weftline::{Client, ClientBuilder, Forwarder, InternetOffer, LocalService};
 use weftline_net::{
     Capture, CaptureConfig, DEVICE, Exception, FIRST_CLIENT, Ipv6, Journal, KillSwitch, NetError,
-    Watch, remove_leftovers,
+    Route, Watch, remove_leftovers,
 };
 use weftline_tunnel::bond::LaneLink;
 
@@ -85,6 +85,10 @@ pub(crate) struct UpArgs {
     /// With --strict, reach the private networks of the links all the same, such as a printer
     #[arg(long, hide_short_help = true)]
     lan: bool,
+    /// Close the kill switch if up.toml says `strict = true`, and end: for weftline-strict.service,
+    /// before there is a network
+    #[arg(long, hide_short_help = true, conflicts_with_all = ["invite", "strict"])]
+    close_only: bool,
     /// Where the invite is kept [default: /etc/weftline]
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     state_dir: Option<PathBuf>,
@@ -162,22 +166,23 @@ struct Wish {
 }
 
 impl Wish {
-    /// Closes the kill switch, if it is to be, or is already: whoever has closed it has said until when.
+    /// Closes the kill switch, if it is to be and is not `closed` by now: whoever has closed it has said until
+    /// when.
     ///
     /// # Errors
     /// When it cannot be closed, or something is to go directly all the same.
-    fn close(&self, args: &UpArgs) -> Result<Option<Strict>, Failure> {
-        let was_closed = KillSwitch::is_wanted()?;
-        if !self.strict && !was_closed {
+    fn close(&self, args: &UpArgs, closed: Option<Strict>) -> Result<Option<Strict>, Failure> {
+        if !self.strict && closed.is_none() {
             return match self.lan {
                 true => Err(Failure::wrong_use("--lan is for --strict, which is not given")),
                 false => Ok(None),
             };
         }
-        if !self.strict {
-            tracing::warn!(
-                "the kill switch is closed from before, and stays so until 'weftline down'"
-            );
+        if !self.dns {
+            return Err(Failure::wrong_use(
+                "with --strict questions to DNS reach the server alone: remove dns = \"system\" in \
+                 up.toml, or strict",
+            ));
         }
         if !self.exceptions.is_empty() {
             return Err(Failure::wrong_use(
@@ -186,7 +191,7 @@ impl Wish {
             ));
         }
         let links = Links::new(&args.path, self.invite.addresses.clone())?;
-        Strict::close(self.lan, links.interfaces()).map(Some)
+        closed.map_or_else(|| Strict::close(self.lan, links.interfaces()), Ok).map(Some)
     }
 }
 
@@ -269,23 +274,45 @@ impl UpArgs {
 /// Captures until a signal comes.
 pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
     check_rights("weftline up")?;
+    let logged = log::start(args.log_format, args.log_level.as_deref());
+    let files = Files::find()?;
+    if args.close_only {
+        let is_closed = Strict::close_first(args)?.is_some();
+        let how =
+            if is_closed { "is closed" } else { "is open: up.toml does not say strict = true" };
+        return output::print(&format!("up: the kill switch {how}\n"));
+    }
+    let instance = claim(&files.lock)?;
+    let closed = Strict::close_first(args)?;
+    let result = logged.and_then(|()| go(args, closed, &files, &instance));
+    if KillSwitch::is_wanted().unwrap_or(false) {
+        tracing::warn!(
+            "the kill switch stays closed: nothing leaves until 'weftline down' or 'weftline up'"
+        );
+    }
+    result
+}
+
+/// The same, with the kill switch `closed` if it is to be by what is known yet.
+fn go(
+    args: &UpArgs,
+    closed: Option<Strict>,
+    files: &Files,
+    instance: &Instance,
+) -> Result<(), Failure> {
     let doors = args.doors()?;
     let wish = args.wish()?;
-    log::start(args.log_format, args.log_level.as_deref())?;
     secrets::raise_file_limit();
-    let files = Files::find()?;
-    let instance = claim(&files.lock)?;
-    let strict = wish.close(args)?;
-    let is_strict = strict.is_some();
+    let strict = wish.close(args, closed)?;
     // Before anything is opened that must go with this process.
-    let _janitor = lifeline::start(&instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
+    let _janitor = lifeline::start(instance, &files.journal, lifeline::Left::RulesAndSysctls)?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let life = Life::start(Daemon::Up, Some("0s"))?;
         let open = Doors::open(&life, doors).await?;
         output::print(&open.greeting)?;
         let started = tokio::select! {
-            started = Up::start(args, &wish, strict, &files) => started?,
+            started = Up::start(args, &wish, strict, files) => started?,
             () = life.stopping() => return Ok(()),
         };
         if wish.is_new {
@@ -300,11 +327,6 @@ pub(crate) fn run(args: &UpArgs) -> Result<(), Failure> {
         ended
     });
     end(runtime);
-    if is_strict {
-        tracing::warn!(
-            "the kill switch stays closed: nothing leaves until 'weftline down' or 'weftline up'"
-        );
-    }
     result
 }
 
@@ -413,6 +435,8 @@ struct Up {
     /// Whether nothing is captured, as the server is away; and what finds out.
     suspended: watch::Receiver<bool>,
     presence: Option<JoinHandle<()>>,
+    /// The default routes of links, which it asks for.
+    ways: watch::Sender<Vec<Route>>,
     portals: Portals,
     watch: Watch,
     server: String,
@@ -446,10 +470,12 @@ impl Up {
         if lanes.is_none() && strict.is_some() {
             tracing::warn!("UDP, DNS and ICMP go nowhere, as the kill switch is closed");
         }
+        let (ways, seen_ways) = watch::channel(presence::ways());
         let watcher = Watcher {
             client: client.clone(),
             capture: Arc::downgrade(&capture),
             lanes_up: lanes.as_ref().map(Lanes::up),
+            ways: seen_ways,
             suspended: tell,
         };
         // With the kill switch closed nothing is to go directly, whatever the server does.
@@ -469,6 +495,7 @@ impl Up {
             strict,
             suspended,
             presence,
+            ways,
             portals,
             watch,
             server,
@@ -533,21 +560,27 @@ impl Up {
     async fn run(self, life: &Life) -> Result<(), Failure> {
         let Self { client, basis, mut links, journal, forwarder, capture, lanes, watch, .. } = self;
         let (mut strict, presence, portals) = (self.strict, self.presence, self.portals);
+        let ways = self.ways;
         let opener = portals.clone();
-        life.set_portals(Box::new(move |request| opener.follow(request)));
+        // It may wait for systemd-resolved, which nothing else is to.
+        let open = move |request: &_| tokio::task::block_in_place(|| opener.follow(request));
+        life.set_portals(Box::new(open));
         let (stop, mut stopped) = watch::channel(false);
         let stopping = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
         };
         let running = tokio::spawn(forwarder.run(stopping, async {}));
         let following = async {
+            let mut is_watched = true;
             loop {
                 let look = strict.as_ref().map(|_| strict::LOOK);
                 let look = async { tokio::time::sleep(look.unwrap_or(Duration::MAX)).await };
                 tokio::select! {
-                    changed = watch.changed() => if let Err(error) = changed {
+                    changed = watch.changed(), if is_watched => if let Err(error) = changed {
                         tracing::warn!("links are not followed any more: {error}");
-                        std::future::pending::<()>().await;
+                        // The kill switch is looked after all the same.
+                        is_watched = false;
+                        continue;
                     },
                     () = look => {
                         strict.iter_mut().for_each(Strict::keep);
@@ -555,6 +588,7 @@ impl Up {
                     }
                 }
                 strict.iter_mut().for_each(Strict::keep);
+                ways.send_if_modified(|ways| changes(ways, &presence::ways()));
                 if let Err(error) = keep(&capture) {
                     return error;
                 }
@@ -570,7 +604,7 @@ impl Up {
         presence.iter().for_each(JoinHandle::abort);
         lanes.iter().for_each(Lanes::stop_keeping);
         capture.release();
-        portals.end();
+        tokio::task::block_in_place(|| portals.end());
         stop.send_replace(true);
         let _ = running.await;
         drop(lanes);
@@ -580,6 +614,13 @@ impl Up {
         }
         ended
     }
+}
+
+/// Sets what is known to what is seen; whether that is another.
+fn changes<T: Clone + PartialEq>(known: &mut T, seen: &T) -> bool {
+    let is_another = known != seen;
+    known.clone_from(seen);
+    is_another
 }
 
 /// Waits for a change; of one that nobody makes any more, for ever.

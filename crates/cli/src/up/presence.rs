@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weftline::{Client, InternetOffer};
-use weftline_net::Capture;
+use weftline::refusal::{EXPIRED, TOKEN};
+use weftline::{Client, Error, InternetOffer};
+use weftline_net::{Capture, Route, Routes};
 
 /// How long the server may be away before it is gone; and how long it counts as gone, or as there again, at
 /// least, so that one that comes and goes does not have all change with it.
@@ -46,6 +47,15 @@ impl Presence {
         }
     }
 
+    /// There are other ways now than before, or none: it was looked for in vain over those alone. It counts as
+    /// there again as soon as it answers.
+    fn note_ways(&mut self, now: Instant) {
+        self.heard = now;
+        if self.is_gone {
+            self.changed = None;
+        }
+    }
+
     /// When it changes, if nothing else is heard.
     fn due(&self) -> Option<Instant> {
         let gone = (!self.is_gone && !self.is_heard).then(|| self.heard + GONE);
@@ -69,6 +79,8 @@ pub(super) struct Watcher {
     pub(super) capture: Weak<Capture>,
     /// How many lanes are up, if there are lanes.
     pub(super) lanes_up: Option<watch::Receiver<usize>>,
+    /// The default routes of links.
+    pub(super) ways: watch::Receiver<Vec<Route>>,
     /// Tells whether nothing is captured.
     pub(super) suspended: watch::Sender<bool>,
 }
@@ -79,8 +91,19 @@ impl Watcher {
         let mut presence = Presence::new(Instant::now());
         loop {
             let is_up = self.lanes_up.as_ref().is_some_and(|up| *up.borrow() > 0);
-            let is_heard = is_up || self.asks().await;
+            let mut ways = self.ways.clone();
+            ways.mark_unchanged();
+            let is_heard = is_up
+                || tokio::select! {
+                    is_heard = self.asks() => is_heard,
+                    Ok(()) = ways.changed() => false,
+                };
             presence.note(is_heard, Instant::now());
+            let has_changed = self.ways.has_changed().unwrap_or(false);
+            let has_way = !self.ways.borrow_and_update().is_empty();
+            if has_changed || !(is_heard || has_way) {
+                presence.note_ways(Instant::now());
+            }
             if let Some(is_gone) = presence.step(Instant::now())
                 && !self.follow(is_gone)
             {
@@ -94,8 +117,9 @@ impl Watcher {
                 false => AGAIN_LATER,
             };
             let until = Instant::now() + wait;
-            let until = presence.due().map_or(until, |due| until.min(due.max(Instant::now())));
-            self.rest(until).await;
+            let due = presence.due().filter(|_| has_way || is_heard);
+            let until = due.map_or(until, |due| until.min(due.max(Instant::now())));
+            self.rest(until, is_up).await;
             if is_up {
                 // It was there until now.
                 presence.note(true, Instant::now());
@@ -108,17 +132,24 @@ impl Watcher {
         match tokio::time::timeout(PATIENCE, InternetOffer::ask(&self.client)).await {
             Ok(Ok(_)) => true,
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the server does not answer");
-                false
+                tracing::debug!(%error, "the server does not answer as it should");
+                is_there(&error)
             }
             Err(_) => false,
         }
     }
 
-    /// Waits until then, or until lanes have come or gone, or a while after connections have begun: they would
+    /// Waits until then, or until lanes or ways have come or gone, or, if no lane is up, a while after connections have begun: they would
     /// wait for a server that is away.
-    async fn rest(&mut self, until: Instant) {
-        let has_lanes = self.lanes_up.is_some();
+    async fn rest(&mut self, until: Instant, is_up: bool) {
+        let ways = &mut self.ways;
+        let other_ways = async move {
+            // It ends with all else.
+            if ways.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            ways.mark_changed();
+        };
         let lanes_up = &mut self.lanes_up;
         let lanes = async move {
             let changed = match lanes_up {
@@ -133,7 +164,7 @@ impl Watcher {
         let began = async {
             loop {
                 tokio::time::sleep(IN_USE).await;
-                if !has_lanes && is_used() {
+                if !is_up && is_used() {
                     return;
                 }
             }
@@ -141,6 +172,7 @@ impl Watcher {
         tokio::select! {
             () = tokio::time::sleep_until(until) => {}
             () = lanes => {}
+            () = other_ways => {}
             () = began => {}
         }
     }
@@ -164,6 +196,18 @@ impl Watcher {
         self.suspended.send_replace(is_gone);
         true
     }
+}
+
+/// Whether a server that has answered so is there for this client: it has said so itself, by TLS. One that lets
+/// it in no more is away for it.
+fn is_there(error: &Error) -> bool {
+    matches!(error, Error::Refused { code, .. } if ![TOKEN, EXPIRED].contains(code))
+}
+
+/// The default routes of this machine that are not ours: without one there is no link by which a server could be
+/// away.
+pub(super) fn ways() -> Vec<Route> {
+    Routes::open().and_then(|routes| routes.defaults()).unwrap_or_default()
 }
 
 /// Whether connections of programs are under way.
@@ -196,6 +240,42 @@ mod tests {
         presence.note(true, at(31));
         assert_eq!(presence.step(at(31)), Some(false));
         assert_eq!((presence.due(), presence.step(at(3000))), (None, None));
+    }
+
+    #[test]
+    fn where_the_ways_change_it_is_looked_for_anew_and_taken_back_at_once() {
+        let (mut presence, at) = presence();
+        // For a minute there is no way at all.
+        for second in 0..60 {
+            presence.note(false, at(second));
+            presence.note_ways(at(second));
+            assert_eq!(presence.step(at(second)), None);
+        }
+        presence.note(false, at(68));
+        assert_eq!((presence.due(), presence.step(at(68))), (Some(at(69)), None));
+        presence.note(false, at(69));
+        assert_eq!(presence.step(at(69)), Some(true));
+        // Another network, in which it answers.
+        presence.note(false, at(71));
+        presence.note_ways(at(71));
+        assert_eq!(presence.step(at(71)), None);
+        presence.note(true, at(72));
+        assert_eq!(presence.step(at(72)), Some(false));
+        // It leaves no more often than before.
+        presence.note(false, at(73));
+        assert_eq!(presence.due(), Some(at(82)));
+    }
+
+    #[test]
+    fn one_that_is_busy_is_there_and_one_that_has_revoked_the_invite_is_not() {
+        let refused = |code| Error::Refused {
+            peer: ([192, 0, 2, 1], 4433).into(),
+            code,
+            reason: String::new(),
+        };
+        assert!(is_there(&refused(weftline::refusal::BUSY)));
+        assert!(!is_there(&refused(TOKEN)) && !is_there(&refused(EXPIRED)));
+        assert!(!is_there(&Error::NoTrust));
     }
 
     #[test]

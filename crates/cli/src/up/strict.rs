@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weftline_net::{DEVICE, Inside, KillSwitch, Near, NetError};
 
+use super::{Links, UpArgs, saved};
 use crate::failure::Failure;
 
 /// How often it is looked whether somebody has removed it, as `nft flush ruleset` does.
@@ -33,6 +34,27 @@ impl Strict {
         let strict = Self { switch, lan, near, inside, used };
         tracing::info!("the kill switch is closed until 'weftline down'");
         Ok(strict)
+    }
+
+    /// Closes it if up.toml, or who has closed it before, says so: before anything else is looked at that could
+    /// be refused.
+    ///
+    /// # Errors
+    /// When the kernel cannot do it, or does not let us.
+    pub(super) fn close_first(args: &UpArgs) -> Result<Option<Self>, Failure> {
+        let (is_kept, lan) = saved::strict(&saved::file(args.state_dir.as_deref()));
+        if !is_kept && !KillSwitch::is_wanted()? {
+            return Ok(None);
+        }
+        if !is_kept && !args.strict {
+            tracing::warn!(
+                "the kill switch is closed from before, and stays so until 'weftline down'"
+            );
+        }
+        // What is wrong with the links is told of later.
+        let links = Links::new(&args.path, Vec::new());
+        let used = links.map(|links| links.interfaces()).unwrap_or_default();
+        Self::close(lan || args.lan, used).map(Some)
     }
 
     /// Follows the networks of links, and closes it again if somebody has opened it.

@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::PATIENCE;
-use crate::lanes::{Echo, ask};
-use crate::network::{FAR_V4, Network, SERVER, text};
+use crate::lanes::{Echo, ask, block_udp};
+use crate::network::{FAR_V4, Network, SERVER, ip, text};
 use crate::site::{FIRST, LONG, Site};
 
 const AWAY: &str = "the server has not answered for 10 s over any link";
@@ -110,4 +110,56 @@ fn a_server_without_lanes_is_missed_where_connections_are_under_way() {
     let (_server, _) = net.serve_tcp_alone(&["--listen", "0.0.0.0:4433"]);
     up.logs("the server answers again");
     net.comes_to_see(&site, "198.51.100.1");
+}
+
+/// Lanes are agreed on there, and none is up: nothing tells of the server but what connections meet.
+#[test]
+fn a_server_is_missed_where_no_lane_is_up() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let beyond = Site::start(&net.server, &format!("{SERVER}:80"));
+    let (server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    block_udp(&net, 4433, true);
+    let up = net.up(&invite);
+    // It has answered once, when nothing was under way.
+    comes_to_show(&net, "weft0: all TCP of this machine");
+    let args = ["--silent", "--max-time", "400", "--noproxy", "*", "--output", "/dev/null"];
+    let mut curl = net.client.command("curl");
+    let mut curl = curl.args(args).arg(site.url("long")).spawn().unwrap();
+    while site.asked() == 0 {
+        thread::sleep(Duration::from_millis(20));
+    }
+    // Nothing that it has open breaks off.
+    server.signal("-STOP");
+    up.logs(AWAY);
+    net.comes_to_see(&beyond, "192.168.1.20");
+    curl.kill().unwrap();
+    curl.wait().unwrap();
+}
+
+/// That helps nobody, and what comes next is perhaps a network that the server can be reached from.
+#[test]
+fn without_any_link_nothing_is_let_out() {
+    let Some(net) = Network::set_up() else { return };
+    let site = Site::start(&net.internet, &format!("{FAR_V4}:80"));
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:4433"]);
+    let up = net.up(&invite);
+    assert_eq!(text(&net.curl(&site.url("")).stdout), "198.51.100.1");
+    for link in ["wlan0", "wwan0"] {
+        ip(&net.client, &format!("link set {link} down"));
+    }
+    // Longer than a server may be away, of which the time is the thing looked at.
+    let (began, rules) =
+        (Instant::now(), || text(&net.client.command("ip").arg("rule").output().unwrap().stdout));
+    while began.elapsed() < Duration::from_secs(15) {
+        assert!(rules().contains("30565"));
+        thread::sleep(Duration::from_millis(100));
+    }
+    ip(&net.client, "link set wlan0 up");
+    ip(&net.client, "route add default via 192.168.1.1 dev wlan0 metric 600");
+    net.comes_to_see(&site, "198.51.100.1");
+    let down = net.run(&net.client, &["down"]);
+    assert!(down.status.success(), "{down:?}");
+    let log = up.all_it_logged();
+    assert!(!log.iter().any(|line| line.contains(AWAY)), "{log:?}");
 }

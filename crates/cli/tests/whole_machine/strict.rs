@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use socket2::{Domain, SockRef, Socket, Type};
@@ -438,4 +439,51 @@ fn a_link_is_no_way_out_for_its_name() {
     assert_eq!(text(&net.curl(&app.url("")).stdout), "172.30.9.1");
     let down = net.run(&net.client, &["down"]);
     assert!(down.status.success(), "{down:?}");
+}
+
+/// Also where nothing else in the file is of use.
+#[test]
+fn what_the_file_says_is_closed_first_and_stays_so() {
+    let Some(net) = Network::set_up() else { return };
+    let near = Site::start(&net.server, "192.168.1.1:80");
+    let (_server, invite) = net.serve(&["--listen", "0.0.0.0:0"]);
+    let reaches = || net.curl_with(&["--connect-timeout", "1"], &near.url("")).status.success();
+    let file = net.state.path().join("up.toml");
+    let tries = [
+        ("strict = true\nexcept = [\"port:22\"]\n", "nothing goes directly"),
+        ("strict = true\ndns = \"system\"\n", "questions to DNS reach the server alone"),
+        ("strict = true\nexcept = [\n", "up.toml"),
+    ];
+    for (kept, why) in tries {
+        std::fs::write(&file, kept).unwrap();
+        let wrong = net.run(&net.client, &net.up_args(&invite));
+        assert!(!wrong.status.success() && text(&wrong.stderr).contains(why), "{wrong:?}");
+        assert!(!reaches(), "{kept}");
+        // Between two tries of the unit, which would close it again.
+        let manager = tempfile::tempdir().unwrap();
+        let said = manager.path().join("said");
+        let script = format!("#!/bin/sh\necho $* >>{}\necho activating\n", said.display());
+        let program = manager.path().join("systemctl");
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut down = net.command(&net.client, &["down"]);
+        let path = std::env::var("PATH").unwrap();
+        down.env("PATH", format!("{}:{path}", manager.path().display()));
+        let down = down.output().unwrap();
+        assert!(text(&down.stdout).contains("kill switch is open"), "{down:?}");
+        let said = std::fs::read_to_string(said).unwrap_or_default();
+        assert_eq!(said, "is-active weftline-up\nstop weftline-up\n");
+        assert!(reaches());
+    }
+    // As at boot, before there is a network.
+    let close = ["up", "--close-only", "--state-dir", net.state()];
+    for is_strict in [false, true] {
+        std::fs::write(&file, format!("strict = {is_strict}\n")).unwrap();
+        let closed = net.run(&net.client, &close);
+        assert!(closed.status.success(), "{closed:?}");
+        assert_eq!(reaches(), !is_strict);
+    }
+    let down = net.run(&net.client, &["down"]);
+    assert!(text(&down.stdout).contains("kill switch is open"), "{down:?}");
+    assert!(reaches());
 }
