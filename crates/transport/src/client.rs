@@ -309,7 +309,7 @@ impl ClientBuilder {
     }
 
     /// The mark of the sockets (`SO_MARK`), by which firewalls and routing rules know them; by default none.
-    /// It needs CAP_NET_ADMIN, and is left out without.
+    /// It needs CAP_NET_ADMIN, or CAP_NET_RAW since Linux 5.17, and is left out without.
     #[must_use]
     pub const fn mark(mut self, mark: u32) -> Self {
         self.socket.mark = Some(mark);

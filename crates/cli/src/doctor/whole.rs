@@ -71,7 +71,12 @@ fn kernel() -> Option<Finding> {
 
 /// Whether nothing but `up` reaches anything; others than root are not told.
 fn kill_switch(lock: &Path) -> Option<Finding> {
-    KillSwitch::is_closed().ok().filter(|&is_closed| is_closed)?;
+    KillSwitch::is_wanted().ok().filter(|&is_wanted| is_wanted)?;
+    if !KillSwitch::is_closed().unwrap_or(true) {
+        let found = "somebody has emptied the table of the kill switch: it is open";
+        let remedy = "'weftline up' closes it again; 'weftline down' removes it";
+        return Some(Finding::warning(Check::Machine, "kill switch", found, remedy));
+    }
     let found = "the kill switch is closed: nothing but 'weftline up' leaves by the links";
     let subject = "kill switch";
     match running(lock) {
