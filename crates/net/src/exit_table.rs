@@ -16,6 +16,8 @@ use crate::socket::Netlink;
 
 /// The table's name.
 const NAME: &str = "weftline_exit";
+/// The chain of what does not go from one other link to another.
+const UNFORWARDED: &str = "unforwarded";
 /// The usual priority of filters.
 const FILTER: i32 = 0;
 /// The ports that clients' packets leave from: those that Linux gives to programs that ask for none. A
@@ -27,8 +29,8 @@ const PORTS: RangeInclusive<u16> = 32_768..=60_999;
 pub(crate) struct Unforwarded {
     /// Of IPv6, or of IPv4.
     pub(crate) ipv6: bool,
-    /// The link by which they come; if none, it is any.
-    pub(crate) link: Option<String>,
+    /// The number of the link by which they come, which it keeps with whatever name; if none, it is any.
+    pub(crate) link: Option<u32>,
 }
 
 /// Where packets from a device may go.
@@ -83,14 +85,17 @@ impl ExitTable {
         Ok(Self { socket, device: gate.device.to_owned() })
     }
 
-    /// Lets nothing more go from a link to another one.
+    /// Lets nothing go from these links, and from no others any more, to another one.
     ///
     /// # Errors
-    /// The kernel's refusal.
-    pub(crate) fn add(&self, one: &Unforwarded) -> io::Result<()> {
+    /// The kernel's refusal; all is as before then.
+    pub(crate) fn set_unforwarded(&self, all: &[Unforwarded]) -> io::Result<()> {
         let mut batch = Builder::default();
         batch_begin(&mut batch);
-        unforwarded_rule(&mut batch, Writer::new(NAME), &self.device, one);
+        Writer::new(NAME).empty(&mut batch, UNFORWARDED);
+        for one in all {
+            unforwarded_rule(&mut batch, Writer::new(NAME), &self.device, one);
+        }
         batch_end(&mut batch);
         self.socket.request(batch)
     }
@@ -98,10 +103,9 @@ impl ExitTable {
 
 /// A machine that has not been a router is none now, but for clients.
 fn between_others(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
-    if gate.unforwarded.is_empty() {
-        return;
-    }
-    for bridge in gate.bridges {
+    table.inner_chain(batch, UNFORWARDED);
+    let bridges = if gate.unforwarded.is_empty() { &[] } else { gate.bridges };
+    for bridge in bridges {
         table.rule(batch, "forward", |list| {
             list.name_is(IN_NAME, bridge);
             list.name_is(OUT_NAME, bridge);
@@ -111,13 +115,14 @@ fn between_others(batch: &mut Builder, table: Writer, gate: &Gate<'_>) {
     for one in gate.unforwarded {
         unforwarded_rule(batch, table, gate.device, one);
     }
+    table.rule(batch, "forward", |list| list.jump(UNFORWARDED));
 }
 
 fn unforwarded_rule(batch: &mut Builder, table: Writer, device: &str, one: &Unforwarded) {
-    table.rule(batch, "forward", |list| {
+    table.rule(batch, UNFORWARDED, |list| {
         list.is_ipv6(one.ipv6);
-        match &one.link {
-            Some(link) => list.name_is(IN_NAME, link),
+        match one.link {
+            Some(link) => list.came_by(link),
             None => list.name_is_not(IN_NAME, device),
         }
         list.name_is_not(OUT_NAME, device);

@@ -51,6 +51,7 @@ const FILTER: i32 = 0;
 pub(crate) const SOURCE_NAT: i32 = 100;
 /// Keys of the expression `meta`.
 const MARK: u32 = 3;
+const IN_INDEX: u32 = 4;
 const OUT_INDEX: u32 = 5;
 const USER: u32 = 10;
 pub(crate) const IN_NAME: u32 = 6;
@@ -433,6 +434,11 @@ impl Expressions<'_> {
     /// It came in, or goes out, by another device than this one.
     pub(crate) fn name_is_not(&mut self, key: u32, device: &str) {
         meta(self.0, key, UNEQUAL, &padded(device));
+    }
+
+    /// It came in by the device of this number.
+    pub(crate) fn came_by(&mut self, index: u32) {
+        meta(self.0, IN_INDEX, EQUAL, &index.to_ne_bytes());
     }
 
     /// It goes out by the device of this number.
