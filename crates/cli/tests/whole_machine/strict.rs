@@ -161,6 +161,7 @@ fn nothing_leaves_in_any_state_until_down() {
     assert_eq!(up.end().0, Some(0));
     assert_eq!(text(&net.curl(&beyond.url("")).stdout), "192.168.1.20");
     // With nothing else to end.
+    let open = net.snapshot();
     let mut up = strict_up(&net, &invite, &[]);
     up.says("up:");
     up.signal("-KILL");
@@ -173,6 +174,7 @@ fn nothing_leaves_in_any_state_until_down() {
         "{down:?}"
     );
     assert_eq!(text(&net.curl(&beyond.url("")).stdout), "192.168.1.20");
+    net.restored(&open);
     // The route of the link that was down is not as before.
     let after = net.snapshot();
     let tables =
