@@ -29,6 +29,7 @@
 
 mod batch;
 mod build;
+mod calls;
 mod coded;
 mod contact;
 mod flow;
@@ -42,6 +43,7 @@ mod wire;
 mod world;
 
 pub use batch::{Job, run_all, run_all_unless};
+pub use calls::{CallPlan, CallReport};
 pub use plan::{
     ControlPlace, FlowPlan, GatewayPlan, LiveOutcome, LivePlan, OwnControl, PathPlan, Pattern,
     Plan, Spread, Traffic,

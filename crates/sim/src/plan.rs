@@ -14,6 +14,7 @@ use weftline_video::live::{ClientSettings, Content, GopReport, PlannedGop, Serve
 use weftline_video::{Clip, PlayerRules};
 
 use crate::SimError;
+use crate::calls::CallPlan;
 
 /// Both directions of a path.
 #[derive(Clone, Debug)]
@@ -65,6 +66,8 @@ pub struct Plan {
     pub backend: Option<LinkConfig>,
     /// A gateway and access points, where the paths are such.
     pub gateway: Option<GatewayPlan>,
+    /// A call beside the flows, over lanes on all paths; not behind a gateway.
+    pub calls: Option<CallPlan>,
 }
 
 /// What a flow sends.
@@ -264,6 +267,7 @@ impl Plan {
             ratio: scenario.ratio,
             backend: scenario.backend.map(|link| link.config()),
             gateway: gateway_plan(scenario, &connections)?,
+            calls: None,
         })
     }
 }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use weftline_core::{ByteCount, Instant};
 use weftline_link::{Link, LinkStats, Verdict};
 
+use crate::calls::Datagram;
 use crate::queue::{Event, Queue};
 use crate::tcp::Segment;
 
@@ -27,9 +28,34 @@ impl Packet for Segment {
     }
 }
 
+/// What travels between client and server.
+#[derive(Debug)]
+pub(crate) enum Cargo {
+    /// Of TCP.
+    Tcp(Segment),
+    /// Of a lane.
+    Lane(Box<Datagram>),
+}
+
+impl Packet for Cargo {
+    fn wire_bytes(&self) -> u64 {
+        match self {
+            Self::Tcp(segment) => Packet::wire_bytes(segment),
+            Self::Lane(datagram) => datagram.wire_bytes(),
+        }
+    }
+
+    fn note(&self) -> u64 {
+        match self {
+            Self::Tcp(segment) => segment.note(),
+            Self::Lane(datagram) => datagram.note(),
+        }
+    }
+}
+
 /// One direction between two ends.
 #[derive(Debug)]
-pub(crate) struct Wire<P = Segment> {
+pub(crate) struct Wire<P = Cargo> {
     arrival: Event,
     link: Link,
     on_way: VecDeque<(u64, P)>,

@@ -86,7 +86,7 @@ pub(crate) fn never(_: &mut [u8]) -> bool {
 }
 
 pub(crate) fn config(is_initiator: bool) -> BondConfig {
-    BondConfig { is_initiator, mtu: 1400, mark: never, congestion: lane::bbr }
+    BondConfig { is_initiator, mtu: 1400, mark: never, congestion: lane::bbr, calls: None }
 }
 
 impl World {

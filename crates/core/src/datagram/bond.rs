@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::LaneId;
 use super::budget::Budget;
+use super::calls::CallRules;
 use super::congestion::LaneCongestion;
 use super::flows::Flows;
 use super::frame::{Class, DATA_OVERHEAD, Frame, FrameError};
@@ -14,6 +15,7 @@ use super::order::Order;
 use super::packet::{self, Look};
 use super::place::{PLACE, Place};
 use crate::Instant;
+use crate::gate::PathGate;
 use crate::policy::Role;
 use crate::replay::ReplayWindow;
 use crate::wire::varint;
@@ -59,6 +61,8 @@ pub struct BondConfig {
     pub mark: fn(&mut [u8]) -> bool,
     /// Makes the congestion control of a lane, for packets of this length at most.
     pub congestion: fn(usize) -> Box<dyn LaneCongestion>,
+    /// What calls are protected by from all else on the same path; if they are.
+    pub calls: Option<CallRules>,
 }
 
 /// What became of packets that were not sent over a lane, or came twice.
@@ -156,9 +160,16 @@ impl Bond {
             let next = self.former.remove(&id).unwrap_or(0);
             let congestion = (self.config.congestion)(self.config.mtu);
             let traits = (role, self.config.is_initiator, self.config.mtu);
-            self.lanes.insert(id, Lane::new(id, traits, next, congestion, now));
+            let lane = Lane::new(id, traits, self.config.calls, next, congestion, now);
+            self.lanes.insert(id, lane);
         }
         has_room
+    }
+
+    /// TCP that this end sends over the path of a lane goes through this gate; without one calls are not
+    /// protected there. Nothing happens if there is no such lane.
+    pub fn set_gate(&mut self, id: LaneId, gate: PathGate) {
+        self.lanes.get_mut(&id).into_iter().for_each(|lane| lane.set_gate(gate.clone()));
     }
 
     /// Removes a lane: what was on its way, and waits for it, goes over others.
@@ -213,6 +224,9 @@ impl Bond {
         };
         let bytes = packet.len();
         let (class, flow) = self.flows.count(look.flow, look.is_urgent, bytes, now);
+        if flow.is_call(class) {
+            self.lanes.values_mut().for_each(|lane| lane.note_call(now));
+        }
         let choice = Choice { lanes: &self.lanes, bytes, now };
         let Some(best) = best else {
             self.counters.no_lane += 1;
@@ -534,9 +548,10 @@ impl Bond {
         let is_full = self.is_full();
         let of_lane = |lane: &Lane| {
             let room = lane.room_at().filter(|_| lane.has_waiting() && !is_full);
-            let times =
-                [room, lane.arrivals.due(), lane.pings.due(), lane.silent_at(), lane.forget_at()];
-            times.into_iter().flatten().min()
+            let own = [lane.arrivals.due(), lane.pings.due()];
+            let times = [room, lane.silent_at(), lane.forget_at(), lane.let_go_at()];
+            let times = own.into_iter().chain(times);
+            times.flatten().min()
         };
         self.lanes.values().filter_map(of_lane).chain(self.order.poll_timeout()).min()
     }
@@ -550,7 +565,10 @@ impl Bond {
         let silent: Vec<_> =
             self.lanes.values().filter(|lane| is_silent(lane)).map(|lane| lane.id).collect();
         silent.into_iter().for_each(|id| self.fall_silent(id, now));
-        self.lanes.values_mut().for_each(|lane| lane.forget_old(now));
+        for lane in self.lanes.values_mut() {
+            lane.forget_old(now);
+            lane.let_go(now);
+        }
         self.order.handle_timeout(now);
     }
 

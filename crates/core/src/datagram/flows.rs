@@ -16,6 +16,9 @@ const URGENT_RATE: u64 = 25_000;
 const URGENT_KIND_RATE: u64 = 250_000;
 /// A flow of this rate or less is of medium class: 6 Mb/s, a call with pictures.
 const MEDIUM_RATE: u64 = 750_000;
+/// A flow that is not bulk and lasts so long, without a pause of as much, is a call. Questions to DNS and the
+/// first packets of connections are none.
+const CALL: Duration = Duration::from_secs(2);
 /// What a rate is measured over.
 const SPAN: Duration = Duration::from_secs(1);
 /// How long a flow is remembered at least, and how many are at most, twice.
@@ -26,6 +29,9 @@ const MAX_FLOWS: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flow {
     packets: u64,
+    /// When it began after its last pause, and when its last packet came.
+    began: Instant,
+    last: Instant,
     span: Instant,
     /// Bytes of the span under way, and of the one before.
     bytes: u64,
@@ -43,8 +49,17 @@ impl Flow {
             self.before = if age < 2 * SPAN { self.bytes } else { 0 };
             (self.bytes, self.span) = (0, now);
         }
+        if self.packets == 0 || now.since(self.last) > CALL {
+            self.began = now;
+        }
+        self.last = now;
         self.packets += 1;
         self.bytes += bytes;
+    }
+
+    /// Whether it is a call, as its last packet shows, which is of this class.
+    pub(super) fn is_call(&self, class: Class) -> bool {
+        class != Class::Bulk && self.last.since(self.began) >= CALL
     }
 
     fn class(&self, is_urgent_kind: bool) -> Class {

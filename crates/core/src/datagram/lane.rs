@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::LaneId;
 use super::arrivals::Arrivals;
+use super::calls::{CallRules, Carried, Hold, HoldStatus, Sample};
 use super::congestion::{LaneAck, LaneCongestion};
 use super::delivery::{Delivery, Stamp};
 use super::frame::{Class, Feedback};
@@ -14,6 +15,7 @@ use super::pings::Pings;
 use super::place::PLACE;
 use super::rate::DeliveryRate;
 use crate::fq_codel::{FqCodel, QueueConfig};
+use crate::gate::PathGate;
 use crate::policy::Role;
 use crate::{Bitrate, ByteCount, Instant};
 
@@ -90,6 +92,7 @@ struct Sent {
     is_done: bool,
     is_urgent: bool,
     stamp: Stamp,
+    carried: Carried,
     kept: Option<Kept>,
 }
 
@@ -98,7 +101,15 @@ struct Sent {
 struct Come {
     bytes: u64,
     packets: u64,
-    newest: Option<(u64, Instant, Stamp)>,
+    newest: Option<Newest>,
+}
+
+/// The newest of it.
+struct Newest {
+    sequence: u64,
+    at: Instant,
+    stamp: Stamp,
+    carried: Carried,
 }
 
 /// What a lane has carried, each since its beginning.
@@ -160,6 +171,15 @@ pub(super) struct Lane {
     delivery: Delivery,
     congestion: Box<dyn LaneCongestion>,
     loss: f64,
+    /// What all else that this end sends over the path goes through, and what holds it back for calls.
+    gate: PathGate,
+    hold: Option<Hold>,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.gate.set_limit(None);
+    }
 }
 
 impl Lane {
@@ -167,6 +187,7 @@ impl Lane {
     pub(super) fn new(
         id: LaneId,
         (role, is_initiator, mtu): (Role, bool, usize),
+        calls: Option<CallRules>,
         next: u64,
         congestion: Box<dyn LaneCongestion>,
         now: Instant,
@@ -202,7 +223,48 @@ impl Lane {
             delivery: Delivery::default(),
             congestion,
             loss: 0.0,
+            gate: PathGate::default(),
+            hold: calls.map(Hold::new),
         }
+    }
+
+    /// TCP over the path goes through this gate.
+    pub(super) fn set_gate(&mut self, gate: PathGate) {
+        self.gate.set_limit(None);
+        self.gate = gate;
+        self.apply_hold();
+    }
+
+    /// A packet of a call is sent, over whichever lane.
+    pub(super) fn note_call(&mut self, now: Instant) {
+        self.hold.iter_mut().for_each(|hold| hold.note_call(now));
+    }
+
+    /// When the path may be let go.
+    pub(super) fn let_go_at(&self) -> Option<Instant> {
+        self.hold.as_ref().and_then(Hold::poll_timeout)
+    }
+
+    /// Lets the path go when there has been no call for a while.
+    pub(super) fn let_go(&mut self, now: Instant) {
+        if self.let_go_at().is_some_and(|at| at <= now) {
+            self.hold.iter_mut().for_each(|hold| hold.handle_timeout(now));
+            self.apply_hold();
+        }
+    }
+
+    fn apply_hold(&self) {
+        let limit = self.hold.as_ref().and_then(Hold::tcp_limit);
+        if limit.is_some() || self.gate.limit().is_some() {
+            self.gate.set_limit(limit);
+        }
+    }
+
+    /// How fast packets go that are not urgent: bulk no faster than calls allow.
+    fn pacing(&self, is_bulk: bool) -> Bitrate {
+        let pacing = self.congestion.pacing_rate();
+        let limit = self.hold.as_ref().filter(|_| is_bulk).and_then(Hold::lane_limit);
+        limit.map_or(pacing, |limit| limit.min(pacing))
     }
 
     /// The sequence number of the next datagram.
@@ -231,14 +293,25 @@ impl Lane {
         let stamp = self.delivery.stamp(self.in_flight, now);
         let is_urgent = class == Class::Urgent;
         let at = now;
-        self.flight.push_back(Sent { sequence, at, bytes, is_done: false, is_urgent, stamp, kept });
+        let carried = Carried { tcp: self.gate.spent(), lane: self.counters.sent_bytes };
+        let is_done = false;
+        self.flight.push_back(Sent {
+            sequence,
+            at,
+            bytes,
+            is_done,
+            is_urgent,
+            stamp,
+            carried,
+            kept,
+        });
         self.in_flight += bytes;
         self.urgent += if is_urgent { bytes } else { 0 };
         let is_asked = self.has_waiting() || now <= self.asked_to;
         if !is_asked && self.in_flight < self.window() && !self.is_overloaded() {
             self.delivery.note_limited(self.in_flight);
         }
-        let time = self.congestion.pacing_rate().time_for(ByteCount::new(bytes));
+        let time = self.pacing(class == Class::Bulk).time_for(ByteCount::new(bytes));
         let time = time.map_or(MOST_SILENCE, |time| time.min(MOST_SILENCE));
         // Urgent packets do not ask for room: what they owe by a low rate must not outlive it.
         self.paced_to = (self.paced_to.max(now) + time).min(now + time.max(MOST_DEBT));
@@ -310,11 +383,16 @@ impl Lane {
         let come = self.take_come(feedback);
         let mut rtt = None;
         let mut rate = None;
-        if let Some((sequence, at, stamp)) = come.newest {
+        if let Some(Newest { sequence, at, stamp, carried }) = come.newest {
             if sequence + 1 == end {
                 let measured = now.since(at).saturating_sub(feedback.delay);
                 self.measure(measured, now);
                 rtt = Some(measured);
+                let arrived_us = feedback.arrived_us;
+                let sample = Sample { sent: at, carried, arrived_us, rtt: measured };
+                if self.hold.as_mut().is_some_and(|hold| hold.handle_sample(&sample, now)) {
+                    self.apply_hold();
+                }
             }
             let arrived = Instant::from_nanos(
                 now.as_nanos().saturating_sub(crate::time::nanos(feedback.delay)),
@@ -361,7 +439,8 @@ impl Lane {
                 come.packets += 1;
                 self.pings.note_delivered(sent.sequence, sent.bytes);
                 self.kept -= sent.kept.take().map_or(0, |kept| kept.packet.len());
-                come.newest = Some((sent.sequence, sent.at, sent.stamp));
+                let Sent { sequence, at, stamp, carried, .. } = *sent;
+                come.newest = Some(Newest { sequence, at, stamp, carried });
             }
         }
         self.in_flight -= come.bytes;
@@ -443,6 +522,8 @@ impl Lane {
             self.state = LaneState::Silent;
             self.congestion.on_silence(now);
             self.pings.fell_silent(now);
+            self.hold.iter_mut().for_each(Hold::handle_silence);
+            self.apply_hold();
         }
         let urgent = age.max(self.patience() + TELLING);
         let mut back = Vec::new();
@@ -472,7 +553,7 @@ impl Lane {
     /// Whether a packet of so many bytes that is not urgent could go about now.
     pub(super) fn has_room_for(&self, bytes: u64, now: Instant) -> bool {
         let waiting = self.queue.bytes();
-        let time = self.congestion.pacing_rate().time_for(ByteCount::new(waiting));
+        let time = self.pacing(true).time_for(ByteCount::new(waiting));
         self.again.is_empty()
             && self.in_flight + waiting + bytes <= self.window()
             && time.is_some_and(|time| self.paced_to + time <= now + SOON)
@@ -536,6 +617,7 @@ impl Lane {
             waiting: self.queue.len() as u64,
             dropped: self.queue.dropped,
             overflowed: self.queue.full,
+            hold: self.hold.as_ref().map(Hold::status).unwrap_or_default(),
             counters: self.counters,
         }
     }
@@ -572,6 +654,8 @@ pub struct LaneStatus {
     pub dropped: u64,
     /// See `dropped`.
     pub overflowed: u64,
+    /// Whether its path is held back for calls.
+    pub hold: HoldStatus,
     /// What it has carried.
     pub counters: LaneCounters,
 }
@@ -621,7 +705,7 @@ mod tests {
 
     fn lane() -> Lane {
         let congestion = Box::new(Fixed::default());
-        Lane::new(LaneId(0), (Role::Active, true, 1400), 0, congestion, at(0))
+        Lane::new(LaneId(0), (Role::Active, true, 1400), None, 0, congestion, at(0))
     }
 
     fn send(lane: &mut Lane, class: Class, now: Instant) -> u64 {
