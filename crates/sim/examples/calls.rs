@@ -15,13 +15,16 @@ use std::time::Duration;
 use calls::{Call, Case, LINKS, Result};
 use weftline_core::datagram::{CallRule, CallRules};
 
-const RULES: [CallRule; 6] = [
+const RULES: [CallRule; 9] = [
     CallRule::Drain,
     CallRule::Served,
     CallRule::Search,
     CallRule::Accelerate,
     CallRule::GiveUp,
     CallRule::RoundTrip,
+    CallRule::Noise,
+    CallRule::Second,
+    CallRule::Regain,
 ];
 
 fn main() {

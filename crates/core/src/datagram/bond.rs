@@ -224,9 +224,7 @@ impl Bond {
         };
         let bytes = packet.len();
         let (class, flow) = self.flows.count(look.flow, look.is_urgent, bytes, now);
-        if flow.is_call(class) {
-            self.lanes.values_mut().for_each(|lane| lane.note_call(now));
-        }
+        let is_call = flow.is_call(class);
         let choice = Choice { lanes: &self.lanes, bytes, now };
         let Some(best) = best else {
             self.counters.no_lane += 1;
@@ -237,6 +235,7 @@ impl Bond {
             Class::Medium => {
                 let lane = choice.keep(flow.lane, best);
                 flow.lane = Some(lane);
+                self.note_call(is_call, lane, now);
                 return self.queue(lane, Place::default(), look.flow, packet, now);
             }
             Class::Bulk => {
@@ -253,6 +252,7 @@ impl Bond {
         }
         flow.lane = Some(best);
         let second = choice.second(best);
+        self.note_call(is_call, best, now);
         let number = self.take_number();
         let kept = || Kept { number, class, packet: packet.to_vec() };
         self.make_ready(best, kept(), (false, false));
@@ -261,6 +261,12 @@ impl Bond {
             self.make_ready(second, kept(), (true, false));
         } else {
             self.counters.uncopied += 1;
+        }
+    }
+
+    fn note_call(&mut self, is_call: bool, first: LaneId, now: Instant) {
+        for (&id, lane) in self.lanes.iter_mut().filter(|_| is_call) {
+            lane.note_call(id == first, now);
         }
     }
 
@@ -455,13 +461,13 @@ impl Bond {
         while let Some((id, question)) = self.pongs.pop_front() {
             if let Some(lane) = self.lanes.get_mut(&id) {
                 Frame::Pong { id: question }.encode(out);
-                return Some(short(lane));
+                return Some(short(lane, now));
             }
         }
         for lane in self.lanes.values_mut() {
             if let Some(feedback) = lane.arrivals.tell(now) {
                 Frame::Feedback(feedback).encode(out);
-                return Some(short(lane));
+                return Some(short(lane, now));
             }
             if let Some(question) = lane.pings.ask(now) {
                 let padding = match (question.size, lane.state) {
@@ -471,7 +477,7 @@ impl Bond {
                     (None, _) => 0,
                 };
                 Frame::Ping { id: question.id, padding }.encode(out);
-                return Some(Transmit { is_carried: question.size.is_none(), ..short(lane) });
+                return Some(Transmit { is_carried: question.size.is_none(), ..short(lane, now) });
             }
         }
         None
@@ -650,8 +656,8 @@ fn encode(lane: &mut Lane, kept: Kept, is_kept: bool, now: Instant, out: &mut Ve
 }
 
 /// A datagram that is no longer than each lane carries.
-fn short(lane: &mut Lane) -> Transmit {
-    Transmit { lane: lane.id, sequence: lane.take_sequence(), is_carried: true }
+fn short(lane: &mut Lane, now: Instant) -> Transmit {
+    Transmit { lane: lane.id, sequence: lane.take_control(now), is_carried: true }
 }
 
 /// Where a bulk packet goes.

@@ -49,12 +49,22 @@ pub enum CallRule {
     GiveUp,
     /// The delay is bounded by that of the round trip.
     RoundTrip,
+    /// The margin is wider where delays differ from packet to packet.
+    Noise,
+    /// The margin is wider on lanes that have copies only.
+    Second,
+    /// The limit grows faster where the link has carried much more before.
+    Regain,
 }
 
 /// How long a path is held after the last packet of a call.
 const RELEASE: Duration = Duration::from_secs(10);
 /// The delay of so long counts together: its least is that of the queue, and not of a radio that repeats.
 const TOGETHER: Duration = Duration::from_millis(60);
+/// How long a lane counts as the one that calls go over first; by how much the margin of others is wider:
+/// should the first one die, they are not to be far behind.
+const FIRST: Duration = Duration::from_secs(2);
+const SECOND: u32 = 4;
 /// What is sent is counted over so long, noted so often.
 const COUNTED: Duration = Duration::from_millis(500);
 const NOTED: Duration = Duration::from_millis(25);
@@ -66,6 +76,8 @@ const LEAST_RATE: u64 = 62_500;
 const LEAST_PART: u64 = 5;
 /// A queue of so long is emptied at the least rate, half of what the link carries.
 const LONG_QUEUE: Duration = Duration::from_millis(200);
+/// A step from one packet's delay to the next one's counts up to this, in microseconds.
+const MOST_NOISE_US: f64 = 15_000.0;
 /// How long the rate is halved at most to learn the least delay; and for how long that must not have
 /// fallen any more.
 const MOST_SEARCH: Duration = Duration::from_millis(1500);
@@ -75,8 +87,15 @@ const SAME_US: u64 = 5_000;
 /// By what part of itself the limit grows in a second, at first and at most; how long until it is twice
 /// as much.
 const LEAST_GROWTH: f64 = 0.01;
-const MOST_GROWTH: f64 = 0.08;
-const GROWS: Duration = Duration::from_secs(2);
+/// The same at first where the link has carried much more of late, of which this is the part; and how long
+/// that is remembered.
+const REGAINED_GROWTH: f64 = 0.08;
+const MUCH_LESS: f64 = 0.8;
+const BEST: f64 = 20.0;
+const MOST_GROWTH: f64 = 0.5;
+const GROWS: Duration = Duration::from_secs(1);
+/// What may be before a packet all the time, as TCP sends some at once, in bytes.
+const FEW_BYTES: f64 = 3000.0;
 /// The limit counts as used from this part of it on.
 const USED: f64 = 0.75;
 /// So many cuts in a row that do not empty the queue are in vain: it is another's.
@@ -154,11 +173,11 @@ enum Phase {
     /// Nothing is held.
     Open,
     /// A call has begun while the path was busy: nobody knows yet how long its way is.
-    Searching { since: Instant, lowered: Instant, least_us: i64, most_us: i64, to: f64 },
+    Searching { since: Instant, lowered: Instant, first_us: i64, least_us: i64, to: f64 },
     /// The queue is being emptied; the rate after that.
     Draining { to: f64, until: Instant },
-    /// The limit is kept, and grows.
-    Held { growth: f64, since: Instant },
+    /// The limit is kept, and grows; how long it has been used since it began to grow as fast.
+    Held { growth: f64, used: Duration },
     /// The delay is not ours.
     Resting { until: Instant },
 }
@@ -183,13 +202,18 @@ pub(super) struct Hold {
     base: Least,
     round_trip: Least,
     recent: VecDeque<(Instant, u64)>,
+    /// By how much the delays of one packet and the next differ, on average.
+    noise_us: f64,
     marks: VecDeque<Mark>,
     phase: Phase,
     /// The limit of all that is sent, in bytes a second; used unless it is open.
     rate: f64,
-    /// The most that the link was seen to carry since the call began.
+    /// The most that the link was seen to carry of late, and when that was looked at.
     best: f64,
+    best_at: Instant,
     call_until: Option<Instant>,
+    /// Until when it counts as the lane that calls go over first.
+    first_until: Instant,
     /// Whether the call has been looked at.
     is_known: bool,
     /// When the delay shows what the last change did.
@@ -207,11 +231,14 @@ impl Hold {
             base: Least::default(),
             round_trip: Least::default(),
             recent: VecDeque::new(),
+            noise_us: 0.0,
             marks: VecDeque::new(),
             phase: Phase::Open,
             rate: 0.0,
             best: 0.0,
             call_until: None,
+            first_until: Instant::ZERO,
+            best_at: Instant::ZERO,
             is_known: false,
             wait: Instant::ZERO,
             grown: Instant::ZERO,
@@ -221,8 +248,11 @@ impl Hold {
         }
     }
 
-    /// A packet of a call is sent over some lane.
-    pub(super) fn note_call(&mut self, now: Instant) {
+    /// A packet of a call is sent: over this lane first, or over another one.
+    pub(super) fn note_call(&mut self, is_first: bool, now: Instant) {
+        if is_first {
+            self.first_until = now + FIRST;
+        }
         if self.call_until.is_none_or(|until| until <= now) {
             self.let_go();
             (self.is_known, self.best, self.vain) = (false, 0.0, 0);
@@ -282,6 +312,10 @@ impl Hold {
 
     /// Keeps what is needed of a packet.
     fn note(&mut self, sample: &Sample, queue_us: u64, now: Instant) {
+        if let Some((_, before)) = self.recent.back() {
+            let step = (queue_us.abs_diff(*before) as f64).min(MOST_NOISE_US);
+            self.noise_us += (step - self.noise_us) / 16.0;
+        }
         self.recent.push_back((now, queue_us));
         while self.recent.len() > 1 && self.recent[0].0 + TOGETHER < now {
             self.recent.pop_front();
@@ -332,24 +366,24 @@ impl Hold {
         let to = rates.served * self.rules.share;
         self.rate = rates.served / 2.0;
         let (since, lowered) = (now, now);
-        let phase = Phase::Searching { since, lowered, least_us: owd_us, most_us: owd_us, to };
+        let phase = Phase::Searching { since, lowered, first_us: owd_us, least_us: owd_us, to };
         self.phase = phase;
     }
 
     fn judge(&mut self, rates: Option<Rates>, owd_us: i64, now: Instant) {
-        let margin_us = u64::try_from(self.rules.margin.as_micros()).unwrap_or(u64::MAX);
+        let margin_us = self.margin_us(now);
         let queue_us = self.queue_us();
+        let first_growth = self.first_growth();
         match &mut self.phase {
             Phase::Open => self.cut_if(queue_us > margin_us, rates, now),
-            Phase::Searching { since, lowered, least_us, most_us, to } => {
-                *most_us = owd_us.max(*most_us);
+            Phase::Searching { since, lowered, first_us, least_us, to } => {
                 if owd_us.saturating_add(SAME_US.cast_signed() / 2) < *least_us {
                     (*least_us, *lowered) = (owd_us, now);
                 }
                 let trip = self.marks.back().map_or(Duration::ZERO, |mark| now.since(mark.sent));
                 let is_found = now.since(*lowered) > SEARCHED + trip;
                 if is_found || now.since(*since) > MOST_SEARCH {
-                    let has_fallen = most_us.abs_diff(*least_us) > SAME_US;
+                    let has_fallen = first_us.abs_diff(*least_us) > margin_us;
                     let to = *to;
                     if has_fallen { self.hold(to, now) } else { self.let_go() }
                 }
@@ -364,9 +398,9 @@ impl Hold {
                 }
             }
             Phase::Held { .. } if queue_us > margin_us => self.cut_if(true, rates, now),
-            Phase::Held { growth, since } => {
+            Phase::Held { growth, used } => {
                 if queue_us > margin_us / 2 {
-                    (*growth, *since) = (LEAST_GROWTH, now);
+                    (*growth, *used, self.grown) = (first_growth, Duration::ZERO, now);
                 } else {
                     self.grow(rates, now);
                 }
@@ -379,26 +413,42 @@ impl Hold {
         }
     }
 
+    /// How much longer than the least packets may be on their way, in microseconds: what a few packets take
+    /// is no queue, nor is what differs from one to the next.
+    fn margin_us(&self, now: Instant) -> u64 {
+        let few = if self.limit().is_some() { 1e6 * FEW_BYTES / self.rate } else { 0.0 };
+        let noise = if self.without(CallRule::Noise) { 0.0 } else { 2.0 * self.noise_us };
+        let is_second = now > self.first_until && !self.without(CallRule::Second);
+        let margin = self.rules.margin * if is_second { SECOND } else { 1 };
+        let margin = u64::try_from(margin.as_micros()).unwrap_or(u64::MAX);
+        margin.saturating_add((few + noise) as u64)
+    }
+
     /// Keeps to a rate from now on.
     fn hold(&mut self, rate: f64, now: Instant) {
         (self.rate, self.grown) = (rate, now);
-        self.phase = Phase::Held { growth: LEAST_GROWTH, since: now };
+        let growth = self.first_growth();
+        self.phase = Phase::Held { growth, used: Duration::ZERO };
+    }
+
+    fn first_growth(&self) -> f64 {
+        let is_less = self.rate < MUCH_LESS * self.best && !self.without(CallRule::Regain);
+        if is_less { REGAINED_GROWTH } else { LEAST_GROWTH }
     }
 
     /// The limit grows while it is used.
     fn grow(&mut self, rates: Option<Rates>, now: Instant) {
-        let is_used = rates.is_some_and(|rates| rates.tcp + rates.lane >= USED * self.rate);
-        let is_slow = self.without(CallRule::Accelerate);
-        let Phase::Held { growth, since } = &mut self.phase else { return };
-        if now.since(*since) >= GROWS && is_used && !is_slow {
-            (*growth, *since) = ((*growth * 2.0).min(MOST_GROWTH), now);
-        }
-        let time = now.since(self.grown).min(COUNTED).as_secs_f64();
+        let time = now.since(self.grown).min(COUNTED);
         self.grown = now;
-        if is_used {
-            self.rate *= 1.0 + *growth * time;
-        } else {
-            *since = now;
+        if rates.is_none_or(|rates| rates.tcp + rates.lane < USED * self.rate) {
+            return;
+        }
+        let is_slow = self.without(CallRule::Accelerate);
+        let Phase::Held { growth, used } = &mut self.phase else { return };
+        self.rate *= 1.0 + *growth * time.as_secs_f64();
+        *used += time;
+        if *used >= GROWS && !is_slow {
+            (*growth, *used) = ((*growth * 2.0).min(MOST_GROWTH), Duration::ZERO);
         }
     }
 
@@ -418,7 +468,9 @@ impl Hold {
                 return;
             }
         }
-        self.best = self.best.max(rates.served);
+        let past = now.since(self.best_at).as_secs_f64() / BEST;
+        self.best = (self.best * (-past).exp()).max(rates.served);
+        self.best_at = now;
         let most = match is_held {
             true => self.rate.min(rates.served),
             false => rates.served,
@@ -471,3 +523,6 @@ impl Hold {
 fn bits(rate: f64) -> Bitrate {
     Bitrate::bps((rate * 8.0) as u64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,8 @@ const LEAST_SILENCE: Duration = Duration::from_millis(60);
 const MOST_SILENCE: Duration = Duration::from_secs(1);
 /// What the other end may take to tell what has come, and the system to wake both.
 const TELLING: Duration = Duration::from_millis(20);
+/// Datagrams without data that are remembered.
+const CONTROLS: usize = 64;
 /// What is so many datagrams below the newest that has come is lost.
 const OVERTAKEN: u64 = 128;
 /// The part of the loss of the past that a new measurement takes away.
@@ -171,6 +173,8 @@ pub(super) struct Lane {
     delivery: Delivery,
     congestion: Box<dyn LaneCongestion>,
     loss: f64,
+    /// Datagrams without data of late: its sequence number, and when it was sent.
+    controls: VecDeque<(u64, Instant, Carried)>,
     /// What all else that this end sends over the path goes through, and what holds it back for calls.
     gate: PathGate,
     hold: Option<Hold>,
@@ -223,6 +227,7 @@ impl Lane {
             delivery: Delivery::default(),
             congestion,
             loss: 0.0,
+            controls: VecDeque::new(),
             gate: PathGate::default(),
             hold: calls.map(Hold::new),
         }
@@ -235,9 +240,9 @@ impl Lane {
         self.apply_hold();
     }
 
-    /// A packet of a call is sent, over whichever lane.
-    pub(super) fn note_call(&mut self, now: Instant) {
-        self.hold.iter_mut().for_each(|hold| hold.note_call(now));
+    /// A packet of a call is sent: over this lane first, or over another one.
+    pub(super) fn note_call(&mut self, is_first: bool, now: Instant) {
+        self.hold.iter_mut().for_each(|hold| hold.note_call(is_first, now));
     }
 
     /// When the path may be let go.
@@ -278,6 +283,21 @@ impl Lane {
         self.next - 1
     }
 
+    /// As [`Self::take_sequence`], of a datagram without data that is sent over the lane now.
+    pub(super) fn take_control(&mut self, now: Instant) -> u64 {
+        let sequence = self.take_sequence();
+        if self.controls.len() >= CONTROLS {
+            self.controls.pop_front();
+        }
+        self.controls.push_back((sequence, now, self.carried()));
+        sequence
+    }
+
+    /// What has been sent over the path so far.
+    fn carried(&self) -> Carried {
+        Carried { tcp: self.gate.spent(), lane: self.counters.sent_bytes }
+    }
+
     /// Notes a datagram of data that is sent now. `kept` is what may have to go again.
     pub(super) fn note_sent(
         &mut self,
@@ -293,8 +313,7 @@ impl Lane {
         let stamp = self.delivery.stamp(self.in_flight, now);
         let is_urgent = class == Class::Urgent;
         let at = now;
-        let carried = Carried { tcp: self.gate.spent(), lane: self.counters.sent_bytes };
-        let is_done = false;
+        let (carried, is_done) = (self.carried(), false);
         self.flight.push_back(Sent {
             sequence,
             at,
@@ -383,16 +402,14 @@ impl Lane {
         let come = self.take_come(feedback);
         let mut rtt = None;
         let mut rate = None;
-        if let Some(Newest { sequence, at, stamp, carried }) = come.newest {
+        if is_news {
+            self.take_sample(&come, feedback, now);
+        }
+        if let Some(Newest { sequence, at, stamp, .. }) = come.newest {
             if sequence + 1 == end {
                 let measured = now.since(at).saturating_sub(feedback.delay);
                 self.measure(measured, now);
                 rtt = Some(measured);
-                let arrived_us = feedback.arrived_us;
-                let sample = Sample { sent: at, carried, arrived_us, rtt: measured };
-                if self.hold.as_mut().is_some_and(|hold| hold.handle_sample(&sample, now)) {
-                    self.apply_hold();
-                }
             }
             let arrived = Instant::from_nanos(
                 now.as_nanos().saturating_sub(crate::time::nanos(feedback.delay)),
@@ -424,6 +441,21 @@ impl Lane {
             self.heard(now);
         }
         true
+    }
+
+    /// Takes in how long the newest datagram of all that came was on its way.
+    fn take_sample(&mut self, come: &Come, feedback: &Feedback, now: Instant) {
+        let is_newest = |sequence: u64| sequence + 1 == self.told;
+        let data = come.newest.as_ref().filter(|newest| is_newest(newest.sequence));
+        let control = || self.controls.iter().find(|(sequence, ..)| is_newest(*sequence));
+        let newest = data.map(|newest| (newest.at, newest.carried));
+        let newest = newest.or_else(|| control().map(|&(_, at, carried)| (at, carried)));
+        let (Some((sent, carried)), Some(hold)) = (newest, &mut self.hold) else { return };
+        let rtt = now.since(sent).saturating_sub(feedback.delay);
+        let sample = Sample { sent, carried, arrived_us: feedback.arrived_us, rtt };
+        if hold.handle_sample(&sample, now) {
+            self.apply_hold();
+        }
     }
 
     /// Notes which packets have come.

@@ -77,8 +77,9 @@ fn drawn(control: &str, seed: u64) -> Plan {
             && case.congestion.to_string() == control
             && case.scenario.paths.len() == 2
     };
-    let Swept { scenario, scheme, congestion, .. } =
+    let Swept { mut scenario, scheme, congestion, .. } =
         cases.filter(is_it).nth(seed as usize - 1).unwrap();
+    scenario.duration = DURATION;
     let mut plan = Plan::new(&scenario, &scheme, congestion, seed).unwrap();
     for path in &mut plan.paths {
         for link in [&mut path.down, &mut path.up] {
