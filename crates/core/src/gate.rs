@@ -31,6 +31,11 @@ impl Default for PathGate {
 }
 
 impl PathGate {
+    /// Whether another one is the same gate.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The limit, if there is one.
     pub fn limit(&self) -> Option<Bitrate> {
         self.cap().map(RateCap::rate)

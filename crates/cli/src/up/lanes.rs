@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
-use weftline::{Client, InternetOffer, LaneControl, LaneGrant};
+use weftline::{Client, InternetOffer, LaneControl, LaneGrant, PathId};
 use weftline_net::{Capture, DEVICE};
 use weftline_tunnel::bond::{BondClient, BondStatus, LaneLink, LaneSecret, LaneSession};
 
@@ -129,6 +129,11 @@ impl Lanes {
     /// Takes links that have come, and addresses that have changed.
     pub(super) fn follow(&self, links: Vec<LaneLink>) {
         self.bond.set_links(links);
+        self.changed.notify_one();
+    }
+
+    /// The client's paths have changed.
+    pub(super) fn note_paths(&self) {
         self.changed.notify_one();
     }
 
@@ -322,12 +327,26 @@ impl Keeper {
         Ok(())
     }
 
+    /// Which paths of TCP are one link with lanes. Each of these makes way for calls on the other.
+    fn paths(&self) -> Vec<(u8, PathId)> {
+        let lanes = self.bond.status().unwrap_or_default().lanes;
+        let found = lanes.into_iter().filter_map(|lane| {
+            let (path, gate) = self.client.path_gate(&lane.name)?;
+            Some((lane.status.lane.0, path, lane.name, gate))
+        });
+        let found: Vec<_> = found.collect();
+        let gates = found.iter().map(|(.., name, gate)| (name.clone(), gate.clone()));
+        self.bond.set_gates(gates.collect());
+        found.into_iter().map(|(lane, path, ..)| (lane, path)).collect()
+    }
+
     /// Speaks in a session until that is over; why it is.
     async fn follow(&self, mut control: LaneControl, grant: LaneGrant) -> String {
         if let Err(why) = self.take_number(grant.client) {
             return why;
         }
         let mut told: Option<[IpAddr; 2]> = None;
+        let mut paths = Vec::new();
         loop {
             let Some(addresses) = self.capture.upgrade().map(|capture| capture.addresses()) else {
                 return "this machine is down".to_owned();
@@ -349,6 +368,13 @@ impl Keeper {
                     })),
                 }
                 told = Some(addresses);
+            }
+            let found = self.paths();
+            if found != paths {
+                if let Err(error) = control.set_paths(&found).await {
+                    return error.to_string();
+                }
+                paths = found;
             }
             tokio::select! {
                 why = control.closed() => return why.to_string(),

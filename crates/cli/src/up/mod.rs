@@ -672,7 +672,10 @@ fn follow(
         return;
     }
     match client.reload(links::with(basis, found)) {
-        Ok(()) => tracing::info!("links: {}", links.names().join(", ")),
+        Ok(()) => {
+            tracing::info!("links: {}", links.names().join(", "));
+            lanes.into_iter().for_each(Lanes::note_paths);
+        }
         Err(error) => tracing::warn!("cannot use the links that there are now: {error}"),
     }
 }

@@ -172,6 +172,13 @@ impl Bond {
         self.lanes.get_mut(&id).into_iter().for_each(|lane| lane.set_gate(gate.clone()));
     }
 
+    /// The next lane whose path has been held back for calls, or let go, since this was asked; how it is now.
+    pub fn poll_held(&mut self) -> Option<(LaneId, LaneStatus)> {
+        let mut lanes = self.lanes.values_mut();
+        let lane = lanes.find_map(|lane| lane.take_held().map(|_| lane))?;
+        Some((lane.id, lane.status()))
+    }
+
     /// Removes a lane: what was on its way, and waits for it, goes over others.
     pub fn remove_lane(&mut self, id: LaneId, now: Instant) {
         if self.lanes.contains_key(&id) {

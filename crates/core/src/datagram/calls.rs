@@ -497,6 +497,11 @@ impl Hold {
         (!is_open).then_some(self.rate)
     }
 
+    /// Whether it is held back as calls wait there.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.phase, Phase::Draining { .. } | Phase::Held { .. })
+    }
+
     /// What TCP may send of that: what the lane leaves, and half of it at least.
     pub(super) fn tcp_limit(&self) -> Option<Bitrate> {
         let lane = self.rates().map_or(0.0, |rates| rates.lane);

@@ -178,6 +178,8 @@ pub(super) struct Lane {
     /// What all else that this end sends over the path goes through, and what holds it back for calls.
     gate: PathGate,
     hold: Option<Hold>,
+    /// Whether its path was held back when that was asked last.
+    was_held: bool,
 }
 
 impl Drop for Lane {
@@ -230,11 +232,15 @@ impl Lane {
             controls: VecDeque::new(),
             gate: PathGate::default(),
             hold: calls.map(Hold::new),
+            was_held: false,
         }
     }
 
     /// TCP over the path goes through this gate.
     pub(super) fn set_gate(&mut self, gate: PathGate) {
+        if self.gate.is(&gate) {
+            return;
+        }
         self.gate.set_limit(None);
         self.gate = gate;
         self.apply_hold();
@@ -256,6 +262,13 @@ impl Lane {
             self.hold.iter_mut().for_each(|hold| hold.handle_timeout(now));
             self.apply_hold();
         }
+    }
+
+    /// Whether its path is held back now, if that has changed since this was asked.
+    pub(super) fn take_held(&mut self) -> Option<bool> {
+        let is_held = self.hold.as_ref().is_some_and(Hold::is_held);
+        let was_held = std::mem::replace(&mut self.was_held, is_held);
+        (is_held != was_held).then_some(is_held)
     }
 
     fn apply_hold(&self) {

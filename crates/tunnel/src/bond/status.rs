@@ -28,6 +28,18 @@ pub struct BondStatus {
     pub counters: Vec<Counter>,
 }
 
+/// Says that a link has been held back for calls, or let go.
+pub(super) fn tell_held(link: &str, status: &LaneStatus) {
+    let hold = status.hold;
+    match hold.limit {
+        Some(limit) => tracing::info!(
+            "{link}: downloads are held back to {limit}, as calls wait there ({:.0} ms)",
+            hold.queue.as_secs_f64() * 1e3
+        ),
+        None => tracing::info!("{link}: downloads are not held back any more"),
+    }
+}
+
 /// What an end drops besides what its bond does.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Dropped {
