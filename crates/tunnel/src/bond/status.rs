@@ -33,10 +33,11 @@ pub(super) fn tell_held(link: &str, status: &LaneStatus) {
     let hold = status.hold;
     match hold.limit {
         Some(limit) => tracing::info!(
-            "{link}: downloads are held back to {limit}, as calls wait there ({:.0} ms)",
+            "{link}: what TCP sends there is held back to {:.1} Mb/s, as calls wait ({:.0} ms)",
+            limit.as_bps() as f64 / 1e6,
             hold.queue.as_secs_f64() * 1e3
         ),
-        None => tracing::info!("{link}: downloads are not held back any more"),
+        None => tracing::info!("{link}: what TCP sends there is not held back any more"),
     }
 }
 
