@@ -1,7 +1,8 @@
 //! A call beside a bulk download over two links with long queues, with its protection, without it, and
 //! with each of its rules switched off.
 //!
-//! `cargo run -p weftline-sim --example calls -- SEEDS [ablation]`. Goodput is that of the download from the
+//! `cargo run -p weftline-sim --example calls -- SEEDS [ablation] [LINKS…]`, where LINKS is the beginning of
+//! a name in the first column. Goodput is that of the download from the
 //! fifth second on; delays are those of the call's packets to the client, beyond the way of the nearer link,
 //! from the beginning of the call on.
 #![allow(clippy::print_stdout, reason = "an example prints")]
@@ -32,7 +33,8 @@ fn main() {
     let seeds = args.next().map_or(10, |seeds| seeds.parse().expect("a number of seeds"));
     let protected = CallRules::default();
     let mut kinds = vec![("none".to_owned(), None), ("all".to_owned(), Some(protected))];
-    if args.next().is_some() {
+    let mut args = args.peekable();
+    if args.next_if_eq("ablation").is_some() {
         for rule in RULES {
             let rules = CallRules { without: Some(rule), ..protected };
             kinds.push((format!("without {rule:?}"), Some(rules)));
@@ -49,7 +51,11 @@ fn main() {
         "| links | control | protection | p50 | p95 | 99 % | longest, ms | goodput, Mb/s | of that \
          without | cuts | in vain |\n|---|---|---|---|---|---|---|---|---|---|---|"
     );
-    for links in LINKS {
+    let wanted: Vec<String> = args.collect();
+    let is_wanted = |links: &&str| {
+        wanted.is_empty() || wanted.iter().any(|wanted| links.starts_with(wanted))
+    };
+    for links in LINKS.into_iter().filter(is_wanted) {
         for control in ["cubic", "bbr"] {
             let run = |rules: &Option<CallRules>| {
                 let case = Case { links, control, rules: *rules, call: Call::SOUND };

@@ -12,23 +12,32 @@ use weftline_core::datagram::CallRules;
 use weftline_core::{Bitrate, ByteCount};
 use weftline_link::{LinkConfig, LossModel, QueueLimit, RateTrace};
 use weftline_scenario::{Case as Swept, Scheme, Sweep};
-use weftline_sim::{CallPlan, PathPlan, Plan, run};
+use weftline_sim::{CallPlan, FlowPlan, PathPlan, Plan, run};
 
 /// What two links are called here: constant ones, whose rates and delays are named, and draws of
-/// `random-wan` with two links, one for each seed.
-pub const LINKS: [&str; 4] = ["20 Mb/s 10 ms + 10 Mb/s 25 ms", "dsl + lte", "4 + 2 Mb/s", "random-wan"];
+/// `random-wan` with two links, one for each seed. The call begins after 20 s, amid the download; another
+/// machine downloads over both links by plain TCP.
+pub const LINKS: [&str; 6] = [
+    "20 Mb/s 10 ms + 10 Mb/s 25 ms",
+    "dsl + lte",
+    "4 + 2 Mb/s",
+    "random-wan",
+    "20 + 10 Mb/s, call later",
+    "20 + 10 Mb/s, neighbour",
+];
 
-/// The time from one packet of a call to the next, its bytes, and when it begins.
+/// The time from one packet of a call to the next, and its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub every_ms: u64,
     pub bytes: usize,
-    pub from_s: u64,
 }
 
 impl Call {
-    /// 50 packets a second, from before the download is at its rate.
-    pub const SOUND: Self = Self { every_ms: 20, bytes: 200, from_s: 0 };
+    /// 50 packets a second.
+    pub const SOUND: Self = Self { every_ms: 20, bytes: 200 };
+    /// 2.5 Mb/s.
+    pub const PICTURES: Self = Self { every_ms: 4, bytes: 1250 };
 }
 
 /// A run.
@@ -110,11 +119,19 @@ impl Case {
             "random-wan" => drawn(self.control, seed),
             _ => two([constant(20.0, 10, 0.0), constant(10.0, 25, 0.0)]),
         };
+        if self.links.contains("neighbour") {
+            for path in 0..2 {
+                let (scheduler, name) = (None, "neighbour".to_owned());
+                let own = &plan.flows[0];
+                let paths = vec![path];
+                plan.flows.push(FlowPlan { scheduler, name, paths, ..own.clone() });
+            }
+        }
         (plan.duration, plan.warmup) = (DURATION, Duration::from_secs(5));
         plan.calls = Some(CallPlan {
             every: Duration::from_millis(self.call.every_ms),
             bytes: self.call.bytes,
-            from: Duration::from_secs(self.call.from_s),
+            from: if self.links.contains("later") { Duration::from_secs(20) } else { Duration::ZERO },
             until: DURATION,
             rules: self.rules,
         });
