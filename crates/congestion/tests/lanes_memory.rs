@@ -60,14 +60,13 @@ fn bulk(number: u64, flow: u16, place: u16, packet: &[u8]) -> Vec<u8> {
 #[test]
 fn a_bond_takes_no_more_memory_than_is_promised_for_it() {
     let before = LIVE.load(Ordering::Relaxed);
-    let config =
-        BondConfig {
-            is_initiator: false,
-            mtu: 1400,
-            mark: |_| false,
-            congestion: lane::bbr,
-            calls: Some(CallRules::default()),
-        };
+    let config = BondConfig {
+        is_initiator: false,
+        mtu: 1400,
+        mark: |_| false,
+        congestion: lane::bbr,
+        calls: Some(CallRules::default()),
+    };
     let mut bond = Bond::new(config, Instant::ZERO);
     let lanes = (0..MAX_LANES as u8).map(LaneId);
     lanes.clone().for_each(|id| assert!(bond.add_lane(id, Role::Active, Instant::ZERO)));

@@ -26,7 +26,11 @@ impl Default for PathGate {
     /// One that stands open.
     fn default() -> Self {
         let is_limited = AtomicBool::new(false);
-        Self(Arc::new(Gate { is_limited, cap: RateCap::new(RateCap::MAX), spent: AtomicU64::new(0) }))
+        Self(Arc::new(Gate {
+            is_limited,
+            cap: RateCap::new(RateCap::MAX),
+            spent: AtomicU64::new(0),
+        }))
     }
 }
 

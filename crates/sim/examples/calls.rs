@@ -52,9 +52,8 @@ fn main() {
          without | cuts | in vain |\n|---|---|---|---|---|---|---|---|---|---|---|"
     );
     let wanted: Vec<String> = args.collect();
-    let is_wanted = |links: &&str| {
-        wanted.is_empty() || wanted.iter().any(|wanted| links.starts_with(wanted))
-    };
+    let is_wanted =
+        |links: &&str| wanted.is_empty() || wanted.iter().any(|wanted| links.starts_with(wanted));
     for links in LINKS.into_iter().filter(is_wanted) {
         for control in ["cubic", "bbr"] {
             let run = |rules: &Option<CallRules>| {
@@ -75,8 +74,10 @@ fn run_all(case: Case, seeds: u64) -> Vec<Result> {
         let halves = [1, 2].map(|first| {
             scope.spawn(move || (first..=seeds).step_by(2).map(|s| (s, case.run(s))).collect())
         });
-        let mut all: Vec<(u64, Result)> =
-            halves.into_iter().flat_map(|half| -> Vec<_> { half.join().expect("it ran") }).collect();
+        let mut all: Vec<(u64, Result)> = halves
+            .into_iter()
+            .flat_map(|half| -> Vec<_> { half.join().expect("it ran") })
+            .collect();
         all.sort_by_key(|(seed, _)| *seed);
         all.into_iter().map(|(_, result)| result).collect()
     })

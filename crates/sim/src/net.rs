@@ -247,7 +247,8 @@ impl Net {
         let together = &mut self.together[to as usize];
         let until = together.since.unwrap_or(now_ns) + TOGETHER_NS;
         let next = self.wires[wire as usize].next();
-        let is_more = |next: &Cargo| matches!(next, Cargo::Tcp(next) if next.to == to && next.len > 0);
+        let is_more =
+            |next: &Cargo| matches!(next, Cargo::Tcp(next) if next.to == to && next.len > 0);
         let next = next.filter(|(_, next)| is_more(next)).map(|(at, _)| at);
         let follows = next.is_some_and(|at| at <= until) && !endpoint.is_urgent();
         let is_last = next.is_none_or(|at| at > now_ns + TOGETHER_NS);

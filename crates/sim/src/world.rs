@@ -190,19 +190,17 @@ impl World {
     fn step(&mut self, end_ns: u64) -> bool {
         let Some((_, event)) = self.net.queue.pop(end_ns) else { return false };
         match event {
-            Event::Arrival(wire) => {
-                match self.net.arrive(wire) {
-                    Some(Cargo::Tcp(segment)) => {
-                        self.note_spread(wire, &segment);
-                        self.deliver(&segment, Some(wire));
-                    }
-                    Some(Cargo::Lane(datagram)) => {
-                        let calls = self.calls.as_mut().expect("whoever sent it");
-                        calls.handle(&datagram, &mut self.net);
-                    }
-                    None => {}
+            Event::Arrival(wire) => match self.net.arrive(wire) {
+                Some(Cargo::Tcp(segment)) => {
+                    self.note_spread(wire, &segment);
+                    self.deliver(&segment, Some(wire));
                 }
-            }
+                Some(Cargo::Lane(datagram)) => {
+                    let calls = self.calls.as_mut().expect("whoever sent it");
+                    calls.handle(&datagram, &mut self.net);
+                }
+                None => {}
+            },
             Event::Endpoint(index) => {
                 self.net.expire(index);
                 self.changed(index);

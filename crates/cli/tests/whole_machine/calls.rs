@@ -140,7 +140,8 @@ fn bed() -> Option<Bed> {
     let (server, invite) = net.serve_with_control(&control, &["--listen", "0.0.0.0:0"]);
     let args = net.up_args(&invite);
     // Of the congestion controls the one that fills queues.
-    let paths = ["--path", "wlan0=wlan0,congestion=cubic", "--path", "wwan0=wwan0,congestion=cubic"];
+    let paths =
+        ["--path", "wlan0=wlan0,congestion=cubic", "--path", "wwan0=wwan0,congestion=cubic"];
     let mut up = Daemon::spawn(&mut net.command(&net.client, &[&args[..], &paths].concat()));
     let said = up.says("up:");
     assert!(said.contains("all TCP, UDP and ICMP"), "{said}");

@@ -99,9 +99,10 @@ const FEW_BYTES: f64 = 3000.0;
 /// The limit counts as used from this part of it on.
 const USED: f64 = 0.75;
 /// So many cuts in a row that do not empty the queue are in vain: it is another's.
-const IN_VAIN: u32 = 5;
-/// How long a path is left alone then.
+const IN_VAIN: u32 = 3;
+/// How long a path is left alone then, twice as long each time, and at most.
 const REST: Duration = Duration::from_secs(30);
+const MOST_REST: Duration = Duration::from_secs(480);
 
 /// What has been sent over a path up to some time, in bytes since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,6 +221,7 @@ pub(super) struct Hold {
     wait: Instant,
     grown: Instant,
     vain: u32,
+    rest: Duration,
     cuts: u64,
     in_vain: u64,
 }
@@ -243,6 +245,7 @@ impl Hold {
             wait: Instant::ZERO,
             grown: Instant::ZERO,
             vain: 0,
+            rest: REST,
             cuts: 0,
             in_vain: 0,
         }
@@ -255,7 +258,7 @@ impl Hold {
         }
         if self.call_until.is_none_or(|until| until <= now) {
             self.let_go();
-            (self.is_known, self.best, self.vain) = (false, 0.0, 0);
+            (self.is_known, self.best, self.vain, self.rest) = (false, 0.0, 0, REST);
         }
         self.call_until = Some(now + RELEASE);
     }
@@ -342,11 +345,9 @@ impl Hold {
             return None;
         }
         let span = span.as_secs_f64();
-        let [tcp, lane] = [
-            (last.carried.tcp, first.carried.tcp),
-            (last.carried.lane, first.carried.lane),
-        ]
-        .map(|(after, before)| after.saturating_sub(before) as f64);
+        let [tcp, lane] =
+            [(last.carried.tcp, first.carried.tcp), (last.carried.lane, first.carried.lane)]
+                .map(|(after, before)| after.saturating_sub(before) as f64);
         // While there is a queue the link is busy all the time, and what was sent in this time came within
         // as much more as the queue has grown.
         let is_busy = self.marks.iter().all(|mark| mark.queue_us > SAME_US);
@@ -391,7 +392,7 @@ impl Hold {
             Phase::Draining { to, until } => {
                 let (to, is_late) = (*to, *until <= now);
                 if queue_us <= margin_us / 2 {
-                    self.vain = 0;
+                    (self.vain, self.rest) = (0, REST);
                     self.hold(to, now);
                 } else {
                     self.cut_if(is_late, rates, now);
@@ -454,7 +455,9 @@ impl Hold {
 
     /// Lowers the limit, if TCP has a part in what there is, and what the last change did is seen.
     fn cut_if(&mut self, is_due: bool, rates: Option<Rates>, now: Instant) {
-        let Some(rates) = rates.filter(|rates| rates.tcp >= LEAST_RATE as f64 / 2.0) else { return };
+        let Some(rates) = rates.filter(|rates| rates.tcp >= LEAST_RATE as f64 / 2.0) else {
+            return;
+        };
         if !is_due || now < self.wait {
             return;
         }
@@ -464,7 +467,8 @@ impl Hold {
             if self.vain >= IN_VAIN && !self.without(CallRule::GiveUp) {
                 self.in_vain += 1;
                 self.vain = 0;
-                self.phase = Phase::Resting { until: now + REST };
+                self.phase = Phase::Resting { until: now + self.rest };
+                self.rest = (self.rest * 2).min(MOST_REST);
                 return;
             }
         }

@@ -16,9 +16,10 @@ const URGENT_RATE: u64 = 25_000;
 const URGENT_KIND_RATE: u64 = 250_000;
 /// A flow of this rate or less is of medium class: 6 Mb/s, a call with pictures.
 const MEDIUM_RATE: u64 = 750_000;
-/// A flow that is not bulk and lasts so long, without a pause of as much, is a call. Questions to DNS and the
-/// first packets of connections are none.
-const CALL: Duration = Duration::from_secs(2);
+/// A flow that is not bulk and lasts so long, without such a pause, is a call. Questions to DNS and the first
+/// packets of connections are none, and a ping each second is one.
+const CALL: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(2);
 /// What a rate is measured over.
 const SPAN: Duration = Duration::from_secs(1);
 /// How long a flow is remembered at least, and how many are at most, twice.
@@ -49,7 +50,7 @@ impl Flow {
             self.before = if age < 2 * SPAN { self.bytes } else { 0 };
             (self.bytes, self.span) = (0, now);
         }
-        if self.packets == 0 || now.since(self.last) > CALL {
+        if self.packets == 0 || now.since(self.last) > PAUSE {
             self.began = now;
         }
         self.last = now;
@@ -140,6 +141,15 @@ mod tests {
         // 80 Mb/s.
         let bulk: Vec<_> = (0..5000).map(|n| flows.count(3, false, 1000, at(n / 10)).0).collect();
         assert!(bulk[1000..].iter().all(|class| *class == Class::Bulk));
+        // A ping a second is a call, once it has lasted; what comes now and then is none, nor is bulk.
+        let mut is_call = |flow, n: u64, every, bytes| {
+            let (class, flow) = flows.count(flow, false, bytes, at(10_000 + every * n));
+            flow.is_call(class)
+        };
+        let pings: Vec<_> = (0..5).map(|n| is_call(6, n, 1000, 84)).collect();
+        assert_eq!(pings, [false, true, true, true, true]);
+        assert!((0..5).all(|n| !is_call(7, n, 2100, 84)));
+        assert!((0..5000).skip(1000).all(|n| !is_call(8, n, 0, 1000)));
         // A ping of 100 a second with 1,400 bytes; a flood of them is none.
         for n in 0..300 {
             assert_eq!(flows.count(4, true, 1400, at(10 * n)).0, Class::Urgent);

@@ -131,7 +131,11 @@ impl Case {
         plan.calls = Some(CallPlan {
             every: Duration::from_millis(self.call.every_ms),
             bytes: self.call.bytes,
-            from: if self.links.contains("later") { Duration::from_secs(20) } else { Duration::ZERO },
+            from: if self.links.contains("later") {
+                Duration::from_secs(20)
+            } else {
+                Duration::ZERO
+            },
             until: DURATION,
             rules: self.rules,
         });

@@ -45,7 +45,13 @@ const MTU: usize = 1400;
 /// What an end of a bond is made with.
 fn bond_config(is_initiator: bool) -> BondConfig {
     let congestion = weftline_congestion::lane::bbr;
-    BondConfig { is_initiator, mtu: MTU, mark: class::mark, congestion, calls: Some(CallRules::default()) }
+    BondConfig {
+        is_initiator,
+        mtu: MTU,
+        mark: class::mark,
+        congestion,
+        calls: Some(CallRules::default()),
+    }
 }
 
 /// A lane's number: its place, and its role, which the server learns by that.

@@ -245,6 +245,25 @@ fn clocks_are_no_queues() {
     }
 }
 
+/// What the rule is for: ends of a bond have clocks of their own.
+#[test]
+fn without_the_round_trip_a_clock_is_a_queue() {
+    let held = |without| {
+        let mut world = World::new(20.0, 40);
+        world.hold = Hold::new(CallRules { without, ..CallRules::default() });
+        world.wants = world.rate * 0.8;
+        world.run(2_000);
+        world.limits.clear();
+        world.ahead_us -= 1_000_000;
+        world.run(1_000);
+        world.ahead_us += 1_000_000;
+        world.run(10_000);
+        world.limits.len()
+    };
+    assert_eq!(held(None), 0);
+    assert!(held(Some(CallRule::RoundTrip)) > 500);
+}
+
 /// Others fill the link's queue, whatever this end does: TCP goes on, and the call waits.
 #[test]
 fn a_queue_of_others_is_left_to_them() {
