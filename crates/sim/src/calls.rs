@@ -5,39 +5,22 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weftline_congestion::lane;
-use weftline_core::datagram::{Bond, BondConfig, CallRules, HoldStatus, LaneId};
+use weftline_core::datagram::{Bond, BondConfig, HoldStatus, LaneId};
 use weftline_core::gate::PathGate;
 use weftline_core::time::nanos;
 use weftline_core::{Instant, PathId, Role};
 
 use crate::net::Net;
-use crate::plan::Plan;
+use crate::plan::{CallPlan, Plan};
 use crate::queue::Event;
-use crate::wire::{Cargo, Packet};
+use crate::wire::{Cargo, Datagram};
 
 /// The longest packet of a lane.
 const MTU: usize = 1400;
-/// What a datagram has around its frame: IPv4 and UDP, the lane's header, and the tag of its encryption.
-const AROUND: u64 = 20 + 8 + 14 + 16;
 /// Bytes of a packet before its number: IPv4 and UDP.
 const HEADERS: usize = 28;
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
-
-/// A call during a run: packets at a constant rate in both directions, over lanes on all paths.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CallPlan {
-    /// The time from one packet to the next, and bytes of each.
-    pub every: Duration,
-    /// See `every`.
-    pub bytes: usize,
-    /// When it begins and ends, from the beginning of the workload on.
-    pub from: Duration,
-    /// See `from`.
-    pub until: Duration,
-    /// What it is protected by; by nothing if `None`.
-    pub rules: Option<CallRules>,
-}
 
 /// What came of a call in one direction.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,26 +47,6 @@ impl CallReport {
         delays.sort_unstable();
         let last = delays.len().checked_sub(1)?;
         Some(delays[(last as f64 * part).round() as usize])
-    }
-}
-
-/// A datagram of a lane.
-#[derive(Debug)]
-pub(crate) struct Datagram {
-    /// The end that it goes to.
-    to: usize,
-    pub(crate) path: u32,
-    sequence: u64,
-    frame: Vec<u8>,
-}
-
-impl Packet for Datagram {
-    fn wire_bytes(&self) -> u64 {
-        self.frame.len() as u64 + AROUND
-    }
-
-    fn note(&self) -> u64 {
-        self.sequence
     }
 }
 

@@ -6,9 +6,11 @@ use std::collections::VecDeque;
 use weftline_core::{ByteCount, Instant};
 use weftline_link::{Link, LinkStats, Verdict};
 
-use crate::calls::Datagram;
 use crate::queue::{Event, Queue};
 use crate::tcp::Segment;
+
+/// What a datagram has around its frame: IPv4 and UDP, the lane's header, and the tag of its encryption.
+const AROUND: u64 = 20 + 8 + 14 + 16;
 
 /// Something that travels.
 pub(crate) trait Packet {
@@ -25,6 +27,29 @@ impl Packet for Segment {
 
     fn note(&self) -> u64 {
         self.seq ^ self.ack.rotate_left(32)
+    }
+}
+
+/// A datagram of a lane.
+#[derive(Debug)]
+pub(crate) struct Datagram {
+    /// The end that it goes to.
+    pub(crate) to: usize,
+    /// The path.
+    pub(crate) path: u32,
+    /// Its number there, and its frame.
+    pub(crate) sequence: u64,
+    /// See `sequence`.
+    pub(crate) frame: Vec<u8>,
+}
+
+impl Packet for Datagram {
+    fn wire_bytes(&self) -> u64 {
+        self.frame.len() as u64 + AROUND
+    }
+
+    fn note(&self) -> u64 {
+        self.sequence
     }
 }
 
