@@ -1,7 +1,7 @@
 //! A call beside a bulk download over two links with long queues, with its protection, without it, and
 //! with each of its rules switched off.
 //!
-//! `cargo run -p weftline-sim --example calls -- SEEDS [ablation] [LINKS…]`, where LINKS is the beginning of
+//! `cargo run -p weftline-sim --example calls -- SEEDS [values] [LINKS…]`, where LINKS is the beginning of
 //! a name in the first column. Goodput is that of the download from the
 //! fifth second on; delays are those of the call's packets to the client, beyond the way of the nearer link,
 //! from the beginning of the call on.
@@ -14,19 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use calls::{Call, Case, LINKS, Result};
-use weftline_core::datagram::{CallRule, CallRules};
-
-const RULES: [CallRule; 9] = [
-    CallRule::Drain,
-    CallRule::Served,
-    CallRule::Search,
-    CallRule::Accelerate,
-    CallRule::GiveUp,
-    CallRule::RoundTrip,
-    CallRule::Noise,
-    CallRule::Second,
-    CallRule::Regain,
-];
+use weftline_core::datagram::CallRules;
 
 fn main() {
     let mut args = std::env::args().skip(1);
@@ -34,11 +22,7 @@ fn main() {
     let protected = CallRules::default();
     let mut kinds = vec![("none".to_owned(), None), ("all".to_owned(), Some(protected))];
     let mut args = args.peekable();
-    if args.next_if_eq("ablation").is_some() {
-        for rule in RULES {
-            let rules = CallRules { without: Some(rule), ..protected };
-            kinds.push((format!("without {rule:?}"), Some(rules)));
-        }
+    if args.next_if_eq("values").is_some() {
         for margin in [10, 20, 30] {
             let rules = CallRules { margin: Duration::from_millis(margin), ..protected };
             kinds.push((format!("margin {margin} ms"), Some(rules)));

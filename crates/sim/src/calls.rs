@@ -106,7 +106,7 @@ impl Calls {
             for (path, gate) in gates.of(end) {
                 let id = LaneId(u8::try_from(path.0).expect("a run has few paths"));
                 bond.add_lane(id, Role::Active, now);
-                bond.set_gate(id, gate);
+                bond.set_gate(id, Some(gate));
             }
         }
         let paths = u32::try_from(plan.paths.len()).expect("a run has few paths");

@@ -327,9 +327,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Which paths of TCP are one link with lanes. Each of these makes way for calls on the other.
-    fn paths(&self) -> Vec<(u8, PathId)> {
-        let lanes = self.bond.status().unwrap_or_default().lanes;
+    /// Which paths of TCP are one link with lanes. Each of these makes way for calls on the other. `None` if
+    /// the lanes do not say.
+    async fn paths(&self) -> Option<Vec<(u8, PathId)>> {
+        let bond = Arc::clone(&self.bond);
+        // It waits for the lanes' thread.
+        let asked = tokio::task::spawn_blocking(move || bond.status());
+        let lanes = asked.await.ok()??.lanes;
         let found = lanes.into_iter().filter_map(|lane| {
             let (path, gate) = self.client.path_gate(&lane.name)?;
             Some((lane.status.lane.0, path, lane.name, gate))
@@ -337,7 +341,7 @@ impl Keeper {
         let found: Vec<_> = found.collect();
         let gates = found.iter().map(|(.., name, gate)| (name.clone(), gate.clone()));
         self.bond.set_gates(gates.collect());
-        found.into_iter().map(|(lane, path, ..)| (lane, path)).collect()
+        Some(found.into_iter().map(|(lane, path, ..)| (lane, path)).collect())
     }
 
     /// Speaks in a session until that is over; why it is.
@@ -369,8 +373,7 @@ impl Keeper {
                 }
                 told = Some(addresses);
             }
-            let found = self.paths();
-            if found != paths {
+            if let Some(found) = self.paths().await.filter(|found| *found != paths) {
                 if let Err(error) = control.set_paths(&found).await {
                     return error.to_string();
                 }

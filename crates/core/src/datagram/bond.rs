@@ -167,9 +167,17 @@ impl Bond {
     }
 
     /// TCP that this end sends over the path of a lane goes through this gate; without one calls are not
-    /// protected there. Nothing happens if there is no such lane.
-    pub fn set_gate(&mut self, id: LaneId, gate: PathGate) {
-        self.lanes.get_mut(&id).into_iter().for_each(|lane| lane.set_gate(gate.clone()));
+    /// protected from it there. A gate is that of one lane: another that has it loses it. Nothing happens if
+    /// there is no such lane.
+    pub fn set_gate(&mut self, id: LaneId, gate: Option<PathGate>) {
+        for (&other, lane) in &mut self.lanes {
+            if other == id {
+                lane.set_gate(gate.as_ref());
+            } else if gate.as_ref().is_some_and(|gate| lane.has_gate(gate)) {
+                // Two would lift each other's limit.
+                lane.set_gate(None);
+            }
+        }
     }
 
     /// The next lane whose path has been held back for calls, or let go, since this was asked; how it is now.
@@ -242,7 +250,7 @@ impl Bond {
             Class::Medium => {
                 let lane = choice.keep(flow.lane, best);
                 flow.lane = Some(lane);
-                self.note_call(is_call, lane, now);
+                self.note_call(is_call, now);
                 return self.queue(lane, Place::default(), look.flow, packet, now);
             }
             Class::Bulk => {
@@ -251,6 +259,7 @@ impl Bond {
                 for &id in &spread.passed_over {
                     self.lanes.get_mut(&id).expect("it was chosen").note_passed_over(now);
                 }
+                self.lanes.get_mut(&spread.lane).expect("it was chosen").note_bulk(now);
                 let numbers = self.flows.numbers(look.flow).filter(|_| !spread.is_only);
                 let place = numbers.map(|numbers| numbers.take(spread.lane, now));
                 let place = place.unwrap_or_default();
@@ -259,7 +268,7 @@ impl Bond {
         }
         flow.lane = Some(best);
         let second = choice.second(best);
-        self.note_call(is_call, best, now);
+        self.note_call(is_call, now);
         let number = self.take_number();
         let kept = || Kept { number, class, packet: packet.to_vec() };
         self.make_ready(best, kept(), (false, false));
@@ -271,9 +280,27 @@ impl Bond {
         }
     }
 
-    fn note_call(&mut self, is_call: bool, first: LaneId, now: Instant) {
-        for (&id, lane) in self.lanes.iter_mut().filter(|_| is_call) {
-            lane.note_call(id == first, now);
+    fn note_call(&mut self, is_call: bool, now: Instant) {
+        self.lanes.values_mut().filter(|_| is_call).for_each(|lane| lane.note_call(now));
+    }
+
+    /// A lane that a call may need next, and of which nobody knows how long packets wait there.
+    fn unmeasured(&self, other: LaneId, now: Instant) -> Option<LaneId> {
+        let is_it = |lane: &&Lane| {
+            let is_ready = lane.role == Role::Active && lane.state == LaneState::Up;
+            lane.id != other && is_ready && lane.is_unmeasured(now)
+        };
+        self.lanes.values().find(is_it).map(|lane| lane.id)
+    }
+
+    /// Sends a copy of a packet over such a lane, by whose feedback it shows.
+    fn measure_by(&mut self, kept: &Kept, id: Option<LaneId>, now: Instant) {
+        let bytes = kept.packet.len();
+        let Some(lane) = id.and_then(|id| self.lanes.get_mut(&id)) else { return };
+        if bytes <= lane.pings.longest_packet() && self.budget.take(bytes as u64, now) {
+            lane.note_measured(now);
+            let (id, packet) = (lane.id, kept.packet.clone());
+            self.make_ready(id, Kept { packet, ..*kept }, (true, false));
         }
     }
 
@@ -527,6 +554,7 @@ impl Bond {
             .collect();
         let mut mark = self.config.mark;
         for id in ids {
+            let unmeasured = self.unmeasured(id, now);
             let lane = self.lanes.get_mut(&id).expect("it was listed");
             if let Some(kept) = lane.again.pop_front() {
                 lane.counters.resent += 1;
@@ -547,6 +575,10 @@ impl Bond {
             self.budget.sent(waiting.bytes.into());
             self.turn = LaneId(id.0.wrapping_add(1));
             let kept = Kept { number, class, packet: waiting.packet };
+            if class == Class::Medium {
+                self.measure_by(&kept, unmeasured, now);
+            }
+            let lane = self.lanes.get_mut(&id).expect("it was listed");
             return Some(encode(lane, kept, may_keep, now, out));
         }
         None

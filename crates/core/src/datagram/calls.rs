@@ -1,11 +1,14 @@
 //! Calls survive downloads: how much a path may carry while calls share it.
 //!
 //! TCP fills the queue of a link, of 200 ms or more, and a call on the same link waits there. While calls
-//! live, each lane that carries them measures how long a packet is on its way. If that is longer than the
-//! least by more than a margin, the path is *held*: all that TCP and bulk send over it is limited to a
-//! share of what the link was seen to carry, first to less, until the queue is empty. From there the limit
-//! creeps up while it is used, until the delay says that it is too much. (cake-autorate has this law for a
-//! router's shaper; this is another writing of it, for an end that knows its own load.)
+//! live, each lane measures how long a packet is on its way. If that is longer than the least by more than a
+//! margin, and this end has a part in it, the path is *held*: all that TCP and bulk send over it is limited to
+//! a share of what the link was seen to carry, first to less, until the queue is empty. (cake-autorate has
+//! such a law for a router's shaper; this is another writing of it, for an end that knows its own load.)
+//!
+//! Delay has many causes, and a limit may be wrong. So each is for a while only: it grows by itself, faster
+//! and faster, while nothing waits; it is lifted when what is sent does not come near it, when nothing tells
+//! of the lane any more, and when the queue does not follow it, as it is another's then.
 //!
 //! Clocks of both ends need not agree. The delay is the difference between the receiver's time and the
 //! sender's, and the least of late is its base. What a round trip takes beyond its own least bounds it, so
@@ -23,61 +26,36 @@ pub struct CallRules {
     pub margin: Duration,
     /// The share of what the link was seen to carry that is left after a cut.
     pub share: f64,
-    /// A rule that is switched off, to see what it is for.
-    pub without: Option<CallRule>,
 }
 
 impl Default for CallRules {
     /// What the daemons have.
     fn default() -> Self {
-        Self { margin: Duration::from_millis(15), share: 0.95, without: None }
+        Self { margin: Duration::from_millis(15), share: 0.95 }
     }
-}
-
-/// Rules that can be switched off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallRule {
-    /// After a cut the path gets less for a moment, until its queue is empty.
-    Drain,
-    /// What the link carries is counted over the time in which it came, not that in which it was sent.
-    Served,
-    /// A call that begins while the path is busy has the queue emptied to learn its least delay.
-    Search,
-    /// The limit grows faster the longer nothing is in its way.
-    Accelerate,
-    /// A path whose delay does not follow its load is let go.
-    GiveUp,
-    /// The delay is bounded by that of the round trip.
-    RoundTrip,
-    /// The margin is wider where delays differ from packet to packet.
-    Noise,
-    /// The margin is wider on lanes that have copies only.
-    Second,
-    /// The limit grows faster where the link has carried much more before.
-    Regain,
 }
 
 /// How long a path is held after the last packet of a call.
 const RELEASE: Duration = Duration::from_secs(10);
-/// The delay of so long counts together: its least is that of the queue, and not of a radio that repeats.
+/// How long it is held when nothing tells of the lane: longer than from one ping to the next.
+const UNTOLD: Duration = Duration::from_millis(2500);
+/// The delay of packets sent within so long counts together: the least of them is that of a queue, and not of
+/// a radio that repeats.
 const TOGETHER: Duration = Duration::from_millis(60);
-/// How long a lane counts as the one that calls go over first; by how much the margin of others is wider:
-/// should the first one die, they are not to be far behind.
-const FIRST: Duration = Duration::from_secs(2);
-const SECOND: u32 = 4;
+const APART: Duration = Duration::from_millis(5);
 /// What is sent is counted over so long, noted so often.
 const COUNTED: Duration = Duration::from_millis(500);
 const NOTED: Duration = Duration::from_millis(25);
 /// A rate over less time than that says nothing.
 const LEAST_SPAN: Duration = Duration::from_millis(100);
-/// The least that TCP sends, and the least it is held to, in bytes a second: 0.5 Mb/s.
-const LEAST_RATE: u64 = 62_500;
-/// Nor is it held to less than this part of what the link was seen to carry since the call began.
-const LEAST_PART: u64 = 5;
+/// The least that is held back, and the least it is held to, in bytes a second: 0.5 Mb/s.
+const LEAST_RATE: f64 = 62_500.0;
+/// Nor is it held to less than this part of the most that the link was seen to carry of late, which is
+/// forgotten in so many seconds.
+const LEAST_PART: f64 = 5.0;
+const BEST: f64 = 20.0;
 /// A queue of so long is emptied at the least rate, half of what the link carries.
 const LONG_QUEUE: Duration = Duration::from_millis(200);
-/// A step from one packet's delay to the next one's counts up to this, in microseconds.
-const MOST_NOISE_US: f64 = 15_000.0;
 /// How long the rate is halved at most to learn the least delay; and for how long that must not have
 /// fallen any more.
 const MOST_SEARCH: Duration = Duration::from_millis(1500);
@@ -87,21 +65,20 @@ const SAME_US: u64 = 5_000;
 /// By what part of itself the limit grows in a second, at first and at most; how long until it is twice
 /// as much.
 const LEAST_GROWTH: f64 = 0.01;
-/// The same at first where the link has carried much more of late, of which this is the part; and how long
-/// that is remembered.
-const REGAINED_GROWTH: f64 = 0.08;
+const MOST_GROWTH: f64 = 1.0;
+/// The same at first where the link has carried much more of late, of which this is the part.
+const REGAINED_GROWTH: f64 = 0.5;
 const MUCH_LESS: f64 = 0.8;
-const BEST: f64 = 20.0;
-const MOST_GROWTH: f64 = 0.5;
 const GROWS: Duration = Duration::from_secs(1);
 /// What may be before a packet all the time, as TCP sends some at once, in bytes.
 const FEW_BYTES: f64 = 3000.0;
-/// The limit counts as used from this part of it on.
+/// The limit counts as used from this part of it on; and how long it is kept while it is not.
 const USED: f64 = 0.75;
-/// So many cuts in a row that do not empty the queue are in vain: it is another's.
-const IN_VAIN: u32 = 3;
+const UNUSED: Duration = Duration::from_secs(2);
+/// So many cuts in a row that the queue does not follow are in vain: it is another's.
+const IN_VAIN: u32 = 2;
 /// How long a path is left alone then, twice as long each time, and at most.
-const REST: Duration = Duration::from_secs(30);
+const REST: Duration = Duration::from_secs(5);
 const MOST_REST: Duration = Duration::from_secs(480);
 
 /// What has been sent over a path up to some time, in bytes since the beginning.
@@ -109,8 +86,9 @@ const MOST_REST: Duration = Duration::from_secs(480);
 pub(super) struct Carried {
     /// By TCP.
     pub(super) tcp: u64,
-    /// By the lane.
+    /// By the lane, and what of it was bulk.
     pub(super) lane: u64,
+    pub(super) bulk: u64,
 }
 
 /// A packet that has come.
@@ -165,6 +143,7 @@ struct Mark {
 struct Rates {
     tcp: f64,
     lane: f64,
+    bulk: f64,
     /// What the link has carried, as far as it shows.
     served: f64,
 }
@@ -174,11 +153,11 @@ enum Phase {
     /// Nothing is held.
     Open,
     /// A call has begun while the path was busy: nobody knows yet how long its way is.
-    Searching { since: Instant, lowered: Instant, first_us: i64, least_us: i64, to: f64 },
-    /// The queue is being emptied; the rate after that.
-    Draining { to: f64, until: Instant },
-    /// The limit is kept, and grows; how long it has been used since it began to grow as fast.
-    Held { growth: f64, used: Duration },
+    Searching { until: Instant, lowered: Instant, first_us: i64, least_us: i64, to: f64 },
+    /// The queue, which was so long, is being emptied; the rate after that.
+    Draining { to: f64, until: Instant, queue_us: u64 },
+    /// The limit is kept, and grows: by how much, since when; and when it was used last.
+    Held { growth: f64, since: Instant, used: Instant },
     /// The delay is not ours.
     Resting { until: Instant },
 }
@@ -202,9 +181,8 @@ pub(super) struct Hold {
     rules: CallRules,
     base: Least,
     round_trip: Least,
+    /// When packets were sent, and how much longer than the least they were on their way, in microseconds.
     recent: VecDeque<(Instant, u64)>,
-    /// By how much the delays of one packet and the next differ, on average.
-    noise_us: f64,
     marks: VecDeque<Mark>,
     phase: Phase,
     /// The limit of all that is sent, in bytes a second; used unless it is open.
@@ -213,8 +191,8 @@ pub(super) struct Hold {
     best: f64,
     best_at: Instant,
     call_until: Option<Instant>,
-    /// Until when it counts as the lane that calls go over first.
-    first_until: Instant,
+    /// When a packet was told of last.
+    told: Instant,
     /// Whether the call has been looked at.
     is_known: bool,
     /// When the delay shows what the last change did.
@@ -233,14 +211,13 @@ impl Hold {
             base: Least::default(),
             round_trip: Least::default(),
             recent: VecDeque::new(),
-            noise_us: 0.0,
             marks: VecDeque::new(),
             phase: Phase::Open,
             rate: 0.0,
             best: 0.0,
-            call_until: None,
-            first_until: Instant::ZERO,
             best_at: Instant::ZERO,
+            call_until: None,
+            told: Instant::ZERO,
             is_known: false,
             wait: Instant::ZERO,
             grown: Instant::ZERO,
@@ -251,44 +228,42 @@ impl Hold {
         }
     }
 
-    /// A packet of a call is sent: over this lane first, or over another one.
-    pub(super) fn note_call(&mut self, is_first: bool, now: Instant) {
-        if is_first {
-            self.first_until = now + FIRST;
-        }
+    /// A packet of a call is sent, over this lane or another one.
+    pub(super) fn note_call(&mut self, now: Instant) {
         if self.call_until.is_none_or(|until| until <= now) {
-            self.let_go();
-            (self.is_known, self.best, self.vain, self.rest) = (false, 0.0, 0, REST);
+            self.phase = Phase::Open;
+            (self.is_known, self.vain, self.rest) = (false, 0, REST);
         }
         self.call_until = Some(now + RELEASE);
     }
 
+    /// Whether there is a call, or was one just now.
+    pub(super) fn has_call(&self, now: Instant) -> bool {
+        self.call_until.is_some_and(|until| now < until)
+    }
+
     /// When [`Self::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.call_until
+        let untold = self.told + UNTOLD;
+        self.call_until.map(|until| if self.limit().is_some() { until.min(untold) } else { until })
     }
 
-    /// Lets the path go when there has been no call for a while.
+    /// Lets the path go when there has been no call for a while, or nothing has told of the lane.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        if self.call_until.is_some_and(|until| until <= now) {
-            self.call_until = None;
-            self.let_go();
+        if self.poll_timeout().is_none_or(|at| now < at) {
+            return;
         }
+        if !self.has_call(now) {
+            self.call_until = None;
+        }
+        self.handle_silence();
     }
 
-    /// The lane carries nothing now, and nobody knows what the path does.
+    /// Nobody knows what the path does.
     pub(super) fn handle_silence(&mut self) {
-        self.let_go();
+        self.phase = Phase::Open;
         self.recent.clear();
         self.marks.clear();
-    }
-
-    fn let_go(&mut self) {
-        self.phase = Phase::Open;
-    }
-
-    fn without(&self, rule: CallRule) -> bool {
-        self.rules.without == Some(rule)
     }
 
     /// Takes in that a packet has come; whether limits may have changed.
@@ -297,15 +272,18 @@ impl Hold {
         let owd_us = sample.arrived_us.cast_signed().wrapping_sub(sent_us);
         let rtt_us = i64::try_from(sample.rtt.as_micros()).unwrap_or(i64::MAX);
         let beyond = self.round_trip.note(rtt_us, now);
-        let queue_us = self.base.note(owd_us, now);
-        let queue_us =
-            if self.without(CallRule::RoundTrip) { queue_us } else { queue_us.min(beyond) };
-        self.note(sample, queue_us, now);
-        if self.call_until.is_none_or(|until| until <= now) {
+        let queue_us = self.base.note(owd_us, now).min(beyond);
+        self.told = now;
+        self.note(sample, queue_us);
+        let rates = self.rates();
+        let past = now.since(self.best_at).as_secs_f64() / BEST;
+        self.best = (self.best * (-past).exp()).max(rates.map_or(0.0, |rates| rates.served));
+        self.best_at = now;
+        if !self.has_call(now) {
             return false;
         }
-        let rates = self.rates();
-        if let Some(rates) = rates.filter(|_| !self.is_known) {
+        let Some(rates) = rates else { return true };
+        if !self.is_known {
             self.is_known = true;
             self.begin(rates, owd_us, now);
         }
@@ -314,16 +292,19 @@ impl Hold {
     }
 
     /// Keeps what is needed of a packet.
-    fn note(&mut self, sample: &Sample, queue_us: u64, now: Instant) {
-        if let Some((_, before)) = self.recent.back() {
-            let step = (queue_us.abs_diff(*before) as f64).min(MOST_NOISE_US);
-            self.noise_us += (step - self.noise_us) / 16.0;
+    fn note(&mut self, sample: &Sample, queue_us: u64) {
+        let Sample { sent, carried, .. } = *sample;
+        // Where packets are far apart, each has to speak for itself.
+        if self.recent.back().is_some_and(|(at, _)| sent.since(*at) > COUNTED) {
+            self.recent.clear();
         }
-        self.recent.push_back((now, queue_us));
-        while self.recent.len() > 1 && self.recent[0].0 + TOGETHER < now {
+        match self.recent.back_mut() {
+            Some((at, queue)) if sent.since(*at) < APART => *queue = queue_us.min(*queue),
+            _ => self.recent.push_back((sent, queue_us)),
+        }
+        while self.recent.len() > 2 && self.recent[1].0 + TOGETHER <= sent {
             self.recent.pop_front();
         }
-        let Sample { sent, carried, .. } = *sample;
         if self.marks.back().is_none_or(|mark| sent.since(mark.sent) >= NOTED) {
             self.marks.push_back(Mark { sent, carried, queue_us });
         }
@@ -332,9 +313,12 @@ impl Hold {
         }
     }
 
-    /// How much longer than the least packets are on their way now, in microseconds.
+    /// How much longer than the least all packets have been on their way for a moment, in microseconds.
     fn queue_us(&self) -> u64 {
-        self.recent.iter().map(|(_, queue)| *queue).min().unwrap_or(0)
+        let (Some(first), Some(last)) = (self.recent.front(), self.recent.back()) else { return 0 };
+        let is_long = self.recent.len() == 1 || last.0.since(first.0) >= TOGETHER;
+        let least = self.recent.iter().map(|(_, queue)| *queue).min();
+        least.filter(|_| is_long).unwrap_or(0)
     }
 
     /// What has been carried of late.
@@ -344,155 +328,157 @@ impl Hold {
         if span < LEAST_SPAN {
             return None;
         }
-        let span = span.as_secs_f64();
-        let [tcp, lane] =
-            [(last.carried.tcp, first.carried.tcp), (last.carried.lane, first.carried.lane)]
-                .map(|(after, before)| after.saturating_sub(before) as f64);
-        // While there is a queue the link is busy all the time, and what was sent in this time came within
-        // as much more as the queue has grown.
-        let is_busy = self.marks.iter().all(|mark| mark.queue_us > SAME_US);
-        let grown = (last.queue_us as f64 - first.queue_us as f64) / 1e6;
-        let came = match is_busy && !self.without(CallRule::Served) {
-            true => (span + grown).max(span / 4.0),
-            false => span,
+        let sent = |of: fn(&Carried) -> u64| {
+            of(&last.carried).saturating_sub(of(&first.carried)) as f64 / span.as_secs_f64()
         };
-        Some(Rates { tcp: tcp / span, lane: lane / span, served: (tcp + lane) / came })
+        let (tcp, lane, bulk) = (sent(|c| c.tcp), sent(|c| c.lane), sent(|c| c.bulk));
+        let served = self.served(last).unwrap_or(tcp + lane);
+        Some(Rates { tcp, lane, bulk, served })
+    }
+
+    /// What the link has carried since it has a queue, up to this mark. It has been busy all the time, and
+    /// what was sent in this time came within as much more as the queue has grown.
+    fn served(&self, last: &Mark) -> Option<f64> {
+        let busy = self.marks.iter().rev().take_while(|mark| mark.queue_us > SAME_US);
+        let first = busy.last()?;
+        let span = last.sent.since(first.sent);
+        if span < LEAST_SPAN {
+            return None;
+        }
+        let grown = (last.queue_us as f64 - first.queue_us as f64) / 1e6;
+        let span = span.as_secs_f64();
+        let sent = |carried: Carried| carried.tcp + carried.lane;
+        let sent = sent(last.carried).saturating_sub(sent(first.carried)) as f64;
+        Some(sent / (span + grown).max(span / 4.0))
     }
 
     /// The path is looked at for the first time since a call has begun.
     fn begin(&mut self, rates: Rates, owd_us: i64, now: Instant) {
-        if rates.tcp < LEAST_RATE as f64 || self.without(CallRule::Search) {
+        if rates.tcp + rates.bulk < LEAST_RATE {
             return;
         }
-        let to = rates.served * self.rules.share;
-        self.rate = rates.served / 2.0;
-        let (since, lowered) = (now, now);
-        let phase = Phase::Searching { since, lowered, first_us: owd_us, least_us: owd_us, to };
-        self.phase = phase;
+        let to = self.bounded(rates.served * self.rules.share);
+        self.rate = self.bounded(rates.served / 2.0);
+        let (until, lowered) = (now + MOST_SEARCH, now);
+        self.phase = Phase::Searching { until, lowered, first_us: owd_us, least_us: owd_us, to };
     }
 
-    fn judge(&mut self, rates: Option<Rates>, owd_us: i64, now: Instant) {
-        let margin_us = self.margin_us(now);
-        let queue_us = self.queue_us();
-        let first_growth = self.first_growth();
+    fn judge(&mut self, rates: Rates, owd_us: i64, now: Instant) {
+        let (margin_us, queue_us, trip) = (self.margin_us(), self.queue_us(), self.trip(now));
+        let is_used = rates.tcp + rates.lane >= USED * self.rate;
         match &mut self.phase {
-            Phase::Open => self.cut_if(queue_us > margin_us, rates, now),
-            Phase::Searching { since, lowered, first_us, least_us, to } => {
+            Phase::Open if queue_us > margin_us => self.cut(rates.served, rates, now),
+            Phase::Open => {}
+            Phase::Searching { until, lowered, first_us, least_us, to } => {
                 if owd_us.saturating_add(SAME_US.cast_signed() / 2) < *least_us {
                     (*least_us, *lowered) = (owd_us, now);
                 }
-                let trip = self.marks.back().map_or(Duration::ZERO, |mark| now.since(mark.sent));
-                let is_found = now.since(*lowered) > SEARCHED + trip;
-                if is_found || now.since(*since) > MOST_SEARCH {
-                    let has_fallen = first_us.abs_diff(*least_us) > margin_us;
-                    let to = *to;
-                    if has_fallen { self.hold(to, now) } else { self.let_go() }
+                if now.since(*lowered) > SEARCHED + trip || *until <= now {
+                    let (to, has_fallen) = (*to, first_us.abs_diff(*least_us) > margin_us);
+                    if has_fallen { self.hold(to, now) } else { self.phase = Phase::Open }
                 }
             }
-            Phase::Draining { to, until } => {
-                let (to, is_late) = (*to, *until <= now);
-                if queue_us <= margin_us / 2 {
-                    (self.vain, self.rest) = (0, REST);
-                    self.hold(to, now);
-                } else {
-                    self.cut_if(is_late, rates, now);
+            Phase::Draining { to, .. } if queue_us <= margin_us / 2 => {
+                let to = *to;
+                (self.vain, self.rest) = (0, REST);
+                self.hold(to, now);
+            }
+            Phase::Draining { until, .. } if now < *until => {}
+            Phase::Draining { queue_us: before, .. } => {
+                self.vain = if queue_us > *before / 4 * 3 { self.vain + 1 } else { 0 };
+                match self.vain < IN_VAIN {
+                    true => self.cut(self.rate.min(rates.served), rates, now),
+                    false => self.rest(now),
                 }
             }
-            Phase::Held { .. } if queue_us > margin_us => self.cut_if(true, rates, now),
-            Phase::Held { growth, used } => {
-                if queue_us > margin_us / 2 {
-                    (*growth, *used, self.grown) = (first_growth, Duration::ZERO, now);
-                } else {
-                    self.grow(rates, now);
-                }
+            Phase::Held { .. } if queue_us > margin_us => {
+                self.cut(self.rate.min(rates.served), rates, now);
             }
-            Phase::Resting { until } => {
-                if *until <= now {
-                    self.let_go();
-                }
+            Phase::Held { used, .. } if is_used => {
+                *used = now;
+                self.grow(queue_us <= margin_us / 2, now);
             }
+            Phase::Held { used, .. } if now.since(*used) > UNUSED => self.phase = Phase::Open,
+            Phase::Held { .. } => self.grow(queue_us <= margin_us / 2, now),
+            Phase::Resting { until } if *until <= now => self.phase = Phase::Open,
+            Phase::Resting { .. } => {}
         }
     }
 
     /// How much longer than the least packets may be on their way, in microseconds: what a few packets take
-    /// is no queue, nor is what differs from one to the next.
-    fn margin_us(&self, now: Instant) -> u64 {
+    /// is no queue.
+    fn margin_us(&self) -> u64 {
         let few = if self.limit().is_some() { 1e6 * FEW_BYTES / self.rate } else { 0.0 };
-        let noise = if self.without(CallRule::Noise) { 0.0 } else { 2.0 * self.noise_us };
-        let is_second = now > self.first_until && !self.without(CallRule::Second);
-        let margin = self.rules.margin * if is_second { SECOND } else { 1 };
-        let margin = u64::try_from(margin.as_micros()).unwrap_or(u64::MAX);
-        margin.saturating_add((few + noise) as u64)
+        let margin = u64::try_from(self.rules.margin.as_micros()).unwrap_or(u64::MAX);
+        margin.saturating_add(few as u64)
+    }
+
+    /// How long ago what was told of last was sent.
+    fn trip(&self, now: Instant) -> Duration {
+        self.marks.back().map_or(Duration::ZERO, |mark| now.since(mark.sent))
+    }
+
+    /// A rate, or the least that is left in any case.
+    fn bounded(&self, rate: f64) -> f64 {
+        rate.max(self.best / LEAST_PART).max(LEAST_RATE)
     }
 
     /// Keeps to a rate from now on.
     fn hold(&mut self, rate: f64, now: Instant) {
         (self.rate, self.grown) = (rate, now);
-        let growth = self.first_growth();
-        self.phase = Phase::Held { growth, used: Duration::ZERO };
+        self.phase = Phase::Held { growth: self.first_growth(), since: now, used: now };
     }
 
+    /// How fast the limit grows at first: fast where the link has carried much more of late.
     fn first_growth(&self) -> f64 {
-        let is_less = self.rate < MUCH_LESS * self.best && !self.without(CallRule::Regain);
-        if is_less { REGAINED_GROWTH } else { LEAST_GROWTH }
+        if self.rate < MUCH_LESS * self.best { REGAINED_GROWTH } else { LEAST_GROWTH }
     }
 
-    /// The limit grows while it is used.
-    fn grow(&mut self, rates: Option<Rates>, now: Instant) {
-        let time = now.since(self.grown).min(COUNTED);
+    /// The limit grows while nothing waits, whether it is used or not: it may have been too low.
+    fn grow(&mut self, is_empty: bool, now: Instant) {
+        // Where packets are far apart, what it does shows late.
+        let time = now.since(self.grown).min(2 * LEAST_SPAN).as_secs_f64();
         self.grown = now;
-        if rates.is_none_or(|rates| rates.tcp + rates.lane < USED * self.rate) {
+        let first = self.first_growth();
+        let Phase::Held { growth, since, .. } = &mut self.phase else { return };
+        if !is_empty {
+            (*growth, *since) = (first, now);
             return;
         }
-        let is_slow = self.without(CallRule::Accelerate);
-        let Phase::Held { growth, used } = &mut self.phase else { return };
-        self.rate *= 1.0 + *growth * time.as_secs_f64();
-        *used += time;
-        if *used >= GROWS && !is_slow {
-            (*growth, *used) = ((*growth * 2.0).min(MOST_GROWTH), Duration::ZERO);
+        self.rate *= 1.0 + *growth * time;
+        if now.since(*since) >= GROWS {
+            (*growth, *since) = ((*growth * 2.0).min(MOST_GROWTH), now);
         }
     }
 
-    /// Lowers the limit, if TCP has a part in what there is, and what the last change did is seen.
-    fn cut_if(&mut self, is_due: bool, rates: Option<Rates>, now: Instant) {
-        let Some(rates) = rates.filter(|rates| rates.tcp >= LEAST_RATE as f64 / 2.0) else {
-            return;
-        };
-        if !is_due || now < self.wait {
+    /// The queue does not follow what is done.
+    fn rest(&mut self, now: Instant) {
+        self.in_vain += 1;
+        self.vain = 0;
+        self.phase = Phase::Resting { until: now + self.rest };
+        self.rest = (self.rest * 2).min(MOST_REST);
+    }
+
+    /// Lowers the limit from a rate, if there is something to hold back, and what the last change did is seen.
+    fn cut(&mut self, from: f64, rates: Rates, now: Instant) {
+        if rates.tcp + rates.bulk < LEAST_RATE / 2.0 {
+            self.phase = Phase::Open;
             return;
         }
-        let is_held = matches!(self.phase, Phase::Held { .. } | Phase::Draining { .. });
-        if matches!(self.phase, Phase::Draining { .. }) {
-            self.vain += 1;
-            if self.vain >= IN_VAIN && !self.without(CallRule::GiveUp) {
-                self.in_vain += 1;
-                self.vain = 0;
-                self.phase = Phase::Resting { until: now + self.rest };
-                self.rest = (self.rest * 2).min(MOST_REST);
-                return;
-            }
+        if now < self.wait {
+            return;
         }
-        let past = now.since(self.best_at).as_secs_f64() / BEST;
-        self.best = (self.best * (-past).exp()).max(rates.served);
-        self.best_at = now;
-        let most = match is_held {
-            true => self.rate.min(rates.served),
-            false => rates.served,
-        };
-        let least = (self.best / LEAST_PART as f64).max(LEAST_RATE as f64);
-        let to = (most * self.rules.share).max(least);
-        let queue = Duration::from_micros(self.queue_us());
-        let trip = self.marks.back().map_or(Duration::ZERO, |mark| now.since(mark.sent));
+        let to = self.bounded(from * self.rules.share);
+        let (queue_us, trip) = (self.queue_us(), self.trip(now));
+        let queue = Duration::from_micros(queue_us);
         self.cuts += 1;
         self.wait = now + trip + 2 * TOGETHER;
-        if self.without(CallRule::Drain) {
-            return self.hold(to, now);
-        }
         // Twice the time that it takes to empty the queue at this rate, once it shows.
         let part = (queue.as_secs_f64() / LONG_QUEUE.as_secs_f64()).clamp(0.2, 1.0) / 2.0;
-        self.rate = (to * (1.0 - part)).max(least);
-        let took = queue.div_f64(part) * 2;
-        self.phase = Phase::Draining { to, until: now + trip + took + 2 * TOGETHER };
+        self.rate = self.bounded(to * (1.0 - part));
+        let took = queue.min(2 * LONG_QUEUE).div_f64(part) * 2;
+        let until = now + trip + took + 2 * TOGETHER;
+        self.phase = Phase::Draining { to, until, queue_us };
     }
 
     /// The limit of all that is sent over the path, in bytes a second.
@@ -508,14 +494,18 @@ impl Hold {
 
     /// What TCP may send of that: what the lane leaves, and half of it at least.
     pub(super) fn tcp_limit(&self) -> Option<Bitrate> {
-        let lane = self.rates().map_or(0.0, |rates| rates.lane);
-        self.limit().map(|limit| bits((limit - lane).max(limit / 2.0)))
+        self.part(|rates| rates.lane)
     }
 
     /// What a lane with bulk may send of that: what TCP leaves, and half of it at least.
     pub(super) fn lane_limit(&self) -> Option<Bitrate> {
-        let tcp = self.rates().map_or(0.0, |rates| rates.tcp);
-        self.limit().map(|limit| bits((limit - tcp).max(limit / 2.0)))
+        self.part(|rates| rates.tcp)
+    }
+
+    fn part(&self, other: fn(&Rates) -> f64) -> Option<Bitrate> {
+        let limit = self.limit()?;
+        let other = self.rates().map_or(0.0, |rates| other(&rates));
+        Some(bits((limit - other).max(limit / 2.0).max(LEAST_RATE)))
     }
 
     pub(super) fn status(&self) -> HoldStatus {

@@ -46,6 +46,10 @@ const POOR_LOSS: f64 = 0.02;
 const POOR_DELAY: Duration = Duration::from_millis(150);
 /// A round trip so much longer than the least is one with a queue, at least.
 const LEAST_QUEUED: Duration = Duration::from_millis(10);
+/// How long a lane that had bulk packets counts as having some.
+const BULK: Duration = Duration::from_millis(200);
+/// How often the delay of a lane is measured at least, while there are calls on another one.
+const MEASURED: Duration = Duration::from_millis(100);
 
 /// Whether a lane carries something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,15 +180,20 @@ pub(super) struct Lane {
     /// Datagrams without data of late: its sequence number, and when it was sent.
     controls: VecDeque<(u64, Instant, Carried)>,
     /// What all else that this end sends over the path goes through, and what holds it back for calls.
-    gate: PathGate,
+    gate: Option<PathGate>,
     hold: Option<Hold>,
     /// Whether its path was held back when that was asked last.
     was_held: bool,
+    /// Until when it counts as having bulk, and the bytes of that.
+    bulk_to: Option<Instant>,
+    bulk_bytes: u64,
+    /// When a copy was sent last to measure its delay.
+    measured_at: Instant,
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.gate.set_limit(None);
+        self.gate.iter().for_each(|gate| gate.set_limit(None));
     }
 }
 
@@ -230,25 +239,56 @@ impl Lane {
             congestion,
             loss: 0.0,
             controls: VecDeque::new(),
-            gate: PathGate::default(),
+            gate: None,
             hold: calls.map(Hold::new),
             was_held: false,
+            bulk_to: None,
+            bulk_bytes: 0,
+            measured_at: now,
         }
     }
 
-    /// TCP over the path goes through this gate.
-    pub(super) fn set_gate(&mut self, gate: PathGate) {
-        if self.gate.is(&gate) {
+    /// Whether it has this gate.
+    pub(super) fn has_gate(&self, gate: &PathGate) -> bool {
+        self.gate.as_ref().is_some_and(|one| one.is(gate))
+    }
+
+    /// TCP over the path goes through this gate, if there is one.
+    pub(super) fn set_gate(&mut self, gate: Option<&PathGate>) {
+        if gate.map_or(self.gate.is_none(), |gate| self.has_gate(gate)) {
             return;
         }
-        self.gate.set_limit(None);
-        self.gate = gate;
-        self.apply_hold();
+        self.gate.iter().for_each(|gate| gate.set_limit(None));
+        self.gate = gate.cloned();
+        // What went through another one says nothing of this path.
+        self.hold.iter_mut().for_each(Hold::handle_silence);
     }
 
-    /// A packet of a call is sent: over this lane first, or over another one.
-    pub(super) fn note_call(&mut self, is_first: bool, now: Instant) {
-        self.hold.iter_mut().for_each(|hold| hold.note_call(is_first, now));
+    /// A packet of a call is sent, over this lane or another one.
+    pub(super) fn note_call(&mut self, now: Instant) {
+        self.hold.iter_mut().for_each(|hold| hold.note_call(now));
+    }
+
+    /// Bulk packets are given to it.
+    pub(super) fn note_bulk(&mut self, now: Instant) {
+        self.bulk_to = Some(now + BULK);
+    }
+
+    /// Whether what is not urgent is taken to be bulk: a lane that has bulk has it all in one queue.
+    fn has_bulk(&self, now: Instant) -> bool {
+        self.bulk_to.is_some_and(|until| now <= until)
+    }
+
+    /// Whether there is a call, and this lane has had no packet by which its delay would show.
+    pub(super) fn is_unmeasured(&self, now: Instant) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.has_call(now))
+            && self.flight.back().is_none_or(|sent| sent.at + MEASURED <= now)
+            && self.measured_at + MEASURED <= now
+    }
+
+    /// A copy goes over it, to measure its delay.
+    pub(super) fn note_measured(&mut self, now: Instant) {
+        self.measured_at = now;
     }
 
     /// When the path may be let go.
@@ -273,9 +313,8 @@ impl Lane {
 
     fn apply_hold(&self) {
         let limit = self.hold.as_ref().and_then(Hold::tcp_limit);
-        if limit.is_some() || self.gate.limit().is_some() {
-            self.gate.set_limit(limit);
-        }
+        let gate = self.gate.as_ref().filter(|gate| limit.is_some() || gate.limit().is_some());
+        gate.into_iter().for_each(|gate| gate.set_limit(limit));
     }
 
     /// How fast packets go that are not urgent: bulk no faster than calls allow.
@@ -308,7 +347,8 @@ impl Lane {
 
     /// What has been sent over the path so far.
     fn carried(&self) -> Carried {
-        Carried { tcp: self.gate.spent(), lane: self.counters.sent_bytes }
+        let (tcp, lane) = (self.gate.as_ref().map_or(0, PathGate::spent), self.counters.sent_bytes);
+        Carried { tcp, lane, bulk: self.bulk_bytes }
     }
 
     /// Notes a datagram of data that is sent now. `kept` is what may have to go again.
@@ -339,17 +379,22 @@ impl Lane {
         });
         self.in_flight += bytes;
         self.urgent += if is_urgent { bytes } else { 0 };
-        let is_asked = self.has_waiting() || now <= self.asked_to;
+        let is_bulk = !is_urgent && self.has_bulk(now);
+        let pacing = self.pacing(is_bulk);
+        // What is held back for calls says nothing of what the link carries.
+        let is_free = pacing == self.congestion.pacing_rate();
+        let is_asked = is_free && (self.has_waiting() || now <= self.asked_to);
         if !is_asked && self.in_flight < self.window() && !self.is_overloaded() {
             self.delivery.note_limited(self.in_flight);
         }
-        let time = self.pacing(class == Class::Bulk).time_for(ByteCount::new(bytes));
+        let time = pacing.time_for(ByteCount::new(bytes));
         let time = time.map_or(MOST_SILENCE, |time| time.min(MOST_SILENCE));
         // Urgent packets do not ask for room: what they owe by a low rate must not outlive it.
         self.paced_to = (self.paced_to.max(now) + time).min(now + time.max(MOST_DEBT));
         self.counters.sent_packets += 1;
         self.counters.sent_bytes += bytes;
         self.counters.urgent_bytes += if is_urgent { bytes } else { 0 };
+        self.bulk_bytes += if is_bulk { bytes } else { 0 };
         self.pings.note_sent(now);
     }
 

@@ -42,7 +42,7 @@ mod place;
 mod rate;
 
 pub use bond::{Bond, BondConfig, BondCounters, MAX_LANES, MAX_MEMORY, MAX_WAITING, Transmit};
-pub use calls::{CallRule, CallRules, HoldStatus};
+pub use calls::{CallRules, HoldStatus};
 pub use congestion::{LaneAck, LaneCongestion, LaneRate, TELLING};
 pub use frame::{Class, DATA_OVERHEAD, Feedback, Frame, FrameError, MAX_RANGES, packet_in};
 pub use guard::FlowGuard;

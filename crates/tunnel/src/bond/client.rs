@@ -279,9 +279,8 @@ impl Work {
             let end =
                 end.or_insert_with(|| LaneEnd::new(*number, secret, lane, Direction::FromClient));
             open.bond.add_lane(LaneId(lane), link.config.role, now);
-            if let Some(gate) = self.gates.get(&link.config.name) {
-                open.bond.set_gate(LaneId(lane), gate.clone());
-            }
+            let gate = self.gates.get(&link.config.name).cloned();
+            open.bond.set_gate(LaneId(lane), gate);
             // UDP has the number of TCP's port.
             end.way = Some(Way { peer: link.config.server, own: None });
         }

@@ -466,9 +466,11 @@ impl Open {
         self.set_gates();
     }
 
+    /// Each lane has the gate that was named for it, or one through which nothing goes.
     fn set_gates(&mut self) {
-        for (&lane, gate) in &self.gates {
-            self.bond.set_gate(LaneId(lane), gate.clone());
+        for &lane in self.ends.keys() {
+            let gate = self.gates.get(&lane).cloned();
+            self.bond.set_gate(LaneId(lane), gate);
         }
     }
 

@@ -21,10 +21,15 @@ struct World {
     /// What TCP sends at most, and what others do, in bytes a second.
     wants: f64,
     others: f64,
+    /// What packets wait besides, whatever is sent, and what their answers do, in milliseconds.
+    extra_ms: u64,
+    back_ms: u64,
     carried: Carried,
     /// Whether there is a call, and the time from one packet of it to the next.
     is_called: bool,
     every_ms: u64,
+    /// Whether packets of it go over this lane.
+    is_here: bool,
     /// By how much the other end's clock is ahead, and runs faster, and how much delays differ.
     ahead_us: i64,
     ppm: i64,
@@ -48,9 +53,12 @@ impl World {
             longest: 0.2,
             wants: f64::INFINITY,
             others: 0.0,
+            extra_ms: 0,
+            back_ms: 0,
             carried: Carried::default(),
             is_called: true,
             every_ms: 20,
+            is_here: true,
             ahead_us: 5_000_000,
             ppm: 0,
             noise_us: 0,
@@ -78,7 +86,10 @@ impl World {
             let wants = if self.queue >= self.longest * self.rate { 0.6 * most } else { most };
             let sends = self.limit().map_or(wants, |limit| limit.min(wants)) * STEP;
             let room = (self.longest * self.rate - self.queue).max(0.0) + self.rate * STEP;
-            let (tcp, others) = (sends.min(room), self.others * STEP);
+            // What does not fit in is lost, of both alike.
+            let others = self.others * STEP;
+            let fits = (room / (sends + others).max(1.0)).min(1.0);
+            let (tcp, others) = (sends * fits, others * fits);
             self.carried.tcp += sends as u64;
             let served = (self.queue + tcp + others).min(self.rate * STEP);
             self.queue = self.queue + tcp + others - served;
@@ -96,19 +107,22 @@ impl World {
 
     fn send(&mut self, now: Instant) {
         if self.is_called {
-            self.hold.note_call(true, now);
+            self.hold.note_call(now);
+        }
+        if !self.is_here {
+            return;
         }
         self.carried.lane += 200;
         let wait_us = (self.queue / self.rate * 1e6) as u64;
         self.waits.push((self.now_ms, wait_us as f64 / 1e3));
         // The same numbers each time, as good as any.
         let noise = self.now_ms.wrapping_mul(2_654_435_761) % (self.noise_us + 1);
-        let took_us = 1000 * self.way_ms / 2 + wait_us + noise;
+        let took_us = 1000 * (self.way_ms / 2 + self.extra_ms) + wait_us + noise;
         let sent_us = (1000 * self.now_ms).cast_signed();
         let drift = sent_us * self.ppm / 1_000_000;
         let arrived_us = (sent_us + took_us.cast_signed() + drift + self.ahead_us).cast_unsigned();
-        let rtt = Duration::from_micros(took_us + 500 * self.way_ms);
-        let at = self.now_ms + (took_us + 500 * self.way_ms) / 1000 + 10;
+        let rtt = Duration::from_micros(took_us + 500 * self.way_ms + 1000 * self.back_ms);
+        let at = self.now_ms + rtt.as_millis() as u64 + 10;
         let at = self.told.back().map_or(at, |(last, _)| at.max(*last));
         let sample = Sample { sent: now, carried: self.carried, arrived_us, rtt };
         self.told.push_back((at, sample));
@@ -123,7 +137,8 @@ impl World {
         self.run(ms);
         let mut waits: Vec<f64> = self.waits.iter().map(|(_, wait)| *wait).collect();
         waits.sort_by(f64::total_cmp);
-        (waits[waits.len() * 95 / 100], self.came / (self.rate * ms as f64 * STEP))
+        let late = waits.get(waits.len() * 95 / 100).copied().unwrap_or(0.0);
+        (late, self.came / (self.rate * ms as f64 * STEP))
     }
 }
 
@@ -156,11 +171,11 @@ fn a_path_is_let_go_ten_seconds_after_the_last_packet_of_a_call() {
     let mut world = World::new(20.0, 40);
     world.run(10_000);
     assert!(world.limit().is_some());
-    let due = world.hold.poll_timeout().unwrap();
     world.is_called = false;
-    world.run(due.since(world.now()).as_millis() as u64 - 1);
+    // The last packet was sent within 20 ms.
+    world.run(9_979);
     assert!(world.limit().is_some());
-    world.run(2);
+    world.run(22);
     assert_eq!((world.limit(), world.hold.poll_timeout()), (None, None));
 }
 
@@ -245,25 +260,6 @@ fn clocks_are_no_queues() {
     }
 }
 
-/// What the rule is for: ends of a bond have clocks of their own.
-#[test]
-fn without_the_round_trip_a_clock_is_a_queue() {
-    let held = |without| {
-        let mut world = World::new(20.0, 40);
-        world.hold = Hold::new(CallRules { without, ..CallRules::default() });
-        world.wants = world.rate * 0.8;
-        world.run(2_000);
-        world.limits.clear();
-        world.ahead_us -= 1_000_000;
-        world.run(1_000);
-        world.ahead_us += 1_000_000;
-        world.run(10_000);
-        world.limits.len()
-    };
-    assert_eq!(held(None), 0);
-    assert!(held(Some(CallRule::RoundTrip)) > 500);
-}
-
 /// Others fill the link's queue, whatever this end does: TCP goes on, and the call waits.
 #[test]
 fn a_queue_of_others_is_left_to_them() {
@@ -276,7 +272,127 @@ fn a_queue_of_others_is_left_to_them() {
     let held = world.limits.len() as f64 / 60_000.0;
     assert!(held < 0.5, "{held}");
     let least = world.limits.iter().copied().fold(f64::INFINITY, f64::min);
-    assert!(least >= LEAST_RATE as f64 / 2.0, "{least}");
+    assert!(least >= LEAST_RATE, "{least}");
+}
+
+/// A radio pauses for a moment on a path that carries little: a download has the whole link soon after.
+#[test]
+fn a_moment_without_a_link_is_no_queue_of_ours() {
+    let mut world = World::new(100.0, 40);
+    world.wants = world.rate / 50.0;
+    for blip_ms in [60, 120, 250] {
+        for _ in 0..6 {
+            world.run(3_000);
+            world.extra_ms = blip_ms;
+            world.run(blip_ms);
+            world.extra_ms = 0;
+        }
+        let (_, part) = world.measure(10_000);
+        assert!(part > 0.019, "{blip_ms}: {part}");
+        world.wants = f64::INFINITY;
+        let (_, part) = world.measure(5_000);
+        assert!(part > 0.8, "{blip_ms}: {part}");
+        world.wants = world.rate / 50.0;
+        world.run(10_000);
+    }
+}
+
+/// A call goes on over another lane, and nothing tells of this one any more.
+#[test]
+fn a_lane_whose_call_has_moved_away_is_let_go() {
+    let mut world = World::new(20.0, 40);
+    world.run(10_000);
+    assert!(world.limit().is_some());
+    world.is_here = false;
+    world.run(3_000);
+    assert_eq!(world.limit(), None);
+    let (_, part) = world.measure(20_000);
+    assert!(part > 0.97 && world.limits.is_empty(), "{part}");
+    // So is one of which nobody knows yet how long it is.
+    let mut world = World::new(20.0, 40);
+    world.is_called = false;
+    world.run(60_000);
+    world.is_called = true;
+    world.run(300);
+    world.is_here = false;
+    world.run(3_000);
+    assert_eq!(world.limit(), None);
+}
+
+/// Somebody's video comes a part at a time, and fills the queue then: TCP does not become slower and slower.
+#[test]
+fn a_neighbour_who_comes_and_goes_takes_no_more_each_time() {
+    for (on_ms, off_ms) in [(2_000, 4_000), (5_000, 5_000), (500, 1_500)] {
+        let mut world = World::new(20.0, 40);
+        let mut parts = Vec::new();
+        for _ in 0..8 {
+            let (mut came, mut left) = (0.0, 0.0);
+            for _ in 0..30_000 / (on_ms + off_ms) {
+                for (others, ms) in [(1.0, on_ms), (0.0, off_ms)] {
+                    world.others = others * world.rate;
+                    let part = world.measure(ms).1;
+                    came += part * ms as f64;
+                    left += (1.0 - others / 2.0) * ms as f64;
+                }
+            }
+            parts.push(came / left);
+        }
+        let late = parts[4..].iter().sum::<f64>() / 4.0;
+        assert!(late > 0.6 && late > 0.8 * parts[0], "{on_ms} {off_ms}: {parts:.2?}");
+    }
+}
+
+/// The way becomes longer, by another route: that is no queue.
+#[test]
+fn a_route_that_becomes_longer_for_good_costs_little() {
+    for load in [0.8, f64::INFINITY] {
+        let mut world = World::new(20.0, 40);
+        world.wants = load * world.rate;
+        world.run(20_000);
+        world.way_ms = 140;
+        let (_, part) = world.measure(60_000);
+        assert!(part > 0.9 * load.min(1.0), "{load}: {part}");
+        let (wait, part) = world.measure(60_000);
+        assert!(part > 0.9 * load.min(1.0) && wait <= 30.0, "{load}: {wait} {part}");
+    }
+}
+
+/// What fills the other direction is not what is held back here, and makes all that is told of late.
+#[test]
+fn a_queue_of_the_other_direction_is_none_here() {
+    for load in [0.8, f64::INFINITY] {
+        let mut world = World::new(20.0, 40);
+        world.wants = load * world.rate;
+        world.run(5_000);
+        let (mut waits, mut parts, mut held) = (Vec::new(), Vec::new(), 0);
+        for back_ms in (0..60).map(|n| n * 37 % 200) {
+            world.back_ms = back_ms;
+            let (wait, part) = world.measure(1_000);
+            waits.push(wait);
+            parts.push(part);
+            held += world.limits.len();
+        }
+        let (wait, part) = (waits.iter().sum::<f64>() / 60.0, parts.iter().sum::<f64>() / 60.0);
+        assert!(wait <= 30.0 && part >= 0.85 * load.min(1.0), "{load}: {wait} {part}");
+        assert!(load > 1.0 || held == 0, "{held}");
+    }
+}
+
+/// However much others send, and however often: TCP keeps a fifth of the most that it carried of late, which is
+/// less than the link's own rate here, and 0.5 Mb/s.
+#[test]
+fn tcp_keeps_a_fifth() {
+    for mbps in [1.0, 20.0] {
+        let mut world = World::new(mbps, 40);
+        world.run(10_000);
+        let mut least = f64::INFINITY;
+        for n in 0..120 {
+            world.others = world.rate * f64::from(n % 3) * 0.45;
+            world.measure(1_000);
+            least = world.limits.iter().copied().fold(least, f64::min);
+        }
+        assert!(least >= LEAST_RATE && least >= world.rate / 8.0, "{mbps}: {least}");
+    }
 }
 
 #[test]
@@ -291,10 +407,11 @@ fn a_lane_that_falls_silent_holds_nothing() {
 #[test]
 fn bulk_on_the_lane_and_tcp_have_half_each_at_least() {
     let mut hold = Hold::new(CallRules::default());
-    (hold.phase, hold.rate) = (Phase::Draining { to: 1e6, until: Instant::FAR }, 1e6);
+    let until = Instant::FAR;
+    (hold.phase, hold.rate) = (Phase::Draining { to: 1e6, until, queue_us: 20_000 }, 1e6);
     for (tcp, lane, expected) in [(8, 0, [8.0, 4.0]), (2, 6, [4.0, 6.0]), (4, 4, [4.0, 4.0])] {
         let at = |ms: u64| {
-            let carried = Carried { tcp: tcp * 125 * ms, lane: lane * 125 * ms };
+            let carried = Carried { tcp: tcp * 125 * ms, lane: lane * 125 * ms, bulk: 0 };
             Mark { sent: Instant::from_millis(ms), carried, queue_us: 0 }
         };
         hold.marks = [at(0), at(500)].into();
@@ -327,7 +444,7 @@ proptest! {
         // Two packets of the slowest link, and what differs from packet to packet.
         prop_assert!(wait <= 45.0 + 24.0 / mbps, "{wait}");
         let least = world.limits.iter().copied().fold(f64::INFINITY, f64::min);
-        prop_assert!(least >= (world.rate / 12.0).min(LEAST_RATE as f64 / 2.0), "{least}");
+        prop_assert!(least >= LEAST_RATE.max(world.rate / 6.0), "{least}");
         world.is_called = false;
         world.run(10_100);
         prop_assert_eq!(world.limit(), None);
@@ -342,16 +459,16 @@ proptest! {
         let (mut now, mut carried) = (Instant::from_millis(5), Carried::default());
         for (ms, arrived_us, rtt_us, bytes) in all {
             now += Duration::from_millis(ms);
-            hold.note_call(ms % 2 == 0, now);
+            hold.note_call(now);
             carried.tcp += bytes;
             let rtt = Duration::from_micros(rtt_us);
             let sample = Sample { sent: now, carried, arrived_us: arrived_us >> 2, rtt };
             hold.handle_sample(&sample, now + rtt);
             hold.handle_timeout(now);
             if let Some(limit) = hold.tcp_limit() {
-                prop_assert!(limit.as_bps() >= 4 * LEAST_RATE, "{}", limit);
+                prop_assert!(limit.as_bps() as f64 >= 8.0 * LEAST_RATE, "{}", limit);
             }
-            prop_assert!(hold.recent.len() <= 4096 && hold.marks.len() <= 32);
+            prop_assert!(hold.recent.len() <= 16 && hold.marks.len() <= 32);
         }
     }
 }
