@@ -239,7 +239,7 @@ impl Bond {
         };
         let bytes = packet.len();
         let (class, flow) = self.flows.count(look.flow, look.is_urgent, bytes, now);
-        let is_call = flow.is_call(class);
+        let call = flow.is_call(class).then(|| flow.rate());
         let choice = Choice { lanes: &self.lanes, bytes, now };
         let Some(best) = best else {
             self.counters.no_lane += 1;
@@ -250,7 +250,7 @@ impl Bond {
             Class::Medium => {
                 let lane = choice.keep(flow.lane, best);
                 flow.lane = Some(lane);
-                self.note_call(is_call, now);
+                self.note_call(call, now);
                 return self.queue(lane, Place::default(), look.flow, packet, now);
             }
             Class::Bulk => {
@@ -268,7 +268,7 @@ impl Bond {
         }
         flow.lane = Some(best);
         let second = choice.second(best);
-        self.note_call(is_call, now);
+        self.note_call(call, now);
         let number = self.take_number();
         let kept = || Kept { number, class, packet: packet.to_vec() };
         self.make_ready(best, kept(), (false, false));
@@ -280,8 +280,11 @@ impl Bond {
         }
     }
 
-    fn note_call(&mut self, is_call: bool, now: Instant) {
-        self.lanes.values_mut().filter(|_| is_call).for_each(|lane| lane.note_call(now));
+    /// A packet is sent of a call of this rate, if it is one.
+    fn note_call(&mut self, call: Option<u64>, now: Instant) {
+        for rate in call {
+            self.lanes.values_mut().for_each(|lane| lane.note_call(rate, now));
+        }
     }
 
     /// A lane that a call may need next, and of which nobody knows how long packets wait there.

@@ -50,6 +50,8 @@ const NOTED: Duration = Duration::from_millis(25);
 const LEAST_SPAN: Duration = Duration::from_millis(100);
 /// The least that is held back, and the least it is held to, in bytes a second: 0.5 Mb/s.
 const LEAST_RATE: f64 = 62_500.0;
+/// What a call takes at most: 6 Mb/s, as a flow of medium class.
+const MOST_CALL: f64 = 750_000.0;
 /// Nor is it held to less than this part of the most that the link was seen to carry of late, which is
 /// forgotten in so many seconds.
 const LEAST_PART: f64 = 5.0;
@@ -77,8 +79,9 @@ const USED: f64 = 0.75;
 const UNUSED: Duration = Duration::from_secs(2);
 /// So many cuts in a row that the queue does not follow are in vain: it is another's.
 const IN_VAIN: u32 = 2;
-/// How long a path is left alone then, twice as long each time, and at most.
-const REST: Duration = Duration::from_secs(5);
+/// How long a path is left alone then, twice as long each time, half as long after one that
+/// helped, and at most.
+const REST: Duration = Duration::from_secs(10);
 const MOST_REST: Duration = Duration::from_secs(480);
 
 /// What has been sent over a path up to some time, in bytes since the beginning.
@@ -191,6 +194,8 @@ pub(super) struct Hold {
     best: f64,
     best_at: Instant,
     call_until: Option<Instant>,
+    /// The rate of the greatest, in bytes a second.
+    call: u64,
     /// When a packet was told of last.
     told: Instant,
     /// Whether the call has been looked at.
@@ -217,6 +222,7 @@ impl Hold {
             best: 0.0,
             best_at: Instant::ZERO,
             call_until: None,
+            call: 0,
             told: Instant::ZERO,
             is_known: false,
             wait: Instant::ZERO,
@@ -228,12 +234,13 @@ impl Hold {
         }
     }
 
-    /// A packet of a call is sent, over this lane or another one.
-    pub(super) fn note_call(&mut self, now: Instant) {
+    /// A packet of a call of this rate is sent, over this lane or another one, in bytes a second.
+    pub(super) fn note_call(&mut self, rate: u64, now: Instant) {
         if self.call_until.is_none_or(|until| until <= now) {
             self.phase = Phase::Open;
-            (self.is_known, self.vain, self.rest) = (false, 0, REST);
+            (self.is_known, self.vain, self.rest, self.call) = (false, 0, REST, 0);
         }
+        self.call = self.call.max(rate);
         self.call_until = Some(now + RELEASE);
     }
 
@@ -242,10 +249,23 @@ impl Hold {
         self.call_until.is_some_and(|until| now < until)
     }
 
+    /// What a call has of the path at least, whatever its lane alone has been seen to carry: half of what the
+    /// path is held to, or was seen to carry of late. One that moves to a lane goes on as it was until
+    /// something is known of that. `None` where there is no call.
+    pub(super) fn call_rate(&self) -> Option<Bitrate> {
+        self.call_until?;
+        let ends = self.marks.front().zip(self.marks.back());
+        let is_new = ends.is_none_or(|(first, last)| last.sent.since(first.sent) < COUNTED);
+        let all = self.limit().unwrap_or(self.best);
+        let own = if is_new { self.call as f64 } else { 0.0 };
+        Some(bits((all / 2.0).min(MOST_CALL).max(own)))
+    }
+
     /// When [`Self::handle_timeout`] has something to do.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let untold = self.told + UNTOLD;
-        self.call_until.map(|until| if self.limit().is_some() { until.min(untold) } else { until })
+        let until = self.call_until?;
+        let untold = (!self.marks.is_empty()).then(|| self.told + UNTOLD);
+        Some(untold.map_or(until, |untold| untold.min(until)))
     }
 
     /// Lets the path go when there has been no call for a while, or nothing has told of the lane.
@@ -380,12 +400,12 @@ impl Hold {
             }
             Phase::Draining { to, .. } if queue_us <= margin_us / 2 => {
                 let to = *to;
-                (self.vain, self.rest) = (0, REST);
+                (self.vain, self.rest) = (0, (self.rest / 2).max(REST));
                 self.hold(to, now);
             }
             Phase::Draining { until, .. } if now < *until => {}
             Phase::Draining { queue_us: before, .. } => {
-                self.vain = if queue_us > *before / 4 * 3 { self.vain + 1 } else { 0 };
+                self.vain = if queue_us > *before / 2 { self.vain + 1 } else { 0 };
                 match self.vain < IN_VAIN {
                     true => self.cut(self.rate.min(rates.served), rates, now),
                     false => self.rest(now),

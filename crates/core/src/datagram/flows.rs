@@ -63,8 +63,13 @@ impl Flow {
         class != Class::Bulk && self.last.since(self.began) >= CALL
     }
 
+    /// What it sends, in bytes a second.
+    pub(super) fn rate(&self) -> u64 {
+        self.bytes.max(self.before)
+    }
+
     fn class(&self, is_urgent_kind: bool) -> Class {
-        let rate = self.bytes.max(self.before);
+        let rate = self.rate();
         let urgent = if is_urgent_kind { URGENT_KIND_RATE } else { URGENT_RATE };
         if self.packets <= FIRST_PACKETS || rate <= urgent {
             Class::Urgent

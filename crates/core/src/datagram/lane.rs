@@ -50,6 +50,8 @@ const LEAST_QUEUED: Duration = Duration::from_millis(10);
 const BULK: Duration = Duration::from_millis(200);
 /// How often the delay of a lane is measured at least, while there are calls on another one.
 const MEASURED: Duration = Duration::from_millis(100);
+/// For so many bytes of TCP meanwhile: less fills no queue.
+const MEASURED_FOR: u64 = 5_000;
 
 /// Whether a lane carries something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +189,8 @@ pub(super) struct Lane {
     /// Until when it counts as having bulk, and the bytes of that.
     bulk_to: Option<Instant>,
     bulk_bytes: u64,
-    /// When a copy was sent last to measure its delay.
-    measured_at: Instant,
+    /// When a copy was sent last to measure its delay, and what TCP had sent by then.
+    measured: (Instant, u64),
 }
 
 impl Drop for Lane {
@@ -244,7 +246,7 @@ impl Lane {
             was_held: false,
             bulk_to: None,
             bulk_bytes: 0,
-            measured_at: now,
+            measured: (now, 0),
         }
     }
 
@@ -264,9 +266,9 @@ impl Lane {
         self.hold.iter_mut().for_each(Hold::handle_silence);
     }
 
-    /// A packet of a call is sent, over this lane or another one.
-    pub(super) fn note_call(&mut self, now: Instant) {
-        self.hold.iter_mut().for_each(|hold| hold.note_call(now));
+    /// A packet of a call of this rate is sent, over this lane or another one, in bytes a second.
+    pub(super) fn note_call(&mut self, rate: u64, now: Instant) {
+        self.hold.iter_mut().for_each(|hold| hold.note_call(rate, now));
     }
 
     /// Bulk packets are given to it.
@@ -279,16 +281,18 @@ impl Lane {
         self.bulk_to.is_some_and(|until| now <= until)
     }
 
-    /// Whether there is a call, and this lane has had no packet by which its delay would show.
+    /// Whether there is a call, TCP loads this lane's path, and no packet goes over it by which its delay would
+    /// show.
     pub(super) fn is_unmeasured(&self, now: Instant) -> bool {
         self.hold.as_ref().is_some_and(|hold| hold.has_call(now))
             && self.flight.back().is_none_or(|sent| sent.at + MEASURED <= now)
-            && self.measured_at + MEASURED <= now
+            && self.measured.0 + MEASURED <= now
+            && self.carried().tcp >= self.measured.1 + MEASURED_FOR
     }
 
     /// A copy goes over it, to measure its delay.
     pub(super) fn note_measured(&mut self, now: Instant) {
-        self.measured_at = now;
+        self.measured = (now, self.carried().tcp);
     }
 
     /// When the path may be let go.
@@ -317,11 +321,14 @@ impl Lane {
         gate.into_iter().for_each(|gate| gate.set_limit(limit));
     }
 
-    /// How fast packets go that are not urgent: bulk no faster than calls allow.
+    /// How fast packets go that are not urgent: bulk no faster than calls allow, and calls no slower than the
+    /// path is known to carry, though their lane may have had no occasion to find that out.
     fn pacing(&self, is_bulk: bool) -> Bitrate {
-        let pacing = self.congestion.pacing_rate();
-        let limit = self.hold.as_ref().filter(|_| is_bulk).and_then(Hold::lane_limit);
-        limit.map_or(pacing, |limit| limit.min(pacing))
+        let (pacing, hold) = (self.congestion.pacing_rate(), self.hold.as_ref());
+        match is_bulk {
+            true => hold.and_then(Hold::lane_limit).map_or(pacing, |limit| limit.min(pacing)),
+            false => hold.and_then(Hold::call_rate).map_or(pacing, |least| least.max(pacing)),
+        }
     }
 
     /// The sequence number of the next datagram.
@@ -661,7 +668,9 @@ impl Lane {
 
     /// What may be on its way.
     fn window(&self) -> u64 {
-        self.congestion.window()
+        let call = self.hold.as_ref().and_then(Hold::call_rate).zip(self.srtt);
+        let call = call.map_or(0, |(rate, srtt)| rate.bytes_in(srtt + TELLING).as_u64());
+        self.congestion.window().max(call)
     }
 
     /// The least round trip of late, if one was measured.

@@ -107,7 +107,7 @@ impl World {
 
     fn send(&mut self, now: Instant) {
         if self.is_called {
-            self.hold.note_call(now);
+            self.hold.note_call(10_000, now);
         }
         if !self.is_here {
             return;
@@ -459,7 +459,7 @@ proptest! {
         let (mut now, mut carried) = (Instant::from_millis(5), Carried::default());
         for (ms, arrived_us, rtt_us, bytes) in all {
             now += Duration::from_millis(ms);
-            hold.note_call(now);
+            hold.note_call(10_000, now);
             carried.tcp += bytes;
             let rtt = Duration::from_micros(rtt_us);
             let sample = Sample { sent: now, carried, arrived_us: arrived_us >> 2, rtt };
