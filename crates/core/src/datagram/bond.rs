@@ -282,7 +282,7 @@ impl Bond {
 
     /// A packet is sent of a call of this rate, if it is one.
     fn note_call(&mut self, call: Option<u64>, now: Instant) {
-        for rate in call {
+        if let Some(rate) = call {
             self.lanes.values_mut().for_each(|lane| lane.note_call(rate, now));
         }
     }
@@ -403,6 +403,10 @@ impl Bond {
                 }
                 lane.counters.received_packets += 1;
                 lane.counters.received_bytes += packet.len() as u64;
+                let is_bulk = class == Class::Bulk;
+                if let Some(flow) = (!is_bulk).then(|| Look::answered(packet)).flatten() {
+                    self.flows.note_answer(flow, now);
+                }
                 if !self.came.take(number) {
                     self.counters.duplicates += 1;
                 } else if place.flow == 0 || self.order.take(place, id, packet, now) {
@@ -811,5 +815,44 @@ impl Choice<'_> {
         let (now, then) = (lane.arrival(self.bytes as u64), other.arrival(self.bytes as u64));
         let is_better = now > then + MOVES_FOR && now > then * 5 / 4;
         if is_better { best } else { lane.id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_is_that_of_one_lane() {
+        let congestion = |_| -> Box<dyn LaneCongestion> { Box::new(Plain) };
+        let (calls, mark) = (Some(CallRules::default()), |_: &mut [u8]| false);
+        let config = BondConfig { is_initiator: true, mtu: 1400, mark, congestion, calls };
+        let mut bond = Bond::new(config, Instant::ZERO);
+        let [first, second] = [LaneId(0), LaneId(1)];
+        assert!([first, second].map(|id| bond.add_lane(id, Role::Active, Instant::ZERO))[1]);
+        let gate = PathGate::default();
+        let has = |bond: &Bond| [first, second].map(|id| bond.lanes[&id].has_gate(&gate));
+        bond.set_gate(first, Some(gate.clone()));
+        assert_eq!(has(&bond), [true, false]);
+        bond.set_gate(second, Some(gate.clone()));
+        assert_eq!(has(&bond), [false, true]);
+        bond.set_gate(second, None);
+        assert_eq!(has(&bond), [false, false]);
+    }
+
+    #[derive(Debug)]
+    struct Plain;
+
+    impl LaneCongestion for Plain {
+        fn on_established(&mut self, _: Duration) {}
+        fn on_ack(&mut self, _: &super::super::LaneAck) {}
+        fn on_restart(&mut self, _: Instant) {}
+        fn on_silence(&mut self, _: Instant) {}
+        fn window(&self) -> u64 {
+            0
+        }
+        fn pacing_rate(&self) -> crate::Bitrate {
+            crate::Bitrate::mbps(1)
+        }
     }
 }

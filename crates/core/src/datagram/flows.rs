@@ -16,10 +16,13 @@ const URGENT_RATE: u64 = 25_000;
 const URGENT_KIND_RATE: u64 = 250_000;
 /// A flow of this rate or less is of medium class: 6 Mb/s, a call with pictures.
 const MEDIUM_RATE: u64 = 750_000;
-/// A flow that is not bulk and lasts so long, without such a pause, is a call. Questions to DNS and the first
-/// packets of connections are none, and a ping each second is one.
+/// A flow that is not bulk and lasts so long, without such a pause, is a call if it is answered, so that nobody
+/// can make one who only sends. Questions to DNS and the first packets of connections are none, and a ping each
+/// second is one.
 const CALL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(2);
+/// The last answer is no longer ago.
+const ANSWERED: Duration = Duration::from_secs(10);
 /// What a rate is measured over.
 const SPAN: Duration = Duration::from_secs(1);
 /// How long a flow is remembered at least, and how many are at most, twice.
@@ -33,6 +36,8 @@ pub(super) struct Flow {
     /// When it began after its last pause, and when its last packet came.
     began: Instant,
     last: Instant,
+    /// When a packet came last that goes the other way.
+    answered: Option<Instant>,
     span: Instant,
     /// Bytes of the span under way, and of the one before.
     bytes: u64,
@@ -60,7 +65,8 @@ impl Flow {
 
     /// Whether it is a call, as its last packet shows, which is of this class.
     pub(super) fn is_call(&self, class: Class) -> bool {
-        class != Class::Bulk && self.last.since(self.began) >= CALL
+        let is_answered = self.answered.is_some_and(|at| self.last.since(at) <= ANSWERED);
+        class != Class::Bulk && is_answered && self.last.since(self.began) >= CALL
     }
 
     /// What it sends, in bytes a second.
@@ -101,6 +107,12 @@ impl Flows {
             found.numbers = Some(Box::new(Numbers::of(self.last)));
         }
         found.numbers.as_deref_mut()
+    }
+
+    /// A packet has come that answers a flow, if it is one of late.
+    pub(super) fn note_answer(&mut self, flow: u64, now: Instant) {
+        let found = self.now.get_mut(&flow).or_else(|| self.before.get_mut(&flow));
+        found.into_iter().for_each(|flow| flow.answered = Some(now));
     }
 
     /// Counts a packet of a flow, and says how it is to be treated.
@@ -148,11 +160,15 @@ mod tests {
         assert!(bulk[1000..].iter().all(|class| *class == Class::Bulk));
         // A ping a second is a call, once it has lasted; what comes now and then is none, nor is bulk.
         let mut is_call = |flow, n: u64, every, bytes| {
+            if flow != 9 {
+                flows.note_answer(flow, at(10_000 + every * n));
+            }
             let (class, flow) = flows.count(flow, false, bytes, at(10_000 + every * n));
             flow.is_call(class)
         };
         let pings: Vec<_> = (0..5).map(|n| is_call(6, n, 1000, 84)).collect();
         assert_eq!(pings, [false, true, true, true, true]);
+        assert!((0..50).all(|n| !is_call(9, n, 20, 200)), "nobody answers");
         assert!((0..5).all(|n| !is_call(7, n, 2100, 84)));
         assert!((0..5000).skip(1000).all(|n| !is_call(8, n, 0, 1000)));
         // A ping of 100 a second with 1,400 bytes; a flood of them is none.

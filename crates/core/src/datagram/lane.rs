@@ -902,6 +902,63 @@ mod tests {
         assert!(lane.pings.longest_packet() < 1400);
     }
 
+    /// A lane of a path that TCP fills while there is a call: it is held back.
+    fn held() -> (Lane, PathGate) {
+        let (mut lane, gate) = (lane(), PathGate::default());
+        lane.hold = Some(Hold::new(CallRules::default()));
+        lane.set_gate(Some(&gate));
+        for ms in (0..1_600).step_by(20) {
+            let now = at(ms);
+            lane.note_call(10_000, now);
+            gate.spend(25_000, now);
+            // 10 Mb/s go there; after a second packets wait longer and longer.
+            let wait_us = 50 * ms.saturating_sub(1_000);
+            let sent_us = 1_000 * ms;
+            let rtt = Duration::from_micros(40_000 + wait_us);
+            let arrived_us = sent_us + 20_000 + wait_us;
+            let sample = Sample { sent: now, carried: lane.carried(), arrived_us, rtt };
+            lane.hold.as_mut().unwrap().handle_sample(&sample, now + rtt);
+        }
+        lane.apply_hold();
+        assert!(gate.limit().is_some());
+        (lane, gate)
+    }
+
+    /// Of one flow over one lane, whose packets are in no order, as of one over several.
+    #[test]
+    fn bulk_is_held_back_whatever_its_packets_are_called() {
+        let (mut lane, gate) = held();
+        let limit = gate.limit().unwrap();
+        for class in [Class::Medium, Class::Bulk] {
+            lane.note_bulk(at(4_000));
+            lane.paced_to = at(4_000);
+            send(&mut lane, class, at(4_000));
+            let took = lane.paced_to.since(at(4_000)).as_secs_f64();
+            let rate = 8_000.0 / took;
+            assert!(rate <= limit.as_bps() as f64, "{class:?}: {rate} {limit}");
+        }
+        // What is not bulk goes as fast as the link takes it.
+        lane.paced_to = at(5_000);
+        send(&mut lane, Class::Medium, at(5_000));
+        assert!(lane.paced_to.since(at(5_000)) < Duration::from_micros(1));
+    }
+
+    /// What went through another gate is no rate of this path, and a gate that is given up stands open.
+    #[test]
+    fn another_gate_is_another_path() {
+        let (mut lane, gate) = held();
+        let other = PathGate::default();
+        other.spend(1 << 40, at(4_000));
+        lane.set_gate(Some(&other));
+        assert_eq!((gate.limit(), other.limit()), (None, None));
+        assert!(lane.hold.as_ref().unwrap().tcp_limit().is_none());
+        let (mut lane, gate) = held();
+        lane.set_gate(Some(&gate));
+        assert!(gate.limit().is_some(), "it is the same");
+        lane.set_gate(None);
+        assert_eq!((gate.limit(), lane.has_gate(&gate)), (None, false));
+    }
+
     #[test]
     fn the_window_holds() {
         let mut lane = lane();
