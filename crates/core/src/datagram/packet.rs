@@ -23,16 +23,16 @@ pub struct Look {
 impl Look {
     /// Looks at a packet; `None` if it is no IP packet.
     pub fn at(packet: &[u8]) -> Option<Self> {
-        Self::look(packet, false)
+        Self::of(packet, false)
     }
 
     /// The flow that a packet answers: that of what goes the other way between the same ends.
     pub(super) fn answered(packet: &[u8]) -> Option<u64> {
-        Self::look(packet, true).map(|look| look.flow)
+        Self::of(packet, true).map(|look| look.flow)
     }
 
     /// Looks at a packet, or at one that goes the other way.
-    fn look(packet: &[u8], is_turned: bool) -> Option<Self> {
+    fn of(packet: &[u8], is_turned: bool) -> Option<Self> {
         let first = *packet.first()?;
         let (protocol, dscp, addresses, transport) = match first >> 4 {
             4 => {
