@@ -396,6 +396,25 @@ fn tcp_keeps_a_fifth() {
 }
 
 #[test]
+fn a_cut_leaves_a_fifth_of_what_was_carried_of_late() {
+    let mut world = World::new(20.0, 40);
+    world.run(10_000);
+    let least = world.hold.bounded(0.0) / world.rate;
+    assert!((0.17..0.22).contains(&least), "{least}");
+    assert!(World::new(20.0, 40).hold.bounded(0.0) >= LEAST_RATE);
+}
+
+#[test]
+fn a_limit_that_nobody_needs_is_lifted() {
+    let mut world = World::new(20.0, 40);
+    world.run(10_000);
+    world.wants = 0.5 * world.rate;
+    world.run(4_000);
+    let (wait, part) = world.measure(20_000);
+    assert!(world.limits.is_empty() && wait < 1.0 && part > 0.49, "{wait} {part}");
+}
+
+#[test]
 fn a_lane_that_falls_silent_holds_nothing() {
     let mut world = World::new(20.0, 40);
     world.run(10_000);
